@@ -1,0 +1,48 @@
+# Everything a newcomer or CI needs: `make demo`, `make test`. Each sets itself up in .venv and is quick the second time.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "hkrr needs Python 3.11 or newer; choose one with: make PYTHON=python3.12 ..."; exit 1; }
+	@echo "making $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV)
+
+# The stamps keep a second run quick; they are remade when the requirements change.
+$(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt
+	@echo "installing hkrr and matplotlib (once) ..."
+	@$(PIP) install -c constraints.txt -e ".[plot]"
+	@touch $@
+
+$(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
+	@echo "installing hkrr and what its tests need (once; PyTorch takes a minute) ..."
+	@$(PIP) install -c constraints.txt -e ".[test]"
+	@touch $@ $(VENV)/.demo
+
+setup: $(VENV)/.test  ## make .venv with all that the tests need
+
+demo: $(VENV)/.demo  ## fit a planted multi-index model and draw demo.png
+	@$(BIN)/python -m hkrr.experiments.demo
+
+lint: $(VENV)/.test  ## ruff, mypy in strict mode, the import contract
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: lint  ## lint, then the tests with warnings as errors
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/.test  ## the speed and memory benchmark (minutes; rewrites benchmarks/results)
+	$(BIN)/python benchmarks/objective.py
+
+clean:  ## remove .venv and caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,76 @@
+"""Checks of the arguments: each error names the argument, what it got, and what it takes."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+import numpy as np
+
+from hkrr._arrays import Array
+
+
+def check_int(name: str, value: Any, minimum: int) -> int:
+    """Return a whole number of at least ``minimum``."""
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < minimum:
+        raise ValueError(f"{name} must be a whole number of at least {minimum}, got {value!r}")
+    return int(value)
+
+
+def check_positive(name: str, value: Any, *, zero: bool = False) -> float:
+    """Return a finite number above zero (or at zero, where that is allowed)."""
+    fine = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
+    if not fine or value < 0 or (value == 0 and not zero):
+        raise ValueError(f"{name} must be a {'non-negative' if zero else 'positive'} finite number, got {value!r}")
+    return float(value)
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...], also: str = "") -> None:
+    """Raise unless the value is one of the names."""
+    if not (isinstance(value, str) and value in choices):
+        known = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"{name} must be one of {known}{also}; got {value!r}")
+
+
+def check_matrix(name: str, value: Any, n_features: int, n_rows: int | None = None) -> Array:
+    """Return a finite float64 matrix of that many columns (and rows)."""
+    matrix = np.asarray(value, dtype=np.float64)
+    expected = f"({'n' if n_rows is None else n_rows}, {n_features})"
+    wrong_rows = matrix.ndim == 2 and n_rows is not None and matrix.shape[0] != n_rows
+    if matrix.ndim != 2 or matrix.shape[1] != n_features or matrix.shape[0] == 0 or wrong_rows:
+        raise ValueError(f"{name} must be an array of shape {expected}, got shape {matrix.shape}")
+    if not np.all(np.isfinite(matrix)):
+        raise ValueError(f"{name} holds NaN or infinity; give finite numbers")
+    return matrix
+
+
+def check_parameters(model: Any, n_rows: int, n_features: int) -> None:
+    """Raise for the first parameter of a HyperKernelRidge that cannot be, before anything is computed."""
+    if check_int("n_components", model.n_components, 1) > n_features:
+        raise ValueError(
+            f"n_components={model.n_components} exceeds the number of columns of X, n_features={n_features}; "
+            f"ask for at most {n_features} directions"
+        )
+    check_positive("reg_lambda", model.reg_lambda)
+    if model.gamma != "median":
+        check_positive("gamma (if not 'median')", model.gamma)
+    check_choice("criterion", model.criterion, ("training",))
+    check_int("n_init", model.n_init, 1)
+    check_int("max_iter", model.max_iter, 0)
+    check_positive("tol", model.tol, zero=True)
+    if model.time_limit is not None:
+        check_positive("time_limit", model.time_limit)
+    if model.block_size != "auto":
+        check_int("block_size (if not 'auto')", model.block_size, 1)
+    if isinstance(model.init, str):
+        check_choice("init", model.init, ("random",), " or an array (n_components, n_features)")
+    if not isinstance(model.centers, str):
+        if model.n_centers != "auto":
+            raise ValueError(f"n_centers={model.n_centers!r} and an array of centers: leave n_centers at 'auto'")
+        return
+    check_choice("centers", model.centers, ("uniform", "leverage", "kmeans"), " or an array of points")
+    if isinstance(model.n_centers, str):
+        check_choice("n_centers", model.n_centers, ("auto", "all"), " or a whole number")
+    elif check_int("n_centers", model.n_centers, 1) > n_rows:
+        raise ValueError(f"n_centers={model.n_centers} exceeds n_samples={n_rows}; use n_centers='all'")

@@ -1,0 +1,82 @@
+"""Nystrom centers: how many, and which.
+
+The estimator is a combination of kernels at c centers. The paper's Nystrom theorem asks for
+``c >= 5 N_inf(lambda) log(4 kappa / (lambda delta))`` centers drawn uniformly; as N_inf(lambda) <= kappa / lambda, the
+remark below it reads c ~ kappa / lambda (= m^zeta for lambda = m^-zeta), the order `auto_size` takes. Leverage scores,
+in the paper's appendix B, put the centers where the kernel has its degrees of freedom, and need fewer.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.linalg import cho_factor, solve_triangular
+from sklearn.cluster import KMeans
+
+from hkrr._arrays import Array
+from hkrr.kernels import Kernel
+from hkrr.rows import Rows
+
+# A fit works with four matrices of c x c numbers: they may take this much memory.
+_AUTO_BYTES = 256 * 2**20
+# Rows that k-means and the leverage scores' pilot look at: enough for the shape of the data, bounded for speed.
+_KMEANS_ROWS = 20_000
+_PILOT_ROWS = 2_000
+
+
+def auto_size(n_rows: int, reg_lambda: float, kappa: float = 1.0) -> int:
+    """Return ``kappa / lambda`` centers, at least 100 and at most what memory (2,896) and the rows allow.
+
+    The order of the Nystrom theorem's remark, without its logarithm and constant (5), which are far from sharp.
+    """
+    by_memory = math.isqrt(_AUTO_BYTES // (4 * 8))
+    by_theorem = max(100, math.ceil(min(kappa / reg_lambda, by_memory)))
+    return min(n_rows, by_theorem, by_memory)
+
+
+def uniform(rows: Rows, n_centers: int, rng: np.random.RandomState) -> Array:
+    """Return rows drawn uniformly without replacement: plain Nystrom."""
+    return rows.take(rng.choice(rows.n_rows, n_centers, replace=False))
+
+
+def kmeans(rows: Rows, n_centers: int, rng: np.random.RandomState) -> Array:
+    """Return the centroids of scikit-learn's k-means, run on at most 20,000 rows."""
+    sample = uniform(rows, min(rows.n_rows, max(_KMEANS_ROWS, n_centers)), rng)
+    distinct = len(np.unique(sample, axis=0))
+    if distinct < n_centers:
+        raise ValueError(
+            f"centers='kmeans' needs at least n_centers={n_centers} distinct rows, found {distinct}; lower n_centers"
+        )
+    return KMeans(n_centers, n_init=1, random_state=rng).fit(sample).cluster_centers_
+
+
+def leverage(rows: Rows, n_centers: int, rng: np.random.RandomState, *, B: Array, kernel: Kernel, t0: float) -> Array:
+    """Return rows drawn with replacement, with probabilities proportional to approximate leverage scores at t0.
+
+    The paper's (T, t0)-approximate leverage score sampling. The pilot holds four rows for each center asked for,
+    between 300 and 2,000: the more, the closer T is to 1.
+    """
+    pilot = uniform(rows, min(rows.n_rows, max(300, min(4 * n_centers, _PILOT_ROWS))), rng)
+    scores = approximate_leverage_scores(rows, B, kernel, t0, pilot)
+    return rows.take(rng.choice(rows.n_rows, n_centers, replace=True, p=scores / np.sum(scores)))
+
+
+def approximate_leverage_scores(rows: Rows, B: Array, kernel: Kernel, t: float, pilot: Array) -> Array:
+    """Return approximations of ``l_i(t) = (K (K + t m I)^-1)_ii`` from c pilot rows, in one pass over the rows.
+
+    ``(k(x_i, x_i) - k_i' (K_cc + t c I)^-1 k_i) / (t m)``, k_i the kernel between row i and the pilot: exact when the
+    pilot is all rows, and within a factor T otherwise (Rudi, Calandriello, Carratino, Rosasco: On fast leverage score
+    sampling, 2018). The m x m kernel matrix is never formed.
+    """
+    C = pilot @ B.T
+    K_cc = kernel(C, C)
+    np.fill_diagonal(K_cc, K_cc.diagonal() + t * len(C))
+    factor = cho_factor(K_cc, lower=True, check_finite=False)[0]
+
+    def block(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
+        P = X @ B.T
+        half = solve_triangular(factor, kernel(P, C).T, lower=True, check_finite=False)
+        return (kernel.diagonal(P) - np.sum(half * half, axis=0),)
+
+    return np.maximum(rows.map(block, len(C)), 0.0) / (t * rows.n_rows)

@@ -1,0 +1,355 @@
+"""HyperKernelRidge: the scikit-learn estimator. It validates, assembles, solves and stores; the maths is elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+import joblib
+import numpy as np
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    MultiOutputMixin,
+    RegressorMixin,
+    TransformerMixin,
+)
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from hkrr._arrays import Array
+from hkrr._validation import check_matrix, check_parameters
+from hkrr.canonical import canonical_map
+from hkrr.centers import auto_size, kmeans, leverage, uniform
+from hkrr.exceptions import FitError
+from hkrr.initialization import best_sampled_map, median_kernel
+from hkrr.kernels import Kernel, get_kernel
+from hkrr.objective import Objective
+from hkrr.rows import InMemoryRows, blas_threads
+from hkrr.scaling import Moments, moments
+from hkrr.solvers import Callback, Result, Solver, get_solver, run
+
+
+class HyperKernelRidge(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, RegressorMixin, BaseEstimator
+):
+    """Hyper-kernel ridge regression: kernel ridge regression on a learned linear map of the inputs.
+
+    Learns a map B of d rows and a function g together, so that ``g(Bx)`` predicts y: the minimiser of
+
+        ``L(B, a) = sum_i w_i |sum_j a_j k(B x_i, B c_j) - y_i|^2 / sum_i w_i  +  lambda a' K_cc a``
+
+    over B and the coefficients a of the kernels at the centers c_j. For targets that depend on many inputs through a
+    few unknown directions (multi-index models).
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Number of directions d, the rows of B.
+    reg_lambda : float, default=1e-3
+        The paper's lambda, per sample: scikit-learn's KernelRidge calls ``lambda * n_samples`` alpha.
+    kernel : str or Kernel, default="gaussian"
+        The mother kernel k, a name of `hkrr.kernels.KERNELS` or an instance, as ``Matern(nu=2.5)``.
+    gamma : "median" or float, default="median"
+        Scale of the kernel. "median" sets it once, at the start, to ``1 / (2 median^2)`` with the median distance
+        between mapped rows (a kernel instance's own gamma, where it has one, is kept).
+    n_centers : "auto", "all" or int, default="auto"
+        Number of Nystrom centers. "auto" takes ``1 / reg_lambda``, the order of the paper's Nystrom theorem, between
+        100 and 2,896 (by memory), or all rows where there are fewer. "all" takes every row: exact, cubic in the rows.
+    centers : "uniform", "leverage", "kmeans" or array (n_centers, n_features), default="uniform"
+        Rows drawn uniformly, rows drawn by approximate leverage scores at the starting map, centroids, or given points
+        (then `n_centers` must be left at "auto").
+    criterion : "training", default="training"
+        What B is chosen by: the training objective above.
+    solver : "lbfgs", "varpro", "agd" or a solver, default="lbfgs"
+        L-BFGS on the reduced function, or the paper's algorithms; see `hkrr.solvers`.
+    init : "random" or array (n_components, n_features), default="random"
+        The best of `n_init` random maps on held-out rows, or a map to start from, in the coordinates of X.
+    n_init : int, default=10
+        Maps sampled by ``init="random"``.
+    fit_intercept : bool, default=True
+        Whether to centre y.
+    scale_features : bool, default=True
+        Whether to standardise the columns during optimisation. The scaling is folded back into ``components_``.
+    max_iter : int, default=200
+        Iterations of the solver at most.
+    tol : float, default=1e-6
+        The solver has converged when the norm of its gradient is at most ``tol`` times the variance of y.
+    time_limit : float or None, default=None
+        Seconds that the solver may take.
+    block_size : "auto" or int, default="auto"
+        Rows computed at once; "auto" suits the processor's cache.
+    n_jobs : int or None, default=None
+        Threads. None takes as many as BLAS would, -1 one for each processor.
+    callbacks : list of callables or None, default=None
+        Each is called with a `hkrr.solvers.State` after every iteration; one that returns True ends the fit.
+    verbose : int, default=0
+        Above 0: a progress bar.
+    random_state : int, RandomState or None, default=None
+        Seed of the sampled maps, the held-out rows and the centers.
+
+    Attributes
+    ----------
+    components_ : array (n_components, n_features)
+        The map B, of spectral norm 1, in the coordinates of X. For kernels that no rotation changes, its rows are
+        orthogonal in the coordinates of the optimisation, the most important first.
+    singular_values_ : array (n_components,)
+        Singular values of the map in the coordinates of the optimisation, divided by the largest: the weights of its
+        directions.
+    gamma_ : float
+        Scale of the kernel that goes with ``components_``.
+    kernel_ : Kernel
+        The kernel, with that scale.
+    centers_ : array (n_centers, n_features)
+    dual_coef_ : array (n_centers,) or (n_centers, n_targets)
+    intercept_ : float or array (n_targets,)
+    n_iter_ : int
+    result_ : Result
+        Why the solver stopped.
+    history_ : dict of lists
+        "time", "objective", "grad_norm" and "step", one entry for each iteration and the start.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    Examples
+    --------
+    >>> from hkrr import HyperKernelRidge
+    >>> from hkrr.datasets import make_mim_sines
+    >>> data = make_mim_sines(600, n_features=20, n_components=2, random_state=0)
+    >>> model = HyperKernelRidge(n_components=2, random_state=0).fit(data.X[:400], data.y[:400])
+    >>> model.score(data.X[400:], data.y[400:]) > 0.95
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        reg_lambda: float = 1e-3,
+        kernel: str | Kernel = "gaussian",
+        gamma: Literal["median"] | float = "median",
+        n_centers: Literal["auto", "all"] | int = "auto",
+        centers: Any = "uniform",
+        criterion: Literal["training"] = "training",
+        solver: str | Solver = "lbfgs",
+        init: Any = "random",
+        n_init: int = 10,
+        fit_intercept: bool = True,
+        scale_features: bool = True,
+        max_iter: int = 200,
+        tol: float = 1e-6,
+        time_limit: float | None = None,
+        block_size: Literal["auto"] | int = "auto",
+        n_jobs: int | None = None,
+        callbacks: Iterable[Callback] | None = None,
+        verbose: int = 0,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.reg_lambda = reg_lambda
+        self.kernel = kernel
+        self.gamma = gamma
+        self.n_centers = n_centers
+        self.centers = centers
+        self.criterion = criterion
+        self.solver = solver
+        self.init = init
+        self.n_init = n_init
+        self.fit_intercept = fit_intercept
+        self.scale_features = scale_features
+        self.max_iter = max_iter
+        self.tol = tol
+        self.time_limit = time_limit
+        self.block_size = block_size
+        self.n_jobs = n_jobs
+        self.callbacks = callbacks
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn the map and the function.
+
+        Parameters
+        ----------
+        X : array or data frame (n_samples, n_features)
+        y : array (n_samples,) or (n_samples, n_targets)
+        sample_weight : array (n_samples,) or None
+
+        Returns
+        -------
+        self
+        """
+        X, y = validate_data(
+            self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True, ensure_min_samples=2
+        )
+        check_parameters(self, *X.shape)
+        kernel, solver = self._kernel(), get_solver(self.solver)
+        X, y, weight = _drop_weightless(X, y, _weights(sample_weight, X))
+        if self._n_centers(len(X)) == len(X):
+            X, y, weight = _merge_identical(X, y, weight)
+        rng = check_random_state(self.random_state)
+        rows, scaling = self._rows(X, y, weight)
+
+        B, kernel = self._start(rows, kernel, scaling, rng)
+        centers = self._centers(rows, kernel, B, scaling, rng)
+        objective = Objective(rows, centers, kernel, self.reg_lambda)
+        result = run(
+            solver,
+            objective,
+            B,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            time_limit=self.time_limit,
+            callbacks=self.callbacks or (),
+            verbose=self.verbose,
+        )
+        if result.reason in ("collapsed", "not_finite"):
+            raise FitError(f"The fit stopped after {result.n_iter} iterations: {result.message}.")
+        self._store(result, objective, scaling, one_target=y.ndim == 1)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Return ``g(Bx)`` for every row, in the dtype of X.
+
+        Parameters
+        ----------
+        X : array or data frame (n_samples, n_features)
+
+        Returns
+        -------
+        array (n_samples,) or (n_samples, n_targets)
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        rows = self._in_blocks(X, np.empty((len(X), 0)), x_offset=self._x_offset)
+        C = (self.centers_ - self._x_offset) @ self.components_.T
+
+        def block(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
+            return (self.kernel_(X @ self.components_.T, C) @ self.dual_coef_ + self.intercept_,)
+
+        return rows.map(block, len(C)).astype(X.dtype, copy=False)
+
+    def transform(self, X: Any) -> Any:
+        """Return the latent coordinates ``X @ components_.T``.
+
+        Parameters
+        ----------
+        X : array or data frame (n_samples, n_features)
+
+        Returns
+        -------
+        array (n_samples, n_components)
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        return X @ self.components_.astype(X.dtype, copy=False).T
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    def _kernel(self) -> Kernel:
+        kernel = get_kernel(self.kernel)
+        if self.gamma == "median":
+            return kernel
+        if kernel.gamma not in (None, self.gamma):
+            raise ValueError(f"gamma={self.gamma} and a kernel with gamma={kernel.gamma}: give one of them")
+        return kernel.with_gamma(self.gamma)
+
+    def _in_blocks(self, X: Array, y: Array, weight: Array | None = None, **coordinates: Array | None) -> InMemoryRows:
+        threads = blas_threads() if self.n_jobs is None else joblib.effective_n_jobs(self.n_jobs)
+        return InMemoryRows(X, y, weight, block_size=self.block_size, n_threads=threads, **coordinates)
+
+    def _rows(self, X: Array, y: Array, weight: Array | None) -> tuple[InMemoryRows, Moments]:
+        """Return the rows in the coordinates of the optimisation, and what those are."""
+        found = moments(self._in_blocks(X, y, weight))
+        if not self.scale_features:
+            found = replace(found, x_mean=np.zeros_like(found.x_mean), x_scale=np.ones_like(found.x_scale))
+        if not self.fit_intercept:
+            found = replace(found, y_mean=np.zeros_like(found.y_mean))
+        x_offset, x_scale = (found.x_mean, found.x_scale) if self.scale_features else (None, None)
+        y_offset = found.y_mean if self.fit_intercept else None
+        return self._in_blocks(X, y, weight, x_offset=x_offset, x_scale=x_scale, y_offset=y_offset), found
+
+    def _n_centers(self, n_rows: int) -> int:
+        if self.n_centers == "auto":
+            return auto_size(n_rows, self.reg_lambda)
+        return n_rows if self.n_centers == "all" else min(self.n_centers, n_rows)
+
+    def _start(
+        self, rows: InMemoryRows, kernel: Kernel, scaling: Moments, rng: np.random.RandomState
+    ) -> tuple[Array, Kernel]:
+        if isinstance(self.init, str):
+            return best_sampled_map(
+                rows,
+                kernel,
+                n_components=self.n_components,
+                n_init=self.n_init,
+                reg_lambda=self.reg_lambda,
+                n_centers=self._n_centers(rows.n_rows),
+                rng=rng,
+            )
+        B = check_matrix("init", self.init, rows.n_features, self.n_components) * scaling.x_scale
+        if not np.any(B):
+            raise ValueError("init is zero: a zero map never moves; give a map with nonzero entries")
+        return B, kernel if kernel.gamma is not None else median_kernel(kernel, rows, B, rng)
+
+    def _centers(
+        self, rows: InMemoryRows, kernel: Kernel, B: Array, scaling: Moments, rng: np.random.RandomState
+    ) -> Array | None:
+        """Return the centers in the coordinates of the optimisation, or None for all rows."""
+        if not isinstance(self.centers, str):
+            points = check_matrix("centers", self.centers, rows.n_features)
+            return (points - scaling.x_mean) / scaling.x_scale
+        n_centers = self._n_centers(rows.n_rows)
+        if self.centers == "leverage":
+            return leverage(rows, n_centers, rng, B=B, kernel=kernel, t0=self.reg_lambda)
+        if n_centers == rows.n_rows:
+            return None
+        return kmeans(rows, n_centers, rng) if self.centers == "kmeans" else uniform(rows, n_centers, rng)
+
+    def _store(self, result: Result, objective: Objective, scaling: Moments, one_target: bool) -> None:
+        self.components_, self.kernel_, self.singular_values_ = canonical_map(
+            result.B, objective.kernel, scaling.x_scale
+        )
+        self.gamma_ = self.kernel_.scale
+        self.centers_ = objective.centers * scaling.x_scale + scaling.x_mean
+        self._x_offset = scaling.x_mean
+        self.dual_coef_ = result.alpha[:, 0] if one_target else result.alpha
+        self.intercept_ = float(scaling.y_mean[0]) if one_target else scaling.y_mean
+        self.n_iter_ = max(1, result.n_iter)
+        self.result_, self.history_ = result, result.history
+
+
+def _weights(sample_weight: Any, X: Array) -> Array | None:
+    if sample_weight is None:
+        return None
+    weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    if np.any(weight < 0) or not np.any(weight > 0):
+        raise ValueError("sample_weight must not be negative, and some of it must be positive")
+    return weight
+
+
+def _drop_weightless(X: Array, y: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
+    """Return the rows that count: a row of weight zero must not become a center, nor move a mean."""
+    if weight is None or np.all(weight > 0):
+        return X, y, weight
+    kept = weight > 0
+    return X[kept], y[kept], weight[kept]
+
+
+def _merge_identical(X: Array, y: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
+    """Return each sample once, in a fixed order, with the sum of its weights: the same objective.
+
+    Where all rows are centers a repeated one would only make the system larger, and a repeated sample should give, to
+    the last digit, what its weight gives.
+    """
+    samples, index, inverse = np.unique(np.column_stack([X, y]), axis=0, return_index=True, return_inverse=True)
+    counts = np.bincount(inverse, weights=weight, minlength=len(samples)).astype(np.float64)
+    return X[index], y[index], None if np.all(counts == 1.0) else counts

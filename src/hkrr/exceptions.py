@@ -1,0 +1,7 @@
+"""The library's own errors."""
+
+from __future__ import annotations
+
+
+class FitError(RuntimeError):
+    """The optimisation left no sound model; the message says why, and what to change."""

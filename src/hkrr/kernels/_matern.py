@@ -1,0 +1,35 @@
+"""The Matern functions of one distance, shared by the radial and the coordinatewise kernels."""
+
+from __future__ import annotations
+
+import math
+
+from hkrr._arrays import Array, array_namespace
+
+
+def check_nu(nu: float) -> None:
+    """Raise unless the Matern function of that smoothness has the closed form used here."""
+    if nu not in (0.5, 1.5, 2.5):
+        raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {nu!r}")
+
+
+def matern(nu: float, t: Array) -> tuple[Array, Array]:
+    """Return the Matern function of t = distance / ell, and exp(-sqrt(2 nu) t), which its derivatives share."""
+    xp = array_namespace(t)
+    z = math.sqrt(2.0 * nu) * t
+    decay = xp.exp(-z)
+    if nu == 0.5:
+        return decay, decay
+    if nu == 1.5:
+        return (1.0 + z) * decay, decay
+    return (1.0 + z + z * z / 3.0) * decay, decay
+
+
+def matern_log_slope(nu: float, t: Array) -> Array:
+    """Return (log matern)'(t)."""
+    if nu == 0.5:
+        return -array_namespace(t).ones_like(t)
+    if nu == 1.5:
+        return -3.0 * t / (1.0 + math.sqrt(3.0) * t)
+    z = math.sqrt(5.0) * t
+    return (-5.0 / 3.0) * t * (1.0 + z) / (1.0 + z + z * z / 3.0)

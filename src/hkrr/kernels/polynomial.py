@@ -1,0 +1,50 @@
+"""The polynomial kernel, a function of the scalar product."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hkrr._arrays import Array, array_namespace
+from hkrr.kernels.base import Kernel, Pullback
+
+
+@dataclass(frozen=True, kw_only=True)
+class Polynomial(Kernel):
+    """``(gamma p.c + coef0)^degree``."""
+
+    degree: int = 3
+    coef0: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.degree < 1 or self.degree != int(self.degree):
+            raise ValueError(f"degree must be a whole number of at least 1, got {self.degree!r}")
+        if self.coef0 < 0:
+            raise ValueError(f"coef0 must not be negative: the kernel would not be positive; got {self.coef0!r}")
+
+    @property
+    def rotation_invariant(self) -> bool:
+        return True
+
+    def __call__(self, P: Array, C: Array) -> Array:
+        return (self.scale * (P @ C.T) + self.coef0) ** self.degree
+
+    def vjp(self, P: Array, C: Array) -> tuple[Array, Pullback]:
+        base = self.scale * (P @ C.T) + self.coef0
+
+        def pullback(G: Array) -> tuple[Array, Array]:
+            G *= (self.degree * self.scale) * base ** (self.degree - 1)
+            return G @ C, G.T @ P
+
+        return base**self.degree, pullback
+
+    def diagonal(self, P: Array) -> Array:
+        return (self.scale * array_namespace(P).sum(P * P, axis=1) + self.coef0) ** self.degree
+
+    def median_gamma(self, P: Array) -> float:
+        """Return ``1 / mean |p|^2``, at which gamma p.p is 1 on average: distances do not matter to this kernel."""
+        square = float(np.mean(np.sum(np.square(np.asarray(P, dtype=np.float64)), axis=1)))
+        gamma = 1.0 / square if square > 0 else math.inf
+        return gamma if math.isfinite(gamma) else 1.0

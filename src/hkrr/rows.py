@@ -1,0 +1,171 @@
+"""Rows: data that can be summed over, block by block.
+
+Everything the method needs of the data is a sum over rows of some function of a block of them (K'K, K'y, |r|^2, the
+gradient), plus a few rows by index. `Rows.sum` is that one seam: nothing above it knows how many blocks there are, or
+which thread computes them.
+
+Blocks arrive in the coordinates of the optimisation: float64, shifted and scaled one block at a time, so X is never
+copied.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Literal
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from hkrr._arrays import Array
+
+# fn(X_block, Y_block, weights or None) -> the block's terms, summed entry by entry.
+BlockFunction = Callable[[Array, Array, Array | None], tuple[Any, ...]]
+
+# Bytes of one array of block rows x width: a few of them live in a core's cache. Measured: docs/performance.md.
+_BLOCK_BYTES = 1 << 22
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    # Finding the libraries takes milliseconds, setting their threads microseconds: look once.
+    return ThreadpoolController()
+
+
+def blas_threads() -> int:
+    """Return how many threads BLAS would use now: what the machine, or OMP_NUM_THREADS, allows."""
+    return max((int(lib.num_threads) for lib in _blas().lib_controllers if lib.user_api == "blas"), default=1)
+
+
+@contextmanager
+def single_threaded_blas() -> Iterator[None]:
+    """Hold BLAS at one thread: small products are slower on two, and our own threads must not multiply its."""
+    with _blas().limit(limits=1, user_api="blas"):
+        yield
+
+
+class Rows(ABC):
+    """Rows (x_i, y_i, w_i) that can be summed over, and taken by index."""
+
+    n_rows: int
+    n_features: int
+    n_targets: int
+    total_weight: float
+
+    @abstractmethod
+    def sum(self, fn: BlockFunction, width: int = 1) -> tuple[Any, ...]:
+        """Return the entrywise sums of ``fn`` over blocks; ``width`` is the number of columns fn makes of a row."""
+
+    @abstractmethod
+    def map(self, fn: BlockFunction, width: int = 1) -> Array:
+        """Return one value a row, ``fn`` of each block in the order of the rows (fn returns a tuple of one array)."""
+
+    @abstractmethod
+    def take(self, indices: Array) -> Array:
+        """Return these rows of X, in the coordinates of the blocks."""
+
+    @abstractmethod
+    def gather(self) -> tuple[Array, Array, Array | None]:
+        """Return all the rows as one block."""
+
+
+class InMemoryRows(Rows):
+    """Rows of arrays, summed on this thread or on a pool of them.
+
+    Parameters
+    ----------
+    X, y, sample_weight : arrays of m rows (y may have several columns)
+    x_offset, x_scale, y_offset : the blocks hold ``(X - x_offset) / x_scale`` and ``y - y_offset``
+    block_size : rows in a block, or "auto" for blocks that suit the cache
+    n_threads : threads to sum with. The sums are taken in the order of the rows: the same to the last bit.
+    """
+
+    def __init__(
+        self,
+        X: Array,
+        y: Array,
+        sample_weight: Array | None = None,
+        *,
+        x_offset: Array | None = None,
+        x_scale: Array | None = None,
+        y_offset: Array | None = None,
+        block_size: int | Literal["auto"] = "auto",
+        n_threads: int = 1,
+    ) -> None:
+        self._X = X
+        self._Y = y[:, None] if y.ndim == 1 else y
+        self._weight = sample_weight
+        self._x_offset, self._x_scale, self._y_offset = x_offset, x_scale, y_offset
+        self._block_size, self._n_threads = block_size, n_threads
+        self.n_rows, self.n_features = X.shape
+        self.n_targets = self._Y.shape[1]
+        self.total_weight = float(self.n_rows if sample_weight is None else np.sum(sample_weight, dtype=np.float64))
+
+    def _coordinates(self, X: Array) -> Array:
+        X = X.astype(np.float64, copy=False)
+        if self._x_offset is not None:
+            X = X - self._x_offset
+        if self._x_scale is not None:
+            X = X / self._x_scale
+        return X
+
+    def _block(self, rows: slice) -> tuple[Array, Array, Array | None]:
+        Y = self._Y[rows].astype(np.float64, copy=False)
+        if self._y_offset is not None:
+            Y = Y - self._y_offset
+        weight = None if self._weight is None else self._weight[rows].astype(np.float64, copy=False)
+        return self._coordinates(self._X[rows]), Y, weight
+
+    def take(self, indices: Array) -> Array:
+        return self._coordinates(self._X[indices])
+
+    def gather(self) -> tuple[Array, Array, Array | None]:
+        return self._block(slice(None))
+
+    def subset(self, indices: Array) -> InMemoryRows:
+        """Return these rows as Rows of their own, in the same coordinates."""
+        return InMemoryRows(
+            self._X[indices],
+            self._Y[indices],
+            None if self._weight is None else self._weight[indices],
+            x_offset=self._x_offset,
+            x_scale=self._x_scale,
+            y_offset=self._y_offset,
+            block_size=self._block_size,
+            n_threads=self._n_threads,
+        )
+
+    def sum(self, fn: BlockFunction, width: int = 1) -> tuple[Any, ...]:
+        return _accumulate(self._over_blocks(fn, width))
+
+    def map(self, fn: BlockFunction, width: int = 1) -> Array:
+        return np.concatenate([part[0] for part in self._over_blocks(fn, width)])
+
+    def _over_blocks(self, fn: BlockFunction, width: int) -> Iterator[tuple[Any, ...]]:
+        auto = max(256, _BLOCK_BYTES // (8 * max(width, self.n_features)))
+        size = auto if self._block_size == "auto" else self._block_size
+        blocks = [slice(start, start + size) for start in range(0, self.n_rows, size)]
+        if self._n_threads == 1 or len(blocks) == 1:
+            yield from (fn(*self._block(rows)) for rows in blocks)
+            return
+        with single_threaded_blas(), ThreadPoolExecutor(min(self._n_threads, len(blocks))) as pool:
+            # A short queue keeps the threads busy without holding many results at once.
+            pending: deque[Future[tuple[Any, ...]]] = deque()
+            for rows in blocks:
+                pending.append(pool.submit(lambda rows: fn(*self._block(rows)), rows))
+                if len(pending) > 2 * self._n_threads:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+
+
+def _accumulate(parts: Iterator[tuple[Any, ...]]) -> tuple[Any, ...]:
+    totals = list(next(parts))
+    for part in parts:
+        for k, term in enumerate(part):
+            totals[k] += term
+    return tuple(totals)

@@ -1,0 +1,88 @@
+"""Alternating gradient descent (the paper's second algorithm): gradient steps in B and in alpha."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from hkrr._arrays import Array
+from hkrr.objective import Objective, Quadratic
+from hkrr.solvers._projected_gradient import ProjectedGradient
+from hkrr.solvers.base import Monitor
+
+
+@dataclass(frozen=True, kw_only=True)
+class AGD(ProjectedGradient):
+    """``B+ = proj(B - s_B dL/dB(B, alpha))``, then n_alpha steps ``alpha -= s_alpha dL/dalpha(B+, alpha)``.
+
+    At one map L is a quadratic in alpha: its matrix is summed once over the rows, and the n_alpha steps cost c x c
+    each. Alpha starts from the closed form at B0.
+
+    Parameters
+    ----------
+    norm_bound, rho, delta, c, s_max, first_step
+        As in `VarPro`. The line search in alpha uses the same rho, delta, c and s_max.
+    n_alpha : int, default=10
+        Gradient steps in alpha for each step in B.
+    alpha_step : {"armijo", "lipschitz"}, default="armijo"
+        Step sizes in alpha: by line search, or 1 / (the Lipschitz constant of the gradient at the current map).
+    """
+
+    n_alpha: int = 10
+    alpha_step: Literal["armijo", "lipschitz"] = "armijo"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.n_alpha < 1:
+            raise ValueError(f"n_alpha must be at least 1, got {self.n_alpha!r}")
+        if self.alpha_step not in ("armijo", "lipschitz"):
+            raise ValueError(f"alpha_step must be 'armijo' or 'lipschitz', got {self.alpha_step!r}")
+
+    def minimize(self, objective: Objective, B0: Array, monitor: Monitor) -> None:
+        """Run from B0 until the monitor ends it, or no step decreases the objective."""
+        B = self.project(B0)
+        inner = objective.inner(B)
+        alpha = inner.solve()
+        value, grad = objective.value_and_grad_B(B, alpha)
+        size_B, size_alpha = self.first_size(B, grad), _inverse(inner.lipschitz())
+        monitor(B, alpha, value, self.mapping_norm(B, grad, size_B), size_B)
+        while (step := self.step_in_B(objective, monitor, B, alpha, value, grad, size_B)) is not None:
+            B, size_B = step.point, step.size
+            inner = objective.inner(B)
+            alpha, size_alpha = self._steps_in_alpha(inner, alpha, size_alpha)
+            value, grad = objective.value_and_grad_B(B, alpha)
+            # A critical point of L in both variables.
+            norm = math.hypot(self.mapping_norm(B, grad, size_B), float(np.linalg.norm(inner.grad(alpha))))
+            monitor(B, alpha, value, norm, size_B)
+
+    def _steps_in_alpha(self, inner: Quadratic, alpha: Array, size: float) -> tuple[Array, float]:
+        """Return alpha^(i, n_alpha) and the last step size, at the new map on both sides of the Armijo test."""
+        if self.alpha_step == "lipschitz":
+            size = _inverse(inner.lipschitz())
+        for _ in range(self.n_alpha):
+            grad = inner.grad(alpha)
+            if self.alpha_step == "lipschitz":
+                alpha = alpha - size * grad
+                continue
+            step = self._step_in_alpha(inner, alpha, grad, size)
+            if step is None:
+                break
+            alpha, size = step
+        return alpha, size
+
+    def _step_in_alpha(self, inner: Quadratic, alpha: Array, grad: Array, last: float) -> tuple[Array, float] | None:
+        step = self.line_search.search(
+            last,
+            alpha,
+            lambda s: alpha - s * grad,
+            lambda candidate: inner.change(grad, candidate - alpha),
+            abs(inner.constant),
+        )
+        return None if step is None else (step.point, step.size)
+
+
+def _inverse(lipschitz: float) -> float:
+    return 1.0 / lipschitz if lipschitz > 0 else 1.0

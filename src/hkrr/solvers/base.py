@@ -1,0 +1,187 @@
+"""One driver for all solvers: history, callbacks, progress, limits, and why a run ended.
+
+A solver is an object with one method, ``minimize(objective, B0, monitor)``. It calls the monitor with every iterate,
+the start included. The monitor records it and raises `StopRun` when the run should end, so that a solver never looks at
+clocks, tolerances or callbacks; when a solver cannot go on by itself, it returns.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from hkrr._arrays import Array
+from hkrr.objective import Objective
+from hkrr.rows import single_threaded_blas
+
+# Below this many centers the products are too small for BLAS's own threads to help.
+_SMALL = 1000
+# A map this much smaller than the start is numerically zero: the kernel is constant to rounding.
+_COLLAPSED = 1e-6
+
+MESSAGES = {
+    "converged": "the gradient is below tol",
+    "stalled": "no step decreases the objective any more",
+    "max_iter": "max_iter iterations were made; raise max_iter, or loosen tol",
+    "time_limit": "the time limit was reached",
+    "callback": "a callback ended the run",
+    "collapsed": "the map collapsed to zero; lower reg_lambda, or check that y depends on X at all",
+    "not_finite": "the objective stopped being finite; check the scale of X and y, or raise reg_lambda",
+}
+
+
+@dataclass(frozen=True)
+class State:
+    """One iterate: what callbacks are given."""
+
+    n_iter: int
+    B: Array
+    alpha: Array
+    objective: float
+    grad_norm: float
+    step: float
+    time: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """The end of a run: the last sound iterate, why it ended, and the history (row 0 is the start)."""
+
+    B: Array = field(repr=False)
+    alpha: Array = field(repr=False)
+    objective: float
+    n_iter: int
+    reason: str
+    message: str
+    history: dict[str, list[float]] = field(repr=False)
+
+
+Callback = Callable[[State], Any]
+
+
+class StopRun(Exception):
+    """Raised by the monitor through a solver, to end the run."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(MESSAGES[reason])
+        self.reason = reason
+
+
+class Monitor:
+    """Watches a run: what a solver reports to."""
+
+    def __init__(
+        self,
+        loss_scale: float,
+        max_iter: int,
+        tol: float,
+        time_limit: float | None,
+        callbacks: Iterable[Callback],
+        bar: Any,
+    ) -> None:
+        self._loss_scale, self._max_iter, self._tol = loss_scale, max_iter, tol
+        self._time_limit, self._callbacks, self._bar = time_limit, tuple(callbacks), bar
+        self._started = time.perf_counter()
+        self._start_norm = math.nan
+        self.state: State | None = None
+        self.history: dict[str, list[float]] = {"time": [], "objective": [], "grad_norm": [], "step": []}
+
+    def __call__(self, B: Array, alpha: Array, objective: float, grad_norm: float, step: float) -> None:
+        """Record an iterate, and raise StopRun when it is the last."""
+        if not (math.isfinite(objective) and math.isfinite(grad_norm) and np.all(np.isfinite(alpha))):
+            raise StopRun("not_finite")
+        norm = float(np.linalg.norm(B))
+        if self.state is None:
+            self._start_norm = norm
+        elif norm <= _COLLAPSED * self._start_norm:
+            raise StopRun("collapsed")
+        elapsed = time.perf_counter() - self._started
+        n_iter = 0 if self.state is None else self.state.n_iter + 1
+        self.state = State(n_iter, B.copy(), alpha, objective, grad_norm, step, elapsed)
+        for name, value in (("time", elapsed), ("objective", objective), ("grad_norm", grad_norm), ("step", step)):
+            self.history[name].append(value)
+        self._bar.update(n_iter - self._bar.n)
+        self._bar.set_postfix(objective=f"{objective:.4g}", refresh=False)
+        self._stop_where_due()
+
+    def _stop_where_due(self) -> None:
+        assert self.state is not None
+        if self.state.grad_norm <= self._tol * self._loss_scale:
+            raise StopRun("converged")
+        # All are called, then asked: one that stops the run must not silence the others.
+        answers = [callback(self.state) for callback in self._callbacks]
+        if any(answer is True for answer in answers):
+            raise StopRun("callback")
+        if self.state.n_iter >= self._max_iter:
+            raise StopRun("max_iter")
+        self.check_time()
+
+    def check_time(self) -> None:
+        """Raise StopRun when the time limit has passed: solvers call it within long iterations."""
+        late = self._time_limit is not None and time.perf_counter() - self._started >= self._time_limit
+        if late and self.state is not None:
+            raise StopRun("time_limit")
+
+
+class Solver(Protocol):
+    """What a solver is."""
+
+    def minimize(self, objective: Objective, B0: Array, monitor: Monitor) -> None:
+        """Improve the map from B0, reporting the start and every iterate to the monitor."""
+
+
+def run(
+    solver: Solver,
+    objective: Objective,
+    B0: Array,
+    *,
+    max_iter: int = 200,
+    tol: float = 1e-6,
+    time_limit: float | None = None,
+    callbacks: Iterable[Callback] = (),
+    verbose: int = 0,
+) -> Result:
+    """Run a solver from B0 until it converges, or a limit or a callback ends it.
+
+    Parameters
+    ----------
+    solver : VarPro, AGD, LBFGS, or any object with their ``minimize`` method
+    objective : Objective
+    B0 : array (d, D)
+    max_iter : int
+        Iterations at most.
+    tol : float
+        Converged when the norm of the gradient (of the gradient mapping, under a norm bound) is at most tol times the
+        loss of the zero function.
+    time_limit : float or None
+        Seconds at most.
+    callbacks : callables that take a State
+        Called with every iterate; one that returns True ends the run.
+    verbose : int
+        Above 0: a progress bar.
+
+    Returns
+    -------
+    Result
+    """
+    threads = single_threaded_blas() if objective.n_centers < _SMALL else nullcontext()
+    with threads, tqdm(total=max_iter, disable=not verbose, desc=type(solver).__name__, unit="it") as bar:
+        monitor = Monitor(objective.loss_at_zero, max_iter, tol, time_limit, callbacks, bar)
+        try:
+            solver.minimize(objective, B0, monitor)
+            reason = "stalled"
+        except StopRun as stop:
+            reason = stop.reason
+        except FloatingPointError:
+            reason = "not_finite"
+    state = monitor.state
+    if state is None:
+        raise FloatingPointError(f"no iteration could be made: {MESSAGES['not_finite']}")
+    return Result(state.B, state.alpha, state.objective, state.n_iter, reason, MESSAGES[reason], monitor.history)

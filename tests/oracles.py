@@ -1,0 +1,347 @@
+"""Naive oracles: the mathematics of the library written a second time, slowly, in plain loops.
+
+Every formula is spelled out for one pair of points, one row, one center or one coordinate at a time, so that it can be
+compared with the paper by eye; NumPy only stores the arrays and, where a dense factorisation is needed, solves. The
+tests compare the library's blocked and vectorised code with these functions. Nothing here imports the library.
+
+A kernel is a pair of functions of two points: `k(p, c)`, its value, and `dk(p, c)`, its gradient in p. All kernels are
+symmetric, so the gradient in c is `dk(c, p)`. At zero distance the derivative of a kernel that has a kink there is 0.
+"""
+
+import math
+
+import numpy as np
+
+# ---------------------------------------------------------------------------------------------------------- kernels
+
+
+def squared_distance(p, c):
+    """s = sum_j (p_j - c_j)^2."""
+    return sum((float(a) - float(b)) ** 2 for a, b in zip(p, c, strict=True))
+
+
+def dot(p, c):
+    """p.c = sum_j p_j c_j."""
+    return sum(float(a) * float(b) for a, b in zip(p, c, strict=True))
+
+
+def radial_gradient(p, c, factor):
+    """The vector factor * (p_j - c_j)."""
+    return np.array([factor * (float(a) - float(b)) for a, b in zip(p, c, strict=True)])
+
+
+def length_scale(gamma):
+    """ell = 1/sqrt(2 gamma)."""
+    return 1.0 / math.sqrt(2.0 * gamma)
+
+
+def gaussian(p, c, gamma):
+    """k = exp(-gamma s)."""
+    return math.exp(-gamma * squared_distance(p, c))
+
+
+def gaussian_slope(p, c, gamma):
+    """dk/dp_j = -2 gamma (p_j - c_j) exp(-gamma s)."""
+    return radial_gradient(p, c, -2.0 * gamma * math.exp(-gamma * squared_distance(p, c)))
+
+
+def laplace(p, c, gamma):
+    """k = exp(-r/ell), r = sqrt(s)."""
+    return math.exp(-math.sqrt(squared_distance(p, c)) / length_scale(gamma))
+
+
+def laplace_slope(p, c, gamma):
+    """dk/dp_j = -exp(-r/ell) (p_j - c_j)/(ell r), and 0 at r = 0."""
+    r, ell = math.sqrt(squared_distance(p, c)), length_scale(gamma)
+    return radial_gradient(p, c, 0.0 if r == 0.0 else -math.exp(-r / ell) / (ell * r))
+
+
+def matern32(p, c, gamma):
+    """k = (1 + sqrt(3) r/ell) exp(-sqrt(3) r/ell)."""
+    r, ell = math.sqrt(squared_distance(p, c)), length_scale(gamma)
+    return (1.0 + math.sqrt(3.0) * r / ell) * math.exp(-math.sqrt(3.0) * r / ell)
+
+
+def matern32_slope(p, c, gamma):
+    """dk/dp_j = -(3/ell^2) exp(-sqrt(3) r/ell) (p_j - c_j)."""
+    r, ell = math.sqrt(squared_distance(p, c)), length_scale(gamma)
+    return radial_gradient(p, c, -3.0 / ell**2 * math.exp(-math.sqrt(3.0) * r / ell))
+
+
+def matern52(p, c, gamma):
+    """k = (1 + sqrt(5) r/ell + 5 r^2/(3 ell^2)) exp(-sqrt(5) r/ell)."""
+    r, ell = math.sqrt(squared_distance(p, c)), length_scale(gamma)
+    return (1.0 + math.sqrt(5.0) * r / ell + 5.0 * r**2 / (3.0 * ell**2)) * math.exp(-math.sqrt(5.0) * r / ell)
+
+
+def matern52_slope(p, c, gamma):
+    """dk/dp_j = -(5/(3 ell^2)) (1 + sqrt(5) r/ell) exp(-sqrt(5) r/ell) (p_j - c_j)."""
+    r, ell = math.sqrt(squared_distance(p, c)), length_scale(gamma)
+    factor = -5.0 / (3.0 * ell**2) * (1.0 + math.sqrt(5.0) * r / ell) * math.exp(-math.sqrt(5.0) * r / ell)
+    return radial_gradient(p, c, factor)
+
+
+def rational_quadratic(p, c, gamma, alpha):
+    """k = (1 + gamma s/alpha)^(-alpha)."""
+    return (1.0 + gamma * squared_distance(p, c) / alpha) ** (-alpha)
+
+
+def rational_quadratic_slope(p, c, gamma, alpha):
+    """dk/dp_j = -2 gamma (1 + gamma s/alpha)^(-alpha-1) (p_j - c_j)."""
+    return radial_gradient(p, c, -2.0 * gamma * (1.0 + gamma * squared_distance(p, c) / alpha) ** (-alpha - 1.0))
+
+
+def inverse_multiquadric(p, c, gamma):
+    """k = (1 + 2 gamma s)^(-1/2)."""
+    return (1.0 + 2.0 * gamma * squared_distance(p, c)) ** (-0.5)
+
+
+def inverse_multiquadric_slope(p, c, gamma):
+    """dk/dp_j = -2 gamma (1 + 2 gamma s)^(-3/2) (p_j - c_j)."""
+    return radial_gradient(p, c, -2.0 * gamma * (1.0 + 2.0 * gamma * squared_distance(p, c)) ** (-1.5))
+
+
+def polynomial(p, c, gamma, degree, coef0):
+    """k = (gamma p.c + coef0)^degree."""
+    return (gamma * dot(p, c) + coef0) ** degree
+
+
+def polynomial_slope(p, c, gamma, degree, coef0):
+    """dk/dp_j = degree gamma c_j (gamma p.c + coef0)^(degree-1)."""
+    return np.array([degree * gamma * float(b) * (gamma * dot(p, c) + coef0) ** (degree - 1) for b in c])
+
+
+def product_laplace(p, c, gamma):
+    """k = exp(-sum_j |p_j - c_j|/ell)."""
+    return math.exp(-sum(abs(float(a) - float(b)) for a, b in zip(p, c, strict=True)) / length_scale(gamma))
+
+
+def product_laplace_slope(p, c, gamma):
+    """dk/dp_j = -sign(p_j - c_j) k/ell, with sign(0) = 0."""
+    k, ell = product_laplace(p, c, gamma), length_scale(gamma)
+    return np.array([-np.sign(float(a) - float(b)) * k / ell for a, b in zip(p, c, strict=True)])
+
+
+def matern_factor(t, nu):
+    """The Matern function of t = r/ell >= 0 for nu = 1/2, 3/2, 5/2."""
+    if nu == 0.5:
+        return math.exp(-t)
+    if nu == 1.5:
+        return (1.0 + math.sqrt(3.0) * t) * math.exp(-math.sqrt(3.0) * t)
+    return (1.0 + math.sqrt(5.0) * t + 5.0 * t * t / 3.0) * math.exp(-math.sqrt(5.0) * t)
+
+
+def matern_factor_slope(t, nu):
+    """d/dt: -exp(-t) (0 at t = 0), -3 t exp(-sqrt(3) t), -(5/3) t (1 + sqrt(5) t) exp(-sqrt(5) t)."""
+    if nu == 0.5:
+        return 0.0 if t == 0.0 else -math.exp(-t)
+    if nu == 1.5:
+        return -3.0 * t * math.exp(-math.sqrt(3.0) * t)
+    return -5.0 / 3.0 * t * (1.0 + math.sqrt(5.0) * t) * math.exp(-math.sqrt(5.0) * t)
+
+
+def product_matern(p, c, gamma, nu):
+    """k = prod_j matern_nu(|p_j - c_j|/ell)."""
+    ell, k = length_scale(gamma), 1.0
+    for a, b in zip(p, c, strict=True):
+        k *= matern_factor(abs(float(a) - float(b)) / ell, nu)
+    return k
+
+
+def product_matern_slope(p, c, gamma, nu):
+    """dk/dp_j = matern_nu'(t_j) sign(p_j - c_j)/ell prod_(i != j) matern_nu(t_i)."""
+    ell, gradient = length_scale(gamma), np.zeros(len(p))
+    for j in range(len(p)):
+        u = float(p[j]) - float(c[j])
+        gradient[j] = matern_factor_slope(abs(u) / ell, nu) * np.sign(u) / ell
+        for i in range(len(p)):
+            if i != j:
+                gradient[j] *= matern_factor(abs(float(p[i]) - float(c[i])) / ell, nu)
+    return gradient
+
+
+def anova(p, c, gamma, nu):
+    """k = prod_j (1 + matern_nu(|p_j - c_j|/ell))/2."""
+    ell, k = length_scale(gamma), 1.0
+    for a, b in zip(p, c, strict=True):
+        k *= (1.0 + matern_factor(abs(float(a) - float(b)) / ell, nu)) / 2.0
+    return k
+
+
+def anova_slope(p, c, gamma, nu):
+    """dk/dp_j = matern_nu'(t_j) sign(p_j - c_j)/(2 ell) prod_(i != j) (1 + matern_nu(t_i))/2."""
+    ell, gradient = length_scale(gamma), np.zeros(len(p))
+    for j in range(len(p)):
+        u = float(p[j]) - float(c[j])
+        gradient[j] = matern_factor_slope(abs(u) / ell, nu) * np.sign(u) / (2.0 * ell)
+        for i in range(len(p)):
+            if i != j:
+                gradient[j] *= (1.0 + matern_factor(abs(float(p[i]) - float(c[i])) / ell, nu)) / 2.0
+    return gradient
+
+
+def gram(k, P, C):
+    """K_ij = k(p_i, c_j)."""
+    return np.array([[k(p, c) for c in C] for p in P])
+
+
+def pullback(dk, P, C, G):
+    """dP_i = sum_j G_ij dk(p_i, c_j) and dC_j = sum_i G_ij dk(c_j, p_i)."""
+    dP, dC = np.zeros(np.shape(P)), np.zeros(np.shape(C))
+    for i, p in enumerate(P):
+        for j, c in enumerate(C):
+            dP[i] += G[i, j] * dk(p, c)
+            dC[j] += G[i, j] * dk(c, p)
+    return dP, dC
+
+
+def median_gamma(P, norm="l2"):
+    """1/(2 median^2), the median of |p_i - p_j| over the pairs i < j with p_i != p_j; 1 where there is none."""
+    distances = []
+    for i in range(len(P)):
+        for j in range(i + 1, len(P)):
+            differences = [abs(float(a) - float(b)) for a, b in zip(P[i], P[j], strict=True)]
+            if any(u != 0.0 for u in differences):
+                distances.append(sum(differences) if norm == "l1" else math.sqrt(sum(u * u for u in differences)))
+    if not distances:
+        return 1.0
+    distances.sort()
+    half = len(distances) // 2
+    median = distances[half] if len(distances) % 2 else (distances[half - 1] + distances[half]) / 2.0
+    return 1.0 / (2.0 * median**2)
+
+
+# -------------------------------------------------------------------------------------------------------- objective
+
+
+def project(X, B):
+    """The points B x_i, as rows."""
+    return np.array([[dot(b, x) for b in B] for x in X])
+
+
+def residuals(k, X, Y, centers, B, alpha):
+    """r_it = sum_j k(B x_i, B c_j) alpha_jt - y_it."""
+    K, R = gram(k, project(X, B), project(centers, B)), np.zeros(np.shape(Y))
+    for i in range(len(X)):
+        for t in range(Y.shape[1]):
+            R[i, t] = sum(K[i, j] * alpha[j, t] for j in range(len(centers))) - Y[i, t]
+    return R
+
+
+def loss(k, X, Y, w, centers, reg_lambda, B, alpha):
+    """L = sum_i w_i sum_t r_it^2 / W + lambda sum_t sum_jl alpha_jt k(B c_j, B c_l) alpha_lt, W = sum_i w_i."""
+    R, Kcc = residuals(k, X, Y, centers, B, alpha), gram(k, project(centers, B), project(centers, B))
+    total = sum(w[i] * R[i, t] ** 2 for i in range(len(X)) for t in range(Y.shape[1])) / sum(w)
+    for t in range(Y.shape[1]):
+        for j in range(len(centers)):
+            for n in range(len(centers)):
+                total += reg_lambda * alpha[j, t] * Kcc[j, n] * alpha[n, t]
+    return total
+
+
+def grad_alpha(k, X, Y, w, centers, reg_lambda, B, alpha):
+    """dL/dalpha_jt = (2/W) sum_i w_i k(B x_i, B c_j) r_it + 2 lambda sum_l k(B c_j, B c_l) alpha_lt."""
+    K, Kcc = gram(k, project(X, B), project(centers, B)), gram(k, project(centers, B), project(centers, B))
+    R, gradient = residuals(k, X, Y, centers, B, alpha), np.zeros(np.shape(alpha))
+    for j in range(len(centers)):
+        for t in range(Y.shape[1]):
+            gradient[j, t] += 2.0 / sum(w) * sum(w[i] * K[i, j] * R[i, t] for i in range(len(X)))
+            gradient[j, t] += 2.0 * reg_lambda * sum(Kcc[j, n] * alpha[n, t] for n in range(len(centers)))
+    return gradient
+
+
+def grad_B(k, dk, X, Y, w, centers, reg_lambda, B, alpha):
+    """dL/dB: each k(Bx, Bc) in L gives its factor in L times ( dk(Bx, Bc) x' + dk(Bc, Bx) c' )."""
+    P, C, R = project(X, B), project(centers, B), residuals(k, X, Y, centers, B, alpha)
+    gradient = np.zeros(np.shape(B))
+    for i in range(len(X)):
+        for j in range(len(centers)):
+            factor = 2.0 * w[i] / sum(w) * sum(R[i, t] * alpha[j, t] for t in range(Y.shape[1]))
+            gradient += factor * (np.outer(dk(P[i], C[j]), X[i]) + np.outer(dk(C[j], P[i]), centers[j]))
+    for j in range(len(centers)):
+        for n in range(len(centers)):
+            factor = reg_lambda * sum(alpha[j, t] * alpha[n, t] for t in range(Y.shape[1]))
+            gradient += factor * (np.outer(dk(C[j], C[n]), centers[j]) + np.outer(dk(C[n], C[j]), centers[n]))
+    return gradient
+
+
+def solve_alpha(k, X, Y, w, centers, reg_lambda, B):
+    """argmin |sqrt(w/W)(K a - y)|^2 + |sqrt(lambda) R a|^2 with R'R = K_cc, as one stacked least-squares problem."""
+    K, Kcc = gram(k, project(X, B), project(centers, B)), gram(k, project(centers, B), project(centers, B))
+    values, vectors = np.linalg.eigh(Kcc)
+    root = np.array([math.sqrt(max(v, 0.0)) * vectors[:, n] for n, v in enumerate(values)])
+    weight = np.array([[math.sqrt(v / sum(w))] for v in w])
+    top = np.vstack([weight * K, math.sqrt(reg_lambda) * root])
+    right = np.vstack([weight * Y, np.zeros((len(centers), Y.shape[1]))])
+    return np.linalg.lstsq(top, right, rcond=None)[0]
+
+
+def reduced(k, X, Y, w, centers, reg_lambda, B):
+    """H(B) = min_a L(B, a)."""
+    return loss(k, X, Y, w, centers, reg_lambda, B, solve_alpha(k, X, Y, w, centers, reg_lambda, B))
+
+
+def hessian_alpha(k, X, w, centers, reg_lambda, B):
+    """The Hessian of L in alpha, one target: (2/W) sum_i w_i K_ij K_il + 2 lambda k(B c_j, B c_l)."""
+    K, H = (
+        gram(k, project(X, B), project(centers, B)),
+        2.0 * reg_lambda * gram(k, project(centers, B), project(centers, B)),
+    )
+    for j in range(len(centers)):
+        for n in range(len(centers)):
+            H[j, n] += 2.0 / sum(w) * sum(w[i] * K[i, j] * K[i, n] for i in range(len(X)))
+    return H
+
+
+# ----------------------------------------------------------------------------------- centers, projections, data sets
+
+
+def leverage_scores(k, X, B, t):
+    """l_i(t) = (K (K + t m I)^-1)_ii."""
+    K = gram(k, project(X, B), project(X, B))
+    return np.diag(np.linalg.solve(K + t * len(X) * np.eye(len(X)), K))
+
+
+def project_spectral_ball(B, bound=1.0):
+    """sum_n min(s_n, bound) u_n v_n', over the singular triples of B."""
+    U, singular, Vt = np.linalg.svd(B, full_matrices=False)
+    projected = np.zeros(np.shape(B))
+    for n, value in enumerate(singular):
+        projected += min(value, bound) * np.outer(U[:, n], Vt[n])
+    return projected
+
+
+def orthonormal_rows(B):
+    """An orthonormal basis of the span of the rows of B, by Gram-Schmidt done twice, dependent rows dropped."""
+    basis = []
+    for row in np.asarray(B, dtype=float):
+        v = row.copy()
+        for _ in range(2):
+            for q in basis:
+                v = v - dot(q, v) * q
+        if math.sqrt(dot(v, v)) > 1e-10 * math.sqrt(dot(row, row)):
+            basis.append(v / math.sqrt(dot(v, v)))
+    return np.array(basis)
+
+
+def subspace_distance(B1, B2):
+    """|(I - Q1 Q1') Q2|, spectral, with Q1 and Q2 orthonormal bases of the spans of the rows."""
+    Q1, Q2 = orthonormal_rows(B1), orthonormal_rows(B2)
+    left = np.array([q - sum(dot(q, e) * e for e in Q1) for q in Q2])
+    return np.linalg.svd(left, compute_uv=False)[0]
+
+
+def mim_sines(X, B):
+    """z_i = sum_(j=1..d) sin( (1 + j/d) pi (B x_i)_j )."""
+    d, P = len(B), project(X, B)
+    return np.array([sum(math.sin((1.0 + j / d) * math.pi * p[j - 1]) for j in range(1, d + 1)) for p in P])
+
+
+def mim_mixed(X, B):
+    """z_i = sum_(j=1..d) sin(v_j/2 - j) + v_(j+1) cos(0.4 v_(j+2) - j + 1)/2, v = B x_i, indices modulo d."""
+    d, z = len(B), np.zeros(len(X))
+    for i, v in enumerate(project(X, B)):
+        for j in range(1, d + 1):
+            after, second = v[j % d], v[(j + 1) % d]
+            z[i] += math.sin(0.5 * v[j - 1] - j) + 0.5 * after * math.cos(0.4 * second - j + 1)
+    return z

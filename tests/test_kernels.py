@@ -1,0 +1,286 @@
+"""Every kernel against the naive oracle, central differences, scikit-learn and autograd; user-written kernels too."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.gaussian_process import kernels as sk_gp
+from sklearn.metrics import pairwise
+
+import oracles
+from hkrr import kernels
+from problems import CASES, ONE_GAMMA, Case, case_id, central_difference, separated_points, torch_gram, unit_direction
+
+# float64 formulas of a few operations: a dozen roundings, far below 1e-10.
+EXACT = {"rtol": 1e-10, "atol": 1e-12}
+
+
+@dataclass(frozen=True)
+class InverseSquare(kernels.Radial):
+    """A user's radial kernel, 2 (1 + gamma s)^-2: its diagonal is not 1."""
+
+    gamma: float | None = None
+
+    def value_and_decay(self, u):
+        """phi(u) = 2 (1 + u)^-2 and -phi'(u)."""
+        return 2.0 * (1.0 + u) ** -2.0, 4.0 * (1.0 + u) ** -3.0
+
+
+@dataclass(frozen=True)
+class LinearGaussian(kernels.Kernel):
+    """A user's kernel with nothing but the two abstract methods, (1 + gamma p.c) exp(-gamma s)."""
+
+    gamma: float | None = None
+
+    def __call__(self, P, C):
+        """The Gram matrix."""
+        return self.vjp(P, C)[0]
+
+    def vjp(self, P, C):
+        """The Gram matrix and its pullback."""
+        gamma = 1.0 if self.gamma is None else self.gamma
+        E = np.exp(-gamma * ((P[:, None] - C[None]) ** 2).sum(axis=2))
+        linear = 1.0 + gamma * P @ C.T
+
+        def pullback(G):
+            GE, GK = G * E, G * E * linear
+            dP = GE @ C - 2.0 * (GK.sum(axis=1)[:, None] * P - GK @ C)
+            dC = GE.T @ P - 2.0 * (GK.sum(axis=0)[:, None] * C - GK.T @ P)
+            return gamma * dP, gamma * dC
+
+        return E * linear, pullback
+
+
+def _inverse_square(p, c):
+    return 2.0 * (1.0 + 0.3 * oracles.squared_distance(p, c)) ** -2.0
+
+
+def _inverse_square_slope(p, c):
+    return oracles.radial_gradient(p, c, -2.4 * (1.0 + 0.3 * oracles.squared_distance(p, c)) ** -3.0)
+
+
+def _linear_gaussian(p, c):
+    return (1.0 + 0.3 * oracles.dot(p, c)) * oracles.gaussian(p, c, 0.3)
+
+
+def _linear_gaussian_slope(p, c):
+    left = 0.3 * oracles.gaussian(p, c, 0.3) * np.asarray(c)
+    return left + (1.0 + 0.3 * oracles.dot(p, c)) * oracles.gaussian_slope(p, c, 0.3)
+
+
+USER = [
+    Case("user-radial", "user", InverseSquare(gamma=0.3), _inverse_square, _inverse_square_slope, "l2", {}),
+    Case("user-kernel", "user", LinearGaussian(gamma=0.3), _linear_gaussian, _linear_gaussian_slope, None, {}),
+]
+every_case = pytest.mark.parametrize("case", CASES + USER, ids=case_id)
+every_shape = pytest.mark.parametrize("case", ONE_GAMMA + USER, ids=case_id)
+
+
+def _points(seed=0, n=6, c=5, d=3):
+    """Normal points; one center is a row, another shares one coordinate with a row."""
+    rng = np.random.default_rng(seed)
+    P, C, G = rng.normal(size=(n, d)), rng.normal(size=(c, d)), rng.normal(size=(n, c))
+    C[0], C[1, 0] = P[0], P[1, 0]
+    return P, C, G
+
+
+@every_case
+def test_value_and_pullback_match_the_oracle(case):
+    P, C, G = _points()
+    K, pullback = case.kernel.vjp(P, C)
+    expected = oracles.gram(case.value, P, C)
+    assert_allclose(case.kernel(P, C), expected, **EXACT)
+    assert_allclose(K, expected, **EXACT)
+    for actual, expected in zip(pullback(G.copy()), oracles.pullback(case.slope, P, C, G), strict=True):
+        assert_allclose(actual, expected, **EXACT)
+
+
+def _check_directional(kernel, P, C, G, rng):
+    """<dP, V> and <dC, U> against central differences of sum(G * K), relative to the size of the gradients."""
+    dP, dC = kernel.vjp(P, C)[1](G.copy())
+    V, U = unit_direction(rng, P.shape), unit_direction(rng, C.shape)
+    in_P = central_difference(lambda Q: np.sum(G * kernel(Q, C)), P, V)
+    in_C = central_difference(lambda Q: np.sum(G * kernel(P, Q)), C, U)
+    # 1e-6 of the gradient, and the rounding of sum(G * K) divided by the step.
+    floor = 1e-9 * np.sum(np.abs(G * kernel(P, C)))
+    assert abs(in_P - np.sum(dP * V)) <= 1e-6 * np.linalg.norm(dP) + floor
+    assert abs(in_C - np.sum(dC * U)) <= 1e-6 * np.linalg.norm(dC) + floor
+
+
+@every_case
+@pytest.mark.parametrize("seed", range(3))
+def test_pullback_along_random_directions(case, seed):
+    rng = np.random.default_rng(seed)
+    P, C = separated_points(rng, 6, 5, 3)
+    _check_directional(case.kernel, P, C, rng.normal(size=(6, 5)), rng)
+
+
+@every_shape
+@settings(max_examples=20, deadline=None, database=None)
+@given(n=st.integers(1, 6), c=st.integers(1, 6), d=st.integers(1, 5), seed=st.integers(0, 2**32 - 1))
+def test_any_shape(case, n, c, d, seed):
+    rng = np.random.default_rng(seed)
+    P, C = separated_points(rng, n, c, d)
+    G = rng.normal(size=(n, c))
+    K, pullback = case.kernel.vjp(P, C)
+    dP, dC = pullback(G.copy())
+    assert (K.shape, dP.shape, dC.shape) == ((n, c), (n, d), (c, d))
+    assert case.kernel.diagonal(P).shape == (n,)
+    assert all(np.isfinite(a).all() for a in (K, dP, dC))
+    assert_allclose(K, oracles.gram(case.value, P, C), **EXACT)
+    _check_directional(case.kernel, P, C, G, rng)
+
+
+@every_case
+@pytest.mark.parametrize("offset", [0.0, 30.0])
+def test_zero_distance(case, offset):
+    """k(p, p) and its derivative, also far from the origin, where |p|^2 + |c|^2 - 2 p.c loses digits."""
+    P = offset + np.random.default_rng(1).normal(size=(6, 3))
+    K, pullback = case.kernel.vjp(P, P.copy())
+    expected_diagonal = np.array([case.value(p, p) for p in P])
+    assert_allclose(np.diag(K), expected_diagonal, rtol=1e-10)
+    assert_allclose(case.kernel.diagonal(P), expected_diagonal, rtol=1e-10)
+    for actual, expected in zip(pullback(np.eye(6)), oracles.pullback(case.slope, P, P, np.eye(6)), strict=True):
+        assert_allclose(actual, expected, rtol=1e-10, atol=1e-10)  # zeros for every kernel of a difference
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.norm], ids=case_id)
+def test_almost_zero_distance(case):
+    """Points 1e-9 apart: k is 1 to that order, and no derivative passes its bound, 2 sqrt(d)/ell for these kernels."""
+    P = np.random.default_rng(2).normal(size=(6, 3))
+    C = P + 1e-9
+    K, pullback = case.kernel.vjp(P, C)
+    # A distance taken from inner products is only right to sqrt(eps) = 1.5e-8.
+    assert_allclose(np.diag(K), 1.0, atol=2e-7)
+    for gradient in pullback(np.eye(6)):
+        assert np.linalg.norm(gradient, axis=1).max() <= 2.0 * math.sqrt(3.0) * math.sqrt(2.0 * case.gamma)
+
+
+@every_shape
+def test_one_row_has_no_influence_on_another(case):
+    """Blocks of rows are arbitrary: an outlier among them must not blur the small distances of the others."""
+    P, C, G = _points()
+    C[2], P[-1] = P[2] + 0.01, 1e6
+    G[-1] = 0.0
+    K, pullback = case.kernel.vjp(P, C)
+    assert_allclose(K[:-1], oracles.gram(case.value, P[:-1], C), **EXACT)
+    assert_allclose(pullback(G.copy())[0][:-1], oracles.pullback(case.slope, P[:-1], C, G[:-1])[0], **EXACT)
+
+
+@every_shape
+def test_gamma_is_a_scale(case):
+    P, C, _ = _points()
+    for gamma in (0.05, 1.7):
+        scaled = case.kernel.with_gamma(1.0)(math.sqrt(gamma) * P, math.sqrt(gamma) * C)
+        assert_allclose(case.kernel.with_gamma(gamma)(P, C), scaled, **EXACT)
+
+
+@every_shape
+def test_with_gamma_makes_a_copy(case):
+    other = case.kernel.with_gamma(5.0)
+    assert type(other) is type(case.kernel)
+    assert other.gamma == 5.0
+    assert case.kernel.gamma == 0.3
+    assert dataclasses.replace(other, gamma=0.3) == case.kernel
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        case.kernel.gamma = 1.0
+
+
+@every_case
+def test_gram_matrix_is_symmetric_and_positive_semidefinite(case):
+    P = np.random.default_rng(3).normal(size=(25, 2))
+    K = case.kernel(P, P)
+    assert_allclose(K, K.T, rtol=1e-12, atol=1e-14)
+    eigenvalues = np.linalg.eigvalsh(K)
+    assert eigenvalues[0] >= -1e-12 * eigenvalues[-1]  # rounding of the entries: 25 eps
+
+
+@every_shape
+def test_float32_points_are_accepted(case):
+    P, C, G = (a.astype(np.float32) for a in _points())
+    K, pullback = case.kernel.vjp(P, C)
+    exact = [a.astype(float) for a in (P, C, G)]
+    # Single precision at the worst: 1e-7 times a condition number of order one (square root at a zero distance: 3e-4).
+    assert_allclose(K, oracles.gram(case.value, *exact[:2]), rtol=1e-5, atol=1e-3)
+    for actual, expected in zip(pullback(G.copy()), oracles.pullback(case.slope, *exact), strict=True):
+        assert_allclose(actual, expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("case", ONE_GAMMA, ids=case_id)
+def test_median_gamma(case):
+    rng = np.random.default_rng(4)
+    P = rng.normal(size=(9, 3))
+    if case.norm is None:
+        assert case.kernel.median_gamma(P) == pytest.approx(1.0 / np.mean([oracles.dot(p, p) for p in P]), rel=1e-12)
+        assert case.kernel.median_gamma(np.zeros((4, 3))) == 1.0
+        return
+    # Rows that come twice add pairs at distance zero, which do not count, and every other pair four times.
+    for points in (P, P[:8], P[:2], np.vstack([P, P]), np.repeat(P[:8], 3, axis=0)):
+        assert case.kernel.median_gamma(points) == pytest.approx(oracles.median_gamma(points, case.norm), rel=1e-10)
+    assert case.kernel.median_gamma(np.vstack([P, P])) == pytest.approx(case.kernel.median_gamma(P), rel=1e-10)
+    for constant in (np.full((4, 3), 0.1), np.zeros((4, 3)), P[:1]):
+        assert case.kernel.median_gamma(constant) == 1.0
+
+
+SKLEARN = {
+    "gaussian": lambda P, C, g: pairwise.rbf_kernel(P, C, gamma=g),
+    **dict.fromkeys(
+        ("laplace", "matern12", "matern32", "matern52"),
+        lambda P, C, g, nu=0.5: sk_gp.Matern(oracles.length_scale(g), nu=nu)(P, C),
+    ),
+    "rational_quadratic": lambda P, C, g, alpha: sk_gp.RationalQuadratic(oracles.length_scale(g), alpha)(P, C),
+    "product_laplace": lambda P, C, g: pairwise.laplacian_kernel(P, C, gamma=math.sqrt(2.0 * g)),
+    "polynomial": lambda P, C, g, degree, coef0: pairwise.polynomial_kernel(P, C, degree, g, coef0),
+}
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.name in SKLEARN], ids=case_id)
+def test_agrees_with_scikit_learn(case):
+    P, C = separated_points(np.random.default_rng(5), 6, 5, 3)
+    assert_allclose(case.kernel(P, C), SKLEARN[case.name](P, C, case.gamma, **case.shape), **EXACT)
+
+
+@pytest.mark.parametrize("case", CASES, ids=case_id)
+def test_pullback_agrees_with_autograd(case):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(6)
+    P, C = separated_points(rng, 6, 5, 3)
+    G = rng.normal(size=(6, 5))
+    tP, tC = torch.tensor(P, requires_grad=True), torch.tensor(C, requires_grad=True)
+    (torch.tensor(G) * torch_gram(torch, case, tP, tC)).sum().backward()
+    dP, dC = case.kernel.vjp(P, C)[1](G.copy())
+    assert_allclose(dP, tP.grad.numpy(), **EXACT)
+    assert_allclose(dC, tC.grad.numpy(), **EXACT)
+
+
+NAMES = {
+    "gaussian": kernels.Gaussian(),
+    "laplace": kernels.Laplace(),
+    **{f"matern{round(2 * nu)}2": kernels.Matern(nu=nu) for nu in (0.5, 1.5, 2.5)},
+    "rational_quadratic": kernels.RationalQuadratic(alpha=1.0),
+    "inverse_multiquadric": kernels.InverseMultiquadric(),
+    "product_laplace": kernels.ProductLaplace(),
+    **{f"product_matern{round(2 * nu)}2": kernels.ProductMatern(nu=nu) for nu in (1.5, 2.5)},
+    "anova": kernels.Anova(nu=0.5),
+    "polynomial": kernels.Polynomial(degree=3, coef0=1.0),
+}
+
+
+def test_kernels_by_name():
+    assert kernels.KERNELS.keys() == NAMES.keys()
+    P, C, _ = _points()
+    for name, kernel in NAMES.items():
+        assert kernels.get_kernel(name) == kernel
+        assert kernels.get_kernel(kernel) is kernel
+        assert_array_equal(kernels.KERNELS[name](P, C), kernel(P, C))
+
+
+def test_unknown_name_lists_the_known_ones():
+    with pytest.raises(ValueError, match="no_such_kernel") as caught:
+        kernels.get_kernel("no_such_kernel")
+    assert all(name in str(caught.value) for name in NAMES)
