@@ -126,11 +126,13 @@ def test_kmeans_finds_separated_clusters():
 
 
 def test_auto_size_follows_its_rule():
-    assert centers.auto_size(1000, 0.125) == 8
-    assert centers.auto_size(1000, 0.3) == 4
-    assert centers.auto_size(1000, 0.125, kappa=2.0) == 16
+    """kappa / lambda, at least 100, at most the rows and what memory allows."""
+    assert centers.auto_size(10_000, 1 / 256) == 256
+    assert centers.auto_size(10_000, 0.003) == 334
+    assert centers.auto_size(10_000, 1 / 256, kappa=2.0) == 512
     assert centers.auto_size(50, 1e-3) == 50
-    assert centers.auto_size(1000, 10.0) == 1
+    assert centers.auto_size(1000, 10.0) == 100
+    assert 4 * 8 * centers.auto_size(10**9, 1e-12) ** 2 <= 256 * 2**20
 
 
 def test_auto_size_is_monotone():

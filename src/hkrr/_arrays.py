@@ -2,23 +2,33 @@
 
 The kernels and the objective are written against the array API, through array-api-compat, so that NumPy arrays and
 torch tensors run the same lines. Two things are kept here: squared distances, the one product every radial kernel
-starts with, and the Cholesky solve that never gives up silently.
+starts with, and a Cholesky factorisation that meets rounding with a little more jitter.
 """
 
 from __future__ import annotations
 
+import math
+import sys
 from typing import Any, TypeAlias
 
 import numpy as np
 from array_api_compat import array_namespace
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_solve, cholesky
 
 # An array of any namespace (NumPy, torch, ...). The array API has no static type that the checkers understand yet.
 Array: TypeAlias = Any
 
 EPS = float(np.finfo(np.float64).eps)
 
-__all__ = ["EPS", "Array", "array_namespace", "low_rank_product", "scaled_squared_distances", "solve_positive_definite"]
+__all__ = [
+    "EPS",
+    "Array",
+    "array_namespace",
+    "jittered_cholesky",
+    "low_rank_product",
+    "scaled_squared_distances",
+    "solve_positive_definite",
+]
 
 
 def scaled_squared_distances(P: Array, C: Array, gamma: float) -> Array:
@@ -39,20 +49,24 @@ def low_rank_product(left: Array, right: Array) -> Array:
     return left * right.T if left.shape[1] == 1 else left @ right.T
 
 
-def solve_positive_definite(A: Array, b: Array, ridge: float) -> tuple[Array, float]:
-    """Solve ``(A + ridge I) x = b`` by Cholesky, and return x with the ridge that was needed.
+def jittered_cholesky(A: Array, jitter: float) -> tuple[Array, float]:
+    """Return the lower Cholesky factor of ``A + jitter I``, and the jitter that was needed.
 
-    Where the factorisation fails, the ridge grows tenfold until it does not. ``A`` may be overwritten.
+    Where the factorisation fails, the jitter grows tenfold until it does not. ``A`` is overwritten.
     """
     diagonal = A.diagonal().copy()
-    if not np.all(np.isfinite(diagonal)):
-        raise FloatingPointError("the normal equations hold values that are not finite")
-    ridge = max(ridge, EPS * EPS * float(diagonal.max()))
-    while True:
-        np.fill_diagonal(A, diagonal + ridge)
+    largest = float(np.max(diagonal))
+    if not math.isfinite(largest):
+        raise FloatingPointError("a kernel matrix holds values that are not finite")
+    while jitter <= max(largest, sys.float_info.min):
+        np.fill_diagonal(A, diagonal + jitter)
         try:
-            return cho_solve(cho_factor(A, lower=True, check_finite=False), b, check_finite=False), ridge
+            return cholesky(A, lower=True, check_finite=False), jitter
         except LinAlgError:
-            if ridge > float(np.abs(diagonal).max()):
-                raise FloatingPointError("the normal equations hold values that are not finite") from None
-            ridge *= 10.0
+            jitter = max(10.0 * jitter, EPS * largest, sys.float_info.min)
+    raise FloatingPointError("a kernel matrix holds values that are not finite")
+
+
+def solve_positive_definite(A: Array, b: Array, jitter: float) -> Array:
+    """Return the solution of ``(A + jitter I) x = b``, the jitter grown where it must be. ``A`` is overwritten."""
+    return cho_solve((jittered_cholesky(A, jitter)[0], True), b, check_finite=False)

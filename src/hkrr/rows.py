@@ -149,18 +149,20 @@ class InMemoryRows(Rows):
         auto = max(256, _BLOCK_BYTES // (8 * max(width, self.n_features)))
         size = auto if self._block_size == "auto" else self._block_size
         blocks = [slice(start, start + size) for start in range(0, self.n_rows, size)]
-        if self._n_threads == 1 or len(blocks) == 1:
-            yield from (fn(*self._block(rows)) for rows in blocks)
-            return
-        with single_threaded_blas(), ThreadPoolExecutor(min(self._n_threads, len(blocks))) as pool:
-            # A short queue keeps the threads busy without holding many results at once.
-            pending: deque[Future[tuple[Any, ...]]] = deque()
-            for rows in blocks:
-                pending.append(pool.submit(lambda rows: fn(*self._block(rows)), rows))
-                if len(pending) > 2 * self._n_threads:
+        # BLAS at one thread in either case: its threads would add in another order, and ours must not multiply them.
+        with single_threaded_blas():
+            if self._n_threads == 1 or len(blocks) == 1:
+                yield from (fn(*self._block(rows)) for rows in blocks)
+                return
+            with ThreadPoolExecutor(min(self._n_threads, len(blocks))) as pool:
+                # A short queue keeps the threads busy without holding many results at once.
+                pending: deque[Future[tuple[Any, ...]]] = deque()
+                for rows in blocks:
+                    pending.append(pool.submit(lambda rows: fn(*self._block(rows)), rows))
+                    if len(pending) > 2 * self._n_threads:
+                        yield pending.popleft().result()
+                while pending:
                     yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
 
 
 def _accumulate(parts: Iterator[tuple[Any, ...]]) -> tuple[Any, ...]:

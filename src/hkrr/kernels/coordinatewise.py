@@ -58,6 +58,9 @@ class Coordinatewise(Kernel):
         rate = math.sqrt(2.0 * self.scale)
         return rate * P[:, j][:, None] - rate * C[:, j][None, :]
 
+    def diagonal(self, P: Array) -> Array:
+        return self.factor(array_namespace(P).zeros_like(P[:, 0])) ** P.shape[1]
+
     def median_gamma(self, P: Array) -> float:
         """Return ``1 / (2 median^2)`` with the median L1 distance, the one that product kernels decay with."""
         return median_rule(P, "cityblock")

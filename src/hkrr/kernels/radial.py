@@ -34,6 +34,9 @@ class Radial(Kernel):
         """Return phi(u), entrywise."""
         return self.value_and_decay(u)[0]
 
+    def diagonal(self, P: Array) -> Array:
+        return self.value(array_namespace(P).zeros_like(P[:, 0]))
+
     def _distances(self, P: Array, C: Array) -> tuple[Array, Array, Array]:
         # Around the centers' mean the norms are small, and so is what cancels in |p|^2 + |c|^2 - 2 p.c.
         xp = array_namespace(P, C)
@@ -41,8 +44,8 @@ class Radial(Kernel):
         P, C = P - origin, C - origin
         u = scaled_squared_distances(P, C, self.scale)
         if not self.smooth_at_zero:
-            largest = xp.max(xp.sum(P * P, axis=1)) + xp.max(xp.sum(C * C, axis=1))
-            u[u < 8.0 * EPS * self.scale * largest] = 0.0
+            norms = xp.sum(P * P, axis=1, keepdims=True) + xp.sum(C * C, axis=1, keepdims=True).T
+            u[u < (8.0 * EPS * self.scale) * norms] = 0.0
         return u, P, C
 
     def __call__(self, P: Array, C: Array) -> Array:

@@ -45,7 +45,7 @@ class AGD(ProjectedGradient):
         """Run from B0 until the monitor ends it, or no step decreases the objective."""
         B = self.project(B0)
         inner = objective.inner(B)
-        alpha = inner.solve()
+        alpha = objective.solve_alpha(B)
         value, grad = objective.value_and_grad_B(B, alpha)
         size_B, size_alpha = self.first_size(B, grad), _inverse(inner.lipschitz())
         monitor(B, alpha, value, self.mapping_norm(B, grad, size_B), size_B)
