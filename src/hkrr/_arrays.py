@@ -58,7 +58,8 @@ def jittered_cholesky(A: Array, jitter: float) -> tuple[Array, float]:
     largest = float(np.max(diagonal))
     if not math.isfinite(largest):
         raise FloatingPointError("a kernel matrix holds values that are not finite")
-    while jitter <= max(largest, sys.float_info.min):
+    enough = max(largest, jitter, sys.float_info.min)
+    while jitter <= enough:
         np.fill_diagonal(A, diagonal + jitter)
         try:
             return cholesky(A, lower=True, check_finite=False), jitter

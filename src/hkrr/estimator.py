@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Literal, Self
@@ -23,12 +24,12 @@ from hkrr._validation import check_matrix, check_parameters
 from hkrr.canonical import canonical_map
 from hkrr.centers import auto_size, kmeans, leverage, uniform
 from hkrr.exceptions import FitError
-from hkrr.initialization import best_sampled_map, median_kernel
+from hkrr.initialization import best_sampled_map, descend_lambda, median_kernel
 from hkrr.kernels import Kernel, get_kernel
 from hkrr.objective import Objective
-from hkrr.rows import InMemoryRows, blas_threads
+from hkrr.rows import InMemoryRows, blas_for, blas_threads
 from hkrr.scaling import Moments, moments
-from hkrr.solvers import Callback, Result, Solver, get_solver, run
+from hkrr.solvers import LBFGS, Callback, Result, Solver, get_solver, run
 
 
 class HyperKernelRidge(
@@ -65,7 +66,8 @@ class HyperKernelRidge(
     solver : "lbfgs", "varpro", "agd" or a solver, default="lbfgs"
         L-BFGS on the reduced function, or the paper's algorithms; see `hkrr.solvers`.
     init : "random" or array (n_components, n_features), default="random"
-        The best of `n_init` random maps on held-out rows, or a map to start from, in the coordinates of X.
+        The best of `n_init` random maps on held-out rows, which L-BFGS then leads down a path of lambda from 0.1; or a
+        map to start from, in the coordinates of X.
     n_init : int, default=10
         Maps sampled by ``init="random"``.
     fit_intercept : bool, default=True
@@ -77,7 +79,7 @@ class HyperKernelRidge(
     tol : float, default=1e-6
         The solver has converged when the norm of its gradient is at most ``tol`` times the variance of y.
     time_limit : float or None, default=None
-        Seconds that the solver may take.
+        Seconds that the fit may take; the best map so far is kept.
     block_size : "auto" or int, default="auto"
         Rows computed at once; "auto" suits the processor's cache.
     n_jobs : int or None, default=None
@@ -189,10 +191,12 @@ class HyperKernelRidge(
         if self._n_centers(len(X)) == len(X):
             X, y, weight = _merge_identical(X, y, weight)
         rng = check_random_state(self.random_state)
+        started = time.perf_counter()
         rows, scaling = self._rows(X, y, weight)
 
-        B, kernel = self._start(rows, kernel, scaling, rng)
-        centers = self._centers(rows, kernel, B, scaling, rng)
+        with blas_for(self._n_centers(rows.n_rows)):
+            B, kernel = self._start(rows, kernel, solver, scaling, rng)
+            centers = self._centers(rows, kernel, B, scaling, rng)
         objective = Objective(rows, centers, kernel, self.reg_lambda)
         result = run(
             solver,
@@ -200,7 +204,7 @@ class HyperKernelRidge(
             B,
             max_iter=self.max_iter,
             tol=self.tol,
-            time_limit=self.time_limit,
+            time_limit=None if self.time_limit is None else self.time_limit - (time.perf_counter() - started),
             callbacks=self.callbacks or (),
             verbose=self.verbose,
         )
@@ -283,22 +287,34 @@ class HyperKernelRidge(
         return n_rows if self.n_centers == "all" else min(self.n_centers, n_rows)
 
     def _start(
-        self, rows: InMemoryRows, kernel: Kernel, scaling: Moments, rng: np.random.RandomState
+        self, rows: InMemoryRows, kernel: Kernel, solver: Solver, scaling: Moments, rng: np.random.RandomState
     ) -> tuple[Array, Kernel]:
-        if isinstance(self.init, str):
-            return best_sampled_map(
+        if not isinstance(self.init, str):
+            B = check_matrix("init", self.init, rows.n_features, self.n_components) * scaling.x_scale
+            if not np.any(B):
+                raise ValueError("init is zero: a zero map never moves; give a map with nonzero entries")
+            return B, kernel if kernel.gamma is not None else median_kernel(kernel, rows, B, rng)
+        n_centers = self._n_centers(rows.n_rows)
+        B, kernel = best_sampled_map(
+            rows,
+            kernel,
+            n_components=self.n_components,
+            n_init=self.n_init,
+            reg_lambda=self.reg_lambda,
+            n_centers=n_centers,
+            rng=rng,
+        )
+        if isinstance(solver, LBFGS):
+            B = descend_lambda(
                 rows,
                 kernel,
-                n_components=self.n_components,
-                n_init=self.n_init,
+                B,
                 reg_lambda=self.reg_lambda,
-                n_centers=self._n_centers(rows.n_rows),
+                n_centers=n_centers,
+                time_limit=self.time_limit,
                 rng=rng,
             )
-        B = check_matrix("init", self.init, rows.n_features, self.n_components) * scaling.x_scale
-        if not np.any(B):
-            raise ValueError("init is zero: a zero map never moves; give a map with nonzero entries")
-        return B, kernel if kernel.gamma is not None else median_kernel(kernel, rows, B, rng)
+        return B, kernel
 
     def _centers(
         self, rows: InMemoryRows, kernel: Kernel, B: Array, scaling: Moments, rng: np.random.RandomState

@@ -11,7 +11,7 @@ By the envelope theorem the gradient of H is that of L in B at the minimiser, so
 where the kernel's pullback leads from dL/dK to dL/dP and dL/dC. Nothing of size m x c is kept, only blocks of it.
 
 Numerics. Summed as K'K, the normal equations are exact to one rounding unit of their largest possible eigenvalue; a
-ridge of that size, eps c kappa (kappa + lambda) |a|^2, keeps them definite. Its cost grows as eps (kappa / lambda)^2, so
+ridge of that size, eps c kappa (kappa + lambda) |a|^2, keeps them definite. Its cost grows as eps (kappa / lambda)^2:
 below lambda = 1e-4 kappa they are whitened by a factor of K_cc before they are summed, which takes twice the time and
 is accurate for every lambda. `reduced` counts either ridge in its value: value and gradient belong together.
 """

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from typing import Any, Literal
 
@@ -28,6 +28,8 @@ BlockFunction = Callable[[Array, Array, Array | None], tuple[Any, ...]]
 
 # Bytes of one array of block rows x width: a few of them live in a core's cache. Measured: docs/performance.md.
 _BLOCK_BYTES = 1 << 22
+# Below this many centers BLAS's threads spend more on waiting for each other than they save.
+_FEW_CENTERS = 1000
 
 
 @cache
@@ -46,6 +48,11 @@ def single_threaded_blas() -> Iterator[None]:
     """Hold BLAS at one thread: small products are slower on two, and our own threads must not multiply its."""
     with _blas().limit(limits=1, user_api="blas"):
         yield
+
+
+def blas_for(n_centers: int) -> AbstractContextManager[None]:
+    """Hold BLAS at one thread where there are too few centers for its threads to help."""
+    return single_threaded_blas() if n_centers < _FEW_CENTERS else nullcontext()
 
 
 class Rows(ABC):
@@ -145,9 +152,19 @@ class InMemoryRows(Rows):
     def map(self, fn: BlockFunction, width: int = 1) -> Array:
         return np.concatenate([part[0] for part in self._over_blocks(fn, width)])
 
+    def _size(self, width: int) -> int:
+        """Return the rows in a block: never by the number of threads, or the sums would depend on it."""
+        if self._block_size != "auto":
+            return self._block_size
+        largest = max(256, _BLOCK_BYTES // (8 * max(width, self.n_features)))
+        n_blocks = -(-self.n_rows // largest)
+        if n_blocks > 1:
+            # Blocks of one size, and a multiple of eight of them: threads end together.
+            n_blocks = 8 * -(-n_blocks // 8)
+        return -(-self.n_rows // n_blocks)
+
     def _over_blocks(self, fn: BlockFunction, width: int) -> Iterator[tuple[Any, ...]]:
-        auto = max(256, _BLOCK_BYTES // (8 * max(width, self.n_features)))
-        size = auto if self._block_size == "auto" else self._block_size
+        size = self._size(width)
         blocks = [slice(start, start + size) for start in range(0, self.n_rows, size)]
         # BLAS at one thread in either case: its threads would add in another order, and ours must not multiply them.
         with single_threaded_blas():

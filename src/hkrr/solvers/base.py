@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,10 +18,8 @@ from tqdm.auto import tqdm
 
 from hkrr._arrays import Array
 from hkrr.objective import Objective
-from hkrr.rows import single_threaded_blas
+from hkrr.rows import blas_for
 
-# Below this many centers the products are too small for BLAS's own threads to help.
-_SMALL = 1000
 # A map this much smaller than the start is numerically zero: the kernel is constant to rounding.
 _COLLAPSED = 1e-6
 
@@ -171,8 +168,10 @@ def run(
     -------
     Result
     """
-    threads = single_threaded_blas() if objective.n_centers < _SMALL else nullcontext()
-    with threads, tqdm(total=max_iter, disable=not verbose, desc=type(solver).__name__, unit="it") as bar:
+    with (
+        blas_for(objective.n_centers),
+        tqdm(total=max_iter, disable=not verbose, desc=type(solver).__name__, unit="it") as bar,
+    ):
         monitor = Monitor(objective.loss_at_zero, max_iter, tol, time_limit, callbacks, bar)
         try:
             solver.minimize(objective, B0, monitor)

@@ -1,0 +1,210 @@
+"""Speed and memory of the objective and the solvers, as ratios measured side by side in one run.
+
+    python benchmarks/objective.py [evaluation] [small] [memory] [solvers]      (all four by default; 15 minutes)
+
+Writes one CSV for each part into benchmarks/results, and the table of all of them into benchmarks/results/objective.md.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+from tqdm.auto import tqdm
+
+from hkrr import HyperKernelRidge
+from hkrr.datasets import make_mim_sines
+from hkrr.initialization import best_sampled_map
+from hkrr.kernels import Gaussian
+from hkrr.objective import Objective
+from hkrr.rows import InMemoryRows, single_threaded_blas
+from hkrr.solvers import AGD, LBFGS, VarPro, run
+
+RESULTS = Path(__file__).parent / "results"
+SECONDS = 60.0
+Row = dict[str, object]
+
+
+def problem(m: int, D: int, d: int, c: int, n_threads: int, seed: int = 0) -> tuple[Objective, np.ndarray]:
+    """Return data set 1 as an objective with c uniform centers, lambda 1e-3, and a random map."""
+    data = make_mim_sines(m, D, d, random_state=seed)
+    rng = np.random.RandomState(seed)
+    rows = InMemoryRows(data.X, data.y - data.y.mean(), n_threads=n_threads)
+    B, kernel = best_sampled_map(rows, Gaussian(), n_components=d, n_init=10, reg_lambda=1e-3, n_centers=c, rng=rng)
+    centers = data.X[rng.choice(m, c, replace=False)]
+    return Objective(rows, centers, kernel, 1e-3), B
+
+
+def side_by_side(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Return the median seconds of each call, the calls taking turns so that a busy machine meets them alike."""
+    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    for repeat in range(repeats + 1):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            if repeat:  # the first turn warms up
+                seconds[name].append(time.perf_counter() - start)
+    return {name: float(np.median(values)) for name, values in seconds.items()}
+
+
+def evaluation() -> list[Row]:
+    """One reduced value and gradient against NumPy's K.T @ K of the same size, on the same threads."""
+    m, D, d, c = 20_000, 50, 5, 500
+    K = np.random.default_rng(0).standard_normal((m, c))
+    ours = {n: problem(m, D, d, c, n) for n in (1, 2)}
+    calls: dict[str, Callable[[], object]] = {}
+    for n, (objective, B) in ours.items():
+
+        def reduced(objective: Objective = objective, B: np.ndarray = B) -> object:
+            with single_threaded_blas():  # as the solvers' driver does for so few centers
+                return objective.reduced(B)
+
+        def bare(n: int = n) -> object:
+            with threadpool_limits(n):
+                return K.T @ K
+
+        calls |= {f"reduced {n}": reduced, f"bare {n}": bare}
+    seconds = side_by_side(calls, 21)
+    return [
+        {
+            "threads": n,
+            "reduced_ms": round(1e3 * seconds[f"reduced {n}"], 1),
+            "bare_KtK_ms": round(1e3 * seconds[f"bare {n}"], 1),
+            "ratio": round(seconds[f"reduced {n}"] / seconds[f"bare {n}"], 2),
+            "times_as_fast_as_one_thread": round(seconds["reduced 1"] / seconds[f"reduced {n}"], 2),
+            "bare_times_as_fast": round(seconds["bare 1"] / seconds[f"bare {n}"], 2),
+        }
+        for n in (1, 2)
+    ]
+
+
+def small() -> list[Row]:
+    """m = 600, 100 centers: one evaluation on one core, and a default fit with BLAS at one thread and at two."""
+    objective, B = problem(600, 50, 3, 100, 1)
+    data = make_mim_sines(600, random_state=0)
+    model = HyperKernelRidge(3, n_centers=100, random_state=0)
+
+    def fit(n: int) -> object:
+        with threadpool_limits(n):
+            return model.fit(data.X, data.y)
+
+    with single_threaded_blas():
+        one = side_by_side({"evaluation": lambda: objective.reduced(B)}, 501)["evaluation"]
+    fits = side_by_side({"one": lambda: fit(1), "two": lambda: fit(2)}, 15)
+    return [
+        {
+            "evaluation_ms": round(1e3 * one, 2),
+            "fit_ms_blas_1_thread": round(1e3 * fits["one"], 1),
+            "fit_ms_blas_2_threads": round(1e3 * fits["two"], 1),
+            "ratio": round(fits["two"] / fits["one"], 2),
+        }
+    ]
+
+
+def memory() -> list[Row]:
+    """m = 1,000,000 rows, 200 centers: the peak beyond the data, in a process of its own."""
+    rows: list[Row] = []
+    for n_jobs in (1, 2):
+        command = [sys.executable, __file__, "--memory-of-one-fit", str(n_jobs)]
+        out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        rows.append({"rows": 1_000_000, "centers": 200, "threads": n_jobs, "peak_beyond_the_data_MB": float(out)})
+    return rows
+
+
+def memory_of_one_fit(n_jobs: int) -> float:
+    """Return by how many MB the peak of resident memory grows in a fit."""
+    rng = np.random.default_rng(0)
+    m, D = 1_000_000, 20
+    X = np.empty((m, D), dtype=np.float32)
+    for start in range(0, m, 10_000):
+        X[start : start + 10_000] = rng.uniform(-1.0, 1.0, (10_000, D))
+    y = np.sin(3.0 * X[:, 0]) + X[:, 1]
+    # A small fit first, so that code and libraries are loaded; the peak so far is the baseline.
+    HyperKernelRidge(2, n_centers=20, max_iter=1, random_state=0).fit(X[:1000], y[:1000])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    HyperKernelRidge(2, n_centers=200, max_iter=2, n_jobs=n_jobs, random_state=0).fit(X, y)
+    return round((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024, 1)
+
+
+def solvers() -> list[Row]:
+    """Data set 1, m = 600, 25 centers, lambda 1e-3: how soon LBFGS is where AGD and VarPro are after 60 s."""
+    rows: list[Row] = []
+    rivals = [make(norm_bound=bound) for make in (AGD, VarPro) for bound in (1.0, None)]
+    bar = tqdm(total=3 * len(rivals), desc="solvers", unit="run")
+    for seed in range(3):
+        objective, B = problem(600, 50, 3, 25, 1, seed)
+        ours = [run(LBFGS(), objective, B, max_iter=2000).history for _ in range(5)]
+        for rival in rivals:
+            theirs = run(rival, objective, B, max_iter=10**9, tol=0.0, time_limit=SECONDS).history
+            final = theirs["objective"][-1]
+            near = _first(theirs, 1.02 * final)
+            reached = float(np.median([_first(history, final) for history in ours]))
+            rows.append(
+                {
+                    "seed": seed,
+                    "solver": type(rival).__name__,
+                    "norm_bound": rival.norm_bound,
+                    "objective_after_60_s": round(final, 5),
+                    "iterations": len(theirs["time"]) - 1,
+                    "seconds_to_within_2_percent": round(near, 3),
+                    "lbfgs_ms_to_that_objective": round(1e3 * reached, 2),
+                    "times_as_fast": round(near / reached, 0),
+                    "lbfgs_final": round(ours[0]["objective"][-1], 5),
+                }
+            )
+            bar.update()
+    return rows
+
+
+def _first(history: dict[str, list[float]], level: float) -> float:
+    """Return the time at which the objective first is at most that level; infinity if it never is."""
+    return next((t for t, value in zip(history["time"], history["objective"], strict=True) if value <= level), np.inf)
+
+
+def machine() -> str:
+    """Return the processor and the versions, in a line."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if os.path.exists("/proc/cpuinfo") else []
+    model = next((line.split(":")[1].strip() for line in lines if "model name" in line), platform.processor())
+    return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}"
+
+
+def markdown(rows: list[Row]) -> str:
+    """Return a table."""
+    header = list(rows[0])
+    lines = [header, ["---"] * len(header), *[[str(row[name]) for name in header] for row in rows]]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def main() -> None:
+    """Run the parts asked for; remake the page from all the CSVs."""
+    parts = {"evaluation": evaluation, "small": small, "memory": memory, "solvers": solvers}
+    RESULTS.mkdir(exist_ok=True)
+    for name in sys.argv[1:] or parts:
+        rows = parts[name]()
+        with open(RESULTS / f"objective-{name}.csv", "w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+        print(f"\n{parts[name].__doc__}\n{markdown(rows)}")
+    page = ["# benchmarks/objective.py", "", machine(), ""]
+    for name, part in parts.items():
+        if (path := RESULTS / f"objective-{name}.csv").exists():
+            with open(path, newline="") as file:
+                page += [f"{part.__doc__}", "", markdown(list(csv.DictReader(file))), ""]
+    (RESULTS / "objective.md").write_text("\n".join(page))
+
+
+if __name__ == "__main__":
+    if "--memory-of-one-fit" in sys.argv:
+        print(memory_of_one_fit(int(sys.argv[-1])))
+    else:
+        main()

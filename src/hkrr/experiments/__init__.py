@@ -1,0 +1,1 @@
+"""Experiments: small programs that show what the library does."""

@@ -1,0 +1,72 @@
+"""The code in the README and the docs runs as it stands, and the demo does what it says."""
+
+import contextlib
+import doctest
+import importlib
+import io
+import pkgutil
+import re
+import warnings
+from pathlib import Path
+
+import matplotlib.image
+import pytest
+
+import hkrr
+from hkrr.experiments import demo
+
+ROOT = Path(__file__).parents[1]
+MODULES = [module.name for module in pkgutil.walk_packages(hkrr.__path__, "hkrr.")]
+
+
+def _run_python_blocks(path: Path) -> str:
+    code = re.findall(r"```python\n(.*?)```", path.read_text(), flags=re.DOTALL)
+    assert code
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        # One namespace for a page: later blocks build on earlier ones, as a reader would.
+        exec("\n".join(code), {"__name__": "__main__"})
+    return printed.getvalue()
+
+
+def test_readme_example_runs_and_prints_what_the_readme_says():
+    printed = _run_python_blocks(ROOT / "README.md")
+    score, distance = (float(value) for value in re.findall(r"\d\.\d+", printed))
+    claimed_score, claimed_distance = re.search(
+        r"test R2 of (\d\.\d+).*?distance of\s+(\d\.\d+)", (ROOT / "README.md").read_text(), flags=re.DOTALL
+    ).groups()
+    assert score == pytest.approx(float(claimed_score), abs=0.002)
+    assert distance == pytest.approx(float(claimed_distance), abs=0.02)
+
+
+def test_extending_page_runs():
+    assert _run_python_blocks(ROOT / "docs" / "extending.md").strip() == "max_iter"
+
+
+def test_links_of_the_readme_exist():
+    for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text()):
+        assert (ROOT / link).exists(), link
+
+
+@pytest.mark.parametrize("name", ["hkrr", *MODULES])
+def test_docstring_examples(name):
+    module = importlib.import_module(name)
+    assert module.__doc__
+    assert doctest.testmod(module).failed == 0
+
+
+def test_demo(tmp_path, capsys):
+    outcome = demo.run(seed=1, verbose=0)
+    assert outcome.score_on_inputs < 0.5 < 0.96 < outcome.score < outcome.score_on_true_map + 0.01
+    assert outcome.score_on_true_map < 1 / 1.01 + 0.005
+    text = demo.describe(outcome)
+    for value in (outcome.score, outcome.score_on_inputs, outcome.score_on_true_map):
+        assert f"{value:.3f}" in text
+    with warnings.catch_warnings():
+        # matplotlib's own deprecations are not ours to fail on.
+        warnings.simplefilter("ignore")
+        demo.plot(outcome, tmp_path / "demo.png")
+    picture = matplotlib.image.imread(tmp_path / "demo.png")
+    assert picture.shape[0] > 500
+    assert picture.std() > 0.05
+    assert capsys.readouterr().out == ""

@@ -1,0 +1,311 @@
+"""HyperKernelRidge as a scikit-learn estimator: conventions, invariances, and the public attributes' mathematics."""
+
+import inspect
+import pickle
+import random
+from dataclasses import replace
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import oracles
+from hkrr import HyperKernelRidge, kernels
+from hkrr.solvers import AGD, LBFGS, VarPro
+from problems import ONE_GAMMA, case_id
+
+LAMBDA = 1e-2
+solvers = pytest.mark.parametrize("solver", ["lbfgs", "varpro", "agd"])
+
+
+def data(m=40, D=4, T=1, seed=0):
+    """A planted model in two directions, with noise of a tenth; and a map to start from."""
+    rng = np.random.default_rng([seed, m, D, T])
+    X, B0 = rng.normal(size=(m, D)), rng.normal(size=(2, D)) / np.sqrt(D)
+    y = np.stack([np.sin(X[:, 0] + t) + 0.5 * X[:, 1] for t in range(T)], axis=1) + 0.1 * rng.normal(size=(m, T))
+    return X, y[:, 0] if T == 1 else y, B0
+
+
+def fit(X, y, sample_weight=None, **parameters):
+    return HyperKernelRidge(**{"reg_lambda": LAMBDA, "max_iter": 5, "random_state": 0} | parameters).fit(
+        X, y, sample_weight
+    )
+
+
+def cannot_hold(estimator):
+    """Centers drawn from weighted rows are not those drawn from repeated rows; nothing else is excused."""
+    drawn = estimator.n_centers == 5 or estimator.centers == "leverage"
+    return {"check_sample_weight_equivalence_on_dense_data": "random centers"} if drawn else {}
+
+
+@parametrize_with_checks(
+    [
+        HyperKernelRidge(),
+        HyperKernelRidge(solver="varpro"),
+        HyperKernelRidge(solver="agd"),
+        HyperKernelRidge(kernel="laplace"),
+        HyperKernelRidge(n_centers="all", n_components=1, n_jobs=2, scale_features=False, fit_intercept=False),
+        HyperKernelRidge(n_centers=5),
+        HyperKernelRidge(n_centers=5, centers="kmeans", kernel="anova"),
+        HyperKernelRidge(centers="leverage"),
+    ],
+    expected_failed_checks=cannot_hold,
+)
+def test_sklearn_compatible(estimator, check):
+    check(estimator)
+
+
+def test_signature():
+    """The names and defaults that others rely on."""
+    expected = {"n_components": 2, "reg_lambda": 1e-3, "kernel": "gaussian", "gamma": "median", "n_centers": "auto"}
+    expected |= {"centers": "uniform", "criterion": "training", "solver": "lbfgs", "init": "random", "n_init": 10}
+    expected |= {"fit_intercept": True, "scale_features": True, "max_iter": 200, "tol": 1e-6, "time_limit": None}
+    expected |= {"block_size": "auto", "n_jobs": None, "callbacks": None, "verbose": 0, "random_state": None}
+    found = inspect.signature(HyperKernelRidge).parameters
+    assert {name: parameter.default for name, parameter in found.items()} == expected
+    assert list(found) == list(expected)
+    positional = [name for name, p in found.items() if p.kind is not inspect.Parameter.KEYWORD_ONLY]
+    assert positional == ["n_components"]
+
+
+def test_fit_leaves_its_arguments_alone():
+    """Parameters are the very objects that were given, unchanged, also the mutable ones; so are X, y and weights."""
+    X, y, B0 = data()
+    w = np.linspace(0.0, 2.0, len(X))
+    given = {
+        "init": B0,
+        "centers": X[:7].copy(),
+        "callbacks": [],
+        "kernel": kernels.Matern(nu=2.5),
+        "solver": AGD(n_alpha=2),
+    }
+    copies = {name: pickle.loads(pickle.dumps(value)) for name, value in given.items()}
+    untouched = [array.copy() for array in (X, y, w)]
+    model = fit(X, y, w, random_state=np.random.RandomState(3), **given)
+    parameters = model.get_params()
+    for name, value in given.items():
+        assert parameters[name] is value
+        np.testing.assert_equal(value, copies[name])
+    for array, before in zip((X, y, w), untouched, strict=True):
+        assert_array_equal(array, before)
+
+
+@pytest.mark.parametrize("solver", [LBFGS(memory=3), VarPro(), "agd"], ids=str)
+@pytest.mark.parametrize("T", [1, 2])
+def test_round_trips_predict_the_same_bits(tmp_path, solver, T):
+    X, y, _ = data(T=T)
+    model = fit(X, y, solver=solver, kernel=kernels.Matern(nu=1.5))
+    joblib.dump(model, tmp_path / "model")
+    for copy in (pickle.loads(pickle.dumps(model)), joblib.load(tmp_path / "model"), clone(model).fit(X, y)):
+        assert_array_equal(copy.predict(X), model.predict(X))
+        assert copy.get_params().keys() == model.get_params().keys()
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+def test_data_frames(frame):
+    X, y, _ = data()
+    names = ["age", "height", "mass", "pulse"]
+    table = frame(dict(zip(names, X.T, strict=True)))
+    model = fit(table, y)
+    assert list(model.feature_names_in_) == names
+    assert_array_equal(model.predict(table), fit(X, y).predict(X))
+    out = model.get_feature_names_out()
+    assert list(out) == ["hyperkernelridge0", "hyperkernelridge1"]
+    latent = model.set_output(transform="pandas").transform(table)
+    assert isinstance(latent, pd.DataFrame)
+    assert list(latent.columns) == list(out)
+    with pytest.raises(ValueError, match="feature names"):
+        model.predict(frame(dict(zip(["a", *names[1:]], X.T, strict=True))))
+
+
+@solvers
+def test_each_target_is_fitted_as_if_alone(solver):
+    """With the same map and centers, alpha solves one linear system per column: equal but for rounding."""
+    X, Y, B0 = data(T=3)
+    same = {"init": B0, "max_iter": 0, "solver": solver, "n_centers": 15}
+    together = fit(X, Y, **same).predict(X)
+    assert together.shape == Y.shape
+    for t in range(3):
+        assert_allclose(together[:, t], fit(X, Y[:, t], **same).predict(X), rtol=1e-9, atol=1e-9)
+
+
+@solvers
+@pytest.mark.parametrize("max_iter", [0, 5])
+def test_integer_weights_are_repeated_rows(solver, max_iter):
+    """The same L over the same functions, in another basis of centers; five steps amplify the rounding, so 1e-6."""
+    X, y, B0 = data(m=20)
+    w = np.arange(20) % 3 + 1
+    same = {"init": B0, "n_centers": "all", "gamma": 0.4, "max_iter": max_iter, "solver": solver, "reg_lambda": 0.1}
+    weighted, repeated = fit(X, y, w, **same), fit(np.repeat(X, w, axis=0), np.repeat(y, w), **same)
+    tolerance = 1e-9 if max_iter == 0 else 1e-6
+    if solver == "agd" and max_iter > 0:
+        return  # its steps in alpha are not those of another basis
+    assert_allclose(weighted.predict(X), repeated.predict(X), rtol=tolerance, atol=tolerance)
+    assert weighted.result_.objective == pytest.approx(repeated.result_.objective, rel=tolerance)
+    assert weighted.intercept_ == pytest.approx(np.average(y, weights=w), rel=1e-12)
+
+
+@pytest.mark.parametrize("centers", ["uniform", "leverage", "kmeans"])
+@pytest.mark.parametrize("kind", [float, int, np.float32])
+def test_zero_weights_are_dropped_rows(centers, kind):
+    """Whatever those rows hold: they are no centers, and move no mean, no median and no start. Five steps: 1e-7."""
+    X, y, _ = data(m=60)
+    w = (np.arange(60) % 4 > 0).astype(kind)
+    kept = w > 0
+    X[~kept], y[~kept] = 1e3, -1e5
+    dropped = fit(X[kept], y[kept], centers=centers, n_centers=20)
+    assert_allclose(
+        fit(X, y, w, centers=centers, n_centers=20).predict(X[kept]), dropped.predict(X[kept]), rtol=1e-7, atol=1e-8
+    )
+
+
+def test_weights_count_by_their_ratios():
+    X, y, _ = data()
+    w = np.linspace(0.5, 2.0, len(X))
+    assert_allclose(fit(X, y, 1e3 * w).predict(X), fit(X, y, w).predict(X), rtol=1e-7)
+    assert np.max(np.abs(fit(X, y, w).predict(X) - fit(X, y).predict(X))) > 1e-3
+
+
+@solvers
+def test_float32_stays_float32(solver):
+    """All sums are in float64, so float32 rows and the same in float64 differ by the rounding of the answers, 6e-8."""
+    X, y, _ = data()
+    X, y = X.astype(np.float32), y.astype(np.float32)
+    single, double = fit(X, y, solver=solver), fit(X.astype(float), y.astype(float), solver=solver)
+    for method in ("predict", "transform"):
+        answer, expected = getattr(single, method)(X), getattr(double, method)(X.astype(float))
+        assert (answer.dtype, expected.dtype) == (np.float32, np.float64)
+        assert_allclose(answer, expected, rtol=1e-5, atol=1e-6)
+
+
+@solvers
+@pytest.mark.parametrize("scale_features", [True, False])
+@pytest.mark.parametrize("case", ONE_GAMMA[::2], ids=case_id)
+def test_public_attributes_are_the_model(case, scale_features, solver):
+    """predict = sum_j dual_coef_j k(B x, B c_j) + intercept by the oracle's formula; transform and norms with it."""
+    X, y, _ = data(m=25)
+    scale_features = scale_features and case.norm is not None  # the polynomial kernel sees the shift
+    shape = {key: value for key, value in case.value.keywords.items() if key != "gamma"}
+    model = fit(X + 1.0, y, kernel=replace(case.kernel, gamma=None), scale_features=scale_features, solver=solver)
+    B, C = model.components_, model.centers_
+    assert np.linalg.norm(B, 2) == pytest.approx(1.0, rel=1e-12)
+    assert model.kernel_.gamma == model.gamma_ > 0
+    assert model.singular_values_.shape == (2,)
+    assert model.singular_values_[0] == pytest.approx(1.0)
+    assert_allclose(model.transform(X), X @ B.T, rtol=1e-12, atol=1e-13)
+    K = oracles.gram(lambda p, c: case.value.func(p, c, gamma=model.gamma_, **shape), (X + 1.0) @ B.T, C @ B.T)
+    expected = K @ model.dual_coef_ + model.intercept_
+    assert_allclose(
+        model.predict(X + 1.0), expected, rtol=0, atol=1e-6 * np.max(np.abs(K)) * np.max(np.abs(model.dual_coef_))
+    )
+
+
+PEERS = [
+    (kernels.Gaussian(gamma=0.4), {"kernel": "rbf", "gamma": 0.4}),
+    (kernels.ProductLaplace(gamma=0.4), {"kernel": "laplacian", "gamma": np.sqrt(0.8)}),
+    (kernels.Polynomial(degree=2, coef0=0.5, gamma=0.4), {"kernel": "poly", "degree": 2, "coef0": 0.5, "gamma": 0.4}),
+]
+
+
+@solvers
+@pytest.mark.parametrize(("kernel", "peer"), PEERS, ids=["gaussian", "laplacian", "polynomial"])
+def test_agrees_with_kernel_ridge_at_a_given_map(kernel, peer, solver):
+    """All rows as centers, B = B0: scikit-learn's KernelRidge on X B0' with alpha = lambda m."""
+    X, y, B0 = data()
+    B0 = 0.9 * B0 / np.linalg.norm(B0, 2)
+    same = {
+        "scale_features": False,
+        "fit_intercept": False,
+        "init": B0,
+        "max_iter": 0,
+        "n_centers": "all",
+        "solver": solver,
+    }
+    model = fit(X, y, kernel=kernel, **same)
+    expected = KernelRidge(alpha=LAMBDA * len(X), **peer).fit(X @ B0.T, y)
+    fresh = data(seed=1)[0]
+    assert_allclose(model.predict(fresh), expected.predict(fresh @ B0.T), rtol=1e-8, atol=1e-8)
+
+
+def test_history_and_result_say_what_happened():
+    X, y, _ = data()
+    model = fit(X, y, max_iter=7, tol=0.0)
+    table = pd.DataFrame(model.history_)
+    assert list(table.columns) == ["time", "objective", "grad_norm", "step"]
+    assert len(table) == model.n_iter_ + 1 == 8
+    assert (model.result_.reason, model.result_.n_iter) == ("max_iter", 7)
+    assert "max_iter" in model.result_.message
+    assert fit(X, y, max_iter=200, tol=1e-2).result_.reason == "converged"
+    assert fit(X, y, max_iter=10**6, tol=0.0, time_limit=1e-6).result_.reason == "time_limit"
+    seen = []
+    stopped = fit(X, y, callbacks=[lambda state: seen.append(state.n_iter), lambda state: state.n_iter == 2])
+    assert (stopped.result_.reason, seen) == ("callback", [0, 1, 2])
+
+
+@pytest.mark.parametrize("centers", ["uniform", "leverage", "kmeans"])
+def test_random_state(centers):
+    """The same seed gives the same bits, another one another model, and nobody else's random numbers are drawn."""
+    X, y, _ = data()
+    before = np.random.get_state()[1].copy(), random.getstate()  # noqa: NPY002  # the global state is what is watched
+    models = [fit(X, y, centers=centers, n_centers=10, random_state=seed) for seed in (5, 5, 6)]
+    first, second, third = (model.predict(X) for model in models)
+    assert_array_equal(first, second)
+    assert np.max(np.abs(first - third)) > 1e-6
+    assert_array_equal(before[0], np.random.get_state()[1])  # noqa: NPY002
+    assert before[1] == random.getstate()
+
+
+@solvers
+def test_threads_and_blocks_change_nothing(solver):
+    """Blocks are summed in order whatever the threads: the same bits. Other blocks are another order: 1e-7."""
+    X, y, _ = data(m=200)
+    one, two = (fit(X, y, n_centers=20, block_size=16, n_jobs=n, solver=solver).predict(X) for n in (1, 2))
+    assert_array_equal(one, two)
+    assert_allclose(fit(X, y, n_centers=20, block_size=77, solver=solver).predict(X), one, rtol=1e-7, atol=1e-7)
+
+
+@solvers
+@pytest.mark.parametrize("kernel", ["gaussian", "matern32", "laplace", "rational_quadratic"])
+def test_rotating_the_inputs_rotates_the_map(kernel, solver):
+    """X Q' with init B0 Q': components_ becomes components_ Q' (rows up to sign) and no prediction changes."""
+    X, y, B0 = data()
+    Q = np.linalg.qr(np.random.default_rng(1).normal(size=(4, 4)))[0]
+    same = {"kernel": kernel, "scale_features": False, "solver": solver}
+    plain, rotated = fit(X, y, init=B0, **same), fit(X @ Q.T, y, init=B0 @ Q.T, **same)
+    assert_allclose(rotated.predict(X @ Q.T), plain.predict(X), rtol=1e-6, atol=1e-6)
+    gram = plain.components_.T @ plain.components_
+    assert_allclose(rotated.components_.T @ rotated.components_, Q @ gram @ Q.T, rtol=0, atol=1e-6)
+
+
+@solvers
+def test_units_do_not_matter(solver):
+    """Columns in other units, up to 1e6, and from another origin: standardised they differ by rounding alone."""
+    X, y, _ = data()
+    units, origin = np.array([1e6, 1e-6, 1e3, 1.0]), np.array([1e6, 2e-6, -1e4, 30.0])
+    expected, changed = fit(X, y, solver=solver).predict(X), X * units + origin
+    assert_allclose(fit(changed, y, solver=solver).predict(changed), expected, rtol=1e-6, atol=1e-6)
+
+
+@solvers
+@pytest.mark.parametrize("factor", [1e-6, -3.0, 1e6])
+def test_scaling_the_target_scales_the_predictions(factor, solver):
+    X, y, _ = data()
+    expected = fit(X, y, solver=solver).predict(X)
+    assert_allclose(fit(X, factor * y, solver=solver).predict(X) / factor, expected, rtol=1e-6, atol=1e-6)
+    shifted = fit(X, y + 100.0, solver=solver).predict(X)
+    assert_allclose(shifted - 100.0, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("verbose", [0, 1])
+def test_verbose_shows_a_bar_on_stderr(capfd, verbose):
+    X, y, _ = data()
+    fit(X, y, verbose=verbose)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert ("5/5" in err) if verbose else (err == "")

@@ -1,0 +1,163 @@
+"""Armijo backtracking: the paper's trial steps, the displacement inequality, and an end to every search."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oracles
+from hkrr.line_search import Armijo
+
+PARAMETERS = [
+    Armijo(rho=0.5, delta=0.8, c=1e-4, s_max=math.inf),
+    Armijo(rho=0.3, delta=1.0, c=0.3, s_max=math.inf),
+    Armijo(rho=0.7, delta=0.5, c=1e-4, s_max=0.9),
+]
+every_rule = pytest.mark.parametrize("rule", PARAMETERS, ids=["default", "monotone", "capped"])
+ZERO = np.zeros((1, 1))
+
+
+def search(rule, last, start, move, change, magnitude=1.0):
+    """The accepted step, or None, and the sizes that were tried, in order."""
+    tried = []
+
+    def recorded(size):
+        tried.append(size)
+        return move(size)
+
+    return rule.search(last, start, recorded, change, magnitude), tried
+
+
+def paper_trials(rule, last):
+    """Appendix C: s = min(s_(i-1) / (rho delta), s_max), and then, again and again, first s = rho s, then the test."""
+    size = min(last / (rule.rho * rule.delta), rule.s_max)
+    while True:
+        size = rule.rho * size
+        yield size
+
+
+@every_rule
+@pytest.mark.parametrize("last", [1e-3, 1.0, 50.0])
+@pytest.mark.parametrize("refused", [0, 1, 5])
+def test_tries_exactly_the_steps_of_the_paper(rule, last, refused):
+    """The n-th trial is accepted and the ones before it are not; sizes are products of few factors, so 1e-14."""
+    answers = iter([1.0] * refused + [-1e9])
+    step, tried = search(rule, last, ZERO, lambda size: ZERO - size, lambda point: next(answers))
+    expected = list(itertools.islice(paper_trials(rule, last), refused + 1))
+    assert tried == pytest.approx(expected, rel=1e-14)
+    assert step.size == tried[-1]
+    np.testing.assert_array_equal(step.point, ZERO - tried[-1])
+
+
+def _quadratic(seed, D=3):
+    """f(x) = x'Ax/2 with curvatures from 0.1 to 100, at a random x: f, x and the gradient there."""
+    rng = np.random.default_rng(seed)
+    Q = np.linalg.qr(rng.normal(size=(D, D)))[0]
+    A, x = Q @ np.diag(np.geomspace(0.1, 100.0, D)) @ Q.T, rng.normal(size=(1, D))
+    return lambda z: 0.5 * float(np.vdot(z, z @ A)), x, x @ A
+
+
+def _suffices(rule, f, x, z, size):
+    """L(z) - L(x) <= -(c/s) |z - x|^2; the slack covers the rounding of the two sides and nothing else."""
+    return f(z) - f(x) <= -(rule.c / size) * float(np.sum((z - x) ** 2)) + 1e-14 * abs(f(x))
+
+
+@every_rule
+@pytest.mark.parametrize("bounded", [False, True], ids=["free", "in the ball"])
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), last=st.floats(1e-4, 1e3))
+def test_accepts_the_first_step_of_sufficient_decrease(rule, bounded, seed, last):
+    """The displacement inequality holds at the accepted step and at none tried before it, projected or not."""
+    f, x, grad = _quadratic(seed)
+    project = oracles.project_spectral_ball if bounded else np.asarray
+    x = project(x)
+    step, tried = search(rule, last, x, lambda s: project(x - s * grad), lambda z: f(z) - f(x), abs(f(x)))
+    assert _suffices(rule, f, x, step.point, step.size)
+    assert not any(_suffices(rule, f, x, project(x - s * grad), s) for s in tried[:-1])
+
+
+def test_without_a_projection_it_is_the_inequality_of_the_paper():
+    """Where nothing is projected, |z - x|^2 / s = s |grad|^2: c = 0.6 refuses what c = 0.4 takes.
+
+    On f = x^2/2 at 1, f(x - s x) - f(x) = s^2/2 - s and the bound is -c s: a step is accepted if c <= 1 - s/2.
+    """
+    x = np.ones((1, 1))
+    for c, size in [(0.4, 1.0), (0.6, 0.5)]:
+        rule = Armijo(rho=0.5, delta=1.0, c=c)
+        step, _ = search(rule, 1.0, x, lambda s: x - s * x, lambda z: 0.5 * float(z[0, 0] ** 2) - 0.5, 0.5)
+        assert step.size == size
+
+
+def test_ends_at_a_critical_point_on_the_boundary():
+    """f(b) = -b at b = 1 in the ball |b| <= 1: the gradient is -1, no step moves, and the search says so at once."""
+    b = np.ones((1, 1))
+    step, tried = search(PARAMETERS[0], 1.0, b, lambda s: np.minimum(b + s, 1.0), lambda z: float(b[0, 0] - z[0, 0]))
+    np.testing.assert_array_equal(step.point, b)
+    assert len(tried) == 1
+
+
+@pytest.mark.parametrize("last", [0.1, 1.0, 1e9])
+@pytest.mark.parametrize("refused", [0, 3])
+def test_never_steps_further_than_s_max(last, refused):
+    answers = iter([math.inf] * refused + [-1e9])
+    rule = Armijo(rho=0.9, delta=0.2, c=1e-4, s_max=2.0)
+    _, tried = search(rule, last, ZERO, lambda size: ZERO, lambda point: next(answers))
+    assert max(tried) <= 2.0
+
+
+@pytest.mark.parametrize(("delta", "growth"), [(1.0, 1.0), (0.8, 1.25), (0.5, 2.0)])
+def test_steps_grow_by_one_over_delta(delta, growth):
+    """Where every first trial is accepted the step is s_0 / delta^i; with delta = 1 it never passes the first."""
+    rule, size = Armijo(rho=0.5, delta=delta, c=1e-4), 1.0
+    for i in range(1, 11):
+        step, tried = search(rule, size, ZERO, lambda s: ZERO, lambda point: -1.0)
+        size = step.size
+        assert len(tried) == 1
+        assert size == pytest.approx(growth**i, rel=1e-13)
+
+
+@pytest.mark.parametrize("change", [1.0, 1e-9, math.inf, math.nan])
+@every_rule
+def test_gives_up_after_a_bounded_number_of_contractions(rule, change):
+    """Nothing is ever accepted: the answer is None, after a number of trials that a person can wait for."""
+    step, tried = search(rule, 1.0, np.ones((2, 2)), lambda size: np.ones((2, 2)) * (1 - size), lambda point: change)
+    assert step is None
+    assert len(tried) <= 5000
+
+
+@pytest.mark.parametrize("rho", [0.1, 0.5, 0.9])
+def test_contracts_far_enough_for_every_rho(rho):
+    """The lemma of appendix C: the search is well defined for every rho in (0, 1), however long the first step was.
+
+    f = x^2/2 at 1: steps below 2 (1 - c) descend; the first one tried is 1e10 of them.
+    """
+    x = np.ones((1, 1))
+    rule = Armijo(rho=rho, delta=0.8, c=1e-4)
+    step, _ = search(rule, 1e10, x, lambda s: x - s * x, lambda z: 0.5 * float(z[0, 0] ** 2) - 0.5, 0.5)
+    assert step is not None
+    assert rho * 1.9 < step.size < 2.0
+
+
+def test_accepts_a_change_that_is_only_rounding():
+    """One unit in the last place of L is no rise; a billion of them are."""
+    eps = np.finfo(float).eps
+    for magnitude in [1e-8, 1.0, 1e8]:
+        start, move = ZERO, lambda size: ZERO + 1e-30
+        assert search(PARAMETERS[0], 1.0, start, move, lambda z, m=magnitude: eps * m, magnitude)[0] is not None
+        assert search(PARAMETERS[0], 1.0, start, move, lambda z, m=magnitude: 1e9 * eps * m, magnitude)[0] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("rho", v) for v in (0.0, 1.0, -0.5, 1.5, math.nan)]
+    + [("delta", v) for v in (0.0, 1.01, -1.0, math.nan)]
+    + [("c", v) for v in (0.0, -1e-4, math.nan)]
+    + [("s_max", v) for v in (0.0, -1.0, math.nan)],
+)
+def test_rejects_parameters_outside_the_paper(name, value):
+    """rho in (0, 1), delta in (0, 1], c > 0, s_max > 0."""
+    with pytest.raises(ValueError, match=rf"\b{name}\b.*{value}"):
+        Armijo(**{name: value})
