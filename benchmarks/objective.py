@@ -1,6 +1,6 @@
 """Speed and memory of the objective and the solvers, as ratios measured side by side in one run.
 
-    python benchmarks/objective.py [evaluation] [small] [memory] [solvers]      (all four by default; 15 minutes)
+    python benchmarks/objective.py [evaluation] [small] [blocks] [memory] [starts] [solvers]    (all by default; 20 min)
 
 Writes one CSV for each part into benchmarks/results, and the table of all of them into benchmarks/results/objective.md.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 import os
 import platform
-import resource
 import subprocess
 import sys
 import time
@@ -18,12 +17,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 from tqdm.auto import tqdm
 
 from hkrr import HyperKernelRidge
-from hkrr.datasets import make_mim_sines
-from hkrr.initialization import best_sampled_map
+from hkrr.datasets import make_mim_mixed, make_mim_sines
+from hkrr.initialization import ranked_maps
 from hkrr.kernels import Gaussian
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows, single_threaded_blas
@@ -34,12 +33,14 @@ SECONDS = 60.0
 Row = dict[str, object]
 
 
-def problem(m: int, D: int, d: int, c: int, n_threads: int, seed: int = 0) -> tuple[Objective, np.ndarray]:
+def problem(
+    m: int, D: int, d: int, c: int, n_threads: int, seed: int = 0, block_size: int | str = "auto"
+) -> tuple[Objective, np.ndarray]:
     """Return data set 1 as an objective with c uniform centers, lambda 1e-3, and a random map."""
     data = make_mim_sines(m, D, d, random_state=seed)
     rng = np.random.RandomState(seed)
-    rows = InMemoryRows(data.X, data.y - data.y.mean(), n_threads=n_threads)
-    B, kernel = best_sampled_map(rows, Gaussian(), n_components=d, n_init=10, reg_lambda=1e-3, n_centers=c, rng=rng)
+    rows = InMemoryRows(data.X, data.y - data.y.mean(), n_threads=n_threads, block_size=block_size)
+    B, kernel = ranked_maps(rows, Gaussian(), n_components=d, n_init=10, reg_lambda=1e-3, n_centers=c, rng=rng)[0]
     centers = data.X[rng.choice(m, c, replace=False)]
     return Objective(rows, centers, kernel, 1e-3), B
 
@@ -61,6 +62,7 @@ def evaluation() -> list[Row]:
     m, D, d, c = 20_000, 50, 5, 500
     K = np.random.default_rng(0).standard_normal((m, c))
     ours = {n: problem(m, D, d, c, n) for n in (1, 2)}
+    blas = ThreadpoolController()
     calls: dict[str, Callable[[], object]] = {}
     for n, (objective, B) in ours.items():
 
@@ -69,7 +71,7 @@ def evaluation() -> list[Row]:
                 return objective.reduced(B)
 
         def bare(n: int = n) -> object:
-            with threadpool_limits(n):
+            with blas.limit(limits=n, user_api="blas"):
                 return K.T @ K
 
         calls |= {f"reduced {n}": reduced, f"bare {n}": bare}
@@ -128,11 +130,61 @@ def memory_of_one_fit(n_jobs: int) -> float:
     for start in range(0, m, 10_000):
         X[start : start + 10_000] = rng.uniform(-1.0, 1.0, (10_000, D))
     y = np.sin(3.0 * X[:, 0]) + X[:, 1]
-    # A small fit first, so that code and libraries are loaded; the peak so far is the baseline.
+    # A small fit first, so that code and libraries are loaded.
     HyperKernelRidge(2, n_centers=20, max_iter=1, random_state=0).fit(X[:1000], y[:1000])
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = _status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
     HyperKernelRidge(2, n_centers=200, max_iter=2, n_jobs=n_jobs, random_state=0).fit(X, y)
-    return round((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024, 1)
+    return round((_status("VmHWM") - before) / 1024, 1)
+
+
+def _status(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name))
+
+
+def blocks() -> list[Row]:
+    """One reduced value and gradient at m = 20,000 and 500 centers, against the size of a block; one thread."""
+    objectives = {}
+    for megabytes in (0.5, 1, 2, 4, 8, 16):
+        objective, B = problem(20_000, 50, 5, 500, 1, block_size=int(megabytes * 2**20 / (8 * 500)))
+        objectives[str(megabytes)] = (objective, B)
+    with single_threaded_blas():
+        calls = {name: (lambda o=o, B=B: o.reduced(B)) for name, (o, B) in objectives.items()}
+        seconds = side_by_side(calls, 11)
+    return [{"block_MB": name, "reduced_ms": round(1e3 * value, 1)} for name, value in seconds.items()]
+
+
+def starts() -> list[Row]:
+    """Test R2 of fits with 100 centers and lambda 1e-3 on ten seeds: from one random map, and by default."""
+    problems = {
+        "sines, D = 20, d = 2, m = 400": (make_mim_sines, 20, 2, 400),
+        "sines, D = 50, d = 3, m = 600": (make_mim_sines, 50, 3, 600),
+        "mixed, D = 50, d = 3, m = 600": (make_mim_mixed, 50, 3, 600),
+    }
+    rows: list[Row] = []
+    for name, (make, D, d, m) in problems.items():
+        for start in ("one random map", "default"):
+            scores, seconds = [], 0.0
+            for seed in range(10):
+                data = make(m + 2000, D, d, random_state=seed)
+                init = np.random.default_rng(seed).standard_normal((d, D)) if start == "one random map" else "random"
+                model = HyperKernelRidge(d, n_centers=100, init=init, random_state=seed)
+                began = time.perf_counter()
+                model.fit(data.X[:m], data.y[:m])
+                seconds += time.perf_counter() - began
+                scores.append(model.score(data.X[m:], data.y[m:]))
+            rows.append(
+                {
+                    "problem": name,
+                    "start": start,
+                    "median_R2": round(float(np.median(scores)), 3),
+                    "least_R2": round(min(scores), 3),
+                    "above_0.9": sum(score > 0.9 for score in scores),
+                    "seconds_a_fit": round(seconds / 10, 2),
+                }
+            )
+    return rows
 
 
 def solvers() -> list[Row]:
@@ -186,7 +238,14 @@ def markdown(rows: list[Row]) -> str:
 
 def main() -> None:
     """Run the parts asked for; remake the page from all the CSVs."""
-    parts = {"evaluation": evaluation, "small": small, "memory": memory, "solvers": solvers}
+    parts = {
+        "evaluation": evaluation,
+        "small": small,
+        "blocks": blocks,
+        "memory": memory,
+        "starts": starts,
+        "solvers": solvers,
+    }
     RESULTS.mkdir(exist_ok=True)
     for name in sys.argv[1:] or parts:
         rows = parts[name]()

@@ -104,7 +104,7 @@ def test_ends_at_a_critical_point_on_the_boundary():
 def test_never_steps_further_than_s_max(last, refused):
     answers = iter([math.inf] * refused + [-1e9])
     rule = Armijo(rho=0.9, delta=0.2, c=1e-4, s_max=2.0)
-    _, tried = search(rule, last, ZERO, lambda size: ZERO, lambda point: next(answers))
+    _, tried = search(rule, last, ZERO, lambda size: ZERO - size, lambda point: next(answers))
     assert max(tried) <= 2.0
 
 
@@ -119,7 +119,14 @@ def test_steps_grow_by_one_over_delta(delta, growth):
         assert size == pytest.approx(growth**i, rel=1e-13)
 
 
-@pytest.mark.parametrize("change", [1.0, 1e-9, math.inf, math.nan])
+@pytest.mark.parametrize("change", [math.inf, math.nan])
+@every_rule
+def test_says_so_where_nothing_is_finite(rule, change):
+    with pytest.raises(FloatingPointError, match="not finite"):
+        search(rule, 1.0, np.ones((2, 2)), lambda size: np.ones((2, 2)) * (1 - size), lambda point: change)
+
+
+@pytest.mark.parametrize("change", [1.0, 1e-9])
 @every_rule
 def test_gives_up_after_a_bounded_number_of_contractions(rule, change):
     """Nothing is ever accepted: the answer is None, after a number of trials that a person can wait for."""

@@ -1,7 +1,7 @@
 """Arrays of any namespace: what the maths needs beyond the array API standard.
 
-The kernels and the objective are written against the array API, through array-api-compat, so that NumPy arrays and
-torch tensors run the same lines. Two things are kept here: squared distances, the one product every radial kernel
+The kernels are written against the array API, through array-api-compat, so that NumPy arrays and torch tensors run the
+same lines. Two things are kept here: squared distances, the one product every radial kernel
 starts with, and a Cholesky factorisation that meets rounding with a little more jitter.
 """
 
@@ -19,6 +19,7 @@ from scipy.linalg import LinAlgError, cho_solve, cholesky
 Array: TypeAlias = Any
 
 EPS = float(np.finfo(np.float64).eps)
+_MOST_JITTER = 1e-4
 
 __all__ = [
     "EPS",
@@ -52,22 +53,24 @@ def low_rank_product(left: Array, right: Array) -> Array:
 def jittered_cholesky(A: Array, jitter: float) -> tuple[Array, float]:
     """Return the lower Cholesky factor of ``A + jitter I``, and the jitter that was needed.
 
-    Where the factorisation fails, the jitter grows tenfold until it does not. ``A`` is overwritten.
+    Where the factorisation fails, the jitter grows tenfold until it does not; a matrix that needs more than a part in
+    10^4 of its diagonal is not positive definite up to rounding, and an error. ``A`` is overwritten.
     """
     diagonal = A.diagonal().copy()
     largest = float(np.max(diagonal))
     if not math.isfinite(largest):
         raise FloatingPointError("a kernel matrix holds values that are not finite")
-    enough = max(largest, jitter, sys.float_info.min)
+    enough = max(_MOST_JITTER * largest, jitter)
     while jitter <= enough:
         np.fill_diagonal(A, diagonal + jitter)
         try:
             return cholesky(A, lower=True, check_finite=False), jitter
         except LinAlgError:
             jitter = max(10.0 * jitter, EPS * largest, sys.float_info.min)
-    raise FloatingPointError("a kernel matrix holds values that are not finite")
+    raise FloatingPointError("a kernel matrix is not positive definite, or holds values that are not finite")
 
 
-def solve_positive_definite(A: Array, b: Array, jitter: float) -> Array:
-    """Return the solution of ``(A + jitter I) x = b``, the jitter grown where it must be. ``A`` is overwritten."""
-    return cho_solve((jittered_cholesky(A, jitter)[0], True), b, check_finite=False)
+def solve_positive_definite(A: Array, b: Array, jitter: float) -> tuple[Array, float]:
+    """Return the solution of ``(A + jitter I) x = b``, and the jitter that was needed. ``A`` is overwritten."""
+    factor, jitter = jittered_cholesky(A, jitter)
+    return cho_solve((factor, True), b, check_finite=False), jitter

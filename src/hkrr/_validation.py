@@ -35,7 +35,10 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...], also: str = ""
 
 def check_matrix(name: str, value: Any, n_features: int, n_rows: int | None = None) -> Array:
     """Return a finite float64 matrix of that many columns (and rows)."""
-    matrix = np.asarray(value, dtype=np.float64)
+    try:
+        matrix = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be an array of numbers of shape (n, {n_features})") from None
     expected = f"({'n' if n_rows is None else n_rows}, {n_features})"
     wrong_rows = matrix.ndim == 2 and n_rows is not None and matrix.shape[0] != n_rows
     if matrix.ndim != 2 or matrix.shape[1] != n_features or matrix.shape[0] == 0 or wrong_rows:
@@ -63,6 +66,16 @@ def check_parameters(model: Any, n_rows: int, n_features: int) -> None:
         check_positive("time_limit", model.time_limit)
     if model.block_size != "auto":
         check_int("block_size (if not 'auto')", model.block_size, 1)
+    for name in ("fit_intercept", "scale_features"):
+        if not isinstance(getattr(model, name), bool | np.bool_):
+            raise ValueError(f"{name} must be True or False, got {getattr(model, name)!r}")
+    if model.n_jobs is not None and (not isinstance(model.n_jobs, numbers.Integral) or model.n_jobs == 0):
+        raise ValueError(f"n_jobs must be None or a whole number other than 0, got {model.n_jobs!r}")
+    check_int("verbose", int(model.verbose) if isinstance(model.verbose, bool) else model.verbose, 0)
+    if model.callbacks is not None and not (
+        isinstance(model.callbacks, list | tuple) and all(callable(callback) for callback in model.callbacks)
+    ):
+        raise ValueError(f"callbacks must be a list of functions of one State, or None; got {model.callbacks!r}")
     if isinstance(model.init, str):
         check_choice("init", model.init, ("random",), " or an array (n_components, n_features)")
     if not isinstance(model.centers, str):

@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.linalg import cho_factor, solve_triangular
+from scipy.linalg import solve_triangular
 from sklearn.cluster import KMeans
 
-from hkrr._arrays import Array
+from hkrr._arrays import Array, jittered_cholesky
 from hkrr.kernels import Kernel
 from hkrr.rows import Rows
 
@@ -37,17 +37,17 @@ def auto_size(n_rows: int, reg_lambda: float, kappa: float = 1.0) -> int:
 
 def uniform(rows: Rows, n_centers: int, rng: np.random.RandomState) -> Array:
     """Return rows drawn uniformly without replacement: plain Nystrom."""
-    return rows.take(rng.choice(rows.n_rows, n_centers, replace=False))
+    if n_centers > rows.n_rows:
+        raise ValueError(f"n_centers={n_centers} is larger than the number of rows, {rows.n_rows}")
+    return rows.take(rows.draw(n_centers, rng))
 
 
 def kmeans(rows: Rows, n_centers: int, rng: np.random.RandomState) -> Array:
-    """Return the centroids of scikit-learn's k-means, run on at most 20,000 rows."""
-    sample = uniform(rows, min(rows.n_rows, max(_KMEANS_ROWS, n_centers)), rng)
-    distinct = len(np.unique(sample, axis=0))
-    if distinct < n_centers:
-        raise ValueError(
-            f"centers='kmeans' needs at least n_centers={n_centers} distinct rows, found {distinct}; lower n_centers"
-        )
+    """Return the centroids of scikit-learn's k-means, run on at most 20,000 rows; fewer where rows are repeated."""
+    sample = rows.take(rows.draw(max(_KMEANS_ROWS, n_centers), rng))
+    distinct = np.unique(sample, axis=0)
+    if len(distinct) <= n_centers:
+        return distinct
     return KMeans(n_centers, n_init=1, random_state=rng).fit(sample).cluster_centers_
 
 
@@ -57,7 +57,7 @@ def leverage(rows: Rows, n_centers: int, rng: np.random.RandomState, *, B: Array
     The paper's (T, t0)-approximate leverage score sampling. The pilot holds four rows for each center asked for,
     between 300 and 2,000: the more, the closer T is to 1.
     """
-    pilot = uniform(rows, min(rows.n_rows, max(300, min(4 * n_centers, _PILOT_ROWS))), rng)
+    pilot = rows.take(rows.draw(max(300, min(4 * n_centers, _PILOT_ROWS)), rng))
     scores = approximate_leverage_scores(rows, B, kernel, t0, pilot)
     return rows.take(rng.choice(rows.n_rows, n_centers, replace=True, p=scores / np.sum(scores)))
 
@@ -71,12 +71,12 @@ def approximate_leverage_scores(rows: Rows, B: Array, kernel: Kernel, t: float, 
     """
     C = pilot @ B.T
     K_cc = kernel(C, C)
-    np.fill_diagonal(K_cc, K_cc.diagonal() + t * len(C))
-    factor = cho_factor(K_cc, lower=True, check_finite=False)[0]
+    factor, _ = jittered_cholesky(K_cc, t * len(C))
 
     def block(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
         P = X @ B.T
         half = solve_triangular(factor, kernel(P, C).T, lower=True, check_finite=False)
-        return (kernel.diagonal(P) - np.sum(half * half, axis=0),)
+        scores = kernel.diagonal(P) - np.sum(half * half, axis=0)
+        return (scores if w is None else scores * (w > 0),)
 
     return np.maximum(rows.map(block, len(C)), 0.0) / (t * rows.n_rows)

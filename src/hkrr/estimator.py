@@ -17,17 +17,18 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hkrr._arrays import Array
 from hkrr._validation import check_matrix, check_parameters
 from hkrr.canonical import canonical_map
 from hkrr.centers import auto_size, kmeans, leverage, uniform
 from hkrr.exceptions import FitError
-from hkrr.initialization import best_sampled_map, descend_lambda, median_kernel
+from hkrr.initialization import Start, descend_lambda, median_kernel, ranked_maps
 from hkrr.kernels import Kernel, get_kernel
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows, blas_for, blas_threads
+from hkrr.samples import check_lengths, check_weights, merge_identical
 from hkrr.scaling import Moments, moments
 from hkrr.solvers import LBFGS, Callback, Result, Solver, get_solver, run
 
@@ -53,8 +54,9 @@ class HyperKernelRidge(
     kernel : str or Kernel, default="gaussian"
         The mother kernel k, a name of `hkrr.kernels.KERNELS` or an instance, as ``Matern(nu=2.5)``.
     gamma : "median" or float, default="median"
-        Scale of the kernel. "median" sets it once, at the start, to ``1 / (2 median^2)`` with the median distance
-        between mapped rows (a kernel instance's own gamma, where it has one, is kept).
+        Scale of the kernel, which belongs to the starting map: of spectral norm 1 in standardised coordinates, or
+        `init`. "median" sets it to ``1 / (2 median^2)`` with the median distance between mapped rows (a kernel
+        instance's own gamma, where it has one, is kept).
     n_centers : "auto", "all" or int, default="auto"
         Number of Nystrom centers. "auto" takes ``1 / reg_lambda``, the order of the paper's Nystrom theorem, between
         100 and 2,896 (by memory), or all rows where there are fewer. "all" takes every row: exact, cubic in the rows.
@@ -66,8 +68,10 @@ class HyperKernelRidge(
     solver : "lbfgs", "varpro", "agd" or a solver, default="lbfgs"
         L-BFGS on the reduced function, or the paper's algorithms; see `hkrr.solvers`.
     init : "random" or array (n_components, n_features), default="random"
-        The best of `n_init` random maps on held-out rows, which L-BFGS then leads down a path of lambda from 0.1; or a
-        map to start from, in the coordinates of X.
+        "random" samples `n_init` maps and scores them on held-out rows. VarPro and AGD start from the best, as in the
+        paper; L-BFGS leads the best four down a path of lambda from 0.1 to `reg_lambda`, ten iterations at each half
+        decade, and starts from the lowest (these iterations are not part of `max_iter` or ``history_``). An array is a
+        map to start from, in the coordinates of X; to go on from a fit, pass its ``components_``, and ``gamma_`` too.
     n_init : int, default=10
         Maps sampled by ``init="random"``.
     fit_intercept : bool, default=True
@@ -83,7 +87,7 @@ class HyperKernelRidge(
     block_size : "auto" or int, default="auto"
         Rows computed at once; "auto" suits the processor's cache.
     n_jobs : int or None, default=None
-        Threads. None takes as many as BLAS would, -1 one for each processor.
+        Threads for the passes over the rows. None takes as many as BLAS would, -1 one for each processor.
     callbacks : list of callables or None, default=None
         Each is called with a `hkrr.solvers.State` after every iteration; one that returns True ends the fit.
     verbose : int, default=0
@@ -104,13 +108,21 @@ class HyperKernelRidge(
     kernel_ : Kernel
         The kernel, with that scale.
     centers_ : array (n_centers, n_features)
+    x_offset_ : array (n_features,)
+        What is subtracted from X before the map: the column means, or zero. Only the polynomial kernel notices.
     dual_coef_ : array (n_centers,) or (n_centers, n_targets)
     intercept_ : float or array (n_targets,)
+        Predictions are ``kernel_((X - x_offset_) @ components_.T, (centers_ - x_offset_) @ components_.T) @ dual_coef_
+        + intercept_``.
     n_iter_ : int
+        Iterations of the solver (1 where none was needed).
     result_ : Result
-        Why the solver stopped.
+        The end of the run: ``result_.reason`` is "converged" (the gradient is below `tol`), "stalled" (no step lowers
+        the objective by more than rounding), "max_iter", "time_limit" or "callback"; ``result_.objective`` is the last
+        value.
     history_ : dict of lists
-        "time", "objective", "grad_norm" and "step", one entry for each iteration and the start.
+        "time" (seconds), "objective", "grad_norm" and "step" (the step size of VarPro and AGD, the length of the move
+        of L-BFGS), one entry for each iteration and the start.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -176,38 +188,48 @@ class HyperKernelRidge(
         ----------
         X : array or data frame (n_samples, n_features)
         y : array (n_samples,) or (n_samples, n_targets)
+            Several targets share one map, and count by their variances: standardise them to count alike.
         sample_weight : array (n_samples,) or None
 
         Returns
         -------
         self
+
+        Raises
+        ------
+        ValueError
+            For data or parameters that cannot be; the message names the argument and the remedy.
+        FitError
+            Where the optimisation leaves no sound model: numbers too large to square, or a map that collapses.
         """
+        check_lengths(X, y, sample_weight)
         X, y = validate_data(
             self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True, ensure_min_samples=2
         )
         check_parameters(self, *X.shape)
         kernel, solver = self._kernel(), get_solver(self.solver)
-        X, y, weight = _drop_weightless(X, y, _weights(sample_weight, X))
-        if self._n_centers(len(X)) == len(X):
-            X, y, weight = _merge_identical(X, y, weight)
-        rng = check_random_state(self.random_state)
-        started = time.perf_counter()
+        weight = check_weights(sample_weight, X)
+        deadline = time.perf_counter() + (np.inf if self.time_limit is None else self.time_limit)
+        rng = np.random.RandomState() if self.random_state is None else check_random_state(self.random_state)
+        n_counted = len(X) if weight is None else int(np.count_nonzero(weight))
+        if self._n_centers(n_counted) == n_counted:
+            X, y, weight = merge_identical(X, y, weight)
         rows, scaling = self._rows(X, y, weight)
 
-        with blas_for(self._n_centers(rows.n_rows)):
-            B, kernel = self._start(rows, kernel, solver, scaling, rng)
+        with blas_for(self._n_centers(rows.n_counted)):
+            B, kernel = self._start(rows, kernel, solver, scaling, rng, deadline)
             centers = self._centers(rows, kernel, B, scaling, rng)
-        objective = Objective(rows, centers, kernel, self.reg_lambda)
-        result = run(
-            solver,
-            objective,
-            B,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            time_limit=None if self.time_limit is None else self.time_limit - (time.perf_counter() - started),
-            callbacks=self.callbacks or (),
-            verbose=self.verbose,
-        )
+            objective = Objective(rows, centers, kernel, self.reg_lambda)
+            result = run(
+                solver,
+                objective,
+                B,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                time_limit=None if self.time_limit is None else deadline - time.perf_counter(),
+                callbacks=self.callbacks or (),
+                verbose=self.verbose,
+            )
         if result.reason in ("collapsed", "not_finite"):
             raise FitError(f"The fit stopped after {result.n_iter} iterations: {result.message}.")
         self._store(result, objective, scaling, one_target=y.ndim == 1)
@@ -226,8 +248,8 @@ class HyperKernelRidge(
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        rows = self._in_blocks(X, np.empty((len(X), 0)), x_offset=self._x_offset)
-        C = (self.centers_ - self._x_offset) @ self.components_.T
+        rows = self._in_blocks(X, np.empty((len(X), 0)), x_offset=self.x_offset_)
+        C = (self.centers_ - self.x_offset_) @ self.components_.T
 
         def block(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
             return (self.kernel_(X @ self.components_.T, C) @ self.dual_coef_ + self.intercept_,)
@@ -287,15 +309,21 @@ class HyperKernelRidge(
         return n_rows if self.n_centers == "all" else min(self.n_centers, n_rows)
 
     def _start(
-        self, rows: InMemoryRows, kernel: Kernel, solver: Solver, scaling: Moments, rng: np.random.RandomState
-    ) -> tuple[Array, Kernel]:
+        self,
+        rows: InMemoryRows,
+        kernel: Kernel,
+        solver: Solver,
+        scaling: Moments,
+        rng: np.random.RandomState,
+        deadline: float,
+    ) -> Start:
         if not isinstance(self.init, str):
             B = check_matrix("init", self.init, rows.n_features, self.n_components) * scaling.x_scale
-            if not np.any(B):
-                raise ValueError("init is zero: a zero map never moves; give a map with nonzero entries")
-            return B, kernel if kernel.gamma is not None else median_kernel(kernel, rows, B, rng)
-        n_centers = self._n_centers(rows.n_rows)
-        B, kernel = best_sampled_map(
+            if np.linalg.matrix_rank(B) < self.n_components:
+                raise ValueError("init must have linearly independent rows, none of them zero: dependent rows stay so")
+            return B, median_kernel(kernel, rows, B, rng)
+        n_centers = self._n_centers(rows.n_counted)
+        starts = ranked_maps(
             rows,
             kernel,
             n_components=self.n_components,
@@ -303,18 +331,13 @@ class HyperKernelRidge(
             reg_lambda=self.reg_lambda,
             n_centers=n_centers,
             rng=rng,
+            deadline=deadline,
         )
-        if isinstance(solver, LBFGS):
-            B = descend_lambda(
-                rows,
-                kernel,
-                B,
-                reg_lambda=self.reg_lambda,
-                n_centers=n_centers,
-                time_limit=self.time_limit,
-                rng=rng,
-            )
-        return B, kernel
+        if not isinstance(solver, LBFGS) or self.max_iter == 0:
+            return starts[0]
+        return descend_lambda(
+            rows, starts, solver, reg_lambda=self.reg_lambda, n_centers=n_centers, rng=rng, deadline=deadline
+        )
 
     def _centers(
         self, rows: InMemoryRows, kernel: Kernel, B: Array, scaling: Moments, rng: np.random.RandomState
@@ -323,49 +346,21 @@ class HyperKernelRidge(
         if not isinstance(self.centers, str):
             points = check_matrix("centers", self.centers, rows.n_features)
             return (points - scaling.x_mean) / scaling.x_scale
-        n_centers = self._n_centers(rows.n_rows)
-        if self.centers == "leverage":
-            return leverage(rows, n_centers, rng, B=B, kernel=kernel, t0=self.reg_lambda)
-        if n_centers == rows.n_rows:
+        n_centers = self._n_centers(rows.n_counted)
+        if n_centers == rows.n_counted:
             return None
+        if self.centers == "leverage":
+            # A center drawn twice spans nothing more.
+            return np.unique(leverage(rows, n_centers, rng, B=B, kernel=kernel, t0=self.reg_lambda), axis=0)
         return kmeans(rows, n_centers, rng) if self.centers == "kmeans" else uniform(rows, n_centers, rng)
 
     def _store(self, result: Result, objective: Objective, scaling: Moments, one_target: bool) -> None:
-        self.components_, self.kernel_, self.singular_values_ = canonical_map(
-            result.B, objective.kernel, scaling.x_scale
-        )
+        B = np.where(scaling.constant, 0.0, result.B) if self.scale_features else result.B
+        self.components_, self.kernel_, self.singular_values_ = canonical_map(B, objective.kernel, scaling.x_scale)
         self.gamma_ = self.kernel_.scale
         self.centers_ = objective.centers * scaling.x_scale + scaling.x_mean
-        self._x_offset = scaling.x_mean
+        self.x_offset_ = scaling.x_mean
         self.dual_coef_ = result.alpha[:, 0] if one_target else result.alpha
         self.intercept_ = float(scaling.y_mean[0]) if one_target else scaling.y_mean
         self.n_iter_ = max(1, result.n_iter)
         self.result_, self.history_ = result, result.history
-
-
-def _weights(sample_weight: Any, X: Array) -> Array | None:
-    if sample_weight is None:
-        return None
-    weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
-    if np.any(weight < 0) or not np.any(weight > 0):
-        raise ValueError("sample_weight must not be negative, and some of it must be positive")
-    return weight
-
-
-def _drop_weightless(X: Array, y: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
-    """Return the rows that count: a row of weight zero must not become a center, nor move a mean."""
-    if weight is None or np.all(weight > 0):
-        return X, y, weight
-    kept = weight > 0
-    return X[kept], y[kept], weight[kept]
-
-
-def _merge_identical(X: Array, y: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
-    """Return each sample once, in a fixed order, with the sum of its weights: the same objective.
-
-    Where all rows are centers a repeated one would only make the system larger, and a repeated sample should give, to
-    the last digit, what its weight gives.
-    """
-    samples, index, inverse = np.unique(np.column_stack([X, y]), axis=0, return_index=True, return_inverse=True)
-    counts = np.bincount(inverse, weights=weight, minlength=len(samples)).astype(np.float64)
-    return X[index], y[index], None if np.all(counts == 1.0) else counts

@@ -2,7 +2,7 @@
 
 The paper's rule (its section 5): sampled maps, each with its median gamma, scored on held-out rows. In many dimensions
 one random map is hardly better than another, and at a small lambda most lead to poor local minima. So for L-BFGS the
-chosen map is then led down a path of lambda, from smooth landscapes to rough ones (docs/readings.md has the figures).
+best few are then led down a path of lambda, from smooth landscapes to rough ones, and the lowest is taken.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hkrr.centers import uniform
 from hkrr.kernels import Kernel
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
-from hkrr.solvers import LBFGS, run
+from hkrr.solvers import Solver, run
 
 # Rows that the median rule, and the scoring of starts, look at.
 _MEDIAN_ROWS = 1000
@@ -24,11 +24,14 @@ _SCORING_ROWS = 4000
 _SCORING_CENTERS = 300
 # With fewer rows than this a held-out part decides nothing: the training objective scores the maps instead.
 _TOO_FEW_TO_HOLD_OUT = 50
-# The path of lambda: where it begins, the factor between its points, and what is spent on each.
-_PATH_START = 0.1
+# The path of lambda: how many maps take it, where it begins, the factor between its points, what is spent on each.
+_PATH_STARTS = 4
+_PATH_BEGIN = 0.1
 _PATH_FACTOR = 10**-0.5
 _PATH_ITERATIONS = 10
 _PATH_CENTERS = 100
+
+Start = tuple[Array, Kernel]
 
 
 def sample_map(n_components: int, n_features: int, rng: np.random.RandomState) -> Array:
@@ -39,12 +42,12 @@ def sample_map(n_components: int, n_features: int, rng: np.random.RandomState) -
 
 def median_kernel(kernel: Kernel, rows: InMemoryRows, B: Array, rng: np.random.RandomState) -> Kernel:
     """Return the kernel with the median rule's gamma at the map B, over the pairs of at most 1,000 rows."""
-    if rows.n_rows <= _MEDIAN_ROWS:
-        return kernel.with_gamma(kernel.median_gamma(rows.gather()[0] @ B.T))
-    return kernel.with_gamma(kernel.median_gamma(uniform(rows, _MEDIAN_ROWS, rng) @ B.T))
+    if kernel.gamma is not None:
+        return kernel
+    return kernel.with_gamma(kernel.median_gamma(rows.take(rows.draw(_MEDIAN_ROWS, rng)) @ B.T))
 
 
-def best_sampled_map(
+def ranked_maps(
     rows: InMemoryRows,
     kernel: Kernel,
     *,
@@ -53,68 +56,75 @@ def best_sampled_map(
     reg_lambda: float,
     n_centers: int,
     rng: np.random.RandomState,
-) -> tuple[Array, Kernel]:
-    """Return the best of ``n_init`` sampled maps, with its kernel.
+    deadline: float = np.inf,
+) -> list[Start]:
+    """Return ``n_init`` sampled maps with their kernels, the best first.
 
     Each map has its own median gamma (unless the kernel's gamma is given) and its closed-form coefficients on two
     thirds of the rows; the mean squared error on the other third is its score. At most 4,000 rows and 300 centers are
-    used.
+    used. Past the deadline (of ``time.perf_counter``) no more maps are drawn.
     """
-    candidates = []
+    if rows.n_counted < _TOO_FEW_TO_HOLD_OUT:
+        training = held_out = rows
+        centers = None
+    else:
+        order = rows.draw(_SCORING_ROWS, rng)
+        cut = (2 * len(order)) // 3
+        training, held_out = rows.subset(order[:cut]), rows.subset(order[cut:])
+        centers = uniform(training, min(n_centers, _SCORING_CENTERS, cut), rng)
+
+    scored: list[tuple[float, Start]] = []
     for _ in range(n_init):
         B = sample_map(n_components, rows.n_features, rng)
-        candidates.append((B, kernel if kernel.gamma is not None else median_kernel(kernel, rows, B, rng)))
-    if n_init == 1:
-        return candidates[0]
-    scores = _scores(rows, candidates, reg_lambda, n_centers, rng)
-    # A start that could not be scored is no start: NaN counts as the worst.
-    return candidates[int(np.argmin(np.nan_to_num(scores, nan=np.inf, posinf=np.inf)))]
+        start = (B, median_kernel(kernel, rows, B, rng))
+        scored.append((_score(training, held_out, centers, start, reg_lambda), start))
+        if time.perf_counter() > deadline:
+            break
+    # A map that could not be scored is no start: NaN counts as the worst.
+    scored.sort(key=lambda item: np.inf if np.isnan(item[0]) else item[0])
+    return [start for _, start in scored]
 
 
-def _scores(
-    rows: InMemoryRows,
-    candidates: list[tuple[Array, Kernel]],
-    reg_lambda: float,
-    n_centers: int,
-    rng: np.random.RandomState,
-) -> list[float]:
-    if rows.n_rows < _TOO_FEW_TO_HOLD_OUT:
-        return [Objective(rows, None, kernel, reg_lambda).reduced(B).value for B, kernel in candidates]
-    order = rng.permutation(rows.n_rows)[:_SCORING_ROWS]
-    cut = (2 * len(order)) // 3
-    training, held_out = rows.subset(order[:cut]), rows.subset(order[cut:])
-    centers = uniform(training, min(n_centers, _SCORING_CENTERS, cut), rng)
-    scores = []
-    for B, kernel in candidates:
-        alpha = Objective(training, centers, kernel, reg_lambda).solve_alpha(B)
-        # With lambda = 0 the objective is the mean squared error.
-        scores.append(Objective(held_out, centers, kernel, 0.0).value(B, alpha))
-    return scores
+def _score(
+    training: InMemoryRows, held_out: InMemoryRows, centers: Array | None, start: Start, reg_lambda: float
+) -> float:
+    B, kernel = start
+    objective = Objective(training, centers, kernel, reg_lambda)
+    if held_out is training:
+        return objective.reduced(B).value
+    # With lambda = 0 the objective is the mean squared error.
+    return Objective(held_out, centers, kernel, 0.0).value(B, objective.solve_alpha(B))
 
 
 def descend_lambda(
     rows: InMemoryRows,
-    kernel: Kernel,
-    B: Array,
+    starts: list[Start],
+    solver: Solver,
     *,
     reg_lambda: float,
     n_centers: int,
-    time_limit: float | None,
     rng: np.random.RandomState,
-) -> Array:
-    """Return the map led from lambda = 0.1 down to ``reg_lambda``: ten L-BFGS iterations at each tenfold and a half.
+    deadline: float = np.inf,
+) -> Start:
+    """Lead the first four starts from lambda = 0.1 down to ``reg_lambda``, and return the one that ends lowest.
 
-    It begins at half its length, where the kernel is smoother still. At most 4,000 rows and 100 centers are used.
+    Ten iterations at each of 0.1, 0.032, 0.01, ... above ``reg_lambda``, from half the length of the map, where the
+    kernel is smoother still. At most 4,000 rows and 100 centers are used.
     """
-    if rows.n_rows > _SCORING_ROWS:
-        rows = rows.subset(rng.choice(rows.n_rows, _SCORING_ROWS, replace=False))
-    centers = uniform(rows, min(n_centers, _PATH_CENTERS, rows.n_rows), rng)
-    B, path_lambda, started = 0.5 * B, _PATH_START, time.perf_counter()
-    while path_lambda > reg_lambda:
-        left = None if time_limit is None else time_limit - (time.perf_counter() - started)
-        if left is not None and left <= 0:
+    if reg_lambda >= _PATH_BEGIN:
+        return starts[0]
+    if rows.n_counted > _SCORING_ROWS:
+        rows = rows.subset(rows.draw(_SCORING_ROWS, rng))
+    centers = uniform(rows, min(n_centers, _PATH_CENTERS, rows.n_counted), rng)
+    ends: list[tuple[float, Start]] = []
+    for B, kernel in starts[:_PATH_STARTS]:
+        B = 0.5 * B
+        path_lambda = _PATH_BEGIN
+        while path_lambda > reg_lambda and (left := deadline - time.perf_counter()) > 0:
+            objective = Objective(rows, centers, kernel, path_lambda)
+            B = run(solver, objective, B, max_iter=_PATH_ITERATIONS, time_limit=left).B
+            path_lambda *= _PATH_FACTOR
+        ends.append((Objective(rows, centers, kernel, reg_lambda).reduced(B).value, (B, kernel)))
+        if time.perf_counter() > deadline:
             break
-        objective = Objective(rows, centers, kernel, path_lambda)
-        B = run(LBFGS(), objective, B, max_iter=_PATH_ITERATIONS, time_limit=left).B
-        path_lambda *= _PATH_FACTOR
-    return B
+    return min(ends, key=lambda item: item[0])[1]

@@ -13,6 +13,7 @@ the same wherever the projection is inactive; and a change that is nothing but r
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -20,7 +21,8 @@ import numpy as np
 
 from hkrr._arrays import EPS, Array
 
-_MAX_CONTRACTIONS = 60
+# A step contracted this far moves nothing any more, whatever the point and the gradient.
+_SMALLEST = 1e-30
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Armijo:
         change: Callable[[Array], float],
         magnitude: float,
     ) -> Step | None:
-        """Return the first step that decreases enough, or None when none does.
+        """Return the first step that decreases enough, or None when none that moves the point does.
 
         Parameters
         ----------
@@ -69,11 +71,17 @@ class Armijo:
         magnitude : |L(start)|, which says what rounding is
         """
         size = min(last_size / (self.rho * self.delta), self.s_max)
-        for _ in range(_MAX_CONTRACTIONS):
+        first, smallest, found = self.rho * size, _SMALLEST * size, 0.0
+        while size > smallest:
             size *= self.rho
             point = move(size)
             displacement = point - start
+            if not np.any(displacement) and size < first:
+                break  # contracted until nothing moves; a first step that does not is a critical point of the ball
             needed = -(self.c / size) * float(np.vdot(displacement, displacement))
-            if change(point) <= needed + 4.0 * EPS * magnitude:
+            found = change(point)
+            if found <= needed + 4.0 * EPS * magnitude:
                 return Step(size, point)
+        if not math.isfinite(found):
+            raise FloatingPointError("the objective is not finite however short the step")
         return None

@@ -11,7 +11,8 @@ def subspace_distance(B1: Any, B2: Any) -> float:
     """Return ``|(I - Q1 Q1') Q2|``, the sine of the largest angle from the row space of B2 to that of B1.
 
     0 when the rows of B2 lie in the span of those of B1, 1 when one of their directions is orthogonal to it. Q1 and Q2
-    are orthonormal bases of the row spaces; directions below rounding do not count.
+    are orthonormal bases of the row spaces; directions below rounding do not count. Angles depend on the units of the
+    columns: compare maps in the same ones.
 
     Parameters
     ----------

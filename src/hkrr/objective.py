@@ -63,7 +63,7 @@ class Quadratic:
 
     def solve(self) -> Array:
         """Return the minimiser, the paper's closed form for alpha(B)."""
-        return solve_positive_definite(self.A.copy(), self.b, self.ridge)
+        return solve_positive_definite(self.A.copy(), self.b, self.ridge)[0]
 
     def lipschitz(self) -> float:
         """Return the Lipschitz constant of the gradient, twice the largest eigenvalue of A."""
@@ -173,7 +173,7 @@ class Objective:
         if self.reg_lambda < _WHITEN_BELOW * kappa:
             return self._solve_whitened(B, C, kappa)
         inner = self.inner(B)
-        return solve_positive_definite(inner.A, inner.b, inner.ridge), inner.ridge
+        return solve_positive_definite(inner.A, inner.b, inner.ridge)
 
     def _solve_whitened(self, B: Array, C: Array, kappa: float) -> tuple[Array, float]:
         """With T T' = K_cc and V = T^-1 K': ``(V W V' / W + lambda I) beta = V W y / W``, ``alpha = T^-T beta``."""
@@ -186,7 +186,7 @@ class Objective:
 
         S, v = self.rows.sum(block, self.n_centers)
         S /= self.rows.total_weight
-        beta = solve_positive_definite(S, v / self.rows.total_weight, self.reg_lambda)
+        beta, _ = solve_positive_definite(S, v / self.rows.total_weight, self.reg_lambda)
         alpha = solve_triangular(T, beta, lower=True, trans="T", check_finite=False)
         return alpha, self.reg_lambda * jitter
 
@@ -203,7 +203,7 @@ class Objective:
         root = self._root_weight
         K *= root
         K *= root.T
-        return root * solve_positive_definite(K, root * self._Y, self.reg_lambda * self.rows.total_weight)
+        return root * solve_positive_definite(K, root * self._Y, self.reg_lambda * self.rows.total_weight)[0]
 
     def _penalty(self, K_cc: Array, alpha: Array) -> float:
         return self.reg_lambda * float(np.vdot(alpha, K_cc @ alpha))

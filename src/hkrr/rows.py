@@ -14,8 +14,9 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
+from threading import Lock
 from typing import Any, Literal
 
 import numpy as np
@@ -28,8 +29,10 @@ BlockFunction = Callable[[Array, Array, Array | None], tuple[Any, ...]]
 
 # Bytes of one array of block rows x width: a few of them live in a core's cache. Measured: docs/performance.md.
 _BLOCK_BYTES = 1 << 22
-# Below this many centers BLAS's threads spend more on waiting for each other than they save.
-_FEW_CENTERS = 1000
+# Below this many centers BLAS's threads wait for each other longer than they save, above all on a busy machine.
+_FEW_CENTERS = 3000
+# What the results of blocks that wait to be added may take: with many centers fewer threads are used.
+_QUEUE_BYTES = 1 << 28
 
 
 @cache
@@ -43,11 +46,32 @@ def blas_threads() -> int:
     return max((int(lib.num_threads) for lib in _blas().lib_controllers if lib.user_api == "blas"), default=1)
 
 
-@contextmanager
-def single_threaded_blas() -> Iterator[None]:
+class _SharedLimit:
+    """BLAS at one thread while anyone asks for it: the setting is the process's, so the first in sets it, the last out
+    restores it, whatever the order in which threads come and go."""
+
+    def __init__(self) -> None:
+        self._lock, self._users, self._limit = Lock(), 0, ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._users == 0:
+                self._limit.enter_context(_blas().limit(limits=1, user_api="blas"))
+            self._users += 1
+
+    def __exit__(self, *exception: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                self._limit.close()
+
+
+_shared_limit = _SharedLimit()
+
+
+def single_threaded_blas() -> AbstractContextManager[None]:
     """Hold BLAS at one thread: small products are slower on two, and our own threads must not multiply its."""
-    with _blas().limit(limits=1, user_api="blas"):
-        yield
+    return _shared_limit
 
 
 def blas_for(n_centers: int) -> AbstractContextManager[None]:
@@ -59,6 +83,7 @@ class Rows(ABC):
     """Rows (x_i, y_i, w_i) that can be summed over, and taken by index."""
 
     n_rows: int
+    n_counted: int  # rows of positive weight
     n_features: int
     n_targets: int
     total_weight: float
@@ -74,6 +99,10 @@ class Rows(ABC):
     @abstractmethod
     def take(self, indices: Array) -> Array:
         """Return these rows of X, in the coordinates of the blocks."""
+
+    @abstractmethod
+    def draw(self, n: int, rng: np.random.RandomState) -> Array:
+        """Return the indices of n rows of positive weight (or of all such), drawn uniformly without replacement."""
 
     @abstractmethod
     def gather(self) -> tuple[Array, Array, Array | None]:
@@ -109,6 +138,7 @@ class InMemoryRows(Rows):
         self._x_offset, self._x_scale, self._y_offset = x_offset, x_scale, y_offset
         self._block_size, self._n_threads = block_size, n_threads
         self.n_rows, self.n_features = X.shape
+        self.n_counted = self.n_rows if sample_weight is None else int(np.count_nonzero(sample_weight))
         self.n_targets = self._Y.shape[1]
         self.total_weight = float(self.n_rows if sample_weight is None else np.sum(sample_weight, dtype=np.float64))
 
@@ -129,6 +159,12 @@ class InMemoryRows(Rows):
 
     def take(self, indices: Array) -> Array:
         return self._coordinates(self._X[indices])
+
+    def draw(self, n: int, rng: np.random.RandomState) -> Array:
+        if self._weight is None:
+            return rng.choice(self.n_rows, min(n, self.n_rows), replace=False)
+        counted = np.flatnonzero(self._weight > 0)
+        return rng.choice(counted, min(n, len(counted)), replace=False)
 
     def gather(self) -> tuple[Array, Array, Array | None]:
         return self._block(slice(None))
@@ -168,15 +204,16 @@ class InMemoryRows(Rows):
         blocks = [slice(start, start + size) for start in range(0, self.n_rows, size)]
         # BLAS at one thread in either case: its threads would add in another order, and ours must not multiply them.
         with single_threaded_blas():
-            if self._n_threads == 1 or len(blocks) == 1:
+            n_threads = min(self._n_threads, len(blocks), max(1, _QUEUE_BYTES // (16 * width * width)))
+            if n_threads == 1:
                 yield from (fn(*self._block(rows)) for rows in blocks)
                 return
-            with ThreadPoolExecutor(min(self._n_threads, len(blocks))) as pool:
+            with ThreadPoolExecutor(n_threads) as pool:
                 # A short queue keeps the threads busy without holding many results at once.
                 pending: deque[Future[tuple[Any, ...]]] = deque()
                 for rows in blocks:
                     pending.append(pool.submit(lambda rows: fn(*self._block(rows)), rows))
-                    if len(pending) > 2 * self._n_threads:
+                    if len(pending) > n_threads + 1:
                         yield pending.popleft().result()
                 while pending:
                     yield pending.popleft().result()

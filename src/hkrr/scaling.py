@@ -11,15 +11,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from hkrr._arrays import EPS, Array
+from hkrr.exceptions import FitError
 from hkrr.rows import Rows
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Weighted means of the columns of X and y, and standard deviations of those of X (1 for a constant column)."""
+    """Weighted means of the columns of X and y, standard deviations of those of X, and which of them are constant."""
 
     x_mean: Array
-    x_scale: Array
+    x_scale: Array  # 1 for a constant column
+    constant: Array
     y_mean: Array
 
 
@@ -37,7 +39,13 @@ def moments(rows: Rows) -> Moments:
         centred *= centred
         return (centred.sum(axis=0) if w is None else w @ centred,)
 
-    x_scale = np.sqrt(rows.sum(squares)[0] / rows.total_weight)
-    # Below rounding of the mean a deviation is not one: such a column is constant, and stays as it is.
-    x_scale[x_scale <= 10.0 * EPS * np.abs(x_mean)] = 1.0
-    return Moments(x_mean, x_scale, y_sum / rows.total_weight)
+    variance = rows.sum(squares)[0] / rows.total_weight
+    y_mean = y_sum / rows.total_weight
+    if not (np.all(np.isfinite(variance)) and np.all(np.isfinite(y_mean))):
+        raise FitError("X or y is too large to square: divide the columns by their size first")
+    # What the sums of n rounded terms can leave of a constant column is no deviation: the bound of scikit-learn's
+    # StandardScaler. Such a column stays as it is.
+    rounding = rows.n_rows * EPS
+    constant = variance <= rounding * variance + (rounding * x_mean) ** 2
+    variance[constant] = 1.0
+    return Moments(x_mean, np.sqrt(variance), constant, y_mean)

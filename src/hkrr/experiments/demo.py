@@ -112,7 +112,7 @@ def plot(outcome: Outcome, path: Path) -> None:
 def _plot_training(ax: Any, outcome: Outcome) -> None:
     history = outcome.model.history_
     ax.plot(history["time"], history["objective"], color=BLUE)
-    ax.set(title="Training", xlabel="seconds", ylabel="objective H(B)")
+    ax.set(title="Training", xlabel="seconds", ylabel="training objective")
 
 
 def _plot_directions(ax: Any, outcome: Outcome) -> None:

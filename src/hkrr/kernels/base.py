@@ -25,6 +25,10 @@ class Kernel(ABC):
 
     gamma: float | None = None
 
+    def __post_init__(self) -> None:
+        if self.gamma is not None and not 0 < self.gamma < math.inf:
+            raise ValueError(f"gamma must be a positive finite number or None, got {self.gamma!r}")
+
     @abstractmethod
     def __call__(self, P: Array, C: Array) -> Array:
         """Return the matrix k(p_i, c_j)."""

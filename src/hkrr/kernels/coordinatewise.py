@@ -73,6 +73,7 @@ class ProductMatern(Coordinatewise):
     nu: float = 1.5
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_nu(self.nu)
 
     def factor(self, t: Array) -> Array:
@@ -96,6 +97,7 @@ class Anova(Coordinatewise):
     nu: float = 0.5
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_nu(self.nu)
 
     def factor(self, t: Array) -> Array:

@@ -19,9 +19,10 @@ class Polynomial(Kernel):
     coef0: float = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.degree < 1 or self.degree != int(self.degree):
             raise ValueError(f"degree must be a whole number of at least 1, got {self.degree!r}")
-        if self.coef0 < 0:
+        if not 0 <= self.coef0 < math.inf:
             raise ValueError(f"coef0 must not be negative: the kernel would not be positive; got {self.coef0!r}")
 
     @property

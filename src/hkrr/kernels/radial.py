@@ -87,6 +87,7 @@ class RationalQuadratic(Radial):
     alpha: float = 1.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.alpha > 0:
             raise ValueError(f"alpha must be positive, got {self.alpha!r}")
 
@@ -113,6 +114,7 @@ class Matern(Radial):
     nu: float = 1.5
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_nu(self.nu)
 
     @property

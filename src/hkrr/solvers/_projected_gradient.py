@@ -40,15 +40,17 @@ class ProjectedGradient:
         """Return the nearest map within the norm bound."""
         return identity(B) if self.norm_bound is None else spectral_ball(B, self.norm_bound)
 
-    def first_size(self, B: Array, grad: Array) -> float:
-        """Return s_{B,-1}: as given, or the step that moves B by its own length."""
-        if self.first_step is not None:
-            return self.first_step
+    def own_length_step(self, B: Array, grad: Array) -> float:
+        """Return the step that moves B by its own length."""
         length = float(np.linalg.norm(grad))
         return float(np.linalg.norm(B)) / length if length > 0 else 1.0
 
     def mapping_norm(self, B: Array, grad: Array, size: float) -> float:
-        """Return ``|B - proj(B - s grad)| / s``, which vanishes exactly at the critical points in the ball."""
+        """Return ``|B - proj(B - s grad)| / s``, which vanishes exactly at the critical points in the ball.
+
+        A step lost in the rounding of B would show nothing: the size taken moves B by a part in 10^6 at least.
+        """
+        size = max(size, 1e-6 * self.own_length_step(B, grad))
         return float(np.linalg.norm(B - self.project(B - size * grad))) / size
 
     def step_in_B(

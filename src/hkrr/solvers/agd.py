@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from hkrr._arrays import Array
+from hkrr._validation import check_int
 from hkrr.objective import Objective, Quadratic
 from hkrr.solvers._projected_gradient import ProjectedGradient
 from hkrr.solvers.base import Monitor
@@ -36,8 +37,7 @@ class AGD(ProjectedGradient):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.n_alpha < 1:
-            raise ValueError(f"n_alpha must be at least 1, got {self.n_alpha!r}")
+        check_int("n_alpha", self.n_alpha, 1)
         if self.alpha_step not in ("armijo", "lipschitz"):
             raise ValueError(f"alpha_step must be 'armijo' or 'lipschitz', got {self.alpha_step!r}")
 
@@ -47,15 +47,16 @@ class AGD(ProjectedGradient):
         inner = objective.inner(B)
         alpha = objective.solve_alpha(B)
         value, grad = objective.value_and_grad_B(B, alpha)
-        size_B, size_alpha = self.first_size(B, grad), _inverse(inner.lipschitz())
+        size_B, size_alpha = self.first_step or self.own_length_step(B, grad), _inverse(inner.lipschitz())
         monitor(B, alpha, value, self.mapping_norm(B, grad, size_B), size_B)
         while (step := self.step_in_B(objective, monitor, B, alpha, value, grad, size_B)) is not None:
             B, size_B = step.point, step.size
             inner = objective.inner(B)
             alpha, size_alpha = self._steps_in_alpha(inner, alpha, size_alpha)
             value, grad = objective.value_and_grad_B(B, alpha)
-            # A critical point of L in both variables.
-            norm = math.hypot(self.mapping_norm(B, grad, size_B), float(np.linalg.norm(inner.grad(alpha))))
+            # Critical in both variables; dL/dalpha has the units of y, dL/dB those of y^2.
+            slope = math.sqrt(objective.loss_at_zero) * float(np.linalg.norm(inner.grad(alpha)))
+            norm = math.hypot(self.mapping_norm(B, grad, size_B), slope)
             monitor(B, alpha, value, norm, size_B)
 
     def _steps_in_alpha(self, inner: Quadratic, alpha: Array, size: float) -> tuple[Array, float]:

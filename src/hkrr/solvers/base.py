@@ -17,6 +17,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from hkrr._arrays import Array
+from hkrr.exceptions import FitError
 from hkrr.objective import Objective
 from hkrr.rows import blas_for
 
@@ -25,7 +26,7 @@ _COLLAPSED = 1e-6
 
 MESSAGES = {
     "converged": "the gradient is below tol",
-    "stalled": "no step decreases the objective any more",
+    "stalled": "the objective came to rest: no step lowers it by more than rounding",
     "max_iter": "max_iter iterations were made; raise max_iter, or loosen tol",
     "time_limit": "the time limit was reached",
     "callback": "a callback ended the run",
@@ -101,7 +102,7 @@ class Monitor:
             raise StopRun("collapsed")
         elapsed = time.perf_counter() - self._started
         n_iter = 0 if self.state is None else self.state.n_iter + 1
-        self.state = State(n_iter, B.copy(), alpha, objective, grad_norm, step, elapsed)
+        self.state = State(n_iter, B.copy(), alpha.copy(), objective, grad_norm, step, elapsed)
         for name, value in (("time", elapsed), ("objective", objective), ("grad_norm", grad_norm), ("step", step)):
             self.history[name].append(value)
         self._bar.update(n_iter - self._bar.n)
@@ -110,11 +111,11 @@ class Monitor:
 
     def _stop_where_due(self) -> None:
         assert self.state is not None
-        if self.state.grad_norm <= self._tol * self._loss_scale:
-            raise StopRun("converged")
         # All are called, then asked: one that stops the run must not silence the others.
         answers = [callback(self.state) for callback in self._callbacks]
-        if any(answer is True for answer in answers):
+        if self.state.grad_norm <= self._tol * self._loss_scale:
+            raise StopRun("converged")
+        if any(isinstance(answer, bool | np.bool_) and answer for answer in answers):
             raise StopRun("callback")
         if self.state.n_iter >= self._max_iter:
             raise StopRun("max_iter")
@@ -178,9 +179,14 @@ def run(
             reason = "stalled"
         except StopRun as stop:
             reason = stop.reason
-        except FloatingPointError:
+        except (ArithmeticError, np.linalg.LinAlgError):
+            # Overflow and NaN meet NumPy and SciPy in many places, and each has its own way to say so.
             reason = "not_finite"
+        bar.total = bar.n  # a run that needed fewer iterations is complete, and should look so
+        bar.refresh()
     state = monitor.state
+    if state is None and reason != "not_finite":
+        raise FitError(f"{type(solver).__name__} reported no iterate: its minimize must call the monitor.")
     if state is None:
-        raise FloatingPointError(f"no iteration could be made: {MESSAGES['not_finite']}")
+        raise FitError(f"No iteration could be made: {MESSAGES['not_finite']}.")
     return Result(state.B, state.alpha, state.objective, state.n_iter, reason, MESSAGES[reason], monitor.history)

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from hkrr._arrays import Array
+from hkrr._arrays import EPS, Array
+from hkrr._validation import check_int
 from hkrr.objective import Objective, Reduced
 from hkrr.solvers.base import Monitor, StopRun
 
-# Relative decrease, of the loss of the zero function, below which SciPy's iteration has come to rest.
-_REST = 1e-10
+# Relative decrease, of the loss of the zero function, that is nothing but rounding.
+_ROUNDING = 10.0 * EPS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +33,7 @@ class LBFGS:
     memory: int = 10
 
     def __post_init__(self) -> None:
-        if self.memory < 1:
-            raise ValueError(f"memory must be at least 1, got {self.memory!r}")
+        check_int("memory", self.memory, 1)
 
     def minimize(self, objective: Objective, B0: Array, monitor: Monitor) -> None:
         """Run from B0 until the monitor ends it, or the objective no longer falls."""
@@ -70,5 +70,5 @@ class LBFGS:
             jac=True,
             method="L-BFGS-B",
             callback=report,
-            options={"maxcor": self.memory, "maxiter": unlimited, "maxfun": unlimited, "ftol": _REST, "gtol": 0.0},
+            options={"maxcor": self.memory, "maxiter": unlimited, "maxfun": unlimited, "ftol": _ROUNDING, "gtol": 0.0},
         )

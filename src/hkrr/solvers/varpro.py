@@ -31,7 +31,7 @@ class VarPro(ProjectedGradient):
         B = self.project(B0)
         alpha = objective.solve_alpha(B)
         value, grad = objective.value_and_grad_B(B, alpha)
-        size = self.first_size(B, grad)
+        size = self.first_step or self.own_length_step(B, grad)
         monitor(B, alpha, value, self.mapping_norm(B, grad, size), size)
         while (step := self.step_in_B(objective, monitor, B, alpha, value, grad, size)) is not None:
             B, size = step.point, step.size

@@ -1,0 +1,113 @@
+"""Rows: sums over blocks, threads, BLAS left as it was, draws, and the moments of the columns."""
+
+from threading import Barrier, Thread
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from hkrr import FitError, HyperKernelRidge
+from hkrr.rows import InMemoryRows, single_threaded_blas
+from hkrr.scaling import moments
+
+
+def _rows(m=103, D=4, weighted=False, **options):
+    rng = np.random.default_rng(0)
+    w = rng.integers(0, 3, m).astype(float) if weighted else None
+    return InMemoryRows(rng.normal(size=(m, D)), rng.normal(size=m), w, **options)
+
+
+@pytest.mark.parametrize("block_size", [1, 7, 103, 1000, "auto"])
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_sum_and_map_see_every_row_once_in_order(block_size, n_threads):
+    rows = _rows(weighted=True, block_size=block_size, n_threads=n_threads)
+    X, Y, w = rows.gather()
+    total, count = rows.sum(lambda X, Y, w: (w @ X, len(Y)))
+    assert_allclose(total, w @ X, rtol=1e-12)
+    assert count == 103
+    assert_array_equal(rows.map(lambda X, Y, w: (Y[:, 0],)), Y[:, 0])
+
+
+def test_an_error_in_a_block_arrives():
+    def broken(X, Y, w):
+        raise RuntimeError("in a block")
+
+    with pytest.raises(RuntimeError, match="in a block"):
+        _rows(block_size=10, n_threads=2).sum(broken)
+
+
+def test_draws_only_rows_that_count():
+    rows = _rows(weighted=True)
+    w = rows.gather()[2]
+    drawn = rows.draw(1000, np.random.RandomState(0))
+    assert sorted(drawn) == list(np.flatnonzero(w))
+    assert len(set(rows.draw(20, np.random.RandomState(0)))) == 20
+
+
+def _blas_threads():
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+
+def test_blas_is_left_as_it_was():
+    """After an error, and when two threads hold the limit and let go in the order they came."""
+    with threadpool_limits(2, user_api="blas"):
+        before = _blas_threads()
+        with single_threaded_blas():
+            assert set(_blas_threads()) == {1}
+        with pytest.raises(ZeroDivisionError), single_threaded_blas():
+            1 / 0  # noqa: B018  # an error inside
+        assert _blas_threads() == before
+
+        inside, outside = Barrier(2), Barrier(2)
+
+        def first():
+            with single_threaded_blas():
+                inside.wait()
+            outside.wait()
+
+        def second():
+            with single_threaded_blas():
+                inside.wait()
+                outside.wait()
+
+        threads = [Thread(target=first), Thread(target=second)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert _blas_threads() == before
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_moments_are_the_scalers(weighted):
+    rows = _rows(weighted=weighted, x_scale=np.array([1e-3, 1.0, 1e3, 1.0]))
+    X, Y, w = rows.gather()
+    scaler = StandardScaler().fit(X, sample_weight=w)
+    found = moments(rows)
+    assert_allclose(found.x_mean, scaler.mean_, rtol=1e-10)
+    assert_allclose(found.x_scale, scaler.scale_, rtol=1e-10)
+    assert_allclose(found.y_mean, np.average(Y, axis=0, weights=w), rtol=1e-10)
+    assert not found.constant.any()
+
+
+@pytest.mark.parametrize("value", [0.0, 0.3, 1.1, -2.3, 1e6, 1e-6])
+@pytest.mark.parametrize("m", [200, 30_000])
+def test_a_constant_column_is_seen_as_one_and_gets_no_loading(value, m):
+    """Its sums leave a deviation of rounding, which is not one."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(m, 3))
+    X[:, 2] = value
+    found = moments(InMemoryRows(X, X[:, 0]))
+    assert_array_equal(found.constant, [False, False, True])
+    assert found.x_scale[2] == 1.0
+    if m == 200:
+        model = HyperKernelRidge(1, random_state=0, max_iter=30).fit(X, np.sin(X[:, 0]))
+        assert model.components_[0, 2] == 0.0
+        assert model.score(X, np.sin(X[:, 0])) > 0.99
+
+
+def test_numbers_too_large_to_square_are_refused():
+    with pytest.raises(FitError, match="too large"), np.errstate(over="ignore", invalid="ignore"):
+        moments(InMemoryRows(np.array([[1e200], [-1e200]]), np.zeros(2)))
