@@ -1,5 +1,7 @@
 """Rows: sums over blocks, threads, BLAS left as it was, draws, and the moments of the columns."""
 
+import multiprocessing
+import os
 from threading import Barrier, Thread
 
 import numpy as np
@@ -36,6 +38,24 @@ def test_an_error_in_a_block_arrives():
 
     with pytest.raises(RuntimeError, match="in a block"):
         _rows(block_size=10, n_threads=2).sum(broken)
+
+
+def _sum_in_child(rows, queue):
+    queue.put(float(rows.sum(lambda X, Y, w: (X.sum(),))[0]))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12 warns of every fork with threads
+def test_threads_work_in_a_forked_process():
+    rows = _rows(block_size=10, n_threads=2)
+    expected = float(rows.sum(lambda X, Y, w: (X.sum(),))[0])
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_sum_in_child, args=(rows, queue))
+    child.start()
+    found = queue.get(timeout=60)
+    child.join()
+    assert found == expected
 
 
 def test_draws_only_rows_that_count():

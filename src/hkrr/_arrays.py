@@ -64,7 +64,8 @@ def jittered_cholesky(A: Array, jitter: float) -> tuple[Array, float]:
     while jitter <= enough:
         np.fill_diagonal(A, diagonal + jitter)
         try:
-            return cholesky(A, lower=True, check_finite=False), jitter
+            # A is symmetric, so A.T is A in the order of memory that LAPACK works on without another copy.
+            return cholesky(A.T, lower=True, check_finite=False), jitter
         except LinAlgError:
             jitter = max(10.0 * jitter, EPS * largest, sys.float_info.min)
     raise FloatingPointError("a kernel matrix is not positive definite, or holds values that are not finite")

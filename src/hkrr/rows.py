@@ -10,6 +10,7 @@ copied.
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -28,11 +29,16 @@ from hkrr._arrays import Array
 BlockFunction = Callable[[Array, Array, Array | None], tuple[Any, ...]]
 
 # Bytes of one array of block rows x width: a few of them live in a core's cache. Measured: docs/performance.md.
-_BLOCK_BYTES = 1 << 22
+_BLOCK_BYTES = 5 << 20
 # Below this many centers BLAS's threads wait for each other longer than they save, above all on a busy machine.
 _FEW_CENTERS = 3000
 # What the results of blocks that wait to be added may take: with many centers fewer threads are used.
 _QUEUE_BYTES = 1 << 28
+
+
+# glibc's malloc hands freed arrays of some megabytes back to the system, and each new one costs page faults (a fifth
+# of a pass), until it has once seen a larger one freed. This one is never touched, so it takes no memory.
+np.empty((32 << 20) - (1 << 16), dtype=np.uint8)
 
 
 @cache
@@ -77,6 +83,17 @@ def single_threaded_blas() -> AbstractContextManager[None]:
 def blas_for(n_centers: int) -> AbstractContextManager[None]:
     """Hold BLAS at one thread where there are too few centers for its threads to help."""
     return single_threaded_blas() if n_centers < _FEW_CENTERS else nullcontext()
+
+
+@cache
+def _pool(n_threads: int) -> ThreadPoolExecutor:
+    # Kept between passes: threads that are made anew for each cost a tenth of a pass.
+    return ThreadPoolExecutor(n_threads, thread_name_prefix="hkrr")
+
+
+# A forked process has the pool's object and none of its threads: it must make its own.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 class Rows(ABC):
@@ -183,40 +200,50 @@ class InMemoryRows(Rows):
         )
 
     def sum(self, fn: BlockFunction, width: int = 1) -> tuple[Any, ...]:
-        return _accumulate(self._over_blocks(fn, width))
+        return _accumulate(self._over_groups(lambda blocks: _accumulate(fn(*self._block(b)) for b in blocks), width))
 
     def map(self, fn: BlockFunction, width: int = 1) -> Array:
-        return np.concatenate([part[0] for part in self._over_blocks(fn, width)])
+        parts = self._over_groups(lambda blocks: [fn(*self._block(b))[0] for b in blocks], width)
+        return np.concatenate([values for part in parts for values in part])
 
-    def _size(self, width: int) -> int:
-        """Return the rows in a block: never by the number of threads, or the sums would depend on it."""
-        if self._block_size != "auto":
-            return self._block_size
-        largest = max(256, _BLOCK_BYTES // (8 * max(width, self.n_features)))
-        n_blocks = -(-self.n_rows // largest)
-        if n_blocks > 1:
-            # Blocks of one size, and a multiple of eight of them: threads end together.
-            n_blocks = 8 * -(-n_blocks // 8)
-        return -(-self.n_rows // n_blocks)
+    def _groups(self, width: int) -> list[list[slice]]:
+        """Return the blocks, in groups that one thread works off: never by the number of threads, or sums would differ.
 
-    def _over_blocks(self, fn: BlockFunction, width: int) -> Iterator[tuple[Any, ...]]:
-        size = self._size(width)
+        Eight groups, or groups of eight blocks where there are many: few enough that handing them out costs nothing.
+        """
+        if self._block_size == "auto":
+            largest = max(256, _BLOCK_BYTES // (8 * max(width, self.n_features)))
+            n_blocks = -(-self.n_rows // largest)
+            if n_blocks > 1:
+                # Blocks of one size, and a multiple of eight of them: threads end together.
+                n_blocks = 8 * -(-n_blocks // 8)
+            size = -(-self.n_rows // n_blocks)
+        else:
+            size = self._block_size
         blocks = [slice(start, start + size) for start in range(0, self.n_rows, size)]
+        in_group = min(8, -(-len(blocks) // 8))
+        return [blocks[i : i + in_group] for i in range(0, len(blocks), in_group)]
+
+    def _over_groups(self, work: Callable[[list[slice]], Any], width: int) -> Iterator[Any]:
+        groups = self._groups(width)
         # BLAS at one thread in either case: its threads would add in another order, and ours must not multiply them.
         with single_threaded_blas():
-            n_threads = min(self._n_threads, len(blocks), max(1, _QUEUE_BYTES // (16 * width * width)))
+            n_threads = min(self._n_threads, len(groups), max(1, _QUEUE_BYTES // (16 * width * width)))
             if n_threads == 1:
-                yield from (fn(*self._block(rows)) for rows in blocks)
+                yield from (work(blocks) for blocks in groups)
                 return
-            with ThreadPoolExecutor(n_threads) as pool:
-                # A short queue keeps the threads busy without holding many results at once.
-                pending: deque[Future[tuple[Any, ...]]] = deque()
-                for rows in blocks:
-                    pending.append(pool.submit(lambda rows: fn(*self._block(rows)), rows))
+            # A short queue keeps the threads busy without holding many results at once.
+            pending: deque[Future[Any]] = deque()
+            try:
+                for blocks in groups:
+                    pending.append(_pool(n_threads).submit(work, blocks))
                     if len(pending) > n_threads + 1:
                         yield pending.popleft().result()
                 while pending:
                     yield pending.popleft().result()
+            finally:
+                for future in pending:
+                    future.cancel()
 
 
 def _accumulate(parts: Iterator[tuple[Any, ...]]) -> tuple[Any, ...]:
