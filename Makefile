@@ -41,8 +41,9 @@ lint: $(VENV)/.test  ## ruff, mypy in strict mode, the import contract
 test: lint  ## lint, then the tests with warnings as errors
 	$(BIN)/python -m pytest
 
-bench: $(VENV)/.test  ## the speed and memory benchmark (minutes; rewrites benchmarks/results)
+bench: $(VENV)/.test  ## the benchmarks (half an hour; rewrites benchmarks/results)
 	$(BIN)/python benchmarks/objective.py
+	$(BIN)/python benchmarks/adaptive.py
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

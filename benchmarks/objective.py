@@ -238,6 +238,24 @@ def markdown(rows: list[Row]) -> str:
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
+def write(name: str, rows: list[Row]) -> None:
+    """Write a table as CSV."""
+    RESULTS.mkdir(exist_ok=True)
+    with open(RESULTS / f"{name}.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def read(name: str) -> list[Row]:
+    """Return a table written before; nothing where there is none."""
+    path = RESULTS / f"{name}.csv"
+    if not path.exists():
+        return []
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def main() -> None:
     """Run the parts asked for; remake the page from all the CSVs."""
     parts = {
@@ -248,19 +266,14 @@ def main() -> None:
         "starts": starts,
         "solvers": solvers,
     }
-    RESULTS.mkdir(exist_ok=True)
     for name in sys.argv[1:] or parts:
         rows = parts[name]()
-        with open(RESULTS / f"objective-{name}.csv", "w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        write(f"objective-{name}", rows)
         print(f"\n{parts[name].__doc__}\n{markdown(rows)}")
     page = ["# benchmarks/objective.py", "", machine(), ""]
     for name, part in parts.items():
-        if (path := RESULTS / f"objective-{name}.csv").exists():
-            with open(path, newline="") as file:
-                page += [f"{part.__doc__}", "", markdown(list(csv.DictReader(file))), ""]
+        if rows := read(f"objective-{name}"):
+            page += [f"{part.__doc__}", "", markdown(rows), ""]
     (RESULTS / "objective.md").write_text("\n".join(page))
 
 

@@ -60,7 +60,7 @@ PARAMETERS = [
     ("n_centers", "most", "'auto'.*'all'.*most"),
     ("n_centers", M + 1, rf"\b{M}\b"),
     *[("n_centers", value, "") for value in (0, -3, 2.5, None)],
-    ("criterion", "evidence", "'training'.*evidence"),
+    ("criterion", "aic", "'training'.*aic"),
     *[("n_init", value, "") for value in (0, -1, 1.5, None)],
     *[("max_iter", value, "") for value in (-1, 1.5, "many", None)],
     *[("tol", value, "") for value in (-1e-9, NAN, "small", None)],

@@ -55,10 +55,18 @@ def check_parameters(model: Any, n_rows: int, n_features: int) -> None:
             f"n_components={model.n_components} exceeds the number of columns of X, n_features={n_features}; "
             f"ask for at most {n_features} directions"
         )
-    check_positive("reg_lambda", model.reg_lambda)
+    if not isinstance(model.reg_lambda, str):
+        check_positive("reg_lambda", model.reg_lambda)
+    elif model.reg_lambda != "auto" or model.criterion not in ("evidence", "loo"):
+        raise ValueError(
+            f"reg_lambda must be a positive number, or 'auto' with criterion='evidence' or 'loo'; got "
+            f"{model.reg_lambda!r} with criterion={model.criterion!r}"
+        )
     if model.gamma != "median":
         check_positive("gamma (if not 'median')", model.gamma)
-    check_choice("criterion", model.criterion, ("training",))
+    check_choice("criterion", model.criterion, ("training", "evidence", "loo"))
+    if model.criterion != "training" and (model.solver in ("varpro", "agd") or hasattr(model.solver, "norm_bound")):
+        raise ValueError(f"criterion={model.criterion!r} needs solver='lbfgs'; VarPro and AGD take 'training' only")
     check_int("n_init", model.n_init, 1)
     check_int("max_iter", model.max_iter, 0)
     check_positive("tol", model.tol, zero=True)

@@ -1,4 +1,8 @@
-"""Planted multi-index models: y = g(B x) + noise, with B known."""
+"""Planted multi-index models: y = g(B x) + noise, with B known.
+
+`make_mim_sines` and `make_mim_mixed` are the paper's. `make_planted` draws others that differ in kind, each hard in
+another way; `PLANTED` lists them.
+"""
 
 from __future__ import annotations
 
@@ -96,3 +100,91 @@ def _planted(
     z = link(X @ B.T)
     deviation = float(np.sqrt(noise * np.var(z)))
     return Dataset(X, z + deviation * rng.standard_normal(n_samples), B, deviation)
+
+
+def _unit(P: Matrix) -> Matrix:
+    """Return the indices with unit variance, so that a link means the same for every D."""
+    return np.asarray(P / P.std(axis=0))
+
+
+def _five(V: Matrix) -> Matrix:
+    return np.sin(1.5 * V[:, 0]) + 0.5 * V[:, 1] ** 2 + np.tanh(2.0 * V[:, 2]) + V[:, 3] * np.cos(V[:, 4])
+
+
+@dataclass(frozen=True)
+class Planted:
+    """One kind of planted model: its link, its size, and what is unusual about its inputs or its noise."""
+
+    link: Callable[[Matrix], Matrix]
+    n_components: int
+    n_features: int = 50
+    inputs: str = "normal"
+    noise: str = "normal"
+
+
+PLANTED: dict[str, Planted] = {
+    "product": Planted(lambda V: V[:, 0] * V[:, 1], 2),
+    "ratio": Planted(lambda V: V[:, 0] / (0.5 + V[:, 1] ** 2), 2),
+    "steps": Planted(lambda V: np.sign(V[:, 0]) + np.abs(V[:, 1]), 2),
+    "single": Planted(lambda V: np.sin(2.0 * V[:, 0]) + 0.5 * V[:, 0], 1, n_features=200),
+    "five": Planted(_five, 5, n_features=30),
+    "correlated": Planted(lambda V: np.sin(1.5 * V[:, 0]) + 0.5 * V[:, 1] ** 2, 2, inputs="correlated"),
+    "binary": Planted(lambda V: np.tanh(2.0 * V[:, 0]) + V[:, 0] * V[:, 1], 2, inputs="binary"),
+    "heavy_tails": Planted(lambda V: np.sin(1.5 * V[:, 0]) + 0.5 * V[:, 1] ** 2, 2, noise="student"),
+    "units": Planted(lambda V: np.sin(1.5 * V[:, 0]) * V[:, 1], 2, inputs="units"),
+    "weak": Planted(lambda V: np.sin(1.5 * V[:, 0]) + 0.2 * V[:, 1] ** 2, 2),
+}
+
+
+def make_planted(kind: str, n_samples: int, *, noise: float = 0.01, random_state: Any = None) -> Dataset:
+    """Draw one of the planted models of `PLANTED`.
+
+    The indices are normalised to unit variance. "product" is a saddle, "ratio" is steep, "steps" jumps and has kinks,
+    "single" is one index in 200 dimensions, "five" has five, "correlated" inputs follow an autoregression of 0.7,
+    "binary" ones are 0 or 1, "heavy_tails" has Student's noise with 3 degrees of freedom, the columns of "units" differ
+    by factors up to 1e6, and the second direction of "weak" carries little of the variance.
+
+    Parameters
+    ----------
+    kind : str
+        A name of `PLANTED`.
+    n_samples : int
+    noise : float, default=0.01
+        Variance of the noise over that of the noiseless target.
+    random_state : int, RandomState or None
+
+    Returns
+    -------
+    Dataset
+
+    Examples
+    --------
+    >>> from hkrr.datasets import make_planted
+    >>> make_planted("product", 100, random_state=0).B.shape
+    (2, 50)
+    """
+    if kind not in PLANTED:
+        raise ValueError(f"kind must be one of {', '.join(map(repr, PLANTED))}; got {kind!r}")
+    if noise < 0:
+        raise ValueError(f"noise must not be negative, got {noise}")
+    model, rng = PLANTED[kind], check_random_state(random_state)
+    D = model.n_features
+    B = rng.standard_normal((model.n_components, D))
+    X = rng.standard_normal((n_samples, D))
+    if model.inputs == "correlated":
+        for j in range(1, D):
+            X[:, j] = 0.7 * X[:, j - 1] + np.sqrt(1.0 - 0.7**2) * X[:, j]
+    elif model.inputs == "binary":
+        X = (X > 0).astype(np.float64)
+    elif model.inputs == "units":
+        scale = 10.0 ** rng.uniform(-3, 3, D)
+        X, B = X * scale, B / scale
+    B /= np.linalg.norm(B, 2)
+    P = X @ B.T
+    z = model.link(_unit(P - P.mean(axis=0)))
+    deviation = float(np.sqrt(noise * np.var(z)))
+    # Student's noise with 3 degrees of freedom has variance 3.
+    epsilon = (
+        rng.standard_t(3, n_samples) / np.sqrt(3.0) if model.noise == "student" else rng.standard_normal(n_samples)
+    )
+    return Dataset(X, z + deviation * epsilon, B, deviation)

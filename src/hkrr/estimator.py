@@ -4,38 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, Literal, Self
 
-import joblib
 import numpy as np
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    MultiOutputMixin,
-    RegressorMixin,
-    TransformerMixin,
-)
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from hkrr._arrays import Array
+from hkrr._model import MapModel
 from hkrr._validation import check_matrix, check_parameters
-from hkrr.canonical import canonical_map
 from hkrr.centers import auto_size, kmeans, leverage, uniform
+from hkrr.criteria import CRITERIA, Criterion
 from hkrr.exceptions import FitError
 from hkrr.initialization import Start, descend_lambda, median_kernel, ranked_maps
 from hkrr.kernels import Kernel, get_kernel
 from hkrr.objective import Objective
-from hkrr.rows import InMemoryRows, blas_for, blas_threads
+from hkrr.rows import InMemoryRows, blas_for
 from hkrr.samples import check_lengths, check_weights, merge_identical
-from hkrr.scaling import Moments, moments
-from hkrr.solvers import LBFGS, Callback, Result, Solver, get_solver, run
+from hkrr.scaling import Moments
+from hkrr.solvers import LBFGS, Callback, Solver, get_solver, run
+
+# Where lambda begins when it is learned.
+_FIRST_LAMBDA = 1e-3
 
 
-class HyperKernelRidge(
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, RegressorMixin, BaseEstimator
-):
+class HyperKernelRidge(MapModel):
     """Hyper-kernel ridge regression: kernel ridge regression on a learned linear map of the inputs.
 
     Learns a map B of d rows and a function g together, so that ``g(Bx)`` predicts y: the minimiser of
@@ -49,8 +42,9 @@ class HyperKernelRidge(
     ----------
     n_components : int, default=2
         Number of directions d, the rows of B.
-    reg_lambda : float, default=1e-3
-        The paper's lambda, per sample: scikit-learn's KernelRidge calls ``lambda * n_samples`` alpha.
+    reg_lambda : float or "auto", default=1e-3
+        The paper's lambda, per sample: scikit-learn's KernelRidge calls ``lambda * n_samples`` alpha. "auto" learns it
+        together with B, where the criterion can: "evidence" or "loo".
     kernel : str or Kernel, default="gaussian"
         The mother kernel k, a name of `hkrr.kernels.KERNELS` or an instance, as ``Matern(nu=2.5)``.
     gamma : "median" or float, default="median"
@@ -63,8 +57,10 @@ class HyperKernelRidge(
     centers : "uniform", "leverage", "kmeans" or array (n_centers, n_features), default="uniform"
         Rows drawn uniformly, rows drawn by approximate leverage scores at the starting map, centroids, or given points
         (then `n_centers` must be left at "auto").
-    criterion : "training", default="training"
-        What B is chosen by: the training objective above.
+    criterion : {"training", "evidence", "loo"}, default="training"
+        What B is chosen by: the training objective above (the paper's), the evidence of the equivalent Gaussian
+        process, or the leave-one-out error; see `hkrr.criteria`. The last two resist overfitting the map, cost several
+        times as much an iteration, and need the solver "lbfgs".
     solver : "lbfgs", "varpro", "agd" or a solver, default="lbfgs"
         L-BFGS on the reduced function, or the paper's algorithms; see `hkrr.solvers`.
     init : "random" or array (n_components, n_features), default="random"
@@ -114,6 +110,8 @@ class HyperKernelRidge(
     intercept_ : float or array (n_targets,)
         Predictions are ``kernel_((X - x_offset_) @ components_.T, (centers_ - x_offset_) @ components_.T) @ dual_coef_
         + intercept_``.
+    reg_lambda_ : float
+        Lambda, as given or learned.
     n_iter_ : int
         Iterations of the solver (1 where none was needed).
     result_ : Result
@@ -140,12 +138,12 @@ class HyperKernelRidge(
         self,
         n_components: int = 2,
         *,
-        reg_lambda: float = 1e-3,
+        reg_lambda: float | Literal["auto"] = 1e-3,
         kernel: str | Kernel = "gaussian",
         gamma: Literal["median"] | float = "median",
         n_centers: Literal["auto", "all"] | int = "auto",
         centers: Any = "uniform",
-        criterion: Literal["training"] = "training",
+        criterion: Literal["training", "evidence", "loo"] = "training",
         solver: str | Solver = "lbfgs",
         init: Any = "random",
         n_init: int = 10,
@@ -219,7 +217,7 @@ class HyperKernelRidge(
         with blas_for(self._n_centers(rows.n_counted)):
             B, kernel = self._start(rows, kernel, solver, scaling, rng, deadline)
             centers = self._centers(rows, kernel, B, scaling, rng)
-            objective = Objective(rows, centers, kernel, self.reg_lambda)
+            objective = self._objective(rows, centers, kernel)
             result = run(
                 solver,
                 objective,
@@ -232,53 +230,13 @@ class HyperKernelRidge(
             )
         if result.reason in ("collapsed", "not_finite"):
             raise FitError(f"The fit stopped after {result.n_iter} iterations: {result.message}.")
-        self._store(result, objective, scaling, one_target=y.ndim == 1)
+        self._store(result, objective.kernel, objective.centers, scaling, one_target=y.ndim == 1)
         return self
 
-    def predict(self, X: Any) -> Any:
-        """Return ``g(Bx)`` for every row, in the dtype of X.
-
-        Parameters
-        ----------
-        X : array or data frame (n_samples, n_features)
-
-        Returns
-        -------
-        array (n_samples,) or (n_samples, n_targets)
-        """
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        rows = self._in_blocks(X, np.empty((len(X), 0)), x_offset=self.x_offset_)
-        C = (self.centers_ - self.x_offset_) @ self.components_.T
-
-        def block(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
-            return (self.kernel_(X @ self.components_.T, C) @ self.dual_coef_ + self.intercept_,)
-
-        return rows.map(block, len(C)).astype(X.dtype, copy=False)
-
-    def transform(self, X: Any) -> Any:
-        """Return the latent coordinates ``X @ components_.T``.
-
-        Parameters
-        ----------
-        X : array or data frame (n_samples, n_features)
-
-        Returns
-        -------
-        array (n_samples, n_components)
-        """
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        return X @ self.components_.astype(X.dtype, copy=False).T
-
     @property
-    def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
+    def _lambda(self) -> float:
+        """Lambda, or where it begins when it is learned."""
+        return _FIRST_LAMBDA if isinstance(self.reg_lambda, str) else self.reg_lambda
 
     def _kernel(self) -> Kernel:
         kernel = get_kernel(self.kernel)
@@ -288,24 +246,9 @@ class HyperKernelRidge(
             raise ValueError(f"gamma={self.gamma} and a kernel with gamma={kernel.gamma}: give one of them")
         return kernel.with_gamma(self.gamma)
 
-    def _in_blocks(self, X: Array, y: Array, weight: Array | None = None, **coordinates: Array | None) -> InMemoryRows:
-        threads = blas_threads() if self.n_jobs is None else joblib.effective_n_jobs(self.n_jobs)
-        return InMemoryRows(X, y, weight, block_size=self.block_size, n_threads=threads, **coordinates)
-
-    def _rows(self, X: Array, y: Array, weight: Array | None) -> tuple[InMemoryRows, Moments]:
-        """Return the rows in the coordinates of the optimisation, and what those are."""
-        found = moments(self._in_blocks(X, y, weight))
-        if not self.scale_features:
-            found = replace(found, x_mean=np.zeros_like(found.x_mean), x_scale=np.ones_like(found.x_scale))
-        if not self.fit_intercept:
-            found = replace(found, y_mean=np.zeros_like(found.y_mean))
-        x_offset, x_scale = (found.x_mean, found.x_scale) if self.scale_features else (None, None)
-        y_offset = found.y_mean if self.fit_intercept else None
-        return self._in_blocks(X, y, weight, x_offset=x_offset, x_scale=x_scale, y_offset=y_offset), found
-
     def _n_centers(self, n_rows: int) -> int:
         if self.n_centers == "auto":
-            return auto_size(n_rows, self.reg_lambda)
+            return auto_size(n_rows, self._lambda)
         return n_rows if self.n_centers == "all" else min(self.n_centers, n_rows)
 
     def _start(
@@ -328,7 +271,7 @@ class HyperKernelRidge(
             kernel,
             n_components=self.n_components,
             n_init=self.n_init,
-            reg_lambda=self.reg_lambda,
+            reg_lambda=self._lambda,
             n_centers=n_centers,
             rng=rng,
             deadline=deadline,
@@ -336,7 +279,7 @@ class HyperKernelRidge(
         if not isinstance(solver, LBFGS) or self.max_iter == 0:
             return starts[0]
         return descend_lambda(
-            rows, starts, solver, reg_lambda=self.reg_lambda, n_centers=n_centers, rng=rng, deadline=deadline
+            rows, starts, solver, reg_lambda=self._lambda, n_centers=n_centers, rng=rng, deadline=deadline
         )
 
     def _centers(
@@ -351,16 +294,10 @@ class HyperKernelRidge(
             return None
         if self.centers == "leverage":
             # A center drawn twice spans nothing more.
-            return np.unique(leverage(rows, n_centers, rng, B=B, kernel=kernel, t0=self.reg_lambda), axis=0)
+            return np.unique(leverage(rows, n_centers, rng, B=B, kernel=kernel, t0=self._lambda), axis=0)
         return kmeans(rows, n_centers, rng) if self.centers == "kmeans" else uniform(rows, n_centers, rng)
 
-    def _store(self, result: Result, objective: Objective, scaling: Moments, one_target: bool) -> None:
-        B = np.where(scaling.constant, 0.0, result.B) if self.scale_features else result.B
-        self.components_, self.kernel_, self.singular_values_ = canonical_map(B, objective.kernel, scaling.x_scale)
-        self.gamma_ = self.kernel_.scale
-        self.centers_ = objective.centers * scaling.x_scale + scaling.x_mean
-        self.x_offset_ = scaling.x_mean
-        self.dual_coef_ = result.alpha[:, 0] if one_target else result.alpha
-        self.intercept_ = float(scaling.y_mean[0]) if one_target else scaling.y_mean
-        self.n_iter_ = max(1, result.n_iter)
-        self.result_, self.history_ = result, result.history
+    def _objective(self, rows: InMemoryRows, centers: Array | None, kernel: Kernel) -> Objective | Criterion:
+        if self.criterion == "training":
+            return Objective(rows, centers, kernel, self._lambda)
+        return CRITERIA[self.criterion](rows, centers, kernel, self._lambda, self.reg_lambda == "auto")

@@ -33,11 +33,15 @@ _WHITEN_BELOW = 1e-4
 
 @dataclass(frozen=True)
 class Reduced:
-    """The reduced function at a map: its value, its gradient in B, and the coefficients that attain it."""
+    """The reduced function at a map: its value, its gradient in B, and the coefficients that attain it.
+
+    A criterion that can choose lambda also has its derivative in log lambda.
+    """
 
     value: float
     grad: Array
     alpha: Array
+    grad_log_lambda: float | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,8 @@ class Objective:
     kernel : Kernel
     reg_lambda : float
     """
+
+    learn_lambda = False  # the training objective would make it zero
 
     def __init__(self, rows: Rows, centers: Array | None, kernel: Kernel, reg_lambda: float) -> None:
         self.rows, self.kernel, self.reg_lambda = rows, kernel, reg_lambda

@@ -56,6 +56,16 @@ class Kernel(ABC):
         blocks = [P[i : i + _DIAGONAL_BLOCK] for i in range(0, P.shape[0], _DIAGONAL_BLOCK)]
         return array_namespace(P).concat([self(block, block).diagonal() for block in blocks])
 
+    def diagonal_pullback(self, P: Array, g: Array) -> Array:
+        """Return the gradient of ``sum_i g_i k(p_i, p_i)`` in P."""
+        xp = array_namespace(P)
+        parts = []
+        for i in range(0, P.shape[0], _DIAGONAL_BLOCK):
+            block = P[i : i + _DIAGONAL_BLOCK]
+            left, right = self.vjp(block, block)[1](xp.eye(block.shape[0]) * g[i : i + _DIAGONAL_BLOCK])
+            parts.append(left + right)
+        return xp.concat(parts)
+
     def median_gamma(self, P: Array) -> float:
         """Return ``1 / (2 median^2)``, with the median distance of the distinct rows of P (the paper's section 5)."""
         return median_rule(P, "euclidean")

@@ -61,6 +61,9 @@ class Coordinatewise(Kernel):
     def diagonal(self, P: Array) -> Array:
         return self.factor(array_namespace(P).zeros_like(P[:, 0])) ** P.shape[1]
 
+    def diagonal_pullback(self, P: Array, g: Array) -> Array:
+        return array_namespace(P).zeros_like(P)
+
     def median_gamma(self, P: Array) -> float:
         """Return ``1 / (2 median^2)`` with the median L1 distance, the one that product kernels decay with."""
         return median_rule(P, "cityblock")

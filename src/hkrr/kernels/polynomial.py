@@ -44,6 +44,10 @@ class Polynomial(Kernel):
     def diagonal(self, P: Array) -> Array:
         return (self.scale * array_namespace(P).sum(P * P, axis=1) + self.coef0) ** self.degree
 
+    def diagonal_pullback(self, P: Array, g: Array) -> Array:
+        base = self.scale * array_namespace(P).sum(P * P, axis=1) + self.coef0
+        return (2.0 * self.degree * self.scale * g * base ** (self.degree - 1))[:, None] * P
+
     def median_gamma(self, P: Array) -> float:
         """Return ``1 / mean |p|^2``, at which gamma p.p is 1 on average: distances do not matter to this kernel."""
         square = float(np.mean(np.sum(np.square(np.asarray(P, dtype=np.float64)), axis=1)))

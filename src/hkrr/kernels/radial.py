@@ -37,6 +37,9 @@ class Radial(Kernel):
     def diagonal(self, P: Array) -> Array:
         return self.value(array_namespace(P).zeros_like(P[:, 0]))
 
+    def diagonal_pullback(self, P: Array, g: Array) -> Array:
+        return array_namespace(P).zeros_like(P)
+
     def _distances(self, P: Array, C: Array) -> tuple[Array, Array, Array]:
         # Around the centers' mean the norms are small, and so is what cancels in |p|^2 + |c|^2 - 2 p.c.
         xp = array_namespace(P, C)

@@ -18,7 +18,6 @@ from tqdm.auto import tqdm
 
 from hkrr._arrays import Array
 from hkrr.exceptions import FitError
-from hkrr.objective import Objective
 from hkrr.rows import blas_for
 
 # A map this much smaller than the start is numerically zero: the kernel is constant to rounding.
@@ -46,6 +45,7 @@ class State:
     grad_norm: float
     step: float
     time: float
+    reg_lambda: float
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,7 @@ class Result:
     B: Array = field(repr=False)
     alpha: Array = field(repr=False)
     objective: float
+    reg_lambda: float
     n_iter: int
     reason: str
     message: str
@@ -78,6 +79,7 @@ class Monitor:
     def __init__(
         self,
         loss_scale: float,
+        reg_lambda: float,
         max_iter: int,
         tol: float,
         time_limit: float | None,
@@ -85,14 +87,23 @@ class Monitor:
         bar: Any,
     ) -> None:
         self._loss_scale, self._max_iter, self._tol = loss_scale, max_iter, tol
+        self._reg_lambda = reg_lambda
         self._time_limit, self._callbacks, self._bar = time_limit, tuple(callbacks), bar
         self._started = time.perf_counter()
         self._start_norm = math.nan
         self.state: State | None = None
         self.history: dict[str, list[float]] = {"time": [], "objective": [], "grad_norm": [], "step": []}
 
-    def __call__(self, B: Array, alpha: Array, objective: float, grad_norm: float, step: float) -> None:
-        """Record an iterate, and raise StopRun when it is the last."""
+    def __call__(
+        self,
+        B: Array,
+        alpha: Array,
+        objective: float,
+        grad_norm: float,
+        step: float,
+        reg_lambda: float | None = None,
+    ) -> None:
+        """Record an iterate, and raise StopRun when it is the last. Give lambda where the solver learns it."""
         if not (math.isfinite(objective) and math.isfinite(grad_norm) and np.all(np.isfinite(alpha))):
             raise StopRun("not_finite")
         norm = float(np.linalg.norm(B))
@@ -102,7 +113,8 @@ class Monitor:
             raise StopRun("collapsed")
         elapsed = time.perf_counter() - self._started
         n_iter = 0 if self.state is None else self.state.n_iter + 1
-        self.state = State(n_iter, B.copy(), alpha.copy(), objective, grad_norm, step, elapsed)
+        reg_lambda = self._reg_lambda if reg_lambda is None else reg_lambda
+        self.state = State(n_iter, B.copy(), alpha.copy(), objective, grad_norm, step, elapsed, reg_lambda)
         for name, value in (("time", elapsed), ("objective", objective), ("grad_norm", grad_norm), ("step", step)):
             self.history[name].append(value)
         self._bar.update(n_iter - self._bar.n)
@@ -131,13 +143,13 @@ class Monitor:
 class Solver(Protocol):
     """What a solver is."""
 
-    def minimize(self, objective: Objective, B0: Array, monitor: Monitor) -> None:
+    def minimize(self, objective: Any, B0: Array, monitor: Monitor) -> None:
         """Improve the map from B0, reporting the start and every iterate to the monitor."""
 
 
 def run(
     solver: Solver,
-    objective: Objective,
+    objective: Any,
     B0: Array,
     *,
     max_iter: int = 200,
@@ -151,7 +163,7 @@ def run(
     Parameters
     ----------
     solver : VarPro, AGD, LBFGS, or any object with their ``minimize`` method
-    objective : Objective
+    objective : Objective, or for LBFGS a Criterion (or what has their ``reduced``)
     B0 : array (d, D)
     max_iter : int
         Iterations at most.
@@ -173,7 +185,7 @@ def run(
         blas_for(objective.n_centers),
         tqdm(total=max_iter, disable=not verbose, desc=type(solver).__name__, unit="it") as bar,
     ):
-        monitor = Monitor(objective.loss_at_zero, max_iter, tol, time_limit, callbacks, bar)
+        monitor = Monitor(objective.loss_at_zero, objective.reg_lambda, max_iter, tol, time_limit, callbacks, bar)
         try:
             solver.minimize(objective, B0, monitor)
             reason = "stalled"
@@ -189,4 +201,13 @@ def run(
         raise FitError(f"{type(solver).__name__} reported no iterate: its minimize must call the monitor.")
     if state is None:
         raise FitError(f"No iteration could be made: {MESSAGES['not_finite']}.")
-    return Result(state.B, state.alpha, state.objective, state.n_iter, reason, MESSAGES[reason], monitor.history)
+    return Result(
+        state.B,
+        state.alpha,
+        state.objective,
+        state.reg_lambda,
+        state.n_iter,
+        reason,
+        MESSAGES[reason],
+        monitor.history,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +11,13 @@ from scipy.optimize import minimize
 
 from hkrr._arrays import EPS, Array
 from hkrr._validation import check_int
-from hkrr.objective import Objective, Reduced
+from hkrr.objective import Reduced
 from hkrr.solvers.base import Monitor, StopRun
 
 # Relative decrease, of the loss of the zero function, that is nothing but rounding.
 _ROUNDING = 10.0 * EPS
+# Where lambda may go when it is learned: beyond, nothing is fitted, or rounding is.
+_LOG_LAMBDA_BOUNDS = (math.log(1e-12), math.log(1e3))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,40 +38,88 @@ class LBFGS:
     def __post_init__(self) -> None:
         check_int("memory", self.memory, 1)
 
-    def minimize(self, objective: Objective, B0: Array, monitor: Monitor) -> None:
+    def minimize(self, objective: Any, B0: Array, monitor: Monitor) -> None:
         """Run from B0 until the monitor ends it, or the objective no longer falls."""
         # SciPy's tolerance is absolute below one: in units of the loss at zero it means the same for every y.
         unit = objective.loss_at_zero or 1.0
+        problem = _Learned(objective) if getattr(objective, "learn_lambda", False) else _Plain(objective)
         evaluated: dict[bytes, Reduced] = {}
 
         def value_and_grad(x: Array) -> tuple[float, Array]:
             monitor.check_time()
-            reduced = objective.reduced(x.reshape(B0.shape))
+            reduced = problem.reduced(x, B0.shape)
             if not (np.isfinite(reduced.value) and np.all(np.isfinite(reduced.grad))):
                 raise StopRun("not_finite")
             evaluated.clear()
             evaluated[x.tobytes()] = reduced
-            return reduced.value / unit, reduced.grad.ravel() / unit
+            return reduced.value / unit, problem.gradient(reduced) / unit
 
         previous = B0
 
         def report(intermediate_result: Any) -> None:
             nonlocal previous
-            B = intermediate_result.x.reshape(B0.shape)
+            x = intermediate_result.x
             # The accepted point is the one evaluated last; look, rather than trust.
-            reduced = evaluated.get(intermediate_result.x.tobytes()) or objective.reduced(B)
+            reduced = evaluated.get(x.tobytes()) or problem.reduced(x, B0.shape)
+            B, reg_lambda = problem.split(x, B0.shape)
             step = float(np.linalg.norm(B - previous))
             previous = B.copy()
-            monitor(B, reduced.alpha, reduced.value, float(np.linalg.norm(reduced.grad)), step)
+            norm = float(np.linalg.norm(problem.gradient(reduced)))
+            monitor(B, reduced.alpha, reduced.value, norm, step, reg_lambda)
 
-        start = objective.reduced(B0)
-        monitor(B0, start.alpha, start.value, float(np.linalg.norm(start.grad)), 0.0)
+        x0 = problem.join(B0)
+        start = problem.reduced(x0, B0.shape)
+        monitor(B0, start.alpha, start.value, float(np.linalg.norm(problem.gradient(start))), 0.0)
         unlimited = np.iinfo(np.int32).max
         minimize(
             value_and_grad,
-            B0.ravel(),
+            x0,
             jac=True,
             method="L-BFGS-B",
+            bounds=problem.bounds(B0.size),
             callback=report,
             options={"maxcor": self.memory, "maxiter": unlimited, "maxfun": unlimited, "ftol": _ROUNDING, "gtol": 0.0},
         )
+
+
+class _Plain:
+    """The map alone: x holds the entries of B."""
+
+    def __init__(self, objective: Any) -> None:
+        self.objective = objective
+
+    def join(self, B: Array) -> Array:
+        return B.ravel()
+
+    def split(self, x: Array, shape: tuple[int, int]) -> tuple[Array, float]:
+        return x.reshape(shape), self.objective.reg_lambda
+
+    def reduced(self, x: Array, shape: tuple[int, int]) -> Reduced:
+        reduced: Reduced = self.objective.reduced(x.reshape(shape))
+        return reduced
+
+    def gradient(self, reduced: Reduced) -> Array:
+        return reduced.grad.ravel()
+
+    def bounds(self, size: int) -> list[tuple[float | None, float | None]] | None:
+        return None
+
+
+class _Learned(_Plain):
+    """The map and lambda: x holds the entries of B, and log lambda last."""
+
+    def join(self, B: Array) -> Array:
+        return np.append(B.ravel(), math.log(self.objective.reg_lambda))
+
+    def split(self, x: Array, shape: tuple[int, int]) -> tuple[Array, float]:
+        return x[:-1].reshape(shape), math.exp(x[-1])
+
+    def reduced(self, x: Array, shape: tuple[int, int]) -> Reduced:
+        reduced: Reduced = self.objective.reduced(*self.split(x, shape))
+        return reduced
+
+    def gradient(self, reduced: Reduced) -> Array:
+        return np.append(reduced.grad.ravel(), np.asarray(reduced.grad_log_lambda))
+
+    def bounds(self, size: int) -> list[tuple[float | None, float | None]]:
+        return [(None, None)] * size + [_LOG_LAMBDA_BOUNDS]

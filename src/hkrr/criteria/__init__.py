@@ -1,0 +1,9 @@
+"""What B, and lambda, are chosen by, beside the training objective: the evidence and the leave-one-out error."""
+
+from hkrr.criteria.base import Criterion
+from hkrr.criteria.evidence import Evidence
+from hkrr.criteria.leave_one_out import LeaveOneOut
+
+__all__ = ["CRITERIA", "Criterion", "Evidence", "LeaveOneOut"]
+
+CRITERIA: dict[str, type[Criterion]] = {"loo": LeaveOneOut, "evidence": Evidence}

@@ -1,0 +1,146 @@
+"""What the criteria share: the estimator in whitened coordinates, and the way back from there to the map.
+
+With T T' = K_cc, V = T^-1 K' sqrt(w), nu = lambda W (the noise variance of the equivalent Gaussian process, in units of
+its signal's) and S = V V' + nu I, the coefficients are ``alpha = T^-T beta``, ``S beta = V sqrt(w) y``. A criterion is
+a function of V, y and nu that no rotation of V's rows changes. So with G_V its gradient in V and A = G_V V', which is
+then symmetric,
+
+    dl/dK = sqrt(w) G_V' T^-1,    dl/dK_cc = -1/2 T^-T A T^-1,
+
+and the kernel's pullback leads on to B, as it does for the training objective.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_solve, solve_triangular
+from scipy.linalg.lapack import dpotri
+
+from hkrr._arrays import EPS, Array, jittered_cholesky
+from hkrr.kernels import Kernel, Pullback
+from hkrr.objective import Reduced
+from hkrr.rows import Rows
+
+
+@dataclass(frozen=True)
+class Whitened:
+    """The sums over rows at one map, and what follows from them."""
+
+    C: Array  # projected centers
+    T: Array  # lower factor of K_cc
+    pullback_cc: Pullback
+    nu: float
+    VV: Array
+    beta: Array
+    fitted: Array  # y' V' beta for each target: what the fit explains of y'y
+    S_factor: Array
+    kappa_sum: float  # sum of w_i k(x_i, x_i)
+
+    @property
+    def alpha(self) -> Array:
+        """Coefficients of the kernels at the centers."""
+        return self.back(self.beta)
+
+    def back(self, M: Array) -> Array:
+        """Return ``T^-T M``."""
+        return solve_triangular(self.T, M, lower=True, trans="T", check_finite=False)
+
+    def sandwich(self, M: Array) -> Array:
+        """Return ``T^-T M T^-1`` for a symmetric M."""
+        return self.back(self.back(M).T)
+
+    def S_solve(self, M: Array) -> Array:
+        """Return ``S^-1 M``."""
+        return cho_solve((self.S_factor, True), M, check_finite=False)
+
+
+class Criterion(ABC):
+    """A criterion for B, and for lambda: value and gradients from a few passes over the rows.
+
+    Parameters
+    ----------
+    rows : Rows
+    centers : array (c, D) in the coordinates of the rows, or None: all rows, and exact
+    kernel : Kernel
+    reg_lambda : float
+        Lambda, or where it begins if it is learned.
+    learn_lambda : bool
+    """
+
+    def __init__(
+        self, rows: Rows, centers: Array | None, kernel: Kernel, reg_lambda: float, learn_lambda: bool = False
+    ) -> None:
+        self.rows, self.kernel, self.reg_lambda, self.learn_lambda = rows, kernel, reg_lambda, learn_lambda
+        self.exact = centers is None
+        if centers is None:
+            centers, self._Y, w = rows.gather()
+            self._w = np.ones(rows.n_rows) if w is None else w
+            if np.any(self._w == 0):
+                raise ValueError("rows of weight zero cannot be centers: leave them out")
+        self.centers = centers
+        self.squares = np.atleast_1d(rows.sum(_squares)[0])
+
+    @property
+    def n_centers(self) -> int:
+        """Number of centers."""
+        return int(self.centers.shape[0])
+
+    @property
+    @abstractmethod
+    def loss_at_zero(self) -> float:
+        """What a gradient is compared with."""
+
+    def reduced(self, B: Array, reg_lambda: float | None = None) -> Reduced:
+        """Return the criterion at a map and a lambda, its gradients in B and log lambda, and the coefficients."""
+        reg_lambda = self.reg_lambda if reg_lambda is None else reg_lambda
+        return self._exact(B, reg_lambda) if self.exact else self._nystrom(B, reg_lambda)
+
+    @abstractmethod
+    def _exact(self, B: Array, reg_lambda: float) -> Reduced: ...
+
+    @abstractmethod
+    def _nystrom(self, B: Array, reg_lambda: float) -> Reduced: ...
+
+    def _whiten(self, B: Array, reg_lambda: float) -> Whitened:
+        """The first pass: V V', V y and the diagonal of the kernel, summed."""
+        C = self.centers @ B.T
+        K_cc, pullback_cc = self.kernel.vjp(C, C)
+        kappa = float(np.max(self.kernel.diagonal(C)))
+        T, _ = jittered_cholesky(K_cc.copy(), 10.0 * EPS * self.n_centers * kappa)
+
+        def block(X: Array, Y: Array, w: Array | None) -> tuple[Array, Array, float]:
+            P = X @ B.T
+            K, diagonal = self.kernel(P, C), self.kernel.diagonal(P)
+            if w is not None:
+                root = np.sqrt(w)[:, None]
+                K *= root
+                Y = root * Y
+                diagonal = w * diagonal
+            V = solve_triangular(T, K.T, lower=True, overwrite_b=True, check_finite=False)
+            return V @ V.T, V @ Y, float(np.sum(diagonal))
+
+        VV, Vy, kappa_sum = self.rows.sum(block, self.n_centers)
+        nu = reg_lambda * self.rows.total_weight
+        S_factor, _ = jittered_cholesky(VV.copy(), nu)
+        beta = cho_solve((S_factor, True), Vy, check_finite=False)
+        fitted = np.sum(Vy * beta, axis=0)
+        return Whitened(C, T, pullback_cc, nu, VV, beta, fitted, S_factor, float(kappa_sum))
+
+    def _grad_from_centers(self, white: Whitened, dC: Array, A: Array) -> Array:
+        """Return what the centers add to dl/dB: through K, and through K_cc."""
+        left, right = white.pullback_cc(-0.5 * white.sandwich(0.5 * (A + A.T)))
+        return (dC + left + right).T @ self.centers
+
+
+def inverse_from_factor(factor: Array) -> Array:
+    """Return the inverse of L L' from its lower factor L."""
+    lower, _ = dpotri(factor, lower=1)
+    lower = np.tril(lower)
+    return lower + np.tril(lower, -1).T
+
+
+def _squares(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
+    return (np.sum(Y * Y if w is None else w[:, None] * Y * Y, axis=0),)

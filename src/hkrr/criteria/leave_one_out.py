@@ -1,0 +1,87 @@
+"""The leave-one-out error, in closed form."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from hkrr._arrays import Array, jittered_cholesky, low_rank_product
+from hkrr.criteria.base import Criterion, inverse_from_factor
+from hkrr.objective import Reduced
+
+# A row that alone determines its own fit has h = 1, and no leave-one-out error: it is counted as nearly so.
+_LEAST_FREEDOM = 1e-10
+
+
+class LeaveOneOut(Criterion):
+    """``(1/W) sum_i w_i (r_i / (1 - h_i))^2``, h_i the diagonal of the hat matrix: each row predicted without itself.
+
+    (The centers stay: with them fixed this is exact for the coefficients.) A row of weight w counts as one, left out
+    whole.
+    """
+
+    @property
+    def loss_at_zero(self) -> float:
+        return float(np.sum(self.squares)) / self.rows.total_weight
+
+    def _exact(self, B: Array, reg_lambda: float) -> Reduced:
+        """With A = K + nu/w: ``r_i / (1 - h_i) = alpha_i / (A^-1)_ii``."""
+        W, P = self.rows.total_weight, self.centers @ B.T
+        K, pullback = self.kernel.vjp(P, P)
+        noise = reg_lambda * W / self._w
+        A = K.copy()
+        np.fill_diagonal(A, A.diagonal() + noise)
+        inverse = inverse_from_factor(jittered_cholesky(A, 0.0)[0])
+        alpha = inverse @ self._Y
+        diagonal = inverse.diagonal()[:, None]
+        error = alpha / diagonal
+        value = float(np.sum(self._w[:, None] * error * error)) / W
+        by_alpha = 2.0 * self._w[:, None] * error / (W * diagonal)
+        by_diagonal = -np.sum(by_alpha * error, axis=1)
+        pulled = low_rank_product(inverse @ by_alpha, alpha)
+        G = -0.5 * (pulled + pulled.T) - (inverse * by_diagonal) @ inverse
+        grad_log_lambda = float(G.diagonal() @ noise)
+        left, right = pullback(G)
+        return Reduced(value, (left + right).T @ self.centers, alpha, grad_log_lambda)
+
+    def _nystrom(self, B: Array, reg_lambda: float) -> Reduced:
+        white = self._whiten(B, reg_lambda)
+        W, C, alpha = self.rows.total_weight, white.C, white.alpha
+
+        def errors(X: Array, Y: Array, w: Array | None) -> tuple[Array, Array, Array, Array, Array]:
+            """Return V, sqrt(w), sqrt(w) r, and the derivatives of the criterion in sqrt(w) r and h."""
+            K = self.kernel(X @ B.T, C)
+            root = np.ones((len(X), 1)) if w is None else np.sqrt(w)[:, None]
+            residual = root * (Y - K @ alpha)
+            V = solve_triangular(white.T, (root * K).T, lower=True, overwrite_b=True, check_finite=False)
+            half = solve_triangular(white.S_factor, V, lower=True, check_finite=False)
+            freedom = np.maximum(1.0 - np.sum(half * half, axis=0), _LEAST_FREEDOM)[:, None]
+            by_residual = 2.0 * residual / (W * freedom**2)
+            by_h = np.sum(by_residual * residual / freedom, axis=1)
+            return V, root, residual, by_residual, by_h
+
+        def second(X: Array, Y: Array, w: Array | None) -> tuple[float, Array, Array]:
+            V, _, residual, by_residual, by_h = errors(X, Y, w)
+            return 0.5 * float(np.vdot(by_residual, residual)), V @ by_residual, (V * by_h) @ V.T
+
+        value, Vg, Q = self.rows.sum(second, self.n_centers)
+        z = white.S_solve(Vg)
+        M = white.S_solve(white.S_solve(Q).T)
+        M = 0.5 * (M + M.T)
+        S_inverse = inverse_from_factor(white.S_factor)
+
+        def third(X: Array, Y: Array, w: Array | None) -> tuple[Array, Array]:
+            V, root, residual, by_residual, by_h = errors(X, Y, w)
+            # In V, where all is bounded; T^-1 enters once, so a singular K_cc costs half the digits and not all.
+            G_V = low_rank_product(white.beta, V.T @ z - by_residual) - low_rank_product(z, residual)
+            G_V += 2.0 * (S_inverse @ (V * by_h) - M @ V)
+            _, pullback = self.kernel.vjp(X @ B.T, C)
+            dP, dC = pullback(np.ascontiguousarray(root * white.back(G_V).T))
+            return dP.T @ X, dC
+
+        grad, dC = self.rows.sum(third, self.n_centers)
+        beta = white.beta
+        A = low_rank_product(beta, white.VV @ z - Vg) - white.nu * low_rank_product(z, beta)
+        A += 2.0 * white.S_solve(Q) - 2.0 * M @ white.VV
+        grad_log_lambda = white.nu * (float(np.vdot(z, beta)) - float(np.trace(M)))
+        return Reduced(float(value), grad + self._grad_from_centers(white, dC, A), alpha, grad_log_lambda)

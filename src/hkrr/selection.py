@@ -1,0 +1,384 @@
+"""HyperKernelRidgeCV: lambda, the number of directions and the map, chosen by themselves."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+from typing import Any, Literal, Self
+
+import joblib
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import ShuffleSplit, check_cv
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+
+from hkrr._arrays import Array
+from hkrr._model import MapModel
+from hkrr._validation import check_choice, check_int, check_positive
+from hkrr.centers import uniform
+from hkrr.criteria import CRITERIA, Criterion
+from hkrr.estimator import HyperKernelRidge
+from hkrr.kernels import Kernel, get_kernel
+from hkrr.objective import Objective
+from hkrr.rows import InMemoryRows, blas_for, single_threaded_blas
+from hkrr.samples import check_lengths, check_weights, merge_identical
+from hkrr.search import Candidate, Plateau, degrees_of_freedom, plain, score, search_dimensions
+from hkrr.solvers import LBFGS, Result, run
+
+# Few rows and few centers while searching, more for the survivor.
+_SEARCH_ROWS, _SEARCH_CENTERS = 2_000, 100
+_EXACT_ROWS, _POLISH_ROWS, _POLISH_CENTERS, _POLISH_ITERATIONS = 1_000, 20_000, 400, 40
+_REFIT_EXACT_ROWS, _REFIT_CENTERS = 5_000, 2_000
+_GRID_LAMBDAS = tuple(10.0**-k for k in range(1, 7))
+_GRID_COMPONENTS = 10
+
+
+class HyperKernelRidgeCV(MapModel):
+    """Hyper-kernel ridge regression that tunes itself.
+
+    By default the map, lambda and the scale of the kernel are chosen by the evidence of the equivalent Gaussian
+    process, all of them at once and without held-out data, and the number of directions by a BIC on it; see
+    `hkrr.search`. Plain kernel ridge regression on all inputs is one of the candidates. With ``criterion="training"``
+    and `cv` it is the paper's rule: the pair (d, lambda) of least truncated held-out error over a grid.
+
+    Parameters
+    ----------
+    n_components : "auto", int or list of int, default="auto"
+        Numbers of directions to choose from; "auto" goes on while more may help (with `cv`, up to 10).
+    criterion : {"evidence", "loo", "training"}, default="evidence"
+        What the map is chosen by.
+    cv : None, "holdout", int or splitter, default=None
+        None chooses by the criterion itself. Otherwise the number of directions, and lambda where it is not learned,
+        are those of least held-out error; with ``criterion="training"`` that is the paper's rule. "holdout" holds out a
+        quarter of the rows, once.
+    reg_lambdas : "auto" or list of float, default="auto"
+        The grid of lambda that goes with `cv`; "auto" is 1e-1, 1e-2, ..., 1e-6 for ``criterion="training"``, and
+        learns lambda otherwise.
+    warm_start : bool, default=False
+        With `cv`: start each lambda of the grid from the map of the one above it.
+    kernel : str or Kernel, default="gaussian"
+    truncate : bool, default=True
+        Whether predictions are cut at the largest absolute target seen (the paper's T_M).
+    n_init : int, default=4
+        Random starts for each number of directions.
+    refit : "full" or int, default="full"
+        Centers of the last fit, on all rows: "full" takes every row up to 5,000 of them, 2,000 beyond.
+    time_limit : float or None, default=None
+        Seconds; the best model so far is kept.
+    fit_intercept, scale_features, block_size, verbose, random_state
+        As in `HyperKernelRidge`.
+    n_jobs : int or None, default=None
+        Parallel starts (or grid points), through joblib; the model is the same for every number.
+
+    Attributes
+    ----------
+    n_components_, reg_lambda_ : chosen
+    best_score_ : float
+        The score chosen by: BIC in nats, or the held-out mean squared error. Lower is better.
+    path_ : dict of lists
+        The story of the search, one entry for each run: "start", "n_components", "reg_lambda", "criterion", "score",
+        "seconds". A pandas.DataFrame can be made of it.
+    cv_results_ : dict of arrays
+        With `cv`: every pair, its error on each split, the mean and the standard deviation.
+    truncation_ : float or array
+        M, the largest absolute target.
+    components_, gamma_, kernel_, centers_, dual_coef_, intercept_, singular_values_, history_, result_, ...
+        As in `HyperKernelRidge`.
+
+    Examples
+    --------
+    >>> from hkrr import HyperKernelRidgeCV
+    >>> from hkrr.datasets import make_mim_sines
+    >>> data = make_mim_sines(600, n_features=10, n_components=2, random_state=0)
+    >>> model = HyperKernelRidgeCV(random_state=0).fit(data.X[:300], data.y[:300])
+    >>> model.n_components_, model.score(data.X[300:], data.y[300:]) > 0.97
+    (2, True)
+    """
+
+    def __init__(
+        self,
+        n_components: Any = "auto",
+        *,
+        criterion: Literal["evidence", "loo", "training"] = "evidence",
+        cv: Any = None,
+        reg_lambdas: Any = "auto",
+        warm_start: bool = False,
+        kernel: str | Kernel = "gaussian",
+        truncate: bool = True,
+        n_init: int = 4,
+        refit: Literal["full"] | int = "full",
+        time_limit: float | None = None,
+        fit_intercept: bool = True,
+        scale_features: bool = True,
+        block_size: Literal["auto"] | int = "auto",
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.criterion = criterion
+        self.cv = cv
+        self.reg_lambdas = reg_lambdas
+        self.warm_start = warm_start
+        self.kernel = kernel
+        self.truncate = truncate
+        self.n_init = n_init
+        self.refit = refit
+        self.time_limit = time_limit
+        self.fit_intercept = fit_intercept
+        self.scale_features = scale_features
+        self.block_size = block_size
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Choose, and learn.
+
+        Parameters
+        ----------
+        X : array or data frame (n_samples, n_features)
+        y : array (n_samples,) or (n_samples, n_targets)
+        sample_weight : array (n_samples,) or None
+
+        Returns
+        -------
+        self
+        """
+        check_lengths(X, y, sample_weight)
+        X, y = validate_data(
+            self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True, ensure_min_samples=2
+        )
+        dimensions = self._check(X.shape[1])
+        weight = check_weights(sample_weight, X)
+        rng = np.random.RandomState() if self.random_state is None else check_random_state(self.random_state)
+        self.truncation_ = np.max(np.abs(y), axis=0)
+        if self.cv is not None:
+            return self._fit_grid(X, y, weight, dimensions, rng)
+        return self._fit_search(X, y, weight, dimensions, rng)
+
+    def predict(self, X: Any) -> Any:
+        """Return ``g(Bx)`` for every row, cut at the largest absolute target seen where `truncate` is set."""
+        predicted = super().predict(X)
+        if not self.truncate:
+            return predicted
+        M = np.asarray(self.truncation_, dtype=predicted.dtype)
+        return np.clip(predicted, -M, M)
+
+    def _check(self, n_features: int) -> list[int]:
+        check_choice("criterion", self.criterion, ("evidence", "loo", "training"))
+        if self.criterion == "training" and self.cv is None:
+            raise ValueError("criterion='training' cannot choose lambda by itself: give cv, for example cv='holdout'")
+        if self.cv is None and not isinstance(self.reg_lambdas, str):
+            raise ValueError(
+                "reg_lambdas is the grid that goes with cv; without cv lambda is learned: leave it at 'auto'"
+            )
+        if isinstance(self.reg_lambdas, str):
+            check_choice("reg_lambdas", self.reg_lambdas, ("auto",), " or a list of positive numbers")
+        elif len(self.reg_lambdas) == 0:
+            raise ValueError("reg_lambdas is empty: give at least one positive number")
+        if isinstance(self.cv, str):
+            check_choice("cv", self.cv, ("holdout",), ", a number of folds or a splitter")
+        check_int("n_init", self.n_init, 1)
+        if self.time_limit is not None:
+            check_positive("time_limit", self.time_limit)
+        if self.refit != "full":
+            check_int("refit (if not 'full')", self.refit, 1)
+        if isinstance(self.n_components, str):
+            check_choice("n_components", self.n_components, ("auto",), ", a whole number or a list of them")
+            return list(range(1, (n_features if self.cv is None else min(n_features, _GRID_COMPONENTS)) + 1))
+        dimensions = sorted({check_int("n_components", d, 1) for d in np.atleast_1d(self.n_components).tolist()})
+        if dimensions[-1] > n_features:
+            raise ValueError(
+                f"n_components={dimensions[-1]} exceeds the number of columns of X, n_features={n_features}"
+            )
+        return dimensions
+
+    def _fit_search(
+        self, X: Array, y: Array, weight: Array | None, dimensions: list[int], rng: np.random.RandomState
+    ) -> Self:
+        deadline = time.perf_counter() + (math.inf if self.time_limit is None else self.time_limit)
+        if len(X) <= _REFIT_EXACT_ROWS:
+            X, y, weight = merge_identical(X, y, weight)
+        rows, scaling = self._rows(X, y, weight)
+        kernel = get_kernel(self.kernel).with_gamma(1.0)
+        make = CRITERIA[self.criterion]
+
+        few = _subset(rows, _SEARCH_ROWS, rng)
+        quick = make(few, _some(few, _SEARCH_CENTERS, rng), kernel, 1.0, True)
+        best, ends = search_dimensions(
+            quick, dimensions, n_starts=self.n_init, rng=rng, n_jobs=self.n_jobs, deadline=deadline
+        )
+        chosen = min(best.values(), key=lambda candidate: candidate.score)
+
+        result, polished = self._polish(make, rows, kernel, chosen, rng, deadline)
+        winner = polished
+        if time.perf_counter() < deadline:
+            winner = self._against_plain(make, rows, kernel, polished, ends, rng, deadline)
+        if winner is not polished:
+            message = (
+                "plain kernel ridge regression on all inputs has the better criterion: no few directions were found"
+            )
+            result = replace(result, message=message)
+            if self.verbose:
+                print(message)
+
+        reg_lambda = winner.nu / rows.total_weight
+        n_centers = _REFIT_EXACT_ROWS if self.refit == "full" else self.refit
+        if rows.n_rows > n_centers and self.refit == "full":
+            n_centers = _REFIT_CENTERS
+        with blas_for(min(n_centers, rows.n_rows)):
+            objective = Objective(rows, _some(rows, n_centers, rng), kernel, reg_lambda)
+            alpha = objective.solve_alpha(winner.B)
+        result = replace(result, B=winner.B, alpha=alpha, reg_lambda=reg_lambda)
+        self._store(result, kernel, objective.centers, scaling, one_target=y.ndim == 1)
+        self.n_components_, self.best_score_ = winner.n_components, winner.score
+        W = few.total_weight
+        self.path_ = {
+            "start": [end.start for end in ends],
+            "n_components": [end.n_components for end in ends],
+            "reg_lambda": [end.nu / W for end in ends],
+            "criterion": [end.value for end in ends],
+            "score": [end.score for end in ends],
+            "seconds": [end.seconds for end in ends],
+        }
+        return self
+
+    def _polish(
+        self,
+        make: type[Criterion],
+        rows: InMemoryRows,
+        kernel: Kernel,
+        chosen: Candidate,
+        rng: np.random.RandomState,
+        deadline: float,
+    ) -> tuple[Result, Candidate]:
+        """Return the run that improves the chosen map on more rows with more centers, and its end as a candidate."""
+        many = _subset(rows, _POLISH_ROWS, rng)
+        W = many.total_weight
+        centers = None if many.n_rows <= _EXACT_ROWS else _some(many, _POLISH_CENTERS, rng)
+        criterion = make(many, centers, kernel, chosen.nu / W, True)
+        with blas_for(criterion.n_centers):
+            result = run(
+                LBFGS(),
+                criterion,
+                chosen.B,
+                max_iter=_POLISH_ITERATIONS,
+                tol=1e-6,
+                time_limit=None if math.isinf(deadline) else deadline - time.perf_counter(),
+                callbacks=[Plateau(1e-7 * criterion.loss_at_zero)],
+                verbose=self.verbose,
+            )
+        return result, replace(chosen, B=result.B, nu=result.reg_lambda * W, value=result.objective)
+
+    def _against_plain(
+        self,
+        make: type[Criterion],
+        rows: InMemoryRows,
+        kernel: Kernel,
+        polished: Candidate,
+        ends: list[Candidate],
+        rng: np.random.RandomState,
+        deadline: float,
+    ) -> Candidate:
+        """Return the better of the map and of plain kernel ridge regression, both exact on the same rows."""
+        D, W = rows.n_features, rows.total_weight
+        some = _subset(rows, _EXACT_ROWS, rng)
+        weight = some.gather()[2]
+        if weight is not None and np.any(weight == 0):
+            some = some.subset(np.flatnonzero(weight > 0))
+        exact = make(some, None, kernel, 1.0, True)
+        with single_threaded_blas():
+            rival = plain(exact, rng, deadline)
+            value = exact.reduced(polished.B, polished.nu / some.total_weight).value
+        dof = degrees_of_freedom(polished.n_components, D, kernel.rotation_invariant)
+        polished_score = score(exact, value, dof, W)
+        rival = replace(rival, score=score(exact, rival.value, 1.0, W))
+        ends.append(rival)
+        return rival if rival.score < polished_score else polished
+
+    def _fit_grid(
+        self, X: Array, y: Array, weight: Array | None, dimensions: list[int], rng: np.random.RandomState
+    ) -> Self:
+        """The paper's adaptive rule: the pair of least truncated held-out error, then a fit on all rows."""
+        lambdas: tuple[Any, ...]
+        if not isinstance(self.reg_lambdas, str):
+            grid = (check_positive("reg_lambdas", value) for value in self.reg_lambdas)
+            lambdas = tuple(sorted(grid, reverse=True))
+        else:
+            lambdas = _GRID_LAMBDAS if self.criterion == "training" else ("auto",)
+        seed = int(rng.randint(2**31 - 1))
+        splitter = ShuffleSplit(1, test_size=0.25, random_state=seed) if self.cv == "holdout" else check_cv(self.cv)
+        base = HyperKernelRidge(
+            kernel=self.kernel,
+            criterion=self.criterion,
+            fit_intercept=self.fit_intercept,
+            scale_features=self.scale_features,
+            block_size=self.block_size,
+            random_state=seed,
+        )
+        splits = list(splitter.split(X, y))
+        jobs = [(d, split) for d in dimensions for split in splits]
+        errors = joblib.Parallel(n_jobs=self.n_jobs)(
+            joblib.delayed(_errors_along_lambda)(base, d, lambdas, X, y, weight, split, self.warm_start)
+            for d, split in jobs
+        )
+        table = np.array(errors).reshape(len(dimensions), len(splits), len(lambdas)).transpose(0, 2, 1)
+        mean = table.mean(axis=2)
+        i, j = np.unravel_index(int(np.argmin(np.where(np.isfinite(mean), mean, np.inf))), mean.shape)
+        self.cv_results_ = {
+            "n_components": np.repeat(dimensions, len(lambdas)),
+            "reg_lambda": np.tile(lambdas, len(dimensions)),
+            "mean_error": mean.ravel(),
+            "std_error": table.std(axis=2).ravel(),
+            **{f"split{k}_error": table[:, :, k].ravel() for k in range(len(splits))},
+        }
+        best = clone(base).set_params(
+            n_components=dimensions[i], reg_lambda=lambdas[j], n_jobs=self.n_jobs, verbose=self.verbose
+        )
+        best.fit(X, y, weight)
+        for name, value in vars(best).items():
+            if name.endswith("_") and not name.startswith("_"):
+                setattr(self, name, value)
+        self.n_components_, self.best_score_ = dimensions[i], float(mean[i, j])
+        return self
+
+
+def _errors_along_lambda(
+    base: HyperKernelRidge,
+    n_components: int,
+    lambdas: tuple[Any, ...],
+    X: Array,
+    y: Array,
+    weight: Array | None,
+    split: tuple[Array, Array],
+    warm_start: bool,
+) -> list[float]:
+    """Return the truncated held-out error of one number of directions, for each lambda from the largest down."""
+    train, test = split
+    M = np.max(np.abs(y[train]), axis=0)
+    errors: list[float] = []
+    start: dict[str, Any] = {}
+    for reg_lambda in lambdas:
+        model = clone(base).set_params(n_components=n_components, reg_lambda=reg_lambda, **start)
+        model.fit(X[train], y[train], None if weight is None else weight[train])
+        if warm_start:
+            start = {"init": model.components_, "gamma": model.gamma_}
+        squared = (np.clip(model.predict(X[test]), -M, M) - y[test]) ** 2
+        errors.append(float(np.average(squared.reshape(len(test), -1).mean(axis=1), weights=_part(weight, test))))
+    return errors
+
+
+def _part(weight: Array | None, rows: Array) -> Array | None:
+    return None if weight is None else weight[rows]
+
+
+def _subset(rows: InMemoryRows, n: int, rng: np.random.RandomState) -> InMemoryRows:
+    return rows if rows.n_rows <= n else rows.subset(rows.draw(n, rng))
+
+
+def _some(rows: InMemoryRows, n: int, rng: np.random.RandomState) -> Array | None:
+    """Return n centers, or None for all rows where there are no more."""
+    return None if rows.n_rows <= n else uniform(rows, n, rng)

@@ -1,0 +1,299 @@
+"""Evidence and leave-one-out against naive oracles, scikit-learn, autograd, differences and identities; and in fits."""
+
+import math
+import pickle
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process import kernels as sk_gp
+
+import criteria_oracles
+from hkrr import HyperKernelRidge, kernels
+from hkrr.criteria import CRITERIA, Evidence, LeaveOneOut
+from hkrr.objective import Objective
+from hkrr.rows import InMemoryRows
+from hkrr.solvers import AGD, LBFGS, VarPro
+from problems import ONE_GAMMA, case_id, central_difference, make_problem, torch_gram, unit_direction
+from test_kernels import USER
+
+LAMBDA = 0.05
+QUICK = {"kernel": "matern32", "max_iter": 10, "init": np.eye(4)[:2] + 0.1}
+ORACLES = {Evidence: criteria_oracles.evidence, LeaveOneOut: criteria_oracles.leave_one_out}
+BY_ID = {case.id: case for case in ONE_GAMMA}
+ROUGH = [BY_ID[name] for name in ("matern32-nu1.5-gamma0.3", "product_laplace-gamma0.3")]
+both = pytest.mark.parametrize("criterion", ORACLES, ids=["evidence", "loo"])
+exact_or_not = pytest.mark.parametrize("exact", [True, False], ids=["exact", "centers"])
+rough_kernels = pytest.mark.parametrize("case", ROUGH, ids=case_id)
+by_name = pytest.mark.parametrize("name", list(CRITERIA))
+
+
+def _problem(kernel, exact, **options):
+    """Fewer centers than a polynomial of two coordinates has features (2, 6 and 10): K_cc must be regular."""
+    p = make_problem(c={None: 5, 1: 2, 2: 5, 3: 8}[getattr(kernel, "degree", None)], **options)
+    return p, None if exact else p.centers
+
+
+def _criterion(criterion, p, centers, kernel, reg_lambda=LAMBDA, **options):
+    return criterion(InMemoryRows(p.X, p.y, p.w, **options), centers, kernel, reg_lambda, learn_lambda=True)
+
+
+def _assert_same(one, two, rtol, shift=0.0, factor=1.0, alpha_factor=1.0):
+    """The first is the second times the factor, and shifted; errors count relative to the largest entry."""
+    assert one.value == pytest.approx(factor * two.value + shift, rel=rtol, abs=rtol * factor)
+    assert one.grad_log_lambda == pytest.approx(factor * two.grad_log_lambda, rel=rtol, abs=rtol * factor)
+    for actual, expected in ((one.grad, factor * two.grad), (one.alpha, alpha_factor * two.alpha)):
+        assert_allclose(actual, expected, rtol=rtol, atol=rtol * np.abs(expected).max())
+
+
+@both
+@exact_or_not
+@pytest.mark.parametrize(("T", "weighted"), [(1, False), (1, True), (3, False), (3, True)])
+@pytest.mark.parametrize("case", ONE_GAMMA + USER, ids=case_id)
+def test_matches_the_oracle(criterion, exact, T, weighted, case):
+    """And alpha the training objective's. Blocks of 7 do not divide 17 rows. Exact, nothing is inverted but K + s I;
+    with centers the condition of K_cc (up to 1e6 for polynomials) multiplies the rounding, here and in the oracle."""
+    p, centers = _problem(case.kernel, exact, T=T, weighted=weighted)
+    found = _criterion(criterion, p, centers, case.kernel, block_size=7)
+    tolerance = 1e-12 if exact else 1e-8 if case.name == "polynomial" else 1e-10
+    for reg_lambda in (None, 0.4):  # that of the construction, and another
+        reduced, given = found.reduced(p.B, reg_lambda), reg_lambda or LAMBDA
+        expected = ORACLES[criterion](case.value, p.X, p.Y, p.weights, centers, given, p.B)
+        assert reduced.value == pytest.approx(expected, rel=tolerance, abs=tolerance)
+        assert (reduced.grad.shape, reduced.alpha.shape) == (p.B.shape, (17 if exact else len(p.centers), T))
+        alpha = Objective(InMemoryRows(p.X, p.y, p.w), centers, case.kernel, given).solve_alpha(p.B)
+        assert_allclose(reduced.alpha, alpha, rtol=0, atol=10.0 * tolerance * np.abs(alpha).max())
+    at_zero = 1.0 if criterion is Evidence else np.sum(p.weights[:, None] * p.Y**2) / p.weights.sum()
+    assert found.loss_at_zero == pytest.approx(at_zero, rel=1e-13)
+
+
+@both
+@rough_kernels
+@pytest.mark.parametrize("block_size", [1, 7, 100, "auto"])
+def test_blocks_change_nothing_and_threads_not_even_a_bit(criterion, case, block_size):
+    p = make_problem(T=3)
+    settings = [{"block_size": block_size, "n_threads": 1}, {"block_size": block_size, "n_threads": 2}, {}]
+    one, two, whole = (_criterion(criterion, p, p.centers, case.kernel, **s).reduced(p.B) for s in settings)
+    assert (one.value, one.grad_log_lambda) == (two.value, two.grad_log_lambda)
+    assert_array_equal(one.grad, two.grad)
+    assert_array_equal(one.alpha, two.alpha)
+    _assert_same(one, whole, 1e-10)
+
+
+@both
+@rough_kernels
+@pytest.mark.parametrize("weighted", [False, True])
+def test_exact_is_all_rows_as_centers(criterion, case, weighted):
+    """K is regular (condition about 1e3), so both roads keep ten digits."""
+    p = make_problem(m=30, T=3, weighted=weighted)
+    exact, given = (_criterion(criterion, p, c, case.kernel, block_size=13).reduced(p.B) for c in (None, p.X))
+    _assert_same(given, exact, 1e-9)
+
+
+@pytest.mark.parametrize("T", [1, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", ["gaussian-gamma0.3", "matern32-nu1.5-gamma0.3", "anova-nu0.5-gamma0.3"])
+def test_the_bound_is_never_below_the_evidence_and_falls_with_more_centers(name, T, weighted):
+    """A Gaussian K of 40 rows is singular to rounding: nested bounds may differ by a jitter's share, 1e-8."""
+    p, kernel = make_problem(m=40, T=T, weighted=weighted), BY_ID[name].kernel
+    for seed, reg_lambda in enumerate((1e-3, 1e-2, 1.0)):
+        B = np.random.default_rng(seed).normal(size=p.B.shape)
+        exact = _criterion(Evidence, p, None, kernel, reg_lambda).reduced(B).value
+        bounds = [_criterion(Evidence, p, p.X[:c], kernel, reg_lambda).reduced(B).value for c in (1, 3, 10, 25, 40)]
+        assert bounds[0] > exact + 1e-4
+        assert all(later <= earlier + 1e-8 for earlier, later in pairwise(bounds))
+        assert bounds[-1] == pytest.approx(exact, abs=1e-8)  # the least of them
+
+
+@both
+@exact_or_not
+@pytest.mark.parametrize("kernel", [*kernels.KERNELS, *(case.kernel for case in USER)], ids=str)
+def test_directional_derivatives(criterion, exact, kernel):
+    """In B and in log lambda: the third derivative leaves 1e-10 times a modest number, rounding about 1e-10 as well."""
+    kernel = kernels.get_kernel(kernel).with_gamma(0.3)
+    for seed in range(2):
+        p, centers = _problem(kernel, exact, m=70, D=5, T=3, seed=seed)
+        found = _criterion(criterion, p, centers, kernel, block_size=67)
+        reduced, direction = found.reduced(p.B), unit_direction(np.random.default_rng(seed), p.B.shape)
+        along_B = central_difference(lambda B, f=found: f.reduced(B).value, p.B, direction)
+        assert abs(along_B - np.sum(reduced.grad * direction)) <= 1e-6 * np.linalg.norm(reduced.grad)
+        in_lambda = central_difference(lambda t, f=found, B=p.B: f.reduced(B, math.exp(t)).value, math.log(LAMBDA), 1.0)
+        assert in_lambda == pytest.approx(reduced.grad_log_lambda, rel=1e-6, abs=1e-8)
+
+
+@both
+@exact_or_not
+@pytest.mark.parametrize("case", ONE_GAMMA, ids=case_id)
+def test_agrees_with_autograd(criterion, exact, case):
+    """Autograd through the whole formula, which is another one: m x m matrices, and each row left out in turn."""
+    torch = pytest.importorskip("torch")
+    p, given = _problem(case.kernel, exact, m=14, T=3)
+    X, Y, w = (torch.tensor(a) for a in (p.X, p.Y, p.w))
+    B, log_lambda = (torch.tensor(a, dtype=torch.float64, requires_grad=True) for a in (p.B, math.log(LAMBDA)))
+    K, left_out = torch_gram(torch, case, X @ B.T, X @ B.T), torch.zeros(14, dtype=X.dtype)
+    if not exact:
+        C = torch.tensor(p.centers) @ B.T
+        Kmc, diagonal = torch_gram(torch, case, X @ B.T, C), K.diagonal()
+        K = Kmc @ torch.linalg.solve(torch_gram(torch, case, C, C), Kmc.T)
+        left_out = diagonal - K.diagonal()
+    oracle = getattr(criteria_oracles, f"torch_{ORACLES[criterion].__name__}")
+    value = oracle(torch, K, left_out, Y, w, log_lambda.exp() * w.sum())
+    value.backward()
+    reduced, expected = _criterion(criterion, p, given, case.kernel).reduced(p.B), B.grad.numpy()
+    tolerance = 1e-10 if exact else 1e-6 if case.name == "polynomial" else 1e-8
+    assert reduced.value == pytest.approx(value.item(), rel=tolerance, abs=tolerance)
+    assert_allclose(reduced.grad, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
+    assert reduced.grad_log_lambda == pytest.approx(log_lambda.grad.item(), rel=tolerance, abs=tolerance)
+
+
+@pytest.mark.parametrize("T", [1, 3])
+@pytest.mark.parametrize("nu", [math.inf, 0.5, 1.5, 2.5])
+def test_evidence_is_that_of_a_gaussian_process_regressor(nu, T):
+    """scikit-learn's is to be divided by -m; its 1/2 + log(2 pi)/2 are constants. The profiled scale is its maximum."""
+    p = make_problem(m=30, T=T, weighted=False)
+    kernel = kernels.Gaussian(gamma=0.3) if nu == math.inf else kernels.Matern(nu=nu, gamma=0.3)
+    ell, noise, P, total = 1.0 / math.sqrt(0.6), LAMBDA * 30, p.X @ p.B.T, 0.0
+    inverse = np.linalg.inv(kernel(P, P) + noise * np.eye(30))
+    mother = sk_gp.RBF(ell) if nu == math.inf else sk_gp.Matern(ell, nu=nu)
+    for y in p.Y.T:
+        scale, found = y @ inverse @ y / 30, []
+        for s in (scale, 1.01 * scale, 0.99 * scale):
+            covariance = sk_gp.ConstantKernel(s) * mother + sk_gp.WhiteKernel(s * noise)
+            model = GaussianProcessRegressor(covariance, alpha=0.0, optimizer=None).fit(P, y)
+            found.append(-model.log_marginal_likelihood_value_ / 30 - 0.5 - math.log(2.0 * math.pi) / 2.0)
+        assert found[0] == min(found)
+        total += found[0] / T
+    assert _criterion(Evidence, p, None, kernel).reduced(p.B).value == pytest.approx(total, rel=1e-12, abs=1e-12)
+
+
+@exact_or_not
+@pytest.mark.parametrize("T", [1, 3])
+@pytest.mark.parametrize("case", [*ROUGH, BY_ID["gaussian-gamma0.3"], BY_ID["polynomial-degree3-coef01.0-gamma0.3"]])
+def test_integer_weights_are_repeated_rows_for_the_evidence(exact, T, case):
+    """Also rows of weight zero, where the rows are not the centers."""
+    p, centers = _problem(case.kernel, exact, T=T)
+    counts = np.random.default_rng(11).integers(1 if exact else 0, 4, size=17)
+    repeated = p._replace(X=np.repeat(p.X, counts, axis=0), y=np.repeat(p.y, counts, axis=0), w=None)
+    one = _criterion(Evidence, p._replace(w=counts.astype(float)), centers, case.kernel).reduced(p.B)
+    two = _criterion(Evidence, repeated, centers, case.kernel).reduced(p.B)
+    expected = criteria_oracles.repeated_evidence(case.value, p.X, p.Y, counts, centers, LAMBDA, p.B)
+    tolerance = 1e-11 if exact else 1e-7 if case.name == "polynomial" else 1e-9
+    assert one.value == pytest.approx(expected, abs=tolerance)
+    # alpha is shared out among the copies of a row that is a center.
+    alpha = np.add.reduceat(two.alpha, np.cumsum(counts) - counts) if exact else two.alpha
+    _assert_same(one, replace(two, alpha=alpha), tolerance)
+
+
+@both
+@rough_kernels
+def test_rows_of_no_weight_and_units_of_the_weights(criterion, case):
+    """A weight of zero is no row. The leave-one-out error knows no unit of the weights (the evidence does)."""
+    p = make_problem(T=3)
+    p.w[[2, 9]] = 0.0
+    counted = p._replace(X=p.X[p.w > 0], y=p.y[p.w > 0], w=p.w[p.w > 0])
+    whole = _criterion(criterion, p, p.centers, case.kernel).reduced(p.B)
+    _assert_same(whole, _criterion(criterion, counted, p.centers, case.kernel).reduced(p.B), 1e-11)
+    if criterion is LeaveOneOut:
+        doubled = _criterion(criterion, p._replace(w=2.0 * p.w), p.centers, case.kernel).reduced(p.B)
+        _assert_same(doubled, whole, 1e-11)
+
+
+@both
+@exact_or_not
+@pytest.mark.parametrize("scale", [1e-6, 37.0])
+def test_unit_of_the_target(criterion, exact, scale):
+    p, centers = _problem(ROUGH[0].kernel, exact, T=3)
+    base = _criterion(criterion, p, centers, ROUGH[0].kernel).reduced(p.B)
+    scaled = _criterion(criterion, p._replace(y=scale * p.y), centers, ROUGH[0].kernel).reduced(p.B)
+    changes = {"shift": math.log(scale)} if criterion is Evidence else {"factor": scale**2}
+    _assert_same(scaled, base, 1e-12, alpha_factor=scale, **changes)
+    if criterion is Evidence:  # each target has a scale of its own
+        columns = _criterion(criterion, p._replace(y=p.y * [scale, 1.0, 1.0]), centers, ROUGH[0].kernel).reduced(p.B)
+        assert columns.value == pytest.approx(base.value + math.log(scale) / 3.0, abs=1e-12)
+        assert_allclose(columns.grad, base.grad, rtol=1e-10, atol=1e-12)
+
+
+def _data(m=80, D=4, T=1, seed=0):
+    rng = np.random.default_rng([seed, m, D, T])
+    X = rng.normal(size=(m, D))
+    y = np.stack([np.sin(2.0 * X[:, 0] + t) + 0.5 * X[:, 1] for t in range(T)], axis=1) + 0.2 * rng.normal(size=(m, T))
+    return X, y[:, 0] if T == 1 else y
+
+
+@by_name
+@pytest.mark.parametrize(("T", "weighted", "n_centers", "seed"), [(1, 0, "all", 10), (1, 1, 25, 8), (3, 1, "all", 10)])
+def test_learned_lambda_is_stationary(name, T, weighted, n_centers, seed):
+    """And so is the map. The solver's tolerance is 1e-6 of the loss at zero; a stall may stop it a little before."""
+    X, y = _data(T=T, seed=seed)
+    w = np.random.default_rng(1).uniform(0.5, 2.0, size=len(X))
+    w = w / w.mean() if weighted else None  # above one on average, repeated rows tell the evidence of no noise
+    options = {"kernel": "matern32", "n_centers": n_centers, "criterion": name, "random_state": 0}
+    model = HyperKernelRidge(reg_lambda="auto", max_iter=1000, **options).fit(X, y, w)
+    # The criterion in the fitted model's own coordinates, at its map and lambda.
+    rows, centers = InMemoryRows(X - model.x_offset_, y - model.intercept_, w), model.centers_ - model.x_offset_
+    found = CRITERIA[name](rows, None if n_centers == "all" else centers, model.kernel_, model.reg_lambda_)
+    reduced = found.reduced(model.components_)
+    assert model.result_.reason in ("converged", "stalled")
+    assert reduced.value == pytest.approx(model.result_.objective, rel=1e-7)
+    assert 1e-12 < model.reg_lambda_ < 1e3
+    assert abs(reduced.grad_log_lambda) <= 1e-4 * found.loss_at_zero
+    assert found.reduced(model.components_, 2.0 * model.reg_lambda_).value > reduced.value
+
+
+@by_name
+def test_fits_of_every_shape_give_a_model_that_pickles(name):
+    """Several targets, weights (zero too, as if the row were not there), the learned lambda in `reg_lambda_`."""
+    X, y = _data(T=2)
+    w = np.random.default_rng(2).uniform(0.5, 2.0, size=len(X))
+    w[:5] = 0.0
+    for reg_lambda in ("auto", 0.02):
+        unfitted = HyperKernelRidge(criterion=name, reg_lambda=reg_lambda, random_state=0, **QUICK)
+        model, fewer = clone(unfitted).fit(X, y, w), clone(unfitted).fit(X[5:], y[5:], w[5:])
+        assert model.score(X[5:], y[5:]) > 0.8
+        assert (model.reg_lambda_ == 0.02) == (reg_lambda == 0.02)
+        assert_allclose(model.predict(X), fewer.predict(X), rtol=0, atol=1e-6)
+        assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
+    assert HyperKernelRidge(reg_lambda=0.03, max_iter=1).fit(X, y).reg_lambda_ == 0.03
+
+
+@by_name
+@pytest.mark.parametrize("n_centers", ["all", 20])
+def test_constant_targets(name, n_centers):
+    """Alone: predicted. Beside another target: it has no say, though its rounding errors have an evidence too."""
+    X, y = _data()
+    model = HyperKernelRidge(criterion=name, reg_lambda="auto", n_centers=n_centers, random_state=0, **QUICK)
+    assert_allclose(clone(model).fit(X, np.full(80, 0.1)).predict(2.0 * X), 0.1, rtol=1e-9)
+    alone, beside = clone(model).fit(X, y), clone(model).fit(X, np.column_stack([y, np.full(80, 0.1)]))
+    assert beside.reg_lambda_ == pytest.approx(alone.reg_lambda_, rel=1e-4)
+    assert_allclose(beside.predict(X)[:, 0], alone.predict(X), rtol=0, atol=1e-4)
+
+
+WRONG = [{"reg_lambda": "auto"}, {"reg_lambda": "best", "criterion": "loo"}, {"reg_lambda": 0.0, "criterion": "loo"}]
+WRONG += [{"criterion": "likelihood"}, {"criterion": None}]
+WRONG += [{"criterion": c, "solver": s} for c in CRITERIA for s in ("varpro", "agd", VarPro(), AGD())]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
+def test_errors_name_the_argument(wrong):
+    message = "criterion.*solver" if "solver" in wrong else f"^{next(iter(wrong))} must be"
+    with pytest.raises(ValueError, match=message):
+        HyperKernelRidge(**wrong).fit(*_data())
+    HyperKernelRidge(**wrong | {"reg_lambda": 0.1, "criterion": "loo", "solver": LBFGS()}, max_iter=1).fit(*_data())
+
+
+@by_name
+def test_better_than_the_training_objective_where_a_full_map_overfits(name):
+    """150 rows, 20 columns, a signal in two of them, the same lambda: 0.85 against 0.93 (evidence) and 0.90 (loo)."""
+    gains = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X, noise = rng.normal(size=(1150, 20)), 0.2 * rng.normal(size=150)
+        z = np.sin(1.5 * X[:, 0]) + 0.5 * X[:, 1]
+        model = HyperKernelRidge(n_centers="all", random_state=seed, max_iter=100)
+        ours, theirs = (clone(model).set_params(criterion=c).fit(X[:150], z[:150] + noise) for c in (name, "training"))
+        gains.append(ours.score(X[150:], z[150:]) - theirs.score(X[150:], z[150:]))
+    assert np.mean(gains) > 0.03

@@ -1,0 +1,210 @@
+"""HyperKernelRidgeCV: what it chooses, the paper's grid against a loop, the search's own rules, limits and repeats."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.model_selection import KFold
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from hkrr import HyperKernelRidge, HyperKernelRidgeCV
+from hkrr.criteria import Evidence
+from hkrr.datasets import make_mim_mixed, make_mim_sines
+from hkrr.kernels import Gaussian
+from hkrr.rows import InMemoryRows
+from hkrr.search import Plateau, degrees_of_freedom, grown, improve, random_starts, search_dimensions, shrunk
+
+
+@parametrize_with_checks([HyperKernelRidgeCV()])
+def test_sklearn_compatible(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize(("make", "least"), [(make_mim_sines, 0.97), (make_mim_mixed, 0.95)])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_finds_the_number_of_directions_and_the_function(make, least, seed):
+    data = make(1600, n_features=30, n_components=3, random_state=seed)
+    model = HyperKernelRidgeCV(random_state=seed).fit(data.X[:600], data.y[:600])
+    assert model.n_components_ == 3
+    assert model.components_.shape == (3, 30)
+    assert model.score(data.X[600:], data.y[600:]) > least
+
+
+def _small(seed=0, m=200, D=8):
+    data = make_mim_sines(m + 300, D, 2, random_state=seed)
+    return data.X[:m], data.y[:m], data.X[m:], data.y[m:]
+
+
+def test_the_path_tells_the_story():
+    X, y, *_ = _small()
+    model = HyperKernelRidgeCV(random_state=0).fit(X, y)
+    path = pd.DataFrame(model.path_)
+    assert {"random", "grown", "shrunk", "plain"} & set(path["start"]) >= {"plain", "shrunk"}
+    among = path[path["start"] != "plain"]
+    assert among.loc[among["score"].idxmin(), "n_components"] == model.n_components_ == 2
+    # Two directions beyond the best were tried before it ended.
+    assert among["n_components"].max() == 4
+
+
+def test_the_same_model_for_every_n_jobs_and_every_repeat():
+    X, y, X_test, _ = _small()
+    one, two, again = (HyperKernelRidgeCV(random_state=3, n_jobs=n).fit(X, y).predict(X_test) for n in (1, 2, 1))
+    assert_array_equal(one, again)
+    assert_allclose(one, two, rtol=1e-10)
+
+
+def test_where_no_direction_stands_out_plain_kernel_ridge_wins():
+    """A function of the distance to the origin in ten dimensions needs all of them."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(250, 10))
+    y = np.linalg.norm(X, axis=1) + 0.05 * rng.normal(size=250)
+    model = HyperKernelRidgeCV(random_state=0).fit(X, y)
+    assert "plain kernel ridge" in model.result_.message
+    assert model.n_components_ == 10
+    assert_allclose(model.components_, np.eye(10) * model.components_[0, 0] * 1.0, atol=0.5)
+
+
+def test_cv_results_are_those_of_a_loop_over_the_plain_estimator():
+    """The paper's rule by hand: each pair on each fold, predictions cut at the largest |y| of the training part."""
+    X, y, *_ = _small(m=90, D=4)
+    folds = KFold(3, shuffle=True, random_state=1)
+    lambdas, dimensions = [1e-1, 1e-3], [1, 2]
+    model = HyperKernelRidgeCV(dimensions, criterion="training", cv=folds, reg_lambdas=lambdas, random_state=5).fit(
+        X, y
+    )
+    seed = int(np.random.RandomState(5).randint(2**31 - 1))
+    table = pd.DataFrame(model.cv_results_)
+    assert len(table) == 4
+    for row in table.itertuples():
+        for k, (train, test) in enumerate(folds.split(X)):
+            fit = HyperKernelRidge(row.n_components, reg_lambda=row.reg_lambda, random_state=seed).fit(
+                X[train], y[train]
+            )
+            M = np.abs(y[train]).max()
+            error = np.mean((np.clip(fit.predict(X[test]), -M, M) - y[test]) ** 2)
+            assert getattr(row, f"split{k}_error") == pytest.approx(error, rel=1e-9)
+    best = table.loc[table["mean_error"].idxmin()]
+    assert (model.n_components_, model.reg_lambda_) == (best["n_components"], best["reg_lambda"])
+    assert model.best_score_ == pytest.approx(best["mean_error"])
+
+
+@pytest.mark.parametrize("cv", ["holdout", 3])
+@pytest.mark.parametrize("warm_start", [False, True])
+def test_held_out_choice(cv, warm_start):
+    X, y, X_test, y_test = _small(m=150, D=4)
+    model = HyperKernelRidgeCV(
+        [1, 2, 3], criterion="training", cv=cv, reg_lambdas=[1e-1, 1e-3], warm_start=warm_start, random_state=0
+    ).fit(X, y)
+    assert model.n_components_ >= 2
+    assert model.score(X_test, y_test) > 0.9
+
+
+def test_predictions_are_cut_at_the_largest_target():
+    X, y, *_ = _small()
+    far = 50.0 * np.random.default_rng(0).normal(size=(500, X.shape[1]))
+    model = HyperKernelRidgeCV(2, kernel="polynomial", random_state=0).fit(X, y)
+    assert np.abs(model.predict(far)).max() <= np.abs(y).max() == model.truncation_
+    loose = clone(model).set_params(truncate=False).fit(X, y)
+    assert np.abs(loose.predict(far)).max() > np.abs(y).max()
+
+
+def test_past_its_time_it_keeps_what_it_has():
+    """Without time for a second number of directions, the first is what there is; no clock is asked."""
+    X, y, X_test, _ = _small()
+    model = HyperKernelRidgeCV(random_state=0, time_limit=1e-9).fit(X, y)
+    assert set(model.path_["n_components"]) == {1}
+    assert "plain" not in model.path_["start"]
+    assert np.all(np.isfinite(model.predict(X_test)))
+
+
+CASES = {
+    "one feature": lambda r: (r.normal(size=(60, 1)), None),
+    "d = D": lambda r: (r.normal(size=(80, 2)), None),
+    "fewer rows than features": lambda r: (r.normal(size=(20, 40)), None),
+    "two rows": lambda r: (r.normal(size=(2, 3)), None),
+    "constant target": lambda r: (r.normal(size=(50, 4)), np.ones(50)),
+    "constant columns": lambda r: (np.c_[r.normal(size=(60, 2)), np.full(60, 0.3)], None),
+    "duplicate rows": lambda r: (np.repeat(r.normal(size=(20, 3)), 4, axis=0), None),
+    "units": lambda r: (r.normal(size=(100, 3)) * [1e-6, 1.0, 1e6], None),
+    "two targets": lambda r: (r.normal(size=(100, 3)), r.normal(size=(100, 2))),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("criterion", ["evidence", "loo"])
+def test_fits_and_predicts_finitely(case, criterion):
+    rng = np.random.default_rng(0)
+    X, y = CASES[case](rng)
+    if y is None:
+        y = np.sin(X[:, 0] / X[:, 0].std()) + 0.1 * rng.normal(size=len(X))
+    predicted = HyperKernelRidgeCV(criterion=criterion, random_state=0).fit(X, y).predict(X)
+    assert predicted.shape == y.shape
+    assert np.all(np.isfinite(predicted))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "match"),
+    [
+        ({"criterion": "aic"}, "criterion.*evidence"),
+        ({"criterion": "training"}, "cv"),
+        ({"reg_lambdas": [1e-2]}, "reg_lambdas"),
+        ({"cv": "leave"}, "cv.*holdout"),
+        ({"cv": 3, "reg_lambdas": [-1.0]}, "reg_lambdas"),
+        ({"n_components": 9}, "n_components=9.*n_features=4"),
+        ({"n_components": 0}, "n_components"),
+        ({"n_components": "all"}, "n_components.*auto"),
+        ({"refit": 0}, "refit"),
+        ({"time_limit": -1}, "time_limit"),
+        ({"kernel": "rbf"}, "kernel.*gaussian"),
+    ],
+)
+def test_bad_parameters_are_named(parameters, match):
+    X = np.random.default_rng(0).normal(size=(30, 4))
+    with pytest.raises(ValueError, match=match):
+        HyperKernelRidgeCV(**parameters).fit(X, X[:, 0])
+
+
+def _quick(m=300, D=10, d=2):
+    data = make_mim_sines(m, D, d, random_state=0)
+    rows = InMemoryRows(data.X, data.y - data.y.mean())
+    return Evidence(rows, rows.take(np.arange(60)), Gaussian(gamma=1.0), 1e-3, True)
+
+
+def test_degrees_of_freedom():
+    """Entries less rotations: 1 x D has none, D x D has D(D + 1)/2, the entries of a symmetric matrix."""
+    assert degrees_of_freedom(1, 7, True) == 7
+    assert degrees_of_freedom(7, 7, True) == 7 * 8 / 2
+    assert degrees_of_freedom(3, 7, False) == 21
+
+
+def test_grown_and_shrunk_starts_end_no_higher_than_they_came_from():
+    criterion, rng = _quick(), np.random.RandomState(0)
+    one = improve(criterion, random_starts(criterion.rows, criterion.kernel, 1, 1, rng)[0], 60)
+    bigger = grown(criterion, one, rng)
+    assert bigger.n_components == 2
+    two = improve(criterion, bigger, 60)
+    assert two.value <= one.value
+    smaller = shrunk(two, rotation_invariant=True)
+    assert smaller.n_components == 1
+    assert improve(criterion, smaller, 60).value <= criterion.reduced(smaller.B, smaller.nu / 300).value
+
+
+def test_the_search_stops_two_directions_past_the_best():
+    best, ends = search_dimensions(_quick(), range(1, 11), n_starts=2, rng=np.random.RandomState(0))
+    chosen = min(best.values(), key=lambda candidate: candidate.score)
+    assert chosen.n_components == 2
+    assert sorted(best) == [1, 2, 3, 4]
+    assert all(math.isfinite(end.score) for end in ends)
+
+
+def test_plateau_ends_a_run_that_no_longer_falls():
+    class State:
+        def __init__(self, objective):
+            self.objective = objective
+
+    falling, resting = Plateau(1e-3), Plateau(1e-3)
+    assert not any(falling(State(-0.1 * k)) for k in range(20))
+    assert [resting(State(1.0)) for _ in range(7)] == [False] * 5 + [True] * 2
