@@ -31,12 +31,16 @@ def _run_python_blocks(path: Path) -> str:
 
 def test_readme_example_runs_and_prints_what_the_readme_says():
     printed = _run_python_blocks(ROOT / "README.md")
-    score, distance = (float(value) for value in re.findall(r"\d\.\d+", printed))
-    claimed_score, claimed_distance = re.search(
-        r"test R2 of (\d\.\d+).*?distance of\s+(\d\.\d+)", (ROOT / "README.md").read_text(), flags=re.DOTALL
+    found = re.fullmatch(
+        r"(\d) directions, test R2 (\d\.\d+)\ndistance to the true subspace (\d\.\d+)\n", printed
     ).groups()
-    assert score == pytest.approx(float(claimed_score), abs=0.002)
-    assert distance == pytest.approx(float(claimed_distance), abs=0.02)
+    text = (ROOT / "README.md").read_text()
+    claimed = re.search(
+        r"prints (\d) directions, a test R2 of (\d\.\d+).*?distance of\s+(\d\.\d+)", text, flags=re.DOTALL
+    ).groups()
+    assert found[0] == claimed[0]
+    assert float(found[1]) == pytest.approx(float(claimed[1]), abs=0.002)
+    assert float(found[2]) == pytest.approx(float(claimed[2]), abs=0.02)
 
 
 def test_extending_page_runs():

@@ -82,13 +82,7 @@ class MapModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMix
         return InMemoryRows(X, y, weight, block_size=self.block_size, n_threads=threads, **coordinates)
 
     def _rows(self, X: Array, y: Array, weight: Array | None) -> tuple[InMemoryRows, Moments]:
-        """Return the rows in the coordinates of the optimisation, and what those are.
-
-        The weights are given a mean of one: only their ratios say anything, and where noise is learned their sum would
-        be taken for a number of rows.
-        """
-        if weight is not None:
-            weight = weight * (np.count_nonzero(weight) / np.sum(weight))
+        """Return the rows in the coordinates of the optimisation, and what those are."""
         found = moments(self._in_blocks(X, y, weight))
         # The mean of a constant target may be off by rounding, and what is left would look like a signal.
         same = np.min(y, axis=0) == np.max(y, axis=0)

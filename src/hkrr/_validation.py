@@ -48,6 +48,25 @@ def check_matrix(name: str, value: Any, n_features: int, n_rows: int | None = No
     return matrix
 
 
+def check_choice_of_bool(name: str, value: Any) -> None:
+    """Raise unless the value is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False, got {value!r}")
+
+
+def check_common(model: Any) -> None:
+    """Raise for the first of the parameters that every estimator here has, and that cannot be."""
+    if model.time_limit is not None:
+        check_positive("time_limit", model.time_limit)
+    if model.block_size != "auto":
+        check_int("block_size (if not 'auto')", model.block_size, 1)
+    for name in ("fit_intercept", "scale_features"):
+        check_choice_of_bool(name, getattr(model, name))
+    if model.n_jobs is not None and (not isinstance(model.n_jobs, numbers.Integral) or model.n_jobs == 0):
+        raise ValueError(f"n_jobs must be None or a whole number other than 0, got {model.n_jobs!r}")
+    check_int("verbose", int(model.verbose) if isinstance(model.verbose, bool) else model.verbose, 0)
+
+
 def check_parameters(model: Any, n_rows: int, n_features: int) -> None:
     """Raise for the first parameter of a HyperKernelRidge that cannot be, before anything is computed."""
     if check_int("n_components", model.n_components, 1) > n_features:
@@ -70,16 +89,7 @@ def check_parameters(model: Any, n_rows: int, n_features: int) -> None:
     check_int("n_init", model.n_init, 1)
     check_int("max_iter", model.max_iter, 0)
     check_positive("tol", model.tol, zero=True)
-    if model.time_limit is not None:
-        check_positive("time_limit", model.time_limit)
-    if model.block_size != "auto":
-        check_int("block_size (if not 'auto')", model.block_size, 1)
-    for name in ("fit_intercept", "scale_features"):
-        if not isinstance(getattr(model, name), bool | np.bool_):
-            raise ValueError(f"{name} must be True or False, got {getattr(model, name)!r}")
-    if model.n_jobs is not None and (not isinstance(model.n_jobs, numbers.Integral) or model.n_jobs == 0):
-        raise ValueError(f"n_jobs must be None or a whole number other than 0, got {model.n_jobs!r}")
-    check_int("verbose", int(model.verbose) if isinstance(model.verbose, bool) else model.verbose, 0)
+    check_common(model)
     if model.callbacks is not None and not (
         isinstance(model.callbacks, list | tuple) and all(callable(callback) for callback in model.callbacks)
     ):

@@ -52,7 +52,7 @@ class HyperKernelRidge(MapModel):
         `init`. "median" sets it to ``1 / (2 median^2)`` with the median distance between mapped rows (a kernel
         instance's own gamma, where it has one, is kept).
     n_centers : "auto", "all" or int, default="auto"
-        Number of Nystrom centers. "auto" takes ``1 / reg_lambda``, the order of the paper's Nystrom theorem, between
+        Number of Nystrom centers. "auto" takes ``1 / reg_lambda`` (1,000 where lambda is learned), the order of the paper's Nystrom theorem, between
         100 and 2,896 (by memory), or all rows where there are fewer. "all" takes every row: exact, cubic in the rows.
     centers : "uniform", "leverage", "kmeans" or array (n_centers, n_features), default="uniform"
         Rows drawn uniformly, rows drawn by approximate leverage scores at the starting map, centroids, or given points
@@ -77,7 +77,8 @@ class HyperKernelRidge(MapModel):
     max_iter : int, default=200
         Iterations of the solver at most.
     tol : float, default=1e-6
-        The solver has converged when the norm of its gradient is at most ``tol`` times the variance of y.
+        The solver has converged when the norm of its gradient is at most ``tol`` times the variance of y (for the
+        evidence, which has no units, ``tol`` itself).
     time_limit : float or None, default=None
         Seconds that the fit may take; the best map so far is kept.
     block_size : "auto" or int, default="auto"

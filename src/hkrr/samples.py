@@ -21,7 +21,11 @@ def check_lengths(X: Any, y: Any, sample_weight: Any) -> None:
 
 
 def check_weights(sample_weight: Any, X: Array) -> Array | None:
-    """Return the weights in float64, or None where there are none."""
+    """Return the weights in float64, or None where there are none.
+
+    Whole numbers count as repeated rows. Others count by their ratios: they are given a mean of one, as their sum would
+    be taken for a number of rows where the noise is learned.
+    """
     if sample_weight is None:
         return None
     weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
@@ -29,7 +33,9 @@ def check_weights(sample_weight: Any, X: Array) -> Array | None:
         raise ValueError("sample_weight must not be negative")
     if np.count_nonzero(weight) < 2:
         raise ValueError("sample_weight must be positive for at least 2 rows: one row is nothing to learn from")
-    return weight
+    if np.all(weight == np.round(weight)):
+        return weight
+    return weight * (np.count_nonzero(weight) / np.sum(weight))
 
 
 def merge_identical(X: Array, y: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:

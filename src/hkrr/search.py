@@ -2,13 +2,13 @@
 
 For d = 1, 2, ... the criterion is minimised from several random maps and scales, and from the best map of d - 1
 directions grown by one; all take a few steps, the best two go on. The map found is then shrunk by its smallest
-direction, as another start for d - 1. Each d has a score, the criterion in nats over all rows plus the price of its
-parameters (BIC),
+direction, as another start for d - 1; where that improves, so is its result, and on downwards. Each d has a score, the
+criterion in nats over the rows searched plus the price of its parameters (BIC),
 
-    ``score(d) = W l + (dof / 2) log W,    dof = d D - d (d - 1) / 2``
+    ``score(d) = T W l + (dof / 2) log W,    dof = d D - d (d - 1) / 2``
 
-(rotations are free, where the kernel does not notice them). The search goes on until two more directions have not
-lowered it: some signals need two at once.
+for T targets (rotations are free, where the kernel does not notice them). The search goes on until two more directions
+have not lowered it: some signals need two at once.
 
 In all of it lambda is carried as nu = lambda W, the noise in units of the signal, which does not change with the number
 of rows; and gamma is 1, its scale being the map's own.
@@ -19,20 +19,23 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import joblib
 import numpy as np
+from tqdm.auto import tqdm
 
 from hkrr._arrays import Array
 from hkrr.criteria import Criterion, Evidence
+from hkrr.exceptions import FitError
 from hkrr.initialization import sample_map
 from hkrr.kernels import Kernel
 from hkrr.objective import Reduced
 from hkrr.rows import InMemoryRows, single_threaded_blas
-from hkrr.solvers import LBFGS, State, run
+from hkrr.solvers import LBFGS, Result, State, run
 
-_FIRST_NOISE = 0.03  # lambda at a random start, as a share of the target's variance it explains best
+_FIRST_LAMBDA = 0.03  # at a random start
 _SHORT, _LONG = 12, 60  # iterations before and after the poor starts are dropped
 _SURVIVORS = 2
 _PATIENCE = 2  # directions tried beyond the best before the search ends
@@ -73,27 +76,33 @@ def degrees_of_freedom(n_components: int, n_features: int, rotation_invariant: b
     return n_components * n_features - free
 
 
-def score(criterion: Criterion, value: float, dof: float, total_weight: float | None = None) -> float:
-    """Return ``W l + (dof / 2) log W``; for a mean squared error l is half its logarithm."""
-    W = criterion.rows.total_weight if total_weight is None else total_weight
+def score(criterion: Criterion, value: float, dof: float) -> float:
+    """Return ``T W l + (dof / 2) log W``; for a mean squared error l is half its logarithm."""
+    W, n_targets = criterion.rows.total_weight, max(1, int(np.count_nonzero(criterion.squares)))
     nats = value if isinstance(criterion, Evidence) else 0.5 * math.log(max(value, 1e-300))
-    return W * nats + 0.5 * dof * math.log(W)
+    return n_targets * W * nats + 0.5 * dof * math.log(max(W, 2.0))
 
 
 def improve(criterion: Criterion, start: Candidate, max_iter: int, deadline: float = math.inf) -> Candidate:
-    """Return the candidate after at most ``max_iter`` steps of L-BFGS on the map and lambda."""
+    """Return the candidate after at most ``max_iter`` steps of L-BFGS on the map and lambda.
+
+    One that cannot be evaluated comes back with a criterion of infinity.
+    """
     began = time.perf_counter()
     with single_threaded_blas():
         criterion = _at(criterion, start.nu)
-        result = run(
-            LBFGS(),
-            criterion,
-            start.B,
-            max_iter=max_iter,
-            tol=1e-5,
-            time_limit=None if math.isinf(deadline) else deadline - began,
-            callbacks=[Plateau(_PLATEAU * criterion.loss_at_zero)],
-        )
+        try:
+            result = run(
+                LBFGS(),
+                criterion,
+                start.B,
+                max_iter=max_iter,
+                tol=1e-5,
+                time_limit=None if math.isinf(deadline) else deadline - began,
+                callbacks=[Plateau(_PLATEAU * criterion.loss_at_zero)],
+            )
+        except FitError:
+            return replace(start, value=math.inf, score=math.inf)
     d, D = result.B.shape
     dof = degrees_of_freedom(d, D, criterion.kernel.rotation_invariant)
     return Candidate(
@@ -128,17 +137,26 @@ class OneScale:
         return replace(reduced, grad=np.array([[np.trace(reduced.grad)]]))
 
 
-def plain(criterion: Criterion, rng: np.random.RandomState, deadline: float = math.inf) -> Candidate:
-    """Return the best of plain kernel ridge regression, as a candidate with the identity for its map."""
-    began = time.perf_counter()
-    rows = criterion.rows
+def plain(
+    criterion: Criterion, noises: Sequence[float], rng: np.random.RandomState, deadline: float = math.inf
+) -> tuple[Candidate, Result]:
+    """Return the best of plain kernel ridge regression, as a candidate with a multiple of the identity for its map.
+
+    From each of the given nu, and from lambda = 0.03: a single run can end where the noise is taken for nothing.
+    """
+    began, rows = time.perf_counter(), criterion.rows
     scale = math.sqrt(criterion.kernel.median_gamma(rows.take(rows.draw(500, rng))))
-    one_scale = OneScale(_at(criterion, _FIRST_NOISE * rows.total_weight))
-    left = None if math.isinf(deadline) else deadline - began
-    result = run(LBFGS(), one_scale, np.array([[scale]]), max_iter=_LONG, tol=1e-5, time_limit=left)
-    B = result.B[0, 0] * np.eye(rows.n_features)
-    nu = result.reg_lambda * rows.total_weight
-    return Candidate("plain", B, nu, result.objective, math.inf, time.perf_counter() - began)
+    results = []
+    for nu in (*noises, _FIRST_LAMBDA * rows.total_weight):
+        left = None if math.isinf(deadline) else deadline - time.perf_counter()
+        one_scale = OneScale(_at(criterion, nu))
+        results.append(run(LBFGS(), one_scale, np.array([[scale]]), max_iter=_LONG, tol=1e-5, time_limit=left))
+    best = min(results, key=lambda result: result.objective)
+    B, nu = best.B[0, 0] * np.eye(rows.n_features), best.reg_lambda * rows.total_weight
+    candidate = Candidate(
+        "plain", B, nu, best.objective, score(criterion, best.objective, 1.0), time.perf_counter() - began
+    )
+    return candidate, best
 
 
 def random_starts(
@@ -150,7 +168,7 @@ def random_starts(
     for k in range(n_starts):
         B = sample_map(n_components, rows.n_features, rng)
         scale = math.sqrt(kernel.median_gamma(sample @ B.T)) * (1.0 if k % 2 == 0 else 0.5)
-        starts.append(Candidate("random", scale * B, _FIRST_NOISE * rows.total_weight, math.inf, math.inf, 0.0))
+        starts.append(Candidate("random", scale * B, _FIRST_LAMBDA * rows.total_weight, math.inf, math.inf, 0.0))
     return starts
 
 
@@ -186,7 +204,7 @@ def grown(criterion: Criterion, candidate: Candidate, rng: np.random.RandomState
             if value < lowest:
                 best, lowest = tried, value
     if best is None:
-        return candidate
+        raise FloatingPointError("no direction to grow along has a finite criterion")
     return replace(candidate, start="grown", B=best, value=lowest, score=math.inf, seconds=0.0)
 
 
@@ -210,36 +228,59 @@ def search_dimensions(
     rng: np.random.RandomState,
     n_jobs: int | None = None,
     deadline: float = math.inf,
+    patient: bool = True,
+    verbose: int = 0,
 ) -> tuple[dict[int, Candidate], list[Candidate]]:
-    """Return the best candidate for each number of directions tried, and all of them in the order of their ends."""
+    """Return the best candidate for each number of directions tried, and all of them in the order of their ends.
+
+    ``patient`` ends the search two directions past the best; otherwise all the dimensions are tried.
+    """
     rows, kernel = criterion.rows, criterion.kernel
     assert isinstance(rows, InMemoryRows)
     best: dict[int, Candidate] = {}
     ends: list[Candidate] = []
+    bar = tqdm(disable=not verbose, desc="search", unit="run")
 
     def improve_all(starts: list[Candidate], max_iter: int) -> list[Candidate]:
         ended: list[Candidate] = joblib.Parallel(n_jobs=n_jobs)(
             joblib.delayed(improve)(criterion, start, max_iter, deadline) for start in starts
         )
+        bar.update(len(ended))
         return sorted(ended, key=lambda candidate: candidate.value)
 
-    def keep(candidate: Candidate) -> None:
+    def keep(candidate: Candidate) -> bool:
+        """Record an end; return whether it is the best of its number of directions."""
         ends.append(candidate)
         d = candidate.n_components
-        if d not in best or candidate.value < best[d].value:
-            best[d] = candidate
+        if not math.isfinite(candidate.value) or (d in best and candidate.value >= best[d].value):
+            return False
+        best[d] = candidate
+        return True
 
     for d in dimensions:
         starts = random_starts(rows, kernel, d, n_starts, rng)
         if d - 1 in best:
-            with single_threaded_blas():
+            # A grown start that cannot be evaluated is one start less.
+            with single_threaded_blas(), suppress(FloatingPointError):
                 starts.append(grown(criterion, best[d - 1], rng))
-        survivors = improve_all(starts, _SHORT)[:_SURVIVORS]
+        survivors = [start for start in improve_all(starts, _SHORT)[:_SURVIVORS] if math.isfinite(start.value)]
         for candidate in improve_all(survivors, _LONG):
             keep(candidate)
-        if d - 1 in best:
-            keep(improve(criterion, shrunk(best[d], kernel.rotation_invariant), _LONG, deadline))
+        if d not in best:
+            continue
+        # A better map of k directions is a better start for k - 1, and that one for k - 2.
+        k = d
+        while k - 1 in best and time.perf_counter() < deadline:
+            bar.update()
+            if not keep(improve(criterion, shrunk(best[k], kernel.rotation_invariant), _LONG, deadline)):
+                break
+            k -= 1
         winner = min(best.values(), key=lambda candidate: candidate.score).n_components
-        if (d >= min(3, dimensions[-1]) and d >= winner + _PATIENCE) or time.perf_counter() > deadline:
+        bar.set_postfix(tried=d, best=winner)
+        enough = patient and d >= min(3, dimensions[-1]) and d >= winner + _PATIENCE
+        if enough or time.perf_counter() > deadline:
             break
+    bar.close()
+    if not best:
+        raise FitError("No start has a finite criterion: check the scale of X and y.")
     return best, ends

@@ -16,10 +16,11 @@ from sklearn.utils.validation import validate_data
 
 from hkrr._arrays import Array
 from hkrr._model import MapModel
-from hkrr._validation import check_choice, check_int, check_positive
+from hkrr._validation import check_choice, check_choice_of_bool, check_common, check_int, check_positive
 from hkrr.centers import uniform
 from hkrr.criteria import CRITERIA, Criterion
 from hkrr.estimator import HyperKernelRidge
+from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel, get_kernel
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows, blas_for, single_threaded_blas
@@ -59,14 +60,16 @@ class HyperKernelRidgeCV(MapModel):
     warm_start : bool, default=False
         With `cv`: start each lambda of the grid from the map of the one above it.
     kernel : str or Kernel, default="gaussian"
+        Without `cv` its gamma is learned, whatever it was.
     truncate : bool, default=True
         Whether predictions are cut at the largest absolute target seen (the paper's T_M).
     n_init : int, default=4
         Random starts for each number of directions.
     refit : "full" or int, default="full"
-        Centers of the last fit, on all rows: "full" takes every row up to 5,000 of them, 2,000 beyond.
+        Centers of the last fit, on all rows: "full" takes every row up to 5,000 of them, 2,000 beyond (with `cv`, as
+        many as ``HyperKernelRidge(n_centers="auto")``).
     time_limit : float or None, default=None
-        Seconds; the best model so far is kept.
+        Seconds for the search, without `cv`; the last fit of the best model so far comes on top.
     fit_intercept, scale_features, block_size, verbose, random_state
         As in `HyperKernelRidge`.
     n_jobs : int or None, default=None
@@ -78,8 +81,9 @@ class HyperKernelRidgeCV(MapModel):
     best_score_ : float
         The score chosen by: BIC in nats, or the held-out mean squared error. Lower is better.
     path_ : dict of lists
-        The story of the search, one entry for each run: "start", "n_components", "reg_lambda", "criterion", "score",
-        "seconds". A pandas.DataFrame can be made of it.
+        Without `cv`, the story of the search, one entry for each run: "start", "n_components", "nu" (lambda times the
+        rows), "criterion", "score", "seconds". The last two, "polished" and "plain", are scored on other rows than
+        those before them. A pandas.DataFrame can be made of it.
     cv_results_ : dict of arrays
         With `cv`: every pair, its error on each split, the mean and the standard deviation.
     truncation_ : float or array
@@ -153,10 +157,16 @@ class HyperKernelRidgeCV(MapModel):
         )
         dimensions = self._check(X.shape[1])
         weight = check_weights(sample_weight, X)
+        counted = slice(None) if weight is None else weight > 0
+        for name in ("cv_results_", "path_"):
+            if hasattr(self, name):
+                delattr(self, name)  # of an earlier fit of the other kind
         rng = np.random.RandomState() if self.random_state is None else check_random_state(self.random_state)
-        self.truncation_ = np.max(np.abs(y), axis=0)
+        self.truncation_ = np.max(np.abs(y[counted]), axis=0)
         if self.cv is not None:
             return self._fit_grid(X, y, weight, dimensions, rng)
+        if weight is not None and np.any(weight == 0):
+            X, y, weight = X[counted], y[counted], weight[counted]
         return self._fit_search(X, y, weight, dimensions, rng)
 
     def predict(self, X: Any) -> Any:
@@ -177,18 +187,25 @@ class HyperKernelRidgeCV(MapModel):
             )
         if isinstance(self.reg_lambdas, str):
             check_choice("reg_lambdas", self.reg_lambdas, ("auto",), " or a list of positive numbers")
-        elif len(self.reg_lambdas) == 0:
-            raise ValueError("reg_lambdas is empty: give at least one positive number")
+        elif np.ndim(self.reg_lambdas) != 1 or len(self.reg_lambdas) == 0:
+            raise ValueError(f"reg_lambdas must be 'auto' or a list of positive numbers, got {self.reg_lambdas!r}")
         if isinstance(self.cv, str):
             check_choice("cv", self.cv, ("holdout",), ", a number of folds or a splitter")
         check_int("n_init", self.n_init, 1)
-        if self.time_limit is not None:
-            check_positive("time_limit", self.time_limit)
+        check_common(self)
+        check_choice_of_bool("truncate", self.truncate)
+        check_choice_of_bool("warm_start", self.warm_start)
+        if self.time_limit is not None and self.cv is not None:
+            raise ValueError("time_limit goes with cv=None; a grid has no best model before its end")
+        if self.warm_start and self.cv is None:
+            raise ValueError("warm_start goes with cv: it starts each lambda of the grid from the one above it")
         if self.refit != "full":
             check_int("refit (if not 'full')", self.refit, 1)
         if isinstance(self.n_components, str):
             check_choice("n_components", self.n_components, ("auto",), ", a whole number or a list of them")
             return list(range(1, (n_features if self.cv is None else min(n_features, _GRID_COMPONENTS)) + 1))
+        if np.size(self.n_components) == 0:
+            raise ValueError("n_components is empty: give at least one number of directions")
         dimensions = sorted({check_int("n_components", d, 1) for d in np.atleast_1d(self.n_components).tolist()})
         if dimensions[-1] > n_features:
             raise ValueError(
@@ -209,21 +226,20 @@ class HyperKernelRidgeCV(MapModel):
         few = _subset(rows, _SEARCH_ROWS, rng)
         quick = make(few, _some(few, _SEARCH_CENTERS, rng), kernel, 1.0, True)
         best, ends = search_dimensions(
-            quick, dimensions, n_starts=self.n_init, rng=rng, n_jobs=self.n_jobs, deadline=deadline
+            quick,
+            dimensions,
+            n_starts=self.n_init,
+            rng=rng,
+            n_jobs=self.n_jobs,
+            deadline=deadline,
+            patient=isinstance(self.n_components, str),
+            verbose=self.verbose,
         )
         chosen = min(best.values(), key=lambda candidate: candidate.score)
 
-        result, polished = self._polish(make, rows, kernel, chosen, rng, deadline)
-        winner = polished
-        if time.perf_counter() < deadline:
-            winner = self._against_plain(make, rows, kernel, polished, ends, rng, deadline)
-        if winner is not polished:
-            message = (
-                "plain kernel ridge regression on all inputs has the better criterion: no few directions were found"
-            )
-            result = replace(result, message=message)
-            if self.verbose:
-                print(message)
+        result, winner = self._polish(make, rows, kernel, chosen, rng, deadline)
+        if isinstance(self.n_components, str) and rows.n_features > 1 and time.perf_counter() < deadline:
+            result, winner = self._against_plain(make, rows, kernel, result, winner, ends, rng, deadline)
 
         reg_lambda = winner.nu / rows.total_weight
         n_centers = _REFIT_EXACT_ROWS if self.refit == "full" else self.refit
@@ -235,11 +251,10 @@ class HyperKernelRidgeCV(MapModel):
         result = replace(result, B=winner.B, alpha=alpha, reg_lambda=reg_lambda)
         self._store(result, kernel, objective.centers, scaling, one_target=y.ndim == 1)
         self.n_components_, self.best_score_ = winner.n_components, winner.score
-        W = few.total_weight
         self.path_ = {
             "start": [end.start for end in ends],
             "n_components": [end.n_components for end in ends],
-            "reg_lambda": [end.nu / W for end in ends],
+            "nu": [end.nu for end in ends],
             "criterion": [end.value for end in ends],
             "score": [end.score for end in ends],
             "seconds": [end.seconds for end in ends],
@@ -271,33 +286,48 @@ class HyperKernelRidgeCV(MapModel):
                 callbacks=[Plateau(1e-7 * criterion.loss_at_zero)],
                 verbose=self.verbose,
             )
-        return result, replace(chosen, B=result.B, nu=result.reg_lambda * W, value=result.objective)
+        if result.reason == "callback":
+            result = replace(result, reason="stalled", message="the criterion came to rest")
+        dof = degrees_of_freedom(chosen.n_components, rows.n_features, kernel.rotation_invariant)
+        polished = replace(
+            chosen,
+            start="polished",
+            B=result.B,
+            nu=result.reg_lambda * W,
+            value=result.objective,
+            score=score(criterion, result.objective, dof),
+        )
+        return result, polished
 
     def _against_plain(
         self,
         make: type[Criterion],
         rows: InMemoryRows,
         kernel: Kernel,
+        result: Result,
         polished: Candidate,
         ends: list[Candidate],
         rng: np.random.RandomState,
         deadline: float,
-    ) -> Candidate:
+    ) -> tuple[Result, Candidate]:
         """Return the better of the map and of plain kernel ridge regression, both exact on the same rows."""
-        D, W = rows.n_features, rows.total_weight
         some = _subset(rows, _EXACT_ROWS, rng)
-        weight = some.gather()[2]
-        if weight is not None and np.any(weight == 0):
-            some = some.subset(np.flatnonzero(weight > 0))
         exact = make(some, None, kernel, 1.0, True)
-        with single_threaded_blas():
-            rival = plain(exact, rng, deadline)
-            value = exact.reduced(polished.B, polished.nu / some.total_weight).value
-        dof = degrees_of_freedom(polished.n_components, D, kernel.rotation_invariant)
-        polished_score = score(exact, value, dof, W)
-        rival = replace(rival, score=score(exact, rival.value, 1.0, W))
-        ends.append(rival)
-        return rival if rival.score < polished_score else polished
+        dof = degrees_of_freedom(polished.n_components, rows.n_features, kernel.rotation_invariant)
+        try:
+            with single_threaded_blas():
+                rival, rival_result = plain(exact, (polished.nu, 0.1), rng, deadline)
+                value = exact.reduced(polished.B, polished.nu / some.total_weight).value
+        except (FitError, ArithmeticError):
+            return result, polished  # a comparison that cannot be made is no reason to lose a sound map
+        polished = replace(polished, value=value, score=score(exact, value, dof))
+        ends += [polished, rival]
+        if polished.score <= rival.score:
+            return result, polished
+        message = "plain kernel ridge regression on all inputs has the better criterion: no few directions were found"
+        if self.verbose:
+            print(message)
+        return replace(rival_result, message=message), rival
 
     def _fit_grid(
         self, X: Array, y: Array, weight: Array | None, dimensions: list[int], rng: np.random.RandomState
@@ -314,6 +344,7 @@ class HyperKernelRidgeCV(MapModel):
         base = HyperKernelRidge(
             kernel=self.kernel,
             criterion=self.criterion,
+            n_init=self.n_init,
             fit_intercept=self.fit_intercept,
             scale_features=self.scale_features,
             block_size=self.block_size,
@@ -326,18 +357,24 @@ class HyperKernelRidgeCV(MapModel):
             for d, split in jobs
         )
         table = np.array(errors).reshape(len(dimensions), len(splits), len(lambdas)).transpose(0, 2, 1)
-        mean = table.mean(axis=2)
+        # A split without a row that counts decides nothing.
+        table = table[:, :, ~np.all(np.isnan(table), axis=(0, 1))]
+        mean = table.mean(axis=2) if table.size else np.full(table.shape[:2], np.nan)
+        if not np.any(np.isfinite(mean)):
+            raise FitError("No pair of the grid could be fitted: check the scale of X and y.")
         i, j = np.unravel_index(int(np.argmin(np.where(np.isfinite(mean), mean, np.inf))), mean.shape)
         self.cv_results_ = {
             "n_components": np.repeat(dimensions, len(lambdas)),
             "reg_lambda": np.tile(lambdas, len(dimensions)),
             "mean_error": mean.ravel(),
             "std_error": table.std(axis=2).ravel(),
-            **{f"split{k}_error": table[:, :, k].ravel() for k in range(len(splits))},
+            **{f"split{k}_error": table[:, :, k].ravel() for k in range(table.shape[2])},
         }
         best = clone(base).set_params(
             n_components=dimensions[i], reg_lambda=lambdas[j], n_jobs=self.n_jobs, verbose=self.verbose
         )
+        if self.refit != "full":
+            best.set_params(n_centers=min(self.refit, len(X)))
         best.fit(X, y, weight)
         for name, value in vars(best).items():
             if name.endswith("_") and not name.startswith("_"):
@@ -358,14 +395,22 @@ def _errors_along_lambda(
 ) -> list[float]:
     """Return the truncated held-out error of one number of directions, for each lambda from the largest down."""
     train, test = split
+    if weight is not None:
+        train, test = train[weight[train] > 0], test[weight[test] > 0]
+    if len(test) == 0:
+        return [math.nan] * len(lambdas)
     M = np.max(np.abs(y[train]), axis=0)
     errors: list[float] = []
     start: dict[str, Any] = {}
     for reg_lambda in lambdas:
         model = clone(base).set_params(n_components=n_components, reg_lambda=reg_lambda, **start)
-        model.fit(X[train], y[train], None if weight is None else weight[train])
-        if warm_start:
-            start = {"init": model.components_, "gamma": model.gamma_}
+        try:
+            model.fit(X[train], y[train], _part(weight, train))
+        except FitError:
+            errors.append(math.inf)
+            continue
+        if warm_start and np.linalg.matrix_rank(model.components_ * X[train].std(axis=0)) == n_components:
+            start = {"init": model.components_, "kernel": model.kernel_}
         squared = (np.clip(model.predict(X[test]), -M, M) - y[test]) ** 2
         errors.append(float(np.average(squared.reshape(len(test), -1).mean(axis=1), weights=_part(weight, test))))
     return errors
