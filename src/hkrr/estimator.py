@@ -52,8 +52,9 @@ class HyperKernelRidge(MapModel):
         `init`. "median" sets it to ``1 / (2 median^2)`` with the median distance between mapped rows (a kernel
         instance's own gamma, where it has one, is kept).
     n_centers : "auto", "all" or int, default="auto"
-        Number of Nystrom centers. "auto" takes ``1 / reg_lambda`` (1,000 where lambda is learned), the order of the paper's Nystrom theorem, between
-        100 and 2,896 (by memory), or all rows where there are fewer. "all" takes every row: exact, cubic in the rows.
+        Number of Nystrom centers. "auto" takes ``1 / reg_lambda`` (1,000 where lambda is learned), the order of the
+        paper's Nystrom theorem, between 100 and 2,896 (by memory), or all rows where there are fewer. "all" takes every
+        row: exact, cubic in the rows.
     centers : "uniform", "leverage", "kmeans" or array (n_centers, n_features), default="uniform"
         Rows drawn uniformly, rows drawn by approximate leverage scores at the starting map, centroids, or given points
         (then `n_centers` must be left at "auto").
