@@ -7,7 +7,6 @@ import time
 from dataclasses import replace
 from typing import Any, Literal, Self
 
-import joblib
 import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import ShuffleSplit, check_cv
@@ -21,6 +20,7 @@ from hkrr.centers import uniform
 from hkrr.criteria import CRITERIA, Criterion
 from hkrr.estimator import HyperKernelRidge
 from hkrr.exceptions import FitError
+from hkrr.grid import grid_errors
 from hkrr.kernels import Kernel, get_kernel
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows, blas_for, single_threaded_blas
@@ -351,14 +351,7 @@ class HyperKernelRidgeCV(MapModel):
             random_state=seed,
         )
         splits = list(splitter.split(X, y))
-        jobs = [(d, split) for d in dimensions for split in splits]
-        errors = joblib.Parallel(n_jobs=self.n_jobs)(
-            joblib.delayed(_errors_along_lambda)(base, d, lambdas, X, y, weight, split, self.warm_start)
-            for d, split in jobs
-        )
-        table = np.array(errors).reshape(len(dimensions), len(splits), len(lambdas)).transpose(0, 2, 1)
-        # A split without a row that counts decides nothing.
-        table = table[:, :, ~np.all(np.isnan(table), axis=(0, 1))]
+        table = grid_errors(base, dimensions, lambdas, X, y, weight, splits, self.warm_start, self.n_jobs)
         mean = table.mean(axis=2) if table.size else np.full(table.shape[:2], np.nan)
         if not np.any(np.isfinite(mean)):
             raise FitError("No pair of the grid could be fitted: check the scale of X and y.")
@@ -381,43 +374,6 @@ class HyperKernelRidgeCV(MapModel):
                 setattr(self, name, value)
         self.n_components_, self.best_score_ = dimensions[i], float(mean[i, j])
         return self
-
-
-def _errors_along_lambda(
-    base: HyperKernelRidge,
-    n_components: int,
-    lambdas: tuple[Any, ...],
-    X: Array,
-    y: Array,
-    weight: Array | None,
-    split: tuple[Array, Array],
-    warm_start: bool,
-) -> list[float]:
-    """Return the truncated held-out error of one number of directions, for each lambda from the largest down."""
-    train, test = split
-    if weight is not None:
-        train, test = train[weight[train] > 0], test[weight[test] > 0]
-    if len(test) == 0:
-        return [math.nan] * len(lambdas)
-    M = np.max(np.abs(y[train]), axis=0)
-    errors: list[float] = []
-    start: dict[str, Any] = {}
-    for reg_lambda in lambdas:
-        model = clone(base).set_params(n_components=n_components, reg_lambda=reg_lambda, **start)
-        try:
-            model.fit(X[train], y[train], _part(weight, train))
-        except FitError:
-            errors.append(math.inf)
-            continue
-        if warm_start and np.linalg.matrix_rank(model.components_ * X[train].std(axis=0)) == n_components:
-            start = {"init": model.components_, "kernel": model.kernel_}
-        squared = (np.clip(model.predict(X[test]), -M, M) - y[test]) ** 2
-        errors.append(float(np.average(squared.reshape(len(test), -1).mean(axis=1), weights=_part(weight, test))))
-    return errors
-
-
-def _part(weight: Array | None, rows: Array) -> Array | None:
-    return None if weight is None else weight[rows]
 
 
 def _subset(rows: InMemoryRows, n: int, rng: np.random.RandomState) -> InMemoryRows:
