@@ -102,9 +102,9 @@ def test_centers_are_finite_reproducible_and_in_the_rows_coordinates(choose):
     offset, scale = np.full(4, 100.0), np.array([1.0, 10.0, 0.1, 1.0])
     rows = InMemoryRows(p.X, p.y, x_offset=offset, x_scale=scale)
     moved = (p.X - offset) / scale
-    before = np.random.get_state()  # noqa: NPY002
+    before = np.random.get_state()  # noqa: NPY002  # the global state is what is watched
     drawn, again = choose(rows, 7, check_random_state(5)), choose(rows, 7, check_random_state(5))
-    after = np.random.get_state()  # noqa: NPY002
+    after = np.random.get_state()  # noqa: NPY002  # the global state is what is watched
     assert drawn.shape == (7, 4)
     assert np.isfinite(drawn).all()
     assert (drawn >= moved.min(axis=0) - 1e-9).all()

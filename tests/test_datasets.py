@@ -82,9 +82,9 @@ def test_same_seed_same_data(make, formula, reach):
 
 @every_set
 def test_global_random_state_is_left_alone(make, formula, reach):
-    before = np.random.get_state()  # noqa: NPY002
+    before = np.random.get_state()  # noqa: NPY002  # the global state is what is watched
     make(20, random_state=7)
-    after = np.random.get_state()  # noqa: NPY002
+    after = np.random.get_state()  # noqa: NPY002  # the global state is what is watched
     assert_array_equal(before[1], after[1])
     assert before[2:] == after[2:]
 

@@ -25,7 +25,7 @@ class ProjectedGradient:
     first_step: float | None = None
 
     def __post_init__(self) -> None:
-        self.line_search  # noqa: B018  # building it checks rho, delta, c and s_max
+        _ = self.line_search  # building it checks rho, delta, c and s_max
         for name in ("norm_bound", "first_step"):
             value = getattr(self, name)
             if value is not None and not value > 0:
