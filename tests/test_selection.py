@@ -11,12 +11,14 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV, KFold
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from hkrr import FitError, HyperKernelRidge, HyperKernelRidgeCV, search
+from hkrr import FitError, HyperKernelRidge, HyperKernelRidgeCV, candidates
+from hkrr.candidates import Plateau, improve
 from hkrr.criteria import Evidence
 from hkrr.datasets import make_mim_mixed, make_mim_sines
 from hkrr.kernels import Gaussian
 from hkrr.rows import InMemoryRows
-from hkrr.search import Plateau, degrees_of_freedom, grown, improve, random_starts, search_dimensions, shrunk
+from hkrr.search import grown, random_starts, search_dimensions, shrunk
+from hkrr.shapes import Diagonal, Full, Scaled
 from hkrr.solvers import run
 
 
@@ -111,14 +113,14 @@ def test_a_start_that_fails_costs_one_start(monkeypatch):
             raise FitError("in one start")
         return run(*arguments, **options)
 
-    monkeypatch.setattr(search, "run", sometimes)
+    monkeypatch.setattr(candidates, "run", sometimes)
     X, y, *_ = _small()
     assert HyperKernelRidgeCV(random_state=0).fit(X, y).n_components_ == 2
 
     def never(*arguments, **options):
         raise FitError("in every start")
 
-    monkeypatch.setattr(search, "run", never)
+    monkeypatch.setattr(candidates, "run", never)
     with pytest.raises(FitError, match="No start"):
         HyperKernelRidgeCV(random_state=0).fit(X, y)
 
@@ -244,9 +246,11 @@ def _quick(m=300, D=10, d=2):
 
 def test_degrees_of_freedom():
     """Entries less rotations: 1 x D has none, D x D has D(D + 1)/2, the entries of a symmetric matrix."""
-    assert degrees_of_freedom(1, 7, True) == 7
-    assert degrees_of_freedom(7, 7, True) == 7 * 8 / 2
-    assert degrees_of_freedom(3, 7, False) == 21
+    assert Full().degrees_of_freedom(1, 7, True) == 7
+    assert Full().degrees_of_freedom(7, 7, True) == 7 * 8 / 2
+    assert Full().degrees_of_freedom(3, 7, False) == 21
+    assert Diagonal().degrees_of_freedom(7, 7, True) == Diagonal().degrees_of_freedom(7, 7, False) == 7
+    assert Scaled(np.eye(7)).degrees_of_freedom(7, 7, True) == 1
 
 
 def test_grown_and_shrunk_starts_end_no_higher_than_they_came_from():

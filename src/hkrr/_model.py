@@ -77,9 +77,12 @@ class MapModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMix
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
+    @property
+    def _n_threads(self) -> int:
+        return blas_threads() if self.n_jobs is None else int(joblib.effective_n_jobs(self.n_jobs))
+
     def _in_blocks(self, X: Array, y: Array, weight: Array | None = None, **coordinates: Array | None) -> InMemoryRows:
-        threads = blas_threads() if self.n_jobs is None else joblib.effective_n_jobs(self.n_jobs)
-        return InMemoryRows(X, y, weight, block_size=self.block_size, n_threads=threads, **coordinates)
+        return InMemoryRows(X, y, weight, block_size=self.block_size, n_threads=self._n_threads, **coordinates)
 
     def _rows(self, X: Array, y: Array, weight: Array | None) -> tuple[InMemoryRows, Moments]:
         """Return the rows in the coordinates of the optimisation, and what those are."""

@@ -13,17 +13,20 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
 from threading import Lock
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from hkrr._arrays import Array
+
+_T = TypeVar("_T")
+_U = TypeVar("_U")
 
 # fn(X_block, Y_block, weights or None) -> the block's terms, summed entry by entry.
 BlockFunction = Callable[[Array, Array, Array | None], tuple[Any, ...]]
@@ -89,6 +92,12 @@ def blas_for(n_centers: int) -> AbstractContextManager[None]:
 def _pool(n_threads: int) -> ThreadPoolExecutor:
     # Kept between passes: threads that are made anew for each cost a tenth of a pass.
     return ThreadPoolExecutor(n_threads, thread_name_prefix="hkrr")
+
+
+def in_threads(fn: Callable[[_T], _U], items: Iterable[_T], n_threads: int) -> list[_U]:
+    """Return fn of each item, in their order, on this many threads; BLAS has one in each."""
+    with single_threaded_blas():
+        return [fn(item) for item in items] if n_threads == 1 else list(_pool(n_threads).map(fn, items))
 
 
 # A forked process has the pool's object and none of its threads: it must make its own.

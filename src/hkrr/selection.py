@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 from typing import Any, Literal, Self
 
+import joblib
 import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import ShuffleSplit, check_cv
@@ -16,22 +17,18 @@ from sklearn.utils.validation import validate_data
 from hkrr._arrays import Array
 from hkrr._model import MapModel
 from hkrr._validation import check_choice, check_choice_of_bool, check_common, check_int, check_positive
-from hkrr.centers import uniform
-from hkrr.criteria import CRITERIA, Criterion
+from hkrr.candidates import path_table
+from hkrr.criteria import CRITERIA
 from hkrr.estimator import HyperKernelRidge
 from hkrr.exceptions import FitError
 from hkrr.grid import grid_errors
-from hkrr.kernels import Kernel, get_kernel
+from hkrr.kernels import KERNELS, Kernel, get_kernel
+from hkrr.last_fit import Clock, full_size
 from hkrr.objective import Objective
-from hkrr.rows import InMemoryRows, blas_for, single_threaded_blas
+from hkrr.rows import blas_for
 from hkrr.samples import check_lengths, check_weights, merge_identical
-from hkrr.search import Candidate, Plateau, degrees_of_freedom, plain, score, search_dimensions
-from hkrr.solvers import LBFGS, Result, run
+from hkrr.tuning import Task, some_centers, tune
 
-# Few rows and few centers while searching, more for the survivor.
-_SEARCH_ROWS, _SEARCH_CENTERS = 2_000, 100
-_EXACT_ROWS, _POLISH_ROWS, _POLISH_CENTERS, _POLISH_ITERATIONS = 1_000, 20_000, 400, 40
-_REFIT_EXACT_ROWS, _REFIT_CENTERS = 5_000, 2_000
 _GRID_LAMBDAS = tuple(10.0**-k for k in range(1, 7))
 _GRID_COMPONENTS = 10
 
@@ -59,17 +56,19 @@ class HyperKernelRidgeCV(MapModel):
         learns lambda otherwise.
     warm_start : bool, default=False
         With `cv`: start each lambda of the grid from the map of the one above it.
-    kernel : str or Kernel, default="gaussian"
-        Without `cv` its gamma is learned, whatever it was.
+    kernel : str, Kernel or "auto", default="gaussian"
+        Without `cv` its gamma is learned, whatever it was. "auto" (without `cv`) chooses among several kernels, and
+        among identity, diagonal and full maps, by the same score: for tables whose columns each mean something.
     truncate : bool, default=True
         Whether predictions are cut at the largest absolute target seen (the paper's T_M).
     n_init : int, default=4
         Random starts for each number of directions.
     refit : "full" or int, default="full"
-        Centers of the last fit, on all rows: "full" takes every row up to 5,000 of them, 2,000 beyond (with `cv`, as
-        many as ``HyperKernelRidge(n_centers="auto")``).
+        Centers of the last fit, on all rows: "full" takes every row up to 5,000 of them, 2,000 beyond (10,000 and 4,000
+        with ``kernel="auto"``; with `cv`, as many as ``HyperKernelRidge(n_centers="auto")``).
     time_limit : float or None, default=None
-        Seconds for the search, without `cv`; the last fit of the best model so far comes on top.
+        Seconds for all of it, without `cv`: the search ends in time for a last fit of the best model so far, which has
+        fewer centers where even that would take too long.
     fit_intercept, scale_features, block_size, verbose, random_state
         As in `HyperKernelRidge`.
     n_jobs : int or None, default=None
@@ -81,9 +80,10 @@ class HyperKernelRidgeCV(MapModel):
     best_score_ : float
         The score chosen by: BIC in nats, or the held-out mean squared error. Lower is better.
     path_ : dict of lists
-        Without `cv`, the story of the search, one entry for each run: "start", "n_components", "nu" (lambda times the
-        rows), "criterion", "score", "seconds". The last two, "polished" and "plain", are scored on other rows than
-        those before them. A pandas.DataFrame can be made of it.
+        Without `cv`, the story of the search, one entry for each run: "start", "kernel", "shape" (of the map),
+        "n_components", "reg_lambda", "gamma" (for a map of norm 1 in standardised coordinates), "criterion", "score",
+        "seconds". Scores compare within a stage: "polished" and "plain", the finalists, and "rescaled" each see other
+        rows than those before them. A pandas.DataFrame can be made of it.
     cv_results_ : dict of arrays
         With `cv`: every pair, its error on each split, the mean and the standard deviation.
     truncation_ : float or array
@@ -177,6 +177,10 @@ class HyperKernelRidgeCV(MapModel):
         M = np.asarray(self.truncation_, dtype=predicted.dtype)
         return np.clip(predicted, -M, M)
 
+    @property
+    def _any_kernel(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "auto"
+
     def _check(self, n_features: int) -> list[int]:
         check_choice("criterion", self.criterion, ("evidence", "loo", "training"))
         if self.criterion == "training" and self.cv is None:
@@ -197,6 +201,10 @@ class HyperKernelRidgeCV(MapModel):
         check_choice_of_bool("warm_start", self.warm_start)
         if self.time_limit is not None and self.cv is not None:
             raise ValueError("time_limit goes with cv=None; a grid has no best model before its end")
+        if not self._any_kernel:
+            get_kernel(self.kernel)
+        elif self.cv is not None:
+            raise ValueError("kernel='auto' chooses by the criterion: it goes with cv=None; give cv one kernel")
         if self.warm_start and self.cv is None:
             raise ValueError("warm_start goes with cv: it starts each lambda of the grid from the one above it")
         if self.refit != "full":
@@ -216,118 +224,40 @@ class HyperKernelRidgeCV(MapModel):
     def _fit_search(
         self, X: Array, y: Array, weight: Array | None, dimensions: list[int], rng: np.random.RandomState
     ) -> Self:
-        deadline = time.perf_counter() + (math.inf if self.time_limit is None else self.time_limit)
-        if len(X) <= _REFIT_EXACT_ROWS:
+        began = time.perf_counter()
+        kernel = None if self._any_kernel else get_kernel(self.kernel).with_gamma(1.0)
+        n_centers = full_size(len(X), smooth=kernel is not None) if self.refit == "full" else min(self.refit, len(X))
+        if n_centers == len(X):
             X, y, weight = merge_identical(X, y, weight)
         rows, scaling = self._rows(X, y, weight)
-        kernel = get_kernel(self.kernel).with_gamma(1.0)
-        make = CRITERIA[self.criterion]
-
-        few = _subset(rows, _SEARCH_ROWS, rng)
-        quick = make(few, _some(few, _SEARCH_CENTERS, rng), kernel, 1.0, True)
-        best, ends = search_dimensions(
-            quick,
+        deadline = math.inf
+        if self.time_limit is not None:
+            clock = Clock(KERNELS["anova"] if kernel is None else kernel, rows.n_features)
+            n_centers = clock.affordable(rows.n_rows, n_centers, self.time_limit / 3)
+            deadline = began + self.time_limit - clock.seconds(rows.n_rows, n_centers)
+        task = Task(
+            rows,
+            CRITERIA[self.criterion],
             dimensions,
+            choose_dimension=isinstance(self.n_components, str),
             n_starts=self.n_init,
             rng=rng,
             n_jobs=self.n_jobs,
+            n_threads=self._n_threads if joblib.effective_n_jobs(self.n_jobs) == 1 else 1,
             deadline=deadline,
-            patient=isinstance(self.n_components, str),
             verbose=self.verbose,
         )
-        chosen = min(best.values(), key=lambda candidate: candidate.score)
-
-        result, winner = self._polish(make, rows, kernel, chosen, rng, deadline)
-        if isinstance(self.n_components, str) and rows.n_features > 1 and time.perf_counter() < deadline:
-            result, winner = self._against_plain(make, rows, kernel, result, winner, ends, rng, deadline)
+        winner, result, ends = tune(task, kernel)
 
         reg_lambda = winner.nu / rows.total_weight
-        n_centers = _REFIT_EXACT_ROWS if self.refit == "full" else self.refit
-        if rows.n_rows > n_centers and self.refit == "full":
-            n_centers = _REFIT_CENTERS
-        with blas_for(min(n_centers, rows.n_rows)):
-            objective = Objective(rows, _some(rows, n_centers, rng), kernel, reg_lambda)
+        with blas_for(n_centers):
+            objective = Objective(rows, some_centers(rows, n_centers, rng), winner.kernel, reg_lambda)
             alpha = objective.solve_alpha(winner.B)
         result = replace(result, B=winner.B, alpha=alpha, reg_lambda=reg_lambda)
-        self._store(result, kernel, objective.centers, scaling, one_target=y.ndim == 1)
+        self._store(result, winner.kernel, objective.centers, scaling, one_target=y.ndim == 1)
         self.n_components_, self.best_score_ = winner.n_components, winner.score
-        self.path_ = {
-            "start": [end.start for end in ends],
-            "n_components": [end.n_components for end in ends],
-            "nu": [end.nu for end in ends],
-            "criterion": [end.value for end in ends],
-            "score": [end.score for end in ends],
-            "seconds": [end.seconds for end in ends],
-        }
+        self.path_ = path_table(ends, rows.total_weight)
         return self
-
-    def _polish(
-        self,
-        make: type[Criterion],
-        rows: InMemoryRows,
-        kernel: Kernel,
-        chosen: Candidate,
-        rng: np.random.RandomState,
-        deadline: float,
-    ) -> tuple[Result, Candidate]:
-        """Return the run that improves the chosen map on more rows with more centers, and its end as a candidate."""
-        many = _subset(rows, _POLISH_ROWS, rng)
-        W = many.total_weight
-        centers = None if many.n_rows <= _EXACT_ROWS else _some(many, _POLISH_CENTERS, rng)
-        criterion = make(many, centers, kernel, chosen.nu / W, True)
-        with blas_for(criterion.n_centers):
-            result = run(
-                LBFGS(),
-                criterion,
-                chosen.B,
-                max_iter=_POLISH_ITERATIONS,
-                tol=1e-6,
-                time_limit=None if math.isinf(deadline) else deadline - time.perf_counter(),
-                callbacks=[Plateau(1e-7 * criterion.loss_at_zero)],
-                verbose=self.verbose,
-            )
-        if result.reason == "callback":
-            result = replace(result, reason="stalled", message="the criterion came to rest")
-        dof = degrees_of_freedom(chosen.n_components, rows.n_features, kernel.rotation_invariant)
-        polished = replace(
-            chosen,
-            start="polished",
-            B=result.B,
-            nu=result.reg_lambda * W,
-            value=result.objective,
-            score=score(criterion, result.objective, dof),
-        )
-        return result, polished
-
-    def _against_plain(
-        self,
-        make: type[Criterion],
-        rows: InMemoryRows,
-        kernel: Kernel,
-        result: Result,
-        polished: Candidate,
-        ends: list[Candidate],
-        rng: np.random.RandomState,
-        deadline: float,
-    ) -> tuple[Result, Candidate]:
-        """Return the better of the map and of plain kernel ridge regression, both exact on the same rows."""
-        some = _subset(rows, _EXACT_ROWS, rng)
-        exact = make(some, None, kernel, 1.0, True)
-        dof = degrees_of_freedom(polished.n_components, rows.n_features, kernel.rotation_invariant)
-        try:
-            with single_threaded_blas():
-                rival, rival_result = plain(exact, (polished.nu, 0.1), rng, deadline)
-                value = exact.reduced(polished.B, polished.nu / some.total_weight).value
-        except (FitError, ArithmeticError):
-            return result, polished  # a comparison that cannot be made is no reason to lose a sound map
-        polished = replace(polished, value=value, score=score(exact, value, dof))
-        ends += [polished, rival]
-        if polished.score <= rival.score:
-            return result, polished
-        message = "plain kernel ridge regression on all inputs has the better criterion: no few directions were found"
-        if self.verbose:
-            print(message)
-        return replace(rival_result, message=message), rival
 
     def _fit_grid(
         self, X: Array, y: Array, weight: Array | None, dimensions: list[int], rng: np.random.RandomState
@@ -374,12 +304,3 @@ class HyperKernelRidgeCV(MapModel):
                 setattr(self, name, value)
         self.n_components_, self.best_score_ = dimensions[i], float(mean[i, j])
         return self
-
-
-def _subset(rows: InMemoryRows, n: int, rng: np.random.RandomState) -> InMemoryRows:
-    return rows if rows.n_rows <= n else rows.subset(rows.draw(n, rng))
-
-
-def _some(rows: InMemoryRows, n: int, rng: np.random.RandomState) -> Array | None:
-    """Return n centers, or None for all rows where there are no more."""
-    return None if rows.n_rows <= n else uniform(rows, n, rng)

@@ -2,8 +2,9 @@
 
 from hkrr.criteria.base import Criterion
 from hkrr.criteria.evidence import Evidence
+from hkrr.criteria.grouped import Grouped
 from hkrr.criteria.leave_one_out import LeaveOneOut
 
-__all__ = ["CRITERIA", "Criterion", "Evidence", "LeaveOneOut"]
+__all__ = ["CRITERIA", "Criterion", "Evidence", "Grouped", "LeaveOneOut"]
 
 CRITERIA: dict[str, type[Criterion]] = {"loo": LeaveOneOut, "evidence": Evidence}

@@ -12,8 +12,11 @@ and the kernel's pullback leads on to B, as it does for the training objective.
 
 from __future__ import annotations
 
+import copy
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from scipy.linalg import cho_solve, solve_triangular
@@ -82,6 +85,17 @@ class Criterion(ABC):
                 raise ValueError("rows of weight zero cannot be centers: leave them out")
         self.centers = centers
         self.squares = np.atleast_1d(rows.sum(_squares)[0])
+
+    def at(self, reg_lambda: float, kernel: Kernel | None = None) -> Self:
+        """Return the same criterion with lambda learned from another beginning, or with another kernel."""
+        other = copy.copy(self)
+        other.reg_lambda, other.learn_lambda = reg_lambda, True
+        other.kernel = self.kernel if kernel is None else kernel
+        return other
+
+    def nats(self, value: float) -> float:
+        """Return the criterion as minus a log likelihood for each row; of a mean squared error half its logarithm."""
+        return 0.5 * math.log(max(value, 1e-300))
 
     @property
     def n_centers(self) -> int:

@@ -35,6 +35,9 @@ class Evidence(Criterion):
     def loss_at_zero(self) -> float:
         return 1.0
 
+    def nats(self, value: float) -> float:
+        return value
+
     @property
     def _share(self) -> Array:
         """What each target counts: alike, but a constant one has no evidence and no say."""

@@ -18,6 +18,7 @@ To add a kernel, extend `Radial` (one method), `Coordinatewise` (two) or `Kernel
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hkrr.kernels.base import Kernel, Pullback
@@ -41,6 +42,7 @@ __all__ = [
     "Radial",
     "RationalQuadratic",
     "get_kernel",
+    "kernel_name",
 ]
 
 KERNELS: dict[str, Kernel] = {
@@ -67,3 +69,9 @@ def get_kernel(kernel: Any) -> Kernel:
         return KERNELS[kernel]
     known = ", ".join(repr(name) for name in KERNELS)
     raise ValueError(f"kernel must be one of {known}, or a hkrr.kernels.Kernel; got {kernel!r}")
+
+
+def kernel_name(kernel: Kernel) -> str:
+    """Return the name that `get_kernel` knows the kernel by, whatever its gamma; otherwise that of its class."""
+    bare = replace(kernel, gamma=None)
+    return next((name for name, known in KERNELS.items() if known == bare), type(kernel).__name__)

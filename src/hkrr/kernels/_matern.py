@@ -13,23 +13,32 @@ def check_nu(nu: float) -> None:
         raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {nu!r}")
 
 
+def matern_polynomial(nu: float, z: Array) -> Array | None:
+    """Return the polynomial in z = sqrt(2 nu) t that multiplies exp(-z); None for 1."""
+    if nu == 0.5:
+        return None
+    return 1.0 + z if nu == 1.5 else 1.0 + z + z * z / 3.0
+
+
 def matern(nu: float, t: Array) -> tuple[Array, Array]:
     """Return the Matern function of t = distance / ell, and exp(-sqrt(2 nu) t), which its derivatives share."""
-    xp = array_namespace(t)
     z = math.sqrt(2.0 * nu) * t
-    decay = xp.exp(-z)
-    if nu == 0.5:
-        return decay, decay
-    if nu == 1.5:
-        return (1.0 + z) * decay, decay
-    return (1.0 + z + z * z / 3.0) * decay, decay
+    decay = array_namespace(t).exp(-z)
+    polynomial = matern_polynomial(nu, z)
+    return (decay, decay) if polynomial is None else (polynomial * decay, decay)
 
 
 def matern_log_slope(nu: float, t: Array) -> Array:
     """Return (log matern)'(t)."""
     if nu == 0.5:
         return -array_namespace(t).ones_like(t)
+    return t * matern_log_slope_over_t(nu, t)
+
+
+def matern_log_slope_over_t(nu: float, t: Array) -> Array:
+    """Return (log matern)'(t) / t, for nu = 3/2 and 5/2."""
+    z = math.sqrt(2.0 * nu) * t
     if nu == 1.5:
-        return -3.0 * t / (1.0 + math.sqrt(3.0) * t)
-    z = math.sqrt(5.0) * t
-    return (-5.0 / 3.0) * t * (1.0 + z) / (1.0 + z + z * z / 3.0)
+        z += 1.0
+        return -3.0 / z
+    return (-5.0 / 3.0) * (1.0 + z) / (1.0 + z + z * z / 3.0)

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 
 from hkrr._arrays import Array, array_namespace
-from hkrr.kernels._matern import check_nu, matern, matern_log_slope
+from hkrr.kernels._matern import check_nu, matern, matern_log_slope, matern_log_slope_over_t, matern_polynomial
 from hkrr.kernels.base import Kernel, Pullback, median_rule
 
 
@@ -28,10 +28,14 @@ class Coordinatewise(Kernel):
 
     def __call__(self, P: Array, C: Array) -> Array:
         xp = array_namespace(P, C)
+        P, C = self._rate * P, self._rate * C
         K = None
         for j in range(P.shape[1]):
-            f = self.factor(xp.abs(self._differences(P, C, j)))
-            K = f if K is None else K * f
+            f = self.factor(xp.abs(P[:, j][:, None] - C[:, j][None, :]))
+            if K is None:
+                K = f
+            else:
+                K *= f
         return K
 
     def vjp(self, P: Array, C: Array) -> tuple[Array, Pullback]:
@@ -40,23 +44,27 @@ class Coordinatewise(Kernel):
 
         def pullback(G: Array) -> tuple[Array, Array]:
             G *= K
+            scaled_P, scaled_C = self._rate * P, self._rate * C
             dP, dC = xp.zeros_like(P), xp.zeros_like(C)
-            rate = math.sqrt(2.0 * self.scale)
             for j in range(P.shape[1]):
-                t = self._differences(P, C, j)
-                sign = xp.sign(t)
-                slope = self.log_slope(xp.abs(t))
-                slope *= sign
+                slope = self.signed_log_slope(scaled_P[:, j][:, None] - scaled_C[:, j][None, :])
                 slope *= G
-                dP[:, j] = rate * xp.sum(slope, axis=1)
-                dC[:, j] = -rate * xp.sum(slope, axis=0)
+                dP[:, j] = self._rate * xp.sum(slope, axis=1)
+                dC[:, j] = -self._rate * xp.sum(slope, axis=0)
             return dP, dC
 
         return K, pullback
 
-    def _differences(self, P: Array, C: Array, j: int) -> Array:
-        rate = math.sqrt(2.0 * self.scale)
-        return rate * P[:, j][:, None] - rate * C[:, j][None, :]
+    def signed_log_slope(self, t: Array) -> Array:
+        """Return ``sign(t) (log f)'(|t|)``; ``t`` may be overwritten. Kernels with a shorter formula have their own."""
+        xp = array_namespace(t)
+        slope = self.log_slope(xp.abs(t))
+        slope *= xp.sign(t)
+        return slope
+
+    @property
+    def _rate(self) -> float:
+        return math.sqrt(2.0 * self.scale)  # 1 / ell
 
     def diagonal(self, P: Array) -> Array:
         return self.factor(array_namespace(P).zeros_like(P[:, 0])) ** P.shape[1]
@@ -79,11 +87,35 @@ class ProductMatern(Coordinatewise):
         super().__post_init__()
         check_nu(self.nu)
 
+    def __call__(self, P: Array, C: Array) -> Array:
+        """One exponential of the sum of all distances, times the coordinates' polynomials."""
+        xp = array_namespace(P, C)
+        P, C = math.sqrt(2.0 * self.nu) * self._rate * P, math.sqrt(2.0 * self.nu) * self._rate * C
+        total, product = None, None
+        for j in range(P.shape[1]):
+            z = xp.abs(P[:, j][:, None] - C[:, j][None, :])
+            polynomial = matern_polynomial(self.nu, z)
+            if total is None:
+                total, product = xp.zeros_like(z), polynomial
+            elif product is not None:
+                product *= polynomial
+            total -= z
+        K = xp.exp(total)
+        if product is not None:
+            K *= product
+        return K
+
     def factor(self, t: Array) -> Array:
         return matern(self.nu, t)[0]
 
     def log_slope(self, t: Array) -> Array:
         return matern_log_slope(self.nu, t)
+
+    def signed_log_slope(self, t: Array) -> Array:
+        xp = array_namespace(t)
+        if self.nu == 0.5:
+            return -xp.sign(t)
+        return t * matern_log_slope_over_t(self.nu, xp.abs(t))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,4 +140,8 @@ class Anova(Coordinatewise):
 
     def log_slope(self, t: Array) -> Array:
         f = matern(self.nu, t)[0]
-        return matern_log_slope(self.nu, t) * f / (1.0 + f)
+        slope = matern_log_slope(self.nu, t)
+        slope *= f
+        f += 1.0
+        slope /= f
+        return slope

@@ -1,0 +1,154 @@
+"""A candidate of the search: a kernel, a map of some shape, its noise, and what the criterion says of them.
+
+Candidates of different kinds are compared by one score, the criterion in nats over the rows searched plus the price of
+the map's parameters (BIC),
+
+    ``score = T W l + (dof / 2) log W``
+
+for T targets. Lambda is carried as nu = lambda W, the noise in units of the signal, which does not change with the
+number of rows; and gamma is 1, its scale being the map's own.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from hkrr._arrays import Array
+from hkrr.criteria import Criterion, Grouped
+from hkrr.exceptions import FitError
+from hkrr.kernels import Kernel, kernel_name
+from hkrr.rows import single_threaded_blas
+from hkrr.shapes import Full, Scaled, Shape, Shaped
+from hkrr.solvers import LBFGS, Result, State, run
+
+FIRST_LAMBDA = 0.03  # at a random start
+SHORT, LONG = 12, 60  # iterations before and after the poor starts are dropped
+_PLATEAU = 1e-6  # a fall, per iteration and row, that decides nothing
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kernel, a map, its noise, and what the criterion says of it."""
+
+    start: str
+    kernel: Kernel
+    B: Array
+    nu: float
+    value: float = math.inf
+    score: float = math.inf
+    seconds: float = 0.0
+    shape: Shape = field(default_factory=Full)
+
+    @property
+    def n_components(self) -> int:
+        """Number of directions."""
+        return int(self.B.shape[0])
+
+    @property
+    def degrees_of_freedom(self) -> float:
+        """Number of parameters of the map."""
+        return self.shape.degrees_of_freedom(self.B.shape[0], self.B.shape[1], self.kernel.rotation_invariant)
+
+
+class Plateau:
+    """A callback that ends a run whose objective has fallen by less than ``least`` an iteration for five of them."""
+
+    def __init__(self, least: float) -> None:
+        self._least, self._last = least, [math.inf] * 5
+
+    def __call__(self, state: State) -> bool:
+        oldest, self._last = self._last[0], [*self._last[1:], state.objective]
+        return oldest - state.objective < 5 * self._least
+
+
+def score(criterion: Criterion | Grouped, value: float, dof: float) -> float:
+    """Return ``T W l + (dof / 2) log W``."""
+    W, n_targets = criterion.rows.total_weight, max(1, int(np.count_nonzero(criterion.squares)))
+    return n_targets * W * criterion.nats(value) + 0.5 * dof * math.log(max(W, 2.0))
+
+
+def descend(
+    criterion: Criterion | Grouped,
+    start: Candidate,
+    max_iter: int,
+    deadline: float = math.inf,
+    *,
+    tol: float = 1e-5,
+    plateau: float = _PLATEAU,
+    verbose: int = 0,
+) -> tuple[Candidate, Result]:
+    """Return the candidate after at most ``max_iter`` steps of L-BFGS on its map and lambda, and the run."""
+    began, W = time.perf_counter(), criterion.rows.total_weight
+    result = run(
+        LBFGS(),
+        Shaped(criterion.at(start.nu / W, start.kernel), start.shape),
+        start.shape.parameters(start.B),
+        max_iter=max_iter,
+        tol=tol,
+        time_limit=None if math.isinf(deadline) else deadline - began,
+        callbacks=[Plateau(plateau * criterion.loss_at_zero)],
+        verbose=verbose,
+    )
+    result = replace(result, B=start.shape.map(result.B))
+    if result.reason == "callback":
+        result = replace(result, reason="stalled", message="the criterion came to rest")
+    end = replace(
+        start,
+        B=result.B,
+        nu=result.reg_lambda * W,
+        value=result.objective,
+        score=score(criterion, result.objective, start.degrees_of_freedom),
+        seconds=start.seconds + time.perf_counter() - began,
+    )
+    return end, result
+
+
+def improve(criterion: Criterion | Grouped, start: Candidate, max_iter: int, deadline: float = math.inf) -> Candidate:
+    """Return the candidate after at most ``max_iter`` steps; one that cannot be evaluated comes back with infinity."""
+    with single_threaded_blas():
+        try:
+            return descend(criterion, start, max_iter, deadline)[0]
+        except FitError:
+            return replace(start, value=math.inf, score=math.inf)
+
+
+def plain(
+    criterion: Criterion | Grouped,
+    kernel: Kernel,
+    noises: Sequence[float],
+    rng: np.random.RandomState,
+    deadline: float = math.inf,
+    max_iter: int = LONG,
+) -> tuple[Candidate, Result]:
+    """Return the best of plain kernel ridge regression, as a candidate with a multiple of the identity for its map.
+
+    From each of the given nu: a single run can end where the noise is taken for nothing.
+    """
+    rows = criterion.rows
+    identity = np.eye(rows.n_features)
+    scale = math.sqrt(kernel.median_gamma(rows.take(rows.draw(500, rng))))
+    starts = [Candidate("plain", kernel, scale * identity, nu, shape=Scaled(identity)) for nu in noises]
+    ends = [descend(criterion, start, max_iter, deadline) for start in starts]
+    best, result = min(ends, key=lambda end: end[0].value)
+    return replace(best, seconds=sum(end.seconds for end, _ in ends)), result
+
+
+def path_table(candidates: Sequence[Candidate], total_weight: float) -> dict[str, list[Any]]:
+    """Return the candidates as columns, lambda counted over all rows and gamma for a map of norm 1."""
+    return {
+        "start": [one.start for one in candidates],
+        "kernel": [kernel_name(one.kernel) for one in candidates],
+        "shape": [one.shape.name for one in candidates],
+        "n_components": [one.n_components for one in candidates],
+        "reg_lambda": [one.nu / total_weight for one in candidates],
+        "gamma": [one.kernel.scale * float(np.linalg.norm(one.B, 2)) ** 2 for one in candidates],
+        "criterion": [one.value for one in candidates],
+        "score": [one.score for one in candidates],
+        "seconds": [one.seconds for one in candidates],
+    }

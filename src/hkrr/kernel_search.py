@@ -1,0 +1,177 @@
+"""Choosing the kernel and the shape of the map, by the score that chooses the number of directions.
+
+Tables are seldom multi-index models: there the columns mean something, and a rough kernel with a scale for each column
+(a diagonal map) often says more than a few directions. So for each of some mother kernels the criterion is minimised
+
+    over a multiple of the identity       plain kernel ridge regression,
+    from there over diagonal maps         a few steps each, then the best go on,
+    over full maps                        for radial kernels, from the directions found with the Gaussian kernel, and
+                                          from the best diagonal map, its rank cut to that of the lowest score,
+
+on groups of some hundred rows (`hkrr.criteria.Grouped`). The best few of all of them are improved on more and larger
+groups, on all rows where these are not too many, and the lowest score wins.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import joblib
+import numpy as np
+from tqdm.auto import tqdm
+
+from hkrr.candidates import FIRST_LAMBDA, LONG, SHORT, Candidate, improve, plain, score
+from hkrr.criteria import Criterion, Grouped
+from hkrr.exceptions import FitError
+from hkrr.kernels import KERNELS
+from hkrr.rows import InMemoryRows, single_threaded_blas
+from hkrr.shapes import Diagonal, Full
+
+# Tried with identity, diagonal and full maps; and, not being rotation invariant, with the first two alone.
+RADIAL = ("gaussian", "matern52", "matern32", "laplace")
+PRODUCT = ("product_matern32", "product_laplace", "anova")
+_GROUP_ROWS, _GROUPS = 400, 6  # while searching
+_LARGE_GROUP_ROWS, _LARGE_GROUPS = 800, 8  # for the finalists
+_ONE_GROUP_ROWS = 1_500  # up to which the finalists see all rows at once
+_DIAGONALS, _SQUARES, _FINALISTS, _SURVIVORS = 3, 2, 3, 2
+# At a warm start: where the noise is next to nothing its gradient is too, and it stays there; so for a column's scale
+# that few rows have sent to nothing or to infinity.
+_LEAST_NOISE, _FARTHEST_SCALE = 0.01, 30.0
+
+
+def search_kernels(
+    make: type[Criterion],
+    rows: InMemoryRows,
+    few_directions: Sequence[Candidate],
+    *,
+    few_directions_only: bool,
+    rng: np.random.RandomState,
+    n_jobs: int | None = None,
+    n_threads: int = 1,
+    deadline: float = math.inf,
+    verbose: int = 0,
+) -> tuple[Candidate, list[Candidate]]:
+    """Return the best candidate of all kernels and shapes, and all that were tried, the finalists last.
+
+    ``few_directions`` are candidates with full maps, found with one radial kernel: starts for all of these, and with
+    ``few_directions_only`` (the user gave their number) the only ones.
+    """
+    bar = tqdm(disable=not verbose, desc="kernels", unit="run")
+    seeds = {name: int(rng.randint(2**31 - 1)) for name in (*RADIAL, *PRODUCT)}
+    groups = grouped(make, rows, _GROUP_ROWS, _GROUPS, rng, n_threads)
+    tried: list[Candidate] = []
+
+    def improve_all(starts: Sequence[Candidate], max_iter: int, on: Grouped = groups) -> list[Candidate]:
+        """Return the ends, the lowest score first; past the deadline none."""
+        if time.perf_counter() > deadline:
+            return []
+        ends = joblib.Parallel(n_jobs=n_jobs)(
+            joblib.delayed(improve)(on, start, max_iter, deadline) for start in starts
+        )
+        bar.update(len(ends))
+        ends = [end for end in ends if math.isfinite(end.score)]
+        tried.extend(ends)
+        return sorted(ends, key=lambda end: end.score)
+
+    # What few directions there are comes first: whatever the time limit, there is something to return.
+    directions = improve_all([_warm(start, start="directions") for start in few_directions], SHORT)
+    others = [
+        _warm(end, start="directions", kernel=KERNELS[name].with_gamma(1.0))
+        for end in directions[:1]
+        for name in RADIAL
+        if KERNELS[name].with_gamma(1.0) != end.kernel
+    ]
+    improve_all(others, SHORT)
+
+    if not few_directions_only and time.perf_counter() < deadline:
+        plains = joblib.Parallel(n_jobs=n_jobs)(
+            joblib.delayed(_plain)(groups, name, seed, deadline) for name, seed in seeds.items()
+        )
+        bar.update(len(plains))
+        plains = [end for end in plains if math.isfinite(end.score)]
+        tried.extend(plains)
+        diagonals = improve_all([_warm(end, start="diagonal", shape=Diagonal()) for end in plains], SHORT)
+        best = improve_all(diagonals[:_DIAGONALS], LONG)
+        if _square_is_affordable(rows):
+            radial = [end for end in _lowest_of_each_kernel([*best, *diagonals]) if end.kernel.rotation_invariant]
+            squares = improve_all([_warm(end, start="square", shape=Full()) for end in radial[:_SQUARES]], LONG)
+            improve_all([_of_best_rank(groups, end) for end in squares], SHORT)
+
+    finalists = _lowest_of_each_kernel(sorted(tried, key=lambda end: end.score))[:_FINALISTS]
+    if not finalists:
+        raise FitError("No kernel has a finite criterion: check the scale of X and y.")
+    if rows.n_rows <= _ONE_GROUP_ROWS:
+        large = grouped(make, rows, rows.n_rows, 1, rng, n_threads)
+    else:
+        large = grouped(make, rows, _LARGE_GROUP_ROWS, _LARGE_GROUPS, rng, n_threads)
+    last = improve_all([_warm(end, start=f"{end.start}, finalist") for end in finalists], SHORT, large)
+    last += improve_all(last[:_SURVIVORS], LONG, large)
+    bar.close()
+    return min(last or finalists, key=lambda end: end.score), tried
+
+
+def grouped(
+    make: type[Criterion],
+    rows: InMemoryRows,
+    group_rows: int,
+    n_groups: int,
+    rng: np.random.RandomState,
+    n_threads: int = 1,
+) -> Grouped:
+    """Return the criterion over at most so many groups of so many rows, drawn at random; of all where they are few."""
+    n_rows = min(rows.n_rows, n_groups * group_rows)
+    n_groups = max(1, n_rows // group_rows)
+    some = rows.subset(rows.draw(n_rows, rng))
+    return Grouped(make, some, n_groups, KERNELS["gaussian"].with_gamma(1.0), 1.0, n_threads)
+
+
+def _plain(groups: Grouped, name: str, seed: int, deadline: float) -> Candidate:
+    kernel, rng = KERNELS[name].with_gamma(1.0), np.random.RandomState(seed)
+    try:
+        with single_threaded_blas():
+            return plain(groups, kernel, (FIRST_LAMBDA * groups.n_centers,), rng, deadline, max_iter=SHORT)[0]
+    except FitError:
+        return Candidate("plain", kernel, np.eye(groups.rows.n_features), 1.0)
+
+
+def _warm(candidate: Candidate, **changes: object) -> Candidate:
+    """Return the candidate as another start: from where it ended, but not from where a gradient has vanished."""
+    B = candidate.B
+    if candidate.shape.name == "diagonal":
+        scales = np.diagonal(B)
+        typical = float(np.median(scales))
+        B = np.diag(np.clip(scales, typical / _FARTHEST_SCALE, typical * _FARTHEST_SCALE))
+    nu = max(candidate.nu, _LEAST_NOISE)
+    fresh = replace(candidate, B=B, nu=nu, value=math.inf, score=math.inf, seconds=0.0)
+    return replace(fresh, **changes)  # type: ignore[arg-type]
+
+
+def _square_is_affordable(rows: InMemoryRows) -> bool:
+    """Whether a map of all D directions has fewer parameters than half the rows: no score would take it otherwise."""
+    D = rows.n_features
+    return D > 1 and Full().degrees_of_freedom(D, D, True) < rows.n_rows / 2
+
+
+def _of_best_rank(groups: Grouped, square: Candidate) -> Candidate:
+    """Return the map cut to the number of its largest directions at which its score is lowest, as it stands."""
+    _, s, Vt = np.linalg.svd(square.B, full_matrices=False)
+    criterion = groups.at(square.nu / groups.rows.total_weight, square.kernel)
+    best = square
+    for rank in range(len(s) - 1, 0, -1):
+        cut = replace(square, start="square, cut", B=s[:rank, None] * Vt[:rank])
+        value = criterion.reduced(cut.B).value
+        cut = replace(cut, value=value, score=score(groups, value, cut.degrees_of_freedom))
+        if cut.score < best.score:
+            best = cut
+    return _warm(best)
+
+
+def _lowest_of_each_kernel(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the first candidate of each kernel and shape, in the order given."""
+    first: dict[tuple[object, str], Candidate] = {}
+    for candidate in candidates:
+        first.setdefault((candidate.kernel, candidate.shape.name), candidate)
+    return list(first.values())

@@ -1,0 +1,53 @@
+"""The last fit: the coefficients on all rows at the chosen map, and how long that will take."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from scipy.linalg import cholesky
+
+from hkrr.kernels import Kernel
+from hkrr.rows import blas_for
+
+# Up to this many rows all of them are centers; beyond, so many. Rough kernels want more of them than smooth ones.
+EXACT_ROWS, CENTERS = 5_000, 2_000
+EXACT_ROWS_ROUGH, CENTERS_ROUGH = 10_000, 4_000
+_SAMPLE = 500
+
+
+def full_size(n_rows: int, smooth: bool) -> int:
+    """Return the number of centers that ``refit="full"`` stands for."""
+    exact, centers = (EXACT_ROWS, CENTERS) if smooth else (EXACT_ROWS_ROUGH, CENTERS_ROUGH)
+    return n_rows if n_rows <= exact else centers
+
+
+class Clock:
+    """Foretells the seconds of a last fit from a small one, made here and now."""
+
+    def __init__(self, kernel: Kernel, n_features: int) -> None:
+        P = np.random.RandomState(0).standard_normal((_SAMPLE, n_features))
+        with blas_for(_SAMPLE):
+            kernel(P[:10], P[:10])
+            began = time.perf_counter()
+            K = kernel(P, P)
+            evaluated = time.perf_counter()
+            np.fill_diagonal(K, K.diagonal() + 1.0)
+            cholesky(K, lower=True, overwrite_a=True, check_finite=False)
+            solved = time.perf_counter()
+        self._entry = (evaluated - began) / _SAMPLE**2
+        self._flop = (solved - evaluated) / (_SAMPLE**3 / 3)
+
+    def seconds(self, n_rows: int, n_centers: int) -> float:
+        """Return about how long the coefficients will take: kernel entries, products, a factorisation."""
+        if n_centers >= n_rows:
+            return self._entry * n_rows**2 + self._flop * n_rows**3 / 3
+        products = 2 * n_rows * n_centers**2 + 2 * n_centers**3
+        return self._entry * (n_rows + n_centers) * n_centers + self._flop * products
+
+    def affordable(self, n_rows: int, n_centers: int, seconds: float) -> int:
+        """Return how many centers, n_centers at most, can be fitted in so many seconds (one always can)."""
+        n_centers = min(n_centers, n_rows)
+        while n_centers > 1 and self.seconds(n_rows, n_centers) > seconds:
+            n_centers = max(1, int(0.8 * n_centers))
+        return n_centers

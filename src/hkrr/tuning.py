@@ -1,0 +1,154 @@
+"""The whole search, from rows to one map: few rows and few centers first, more for what survives."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from hkrr._arrays import Array
+from hkrr.candidates import FIRST_LAMBDA, Candidate, descend, plain, score
+from hkrr.centers import uniform
+from hkrr.criteria import Criterion, Grouped
+from hkrr.exceptions import FitError
+from hkrr.kernel_search import grouped, search_kernels
+from hkrr.kernels import KERNELS, Kernel
+from hkrr.rows import InMemoryRows, blas_for, single_threaded_blas
+from hkrr.search import search_dimensions
+from hkrr.shapes import Scaled
+from hkrr.solvers import Result
+
+_SEARCH_ROWS, _SEARCH_CENTERS = 2_000, 100
+_EXACT_ROWS, _POLISH_ROWS, _POLISH_CENTERS, _POLISH_ITERATIONS = 1_000, 20_000, 400, 40
+_RESCALE_ROWS, _RESCALE_ITERATIONS = 2_000, 8
+_FEW_DIRECTIONS = 2  # maps of few directions that the search for a kernel begins with
+
+PLAIN_WINS = "plain kernel ridge regression on all inputs has the better criterion: no few directions were found"
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a search is given: the rows, the criterion, the numbers of directions to try, and what it may spend."""
+
+    rows: InMemoryRows
+    make: type[Criterion]
+    dimensions: Sequence[int]
+    choose_dimension: bool  # whether all inputs, or a map of another shape, may take the place of few directions
+    n_starts: int
+    rng: np.random.RandomState
+    n_jobs: int | None = None
+    n_threads: int = 1
+    deadline: float = math.inf
+    verbose: int = 0
+
+    @property
+    def in_time(self) -> bool:
+        """Whether the deadline has not passed."""
+        return time.perf_counter() < self.deadline
+
+
+def tune(task: Task, kernel: Kernel | None) -> tuple[Candidate, Result, list[Candidate]]:
+    """Return the chosen candidate, the run that ended with it, and all that were tried; no kernel: that too is chosen.
+
+    The candidates' scores are comparable among those of one stage, which see the same rows.
+    """
+    if kernel is None:
+        return _with_any_kernel(task)
+    best, ends = _directions(task, kernel)
+    polished, result = _polish(task, best[0])
+    if task.choose_dimension and task.rows.n_features > 1 and task.in_time:
+        return _against_plain(task, polished, result, ends)
+    return polished, result, [*ends, polished]
+
+
+def _directions(task: Task, kernel: Kernel) -> tuple[list[Candidate], list[Candidate]]:
+    """Return the best candidate of each number of directions, the lowest score first, and all that were tried."""
+    few = subset(task.rows, _SEARCH_ROWS, task.rng)
+    best, ends = search_dimensions(
+        task.make(few, some_centers(few, _SEARCH_CENTERS, task.rng), kernel, 1.0, True),
+        task.dimensions,
+        n_starts=task.n_starts,
+        rng=task.rng,
+        n_jobs=task.n_jobs,
+        deadline=task.deadline,
+        patient=task.choose_dimension,
+        verbose=task.verbose,
+    )
+    return sorted(best.values(), key=lambda candidate: candidate.score), ends
+
+
+def _polish(task: Task, chosen: Candidate) -> tuple[Candidate, Result]:
+    """Return the candidate improved on more rows with more centers, and the run."""
+    many = subset(task.rows, _POLISH_ROWS, task.rng)
+    centers = None if many.n_rows <= _EXACT_ROWS else some_centers(many, _POLISH_CENTERS, task.rng)
+    criterion = task.make(many, centers, chosen.kernel, 1.0, True)
+    with blas_for(criterion.n_centers):
+        return descend(
+            criterion,
+            replace(chosen, start="polished", seconds=0.0),
+            _POLISH_ITERATIONS,
+            task.deadline,
+            tol=1e-6,
+            plateau=1e-7,
+            verbose=task.verbose,
+        )
+
+
+def _against_plain(
+    task: Task, polished: Candidate, result: Result, ends: list[Candidate]
+) -> tuple[Candidate, Result, list[Candidate]]:
+    """Return the better of the map and of plain kernel ridge regression, both exact on the same rows."""
+    some = subset(task.rows, _EXACT_ROWS, task.rng)
+    exact = task.make(some, None, polished.kernel, 1.0, True)
+    noises = (polished.nu, 0.1, FIRST_LAMBDA * some.total_weight)
+    try:
+        with single_threaded_blas():
+            rival, rival_result = plain(exact, polished.kernel, noises, task.rng, task.deadline)
+            value = exact.reduced(polished.B, polished.nu / some.total_weight).value
+    except (FitError, ArithmeticError):
+        # A comparison that cannot be made is no reason to lose a sound map.
+        return polished, result, [*ends, polished]
+    polished = replace(polished, value=value, score=score(exact, value, polished.degrees_of_freedom))
+    ends = [*ends, polished, rival]
+    if polished.score <= rival.score:
+        return polished, result, ends
+    if task.verbose:
+        print(PLAIN_WINS)
+    return rival, replace(rival_result, message=PLAIN_WINS), ends
+
+
+def _with_any_kernel(task: Task) -> tuple[Candidate, Result, list[Candidate]]:
+    """Few directions with the Gaussian kernel first, then all kernels and shapes, then the scale on more rows."""
+    best, ends = _directions(task, KERNELS["gaussian"].with_gamma(1.0))
+    winner, tried = search_kernels(
+        task.make,
+        task.rows,
+        best[:_FEW_DIRECTIONS],
+        few_directions_only=not task.choose_dimension,
+        rng=task.rng,
+        n_jobs=task.n_jobs,
+        n_threads=task.n_threads,
+        deadline=task.deadline,
+        verbose=task.verbose,
+    )
+    # The noise and the length scale that suit some hundred rows are not quite those of all of them.
+    criterion: Grouped = grouped(task.make, task.rows, min(task.rows.n_rows, _RESCALE_ROWS), 1, task.rng)
+    start = replace(winner, start="rescaled", shape=Scaled(winner.B), seconds=0.0)
+    end, result = descend(criterion, start, _RESCALE_ITERATIONS, task.deadline)
+    end = replace(end, shape=winner.shape, score=score(criterion, end.value, winner.degrees_of_freedom))
+    if winner.shape.name == "identity":
+        result = replace(result, message=PLAIN_WINS)
+    return end, result, [*ends, *tried, end]
+
+
+def subset(rows: InMemoryRows, n: int, rng: np.random.RandomState) -> InMemoryRows:
+    """Return n rows drawn at random, or all where there are no more."""
+    return rows if rows.n_rows <= n else rows.subset(rows.draw(n, rng))
+
+
+def some_centers(rows: InMemoryRows, n: int, rng: np.random.RandomState) -> Array | None:
+    """Return n centers, or None for all rows where there are no more."""
+    return None if rows.n_rows <= n else uniform(rows, n, rng)
