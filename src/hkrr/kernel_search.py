@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import joblib
 import numpy as np
@@ -27,16 +28,16 @@ from hkrr.candidates import FIRST_LAMBDA, LONG, SHORT, Candidate, improve, plain
 from hkrr.criteria import Criterion, Grouped
 from hkrr.exceptions import FitError
 from hkrr.kernels import KERNELS
-from hkrr.rows import InMemoryRows, single_threaded_blas
+from hkrr.rows import InMemoryRows, in_threads, single_threaded_blas
 from hkrr.shapes import Diagonal, Full
 
 # Tried with identity, diagonal and full maps; and, not being rotation invariant, with the first two alone.
 RADIAL = ("gaussian", "matern52", "matern32", "laplace")
 PRODUCT = ("product_matern32", "product_laplace", "anova")
 _GROUP_ROWS, _GROUPS = 400, 6  # while searching
-_LARGE_GROUP_ROWS, _LARGE_GROUPS = 800, 8  # for the finalists
+_LARGE_GROUP_ROWS, _LARGE_GROUPS = 600, 8  # for the finalists
 _ONE_GROUP_ROWS = 1_500  # up to which the finalists see all rows at once
-_DIAGONALS, _SQUARES, _FINALISTS, _SURVIVORS = 3, 2, 3, 2
+_DIAGONALS, _SQUARES, _FINALISTS = 3, 2, 3
 # At a warm start: where the noise is next to nothing its gradient is too, and it stays there; so for a column's scale
 # that few rows have sent to nothing or to infinity.
 _LEAST_NOISE, _FARTHEST_SCALE = 0.01, 30.0
@@ -57,24 +58,32 @@ def search_kernels(
     """Return the best candidate of all kernels and shapes, and all that were tried, the finalists last.
 
     ``few_directions`` are candidates with full maps, found with one radial kernel: starts for all of these, and with
-    ``few_directions_only`` (the user gave their number) the only ones.
+    ``few_directions_only`` (the user gave their number) the only ones. Where there is no time for more the first of
+    them comes back as it is.
     """
     bar = tqdm(disable=not verbose, desc="kernels", unit="run")
     seeds = {name: int(rng.randint(2**31 - 1)) for name in (*RADIAL, *PRODUCT)}
-    groups = grouped(make, rows, _GROUP_ROWS, _GROUPS, rng, n_threads)
+    groups = grouped(make, rows, _GROUP_ROWS, _GROUPS, rng)
     tried: list[Candidate] = []
 
-    def improve_all(starts: Sequence[Candidate], max_iter: int, on: Grouped = groups) -> list[Candidate]:
-        """Return the ends, the lowest score first; past the deadline none."""
+    def run_all(job: Callable[..., Candidate], on: Grouped, arguments: Sequence[tuple[Any, ...]]) -> list[Candidate]:
+        """Return the ends that are finite; past the deadline none. Threads share the jobs, or the groups of each."""
         if time.perf_counter() > deadline:
             return []
-        ends = joblib.Parallel(n_jobs=n_jobs)(
-            joblib.delayed(improve)(on, start, max_iter, deadline) for start in starts
-        )
+        if joblib.effective_n_jobs(n_jobs) > 1:
+            ends = joblib.Parallel(n_jobs=n_jobs)(joblib.delayed(job)(on, *each, deadline) for each in arguments)
+        elif len(arguments) < n_threads:
+            ends = [job(on.on_threads(n_threads), *each, deadline) for each in arguments]
+        else:
+            ends = in_threads(lambda each: job(on, *each, deadline), arguments, n_threads)
         bar.update(len(ends))
         ends = [end for end in ends if math.isfinite(end.score)]
         tried.extend(ends)
-        return sorted(ends, key=lambda end: end.score)
+        return ends
+
+    def improve_all(starts: Sequence[Candidate], max_iter: int, on: Grouped = groups) -> list[Candidate]:
+        """Return the ends, the lowest score first."""
+        return sorted(run_all(improve, on, [(start, max_iter) for start in starts]), key=lambda end: end.score)
 
     # What few directions there are comes first: whatever the time limit, there is something to return.
     directions = improve_all([_warm(start, start="directions") for start in few_directions], SHORT)
@@ -86,13 +95,8 @@ def search_kernels(
     ]
     improve_all(others, SHORT)
 
-    if not few_directions_only and time.perf_counter() < deadline:
-        plains = joblib.Parallel(n_jobs=n_jobs)(
-            joblib.delayed(_plain)(groups, name, seed, deadline) for name, seed in seeds.items()
-        )
-        bar.update(len(plains))
-        plains = [end for end in plains if math.isfinite(end.score)]
-        tried.extend(plains)
+    if not few_directions_only:
+        plains = run_all(_plain, groups, list(seeds.items()))
         diagonals = improve_all([_warm(end, start="diagonal", shape=Diagonal()) for end in plains], SHORT)
         best = improve_all(diagonals[:_DIAGONALS], LONG)
         if _square_is_affordable(rows):
@@ -100,15 +104,22 @@ def search_kernels(
             squares = improve_all([_warm(end, start="square", shape=Full()) for end in radial[:_SQUARES]], LONG)
             improve_all([_of_best_rank(groups, end) for end in squares], SHORT)
 
-    finalists = _lowest_of_each_kernel(sorted(tried, key=lambda end: end.score))[:_FINALISTS]
-    if not finalists:
-        raise FitError("No kernel has a finite criterion: check the scale of X and y.")
+    if not tried:
+        # No time is left, or no kernel can be evaluated on such groups.
+        if not few_directions or not math.isfinite(few_directions[0].score):
+            raise FitError("No kernel has a finite criterion: check the scale of X and y.")
+        return few_directions[0], []
     if rows.n_rows <= _ONE_GROUP_ROWS:
-        large = grouped(make, rows, rows.n_rows, 1, rng, n_threads)
+        large = grouped(make, rows, rows.n_rows, 1, rng)
     else:
-        large = grouped(make, rows, _LARGE_GROUP_ROWS, _LARGE_GROUPS, rng, n_threads)
+        large = grouped(make, rows, _LARGE_GROUP_ROWS, _LARGE_GROUPS, rng)
+    # By the score they would have there: the more rows, the more parameters are worth their price.
+    ranked = sorted(tried, key=lambda end: score(large, end.value, end.degrees_of_freedom))
+    finalists = _lowest_of_each_kernel(ranked)[:_FINALISTS]
     last = improve_all([_warm(end, start=f"{end.start}, finalist") for end in finalists], SHORT, large)
-    last += improve_all(last[:_SURVIVORS], LONG, large)
+    # Full maps need longer than others: the better of either kind goes on.
+    first_of_kind = {end.shape.name == "full": end for end in reversed(last)}
+    last += improve_all(list(first_of_kind.values()), LONG, large)
     bar.close()
     return min(last or finalists, key=lambda end: end.score), tried
 
@@ -119,13 +130,12 @@ def grouped(
     group_rows: int,
     n_groups: int,
     rng: np.random.RandomState,
-    n_threads: int = 1,
 ) -> Grouped:
-    """Return the criterion over at most so many groups of so many rows, drawn at random; of all where they are few."""
+    """Return the criterion over at most so many groups of at least so many rows (if there are), drawn at random."""
     n_rows = min(rows.n_rows, n_groups * group_rows)
     n_groups = max(1, n_rows // group_rows)
     some = rows.subset(rows.draw(n_rows, rng))
-    return Grouped(make, some, n_groups, KERNELS["gaussian"].with_gamma(1.0), 1.0, n_threads)
+    return Grouped(make, some, n_groups, KERNELS["gaussian"].with_gamma(1.0), 1.0)
 
 
 def _plain(groups: Grouped, name: str, seed: int, deadline: float) -> Candidate:

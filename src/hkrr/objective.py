@@ -160,8 +160,8 @@ class Objective:
     def solve_alpha(self, B: Array) -> Array:
         """Return the minimiser of L(B, .): ``(K'WK + lambda W K_cc) alpha = K'Wy``."""
         if self.exact:
-            P = self.centers @ B.T
-            return self._solve_exact(self.kernel(P, P))
+            C = self.centers @ B.T
+            return self._solve_exact(self.rows.map(lambda X, Y, w: (self.kernel(X @ B.T, C),), self.n_centers))
         return self._solve(B)[0]
 
     def reduced(self, B: Array) -> Reduced:

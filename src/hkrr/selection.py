@@ -77,8 +77,11 @@ class HyperKernelRidgeCV(MapModel):
     Attributes
     ----------
     n_components_, reg_lambda_ : chosen
+    map_shape_ : {"full", "diagonal", "identity"}
+        Without `cv`, the shape of the map: "identity" is plain kernel ridge regression.
     best_score_ : float
-        The score chosen by: BIC in nats, or the held-out mean squared error. Lower is better.
+        The score chosen by: BIC in nats (with ``kernel="auto"`` that of the last stage), or the held-out mean squared
+        error. Lower is better.
     path_ : dict of lists
         Without `cv`, the story of the search, one entry for each run: "start", "kernel", "shape" (of the map),
         "n_components", "reg_lambda", "gamma" (for a map of norm 1 in standardised coordinates), "criterion", "score",
@@ -158,7 +161,7 @@ class HyperKernelRidgeCV(MapModel):
         dimensions = self._check(X.shape[1])
         weight = check_weights(sample_weight, X)
         counted = slice(None) if weight is None else weight > 0
-        for name in ("cv_results_", "path_"):
+        for name in ("cv_results_", "path_", "map_shape_"):
             if hasattr(self, name):
                 delattr(self, name)  # of an earlier fit of the other kind
         rng = np.random.RandomState() if self.random_state is None else check_random_state(self.random_state)
@@ -232,9 +235,10 @@ class HyperKernelRidgeCV(MapModel):
         rows, scaling = self._rows(X, y, weight)
         deadline = math.inf
         if self.time_limit is not None:
-            clock = Clock(KERNELS["anova"] if kernel is None else kernel, rows.n_features)
-            n_centers = clock.affordable(rows.n_rows, n_centers, self.time_limit / 3)
-            deadline = began + self.time_limit - clock.seconds(rows.n_rows, n_centers)
+            likely = KERNELS["product_matern32"] if kernel is None else kernel
+            clock = Clock(likely, rows.n_features, self._n_threads)
+            affordable = clock.affordable(rows.n_rows, n_centers, self.time_limit / 3)
+            deadline = began + self.time_limit - clock.seconds(rows.n_rows, affordable)
         task = Task(
             rows,
             CRITERIA[self.criterion],
@@ -249,6 +253,10 @@ class HyperKernelRidgeCV(MapModel):
         )
         winner, result, ends = tune(task, kernel)
 
+        if self.time_limit is not None:
+            left = began + self.time_limit - time.perf_counter()
+            clock = Clock(winner.kernel, rows.n_features, self._n_threads)
+            n_centers = clock.affordable(rows.n_rows, n_centers, max(left, self.time_limit / 10))
         reg_lambda = winner.nu / rows.total_weight
         with blas_for(n_centers):
             objective = Objective(rows, some_centers(rows, n_centers, rng), winner.kernel, reg_lambda)
@@ -256,6 +264,7 @@ class HyperKernelRidgeCV(MapModel):
         result = replace(result, B=winner.B, alpha=alpha, reg_lambda=reg_lambda)
         self._store(result, winner.kernel, objective.centers, scaling, one_target=y.ndim == 1)
         self.n_components_, self.best_score_ = winner.n_components, winner.score
+        self.map_shape_ = winner.shape.name
         self.path_ = path_table(ends, rows.total_weight)
         return self
 

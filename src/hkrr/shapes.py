@@ -20,7 +20,7 @@ _LARGEST_LOG = 30.0
 
 
 def _scales(logs: Array) -> tuple[Array, Array]:
-    """Return exp(logs), and its derivative."""
+    """Return exp(logs), the logs held within their bounds, and its derivative."""
     scales = np.exp(np.clip(logs, -_LARGEST_LOG, _LARGEST_LOG))
     return scales, np.where(np.abs(logs) < _LARGEST_LOG, scales, 0.0)
 

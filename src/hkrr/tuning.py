@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +26,7 @@ _SEARCH_ROWS, _SEARCH_CENTERS = 2_000, 100
 _EXACT_ROWS, _POLISH_ROWS, _POLISH_CENTERS, _POLISH_ITERATIONS = 1_000, 20_000, 400, 40
 _RESCALE_ROWS, _RESCALE_ITERATIONS = 2_000, 8
 _FEW_DIRECTIONS = 2  # maps of few directions that the search for a kernel begins with
+_SHARE_OF_DIRECTIONS = 0.3  # of the time there is, while the kernel is still to be found
 
 PLAIN_WINS = "plain kernel ridge regression on all inputs has the better criterion: no few directions were found"
 
@@ -122,7 +124,12 @@ def _against_plain(
 
 def _with_any_kernel(task: Task) -> tuple[Candidate, Result, list[Candidate]]:
     """Few directions with the Gaussian kernel first, then all kernels and shapes, then the scale on more rows."""
-    best, ends = _directions(task, KERNELS["gaussian"].with_gamma(1.0))
+    now = time.perf_counter()
+    first = replace(task, deadline=now + _SHARE_OF_DIRECTIONS * (task.deadline - now))
+    best: list[Candidate] = []
+    ends: list[Candidate] = []
+    with suppress(FitError):  # where the Gaussian kernel fails, another may not
+        best, ends = _directions(first, KERNELS["gaussian"].with_gamma(1.0))
     winner, tried = search_kernels(
         task.make,
         task.rows,

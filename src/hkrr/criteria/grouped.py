@@ -50,7 +50,7 @@ class Grouped:
         self._parts = [make(group, None, kernel, 1.0, True) for group in groups]
         self.squares = np.sum([part.squares for part in self._parts], axis=0)
         self.n_centers = max(part.n_centers for part in self._parts)
-        self.loss_at_zero = self._parts[0].loss_at_zero
+        self.loss_at_zero = float(np.mean([part.loss_at_zero for part in self._parts]))
 
     def at(self, reg_lambda: float, kernel: Kernel | None = None) -> Self:
         """Return the same criterion with another lambda to begin at, or another kernel."""
@@ -61,8 +61,14 @@ class Grouped:
             other._parts = [part.at(1.0, kernel) for part in self._parts]
         return other
 
+    def on_threads(self, n_threads: int) -> Self:
+        """Return the same criterion, its groups shared by this many threads."""
+        other = copy.copy(self)
+        other._n_threads = n_threads
+        return other
+
     def nats(self, value: float) -> float:
-        """Return the criterion as a log likelihood for each row."""
+        """Return the criterion as minus a log likelihood for each row."""
         return self._parts[0].nats(value)
 
     def reduced(self, B: Array, reg_lambda: float | None = None) -> Reduced:

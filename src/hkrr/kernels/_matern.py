@@ -13,19 +13,15 @@ def check_nu(nu: float) -> None:
         raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {nu!r}")
 
 
-def matern_polynomial(nu: float, z: Array) -> Array | None:
-    """Return the polynomial in z = sqrt(2 nu) t that multiplies exp(-z); None for 1."""
-    if nu == 0.5:
-        return None
-    return 1.0 + z if nu == 1.5 else 1.0 + z + z * z / 3.0
-
-
 def matern(nu: float, t: Array) -> tuple[Array, Array]:
     """Return the Matern function of t = distance / ell, and exp(-sqrt(2 nu) t), which its derivatives share."""
     z = math.sqrt(2.0 * nu) * t
     decay = array_namespace(t).exp(-z)
-    polynomial = matern_polynomial(nu, z)
-    return (decay, decay) if polynomial is None else (polynomial * decay, decay)
+    if nu == 0.5:
+        return decay, decay
+    if nu == 1.5:
+        return (1.0 + z) * decay, decay
+    return (1.0 + z + z * z / 3.0) * decay, decay
 
 
 def matern_log_slope(nu: float, t: Array) -> Array:

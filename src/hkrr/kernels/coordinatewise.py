@@ -7,7 +7,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 
 from hkrr._arrays import Array, array_namespace
-from hkrr.kernels._matern import check_nu, matern, matern_log_slope, matern_log_slope_over_t, matern_polynomial
+from hkrr.kernels._matern import check_nu, matern, matern_log_slope, matern_log_slope_over_t
 from hkrr.kernels.base import Kernel, Pullback, median_rule
 
 
@@ -88,22 +88,15 @@ class ProductMatern(Coordinatewise):
         check_nu(self.nu)
 
     def __call__(self, P: Array, C: Array) -> Array:
-        """One exponential of the sum of all distances, times the coordinates' polynomials."""
+        if self.nu != 0.5:
+            # Factor by factor: a product of polynomials alone can overflow where the kernel is next to nothing.
+            return super().__call__(P, C)
         xp = array_namespace(P, C)
-        P, C = math.sqrt(2.0 * self.nu) * self._rate * P, math.sqrt(2.0 * self.nu) * self._rate * C
-        total, product = None, None
+        P, C = self._rate * P, self._rate * C
+        distance = xp.zeros_like(P[:, :1] - C[:, :1].T)
         for j in range(P.shape[1]):
-            z = xp.abs(P[:, j][:, None] - C[:, j][None, :])
-            polynomial = matern_polynomial(self.nu, z)
-            if total is None:
-                total, product = xp.zeros_like(z), polynomial
-            elif product is not None:
-                product *= polynomial
-            total -= z
-        K = xp.exp(total)
-        if product is not None:
-            K *= product
-        return K
+            distance += xp.abs(P[:, j][:, None] - C[:, j][None, :])
+        return xp.exp(-distance)
 
     def factor(self, t: Array) -> Array:
         return matern(self.nu, t)[0]

@@ -1,0 +1,151 @@
+"""The criterion over groups against a loop over the naive oracles, differences, and the exact criterion."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import criteria_oracles
+from hkrr.criteria import Evidence, Grouped, LeaveOneOut
+from hkrr.kernel_search import grouped
+from hkrr.rows import InMemoryRows
+from problems import ONE_GAMMA, case_id, central_difference, make_problem, unit_direction
+
+LAMBDA, M, GROUPS = 0.05, 19, 3  # groups of 7, 6 and 6 rows
+ORACLES = {Evidence: criteria_oracles.evidence, LeaveOneOut: criteria_oracles.leave_one_out}
+NAMES = ["gaussian-", "matern32", "laplace", "product_matern-nu1.5", "product_laplace", "anova-nu0.5"]
+CASES = [case for case in ONE_GAMMA if case.id.startswith(tuple(NAMES))]
+ROUGH = [case for case in CASES if case.name in ("matern32", "product_laplace")]
+both = pytest.mark.parametrize("make", ORACLES, ids=["evidence", "loo"])
+rough_kernels = pytest.mark.parametrize("case", ROUGH, ids=case_id)
+
+
+def _grouped(make, p, kernel, n_groups=GROUPS, reg_lambda=LAMBDA, **options):
+    return Grouped(make, InMemoryRows(p.X, p.y, p.w), n_groups, kernel, reg_lambda, **options)
+
+
+def _oracle(make, k, p, n_groups, reg_lambda):
+    """sum_g (W_g / W) l_g(B, nu / W_g), nu = lambda W, over consecutive groups as alike in size as can be."""
+    W, total = sum(p.weights), 0.0
+    for group in np.array_split(np.arange(len(p.X)), n_groups):
+        W_g = sum(p.weights[group])
+        value = ORACLES[make](k, p.X[group], p.Y[group], p.weights[group], None, reg_lambda * W / W_g, p.B)
+        total += W_g / W * value
+    return total
+
+
+def _assert_same_bits(one, two):
+    assert (one.value, one.grad_log_lambda) == (two.value, two.grad_log_lambda)
+    assert_array_equal(one.grad, two.grad)
+
+
+@both
+@pytest.mark.parametrize(("T", "weighted"), [(1, False), (1, True), (3, False), (3, True)])
+@pytest.mark.parametrize("case", CASES, ids=case_id)
+def test_matches_a_loop_over_the_oracles(make, T, weighted, case):
+    p = make_problem(m=M, T=T, weighted=weighted)
+    found = _grouped(make, p, case.kernel)
+    for reg_lambda in (None, 0.4):  # that of the construction, and another
+        reduced, expected = found.reduced(p.B, reg_lambda), _oracle(make, case.value, p, GROUPS, reg_lambda or LAMBDA)
+        assert reduced.value == pytest.approx(expected, rel=1e-12, abs=1e-12)
+        assert reduced.grad.shape == p.B.shape
+
+
+@both
+@rough_kernels
+@pytest.mark.parametrize("n_groups", [2, 9, 10, 19])
+def test_any_number_of_groups(make, case, n_groups):
+    """Nine or ten groups of 19 rows are of one, two or three; the last are single rows."""
+    p = make_problem(m=M)
+    expected = _oracle(make, case.value, p, n_groups, LAMBDA)
+    assert _grouped(make, p, case.kernel, n_groups).reduced(p.B).value == pytest.approx(expected, rel=1e-12)
+
+
+@both
+@rough_kernels
+def test_offsets_and_scales_of_the_rows_count(make, case):
+    """The blocks hold (X - x_offset)/x_scale and y - y_offset, and so do those of the groups."""
+    p, scale = make_problem(m=M, T=3), np.array([0.5, 1.0, 2.0, 10.0])
+    rows = InMemoryRows(scale * p.X + 3.0, p.y - 2.0, p.w, x_offset=np.full(4, 3.0), x_scale=scale, y_offset=-2.0)
+    found = Grouped(make, rows, GROUPS, case.kernel, LAMBDA).reduced(p.B)
+    assert found.value == pytest.approx(_oracle(make, case.value, p, GROUPS, LAMBDA), rel=1e-11)
+
+
+@both
+@pytest.mark.parametrize("case", CASES, ids=case_id)
+def test_directional_derivatives(make, case):
+    """In B and in log lambda: truncation leaves 1e-10 times a modest number, rounding about 1e-10 as well."""
+    for seed in range(2):
+        p = make_problem(m=50, D=5, T=3, seed=seed)
+        found = _grouped(make, p, case.kernel, n_groups=4)
+        reduced, v = found.reduced(p.B), unit_direction(np.random.default_rng(seed), p.B.shape)
+        along = central_difference(lambda B, f=found: f.reduced(B).value, p.B, v)
+        assert abs(along - np.sum(reduced.grad * v)) <= 1e-6 * np.linalg.norm(reduced.grad)
+        in_lambda = central_difference(lambda t, f=found, B=p.B: f.reduced(B, math.exp(t)).value, math.log(LAMBDA), 1.0)
+        assert in_lambda == pytest.approx(reduced.grad_log_lambda, rel=1e-6, abs=1e-8)
+
+
+@both
+@pytest.mark.parametrize("case", CASES, ids=case_id)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_one_group_is_the_exact_criterion(make, case, weighted):
+    p = make_problem(m=40, T=3, weighted=weighted)
+    one = _grouped(make, p, case.kernel, n_groups=1).reduced(p.B)
+    exact = make(InMemoryRows(p.X, p.y, p.w), None, case.kernel, LAMBDA).reduced(p.B)
+    assert one.value == pytest.approx(exact.value, rel=1e-13)
+    assert one.grad_log_lambda == pytest.approx(exact.grad_log_lambda, rel=1e-11)
+    assert_allclose(one.grad, exact.grad, rtol=1e-11, atol=1e-12 * np.abs(exact.grad).max())
+
+
+@both
+@rough_kernels
+def test_threads_change_not_a_bit(make, case):
+    p = make_problem(m=200, T=3)
+    one, two = (_grouped(make, p, case.kernel, 5, n_threads=n) for n in (1, 2))
+    shared = one.on_threads(2)
+    _assert_same_bits(one.reduced(p.B), two.reduced(p.B))
+    _assert_same_bits(shared.reduced(p.B), two.reduced(p.B))
+
+
+@both
+def test_at_is_another_criterion_and_leaves_the_first_alone(make):
+    p, (first, second) = make_problem(m=M), [case.kernel for case in ROUGH]
+    found = _grouped(make, p, first)
+    before, warmer, other = found.reduced(p.B), found.at(0.4), found.at(0.4, second)
+    for actual, kernel in ((warmer, first), (other, second)):
+        assert isinstance(actual, Grouped)
+        _assert_same_bits(actual.reduced(p.B), _grouped(make, p, kernel, reg_lambda=0.4).reduced(p.B))
+    _assert_same_bits(found.reduced(p.B), before)
+    assert len({r.value for r in (before, warmer.reduced(p.B), other.reduced(p.B))}) == 3
+
+
+def test_nats():
+    """The evidence is in nats already; of a mean squared error half the logarithm is."""
+    p = make_problem(m=M)
+    assert _grouped(Evidence, p, ROUGH[0].kernel).nats(-0.3) == -0.3
+    assert _grouped(LeaveOneOut, p, ROUGH[0].kernel).nats(0.3) == pytest.approx(math.log(0.3) / 2.0, rel=1e-14)
+
+
+@both
+@rough_kernels
+def test_few_rows_are_one_group(make, case):
+    """Fewer rows than a group has: all of them, in whatever order, and so the exact criterion."""
+    p = make_problem(m=40)
+    rows = InMemoryRows(p.X, p.y, p.w)
+    found = grouped(make, rows, 400, 6, np.random.RandomState(0)).at(LAMBDA, case.kernel).reduced(p.B)
+    exact = make(rows, None, case.kernel, LAMBDA).reduced(p.B)
+    assert found.value == pytest.approx(exact.value, rel=1e-12)
+    assert_allclose(found.grad, exact.grad, rtol=1e-9, atol=1e-11 * np.abs(exact.grad).max())
+
+
+@both
+@rough_kernels
+def test_drawn_groups_are_those_of_the_seed(make, case):
+    p = make_problem(m=200)
+    rows = InMemoryRows(p.X, p.y, p.w)
+    one, again, other = (
+        grouped(make, rows, 30, 3, np.random.RandomState(s)).at(LAMBDA, case.kernel).reduced(p.B) for s in (0, 0, 1)
+    )
+    _assert_same_bits(one, again)
+    assert one.value != other.value

@@ -1,0 +1,141 @@
+"""Shapes of the map against their formulas, differences through a criterion, and logarithms beyond all reason."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from hkrr.criteria import Evidence, LeaveOneOut
+from hkrr.kernels import get_kernel
+from hkrr.rows import InMemoryRows
+from hkrr.shapes import Diagonal, Full, Scaled, Shaped
+from problems import central_difference, make_problem, unit_direction
+
+LAMBDA, D = 0.05, 4
+BASE = np.random.default_rng(5).normal(size=(2, D))
+RADIAL, PRODUCT = ["gaussian", "matern32", "laplace"], ["product_matern32", "product_laplace", "anova"]
+SHAPES = {  # with the parameters of a map and that map, by the formula
+    "full": (Full(), BASE, BASE),
+    "diagonal": (Diagonal(), np.array([0.3, -1.2, 0.0, 2.0]), np.diag(np.exp([0.3, -1.2, 0.0, 2.0]))),
+    "scaled": (Scaled(BASE), np.array([-0.7]), math.exp(-0.7) * BASE),
+    "identity": (Scaled(np.eye(D)), np.array([0.4]), math.exp(0.4) * np.eye(D)),
+}
+every_shape = pytest.mark.parametrize("name", SHAPES)
+both = pytest.mark.parametrize("make", [Evidence, LeaveOneOut])
+
+
+def _parameters(name):
+    """The parameters of the table, as the matrix that the shape makes of them."""
+    shape, parameters, B = SHAPES[name]
+    return parameters.reshape(shape.parameters(B).shape)
+
+
+def _criterion(make, kernel, m=30, T=1, seed=0, n_features=D):
+    """Exact, with weights, so that lambda and B may be anything."""
+    p = make_problem(m=m, D=n_features, T=T, seed=seed)
+    return make(InMemoryRows(p.X, p.y, p.w), None, get_kernel(kernel).with_gamma(0.3), LAMBDA, learn_lambda=True)
+
+
+@every_shape
+def test_parameters_and_map_are_inverse_to_each_other(name):
+    shape, _, B = SHAPES[name]
+    parameters = _parameters(name)
+    assert parameters.ndim == 2
+    assert_allclose(shape.map(parameters), B, rtol=1e-14)
+    assert_allclose(shape.parameters(B), parameters, rtol=1e-13, atol=1e-14)
+    assert_allclose(shape.map(shape.parameters(B)), B, rtol=1e-13)
+
+
+def test_names():
+    assert (Full().name, Diagonal().name, Scaled(np.eye(D)).name) == ("full", "diagonal", "identity")
+
+
+@pytest.mark.parametrize(("d", "n"), [(1, 1), (1, 6), (3, 6), (6, 6)])
+def test_degrees_of_freedom(d, n):
+    """A rotation of d coordinates has d (d - 1)/2 angles; scales of columns and of a whole map have none to lose."""
+    assert Full().degrees_of_freedom(d, n, False) == d * n
+    assert Full().degrees_of_freedom(d, n, True) == d * n - sum(range(d))
+    for rotation_invariant in (False, True):
+        assert Diagonal().degrees_of_freedom(n, n, rotation_invariant) == n
+        assert Scaled(np.eye(n)).degrees_of_freedom(n, n, rotation_invariant) == 1
+
+
+@every_shape
+def test_the_gradient_is_the_transposed_derivative_of_the_map(name):
+    """<gradient(p, G), v> = <G, d map(p + t v)/dt>, for any G."""
+    shape, parameters, rng = SHAPES[name][0], _parameters(name), np.random.default_rng(0)
+    for _ in range(3):
+        G, v = rng.normal(size=shape.map(parameters).shape), unit_direction(rng, parameters.shape)
+        expected = central_difference(lambda p, G=G: np.sum(G * shape.map(p)), parameters, v)
+        assert np.sum(shape.gradient(parameters, G) * v) == pytest.approx(expected, rel=1e-8, abs=1e-8)
+
+
+@both
+@every_shape
+@pytest.mark.parametrize("kernel", RADIAL + PRODUCT)
+def test_directional_derivatives(make, name, kernel):
+    """In the parameters and in log lambda, two targets: truncation leaves 1e-10 times a modest number."""
+    shape, parameters = SHAPES[name][0], _parameters(name)
+    for seed in range(2):
+        shaped, rng = Shaped(_criterion(make, kernel, T=2, seed=seed), shape), np.random.default_rng(seed)
+        reduced, v = shaped.reduced(parameters, LAMBDA), unit_direction(rng, parameters.shape)
+        assert reduced.grad.shape == parameters.shape
+        along = central_difference(lambda p, f=shaped: f.reduced(p, LAMBDA).value, parameters, v)
+        assert abs(along - np.sum(reduced.grad * v)) <= 1e-6 * np.linalg.norm(reduced.grad)
+        in_lambda = central_difference(
+            lambda t, f=shaped: f.reduced(parameters, math.exp(t)).value, math.log(LAMBDA), 1.0
+        )
+        assert in_lambda == pytest.approx(reduced.grad_log_lambda, rel=1e-6, abs=1e-8)
+
+
+@both
+@every_shape
+def test_shaped_is_the_criterion_at_the_map(make, name):
+    shape, _, B = SHAPES[name]
+    criterion = _criterion(make, "matern32")
+    shaped, plain = Shaped(criterion, shape).reduced(_parameters(name), 0.2), criterion.reduced(B, 0.2)
+    assert shaped.value == pytest.approx(plain.value, rel=1e-12)
+    assert shaped.grad_log_lambda == pytest.approx(plain.grad_log_lambda, rel=1e-10)
+    assert_allclose(shaped.alpha, plain.alpha, rtol=1e-9)
+
+
+@both
+@pytest.mark.parametrize("kernel", RADIAL + PRODUCT)
+@pytest.mark.parametrize("name", ["diagonal", "scaled", "identity"])
+@pytest.mark.parametrize("log", [-1e3, -300.0, -40.0, 40.0, 300.0, 1e3])
+def test_extreme_logarithms_are_held(make, kernel, name, log):
+    """All of them, and the first alone: a finite value, the same however far, and no slope where nothing changes."""
+    shaped, parameters = Shaped(_criterion(make, kernel), SHAPES[name][0]), _parameters(name)
+    for held in (np.ones(parameters.size, dtype=bool), np.arange(parameters.size) == 0):
+        held = held.reshape(parameters.shape)
+        here, farther = (shaped.reduced(np.where(held, t, parameters), LAMBDA) for t in (log, 2.0 * log))
+        assert math.isfinite(here.value)
+        assert here.value == farther.value
+        assert_array_equal(here.grad[held], 0.0)
+        assert_array_equal(farther.grad, here.grad)
+        assert np.all(np.isfinite(here.grad))
+        assert math.isfinite(here.grad_log_lambda)
+
+
+@both
+@pytest.mark.parametrize("kernel", [*RADIAL, *PRODUCT, "product_matern52"])
+@pytest.mark.parametrize("n_features", [15, 200])
+@pytest.mark.parametrize("log", [-1e3, 1e3])
+def test_extreme_logarithms_of_many_columns(make, kernel, n_features, log):
+    """A product over many columns has factors whose own product is no number, where the kernel is nothing or one."""
+    shaped = Shaped(_criterion(make, kernel, n_features=n_features), Diagonal())
+    reduced = shaped.reduced(np.full((1, n_features), log), LAMBDA)
+    assert math.isfinite(reduced.value)
+    assert math.isfinite(reduced.grad_log_lambda)
+    assert_array_equal(reduced.grad, 0.0)
+
+
+@pytest.mark.parametrize("name", ["diagonal", "identity"])
+@pytest.mark.parametrize("log", [-20.0, 20.0])
+def test_large_logarithms_are_not_held(name, log):
+    """Eight orders of magnitude either way are the map's own."""
+    shape, parameters = SHAPES[name][0], np.full_like(_parameters(name), log)
+    assert_allclose(shape.map(parameters), math.exp(log) * np.eye(D), rtol=1e-14)
+    slope = np.full_like(parameters, math.exp(log) * D / parameters.size)
+    assert_allclose(shape.gradient(parameters, np.ones((D, D))), slope, rtol=1e-14)
