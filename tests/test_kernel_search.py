@@ -15,7 +15,7 @@ from hkrr import FitError, HyperKernelRidge, HyperKernelRidgeCV, kernel_search
 from hkrr.candidates import Candidate
 from hkrr.criteria import Evidence, LeaveOneOut
 from hkrr.datasets import make_mim_sines
-from hkrr.kernel_search import PRODUCT, RADIAL, search_kernels
+from hkrr.kernel_search import PRODUCT, RADIAL, grouped, search_kernels
 from hkrr.kernels import KERNELS, Radial, kernel_name
 from hkrr.metrics import subspace_distance
 from hkrr.rows import InMemoryRows
@@ -77,6 +77,17 @@ def test_a_planted_map_keeps_its_directions(seed):
     assert kernel_name(found.kernel_) in RADIAL
     assert subspace_distance(found.components_, data.B) < 0.2
     assert found.score(data.X[250:], data.y[250:]) > 0.95
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_idle_columns_do_not_hide_the_others(seed):
+    """Their scales go to nothing, and so does the typical scale of all."""
+    rng = np.random.RandomState(seed)
+    X = rng.standard_normal((800, 12))
+    y = np.sin(3.0 * X[:, 0]) + X[:, 0] * X[:, 1] + 0.1 * rng.standard_normal(800)
+    found = _auto(random_state=seed).fit(X[:300], y[:300])
+    assert found.map_shape_ == "diagonal"
+    assert found.score(X[300:], y[300:]) > 0.9
 
 
 def test_the_path_is_a_table(model):
@@ -362,11 +373,13 @@ def test_rows_are_searched_by_groups_and_finalists_by_larger_ones_or_all(monkeyp
     sizes = {"_GROUP_ROWS": 12, "_GROUPS": 2, "_LARGE_GROUP_ROWS": 15, "_LARGE_GROUPS": 2, "_ONE_GROUP_ROWS": few}
     for name, size in sizes.items():
         monkeypatch.setattr(kernel_search, name, size)
+    made = []
+    monkeypatch.setattr(kernel_search, "grouped", lambda *given: made.append(grouped(*given)) or made[-1])
     X, Y, w, best, tried = _search()
-    for candidate in tried:
-        n_rows = last if "finalist" in candidate.start else 24
-        price = candidate.degrees_of_freedom / 2.0 * math.log(n_rows)
-        assert candidate.score == pytest.approx(n_rows * candidate.value + price, rel=1e-10)
+    assert [(groups.rows.n_rows, groups.n_groups) for groups in made] == [(24, 2), (last, 2 if last == 30 else 1)]
+    for candidate in tried:  # priced at all rows
+        price = candidate.degrees_of_freedom / 2.0 * math.log(40)
+        assert candidate.score == pytest.approx(40 * candidate.value + price, rel=1e-10)
     if last == 40:
         value = criteria_oracles.evidence(VALUES[best.kernel], X, Y, w, None, best.nu / 40, best.B)
         assert best.value == pytest.approx(value, rel=1e-8)

@@ -67,9 +67,10 @@ class Plateau:
         return oldest - state.objective < 5 * self._least
 
 
-def score(criterion: Criterion | Grouped, value: float, dof: float) -> float:
-    """Return ``T W l + (dof / 2) log W``."""
-    W, n_targets = criterion.rows.total_weight, max(1, int(np.count_nonzero(criterion.squares)))
+def score(criterion: Criterion | Grouped, value: float, dof: float, total_weight: float | None = None) -> float:
+    """Return ``T W l + (dof / 2) log W``, W the rows of the criterion or those given."""
+    W = criterion.rows.total_weight if total_weight is None else total_weight
+    n_targets = max(1, int(np.count_nonzero(criterion.squares)))
     return n_targets * W * criterion.nats(value) + 0.5 * dof * math.log(max(W, 2.0))
 
 
@@ -124,7 +125,6 @@ def plain(
     noises: Sequence[float],
     rng: np.random.RandomState,
     deadline: float = math.inf,
-    max_iter: int = LONG,
 ) -> tuple[Candidate, Result]:
     """Return the best of plain kernel ridge regression, as a candidate with a multiple of the identity for its map.
 
@@ -134,7 +134,7 @@ def plain(
     identity = np.eye(rows.n_features)
     scale = math.sqrt(kernel.median_gamma(rows.take(rows.draw(500, rng))))
     starts = [Candidate("plain", kernel, scale * identity, nu, shape=Scaled(identity)) for nu in noises]
-    ends = [descend(criterion, start, max_iter, deadline) for start in starts]
+    ends = [descend(criterion, start, LONG, deadline) for start in starts]
     best, result = min(ends, key=lambda end: end[0].value)
     return replace(best, seconds=sum(end.seconds for end, _ in ends)), result
 

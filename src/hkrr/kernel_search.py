@@ -4,12 +4,12 @@ Tables are seldom multi-index models: there the columns mean something, and a ro
 (a diagonal map) often says more than a few directions. So for each of some mother kernels the criterion is minimised
 
     over a multiple of the identity       plain kernel ridge regression,
-    from there over diagonal maps         a few steps each, then the best go on,
+    over diagonal maps                    from there and from the median rule; a few steps each, then the best go on,
     over full maps                        for radial kernels, from the directions found with the Gaussian kernel, and
                                           from the best diagonal map, its rank cut to that of the lowest score,
 
 on groups of some hundred rows (`hkrr.criteria.Grouped`). The best few of all of them are improved on more and larger
-groups, on all rows where these are not too many, and the lowest score wins.
+groups, on all rows where these are not too many, and the lowest score, priced at all rows, wins.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ import joblib
 import numpy as np
 from tqdm.auto import tqdm
 
-from hkrr.candidates import FIRST_LAMBDA, LONG, SHORT, Candidate, improve, plain, score
+from hkrr.candidates import FIRST_LAMBDA, LONG, SHORT, Candidate, improve, score
 from hkrr.criteria import Criterion, Grouped
 from hkrr.exceptions import FitError
 from hkrr.kernels import KERNELS
-from hkrr.rows import InMemoryRows, in_threads, single_threaded_blas
-from hkrr.shapes import Diagonal, Full
+from hkrr.rows import InMemoryRows, in_threads
+from hkrr.shapes import Diagonal, Full, Scaled
 
 # Tried with identity, diagonal and full maps; and, not being rotation invariant, with the first two alone.
 RADIAL = ("gaussian", "matern52", "matern32", "laplace")
@@ -37,10 +37,11 @@ PRODUCT = ("product_matern32", "product_laplace", "anova")
 _GROUP_ROWS, _GROUPS = 400, 6  # while searching
 _LARGE_GROUP_ROWS, _LARGE_GROUPS = 600, 8  # for the finalists
 _ONE_GROUP_ROWS = 1_500  # up to which the finalists see all rows at once
-_DIAGONALS, _SQUARES, _FINALISTS = 3, 2, 3
-# At a warm start: where the noise is next to nothing its gradient is too, and it stays there; so for a column's scale
-# that few rows have sent to nothing or to infinity.
-_LEAST_NOISE, _FARTHEST_SCALE = 0.01, 30.0
+_DIAGONALS, _SQUARES, _FINALISTS = 3, 2, 6
+_MEDIAN_ROWS, _MEDIAN_NOISE = 500, 0.1
+# At a warm start: where the noise is next to nothing, or all there is, its gradient is nothing too, and it stays there;
+# so for a column's scale that few rows have sent to nothing or to infinity.
+_LEAST_NOISE, _MOST_NOISE, _FARTHEST_SCALE = 0.01, 1.0, 100.0
 
 
 def search_kernels(
@@ -62,9 +63,15 @@ def search_kernels(
     them comes back as it is.
     """
     bar = tqdm(disable=not verbose, desc="kernels", unit="run")
-    seeds = {name: int(rng.randint(2**31 - 1)) for name in (*RADIAL, *PRODUCT)}
+    kernels = {name: KERNELS[name].with_gamma(1.0) for name in (*RADIAL, *PRODUCT)}
+    sample = rows.take(rows.draw(_MEDIAN_ROWS, rng))
+    typical = {kernel: math.sqrt(kernel.median_gamma(sample)) for kernel in kernels.values()}
     groups = grouped(make, rows, _GROUP_ROWS, _GROUPS, rng)
     tried: list[Candidate] = []
+
+    def price(end: Candidate) -> Candidate:
+        """The score that it would have with all rows: the more of them, the more parameters are worth their price."""
+        return replace(end, score=score(groups, end.value, end.degrees_of_freedom, rows.total_weight))
 
     def run_all(job: Callable[..., Candidate], on: Grouped, arguments: Sequence[tuple[Any, ...]]) -> list[Candidate]:
         """Return the ends that are finite; past the deadline none. Threads share the jobs, or the groups of each."""
@@ -72,12 +79,12 @@ def search_kernels(
             return []
         if joblib.effective_n_jobs(n_jobs) > 1:
             ends = joblib.Parallel(n_jobs=n_jobs)(joblib.delayed(job)(on, *each, deadline) for each in arguments)
-        elif len(arguments) < n_threads:
+        elif on.n_groups >= n_threads:
             ends = [job(on.on_threads(n_threads), *each, deadline) for each in arguments]
         else:
             ends = in_threads(lambda each: job(on, *each, deadline), arguments, n_threads)
         bar.update(len(ends))
-        ends = [end for end in ends if math.isfinite(end.score)]
+        ends = [price(end) for end in ends if math.isfinite(end.score)]
         tried.extend(ends)
         return ends
 
@@ -88,40 +95,53 @@ def search_kernels(
     # What few directions there are comes first: whatever the time limit, there is something to return.
     directions = improve_all([_warm(start, start="directions") for start in few_directions], SHORT)
     others = [
-        _warm(end, start="directions", kernel=KERNELS[name].with_gamma(1.0))
+        _warm(end, start="directions", kernel=kernels[name])
         for end in directions[:1]
         for name in RADIAL
-        if KERNELS[name].with_gamma(1.0) != end.kernel
+        if kernels[name] != end.kernel
     ]
     improve_all(others, SHORT)
 
     if not few_directions_only:
-        plains = run_all(_plain, groups, list(seeds.items()))
-        diagonals = improve_all([_warm(end, start="diagonal", shape=Diagonal()) for end in plains], SHORT)
+        identity = np.eye(rows.n_features)
+        nu = FIRST_LAMBDA * groups.rows.total_weight / groups.n_groups
+        starts = [
+            Candidate("plain", kernel, scale * identity, nu, shape=Scaled(identity))
+            for kernel, scale in typical.items()
+        ]
+        plains = improve_all(starts, SHORT)
+        # Twice: plain kernel ridge regression may see noise alone where a scale for each column sees all.
+        starts = [replace(start, nu=_MEDIAN_NOISE) for start in starts]
+        starts = [_warm(end, typical[end.kernel], start="diagonal", shape=Diagonal()) for end in [*plains, *starts]]
+        diagonals = _first_of(improve_all(starts, SHORT), lambda end: end.kernel)
         best = improve_all(diagonals[:_DIAGONALS], LONG)
         if _square_is_affordable(rows):
-            radial = [end for end in _lowest_of_each_kernel([*best, *diagonals]) if end.kernel.rotation_invariant]
+            radial = _first_of(
+                [end for end in [*best, *diagonals] if end.kernel.rotation_invariant], lambda end: end.kernel
+            )
             squares = improve_all([_warm(end, start="square", shape=Full()) for end in radial[:_SQUARES]], LONG)
-            improve_all([_of_best_rank(groups, end) for end in squares], SHORT)
+            improve_all([_of_best_rank(groups, end, price) for end in squares], SHORT)
 
     if not tried:
         # No time is left, or no kernel can be evaluated on such groups.
         if not few_directions or not math.isfinite(few_directions[0].score):
             raise FitError("No kernel has a finite criterion: check the scale of X and y.")
         return few_directions[0], []
+    ranked = sorted(tried, key=lambda end: end.score)
+    distinct = _first_of(ranked, lambda end: (end.kernel, end.shape.name, end.n_components))
+    best_of_kinds = _first_of(distinct, _kind)
+    finalists = _first_of([*best_of_kinds, *distinct], id)[:_FINALISTS]
     if rows.n_rows <= _ONE_GROUP_ROWS:
         large = grouped(make, rows, rows.n_rows, 1, rng)
     else:
         large = grouped(make, rows, _LARGE_GROUP_ROWS, _LARGE_GROUPS, rng)
-    # By the score they would have there: the more rows, the more parameters are worth their price.
-    ranked = sorted(tried, key=lambda end: score(large, end.value, end.degrees_of_freedom))
-    finalists = _lowest_of_each_kernel(ranked)[:_FINALISTS]
-    last = improve_all([_warm(end, start=f"{end.start}, finalist") for end in finalists], SHORT, large)
-    # Full maps need longer than others: the better of either kind goes on.
-    first_of_kind = {end.shape.name == "full": end for end in reversed(last)}
-    last += improve_all(list(first_of_kind.values()), LONG, large)
+    # As they stand, and warmed: more rows may have use for what few have sent to nothing.
+    again = [replace(end, start=f"{end.start}, finalist", seconds=0.0) for end in finalists]
+    again += [_warm(end, typical[end.kernel]) for end in again if end.nu < _LEAST_NOISE or end.shape.name == "diagonal"]
+    last = improve_all(again, SHORT, large)
+    last += improve_all(_first_of(last, _kind), LONG, large)
     bar.close()
-    return min(last or finalists, key=lambda end: end.score), tried
+    return min(last or finalists[:1], key=lambda end: end.score), tried
 
 
 def grouped(
@@ -138,23 +158,15 @@ def grouped(
     return Grouped(make, some, n_groups, KERNELS["gaussian"].with_gamma(1.0), 1.0)
 
 
-def _plain(groups: Grouped, name: str, seed: int, deadline: float) -> Candidate:
-    kernel, rng = KERNELS[name].with_gamma(1.0), np.random.RandomState(seed)
-    try:
-        with single_threaded_blas():
-            return plain(groups, kernel, (FIRST_LAMBDA * groups.n_centers,), rng, deadline, max_iter=SHORT)[0]
-    except FitError:
-        return Candidate("plain", kernel, np.eye(groups.rows.n_features), 1.0)
+def _warm(candidate: Candidate, typical: float | None = None, **changes: object) -> Candidate:
+    """Return the candidate as another start: from where it ended, but not from where a gradient has vanished.
 
-
-def _warm(candidate: Candidate, **changes: object) -> Candidate:
-    """Return the candidate as another start: from where it ended, but not from where a gradient has vanished."""
+    ``typical`` is a scale of the kernel that no column needs to be far from, to begin with.
+    """
     B = candidate.B
-    if candidate.shape.name == "diagonal":
-        scales = np.diagonal(B)
-        typical = float(np.median(scales))
-        B = np.diag(np.clip(scales, typical / _FARTHEST_SCALE, typical * _FARTHEST_SCALE))
-    nu = max(candidate.nu, _LEAST_NOISE)
+    if typical is not None and candidate.shape.name != "full":
+        B = np.diag(np.clip(np.diagonal(B), typical / _FARTHEST_SCALE, typical * _FARTHEST_SCALE))
+    nu = min(max(candidate.nu, _LEAST_NOISE), _MOST_NOISE)
     fresh = replace(candidate, B=B, nu=nu, value=math.inf, score=math.inf, seconds=0.0)
     return replace(fresh, **changes)  # type: ignore[arg-type]
 
@@ -165,23 +177,26 @@ def _square_is_affordable(rows: InMemoryRows) -> bool:
     return D > 1 and Full().degrees_of_freedom(D, D, True) < rows.n_rows / 2
 
 
-def _of_best_rank(groups: Grouped, square: Candidate) -> Candidate:
+def _of_best_rank(groups: Grouped, square: Candidate, price: Callable[[Candidate], Candidate]) -> Candidate:
     """Return the map cut to the number of its largest directions at which its score is lowest, as it stands."""
     _, s, Vt = np.linalg.svd(square.B, full_matrices=False)
     criterion = groups.at(square.nu / groups.rows.total_weight, square.kernel)
     best = square
     for rank in range(len(s) - 1, 0, -1):
-        cut = replace(square, start="square, cut", B=s[:rank, None] * Vt[:rank])
-        value = criterion.reduced(cut.B).value
-        cut = replace(cut, value=value, score=score(groups, value, cut.degrees_of_freedom))
-        if cut.score < best.score:
-            best = cut
+        B = s[:rank, None] * Vt[:rank]
+        cut = price(replace(square, start="square, cut", B=B, value=criterion.reduced(B).value))
+        best = min(best, cut, key=lambda one: one.score)
     return _warm(best)
 
 
-def _lowest_of_each_kernel(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the first candidate of each kernel and shape, in the order given."""
-    first: dict[tuple[object, str], Candidate] = {}
+def _kind(candidate: Candidate) -> str:
+    """Return where a map came from: few directions, a square map, or a scale for each column or for all."""
+    return candidate.start.split(",")[0].replace("plain", "diagonal")
+
+
+def _first_of(candidates: Sequence[Candidate], key: Callable[[Candidate], object]) -> list[Candidate]:
+    """Return the first candidate of each key, in the order given."""
+    first: dict[object, Candidate] = {}
     for candidate in candidates:
-        first.setdefault((candidate.kernel, candidate.shape.name), candidate)
+        first.setdefault(key(candidate), candidate)
     return list(first.values())

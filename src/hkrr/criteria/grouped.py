@@ -34,7 +34,6 @@ class Grouped:
     """
 
     learn_lambda = True
-    exact = True
 
     def __init__(
         self,
@@ -46,6 +45,7 @@ class Grouped:
         n_threads: int = 1,
     ) -> None:
         self.rows, self.kernel, self.reg_lambda, self._n_threads = rows, kernel, reg_lambda, n_threads
+        self.n_groups = n_groups
         groups = [rows.subset(indices) for indices in np.array_split(np.arange(rows.n_rows), n_groups)]
         self._parts = [make(group, None, kernel, 1.0, True) for group in groups]
         self.squares = np.sum([part.squares for part in self._parts], axis=0)
