@@ -240,7 +240,7 @@ def test_random_state(centers):
     first, second, third = (model.predict(X) for model in models)
     assert_array_equal(first, second)
     assert np.max(np.abs(first - third)) > 1e-6
-    assert_array_equal(before[0], np.random.get_state()[1])  # noqa: NPY002
+    assert_array_equal(before[0], np.random.get_state()[1])  # noqa: NPY002  # as above
     assert before[1] == random.getstate()
 
 

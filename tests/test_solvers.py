@@ -177,7 +177,7 @@ def test_runs_twice_the_same_and_touches_nothing_else(solver):
     assert_array_equal(first.alpha, second.alpha)
     assert first.history["objective"] == second.history["objective"]
     assert_array_equal(B0, problem.B0)
-    assert_array_equal(legacy[1], np.random.get_state()[1])  # noqa: NPY002
+    assert_array_equal(legacy[1], np.random.get_state()[1])  # noqa: NPY002  # as above
     assert python == random.getstate()
 
 

@@ -158,7 +158,7 @@ def grouped(
     return Grouped(make, some, n_groups, KERNELS["gaussian"].with_gamma(1.0), 1.0)
 
 
-def _warm(candidate: Candidate, typical: float | None = None, **changes: object) -> Candidate:
+def _warm(candidate: Candidate, typical: float | None = None, **changes: Any) -> Candidate:
     """Return the candidate as another start: from where it ended, but not from where a gradient has vanished.
 
     ``typical`` is a scale of the kernel that no column needs to be far from, to begin with.
@@ -168,7 +168,7 @@ def _warm(candidate: Candidate, typical: float | None = None, **changes: object)
         B = np.diag(np.clip(np.diagonal(B), typical / _FARTHEST_SCALE, typical * _FARTHEST_SCALE))
     nu = min(max(candidate.nu, _LEAST_NOISE), _MOST_NOISE)
     fresh = replace(candidate, B=B, nu=nu, value=math.inf, score=math.inf, seconds=0.0)
-    return replace(fresh, **changes)  # type: ignore[arg-type]
+    return replace(fresh, **changes)
 
 
 def _square_is_affordable(rows: InMemoryRows) -> bool:
