@@ -19,7 +19,7 @@ from tqdm.auto import tqdm
 from hkrr import HyperKernelRidgeCV
 from hkrr.datasets import PLANTED, Dataset, make_mim_mixed, make_mim_sines, make_planted
 from hkrr.metrics import subspace_distance
-from hkrr.rows import single_threaded_blas
+from hkrr.threads import single_threaded_blas
 from objective import RESULTS, Row, machine, markdown, read, write
 
 N_TEST = 4000

@@ -25,8 +25,9 @@ from hkrr.datasets import make_mim_mixed, make_mim_sines
 from hkrr.initialization import ranked_maps
 from hkrr.kernels import Gaussian
 from hkrr.objective import Objective
-from hkrr.rows import InMemoryRows, single_threaded_blas
+from hkrr.rows import InMemoryRows
 from hkrr.solvers import AGD, LBFGS, VarPro, run
+from hkrr.threads import single_threaded_blas
 
 RESULTS = Path(__file__).parent / "results"
 SECONDS = 60.0

@@ -120,6 +120,26 @@ def test_at_is_another_criterion_and_leaves_the_first_alone(make):
     assert len({r.value for r in (before, warmer.reduced(p.B), other.reduced(p.B))}) == 3
 
 
+@both
+@rough_kernels
+@pytest.mark.parametrize("n_groups", [1, 2])
+def test_the_first_groups_are_a_criterion_of_their_own(make, case, n_groups):
+    """Over their own rows, 7 or 13 of them, with their own weights; the others are left as they were."""
+    p = make_problem(m=M, T=3)
+    found, n = _grouped(make, p, case.kernel), (7, 13)[n_groups - 1]
+    before, first = found.reduced(p.B), found.first(n_groups)
+    fewer = p._replace(X=p.X[:n], y=p.y[:n], w=p.w[:n])
+    expected = _grouped(make, fewer, case.kernel, n_groups)
+    _assert_same_bits(first.reduced(p.B), expected.reduced(p.B))
+    assert (first.n_groups, first.rows.n_rows) == (n_groups, n)
+    assert first.rows.total_weight == pytest.approx(sum(p.w[:n]), rel=1e-14)
+    assert_allclose(first.squares, expected.squares, rtol=1e-14)
+    assert first.loss_at_zero == pytest.approx(expected.loss_at_zero, rel=1e-14)
+    _assert_same_bits(found.reduced(p.B), before)
+    for all_of_them in (GROUPS, GROUPS + 1):
+        _assert_same_bits(found.first(all_of_them).reduced(p.B), before)
+
+
 def test_nats():
     """The evidence is in nats already; of a mean squared error half the logarithm is."""
     p = make_problem(m=M)

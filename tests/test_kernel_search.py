@@ -1,37 +1,25 @@
-"""kernel="auto": the kernel and the shape of the map that it chooses, the scores it says it chose by, and odd data."""
+"""The search over kernels and shapes: what candidates are worth, finalists and winners, failures, groups and time."""
 
 import math
-import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
-import pandas as pd
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.base import clone
+from numpy.testing import assert_allclose
 
 import criteria_oracles
-from hkrr import FitError, HyperKernelRidge, HyperKernelRidgeCV, kernel_search
+from hkrr import FitError, HyperKernelRidgeCV, kernel_search
 from hkrr.candidates import Candidate
-from hkrr.criteria import Evidence, LeaveOneOut
-from hkrr.datasets import make_mim_sines
+from hkrr.criteria import Evidence, Grouped, LeaveOneOut
 from hkrr.kernel_search import PRODUCT, RADIAL, grouped, search_kernels
 from hkrr.kernels import KERNELS, Radial, kernel_name
-from hkrr.metrics import subspace_distance
 from hkrr.rows import InMemoryRows
+from hkrr.shapes import Diagonal, Full, Scaled, square_is_affordable
 from problems import kernel_cases
 
-COLUMNS = ["start", "kernel", "shape", "n_components", "reg_lambda", "gamma", "criterion", "score", "seconds"]
 VALUES = {case.kernel: case.value for case in kernel_cases(1.0)}  # the scale of a candidate is its map's own
 ORACLES = {Evidence: criteria_oracles.evidence, LeaveOneOut: criteria_oracles.leave_one_out}
-
-
-def _zigzags(seed, m=150):
-    """Four zigzags, one of each column, of different frequencies; and 500 rows to test on, without noise."""
-    rng = np.random.default_rng(seed)
-    X = rng.uniform(-1.0, 1.0, size=(m + 500, 4))
-    z = np.abs(np.mod(X * [6.0, 3.0, 1.5, 0.5], 2.0) - 1.0) @ [1.0, 1.5, 2.0, 1.0]
-    return X[:m], z[:m] + 0.1 * rng.normal(size=m), X[m:], z[m:]
 
 
 def _small(m=80, D=3, T=1, seed=0):
@@ -39,201 +27,6 @@ def _small(m=80, D=3, T=1, seed=0):
     X = rng.normal(size=(m, D))
     y = np.stack([np.sin(2.0 * X[:, 0] + t) for t in range(T)], axis=1) + 0.3 * rng.normal(size=(m, T))
     return X, y[:, 0] if T == 1 else y
-
-
-def _auto(**options):
-    return HyperKernelRidgeCV(**{"kernel": "auto", "random_state": 0} | options)
-
-
-@pytest.fixture(scope="module")
-def model():
-    """One fit that several tests look at."""
-    return _auto().fit(*_small())
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_scale_for_each_column_where_each_column_counts_by_itself(seed):
-    X, y, X_test, z_test = _zigzags(seed)
-    found = _auto(random_state=seed).fit(X, y)
-    path = pd.DataFrame(found.path_)
-    finalists = path[path["start"].str.contains("finalist")]
-    best = finalists.loc[finalists["score"].idxmin()]
-    assert best["shape"] == found.map_shape_
-    assert best["shape"] in ("diagonal", "identity")
-    assert best["kernel"] in PRODUCT
-    assert best["kernel"] == kernel_name(found.kernel_)
-    assert best["n_components"] == found.n_components_ == 4
-    assert_array_equal(found.components_, np.diag(np.diag(found.components_)))
-    assert best["score"] < path.loc[path["shape"] == "full", "score"].min()
-    gaussian = HyperKernelRidgeCV(random_state=seed).fit(X, y)
-    assert found.score(X_test, z_test) > gaussian.score(X_test, z_test) + 0.1
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_planted_map_keeps_its_directions(seed):
-    data = make_mim_sines(700, 15, 2, random_state=seed)
-    found = _auto(random_state=seed).fit(data.X[:250], data.y[:250])
-    assert (found.n_components_, found.map_shape_) == (2, "full")
-    assert kernel_name(found.kernel_) in RADIAL
-    assert subspace_distance(found.components_, data.B) < 0.2
-    assert found.score(data.X[250:], data.y[250:]) > 0.95
-
-
-@pytest.mark.parametrize("seed", [0, 1])
-def test_idle_columns_do_not_hide_the_others(seed):
-    """Their scales go to nothing, and so does the typical scale of all."""
-    rng = np.random.RandomState(seed)
-    X = rng.standard_normal((800, 12))
-    y = np.sin(3.0 * X[:, 0]) + X[:, 0] * X[:, 1] + 0.1 * rng.standard_normal(800)
-    found = _auto(random_state=seed).fit(X[:300], y[:300])
-    assert found.map_shape_ == "diagonal"
-    assert found.score(X[300:], y[300:]) > 0.9
-
-
-def test_the_path_is_a_table(model):
-    assert list(model.path_) == COLUMNS
-    assert len({len(column) for column in model.path_.values()}) == 1
-    path = pd.DataFrame(model.path_)
-    assert set(path["kernel"]) == {*RADIAL, *PRODUCT}
-    assert set(path["shape"]) == {"identity", "diagonal", "full"}
-    assert set(path.loc[path["shape"] == "full", "kernel"]) <= set(RADIAL)
-    assert np.all(np.isfinite(path[["reg_lambda", "gamma", "criterion", "score", "seconds"]]))
-    assert path["seconds"].min() >= 0.0
-    assert model.reg_lambda_ == pytest.approx(path["reg_lambda"].iloc[-1], rel=1e-9)
-    assert model.best_score_ == path["score"].iloc[-1]
-
-
-def test_the_scores_of_the_path_are_the_criterion_and_the_price_of_the_map(model):
-    """80 rows, one target: 80 l + (dof/2) log 80, with one scale, three, or d D less the angles of a rotation."""
-    dof = {"identity": lambda d: 1, "diagonal": lambda d: 3, "full": lambda d: 3 * d - d * (d - 1) / 2}
-    path = pd.DataFrame(model.path_)
-    price = [dof[row.shape](row.n_components) / 2.0 * math.log(80) for row in path.itertuples(index=False)]
-    assert_allclose(path["score"], 80.0 * path["criterion"] + price, rtol=1e-10)
-
-
-def test_a_fitted_model_pickles_and_a_clone_fits_to_the_same(model):
-    X, y = _small()
-    predicted = model.predict(X)
-    assert_array_equal(pickle.loads(pickle.dumps(model)).predict(X), predicted)
-    again = clone(model)
-    assert again.kernel == "auto"
-    assert not hasattr(again, "kernel_")
-    assert_array_equal(again.fit(X, y).predict(X), predicted)
-
-
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_the_same_model_for_every_n_jobs(model, n_jobs):
-    X, y = _small()
-    assert_array_equal(_auto(n_jobs=n_jobs).fit(X, y).predict(X), model.predict(X))
-
-
-@pytest.mark.parametrize("seconds", [1e-9, 0.1, 0.4, 1.0])
-def test_it_has_a_model_when_its_time_is_up(seconds):
-    X, y, X_test, _ = _zigzags(2, m=300)
-    found = _auto(time_limit=seconds).fit(X, y)
-    assert found.predict(X_test).shape == (500,)
-    assert np.all(np.isfinite(found.predict(X_test)))
-    assert len({len(column) for column in found.path_.values()}) == 1
-
-
-ODD = {
-    "one feature": lambda r: (r.normal(size=(60, 1)), None),
-    "constant column": lambda r: (np.c_[r.normal(size=(60, 2)), np.full(60, 0.3)], None),
-    "nothing but constant columns": lambda r: (np.ones((40, 2)), r.normal(size=40)),
-    "constant target": lambda r: (r.normal(size=(50, 3)), np.ones(50)),
-    "duplicate rows": lambda r: (np.repeat(r.normal(size=(20, 3)), 4, axis=0), None),
-    "duplicate columns": lambda r: (r.normal(size=(60, 1)) * np.ones(3), None),
-    "fewer rows than features": lambda r: (r.normal(size=(20, 40)), None),
-    "two rows": lambda r: (r.normal(size=(2, 3)), None),
-    "units": lambda r: (r.normal(size=(80, 3)) * [1e-6, 1.0, 1e6], None),
-    "two targets": lambda r: (r.normal(size=(80, 3)), r.normal(size=(80, 2))),
-    "no noise": lambda r: (x := r.normal(size=(60, 2)), np.abs(x[:, 0])),
-}
-
-
-ODD_FOR_LOO = [
-    "one feature",
-    "constant target",
-    "duplicate rows",
-    "fewer rows than features",
-    "two targets",
-    "no noise",
-]
-
-
-@pytest.mark.parametrize(
-    ("criterion", "case"), [*(("evidence", case) for case in ODD), *(("loo", case) for case in ODD_FOR_LOO)]
-)
-def test_odd_data_is_fitted_and_predicted_finitely(criterion, case):
-    rng = np.random.default_rng(0)
-    X, y = ODD[case](rng)
-    if y is None:
-        y = np.sin(X[:, 0] / X[:, 0].std()) + 0.1 * rng.normal(size=len(X))
-    predicted = _auto(criterion=criterion).fit(X, y).predict(X)
-    assert predicted.shape == y.shape
-    assert np.all(np.isfinite(predicted))
-
-
-def test_several_targets_are_each_predicted():
-    X, y = _small(m=400, T=2)
-    found = _auto().fit(X[:120], y[:120])
-    for t in range(2):
-        z = np.sin(2.0 * X[120:, 0] + t)
-        assert np.mean((found.predict(X[120:])[:, t] - z) ** 2) < 0.1 * np.var(z)
-
-
-def test_rows_of_no_weight_have_no_say():
-    X, y = _small()
-    w = np.random.default_rng(1).uniform(0.5, 2.0, size=len(X))
-    absurd = _auto().fit(np.vstack([X, X[:10] + 5.0]), np.append(y, np.full(10, 1e3)), np.append(w, np.zeros(10)))
-    assert_allclose(absurd.predict(X), _auto().fit(X, y, w).predict(X), rtol=0, atol=1e-6)
-
-
-def test_heavy_rows_are_followed():
-    """Two lines cross in the data; where the one has a hundred times the weight, it is predicted."""
-    X = np.tile(np.linspace(-1.0, 1.0, 40), 2)[:, None]
-    sign = np.repeat([1.0, -1.0], 40)
-    for heavy in (1.0, -1.0):
-        found = _auto().fit(X, sign * X[:, 0], np.where(sign == heavy, 100.0, 1.0))
-        assert_allclose(found.predict(X), heavy * X[:, 0], atol=0.1)
-
-
-@pytest.mark.parametrize("n_components", [2, [1, 2]], ids=str)
-def test_a_number_of_directions_that_was_asked_for_is_kept(n_components):
-    """On data where, left alone, it takes all four columns."""
-    X, y, *_ = _zigzags(0)
-    found = _auto(n_components=n_components).fit(X, y)
-    assert found.n_components_ in np.atleast_1d(n_components)
-    assert found.components_.shape == (found.n_components_, 4)
-    assert found.map_shape_ == "full"
-    assert kernel_name(found.kernel_) in RADIAL
-
-
-def test_refit_is_the_number_of_centers():
-    X, y = _small()
-    assert _auto(refit=30).fit(X, y).centers_.shape == (30, 3)
-
-
-def test_verbose_says_something(capfd):
-    _auto(verbose=1).fit(*_small(m=40, D=1))
-    assert "".join(capfd.readouterr())
-
-
-@pytest.mark.parametrize("cv", [3, "holdout"])
-def test_auto_is_not_for_cv(cv):
-    with pytest.raises(ValueError, match=r"kernel.*cv|cv.*kernel"):
-        _auto(cv=cv).fit(*_small())
-
-
-def test_unknown_kernels_are_named():
-    X, y = _small()
-    with pytest.raises(ValueError, match=r"kernel.*nonsense"):
-        _auto(kernel="nonsense").fit(X, y)
-    with pytest.raises(ValueError, match="kernel"):
-        HyperKernelRidge(kernel="auto").fit(X, y)
-
-
-# ------------------------------------------------------------------------------------------------- search_kernels
 
 
 def _search(make=Evidence, m=40, T=1, weighted=False, starts=1, only=False, **options):
@@ -258,9 +51,9 @@ def test_candidates_are_worth_what_the_oracle_says(make, T, weighted):
     W, noisy = sum(w), [candidate for candidate in tried if candidate.nu > 1e-4]
     assert len(noisy) > len(tried) / 2
     for candidate in noisy:
-        d, D = candidate.B.shape
+        d, D = candidate.matrix.shape
         dof = {"identity": 1, "diagonal": D, "full": d * D - d * (d - 1) / 2}[candidate.shape.name]
-        value = ORACLES[make](VALUES[candidate.kernel], X, Y, w, None, candidate.nu / W, candidate.B)
+        value = ORACLES[make](VALUES[candidate.kernel], X, Y, w, None, candidate.nu / W, candidate.matrix)
         nats = value if make is Evidence else math.log(value) / 2.0
         assert candidate.value == pytest.approx(value, rel=1e-8, abs=1e-8)
         assert candidate.score == pytest.approx(T * W * nats + dof / 2.0 * math.log(W), rel=1e-8, abs=1e-6)
@@ -272,12 +65,13 @@ def test_maps_have_the_shape_they_are_said_to_have():
         B, name = candidate.B, candidate.shape.name
         if name == "full":
             assert candidate.kernel.rotation_invariant
-            assert candidate.n_components == len(B) <= 3
+            assert (B.ndim, candidate.n_components) == (2, len(B))
+            assert len(B) <= 3
         else:
-            assert_array_equal(B, np.diag(np.diag(B)))
-            assert np.all(np.diag(B) > 0.0)
+            assert (B.shape, candidate.n_components) == ((3,), 3)
+            assert np.all(B > 0.0)
         if name == "identity":
-            assert_allclose(np.diag(B), B[0, 0], rtol=1e-14)
+            assert_allclose(B, B[0], rtol=1e-14)
     assert {candidate.shape.name for candidate in tried} == {"identity", "diagonal", "full"}
 
 
@@ -333,7 +127,7 @@ def test_a_kernel_that_fails_is_dropped(monkeypatch, broken, name):
 def test_a_fit_does_without_a_kernel_that_fails(monkeypatch, broken, name):
     monkeypatch.setitem(KERNELS, name, broken)
     X, y = _small()
-    assert _auto().fit(X, y).score(X, y) > 0.5
+    assert HyperKernelRidgeCV(kernel="auto", random_state=0).fit(X, y).score(X, y) > 0.5
 
 
 @broken_kernels
@@ -341,7 +135,7 @@ def test_no_kernel_no_fit(monkeypatch, broken):
     for name in KERNELS:
         monkeypatch.setitem(KERNELS, name, broken)
     with pytest.raises(FitError):
-        _auto().fit(*_small())
+        HyperKernelRidgeCV(kernel="auto", random_state=0).fit(*_small())
 
 
 @broken_kernels
@@ -369,7 +163,7 @@ def test_threads_change_not_a_bit():
 
 @pytest.mark.parametrize(("few", "last"), [(10, 30), (40, 40)])
 def test_rows_are_searched_by_groups_and_finalists_by_larger_ones_or_all(monkeypatch, few, last):
-    """Groups made small: two of 12 of the 40 rows, then two of 15 or, where 40 rows are few, all."""
+    """Groups made small: two of 12 of the 40 rows, at first one of them, then two of 15 or, where 40 are few, all."""
     sizes = {"_GROUP_ROWS": 12, "_GROUPS": 2, "_LARGE_GROUP_ROWS": 15, "_LARGE_GROUPS": 2, "_ONE_GROUP_ROWS": few}
     for name, size in sizes.items():
         monkeypatch.setattr(kernel_search, name, size)
@@ -377,9 +171,148 @@ def test_rows_are_searched_by_groups_and_finalists_by_larger_ones_or_all(monkeyp
     monkeypatch.setattr(kernel_search, "grouped", lambda *given: made.append(grouped(*given)) or made[-1])
     X, Y, w, best, tried = _search()
     assert [(groups.rows.n_rows, groups.n_groups) for groups in made] == [(24, 2), (last, 2 if last == 30 else 1)]
-    for candidate in tried:  # priced at all rows
-        price = candidate.degrees_of_freedom / 2.0 * math.log(40)
+    for candidate in tried:  # priced at all rows, and what few rows fit of their own noise
+        n = last if "finalist" in candidate.start else 12 if candidate.start.endswith("half") else 24
+        price = candidate.degrees_of_freedom / 2.0 * (math.log(40) + 40 / n - 1.0)
         assert candidate.score == pytest.approx(40 * candidate.value + price, rel=1e-10)
     if last == 40:
-        value = criteria_oracles.evidence(VALUES[best.kernel], X, Y, w, None, best.nu / 40, best.B)
+        value = criteria_oracles.evidence(VALUES[best.kernel], X, Y, w, None, best.nu / 40, best.matrix)
         assert best.value == pytest.approx(value, rel=1e-8)
+
+
+@pytest.mark.parametrize(("D", "n_groups"), [(3, 6), (50, 6), (51, 5), (100, 3), (150, 2), (400, 2)])
+def test_many_columns_have_fewer_groups(D, n_groups):
+    rows = InMemoryRows(np.zeros((100, D)), np.zeros(100))
+    found = grouped(Evidence, rows, 10, 6, np.random.RandomState(0))
+    assert (found.n_groups, found.rows.n_rows) == (n_groups, 10 * n_groups)
+    assert grouped(Evidence, rows, 100, 1, np.random.RandomState(0)).n_groups == 1
+
+
+@pytest.mark.parametrize("D", [50, 51])
+def test_beyond_fifty_columns_the_cheapest_product_kernel_stands_for_all(D):
+    X, y = _small(m=30, D=D)
+    rows, rng = InMemoryRows(X, y - y.mean()), np.random.RandomState(0)
+    *_, tried = search_kernels(Evidence, rows, [], few_directions_only=False, rng=rng)
+    product = {"product_laplace"} if D == 51 else set(PRODUCT)
+    assert {kernel_name(candidate.kernel) for candidate in tried} == {*RADIAL, *product}
+
+
+@pytest.mark.parametrize(("n_rows", "D", "expected"), [(100, 1, False), (100, 9, True), (90, 9, False), (5, 1, False)])
+def test_a_square_map_needs_twice_as_many_rows_as_it_has_parameters(n_rows, D, expected):
+    """Nine columns have 45 of them. Other kernels than radial ones have no use for one."""
+    assert square_is_affordable(n_rows, D, KERNELS["gaussian"]) is expected
+    assert not square_is_affordable(10**6, D, KERNELS["anova"])
+
+
+# ------------------------------------------------------------------------------------ finalists and winners
+
+
+def _runs(deadline=math.inf, total_weight=40.0, tried=()):
+    runs = kernel_search._Runs(total_weight, None, 1, deadline, SimpleNamespace(update=lambda n: None))
+    runs.tried = list(tried)
+    return runs
+
+
+def _groups(m=40, weighted=False):
+    X, y = _small(m=m)
+    w = np.random.default_rng(3).uniform(0.5, 1.5, size=m) if weighted else None
+    return Grouped(Evidence, InMemoryRows(X, y - y.mean(), w), 2, KERNELS["gaussian"].with_gamma(1.0), 1.0)
+
+
+def _named(name, score=0.0, kernel="gaussian", d=None, nu=0.1):
+    """A candidate by where it came from: few directions, a square map, a scale for each column, or one for all."""
+    kernel = KERNELS[kernel].with_gamma(1.0)
+    if name.startswith(("directions", "square")):
+        return Candidate(name, kernel, np.eye(d or 2, 3), nu, 0.0, score, shape=Full())
+    shape = Scaled(np.ones(3)) if name.startswith("plain") else Diagonal()
+    return Candidate(name, kernel, np.array([1.0, 0.5, 0.2]), nu, 0.0, score, shape=shape)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_errors_are_those_of_leaving_one_out_with_a_price_for_parameters(weighted):
+    """(1 + 2 dof / n) times the mean of the groups' errors, each group by itself."""
+    groups, candidates = _groups(weighted=weighted), [_named("directions"), _named("diagonal", kernel="anova")]
+    X, Y, w = groups.rows.gather()
+    w = np.ones(40) if w is None else w
+    for candidate, error, dof in zip(candidates, _runs().errors(candidates, groups), (5, 3), strict=True):
+        expected = sum(
+            sum(w[part])
+            / sum(w)
+            * criteria_oracles.leave_one_out(
+                VALUES[candidate.kernel], X[part], Y[part], w[part], None, 0.1 / sum(w[part]), candidate.matrix
+            )
+            for part in (slice(0, 20), slice(20, 40))
+        )
+        assert error == pytest.approx(expected * (1.0 + 2.0 * dof / sum(w)), rel=1e-9)
+
+
+def test_an_error_that_cannot_be_told_is_infinite():
+    """And so is every one but the first when the time is up."""
+    groups = _groups()
+    broken = replace(_named("diagonal"), kernel=NotANumber(gamma=1.0))
+    found = _runs().errors([_named("diagonal"), broken, _named("plain")], groups)
+    assert [math.isfinite(error) for error in found] == [True, False, True]
+    late = _runs(deadline=0.0).errors([_named("diagonal"), _named("plain"), _named("square")], groups)
+    assert late == [found[0], math.inf, math.inf]
+
+
+def test_a_score_is_priced_at_all_rows_with_what_is_gained_by_chance():
+    """1,000 rows, told by 40: a map of five parameters has fitted 24 times 2.5 nats of noise."""
+    end = _runs(total_weight=1000.0).price(replace(_named("directions"), value=-0.3), _groups())
+    assert end.score == pytest.approx(-300.0 + 2.5 * math.log(1000.0) + 2.5 * 24.0, rel=1e-12)
+
+
+def test_finalists(monkeypatch):
+    """The lowest score first, the three of least error whatever their scores, and of each sort its best alone.
+
+    What was seen on half of the groups is not comparable; what is far behind by score is not worth more rows.
+    """
+    first, again = _named("directions", -9.0), _named("directions", -8.9)
+    square, diagonal = _named("square", -8.0, d=3), _named("diagonal", -8.5, "anova")
+    plain, far, farther = _named("plain", -7.8), _named("diagonal", 90.0, "laplace"), _named("plain", 95.0, "matern32")
+    half = _named("diagonal, half", -50.0, "product_laplace")
+    tried = [farther, far, plain, again, half, square, diagonal, first]
+    error = {id(far): 0.1, id(plain): 0.2, id(square): 0.3}
+    monkeypatch.setattr(
+        kernel_search._Runs, "errors", lambda runs, candidates, on: [error.get(id(one), 9.0) for one in candidates]
+    )
+    found = kernel_search._finalists(_runs(tried=tried), _groups())
+    assert found[0] is first
+    assert sorted(map(id, found)) == sorted(map(id, (first, diagonal, square, plain, far)))
+    monkeypatch.setattr(kernel_search, "_FINALISTS", 4)
+    fewer = kernel_search._finalists(_runs(tried=tried), _groups())
+    assert [id(one) for one in fewer] == [id(one) for one in found[:4]]
+
+
+def _won(monkeypatch, short, long=None, deadline=math.inf):
+    """The winner of finalists that get these scores by few and by many steps, as its place; and the runs that began."""
+    begun, scores = [], {kernel_search.SHORT: short, kernel_search.LONG: short if long is None else long}
+
+    def improve(criterion, start, max_iter, deadline):
+        begun.append((start.n_components - 1, max_iter))
+        return replace(start, value=float(scores[max_iter][start.n_components - 1]), score=0.0)
+
+    monkeypatch.setattr(kernel_search, "improve", improve)
+    monkeypatch.setattr(kernel_search._Runs, "price", lambda runs, end, on: replace(end, score=end.value))
+    finalists = [replace(_named("directions", k), start=f"kind {k}", B=np.eye(k + 1, 9)) for k in range(len(short))]
+    typical = {finalists[0].kernel: 1.0}
+    return kernel_search._winner(_runs(deadline), _groups(), finalists, typical).n_components - 1, begun
+
+
+def test_the_lowest_score_wins_and_of_equal_ones_the_first(monkeypatch):
+    assert _won(monkeypatch, [3.0, 1.0, 2.0])[0] == 1
+    assert _won(monkeypatch, [1.0, 1.0, 1.0])[0] == 0
+    assert _won(monkeypatch, [2.0, 1.0, 1.0])[0] == 1
+
+
+def test_the_best_go_on_but_for_those_far_behind(monkeypatch):
+    """0.05 nats for each of 40 rows are two. Of those that went on the lowest wins, and goes on once more."""
+    few, many = kernel_search.SHORT, kernel_search.LONG
+    first = [(0, few), (1, few), (2, few)]
+    assert _won(monkeypatch, [3.2, 1.0, 3.1]) == (1, [*first, (1, many), (1, many)])
+    assert _won(monkeypatch, [2.9, 1.0, 3.1]) == (1, [*first, (1, many), (0, many), (1, many)])
+    assert _won(monkeypatch, [2.9, 1.0, 3.1], [0.5, 0.7, -9.0]) == (0, [*first, (1, many), (0, many), (0, many)])
+
+
+def test_without_time_the_first_finalist_wins(monkeypatch):
+    assert _won(monkeypatch, [3.0, 1.0, 2.0], deadline=0.0) == (0, [])

@@ -2,7 +2,7 @@
 
 import multiprocessing
 import os
-from threading import Barrier, Thread
+from threading import Barrier, Lock, Thread, get_ident
 
 import numpy as np
 import pytest
@@ -32,12 +32,89 @@ def test_sum_and_map_see_every_row_once_in_order(block_size, n_threads):
     assert_array_equal(rows.map(lambda X, Y, w: (Y[:, 0],)), Y[:, 0])
 
 
+@pytest.mark.parametrize("width", [1, 3000, 50_000])
+def test_sums_and_maps_are_the_same_to_the_last_bit_on_any_threads(width):
+    """Also where a row becomes so many columns that sums of their products are made by fewer threads."""
+    C = np.random.default_rng(1).normal(size=(5, 4))
+
+    def block(X, Y, w):
+        return (w[:, None] * (X @ C.T),)
+
+    for block_size in (1, 7, 1000, "auto"):
+        rows = _rows(weighted=True, block_size=block_size)
+        one, total = rows.map(block, width), rows.sum(lambda X, Y, w: (X.T @ X,), width)[0]
+        for n_threads in (2, 3, 5):
+            threaded = rows.on_threads(n_threads)
+            assert_array_equal(threaded.map(block, width), one)
+            assert_array_equal(threaded.sum(lambda X, Y, w: (X.T @ X,), width)[0], total)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+@pytest.mark.parametrize("columns", [(), (3,), (2, 2)])
+def test_a_map_has_the_columns_and_the_dtype_of_its_blocks(dtype, columns):
+    """The same for any block size, one row or all: what is done to a row does not depend on its block."""
+
+    def block(X, Y, w):
+        return (np.multiply.outer(np.round(100.0 * Y[:, 0]).astype(dtype), np.ones(columns, dtype)),)
+
+    whole = block(*_rows().gather())[0]
+    assert whole.shape == (103, *columns)
+    for block_size in (1, 7, 102, 103, 104, "auto"):
+        found = _rows(block_size=block_size, n_threads=2).map(block)
+        assert found.dtype == dtype
+        assert_array_equal(found, whole)
+
+
+@pytest.mark.parametrize("width", [1, 50_000])
+def test_a_map_is_made_by_all_threads_whatever_its_width(width):
+    """Each thread waits in its first block until all three have come to theirs; were there fewer, none would go on."""
+    all_there, met, lock = Barrier(3), set(), Lock()
+
+    def block(X, Y, w):
+        with lock:
+            new = get_ident() not in met
+            met.add(get_ident())
+        if new:
+            all_there.wait(timeout=60)
+        return (Y[:, 0],)
+
+    rows = _rows(block_size=5).on_threads(3)
+    assert_array_equal(rows.map(block, width), rows.gather()[1][:, 0])
+    assert len(met) == 3
+
+
+def test_on_threads_leaves_the_rows_as_they_were():
+    rows = _rows(weighted=True, x_offset=np.arange(4.0), x_scale=np.full(4, 2.0), block_size=10)
+    here = set()
+    threaded = rows.on_threads(3)
+
+    def block(X, Y, w):
+        here.add(get_ident())
+        return (X,)
+
+    assert_array_equal(threaded.map(block), rows.gather()[0])
+    assert get_ident() not in here
+    here.clear()
+    rows.map(block)
+    assert here == {get_ident()}
+    assert (threaded.n_rows, threaded.n_counted, threaded.total_weight) == (
+        rows.n_rows,
+        rows.n_counted,
+        rows.total_weight,
+    )
+    subset = threaded.subset(np.arange(50))
+    here.clear()
+    subset.map(block)
+    assert get_ident() not in here  # rows of rows on threads are on threads
+
+
 def test_an_error_in_a_block_arrives():
     def broken(X, Y, w):
         raise RuntimeError("in a block")
 
-    with pytest.raises(RuntimeError, match="in a block"):
-        _rows(block_size=10, n_threads=2).sum(broken)
+    for method in ("sum", "map"):
+        with pytest.raises(RuntimeError, match="in a block"):
+            getattr(_rows(block_size=10, n_threads=2), method)(broken)
 
 
 def _sum_in_child(rows, queue):

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
 from array_api_compat import array_namespace
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 
+from hkrr._cholesky import cholesky_in_place, solve_with_factor
+
 # An array of any namespace (NumPy, torch, ...). The array API has no static type that the checkers understand yet.
 Array: TypeAlias = Any
 
 EPS = float(np.finfo(np.float64).eps)
 _MOST_JITTER = 1e-4
+_LARGE = 2_000  # rows from which a factorisation is shared by threads
 
 __all__ = [
     "EPS",
@@ -27,6 +31,8 @@ __all__ = [
     "array_namespace",
     "jittered_cholesky",
     "low_rank_product",
+    "project",
+    "pull_to_map",
     "scaled_squared_distances",
     "solve_positive_definite",
 ]
@@ -45,6 +51,16 @@ def scaled_squared_distances(P: Array, C: Array, gamma: float) -> Array:
     return xp.abs(u, out=u)
 
 
+def project(X: Array, B: Array) -> Array:
+    """Return ``X B'``; a diagonal map may be given as its diagonal."""
+    return X * B if B.ndim == 1 else X @ B.T
+
+
+def pull_to_map(dP: Array, X: Array, B: Array) -> Array:
+    """Return the gradient in B, of its shape, from that in ``X B'``."""
+    return np.einsum("ij,ij->j", dP, X) if B.ndim == 1 else dP.T @ X
+
+
 def low_rank_product(left: Array, right: Array) -> Array:
     """Return ``left @ right'``. BLAS is slow on a single column, where broadcasting does the same."""
     return left * right.T if left.shape[1] == 1 else left @ right.T
@@ -56,6 +72,11 @@ def jittered_cholesky(A: Array, jitter: float) -> tuple[Array, float]:
     Where the factorisation fails, the jitter grows tenfold until it does not; a matrix that needs more than a part in
     10^4 of its diagonal is not positive definite up to rounding, and an error. ``A`` is overwritten.
     """
+    # A is symmetric, so A.T is A in the order of memory that LAPACK works on without another copy.
+    return _with_jitter(A, jitter, lambda: cholesky(A.T, lower=True, check_finite=False))
+
+
+def _with_jitter(A: Array, jitter: float, factorise: Callable[[], Array]) -> tuple[Array, float]:
     diagonal = A.diagonal().copy()
     largest = float(np.max(diagonal))
     if not math.isfinite(largest):
@@ -64,14 +85,16 @@ def jittered_cholesky(A: Array, jitter: float) -> tuple[Array, float]:
     while jitter <= enough:
         np.fill_diagonal(A, diagonal + jitter)
         try:
-            # A is symmetric, so A.T is A in the order of memory that LAPACK works on without another copy.
-            return cholesky(A.T, lower=True, check_finite=False), jitter
+            return factorise(), jitter
         except LinAlgError:
             jitter = max(10.0 * jitter, EPS * largest, sys.float_info.min)
     raise FloatingPointError("a kernel matrix is not positive definite, or holds values that are not finite")
 
 
-def solve_positive_definite(A: Array, b: Array, jitter: float) -> tuple[Array, float]:
+def solve_positive_definite(A: Array, b: Array, jitter: float, n_threads: int = 1) -> tuple[Array, float]:
     """Return the solution of ``(A + jitter I) x = b``, and the jitter that was needed. ``A`` is overwritten."""
+    if len(A) >= _LARGE:
+        A, jitter = _with_jitter(A, jitter, lambda: cholesky_in_place(A, n_threads))
+        return solve_with_factor(A, b), jitter
     factor, jitter = jittered_cholesky(A, jitter)
     return cho_solve((factor, True), b, check_finite=False), jitter

@@ -19,9 +19,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hkrr._arrays import Array
 from hkrr.canonical import canonical_map
 from hkrr.kernels import Kernel
-from hkrr.rows import InMemoryRows, blas_threads
+from hkrr.rows import InMemoryRows
 from hkrr.scaling import Moments, moments
 from hkrr.solvers import Result
+from hkrr.threads import blas_threads
 
 
 class MapModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):

@@ -17,15 +17,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import joblib
 import numpy as np
 
 from hkrr._arrays import Array
 from hkrr.criteria import Criterion, Grouped
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel, kernel_name
-from hkrr.rows import single_threaded_blas
 from hkrr.shapes import Full, Scaled, Shape, Shaped
 from hkrr.solvers import LBFGS, Result, State, run
+from hkrr.threads import in_threads, single_threaded_blas
 
 FIRST_LAMBDA = 0.03  # at a random start
 SHORT, LONG = 12, 60  # iterations before and after the poor starts are dropped
@@ -34,7 +35,7 @@ _PLATEAU = 1e-6  # a fall, per iteration and row, that decides nothing
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kernel, a map, its noise, and what the criterion says of it."""
+    """A kernel, a map (a diagonal one as its diagonal), its noise, and what the criterion says of it."""
 
     start: str
     kernel: Kernel
@@ -51,9 +52,19 @@ class Candidate:
         return int(self.B.shape[0])
 
     @property
+    def matrix(self) -> Array:
+        """The map as a matrix."""
+        return np.diag(self.B) if self.B.ndim == 1 else self.B
+
+    @property
+    def norm(self) -> float:
+        """Its largest singular value."""
+        return float(np.max(np.abs(self.B)) if self.B.ndim == 1 else np.linalg.norm(self.B, 2))
+
+    @property
     def degrees_of_freedom(self) -> float:
         """Number of parameters of the map."""
-        return self.shape.degrees_of_freedom(self.B.shape[0], self.B.shape[1], self.kernel.rotation_invariant)
+        return self.shape.degrees_of_freedom(self.B.shape[0], self.B.shape[-1], self.kernel.rotation_invariant)
 
 
 class Plateau:
@@ -65,6 +76,11 @@ class Plateau:
     def __call__(self, state: State) -> bool:
         oldest, self._last = self._last[0], [*self._last[1:], state.objective]
         return oldest - state.objective < 5 * self._least
+
+
+def optimism(dof: float, n_rows: float, total_weight: float) -> float:
+    """Return what parameters learned on n rows gain by chance, half a nat each, once these stand for W rows."""
+    return 0.5 * dof * max(total_weight / n_rows - 1.0, 0.0)
 
 
 def score(criterion: Criterion | Grouped, value: float, dof: float, total_weight: float | None = None) -> float:
@@ -99,6 +115,10 @@ def descend(
     result = replace(result, B=start.shape.map(result.B))
     if result.reason == "callback":
         result = replace(result, reason="stalled", message="the criterion came to rest")
+    elif result.reason == "converged":
+        result = replace(result, message="the criterion is at a minimum")
+    elif result.reason == "max_iter":
+        result = replace(result, message="as many steps were made as the search allows")
     end = replace(
         start,
         B=result.B,
@@ -119,6 +139,31 @@ def improve(criterion: Criterion | Grouped, start: Candidate, max_iter: int, dea
             return replace(start, value=math.inf, score=math.inf)
 
 
+def improve_each(
+    criterion: Criterion | Grouped,
+    starts: Sequence[Candidate],
+    max_iter: int,
+    deadline: float = math.inf,
+    *,
+    n_jobs: int | None = None,
+    n_threads: int = 1,
+) -> list[Candidate]:
+    """Return all of them improved, in their order: by joblib's workers where more than one is asked for, or threads.
+
+    Past the deadline only the first is looked at.
+    """
+    if joblib.effective_n_jobs(n_jobs) > 1:
+        jobs = (joblib.delayed(improve)(criterion, start, max_iter, deadline) for start in starts)
+        return list(joblib.Parallel(n_jobs=n_jobs)(jobs))
+
+    def one(k: int) -> Candidate:
+        if k > 0 and time.perf_counter() > deadline:
+            return replace(starts[k], value=math.inf, score=math.inf)
+        return improve(criterion, starts[k], max_iter, deadline)
+
+    return in_threads(one, range(len(starts)), n_threads)
+
+
 def plain(
     criterion: Criterion | Grouped,
     kernel: Kernel,
@@ -131,7 +176,7 @@ def plain(
     From each of the given nu: a single run can end where the noise is taken for nothing.
     """
     rows = criterion.rows
-    identity = np.eye(rows.n_features)
+    identity = np.ones(rows.n_features)
     scale = math.sqrt(kernel.median_gamma(rows.take(rows.draw(500, rng))))
     starts = [Candidate("plain", kernel, scale * identity, nu, shape=Scaled(identity)) for nu in noises]
     ends = [descend(criterion, start, LONG, deadline) for start in starts]
@@ -147,7 +192,7 @@ def path_table(candidates: Sequence[Candidate], total_weight: float) -> dict[str
         "shape": [one.shape.name for one in candidates],
         "n_components": [one.n_components for one in candidates],
         "reg_lambda": [one.nu / total_weight for one in candidates],
-        "gamma": [one.kernel.scale * float(np.linalg.norm(one.B, 2)) ** 2 for one in candidates],
+        "gamma": [one.kernel.scale * one.norm**2 for one in candidates],
         "criterion": [one.value for one in candidates],
         "score": [one.score for one in candidates],
         "seconds": [one.seconds for one in candidates],

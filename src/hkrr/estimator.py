@@ -19,10 +19,11 @@ from hkrr.exceptions import FitError
 from hkrr.initialization import Start, descend_lambda, median_kernel, ranked_maps
 from hkrr.kernels import Kernel, get_kernel
 from hkrr.objective import Objective
-from hkrr.rows import InMemoryRows, blas_for
-from hkrr.samples import check_lengths, check_weights, merge_identical
+from hkrr.rows import InMemoryRows
+from hkrr.samples import any_identical, check_lengths, check_weights, in_units_of_rows, merge_identical
 from hkrr.scaling import Moments
 from hkrr.solvers import LBFGS, Callback, Solver, get_solver, run
+from hkrr.threads import blas_for
 
 # Where lambda begins when it is learned.
 _FIRST_LAMBDA = 1e-3
@@ -212,8 +213,10 @@ class HyperKernelRidge(MapModel):
         deadline = time.perf_counter() + (np.inf if self.time_limit is None else self.time_limit)
         rng = np.random.RandomState() if self.random_state is None else check_random_state(self.random_state)
         n_counted = len(X) if weight is None else int(np.count_nonzero(weight))
-        if self._n_centers(n_counted) == n_counted:
+        if self._n_centers(n_counted) == n_counted or (self.criterion != "training" and any_identical(X, y)):
             X, y, weight = merge_identical(X, y, weight)
+        else:
+            weight = in_units_of_rows(weight)
         rows, scaling = self._rows(X, y, weight)
 
         with blas_for(self._n_centers(rows.n_counted)):

@@ -8,8 +8,9 @@ Tables are seldom multi-index models: there the columns mean something, and a ro
     over full maps                        for radial kernels, from the directions found with the Gaussian kernel, and
                                           from the best diagonal map, its rank cut to that of the lowest score,
 
-on groups of some hundred rows (`hkrr.criteria.Grouped`). The best few of all of them are improved on more and larger
-groups, on all rows where these are not too many, and the lowest score, priced at all rows, wins.
+on groups of some hundred rows (`hkrr.criteria.Grouped`). The best of each of these three, by score, and of all of them
+by leave-one-out error, are improved on more and larger groups, on all rows where these are not too many. There the
+lowest score, priced at all rows, wins.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -24,20 +26,26 @@ import joblib
 import numpy as np
 from tqdm.auto import tqdm
 
-from hkrr.candidates import FIRST_LAMBDA, LONG, SHORT, Candidate, improve, score
-from hkrr.criteria import Criterion, Grouped
+from hkrr.candidates import FIRST_LAMBDA, LONG, SHORT, Candidate, improve, improve_each, optimism, score
+from hkrr.criteria import Criterion, Grouped, LeaveOneOut
 from hkrr.exceptions import FitError
-from hkrr.kernels import KERNELS
-from hkrr.rows import InMemoryRows, in_threads
-from hkrr.shapes import Diagonal, Full, Scaled
+from hkrr.kernels import KERNELS, Kernel
+from hkrr.rows import InMemoryRows
+from hkrr.shapes import Diagonal, Full, Scaled, square_is_affordable
+from hkrr.threads import single_threaded_blas
 
 # Tried with identity, diagonal and full maps; and, not being rotation invariant, with the first two alone.
 RADIAL = ("gaussian", "matern52", "matern32", "laplace")
 PRODUCT = ("product_matern32", "product_laplace", "anova")
+# Product kernels take time in proportion to the columns: beyond so many the cheapest stands for all, with fewer groups.
+_WIDE, _CHEAPEST = 50, ("product_laplace",)
 _GROUP_ROWS, _GROUPS = 400, 6  # while searching
 _LARGE_GROUP_ROWS, _LARGE_GROUPS = 600, 8  # for the finalists
 _ONE_GROUP_ROWS = 1_500  # up to which the finalists see all rows at once
-_DIAGONALS, _SQUARES, _FINALISTS = 3, 2, 6
+_PLAINS, _DIAGONALS, _SQUARES = 1, 4, 2  # of each that go on from half the groups to all of them, and to a full map
+_LONG_RUNS = 2
+_HOPELESS = 0.05  # nats a row behind the best: a tenth more unexplained
+_FINALISTS, _FINALISTS_BY_ERROR = 9, 3
 _MEDIAN_ROWS, _MEDIAN_NOISE = 500, 0.1
 # At a warm start: where the noise is next to nothing, or all there is, its gradient is nothing too, and it stays there;
 # so for a column's scale that few rows have sent to nothing or to infinity.
@@ -62,86 +70,148 @@ def search_kernels(
     ``few_directions_only`` (the user gave their number) the only ones. Where there is no time for more the first of
     them comes back as it is.
     """
-    bar = tqdm(disable=not verbose, desc="kernels", unit="run")
-    kernels = {name: KERNELS[name].with_gamma(1.0) for name in (*RADIAL, *PRODUCT)}
+    product = PRODUCT if rows.n_features <= _WIDE else _CHEAPEST
+    kernels = {name: KERNELS[name].with_gamma(1.0) for name in (*RADIAL, *product)}
     sample = rows.take(rows.draw(_MEDIAN_ROWS, rng))
     typical = {kernel: math.sqrt(kernel.median_gamma(sample)) for kernel in kernels.values()}
     groups = grouped(make, rows, _GROUP_ROWS, _GROUPS, rng)
-    tried: list[Candidate] = []
-
-    def price(end: Candidate) -> Candidate:
-        """The score that it would have with all rows: the more of them, the more parameters are worth their price."""
-        return replace(end, score=score(groups, end.value, end.degrees_of_freedom, rows.total_weight))
-
-    def run_all(job: Callable[..., Candidate], on: Grouped, arguments: Sequence[tuple[Any, ...]]) -> list[Candidate]:
-        """Return the ends that are finite; past the deadline none. Threads share the jobs, or the groups of each."""
-        if time.perf_counter() > deadline:
-            return []
-        if joblib.effective_n_jobs(n_jobs) > 1:
-            ends = joblib.Parallel(n_jobs=n_jobs)(joblib.delayed(job)(on, *each, deadline) for each in arguments)
-        elif on.n_groups >= n_threads:
-            ends = [job(on.on_threads(n_threads), *each, deadline) for each in arguments]
-        else:
-            ends = in_threads(lambda each: job(on, *each, deadline), arguments, n_threads)
-        bar.update(len(ends))
-        ends = [price(end) for end in ends if math.isfinite(end.score)]
-        tried.extend(ends)
-        return ends
-
-    def improve_all(starts: Sequence[Candidate], max_iter: int, on: Grouped = groups) -> list[Candidate]:
-        """Return the ends, the lowest score first."""
-        return sorted(run_all(improve, on, [(start, max_iter) for start in starts]), key=lambda end: end.score)
-
-    # What few directions there are comes first: whatever the time limit, there is something to return.
-    directions = improve_all([_warm(start, start="directions") for start in few_directions], SHORT)
-    others = [
-        _warm(end, start="directions", kernel=kernels[name])
-        for end in directions[:1]
-        for name in RADIAL
-        if kernels[name] != end.kernel
-    ]
-    improve_all(others, SHORT)
-
-    if not few_directions_only:
-        identity = np.eye(rows.n_features)
-        nu = FIRST_LAMBDA * groups.rows.total_weight / groups.n_groups
-        starts = [
-            Candidate("plain", kernel, scale * identity, nu, shape=Scaled(identity))
-            for kernel, scale in typical.items()
+    with tqdm(disable=not verbose, desc="kernels", unit="run") as bar:
+        runs = _Runs(rows.total_weight, n_jobs, n_threads, deadline, bar)
+        # What few directions there are comes first: whatever the time limit, there is something to return.
+        directions = runs.improve([_warm(start, start="directions") for start in few_directions], SHORT, groups)
+        others = [
+            _warm(end, start="directions", kernel=kernels[name])
+            for end in directions[:1]
+            for name in RADIAL
+            if kernels[name] != end.kernel
         ]
-        plains = improve_all(starts, SHORT)
-        # Twice: plain kernel ridge regression may see noise alone where a scale for each column sees all.
-        starts = [replace(start, nu=_MEDIAN_NOISE) for start in starts]
-        starts = [_warm(end, typical[end.kernel], start="diagonal", shape=Diagonal()) for end in [*plains, *starts]]
-        diagonals = _first_of(improve_all(starts, SHORT), lambda end: end.kernel)
-        best = improve_all(diagonals[:_DIAGONALS], LONG)
-        if _square_is_affordable(rows):
-            radial = _first_of(
-                [end for end in [*best, *diagonals] if end.kernel.rotation_invariant], lambda end: end.kernel
-            )
-            squares = improve_all([_warm(end, start="square", shape=Full()) for end in radial[:_SQUARES]], LONG)
-            improve_all([_of_best_rank(groups, end, price) for end in squares], SHORT)
+        runs.improve(others, SHORT, groups)
+        if not few_directions_only:
+            half = groups.first(-(-groups.n_groups // 2))
+            diagonals = _diagonals(runs, groups, half, typical)
+            _squares(runs, groups, diagonals)
+        if not any(not end.start.endswith("half") for end in runs.tried):
+            # No time is left, or no kernel can be evaluated on such groups.
+            if not few_directions or not math.isfinite(few_directions[0].score):
+                raise FitError("No kernel has a finite criterion: check the scale of X and y.")
+            return few_directions[0], []
+        finalists = _finalists(runs, groups)
+        if rows.n_rows <= _ONE_GROUP_ROWS:
+            large = grouped(make, rows, rows.n_rows, 1, rng)
+        else:
+            large = grouped(make, rows, _LARGE_GROUP_ROWS, _LARGE_GROUPS, rng)
+        return _winner(runs, large, finalists, typical), runs.tried
 
-    if not tried:
-        # No time is left, or no kernel can be evaluated on such groups.
-        if not few_directions or not math.isfinite(few_directions[0].score):
-            raise FitError("No kernel has a finite criterion: check the scale of X and y.")
-        return few_directions[0], []
-    ranked = sorted(tried, key=lambda end: end.score)
-    distinct = _first_of(ranked, lambda end: (end.kernel, end.shape.name, end.n_components))
-    best_of_kinds = _first_of(distinct, _kind)
-    finalists = _first_of([*best_of_kinds, *distinct], id)[:_FINALISTS]
-    if rows.n_rows <= _ONE_GROUP_ROWS:
-        large = grouped(make, rows, rows.n_rows, 1, rng)
-    else:
-        large = grouped(make, rows, _LARGE_GROUP_ROWS, _LARGE_GROUPS, rng)
+
+class _Runs:
+    """The runs of a search: what they may spend, and all that has come of them."""
+
+    def __init__(self, total_weight: float, n_jobs: int | None, n_threads: int, deadline: float, bar: Any) -> None:
+        self.total_weight, self._n_jobs, self._n_threads = total_weight, n_jobs, n_threads
+        self._deadline, self._bar = deadline, bar
+        self.tried: list[Candidate] = []
+
+    @property
+    def in_time(self) -> bool:
+        """Whether the deadline has not passed."""
+        return time.perf_counter() < self._deadline
+
+    def price(self, end: Candidate, on: Grouped) -> Candidate:
+        """The score that it would have with all rows: the more of them, the more parameters are worth their price."""
+        dof, n_rows = end.degrees_of_freedom, on.rows.total_weight
+        total = score(on, end.value, dof, self.total_weight) + optimism(dof, n_rows, self.total_weight)
+        return replace(end, score=total)
+
+    def improve(self, starts: Sequence[Candidate], max_iter: int, on: Grouped) -> list[Candidate]:
+        """Return the ends that are finite, the lowest score first. Threads share the groups of a run, or the runs."""
+        if not self.in_time:
+            return []
+        if joblib.effective_n_jobs(self._n_jobs) == 1 and on.n_groups >= self._n_threads:
+            threaded = on.on_threads(self._n_threads)
+            ends = [improve(threaded, start, max_iter, self._deadline) for start in starts if self.in_time]
+        else:
+            n_jobs, n_threads = self._n_jobs, self._n_threads
+            ends = improve_each(on, starts, max_iter, self._deadline, n_jobs=n_jobs, n_threads=n_threads)
+        self._bar.update(len(ends))
+        ends = [self.price(end, on) for end in ends if math.isfinite(end.score)]
+        self.tried.extend(ends)
+        return sorted(ends, key=lambda end: end.score)
+
+    def hopeful(self, ends: Sequence[Candidate]) -> list[Candidate]:
+        """Return those that are not far behind the first, which has the lowest score."""
+        return [end for end in ends if end.score - ends[0].score <= _HOPELESS * self.total_weight]
+
+    def errors(self, candidates: Sequence[Candidate], on: Grouped) -> list[float]:
+        """Return their leave-one-out errors within the groups, with the price of parameters learned there (AIC).
+
+        Past the deadline infinity, but for the first.
+        """
+        held_out = Grouped(LeaveOneOut, on.rows, on.n_groups, on.kernel, 1.0, self._n_threads)
+        n = on.rows.total_weight
+        errors: list[float] = []
+        for candidate in candidates:
+            error = math.inf
+            if self.in_time or not errors:
+                with suppress(ArithmeticError, np.linalg.LinAlgError):
+                    error = held_out.at(candidate.nu / n, candidate.kernel).reduced(candidate.B).value
+            errors.append(error * (1.0 + 2.0 * candidate.degrees_of_freedom / n))
+        return errors
+
+
+def _diagonals(runs: _Runs, groups: Grouped, half: Grouped, typical: dict[Kernel, float]) -> list[Candidate]:
+    """Run plain kernel ridge regression and diagonal maps; return the best of these for each kernel, best first.
+
+    All of them on half of the groups, then the best of them on all.
+    """
+    ones = np.ones(groups.rows.n_features)
+    nu = FIRST_LAMBDA * groups.rows.total_weight / groups.n_groups
+    starts = [
+        Candidate("plain, half", kernel, scale * ones, nu, shape=Scaled(ones)) for kernel, scale in typical.items()
+    ]
+    plains = runs.improve(starts, SHORT, half)
+    runs.improve([_warm(end, start="plain") for end in plains[:_PLAINS]], SHORT, groups)
+    # Twice: plain kernel ridge regression may see noise alone where a scale for each column sees all.
+    starts = [replace(start, nu=_MEDIAN_NOISE) for start in starts]
+    starts = [_warm(end, typical[end.kernel], start="diagonal, half", shape=Diagonal()) for end in [*plains, *starts]]
+    best = _first_of(runs.improve(starts, SHORT, half), lambda end: end.kernel)[:_DIAGONALS]
+    best = [replace(end, start="diagonal", value=math.inf, score=math.inf, seconds=0.0) for end in best]
+    ends = runs.improve(best[:_LONG_RUNS], LONG, groups) + runs.improve(best[_LONG_RUNS:], SHORT, groups)
+    return sorted(ends, key=lambda end: end.score)
+
+
+def _squares(runs: _Runs, groups: Grouped, diagonals: Sequence[Candidate]) -> None:
+    """Run square maps from the best diagonal ones, and these cut to fewer directions."""
+    D = groups.rows.n_features
+    radial = [end for end in diagonals if square_is_affordable(runs.total_weight, D, end.kernel)]
+    starts = [_warm(replace(end, B=end.matrix), start="square", shape=Full()) for end in radial[:_SQUARES]]
+    squares = runs.improve(starts, LONG, groups)
+    runs.improve([cut for end in squares for cut in _cut(runs, groups, end)], SHORT, groups)
+
+
+def _finalists(runs: _Runs, groups: Grouped) -> list[Candidate]:
+    """Return the best of each kind, of the least errors, and of the lowest scores: one of each kernel and shape.
+
+    Each diagonal map is a kind of its own: the rougher its kernel, the more it has to gain from groups of more rows.
+    """
+    ranked = sorted((end for end in runs.tried if not end.start.endswith("half")), key=lambda end: end.score)
+    distinct = _first_of(ranked, _sort_of)
+    errors = runs.errors(distinct, groups)
+    by_error = [distinct[i] for i in np.argsort(errors, kind="stable")[:_FINALISTS_BY_ERROR]]
+    return _first_of([*runs.hopeful(_first_of(distinct, _kind)), *by_error, *runs.hopeful(distinct)], id)[:_FINALISTS]
+
+
+def _winner(runs: _Runs, large: Grouped, finalists: Sequence[Candidate], typical: dict[Kernel, float]) -> Candidate:
+    """Return the finalist of the lowest score: all improved on these groups, the best two for longer.
+
+    The winner for longer still, if it has not come to rest.
+    """
     # As they stand, and warmed: more rows may have use for what few have sent to nothing.
     again = [replace(end, start=f"{end.start}, finalist", seconds=0.0) for end in finalists]
     again += [_warm(end, typical[end.kernel]) for end in again if end.nu < _LEAST_NOISE or end.shape.name == "diagonal"]
-    last = improve_all(again, SHORT, large)
-    last += improve_all(_first_of(last, _kind), LONG, large)
-    bar.close()
-    return min(last or finalists[:1], key=lambda end: end.score), tried
+    last = runs.improve(again, SHORT, large)
+    last += runs.improve(runs.hopeful(_first_of(last, _sort_of))[:_LONG_RUNS], LONG, large)
+    best = min(last or finalists[:1], key=lambda end: end.score)
+    return min([best, *runs.improve([best], LONG, large)], key=lambda end: end.score)
 
 
 def grouped(
@@ -151,7 +221,11 @@ def grouped(
     n_groups: int,
     rng: np.random.RandomState,
 ) -> Grouped:
-    """Return the criterion over at most so many groups of at least so many rows (if there are), drawn at random."""
+    """Return the criterion over at most so many groups of at least so many rows (if there are), drawn at random.
+
+    Fewer groups where there are many columns.
+    """
+    n_groups = min(n_groups, max(2, n_groups * _WIDE // rows.n_features))
     n_rows = min(rows.n_rows, n_groups * group_rows)
     n_groups = max(1, n_rows // group_rows)
     some = rows.subset(rows.draw(n_rows, rng))
@@ -165,33 +239,36 @@ def _warm(candidate: Candidate, typical: float | None = None, **changes: Any) ->
     """
     B = candidate.B
     if typical is not None and candidate.shape.name != "full":
-        B = np.diag(np.clip(np.diagonal(B), typical / _FARTHEST_SCALE, typical * _FARTHEST_SCALE))
+        B = np.clip(B, typical / _FARTHEST_SCALE, typical * _FARTHEST_SCALE)
     nu = min(max(candidate.nu, _LEAST_NOISE), _MOST_NOISE)
     fresh = replace(candidate, B=B, nu=nu, value=math.inf, score=math.inf, seconds=0.0)
     return replace(fresh, **changes)
 
 
-def _square_is_affordable(rows: InMemoryRows) -> bool:
-    """Whether a map of all D directions has fewer parameters than half the rows: no score would take it otherwise."""
-    D = rows.n_features
-    return D > 1 and Full().degrees_of_freedom(D, D, True) < rows.n_rows / 2
-
-
-def _of_best_rank(groups: Grouped, square: Candidate, price: Callable[[Candidate], Candidate]) -> Candidate:
-    """Return the map cut to the number of its largest directions at which its score is lowest, as it stands."""
+def _cut(runs: _Runs, groups: Grouped, square: Candidate) -> list[Candidate]:
+    """Return the map cut to its largest directions: as many as give the lowest score, as it stands, and one more."""
     _, s, Vt = np.linalg.svd(square.B, full_matrices=False)
     criterion = groups.at(square.nu / groups.rows.total_weight, square.kernel)
-    best = square
-    for rank in range(len(s) - 1, 0, -1):
-        B = s[:rank, None] * Vt[:rank]
-        cut = price(replace(square, start="square, cut", B=B, value=criterion.reduced(B).value))
-        best = min(best, cut, key=lambda one: one.score)
-    return _warm(best)
+    cuts = [square]
+    with single_threaded_blas():
+        for rank in range(len(s) - 1, 0, -1):
+            if not runs.in_time:
+                break
+            B = s[:rank, None] * Vt[:rank]
+            cut = replace(square, start="square, cut", B=B, value=criterion.reduced(B).value)
+            cuts.append(runs.price(cut, groups))
+    best = min(range(len(cuts)), key=lambda i: cuts[i].score)
+    return [_warm(cut) for cut in cuts[max(best - 1, 0) : best + 1]]
 
 
 def _kind(candidate: Candidate) -> str:
-    """Return where a map came from: few directions, a square map, or a scale for each column or for all."""
-    return candidate.start.split(",")[0].replace("plain", "diagonal")
+    """Return where a map came from: few directions, a square map, or scales, for one kernel and another."""
+    origin = candidate.start.split(",")[0]
+    return f"{candidate.shape.name} {candidate.kernel}" if origin in ("plain", "diagonal") else origin
+
+
+def _sort_of(candidate: Candidate) -> tuple[Kernel, str, int]:
+    return candidate.kernel, candidate.shape.name, candidate.n_components
 
 
 def _first_of(candidates: Sequence[Candidate], key: Callable[[Candidate], object]) -> list[Candidate]:

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import cholesky
 
 from hkrr.kernels import Kernel
-from hkrr.rows import single_threaded_blas
+from hkrr.threads import single_threaded_blas
 
 # Up to this many rows all of them are centers; beyond, so many. Rough kernels want more of them than smooth ones.
 EXACT_ROWS, CENTERS = 5_000, 2_000

@@ -209,7 +209,8 @@ class Objective:
         root = self._root_weight
         K *= root
         K *= root.T
-        return root * solve_positive_definite(K, root * self._Y, self.reg_lambda * self.rows.total_weight)[0]
+        n = self.rows.n_threads
+        return root * solve_positive_definite(K, root * self._Y, self.reg_lambda * self.rows.total_weight, n)[0]
 
     def _penalty(self, K_cc: Array, alpha: Array) -> float:
         return self.reg_lambda * float(np.vdot(alpha, K_cc @ alpha))

@@ -10,20 +10,17 @@ copied.
 
 from __future__ import annotations
 
-import os
+import copy
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from functools import cache
-from threading import Lock
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from hkrr._arrays import Array
+from hkrr.threads import pool, single_threaded_blas
 
 _T = TypeVar("_T")
 _U = TypeVar("_U")
@@ -33,8 +30,6 @@ BlockFunction = Callable[[Array, Array, Array | None], tuple[Any, ...]]
 
 # Bytes of one array of block rows x width: a few of them live in a core's cache. Measured: docs/performance.md.
 _BLOCK_BYTES = 5 << 20
-# Below this many centers BLAS's threads wait for each other longer than they save, above all on a busy machine.
-_FEW_CENTERS = 3000
 # What the results of blocks that wait to be added may take: with many centers fewer threads are used.
 _QUEUE_BYTES = 1 << 28
 
@@ -42,67 +37,6 @@ _QUEUE_BYTES = 1 << 28
 # glibc's malloc hands freed arrays of some megabytes back to the system, and each new one costs page faults (a fifth
 # of a pass), until it has once seen a larger one freed. This one is never touched, so it takes no memory.
 np.empty((32 << 20) - (1 << 16), dtype=np.uint8)
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    # Finding the libraries takes milliseconds, setting their threads microseconds: look once.
-    return ThreadpoolController()
-
-
-def blas_threads() -> int:
-    """Return how many threads BLAS would use now: what the machine, or OMP_NUM_THREADS, allows."""
-    return max((int(lib.num_threads) for lib in _blas().lib_controllers if lib.user_api == "blas"), default=1)
-
-
-class _SharedLimit:
-    """BLAS at one thread while anyone asks for it: the setting is the process's, so the first in sets it, the last out
-    restores it, whatever the order in which threads come and go."""
-
-    def __init__(self) -> None:
-        self._lock, self._users, self._limit = Lock(), 0, ExitStack()
-
-    def __enter__(self) -> None:
-        with self._lock:
-            if self._users == 0:
-                self._limit.enter_context(_blas().limit(limits=1, user_api="blas"))
-            self._users += 1
-
-    def __exit__(self, *exception: object) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                self._limit.close()
-
-
-_shared_limit = _SharedLimit()
-
-
-def single_threaded_blas() -> AbstractContextManager[None]:
-    """Hold BLAS at one thread: small products are slower on two, and our own threads must not multiply its."""
-    return _shared_limit
-
-
-def blas_for(n_centers: int) -> AbstractContextManager[None]:
-    """Hold BLAS at one thread where there are too few centers for its threads to help."""
-    return single_threaded_blas() if n_centers < _FEW_CENTERS else nullcontext()
-
-
-@cache
-def _pool(n_threads: int) -> ThreadPoolExecutor:
-    # Kept between passes: threads that are made anew for each cost a tenth of a pass.
-    return ThreadPoolExecutor(n_threads, thread_name_prefix="hkrr")
-
-
-def in_threads(fn: Callable[[_T], _U], items: Iterable[_T], n_threads: int) -> list[_U]:
-    """Return fn of each item, in their order, on this many threads; BLAS has one in each."""
-    with single_threaded_blas():
-        return [fn(item) for item in items] if n_threads == 1 else list(_pool(n_threads).map(fn, items))
-
-
-# A forked process has the pool's object and none of its threads: it must make its own.
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 class Rows(ABC):
@@ -113,6 +47,7 @@ class Rows(ABC):
     n_features: int
     n_targets: int
     total_weight: float
+    n_threads: int  # that sums, and large systems, may use
 
     @abstractmethod
     def sum(self, fn: BlockFunction, width: int = 1) -> tuple[Any, ...]:
@@ -162,7 +97,7 @@ class InMemoryRows(Rows):
         self._Y = y[:, None] if y.ndim == 1 else y
         self._weight = sample_weight
         self._x_offset, self._x_scale, self._y_offset = x_offset, x_scale, y_offset
-        self._block_size, self._n_threads = block_size, n_threads
+        self._block_size, self.n_threads = block_size, n_threads
         self.n_rows, self.n_features = X.shape
         self.n_counted = self.n_rows if sample_weight is None else int(np.count_nonzero(sample_weight))
         self.n_targets = self._Y.shape[1]
@@ -195,6 +130,12 @@ class InMemoryRows(Rows):
     def gather(self) -> tuple[Array, Array, Array | None]:
         return self._block(slice(None))
 
+    def on_threads(self, n_threads: int) -> InMemoryRows:
+        """Return the same rows, summed by this many threads."""
+        other = copy.copy(self)
+        other.n_threads = n_threads
+        return other
+
     def subset(self, indices: Array) -> InMemoryRows:
         """Return these rows as Rows of their own, in the same coordinates."""
         return InMemoryRows(
@@ -205,15 +146,29 @@ class InMemoryRows(Rows):
             x_scale=self._x_scale,
             y_offset=self._y_offset,
             block_size=self._block_size,
-            n_threads=self._n_threads,
+            n_threads=self.n_threads,
         )
 
     def sum(self, fn: BlockFunction, width: int = 1) -> tuple[Any, ...]:
-        return _accumulate(self._over_groups(lambda blocks: _accumulate(fn(*self._block(b)) for b in blocks), width))
+        def work(blocks: list[slice]) -> tuple[Any, ...]:
+            return _accumulate(fn(*self._block(block)) for block in blocks)
+
+        # The terms are width x width at most.
+        return _accumulate(self._over_groups(work, width, max(1, _QUEUE_BYTES // (16 * width * width))))
 
     def map(self, fn: BlockFunction, width: int = 1) -> Array:
-        parts = self._over_groups(lambda blocks: [fn(*self._block(b))[0] for b in blocks], width)
-        return np.concatenate([values for part in parts for values in part])
+        def work(blocks: list[slice]) -> list[Array]:
+            return [fn(*self._block(block))[0] for block in blocks]
+
+        values = (block for part in self._over_groups(work, width, self.n_threads) for block in part)
+        first = next(values)
+        # Filled as they come: kernel matrices of all rows are no size to hold twice.
+        out = np.empty((self.n_rows, *first.shape[1:]), dtype=first.dtype)
+        out[: len(first)], filled = first, len(first)
+        for block in values:
+            out[filled : filled + len(block)] = block
+            filled += len(block)
+        return out
 
     def _groups(self, width: int) -> list[list[slice]]:
         """Return the blocks, in groups that one thread works off: never by the number of threads, or sums would differ.
@@ -233,11 +188,11 @@ class InMemoryRows(Rows):
         in_group = min(8, -(-len(blocks) // 8))
         return [blocks[i : i + in_group] for i in range(0, len(blocks), in_group)]
 
-    def _over_groups(self, work: Callable[[list[slice]], Any], width: int) -> Iterator[Any]:
+    def _over_groups(self, work: Callable[[list[slice]], Any], width: int, most_threads: int) -> Iterator[Any]:
         groups = self._groups(width)
         # BLAS at one thread in either case: its threads would add in another order, and ours must not multiply them.
         with single_threaded_blas():
-            n_threads = min(self._n_threads, len(groups), max(1, _QUEUE_BYTES // (16 * width * width)))
+            n_threads = min(self.n_threads, len(groups), most_threads)
             if n_threads == 1:
                 yield from (work(blocks) for blocks in groups)
                 return
@@ -245,7 +200,7 @@ class InMemoryRows(Rows):
             pending: deque[Future[Any]] = deque()
             try:
                 for blocks in groups:
-                    pending.append(_pool(n_threads).submit(work, blocks))
+                    pending.append(pool(n_threads).submit(work, blocks))
                     if len(pending) > n_threads + 1:
                         yield pending.popleft().result()
                 while pending:

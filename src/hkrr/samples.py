@@ -9,6 +9,8 @@ from sklearn.utils.validation import _check_sample_weight, _num_samples
 
 from hkrr._arrays import Array
 
+_BLOCK = 10_000
+
 
 def check_lengths(X: Any, y: Any, sample_weight: Any) -> None:
     """Raise where X, y and sample_weight differ in length, naming both."""
@@ -21,11 +23,7 @@ def check_lengths(X: Any, y: Any, sample_weight: Any) -> None:
 
 
 def check_weights(sample_weight: Any, X: Array) -> Array | None:
-    """Return the weights in float64, or None where there are none.
-
-    Whole numbers count as repeated rows. Others count by their ratios: they are given a mean of one, as their sum would
-    be taken for a number of rows where the noise is learned.
-    """
+    """Return the weights in float64, or None where there are none."""
     if sample_weight is None:
         return None
     weight = _check_sample_weight(sample_weight, X, dtype=np.float64)
@@ -33,20 +31,58 @@ def check_weights(sample_weight: Any, X: Array) -> Array | None:
         raise ValueError("sample_weight must not be negative")
     if np.count_nonzero(weight) < 2:
         raise ValueError("sample_weight must be positive for at least 2 rows: one row is nothing to learn from")
-    if np.all(weight == np.round(weight)):
-        return weight
-    return weight * (np.count_nonzero(weight) / np.sum(weight))
+    return weight
+
+
+def in_units_of_rows(weight: Array | None) -> Array | None:
+    """Return the weights with a mean of one over the rows that count, or None where that makes them all one.
+
+    No objective changes with the unit of the weights, but where the noise is learned their sum is taken for the number
+    of rows.
+    """
+    if weight is None:
+        return None
+    weight = weight / np.mean(weight[weight > 0])
+    return None if np.all(weight == 1.0) else weight
+
+
+def any_identical(X: Array, y: Array) -> bool:
+    """Return whether a sample may be there twice: whether a random sum of its entries is."""
+    Y = y[:, None] if y.ndim == 1 else y
+    u = np.random.RandomState(0).uniform(1.0, 2.0, X.shape[1] + Y.shape[1])
+    sums = np.empty(len(X))
+    for start in range(0, len(X), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        # Entry by entry, not by a product of BLAS: equal rows must have equal sums, wherever they stand.
+        with np.errstate(over="ignore"):
+            sums[rows] = np.sum(np.column_stack([X[rows], Y[rows]]) * u, axis=1)
+    return len(np.unique(sums)) < len(X)
 
 
 def merge_identical(X: Array, y: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
     """Return each sample of positive weight once, in a fixed order, with the sum of its weights: the same objective.
 
     Where all rows are centers a repeated one would only make the system larger, and a repeated sample should give, to
-    the last digit, what its weight gives.
+    the last digit, what its weight gives. Copies (of a bootstrap, of a careless join) say nothing of the noise, so the
+    weights then have a mean of one. But rows that repeat because inputs and targets take few values do, and are seen by
+    this: the same x comes with other targets too. Where most of the repeated weight is of that kind it is kept.
     """
     if weight is not None and np.any(weight == 0):
         kept = weight > 0
         X, y, weight = X[kept], y[kept], weight[kept]
+    whole = weight is None or bool(np.all(weight == np.round(weight)))
     samples, index, inverse = np.unique(np.column_stack([X, y]), axis=0, return_index=True, return_inverse=True)
     counts = np.bincount(inverse, weights=weight, minlength=len(samples)).astype(np.float64)
-    return X[index], y[index], None if np.all(counts == 1.0) else counts
+    X, y = X[index], y[index]
+    if np.all(counts == 1.0):
+        return X, y, None
+    repeated = np.maximum(counts - 1.0, 0.0)
+    if whole and np.sum(repeated[_seen_with_other_targets(X)]) > 0.5 * np.sum(repeated):
+        return X, y, counts
+    return X, y, in_units_of_rows(counts)
+
+
+def _seen_with_other_targets(X: Array) -> Array:
+    """Return which of these distinct samples have the inputs of another one."""
+    _, inverse, counts = np.unique(X, axis=0, return_inverse=True, return_counts=True)
+    return counts[inverse] > 1

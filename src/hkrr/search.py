@@ -15,18 +15,19 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-import joblib
 import numpy as np
 from tqdm.auto import tqdm
 
-from hkrr.candidates import FIRST_LAMBDA, LONG, SHORT, Candidate, improve
+from hkrr.candidates import FIRST_LAMBDA, LONG, SHORT, Candidate, improve, improve_each
 from hkrr.criteria import Criterion
 from hkrr.exceptions import FitError
 from hkrr.initialization import sample_map
 from hkrr.kernels import Kernel
-from hkrr.rows import InMemoryRows, single_threaded_blas
+from hkrr.rows import InMemoryRows
+from hkrr.threads import single_threaded_blas
 
 _SURVIVORS = 2
+_HALVINGS, _ROUNDING = 30, 1e-9  # of a grown direction, until it changes nothing
 _PATIENCE = 2  # directions tried beyond the best before the search ends
 
 
@@ -45,11 +46,14 @@ def random_starts(
 
 def grown(
     criterion: Criterion, candidate: Candidate, rng: np.random.RandomState, deadline: float = math.inf
-) -> Candidate:
+) -> list[Candidate]:
     """Return the candidate with one more direction: the best of finite steps along a few that the residual suggests.
 
-    With r the residual and R the inputs off the span of B: the leading eigenvectors of sum r_i R_i R_i', R'r,
-    R'(r * index), and one at random. A zero row would never move, and a tiny one misleads.
+    Where even that lies above the candidate, a second one along the same direction, so short that it lies no higher
+    (but for rounding): its run cannot end above the map of one direction less, of which it is a special case.
+
+    With r the residual and R the inputs off the span of B, the directions are the leading eigenvectors of
+    sum r_i R_i R_i', R'r, R'(r * index), and one at random. A zero row would never move, and a tiny one misleads.
     """
     B = candidate.B
     X, Y, w = criterion.rows.gather()
@@ -78,7 +82,17 @@ def grown(
                 best, lowest = tried, value
     if best is None:
         raise FloatingPointError("no direction to grow along has a finite criterion")
-    return replace(candidate, start="grown", B=best, value=lowest, score=math.inf, seconds=0.0)
+    starts = [replace(candidate, start="grown", B=best, value=lowest, score=math.inf, seconds=0.0)]
+    if lowest > candidate.value:
+        short = best.copy()
+        for _ in range(_HALVINGS):
+            if time.perf_counter() > deadline:
+                break
+            short[-1] *= 0.5
+            value = criterion.reduced(short, reg_lambda).value
+            if value <= candidate.value + _ROUNDING * abs(candidate.value):
+                return [*starts, replace(starts[0], B=short, value=value)]
+    return starts
 
 
 def shrunk(candidate: Candidate, rotation_invariant: bool) -> Candidate:
@@ -100,24 +114,23 @@ def search_dimensions(
     n_starts: int,
     rng: np.random.RandomState,
     n_jobs: int | None = None,
+    n_threads: int = 1,
     deadline: float = math.inf,
     patient: bool = True,
     verbose: int = 0,
 ) -> tuple[dict[int, Candidate], list[Candidate]]:
     """Return the best candidate for each number of directions tried, and all of them in the order of their ends.
 
-    ``patient`` ends the search two directions past the best; otherwise all the dimensions are tried.
+    ``patient`` ends the search two directions past the best; otherwise all the dimensions are tried. The starts share
+    ``n_threads`` threads, so the rows of the criterion should have none of their own.
     """
     rows, kernel = criterion.rows, criterion.kernel
     assert isinstance(rows, InMemoryRows)
     best: dict[int, Candidate] = {}
     ends: list[Candidate] = []
-    bar = tqdm(disable=not verbose, desc="search", unit="run")
 
     def improve_all(starts: list[Candidate], max_iter: int) -> list[Candidate]:
-        ended: list[Candidate] = joblib.Parallel(n_jobs=n_jobs)(
-            joblib.delayed(improve)(criterion, start, max_iter, deadline) for start in starts
-        )
+        ended = improve_each(criterion, starts, max_iter, deadline, n_jobs=n_jobs, n_threads=n_threads)
         bar.update(len(ended))
         return sorted(ended, key=lambda candidate: candidate.value)
 
@@ -130,30 +143,35 @@ def search_dimensions(
         best[d] = candidate
         return True
 
-    for d in dimensions:
-        starts = random_starts(rows, kernel, d, n_starts, rng)
-        if d - 1 in best:
-            # A grown start that cannot be evaluated is one start less.
-            with single_threaded_blas(), suppress(FloatingPointError):
-                starts.append(grown(criterion, best[d - 1], rng, deadline))
-        survivors = [start for start in improve_all(starts, SHORT)[:_SURVIVORS] if math.isfinite(start.value)]
-        for candidate in improve_all(survivors, LONG):
-            keep(candidate)
-        if d not in best:
-            continue
-        # A better map of k directions is a better start for k - 1, and that one for k - 2.
-        k = d
-        while k - 1 in best and time.perf_counter() < deadline:
-            bar.update()
-            if not keep(improve(criterion, shrunk(best[k], kernel.rotation_invariant), LONG, deadline)):
+    with tqdm(disable=not verbose, desc="search", unit="run") as bar:
+        for d in dimensions:
+            starts, in_reserve = random_starts(rows, kernel, d, n_starts, rng), []
+            if d - 1 in best:
+                # A grown start that cannot be evaluated is one start less.
+                with single_threaded_blas(), suppress(FloatingPointError):
+                    start, *in_reserve = grown(criterion, best[d - 1], rng, deadline)
+                    starts.append(start)
+            begun = improve_all(starts, SHORT)
+            ends += [replace(end, start=f"{end.start}, dropped") for end in begun[_SURVIVORS:]]
+            for candidate in improve_all([end for end in begun[:_SURVIVORS] if math.isfinite(end.value)], LONG):
+                keep(candidate)
+            # One more direction cannot be worse; if all starts say so they have failed.
+            if d in best and in_reserve and best[d].value > best[d - 1].value:
+                keep(improve_all(in_reserve, LONG)[0])
+            # A better map of k directions is a better start for k - 1, and that one for k - 2.
+            k = d
+            while k in best and k - 1 in best and time.perf_counter() < deadline:
+                bar.update()
+                if not keep(improve(criterion, shrunk(best[k], kernel.rotation_invariant), LONG, deadline)):
+                    break
+                k -= 1
+            if time.perf_counter() > deadline:
                 break
-            k -= 1
-        winner = min(best.values(), key=lambda candidate: candidate.score).n_components
-        bar.set_postfix(tried=d, best=winner)
-        enough = patient and d >= min(3, dimensions[-1]) and d >= winner + _PATIENCE
-        if enough or time.perf_counter() > deadline:
-            break
-    bar.close()
+            if best:
+                winner = min(best.values(), key=lambda candidate: candidate.score).n_components
+                bar.set_postfix(tried=d, best=winner)
+                if patient and d >= min(3, dimensions[-1]) and d >= winner + _PATIENCE:
+                    break
     if not best:
         raise FitError("No start has a finite criterion: check the scale of X and y.")
     return best, ends

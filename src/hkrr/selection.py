@@ -25,8 +25,8 @@ from hkrr.grid import grid_errors
 from hkrr.kernels import KERNELS, Kernel, get_kernel
 from hkrr.last_fit import Clock, full_size
 from hkrr.objective import Objective
-from hkrr.rows import blas_for
-from hkrr.samples import check_lengths, check_weights, merge_identical
+from hkrr.samples import any_identical, check_lengths, check_weights, in_units_of_rows, merge_identical
+from hkrr.threads import single_threaded_blas
 from hkrr.tuning import Task, some_centers, tune
 
 _GRID_LAMBDAS = tuple(10.0**-k for k in range(1, 7))
@@ -85,8 +85,9 @@ class HyperKernelRidgeCV(MapModel):
     path_ : dict of lists
         Without `cv`, the story of the search, one entry for each run: "start", "kernel", "shape" (of the map),
         "n_components", "reg_lambda", "gamma" (for a map of norm 1 in standardised coordinates), "criterion", "score",
-        "seconds". Scores compare within a stage: "polished" and "plain", the finalists, and "rescaled" each see other
-        rows than those before them. A pandas.DataFrame can be made of it.
+        "seconds". Scores compare within a stage: "polished", "compared" and "plain", what was run on "half" the
+        groups, the finalists, and "rescaled" each see other rows than those before them. A pandas.DataFrame can be made
+        of it.
     cv_results_ : dict of arrays
         With `cv`: every pair, its error on each split, the mean and the standard deviation.
     truncation_ : float or array
@@ -229,9 +230,12 @@ class HyperKernelRidgeCV(MapModel):
     ) -> Self:
         began = time.perf_counter()
         kernel = None if self._any_kernel else get_kernel(self.kernel).with_gamma(1.0)
-        n_centers = full_size(len(X), smooth=kernel is not None) if self.refit == "full" else min(self.refit, len(X))
-        if n_centers == len(X):
+        smooth = kernel is not None
+        if (self.refit == "full" and full_size(len(X), smooth) == len(X)) or any_identical(X, y):
             X, y, weight = merge_identical(X, y, weight)
+        else:
+            weight = in_units_of_rows(weight)
+        n_centers = full_size(len(X), smooth) if self.refit == "full" else min(self.refit, len(X))
         rows, scaling = self._rows(X, y, weight)
         deadline = math.inf
         if self.time_limit is not None:
@@ -258,10 +262,11 @@ class HyperKernelRidgeCV(MapModel):
             clock = Clock(winner.kernel, rows.n_features, self._n_threads)
             n_centers = clock.affordable(rows.n_rows, n_centers, max(left, self.time_limit / 10))
         reg_lambda = winner.nu / rows.total_weight
-        with blas_for(n_centers):
+        with single_threaded_blas():
             objective = Objective(rows, some_centers(rows, n_centers, rng), winner.kernel, reg_lambda)
-            alpha = objective.solve_alpha(winner.B)
-        result = replace(result, B=winner.B, alpha=alpha, reg_lambda=reg_lambda)
+            B = winner.matrix
+            alpha = objective.solve_alpha(B)
+        result = replace(result, B=B, alpha=alpha, reg_lambda=reg_lambda)
         self._store(result, winner.kernel, objective.centers, scaling, one_target=y.ndim == 1)
         self.n_components_, self.best_score_ = winner.n_components, winner.score
         self.map_shape_ = winner.shape.name

@@ -2,7 +2,7 @@
 
 A shape turns its parameters into a map, and a gradient in the map into one in the parameters. `Shaped` is a criterion
 seen through a shape, so that the same solver learns them all. Scales are learned through their logarithms: the steps
-that suit them are relative ones.
+that suit them are relative ones. A diagonal map is held as its diagonal, a vector: nothing of size D x D.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hkrr._arrays import Array
+from hkrr.kernels import Kernel
 from hkrr.objective import Reduced
 
 # Logarithms of scales beyond this are held there: a line search may try what no kernel can be evaluated at.
@@ -34,7 +35,7 @@ class Shape(Protocol):
         """Return the parameters of a map of this shape, a matrix."""
 
     def map(self, parameters: Array) -> Array:
-        """Return the map B (d, D)."""
+        """Return the map B (d, D), or the diagonal of one (D,)."""
 
     def gradient(self, parameters: Array, grad: Array) -> Array:
         """Return the gradient in the parameters from the one in B."""
@@ -62,26 +63,36 @@ class Full:
         return n_components * n_features - free
 
 
+def square_is_affordable(n_rows: float, n_features: int, kernel: Kernel) -> bool:
+    """Whether a map of all D directions has fewer parameters than half the rows: no score would take it otherwise.
+
+    For a radial kernel: for others the columns' scales are all that such a map is about.
+    """
+    if n_features == 1 or not kernel.rotation_invariant:
+        return False
+    return Full().degrees_of_freedom(n_features, n_features, True) < n_rows / 2
+
+
 class Diagonal:
     """``B = diag(exp(p))``, a scale for each column: D parameters."""
 
     name = "diagonal"
 
     def parameters(self, B: Array) -> Array:
-        return np.log(np.diagonal(B))[None, :]
+        return np.log(B)[None, :]
 
     def map(self, parameters: Array) -> Array:
-        return np.diag(_scales(parameters[0])[0])
+        return _scales(parameters[0])[0]
 
     def gradient(self, parameters: Array, grad: Array) -> Array:
-        return (np.diagonal(grad) * _scales(parameters[0])[1])[None, :]
+        return (grad * _scales(parameters[0])[1])[None, :]
 
     def degrees_of_freedom(self, n_components: int, n_features: int, rotation_invariant: bool) -> float:
         return n_features
 
 
 class Scaled:
-    """``B = exp(p) base``: one parameter. With the identity for its base it is plain kernel ridge regression."""
+    """``B = exp(p) base``: one parameter. With ones (the identity) for its base, plain kernel ridge regression."""
 
     name = "identity"
 

@@ -11,16 +11,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hkrr._arrays import Array
-from hkrr.candidates import FIRST_LAMBDA, Candidate, descend, plain, score
+from hkrr.candidates import FIRST_LAMBDA, Candidate, descend, optimism, plain, score
 from hkrr.centers import uniform
 from hkrr.criteria import Criterion, Grouped
 from hkrr.exceptions import FitError
+from hkrr.held_out import holds_up, is_doubtful
 from hkrr.kernel_search import grouped, search_kernels
 from hkrr.kernels import KERNELS, Kernel
-from hkrr.rows import InMemoryRows, blas_for, single_threaded_blas
+from hkrr.rows import InMemoryRows
 from hkrr.search import search_dimensions
 from hkrr.shapes import Scaled
 from hkrr.solvers import Result
+from hkrr.solvers.base import MESSAGES
+from hkrr.threads import blas_for, single_threaded_blas
 
 _SEARCH_ROWS, _SEARCH_CENTERS = 2_000, 100
 _EXACT_ROWS, _POLISH_ROWS, _POLISH_CENTERS, _POLISH_ITERATIONS = 1_000, 20_000, 400, 40
@@ -28,7 +31,7 @@ _RESCALE_ROWS, _RESCALE_ITERATIONS = 2_000, 8
 _FEW_DIRECTIONS = 2  # maps of few directions that the search for a kernel begins with
 _SHARE_OF_DIRECTIONS = 0.3  # of the time there is, while the kernel is still to be found
 
-PLAIN_WINS = "plain kernel ridge regression on all inputs has the better criterion: no few directions were found"
+PLAIN_WINS = "plain kernel ridge regression on all inputs does better: no few directions were found"
 
 
 @dataclass(frozen=True)
@@ -60,21 +63,23 @@ def tune(task: Task, kernel: Kernel | None) -> tuple[Candidate, Result, list[Can
     if kernel is None:
         return _with_any_kernel(task)
     best, ends = _directions(task, kernel)
-    polished, result = _polish(task, best[0])
+    polished, result = _polish(task, _worth_polishing(task, best))
+    ends = [*ends, polished]
     if task.choose_dimension and task.rows.n_features > 1 and task.in_time:
         return _against_plain(task, polished, result, ends)
-    return polished, result, [*ends, polished]
+    return polished, result, ends
 
 
 def _directions(task: Task, kernel: Kernel) -> tuple[list[Candidate], list[Candidate]]:
     """Return the best candidate of each number of directions, the lowest score first, and all that were tried."""
-    few = subset(task.rows, _SEARCH_ROWS, task.rng)
+    few = subset(task.rows, _SEARCH_ROWS, task.rng).on_threads(1)
     best, ends = search_dimensions(
         task.make(few, some_centers(few, _SEARCH_CENTERS, task.rng), kernel, 1.0, True),
         task.dimensions,
         n_starts=task.n_starts,
         rng=task.rng,
         n_jobs=task.n_jobs,
+        n_threads=task.n_threads,
         deadline=task.deadline,
         patient=task.choose_dimension,
         verbose=task.verbose,
@@ -82,44 +87,105 @@ def _directions(task: Task, kernel: Kernel) -> tuple[list[Candidate], list[Candi
     return sorted(best.values(), key=lambda candidate: candidate.score), ends
 
 
-def _polish(task: Task, chosen: Candidate) -> tuple[Candidate, Result]:
-    """Return the candidate improved on more rows with more centers, and the run."""
+def _worth_polishing(task: Task, best: list[Candidate]) -> list[Candidate]:
+    """Return the best candidate of the search, and the one that would be, did all rows say what the few have said.
+
+    With many rows a weak direction is worth its parameters that was not with few.
+    """
+    W = task.rows.total_weight
+    n = W * min(1.0, _SEARCH_ROWS / task.rows.n_rows)  # what the rows searched weigh
+
+    def at_all_rows(candidate: Candidate) -> float:
+        dof = candidate.degrees_of_freedom
+        nats = candidate.score - 0.5 * dof * math.log(max(n, 2))
+        return W / n * nats + 0.5 * dof * math.log(max(W, 2.0)) + optimism(dof, n, W)
+
+    other = min(best, key=at_all_rows)
+    return best[:1] if other is best[0] else [best[0], other]
+
+
+def _polish(task: Task, candidates: Sequence[Candidate]) -> tuple[Candidate, Result]:
+    """Return the best of the candidates, improved on more rows with more centers, and the run."""
     many = subset(task.rows, _POLISH_ROWS, task.rng)
     centers = None if many.n_rows <= _EXACT_ROWS else some_centers(many, _POLISH_CENTERS, task.rng)
-    criterion = task.make(many, centers, chosen.kernel, 1.0, True)
+    criterion = task.make(many, centers, candidates[0].kernel, 1.0, True)
+    ends = []
     with blas_for(criterion.n_centers):
-        return descend(
-            criterion,
-            replace(chosen, start="polished", seconds=0.0),
-            _POLISH_ITERATIONS,
-            task.deadline,
-            tol=1e-6,
-            plateau=1e-7,
-            verbose=task.verbose,
-        )
+        for candidate in candidates:
+            if not task.in_time:
+                break
+            start = replace(candidate, start="polished", seconds=0.0)
+            with suppress(FitError):  # more rows may be more than can be evaluated: no reason to lose a sound map
+                ends.append(
+                    descend(
+                        criterion,
+                        start,
+                        _POLISH_ITERATIONS,
+                        task.deadline,
+                        tol=1e-6,
+                        plateau=1e-7,
+                        verbose=task.verbose,
+                    )
+                )
+    return min(ends, key=lambda end: end[0].score) if ends else _as_it_stands(task, candidates[0])
+
+
+def _as_it_stands(task: Task, candidate: Candidate) -> tuple[Candidate, Result]:
+    """Return the candidate, and a run of no steps that ended with it."""
+    reason = "stalled" if task.in_time else "time_limit"
+    nothing: dict[str, list[float]] = {name: [] for name in ("time", "objective", "grad_norm", "step")}
+    reg_lambda = candidate.nu / task.rows.total_weight
+    return candidate, Result(
+        candidate.B, np.zeros((0, 1)), candidate.value, reg_lambda, 0, reason, MESSAGES[reason], nothing
+    )
 
 
 def _against_plain(
     task: Task, polished: Candidate, result: Result, ends: list[Candidate]
 ) -> tuple[Candidate, Result, list[Candidate]]:
-    """Return the better of the map and of plain kernel ridge regression, both exact on the same rows."""
+    """Return the better of the map and of plain kernel ridge regression, both exact on the same rows.
+
+    Both learn their scale and noise there; their parameters are priced at all rows.
+    """
     some = subset(task.rows, _EXACT_ROWS, task.rng)
     exact = task.make(some, None, polished.kernel, 1.0, True)
     noises = (polished.nu, 0.1, FIRST_LAMBDA * some.total_weight)
+    rescaled = replace(polished, start="compared", shape=Scaled(polished.B), seconds=0.0)
     try:
         with single_threaded_blas():
             rival, rival_result = plain(exact, polished.kernel, noises, task.rng, task.deadline)
-            value = exact.reduced(polished.B, polished.nu / some.total_weight).value
+            rescaled, _ = descend(exact, rescaled, _RESCALE_ITERATIONS, task.deadline)
     except (FitError, ArithmeticError):
         # A comparison that cannot be made is no reason to lose a sound map.
-        return polished, result, [*ends, polished]
-    polished = replace(polished, value=value, score=score(exact, value, polished.degrees_of_freedom))
-    ends = [*ends, polished, rival]
-    if polished.score <= rival.score:
         return polished, result, ends
+    rescaled = replace(rescaled, shape=polished.shape)
+    rescaled, rival = (
+        replace(one, score=score(exact, one.value, one.degrees_of_freedom, task.rows.total_weight))
+        for one in (rescaled, rival)
+    )
+    ends = [*ends, rescaled, rival]
+    if rescaled.score <= rival.score and _stands(task, rescaled, rival):
+        return replace(polished, score=rescaled.score), result, ends
     if task.verbose:
         print(PLAIN_WINS)
     return rival, replace(rival_result, message=PLAIN_WINS), ends
+
+
+def _stands(task: Task, chosen: Candidate, rival: Candidate) -> bool:
+    """Whether the map's lead is clear, or holds up on rows that it has not seen."""
+    if not is_doubtful(chosen, rival) or not task.in_time:
+        return True
+    return holds_up(
+        task.make,
+        task.rows,
+        chosen,
+        rival,
+        n_starts=task.n_starts,
+        rng=task.rng,
+        n_jobs=task.n_jobs,
+        n_threads=task.n_threads,
+        deadline=task.deadline,
+    )
 
 
 def _with_any_kernel(task: Task) -> tuple[Candidate, Result, list[Candidate]]:
@@ -141,13 +207,23 @@ def _with_any_kernel(task: Task) -> tuple[Candidate, Result, list[Candidate]]:
         deadline=task.deadline,
         verbose=task.verbose,
     )
+    others = [end for end in tried if end.shape.name != "full"]
+    if others and task.choose_dimension:
+        rival = min(others, key=lambda end: ("finalist" not in end.start, end.score))
+        if not _stands(task, winner, rival):
+            winner = rival
     # The noise and the length scale that suit some hundred rows are not quite those of all of them.
     criterion: Grouped = grouped(task.make, task.rows, min(task.rows.n_rows, _RESCALE_ROWS), 1, task.rng)
     start = replace(winner, start="rescaled", shape=Scaled(winner.B), seconds=0.0)
-    end, result = descend(criterion, start, _RESCALE_ITERATIONS, task.deadline)
-    end = replace(end, shape=winner.shape, score=score(criterion, end.value, winner.degrees_of_freedom))
+    end, result = _as_it_stands(task, winner)
+    if task.in_time:
+        with suppress(FitError):
+            end, result = descend(criterion, start, _RESCALE_ITERATIONS, task.deadline)
+            end = replace(end, shape=winner.shape, score=score(criterion, end.value, winner.degrees_of_freedom))
     if winner.shape.name == "identity":
         result = replace(result, message=PLAIN_WINS)
+        if task.verbose:
+            print(PLAIN_WINS)
     return end, result, [*ends, *tried, end]
 
 

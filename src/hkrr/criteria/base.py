@@ -108,7 +108,10 @@ class Criterion(ABC):
         """What a gradient is compared with."""
 
     def reduced(self, B: Array, reg_lambda: float | None = None) -> Reduced:
-        """Return the criterion at a map and a lambda, its gradients in B and log lambda, and the coefficients."""
+        """Return the criterion at a map and a lambda, its gradients in B and log lambda, and the coefficients.
+
+        Where all rows are centers B may be a vector, the diagonal of a map of D directions.
+        """
         reg_lambda = self.reg_lambda if reg_lambda is None else reg_lambda
         return self._exact(B, reg_lambda) if self.exact else self._nystrom(B, reg_lambda)
 

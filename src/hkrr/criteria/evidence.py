@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from hkrr._arrays import Array, jittered_cholesky, low_rank_product
+from hkrr._arrays import Array, jittered_cholesky, low_rank_product, project, pull_to_map
 from hkrr.criteria.base import Criterion, inverse_from_factor
 from hkrr.objective import Reduced
 
@@ -45,7 +45,7 @@ class Evidence(Criterion):
         return varies / max(1.0, float(np.sum(varies)))
 
     def _exact(self, B: Array, reg_lambda: float) -> Reduced:
-        W, P = self.rows.total_weight, self.centers @ B.T
+        W, P = self.rows.total_weight, project(self.centers, B)
         nu = reg_lambda * W
         K, pullback = self.kernel.vjp(P, P)
         noise = nu / self._w
@@ -62,7 +62,7 @@ class Evidence(Criterion):
         G = inverse / (2.0 * W) - low_rank_product(alpha * (self._share / (2.0 * W * q)), alpha)
         grad_log_lambda = float(G.diagonal() @ noise) + left_over / (2.0 * W)
         left, right = pullback(G)
-        return Reduced(value, (left + right).T @ self.centers, alpha, grad_log_lambda)
+        return Reduced(value, pull_to_map(left + right, self.centers, B), alpha, grad_log_lambda)
 
     def _nystrom(self, B: Array, reg_lambda: float) -> Reduced:
         white = self._whiten(B, reg_lambda)

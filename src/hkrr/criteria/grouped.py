@@ -11,7 +11,8 @@ from hkrr._arrays import Array
 from hkrr.criteria.base import Criterion
 from hkrr.kernels import Kernel
 from hkrr.objective import Reduced
-from hkrr.rows import InMemoryRows, in_threads
+from hkrr.rows import InMemoryRows
+from hkrr.threads import in_threads
 
 
 class Grouped:
@@ -65,6 +66,18 @@ class Grouped:
         """Return the same criterion, its groups shared by this many threads."""
         other = copy.copy(self)
         other._n_threads = n_threads
+        return other
+
+    def first(self, n_groups: int) -> Self:
+        """Return the criterion over the first so many groups."""
+        if n_groups >= self.n_groups:
+            return self
+        other = copy.copy(self)
+        other.n_groups, other._parts = n_groups, self._parts[:n_groups]
+        n_rows = sum(part.rows.n_rows for part in other._parts)
+        other.rows = self.rows.subset(np.arange(n_rows))
+        other.squares = np.sum([part.squares for part in other._parts], axis=0)
+        other.loss_at_zero = float(np.mean([part.loss_at_zero for part in other._parts]))
         return other
 
     def nats(self, value: float) -> float:

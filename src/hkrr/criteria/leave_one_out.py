@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from hkrr._arrays import Array, jittered_cholesky, low_rank_product
+from hkrr._arrays import Array, jittered_cholesky, low_rank_product, project, pull_to_map
 from hkrr.criteria.base import Criterion, inverse_from_factor
 from hkrr.objective import Reduced
 
@@ -26,7 +26,7 @@ class LeaveOneOut(Criterion):
 
     def _exact(self, B: Array, reg_lambda: float) -> Reduced:
         """With A = K + nu/w: ``r_i / (1 - h_i) = alpha_i / (A^-1)_ii``."""
-        W, P = self.rows.total_weight, self.centers @ B.T
+        W, P = self.rows.total_weight, project(self.centers, B)
         K, pullback = self.kernel.vjp(P, P)
         noise = reg_lambda * W / self._w
         A = K.copy()
@@ -42,7 +42,7 @@ class LeaveOneOut(Criterion):
         G = -0.5 * (pulled + pulled.T) - (inverse * by_diagonal) @ inverse
         grad_log_lambda = float(G.diagonal() @ noise)
         left, right = pullback(G)
-        return Reduced(value, (left + right).T @ self.centers, alpha, grad_log_lambda)
+        return Reduced(value, pull_to_map(left + right, self.centers, B), alpha, grad_log_lambda)
 
     def _nystrom(self, B: Array, reg_lambda: float) -> Reduced:
         white = self._whiten(B, reg_lambda)

@@ -19,7 +19,7 @@ from sklearn.model_selection import GridSearchCV
 from hkrr import HyperKernelRidge
 from hkrr.datasets import Dataset, make_mim_sines
 from hkrr.metrics import subspace_distance
-from hkrr.rows import single_threaded_blas
+from hkrr.threads import single_threaded_blas
 
 N_TRAIN, N_TEST = 600, 4800
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"  # Okabe and Ito: distinct to everyone

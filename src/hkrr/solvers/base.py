@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 
 from hkrr._arrays import Array
 from hkrr.exceptions import FitError
-from hkrr.rows import blas_for
+from hkrr.threads import blas_for
 
 # A map this much smaller than the start is numerically zero: the kernel is constant to rounding.
 _COLLAPSED = 1e-6

@@ -1,0 +1,75 @@
+"""The Cholesky factorisation on threads against SciPy's, to the last bit on any number, and what a failure leaves."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.linalg import LinAlgError, cholesky
+
+from hkrr import _arrays, _cholesky
+from hkrr._arrays import solve_positive_definite
+from hkrr._cholesky import cholesky_in_place, solve_with_factor
+
+SIZES = [1, 7, 8, 9, 16, 50]  # in blocks of eight
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch):
+    monkeypatch.setattr(_cholesky, "_BLOCK", 8)
+
+
+def _matrix(n, seed=0):
+    """Symmetric to the last bit, with eigenvalues above one."""
+    M = np.random.default_rng([seed, n]).normal(size=(n, n))
+    A = M @ M.T + np.eye(n)
+    return (A + A.T) / 2.0
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_the_lower_triangle_becomes_the_factor_and_the_upper_one_stays(n):
+    A, given = _matrix(n), _matrix(n)
+    found = cholesky_in_place(A)
+    assert found is A
+    assert_allclose(np.tril(A), cholesky(given, lower=True), rtol=1e-10, atol=1e-12)
+    assert_array_equal(np.triu(A, 1), np.triu(given, 1))
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("n_threads", [2, 3, 8])
+def test_threads_change_not_a_bit(n, n_threads):
+    assert_array_equal(cholesky_in_place(_matrix(n), n_threads), cholesky_in_place(_matrix(n)))
+
+
+@pytest.mark.parametrize("n", SIZES)
+@pytest.mark.parametrize("T", [1, 3])
+def test_solving_with_the_factor(n, T):
+    b = np.random.default_rng(n).normal(size=(n, T))
+    assert_allclose(_matrix(n) @ solve_with_factor(cholesky_in_place(_matrix(n)), b), b, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("broken", [0, 7, 8, 30, 49])
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_a_failure_leaves_all_but_the_diagonal(broken, n_threads):
+    """However far it came: a diagonal with more on it can be tried again."""
+    A = _matrix(50)
+    A[broken, broken] = -1.0
+    given = A.copy()
+    with pytest.raises(LinAlgError):
+        cholesky_in_place(A, n_threads)
+    off = ~np.eye(50, dtype=bool)
+    assert_array_equal(A[off], given[off])
+
+
+@pytest.mark.parametrize("lowest", [1e-3, -1e-9])
+def test_large_systems_are_solved_as_small_ones_are(monkeypatch, lowest):
+    """Also with as much jitter as is needed, where rounding has made the matrix indefinite."""
+    Q = np.linalg.qr(np.random.default_rng(0).normal(size=(40, 40)))[0]
+    A = (Q * np.linspace(lowest, 1.0, 40)) @ Q.T
+    A, b = (A + A.T) / 2.0, np.random.default_rng(1).normal(size=(40, 2))
+    x, jitter = solve_positive_definite(A.copy(), b, 0.0)
+    monkeypatch.setattr(_arrays, "_LARGE", 40)
+    for n_threads in (1, 3):
+        x_large, jitter_large = solve_positive_definite(A.copy(), b, 0.0, n_threads)
+        assert jitter_large == jitter
+        assert (jitter > 0.0) == (lowest < 0.0)
+        assert_allclose((A + jitter * np.eye(40)) @ x_large, b, atol=1e-5)
+        assert_allclose(x_large, x, rtol=1e-4, atol=1e-4 * np.abs(x).max())

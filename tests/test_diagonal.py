@@ -1,0 +1,102 @@
+"""Diagonal maps held as vectors: the criteria, the products and the candidates, against the same maps as matrices."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import criteria_oracles
+from hkrr._arrays import project, pull_to_map
+from hkrr.candidates import Candidate, path_table
+from hkrr.criteria import Evidence, Grouped, LeaveOneOut
+from hkrr.kernels import Gaussian
+from hkrr.rows import InMemoryRows
+from hkrr.shapes import Diagonal, Full, Scaled
+from problems import ONE_GAMMA, case_id, central_difference, make_problem, unit_direction
+
+LAMBDA, D = 0.05, 4
+SCALES = np.array([0.7, 0.05, 1.9, 1e-9])  # the last column is all but dropped
+ORACLES = {Evidence: criteria_oracles.evidence, LeaveOneOut: criteria_oracles.leave_one_out}
+both = pytest.mark.parametrize("make", ORACLES, ids=["evidence", "loo"])
+every_kernel = pytest.mark.parametrize("case", ONE_GAMMA, ids=case_id)
+
+
+def _exact(make, p, kernel):
+    return make(InMemoryRows(p.X, p.y, p.w), None, kernel, LAMBDA, learn_lambda=True)
+
+
+def _groups(make, p, kernel):
+    return Grouped(make, InMemoryRows(p.X, p.y, p.w), 3, kernel, LAMBDA)
+
+
+def test_products_with_a_vector_are_those_with_its_matrix():
+    rng = np.random.default_rng(0)
+    X, dP, B = rng.normal(size=(7, D)), rng.normal(size=(7, D)), rng.normal(size=(2, D))
+    assert_allclose(project(X, SCALES), [[row[j] * SCALES[j] for j in range(D)] for row in X], rtol=1e-15)
+    assert_allclose(project(X, B), [[row @ direction for direction in B] for row in X], rtol=1e-13, atol=1e-15)
+    by_hand = [sum(dP[i, j] * X[i, j] for i in range(7)) for j in range(D)]
+    assert_allclose(pull_to_map(dP, X, SCALES), by_hand, rtol=1e-13, atol=1e-14)
+    assert_allclose(pull_to_map(dP[:, :2], X, B), dP[:, :2].T @ X, rtol=1e-14)
+
+
+@both
+@pytest.mark.parametrize("build", [_exact, _groups])
+@pytest.mark.parametrize(("T", "weighted"), [(1, False), (3, True)])
+@every_kernel
+def test_at_a_vector_the_criterion_is_that_of_the_matrix(make, build, T, weighted, case):
+    """Of the gradient the diagonal: what moves off it is not the vector's to move."""
+    p = make_problem(m=21, D=D, T=T, weighted=weighted)
+    found = build(make, p, case.kernel)
+    for reg_lambda in (None, 0.4):
+        vector, matrix = found.reduced(SCALES, reg_lambda), found.reduced(np.diag(SCALES), reg_lambda)
+        assert vector.grad.shape == (D,)
+        assert vector.value == pytest.approx(matrix.value, rel=1e-13, abs=1e-14)
+        assert vector.grad_log_lambda == pytest.approx(matrix.grad_log_lambda, rel=1e-11, abs=1e-13)
+        size = np.abs(matrix.grad).max()
+        assert_allclose(vector.grad, np.diag(matrix.grad), rtol=1e-11, atol=1e-12 * size)
+        assert_allclose(vector.alpha, matrix.alpha, rtol=1e-11, atol=1e-11 * np.abs(matrix.alpha).max(initial=0.0))
+
+
+@both
+@every_kernel
+def test_at_a_vector_the_criterion_is_the_oracles(make, case):
+    p = make_problem(m=17, D=D, T=3)
+    expected = ORACLES[make](case.value, p.X, p.Y, p.weights, None, LAMBDA, np.diag(SCALES))
+    assert _exact(make, p, case.kernel).reduced(SCALES).value == pytest.approx(expected, rel=1e-11, abs=1e-11)
+
+
+@both
+@pytest.mark.parametrize("build", [_exact, _groups])
+@pytest.mark.parametrize("case", [case for case in ONE_GAMMA if case.name in ("gaussian", "anova")], ids=case_id)
+def test_directional_derivatives_in_the_vector(make, build, case):
+    for seed in range(3):
+        p, rng = make_problem(m=30, D=D, T=2, seed=seed), np.random.default_rng(seed)
+        at, v = rng.uniform(0.3, 1.5, size=D), unit_direction(rng, D)
+        found = build(make, p, case.kernel)
+        along = central_difference(lambda x, f=found: f.reduced(x).value, at, v)
+        grad = found.reduced(at).grad
+        assert abs(along - grad @ v) <= 1e-6 * np.linalg.norm(grad)
+
+
+def test_a_candidate_tells_its_map_as_a_matrix_and_its_norm():
+    B = np.random.default_rng(1).normal(size=(2, D))
+    full = Candidate("s", Gaussian(gamma=1.0), B, 0.1)
+    assert full.matrix is B
+    assert (full.n_components, full.norm) == (2, pytest.approx(np.linalg.svd(B)[1][0], rel=1e-14))
+    for shape in (Diagonal(), Scaled(SCALES)):
+        candidate = Candidate("s", Gaussian(gamma=1.0), SCALES, 0.1, shape=shape)
+        assert_array_equal(candidate.matrix, np.diag(SCALES))
+        assert (candidate.n_components, candidate.norm) == (D, 1.9)
+
+
+def test_the_path_shows_a_vector_as_its_matrix():
+    """Gamma is that of a map of norm 1, lambda counts over all rows."""
+    kernel = Gaussian(gamma=0.5)
+    ends = [
+        Candidate("s", kernel, SCALES, 30.0, -0.1, 2.0, 0.3, Diagonal()),
+        Candidate("s", kernel, np.diag(SCALES), 30.0, -0.1, 2.0, 0.3, Full()),
+    ]
+    vector, matrix = (path_table([end], 60.0) for end in ends)
+    assert (vector.pop("shape"), matrix.pop("shape")) == (["diagonal"], ["full"])
+    assert vector == matrix
+    assert vector["gamma"] == [pytest.approx(0.5 * 1.9**2, rel=1e-14)]
+    assert (vector["reg_lambda"], vector["n_components"]) == ([0.5], [D])

@@ -1,0 +1,84 @@
+"""Data at the edges, and what must be learned there: one column, all directions, few rows, equal rows, copies."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from hkrr import HyperKernelRidge, HyperKernelRidgeCV
+
+both_kernels = pytest.mark.parametrize(("kernel", "seed"), [("gaussian", 0), ("gaussian", 1), ("auto", 0)])
+
+
+def _fit(X, y, weight=None, **options):
+    return HyperKernelRidgeCV(**{"n_init": 2, "random_state": 0} | options).fit(X, y, weight)
+
+
+@both_kernels
+def test_one_column(kernel, seed):
+    """There is one direction, and its scale is learned."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(300, 1))
+    z = np.sin(3.0 * X[:, 0])
+    found = _fit(X[:100], z[:100] + 0.1 * rng.normal(size=100), kernel=kernel)
+    assert (found.n_components_, found.components_.shape) == (1, (1, 1))
+    assert found.score(X[100:], z[100:]) > 0.95
+
+
+@both_kernels
+def test_as_many_directions_as_columns(kernel, seed):
+    """Asked for, or found: a product of three columns needs all of them, in whatever shape."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.0, 1.0, size=(650, 3))
+    z = np.prod(X, axis=1)
+    y = z[:150] + 0.02 * rng.normal(size=150)
+    for n_components in ("auto", 3):
+        found = _fit(X[:150], y, kernel=kernel, n_components=n_components)
+        assert found.components_.shape == (3, 3)
+        assert np.linalg.matrix_rank(found.components_) == 3
+        assert found.score(X[150:], z[150:]) > 0.9
+    assert found.map_shape_ == "full"
+
+
+@both_kernels
+def test_fewer_rows_than_columns(kernel, seed):
+    """A column of 60 that 30 rows show is used; and where there is nothing but noise, little more is made of it."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(1030, 60))
+    for signal, most in ((5.0 * X[:, 0] + X[:, 1:6].sum(axis=1), 0.9), (np.zeros(1030), 1.3)):
+        y = signal + rng.normal(size=1030)
+        found = _fit(X[:30], y[:30], kernel=kernel)
+        assert np.mean((found.predict(X[30:]) - y[30:]) ** 2) < most * np.var(y[30:])
+
+
+@both_kernels
+def test_rows_that_are_all_equal_have_their_mean_predicted(kernel, seed):
+    y = np.random.default_rng(seed).normal(size=40)
+    found = _fit(np.full((40, 3), 0.7), y, kernel=kernel)
+    assert_allclose(found.predict(np.random.default_rng(1).normal(size=(5, 3))), np.mean(y), rtol=1e-9)
+
+
+@both_kernels
+def test_repeated_inputs_with_targets_of_their_own_tell_of_the_noise(kernel, seed):
+    """Ten targets for each of thirty x: they are averaged, not followed."""
+    rng = np.random.default_rng(seed)
+    X = np.repeat(rng.normal(size=(30, 2)), 10, axis=0)
+    z = np.sin(2.0 * X[:, 0])
+    found = _fit(X, z + 0.5 * rng.normal(size=300), kernel=kernel)
+    assert np.mean((found.predict(X) - z) ** 2) < 0.05  # ten of variance 0.25 have means of variance 0.025
+
+
+@pytest.mark.parametrize("criterion", ["training", "evidence", "loo"])
+def test_copies_of_all_rows_are_the_rows(criterion):
+    """Twice, or three times, whatever the criterion; there is a regular matrix and one start to amplify no rounding."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = np.sin(2.0 * X[:, 0]) + 0.2 * rng.normal(size=60)
+    reg_lambda = 0.01 if criterion == "training" else "auto"
+    options = {"n_centers": "all", "kernel": "matern32", "init": np.eye(2, 3) + 0.1, "max_iter": 5}
+    once, twice, thrice = (
+        HyperKernelRidge(criterion=criterion, reg_lambda=reg_lambda, **options).fit(np.tile(X, (k, 1)), np.tile(y, k))
+        for k in (1, 2, 3)
+    )
+    for copies in (twice, thrice):
+        assert copies.reg_lambda_ == pytest.approx(once.reg_lambda_, rel=1e-6)
+        assert_allclose(copies.predict(X), once.predict(X), rtol=0, atol=1e-6)
