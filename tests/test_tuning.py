@@ -64,19 +64,19 @@ def _found(losses, n, D=10):
 def test_the_best_of_the_search_is_polished_and_the_best_at_all_rows(n_rows, losses, expected):
     """2,000 rows were searched; a second direction of ten columns has 9 parameters more, a third 8."""
     task = _task(np.zeros((n_rows, 10)), np.zeros(n_rows))
-    chosen = tuning._worth_polishing(task, _found(losses, min(n_rows, 2000)))
+    chosen = tuning.worth_polishing(task, _found(losses, min(n_rows, 2000)))
     assert [candidate.n_components for candidate in chosen] == expected
 
 
 def test_of_equal_candidates_the_first_is_polished_alone():
     task, (one, *_) = _task(np.zeros((5000, 10)), np.zeros(5000)), _found([0.0], 2000)
-    assert tuning._worth_polishing(task, [one, replace(one, start="again")]) == [one]
+    assert tuning.worth_polishing(task, [one, replace(one, start="again")]) == [one]
 
 
 def test_frequencies_that_were_all_searched_are_extrapolated_to_nothing():
     """Fifty distinct rows that stand for 5,000: the scores are those of 5,000 already, and the lowest is the best."""
     task = _task(np.zeros((50, 10)), np.zeros(50), np.full(50, 100.0))
-    chosen = tuning._worth_polishing(task, _found([0.0, -0.0075], 5000))  # 37.5 nats for 38.3 of price
+    chosen = tuning.worth_polishing(task, _found([0.0, -0.0075], 5000))  # 37.5 nats for 38.3 of price
     assert [candidate.n_components for candidate in chosen] == [1]
 
 
@@ -93,7 +93,7 @@ def _polish_to(monkeypatch, scores, deadline=math.inf):
     monkeypatch.setattr(tuning, "descend", fake)
     X, y, _ = _single(30, 3, 0)
     candidates = [Candidate("s", KERNEL, np.eye(d + 1, 3), 0.3, 0.5, seconds=5.0) for d in range(len(scores))]
-    end, run = tuning._polish(_task(X, y, deadline=deadline), candidates)
+    end, run = tuning.polish(_task(X, y, deadline=deadline), candidates)
     assert {(start.start, start.seconds) for start in begun} <= {("polished", 0.0)}
     return candidates, end, run, len(begun)
 

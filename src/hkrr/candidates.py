@@ -45,6 +45,7 @@ class Candidate:
     score: float = math.inf
     seconds: float = 0.0
     shape: Shape = field(default_factory=Full)
+    n_free_columns: int | None = None  # of X, where they are fewer than its columns
 
     @property
     def n_components(self) -> int:
@@ -64,7 +65,8 @@ class Candidate:
     @property
     def degrees_of_freedom(self) -> float:
         """Number of parameters of the map."""
-        return self.shape.degrees_of_freedom(self.B.shape[0], self.B.shape[-1], self.kernel.rotation_invariant)
+        columns = self.B.shape[-1] if self.n_free_columns is None else self.n_free_columns
+        return self.shape.degrees_of_freedom(self.B.shape[0], columns, self.kernel.rotation_invariant)
 
 
 class Plateau:
@@ -139,6 +141,10 @@ def improve(criterion: Criterion | Grouped, start: Candidate, max_iter: int, dea
             return replace(start, value=math.inf, score=math.inf)
 
 
+def _improve_within(criterion: Criterion | Grouped, start: Candidate, max_iter: int, seconds: float) -> Candidate:
+    return improve(criterion, start, max_iter, time.perf_counter() + seconds)
+
+
 def improve_each(
     criterion: Criterion | Grouped,
     starts: Sequence[Candidate],
@@ -150,10 +156,12 @@ def improve_each(
 ) -> list[Candidate]:
     """Return all of them improved, in their order: by joblib's workers where more than one is asked for, or threads.
 
-    Past the deadline only the first is looked at.
+    Past the deadline threads look at the first alone, workers at each once.
     """
     if joblib.effective_n_jobs(n_jobs) > 1:
-        jobs = (joblib.delayed(improve)(criterion, start, max_iter, deadline) for start in starts)
+        # In seconds from now: a worker may be on another machine, with another clock.
+        left = deadline - time.perf_counter()
+        jobs = (joblib.delayed(_improve_within)(criterion, start, max_iter, left) for start in starts)
         return list(joblib.Parallel(n_jobs=n_jobs)(jobs))
 
     def one(k: int) -> Candidate:
@@ -178,7 +186,10 @@ def plain(
     rows = criterion.rows
     identity = np.ones(rows.n_features)
     scale = math.sqrt(kernel.median_gamma(rows.take(rows.draw(500, rng))))
-    starts = [Candidate("plain", kernel, scale * identity, nu, shape=Scaled(identity)) for nu in noises]
+    start = Candidate(
+        "plain", kernel, scale * identity, 1.0, shape=Scaled(identity), n_free_columns=rows.n_free_columns
+    )
+    starts = [replace(start, nu=nu) for nu in noises]
     ends = [descend(criterion, start, LONG, deadline) for start in starts]
     best, result = min(ends, key=lambda end: end[0].value)
     return replace(best, seconds=sum(end.seconds for end, _ in ends)), result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import joblib
@@ -53,21 +54,43 @@ def _errors_along_lambda(
         train, test = train[weight[train] > 0], test[weight[test] > 0]
     if len(test) == 0:
         return [math.nan] * len(lambdas)
-    M = np.max(np.abs(y[train]), axis=0)
+    M = largest_target(y[train])
     errors: list[float] = []
+    for model in models_along_lambda(base, n_components, lambdas, X[train], y[train], _part(weight, train), warm_start):
+        if model is None:
+            errors.append(math.inf)
+            continue
+        squared = (np.clip(model.predict(X[test]), -M, M) - y[test]) ** 2
+        errors.append(float(np.average(squared.reshape(len(test), -1).mean(axis=1), weights=_part(weight, test))))
+    return errors
+
+
+def models_along_lambda(
+    base: HyperKernelRidge,
+    n_components: int,
+    lambdas: tuple[Any, ...],
+    X: Array,
+    y: Array,
+    weight: Array | None,
+    warm_start: bool,
+) -> Iterator[HyperKernelRidge | None]:
+    """Yield the fit for each lambda, from the largest down, or None where it fails; from the one before if so asked."""
     start: dict[str, Any] = {}
     for reg_lambda in lambdas:
         model = clone(base).set_params(n_components=n_components, reg_lambda=reg_lambda, **start)
         try:
-            model.fit(X[train], y[train], _part(weight, train))
+            model.fit(X, y, weight)
         except FitError:
-            errors.append(math.inf)
+            yield None
             continue
-        if warm_start and np.linalg.matrix_rank(model.components_ * X[train].std(axis=0)) == n_components:
+        if warm_start and np.linalg.matrix_rank(model.components_ * X.std(axis=0)) == n_components:
             start = {"init": model.components_, "kernel": model.kernel_}
-        squared = (np.clip(model.predict(X[test]), -M, M) - y[test]) ** 2
-        errors.append(float(np.average(squared.reshape(len(test), -1).mean(axis=1), weights=_part(weight, test))))
-    return errors
+        yield model
+
+
+def largest_target(y: Array) -> Array:
+    """Return M, the largest absolute target (of each)."""
+    return np.max(np.abs(y.astype(np.float64)), axis=0)  # in float: an int8 of -128 has no absolute value
 
 
 def _part(weight: Array | None, rows: Array) -> Array | None:

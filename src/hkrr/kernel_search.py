@@ -76,7 +76,7 @@ def search_kernels(
     typical = {kernel: math.sqrt(kernel.median_gamma(sample)) for kernel in kernels.values()}
     groups = grouped(make, rows, _GROUP_ROWS, _GROUPS, rng)
     with tqdm(disable=not verbose, desc="kernels", unit="run") as bar:
-        runs = _Runs(rows.total_weight, n_jobs, n_threads, deadline, bar)
+        runs = _Runs(rows.total_weight, n_jobs, n_threads, deadline, bar, rows.n_targets)
         # What few directions there are comes first: whatever the time limit, there is something to return.
         directions = runs.improve([_warm(start, start="directions") for start in few_directions], SHORT, groups)
         others = [
@@ -106,8 +106,17 @@ def search_kernels(
 class _Runs:
     """The runs of a search: what they may spend, and all that has come of them."""
 
-    def __init__(self, total_weight: float, n_jobs: int | None, n_threads: int, deadline: float, bar: Any) -> None:
-        self.total_weight, self._n_jobs, self._n_threads = total_weight, n_jobs, n_threads
+    def __init__(
+        self,
+        total_weight: float,
+        n_jobs: int | None,
+        n_threads: int,
+        deadline: float,
+        bar: Any,
+        n_targets: int = 1,
+    ) -> None:
+        self.total_weight, self._n_targets = total_weight, n_targets
+        self._n_jobs, self._n_threads = n_jobs, n_threads
         self._deadline, self._bar = deadline, bar
         self.tried: list[Candidate] = []
 
@@ -139,7 +148,8 @@ class _Runs:
 
     def hopeful(self, ends: Sequence[Candidate]) -> list[Candidate]:
         """Return those that are not far behind the first, which has the lowest score."""
-        return [end for end in ends if end.score - ends[0].score <= _HOPELESS * self.total_weight]
+        far = _HOPELESS * self.total_weight * self._n_targets
+        return [end for end in ends if end.score - ends[0].score <= far]
 
     def errors(self, candidates: Sequence[Candidate], on: Grouped) -> list[float]:
         """Return their leave-one-out errors within the groups, with the price of parameters learned there (AIC).
@@ -165,8 +175,10 @@ def _diagonals(runs: _Runs, groups: Grouped, half: Grouped, typical: dict[Kernel
     """
     ones = np.ones(groups.rows.n_features)
     nu = FIRST_LAMBDA * groups.rows.total_weight / groups.n_groups
+    free = groups.rows.n_free_columns
     starts = [
-        Candidate("plain, half", kernel, scale * ones, nu, shape=Scaled(ones)) for kernel, scale in typical.items()
+        Candidate("plain, half", kernel, scale * ones, nu, shape=Scaled(ones), n_free_columns=free)
+        for kernel, scale in typical.items()
     ]
     plains = runs.improve(starts, SHORT, half)
     runs.improve([_warm(end, start="plain") for end in plains[:_PLAINS]], SHORT, groups)
@@ -247,10 +259,10 @@ def _warm(candidate: Candidate, typical: float | None = None, **changes: Any) ->
 
 def _cut(runs: _Runs, groups: Grouped, square: Candidate) -> list[Candidate]:
     """Return the map cut to its largest directions: as many as give the lowest score, as it stands, and one more."""
-    _, s, Vt = np.linalg.svd(square.B, full_matrices=False)
     criterion = groups.at(square.nu / groups.rows.total_weight, square.kernel)
     cuts = [square]
     with single_threaded_blas():
+        _, s, Vt = np.linalg.svd(square.B, full_matrices=False)
         for rank in range(len(s) - 1, 0, -1):
             if not runs.in_time:
                 break

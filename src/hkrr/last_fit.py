@@ -8,12 +8,14 @@ import numpy as np
 from scipy.linalg import cholesky
 
 from hkrr.kernels import Kernel
+from hkrr.rows import threads_for_sums
 from hkrr.threads import single_threaded_blas
 
 # Up to this many rows all of them are centers; beyond, so many. Rough kernels want more of them than smooth ones.
 EXACT_ROWS, CENTERS = 5_000, 2_000
 EXACT_ROWS_ROUGH, CENTERS_ROUGH = 10_000, 4_000
 _SAMPLE = 500
+_ROWS_FOR_A_THREAD = 1_000  # of a factorisation: its blocks of 512 rows are shared, and ever fewer
 
 
 def full_size(n_rows: int, smooth: bool) -> int:
@@ -39,15 +41,18 @@ class Clock:
             np.fill_diagonal(K, K.diagonal() + 1.0)
             cholesky(K, lower=True, overwrite_a=True, check_finite=False)
             solved = time.perf_counter()
-        self._entry = (evaluated - began) / (_SAMPLE**2 * n_threads)
-        self._flop = (solved - evaluated) / (_SAMPLE**3 / 3 * n_threads)
+        self._entry = (evaluated - began) / _SAMPLE**2
+        self._flop = (solved - evaluated) / (_SAMPLE**3 / 3)
+        self._n_threads = n_threads
 
     def seconds(self, n_rows: int, n_centers: int) -> float:
         """Return about how long the coefficients will take: kernel entries, products, a factorisation."""
         if n_centers >= n_rows:
-            return self._entry * n_rows**2 + self._flop * n_rows**3 / 3
-        products = 2 * n_rows * n_centers**2 + 2 * n_centers**3
-        return self._entry * (n_rows + n_centers) * n_centers + self._flop * products
+            sharing = min(self._n_threads, max(1, n_rows // _ROWS_FOR_A_THREAD))
+            return self._entry * n_rows**2 / self._n_threads + self._flop * n_rows**3 / 3 / sharing
+        sharing = min(self._n_threads, threads_for_sums(n_centers))
+        sums = self._entry * n_rows * n_centers + self._flop * 2 * n_rows * n_centers**2
+        return sums / sharing + self._entry * n_centers**2 + self._flop * 2 * n_centers**3
 
     def affordable(self, n_rows: int, n_centers: int, seconds: float) -> int:
         """Return how many centers, n_centers at most, can be fitted in so many seconds (one always can)."""

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from hkrr._arrays import Array
-from hkrr.threads import pool, single_threaded_blas
+from hkrr.threads import on_one_of_ours, pool, single_threaded_blas
 
 _T = TypeVar("_T")
 _U = TypeVar("_U")
@@ -30,13 +30,20 @@ BlockFunction = Callable[[Array, Array, Array | None], tuple[Any, ...]]
 
 # Bytes of one array of block rows x width: a few of them live in a core's cache. Measured: docs/performance.md.
 _BLOCK_BYTES = 5 << 20
+# Rows that the rank of X is taken from, columns up to which it is, and what is constant up to rounding.
+_RANK_ROWS, _RANK_COLUMNS, _CONSTANT = 4_000, 1_000, 1e-12
 # What the results of blocks that wait to be added may take: with many centers fewer threads are used.
-_QUEUE_BYTES = 1 << 28
+_QUEUE_BYTES = 1 << 29
 
 
 # glibc's malloc hands freed arrays of some megabytes back to the system, and each new one costs page faults (a fifth
 # of a pass), until it has once seen a larger one freed. This one is never touched, so it takes no memory.
 np.empty((32 << 20) - (1 << 16), dtype=np.uint8)
+
+
+def threads_for_sums(width: int) -> int:
+    """Return how many threads may sum terms of width x width numbers at once."""
+    return max(1, _QUEUE_BYTES // (16 * width * width))
 
 
 class Rows(ABC):
@@ -45,6 +52,7 @@ class Rows(ABC):
     n_rows: int
     n_counted: int  # rows of positive weight
     n_features: int
+    n_free_columns: int  # columns that are no combination of the others, where these were counted, or all
     n_targets: int
     total_weight: float
     n_threads: int  # that sums, and large systems, may use
@@ -102,6 +110,7 @@ class InMemoryRows(Rows):
         self.n_counted = self.n_rows if sample_weight is None else int(np.count_nonzero(sample_weight))
         self.n_targets = self._Y.shape[1]
         self.total_weight = float(self.n_rows if sample_weight is None else np.sum(sample_weight, dtype=np.float64))
+        self.n_free_columns = self.n_features
 
     def _coordinates(self, X: Array) -> Array:
         X = X.astype(np.float64, copy=False)
@@ -130,6 +139,24 @@ class InMemoryRows(Rows):
     def gather(self) -> tuple[Array, Array, Array | None]:
         return self._block(slice(None))
 
+    def count_free_columns(self) -> InMemoryRows:
+        """Return the same rows, which know (and their subsets too) how many independent columns X has.
+
+        A constant column, or a combination of others: a map has no parameters there that the data can see. (Where there
+        are fewer rows than columns all columns are combinations of some, and nothing is known of them: they count.)
+        """
+        other = copy.copy(self)
+        X = self.take(np.arange(0, self.n_rows, -(-self.n_rows // _RANK_ROWS)))
+        X = X - X[0]  # exactly zero where a column is constant
+        X = X - np.mean(X, axis=0)
+        length = np.linalg.norm(X, axis=0)
+        X = X[:, length > _CONSTANT * np.max(length)]
+        other.n_free_columns = max(1, X.shape[1])
+        if 0 < X.shape[1] <= _RANK_COLUMNS:
+            rank = int(np.linalg.matrix_rank(X / np.linalg.norm(X, axis=0)))
+            other.n_free_columns = rank if rank < len(X) - 1 else X.shape[1]
+        return other
+
     def on_threads(self, n_threads: int) -> InMemoryRows:
         """Return the same rows, summed by this many threads."""
         other = copy.copy(self)
@@ -138,7 +165,7 @@ class InMemoryRows(Rows):
 
     def subset(self, indices: Array) -> InMemoryRows:
         """Return these rows as Rows of their own, in the same coordinates."""
-        return InMemoryRows(
+        other = InMemoryRows(
             self._X[indices],
             self._Y[indices],
             None if self._weight is None else self._weight[indices],
@@ -148,13 +175,15 @@ class InMemoryRows(Rows):
             block_size=self._block_size,
             n_threads=self.n_threads,
         )
+        other.n_free_columns = self.n_free_columns
+        return other
 
     def sum(self, fn: BlockFunction, width: int = 1) -> tuple[Any, ...]:
         def work(blocks: list[slice]) -> tuple[Any, ...]:
             return _accumulate(fn(*self._block(block)) for block in blocks)
 
         # The terms are width x width at most.
-        return _accumulate(self._over_groups(work, width, max(1, _QUEUE_BYTES // (16 * width * width))))
+        return _accumulate(self._over_groups(work, width, threads_for_sums(width)))
 
     def map(self, fn: BlockFunction, width: int = 1) -> Array:
         def work(blocks: list[slice]) -> list[Array]:
@@ -193,7 +222,7 @@ class InMemoryRows(Rows):
         # BLAS at one thread in either case: its threads would add in another order, and ours must not multiply them.
         with single_threaded_blas():
             n_threads = min(self.n_threads, len(groups), most_threads)
-            if n_threads == 1:
+            if n_threads == 1 or on_one_of_ours():
                 yield from (work(blocks) for blocks in groups)
                 return
             # A short queue keeps the threads busy without holding many results at once.

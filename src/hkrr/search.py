@@ -16,8 +16,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from tqdm.auto import tqdm
 
+from hkrr._arrays import Array
 from hkrr.candidates import FIRST_LAMBDA, LONG, SHORT, Candidate, improve, improve_each
 from hkrr.criteria import Criterion
 from hkrr.exceptions import FitError
@@ -28,6 +30,7 @@ from hkrr.threads import single_threaded_blas
 
 _SURVIVORS = 2
 _HALVINGS, _ROUNDING = 30, 1e-9  # of a grown direction, until it changes nothing
+_FEW_COLUMNS = 300
 _PATIENCE = 2  # directions tried beyond the best before the search ends
 
 
@@ -40,7 +43,8 @@ def random_starts(
     for k in range(n_starts):
         B = sample_map(n_components, rows.n_features, rng)
         scale = math.sqrt(kernel.median_gamma(sample @ B.T)) * (1.0 if k % 2 == 0 else 0.5)
-        starts.append(Candidate("random", kernel, scale * B, FIRST_LAMBDA * rows.total_weight))
+        nu = FIRST_LAMBDA * rows.total_weight
+        starts.append(Candidate("random", kernel, scale * B, nu, n_free_columns=rows.n_free_columns))
     return starts
 
 
@@ -65,8 +69,7 @@ def grown(
     r = residual[:, int(np.argmax(np.sum(residual**2, axis=0)))]
     basis = np.linalg.qr(B.T)[0]
     R = X - (X @ basis) @ basis.T
-    eigenvalues, vectors = np.linalg.eigh((R * r[:, None]).T @ R)
-    leading = vectors[:, np.argsort(-np.abs(eigenvalues))[:2]].T
+    leading = _leading_directions(R, r, rng)
     index = X @ np.linalg.svd(B, full_matrices=False)[2][0]
     directions = [*leading, R.T @ r, R.T @ (r * index), rng.standard_normal(X.shape[1])]
     best, lowest = None, math.inf
@@ -93,6 +96,19 @@ def grown(
             if value <= candidate.value + _ROUNDING * abs(candidate.value):
                 return [*starts, replace(starts[0], B=short, value=value)]
     return starts
+
+
+def _leading_directions(R: Array, r: Array, rng: np.random.RandomState) -> list[Array]:
+    """Return the two leading eigenvectors of ``sum_i r_i R_i R_i'``; with many columns that matrix is never formed."""
+    D = R.shape[1]
+    if D <= _FEW_COLUMNS:
+        eigenvalues, vectors = np.linalg.eigh((R * r[:, None]).T @ R)
+        return list(vectors[:, np.argsort(-np.abs(eigenvalues))[:2]].T)
+    product = LinearOperator((D, D), matvec=lambda v: R.T @ (r * (R @ v.ravel())), dtype=np.float64)
+    try:
+        return list(eigsh(product, k=2, v0=rng.standard_normal(D), tol=1e-2, maxiter=50)[1].T)
+    except ArpackError as error:  # of which some have converged, or none
+        return list(getattr(error, "eigenvectors", np.zeros((D, 0))).T)
 
 
 def shrunk(candidate: Candidate, rotation_invariant: bool) -> Candidate:
@@ -148,7 +164,7 @@ def search_dimensions(
             starts, in_reserve = random_starts(rows, kernel, d, n_starts, rng), []
             if d - 1 in best:
                 # A grown start that cannot be evaluated is one start less.
-                with single_threaded_blas(), suppress(FloatingPointError):
+                with single_threaded_blas(), suppress(FloatingPointError, np.linalg.LinAlgError):
                     start, *in_reserve = grown(criterion, best[d - 1], rng, deadline)
                     starts.append(start)
             begun = improve_all(starts, SHORT)

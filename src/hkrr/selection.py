@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from dataclasses import replace
 from typing import Any, Literal, Self
 
@@ -21,11 +22,12 @@ from hkrr.candidates import path_table
 from hkrr.criteria import CRITERIA
 from hkrr.estimator import HyperKernelRidge
 from hkrr.exceptions import FitError
-from hkrr.grid import grid_errors
+from hkrr.grid import grid_errors, largest_target, models_along_lambda
 from hkrr.kernels import KERNELS, Kernel, get_kernel
 from hkrr.last_fit import Clock, full_size
 from hkrr.objective import Objective
 from hkrr.samples import any_identical, check_lengths, check_weights, in_units_of_rows, merge_identical
+from hkrr.solvers import LBFGS, get_solver
 from hkrr.threads import single_threaded_blas
 from hkrr.tuning import Task, some_centers, tune
 
@@ -56,6 +58,8 @@ class HyperKernelRidgeCV(MapModel):
         learns lambda otherwise.
     warm_start : bool, default=False
         With `cv`: start each lambda of the grid from the map of the one above it.
+    solver : {"lbfgs", "varpro", "agd"} or a solver, default="lbfgs"
+        With `cv`: what fits each pair. Without, it is L-BFGS.
     kernel : str, Kernel or "auto", default="gaussian"
         Without `cv` its gamma is learned, whatever it was. "auto" (without `cv`) chooses among several kernels, and
         among identity, diagonal and full maps, by the same score: for tables whose columns each mean something.
@@ -113,6 +117,7 @@ class HyperKernelRidgeCV(MapModel):
         cv: Any = None,
         reg_lambdas: Any = "auto",
         warm_start: bool = False,
+        solver: Any = "lbfgs",
         kernel: str | Kernel = "gaussian",
         truncate: bool = True,
         n_init: int = 4,
@@ -130,6 +135,7 @@ class HyperKernelRidgeCV(MapModel):
         self.cv = cv
         self.reg_lambdas = reg_lambdas
         self.warm_start = warm_start
+        self.solver = solver
         self.kernel = kernel
         self.truncate = truncate
         self.n_init = n_init
@@ -166,7 +172,7 @@ class HyperKernelRidgeCV(MapModel):
             if hasattr(self, name):
                 delattr(self, name)  # of an earlier fit of the other kind
         rng = np.random.RandomState() if self.random_state is None else check_random_state(self.random_state)
-        self.truncation_ = np.max(np.abs(y[counted]), axis=0)
+        self.truncation_ = largest_target(y[counted])
         if self.cv is not None:
             return self._fit_grid(X, y, weight, dimensions, rng)
         if weight is not None and np.any(weight == 0):
@@ -209,6 +215,8 @@ class HyperKernelRidgeCV(MapModel):
             get_kernel(self.kernel)
         elif self.cv is not None:
             raise ValueError("kernel='auto' chooses by the criterion: it goes with cv=None; give cv one kernel")
+        if not isinstance(get_solver(self.solver), LBFGS) and self.cv is None:
+            raise ValueError("solver goes with cv: without, the map and lambda are learned together, by L-BFGS")
         if self.warm_start and self.cv is None:
             raise ValueError("warm_start goes with cv: it starts each lambda of the grid from the one above it")
         if self.refit != "full":
@@ -288,6 +296,7 @@ class HyperKernelRidgeCV(MapModel):
         base = HyperKernelRidge(
             kernel=self.kernel,
             criterion=self.criterion,
+            solver=self.solver,
             n_init=self.n_init,
             fit_intercept=self.fit_intercept,
             scale_features=self.scale_features,
@@ -307,12 +316,14 @@ class HyperKernelRidgeCV(MapModel):
             "std_error": table.std(axis=2).ravel(),
             **{f"split{k}_error": table[:, :, k].ravel() for k in range(table.shape[2])},
         }
-        best = clone(base).set_params(
-            n_components=dimensions[i], reg_lambda=lambdas[j], n_jobs=self.n_jobs, verbose=self.verbose
-        )
+        last = clone(base).set_params(n_jobs=self.n_jobs, verbose=self.verbose)
         if self.refit != "full":
-            best.set_params(n_centers=min(self.refit, len(X)))
-        best.fit(X, y, weight)
+            last.set_params(n_centers=min(self.refit, len(X)))
+        # A lambda that was chosen along a path is fitted along it.
+        along = lambdas[: j + 1] if self.warm_start else lambdas[j : j + 1]
+        best = deque(models_along_lambda(last, dimensions[i], along, X, y, weight, self.warm_start), maxlen=1)[0]
+        if best is None:
+            raise FitError("The pair chosen could be fitted on the splits, but not on all rows: check the scale of X.")
         for name, value in vars(best).items():
             if name.endswith("_") and not name.startswith("_"):
                 setattr(self, name, value)

@@ -59,8 +59,8 @@ class Full:
         return grad
 
     def degrees_of_freedom(self, n_components: int, n_features: int, rotation_invariant: bool) -> float:
-        free = n_components * (n_components - 1) / 2 if rotation_invariant else 0
-        return n_components * n_features - free
+        d = min(n_components, n_features)  # of more directions than columns the others are combinations
+        return n_components * n_features if not rotation_invariant else d * n_features - d * (d - 1) / 2
 
 
 def square_is_affordable(n_rows: float, n_features: int, kernel: Kernel) -> bool:

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
-from threading import Lock
+from threading import Lock, current_thread
 from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
+
+_PREFIX = "hkrr"
 
 _T = TypeVar("_T")
 _U = TypeVar("_U")
@@ -67,15 +69,27 @@ def blas_for(n_centers: int) -> AbstractContextManager[None]:
 def pool(n_threads: int) -> ThreadPoolExecutor:
     """Return a pool of so many threads."""
     # Kept between passes: threads that are made anew for each cost a tenth of a pass.
-    return ThreadPoolExecutor(n_threads, thread_name_prefix="hkrr")
+    return ThreadPoolExecutor(n_threads, thread_name_prefix=_PREFIX)
 
 
 def in_threads(fn: Callable[[_T], _U], items: Iterable[_T], n_threads: int) -> list[_U]:
     """Return fn of each item, in their order, on this many threads; BLAS has one in each."""
     with single_threaded_blas():
-        return [fn(item) for item in items] if n_threads == 1 else list(pool(n_threads).map(fn, items))
+        if n_threads == 1 or on_one_of_ours():
+            return [fn(item) for item in items]
+        return list(pool(n_threads).map(fn, items))
 
 
-# A forked process has the pool's object and none of its threads: it must make its own.
+def on_one_of_ours() -> bool:
+    """Whether this is a thread of a pool: one that waited there for others of its pool could wait forever."""
+    return current_thread().name.startswith(_PREFIX)
+
+
+def _after_fork() -> None:
+    # A forked process has the pool's object and none of its threads, and a limit that nobody will leave.
+    pool.cache_clear()
+    _shared_limit.__init__()  # type: ignore[misc]  # made anew where it is: others hold it by name
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=pool.cache_clear)
+    os.register_at_fork(after_in_child=_after_fork)

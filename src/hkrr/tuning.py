@@ -15,7 +15,7 @@ from hkrr.candidates import FIRST_LAMBDA, Candidate, descend, optimism, plain, s
 from hkrr.centers import uniform
 from hkrr.criteria import Criterion, Grouped
 from hkrr.exceptions import FitError
-from hkrr.held_out import holds_up, is_doubtful
+from hkrr.held_out import HeldOut, is_doubtful
 from hkrr.kernel_search import grouped, search_kernels
 from hkrr.kernels import KERNELS, Kernel
 from hkrr.rows import InMemoryRows
@@ -32,6 +32,11 @@ _FEW_DIRECTIONS = 2  # maps of few directions that the search for a kernel begin
 _SHARE_OF_DIRECTIONS = 0.3  # of the time there is, while the kernel is still to be found
 
 PLAIN_WINS = "plain kernel ridge regression on all inputs does better: no few directions were found"
+
+DID_NOT_HOLD_UP = (
+    "a map of few directions has the better criterion, but did not hold up on rows that it was not learned on:"
+    " the inputs keep their own axes"
+)
 
 
 @dataclass(frozen=True)
@@ -60,17 +65,18 @@ def tune(task: Task, kernel: Kernel | None) -> tuple[Candidate, Result, list[Can
 
     The candidates' scores are comparable among those of one stage, which see the same rows.
     """
+    task = replace(task, rows=task.rows.count_free_columns())
     if kernel is None:
         return _with_any_kernel(task)
-    best, ends = _directions(task, kernel)
-    polished, result = _polish(task, _worth_polishing(task, best))
+    best, ends = directions(task, kernel)
+    polished, result = polish(task, worth_polishing(task, best))
     ends = [*ends, polished]
     if task.choose_dimension and task.rows.n_features > 1 and task.in_time:
         return _against_plain(task, polished, result, ends)
     return polished, result, ends
 
 
-def _directions(task: Task, kernel: Kernel) -> tuple[list[Candidate], list[Candidate]]:
+def directions(task: Task, kernel: Kernel) -> tuple[list[Candidate], list[Candidate]]:
     """Return the best candidate of each number of directions, the lowest score first, and all that were tried."""
     few = subset(task.rows, _SEARCH_ROWS, task.rng).on_threads(1)
     best, ends = search_dimensions(
@@ -87,7 +93,7 @@ def _directions(task: Task, kernel: Kernel) -> tuple[list[Candidate], list[Candi
     return sorted(best.values(), key=lambda candidate: candidate.score), ends
 
 
-def _worth_polishing(task: Task, best: list[Candidate]) -> list[Candidate]:
+def worth_polishing(task: Task, best: list[Candidate]) -> list[Candidate]:
     """Return the best candidate of the search, and the one that would be, did all rows say what the few have said.
 
     With many rows a weak direction is worth its parameters that was not with few.
@@ -104,7 +110,7 @@ def _worth_polishing(task: Task, best: list[Candidate]) -> list[Candidate]:
     return best[:1] if other is best[0] else [best[0], other]
 
 
-def _polish(task: Task, candidates: Sequence[Candidate]) -> tuple[Candidate, Result]:
+def polish(task: Task, candidates: Sequence[Candidate]) -> tuple[Candidate, Result]:
     """Return the best of the candidates, improved on more rows with more centers, and the run."""
     many = subset(task.rows, _POLISH_ROWS, task.rng)
     centers = None if many.n_rows <= _EXACT_ROWS else some_centers(many, _POLISH_CENTERS, task.rng)
@@ -143,7 +149,24 @@ def _as_it_stands(task: Task, candidate: Candidate) -> tuple[Candidate, Result]:
 def _against_plain(
     task: Task, polished: Candidate, result: Result, ends: list[Candidate]
 ) -> tuple[Candidate, Result, list[Candidate]]:
-    """Return the better of the map and of plain kernel ridge regression, both exact on the same rows.
+    """Return the better of the map and of plain kernel ridge regression, by their scores on the same rows."""
+    try:
+        rescaled, rival, rival_result = compared_with_plain(task, polished)
+    except (FitError, ArithmeticError):
+        # A comparison that cannot be made is no reason to lose a sound map.
+        return polished, result, ends
+    ends = [*ends, rescaled, rival]
+    stays, tried = _stands(task, rescaled, rival)
+    if stays:
+        return replace(polished, score=rescaled.score), result, [*ends, *tried]
+    message = DID_NOT_HOLD_UP if tried else PLAIN_WINS
+    if task.verbose:
+        print(message)
+    return rival, replace(rival_result, message=message), [*ends, *tried]
+
+
+def compared_with_plain(task: Task, polished: Candidate) -> tuple[Candidate, Candidate, Result]:
+    """Return the map and plain kernel ridge regression, both exact on the same rows, and the latter's run.
 
     Both learn their scale and noise there; their parameters are priced at all rows.
     """
@@ -151,41 +174,31 @@ def _against_plain(
     exact = task.make(some, None, polished.kernel, 1.0, True)
     noises = (polished.nu, 0.1, FIRST_LAMBDA * some.total_weight)
     rescaled = replace(polished, start="compared", shape=Scaled(polished.B), seconds=0.0)
-    try:
-        with single_threaded_blas():
-            rival, rival_result = plain(exact, polished.kernel, noises, task.rng, task.deadline)
-            rescaled, _ = descend(exact, rescaled, _RESCALE_ITERATIONS, task.deadline)
-    except (FitError, ArithmeticError):
-        # A comparison that cannot be made is no reason to lose a sound map.
-        return polished, result, ends
+    with single_threaded_blas():
+        rival, result = plain(exact, polished.kernel, noises, task.rng, task.deadline)
+        rescaled, _ = descend(exact, rescaled, _RESCALE_ITERATIONS, task.deadline)
     rescaled = replace(rescaled, shape=polished.shape)
     rescaled, rival = (
         replace(one, score=score(exact, one.value, one.degrees_of_freedom, task.rows.total_weight))
         for one in (rescaled, rival)
     )
-    ends = [*ends, rescaled, rival]
-    if rescaled.score <= rival.score and _stands(task, rescaled, rival):
-        return replace(polished, score=rescaled.score), result, ends
-    if task.verbose:
-        print(PLAIN_WINS)
-    return rival, replace(rival_result, message=PLAIN_WINS), ends
+    return rescaled, rival, result
 
 
-def _stands(task: Task, chosen: Candidate, rival: Candidate) -> bool:
-    """Whether the map's lead is clear, or holds up on rows that it has not seen."""
+def _stands(task: Task, chosen: Candidate, rival: Candidate) -> tuple[bool, list[Candidate]]:
+    """Return whether the map's lead is clear, or holds up on rows that it has not seen; and that comparison."""
+    if chosen.score > rival.score:
+        return False, []
     if not is_doubtful(chosen, rival) or not task.in_time:
-        return True
-    return holds_up(
-        task.make,
-        task.rows,
-        chosen,
-        rival,
-        n_starts=task.n_starts,
-        rng=task.rng,
-        n_jobs=task.n_jobs,
-        n_threads=task.n_threads,
-        deadline=task.deadline,
-    )
+        return True, []
+    began = time.perf_counter()
+    check = HeldOut(task.make, task.n_starts, task.rng, task.n_jobs, task.n_threads, task.deadline)
+    verdict = check.compare(task.rows, chosen, rival)
+    seconds = time.perf_counter() - began
+    errors = ((chosen, verdict.error, seconds), (rival, verdict.error_of_rival, 0.0))
+    return verdict.holds, [
+        replace(one, start="held out", value=error, score=error, seconds=spent) for one, error, spent in errors
+    ]
 
 
 def _with_any_kernel(task: Task) -> tuple[Candidate, Result, list[Candidate]]:
@@ -195,7 +208,7 @@ def _with_any_kernel(task: Task) -> tuple[Candidate, Result, list[Candidate]]:
     best: list[Candidate] = []
     ends: list[Candidate] = []
     with suppress(FitError):  # where the Gaussian kernel fails, another may not
-        best, ends = _directions(first, KERNELS["gaussian"].with_gamma(1.0))
+        best, ends = directions(first, KERNELS["gaussian"].with_gamma(1.0))
     winner, tried = search_kernels(
         task.make,
         task.rows,
@@ -207,11 +220,14 @@ def _with_any_kernel(task: Task) -> tuple[Candidate, Result, list[Candidate]]:
         deadline=task.deadline,
         verbose=task.verbose,
     )
-    others = [end for end in tried if end.shape.name != "full"]
-    if others and task.choose_dimension:
+    message = None
+    others = [end for end in tried if end.shape.name != "full" and "half" not in end.start]
+    if others and task.choose_dimension and winner.shape.name == "full":
         rival = min(others, key=lambda end: ("finalist" not in end.start, end.score))
-        if not _stands(task, winner, rival):
-            winner = rival
+        stays, compared = _stands(task, winner, rival)
+        tried += compared
+        if not stays:
+            winner, message = rival, DID_NOT_HOLD_UP if compared else None
     # The noise and the length scale that suit some hundred rows are not quite those of all of them.
     criterion: Grouped = grouped(task.make, task.rows, min(task.rows.n_rows, _RESCALE_ROWS), 1, task.rng)
     start = replace(winner, start="rescaled", shape=Scaled(winner.B), seconds=0.0)
@@ -221,9 +237,11 @@ def _with_any_kernel(task: Task) -> tuple[Candidate, Result, list[Candidate]]:
             end, result = descend(criterion, start, _RESCALE_ITERATIONS, task.deadline)
             end = replace(end, shape=winner.shape, score=score(criterion, end.value, winner.degrees_of_freedom))
     if winner.shape.name == "identity":
-        result = replace(result, message=PLAIN_WINS)
+        message = message or PLAIN_WINS
+    if message is not None:
+        result = replace(result, message=message)
         if task.verbose:
-            print(PLAIN_WINS)
+            print(message)
     return end, result, [*ends, *tried, end]
 
 

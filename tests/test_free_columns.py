@@ -1,0 +1,151 @@
+"""Columns that are no combination of the others: how they are counted, and that the others cost nothing."""
+
+import numpy as np
+import pytest
+
+from hkrr import HyperKernelRidgeCV
+from hkrr.candidates import Candidate, plain
+from hkrr.criteria import Evidence
+from hkrr.kernels import Gaussian, ProductLaplace
+from hkrr.rows import InMemoryRows
+from hkrr.shapes import Diagonal
+from hkrr.tuning import Task, tune
+
+
+def _columns(m=60, D=5, seed=0):
+    return np.random.default_rng(seed).normal(size=(m, D))
+
+
+def _free(X, **coordinates):
+    return InMemoryRows(X, np.zeros(len(X)), **coordinates).count_free_columns().n_free_columns
+
+
+def _standardised(X):
+    scale = X.std(axis=0)
+    return {"x_offset": X.mean(axis=0), "x_scale": np.where(scale > 1e-9 * np.abs(X).max(axis=0), scale, 1.0)}
+
+
+ADDED = {
+    "nothing": lambda X: X[:, :0],
+    "zeros": lambda X: np.zeros((len(X), 3)),
+    "constants": lambda X: np.tile([3.0, 0.1, -7.0 / 3.0], (len(X), 1)),
+    "copies": lambda X: X,
+    "copies of copies": lambda X: np.hstack([X, X[:, :2]]),
+    "other units and origins": lambda X: 1e3 * X - 20.0,
+    "sums": lambda X: X @ np.random.default_rng(9).normal(size=(X.shape[1], 4)),
+    "a sum and a constant": lambda X: np.column_stack([X.sum(axis=1) + 5.0, np.full(len(X), 2.0)]),
+}
+
+
+@pytest.mark.parametrize("name", ADDED)
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_what_is_a_combination_of_the_others_does_not_count(name, scaled, seed):
+    X = _columns(seed=seed)
+    X = np.hstack([X, ADDED[name](X)])
+    assert _free(X, **(_standardised(X) if scaled else {})) == 5
+
+
+@pytest.mark.parametrize("value", [1e5 + 0.1, 1e9 / 7.0, 1e15 / 7.0])
+@pytest.mark.parametrize("m", [60, 1000])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_large_constant_does_not_count(value, m, scaled):
+    """Its mean is off by rounding, which is no column."""
+    X = np.column_stack([_columns(m=m), np.full(m, value)])
+    assert _free(X, **(_standardised(X) if scaled else {})) == 5
+
+
+@pytest.mark.parametrize("m", [2, 6, 30, 31, 32, 40])
+def test_where_there_are_fewer_rows_than_columns_all_count_but_for_constants(m):
+    """Nothing is known of them there; with more rows than columns they are what they are."""
+    X = _columns(m=m, D=30)
+    assert _free(X) == 30
+    assert _free(np.hstack([X, np.full((m, 7), 3.0)])) == 30
+
+
+def test_copies_are_seen_with_fewer_rows_than_columns_too():
+    """Six columns four times over, on twelve rows: more columns than rows, of which six are free."""
+    assert _free(np.hstack([_columns(m=12, D=6)] * 4)) == 6
+
+
+def test_constants_alone_count_as_one():
+    assert _free(np.full((10, 4), 3.0)) == 1
+
+
+def test_a_column_that_is_new_counts_whatever_its_unit():
+    X = _columns()
+    assert _free(X * [1e-5, 1.0, 1e5, 1e3, 1e-3]) == 5
+    assert _free(np.column_stack([X, X[:, 0] ** 2])) == 6
+    assert _free(np.column_stack([X, X[:, 0] + 1e-3 * _columns(D=1, seed=1)[:, 0]])) == 6
+
+
+def test_many_rows_are_counted_by_some_of_them():
+    X = _columns(m=9001, D=6)
+    assert _free(np.hstack([X, X[:, :3], np.ones((9001, 2))])) == 6
+
+
+def test_of_very_many_columns_only_the_constants_are_left_out():
+    assert _free(np.hstack([_columns(m=1300, D=1100), np.zeros((1300, 50))])) == 1100
+
+
+def test_subsets_and_other_threads_keep_the_number_and_the_rows_stay_as_they_were():
+    X = _columns()
+    rows = InMemoryRows(np.hstack([X, X]), X[:, 0])
+    counted = rows.count_free_columns()
+    assert rows.n_free_columns == 10
+    assert counted.n_free_columns == 5
+    assert counted.subset(np.arange(3)).n_free_columns == 5
+    assert counted.subset(np.arange(40)).subset(np.arange(20)).on_threads(2).n_free_columns == 5
+
+
+@pytest.mark.parametrize(("d", "expected"), [(1, 5), (2, 9), (3, 12), (5, 15), (8, 15)])
+def test_degrees_of_freedom_are_those_of_the_free_columns(d, expected):
+    """d F - d (d - 1) / 2 for F = 5, and no more than for a square map: of eight directions three are combinations."""
+    candidate = Candidate("s", Gaussian(gamma=1.0), np.eye(d, 20), 0.1, n_free_columns=5)
+    assert candidate.degrees_of_freedom == expected
+    assert Candidate("s", Gaussian(gamma=1.0), np.eye(d, 5), 0.1).degrees_of_freedom == expected
+
+
+def test_degrees_of_freedom_of_other_kernels_and_shapes():
+    full = Candidate("s", ProductLaplace(gamma=1.0), np.eye(2, 20), 0.1, n_free_columns=5)
+    assert full.degrees_of_freedom == 10
+    diagonal = Candidate("s", Gaussian(gamma=1.0), np.ones(20), 0.1, shape=Diagonal(), n_free_columns=5)
+    assert diagonal.degrees_of_freedom == 5
+    X = _columns()
+    rows = InMemoryRows(np.hstack([X, X]), X[:, 0]).count_free_columns()
+    one, _ = plain(Evidence(rows, None, Gaussian(gamma=1.0), 1.0, True), full.kernel, [0.1], np.random.RandomState(0))
+    assert one.degrees_of_freedom == 1
+
+
+@pytest.mark.parametrize("kernel", [Gaussian(gamma=1.0), None], ids=["gaussian", "auto"])
+def test_every_candidate_of_a_search_is_priced_by_the_free_columns(kernel):
+    """Four columns, each there twice, and two constants: what is asked is what four columns cost."""
+    X = _columns(m=80, D=4)
+    y = np.sin(2.0 * X[:, 0]) + 0.3 * np.random.default_rng(1).normal(size=80)
+    rows = InMemoryRows(np.hstack([X, X, np.zeros((80, 2))]), y - y.mean())
+    task = Task(rows, Evidence, range(1, 11), choose_dimension=True, n_starts=2, rng=np.random.RandomState(0))
+    winner, _, ends = tune(task, kernel)
+    shapes = set()
+    for end in [winner, *ends]:
+        name, d = end.shape.name, min(end.n_components, 4)
+        shapes.add(name)
+        if name == "full" and end.kernel.rotation_invariant:
+            expected = 4 * d - d * (d - 1) / 2
+        else:
+            expected = {"full": 4 * end.n_components, "diagonal": 4, "identity": 1}[name]
+        assert end.degrees_of_freedom == expected
+    assert shapes >= ({"full", "identity"} if kernel else {"full", "diagonal"})
+
+
+def test_columns_that_add_nothing_change_nothing():
+    """A wave along one of ten columns, from 200 rows: with 140 constants and with copies the model is as good."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(700, 10))
+    y = np.sin(2.0 * X[:, 0]) + 0.3 * rng.normal(size=700)
+    r2 = []
+    for Z in (X, np.hstack([X, np.full((700, 140), 3.0)]), np.hstack([X] * 4)):
+        model = HyperKernelRidgeCV(random_state=0).fit(Z[:200], y[:200])
+        assert model.n_components_ == 1
+        r2.append(model.score(Z[200:], y[200:]))
+    assert r2[0] > 0.75
+    assert r2[1:] == pytest.approx([r2[0]] * 2, abs=0.01)

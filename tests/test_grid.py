@@ -1,0 +1,171 @@
+"""The grid that goes with cv: its table and its last model against plain loops, solvers, and integer targets."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.model_selection import KFold, PredefinedSplit
+
+from hkrr import HyperKernelRidge, HyperKernelRidgeCV
+from hkrr.grid import largest_target
+
+LAMBDAS = [1e-3, 1e-1, 1e-2]
+
+
+def _data(m=90, D=4, T=1, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(m, D))
+    Y = np.column_stack([np.sin(2.0 * X[:, 0]), 10.0 * X[:, 0] * X[:, 1]]) + 0.1 * rng.normal(size=(m, 2))
+    return X, Y[:, 0] if T == 1 else Y
+
+
+def _seed(random_state):
+    """The seed that every fit of a grid has."""
+    return int(np.random.RandomState(random_state).randint(2**31 - 1))
+
+
+def _fit(d, reg_lambda, X, y, w=None, before=None, seed=0, **options):
+    start = {} if before is None else {"init": before.components_, "kernel": before.kernel_}
+    model = HyperKernelRidge(d, reg_lambda=reg_lambda, n_init=2, random_state=_seed(seed), **start, **options)
+    return model.fit(X, y, w)
+
+
+def _table(dimensions, X, y, w, splits, warm_start=False, **options):
+    """Each pair's error on each split, as {(d, lambda): [...]}; only rows of positive weight are there."""
+    table = {}
+    for train, test in splits:
+        if w is not None:
+            train, test = (np.array([i for i in part if w[i] > 0], dtype=int) for part in (train, test))
+        if len(test) == 0:
+            continue
+        for d in dimensions:
+            before = None
+            for reg_lambda in sorted(LAMBDAS, reverse=True):
+                model = _fit(d, reg_lambda, X[train], y[train], None if w is None else w[train], before, **options)
+                before = model if warm_start else None
+                predicted, total, weight = model.predict(X[test]), 0.0, 0.0
+                M = np.abs(y[train]).max(axis=0)
+                for i, p in zip(test, predicted, strict=True):
+                    w_i = 1.0 if w is None else w[i]
+                    total += w_i * np.mean((np.minimum(np.maximum(p, -M), M) - y[i]) ** 2)
+                    weight += w_i
+                table.setdefault((d, reg_lambda), []).append(total / weight)
+    return table
+
+
+def _grid(dimensions, **options):
+    return HyperKernelRidgeCV(
+        dimensions, criterion="training", reg_lambdas=LAMBDAS, n_init=2, random_state=0, **options
+    )
+
+
+def _check_table(model, table):
+    results = model.cv_results_
+    pairs = list(zip(results["n_components"].tolist(), results["reg_lambda"].tolist(), strict=True))
+    assert sorted(pairs) == sorted(table)
+    n_splits = len(next(iter(table.values())))
+    assert [name for name in results if name.startswith("split")] == [f"split{k}_error" for k in range(n_splits)]
+    for i, pair in enumerate(pairs):
+        assert_allclose([results[f"split{k}_error"][i] for k in range(n_splits)], table[pair], rtol=1e-8)
+        assert results["mean_error"][i] == pytest.approx(np.mean(table[pair]), rel=1e-8)
+        assert results["std_error"][i] == pytest.approx(np.std(table[pair]), rel=1e-6, abs=1e-12)
+    best = min(table, key=lambda pair: np.mean(table[pair]))
+    assert (model.n_components_, model.reg_lambda_) == best
+    assert model.best_score_ == pytest.approx(np.mean(table[best]), rel=1e-8)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("T", [1, 2])
+@pytest.mark.parametrize("warm_start", [False, True])
+def test_the_table_is_that_of_a_plain_loop(weighted, T, warm_start):
+    """With weights (a fifth of them zero), two targets of different size, and each lambda from the one before."""
+    X, y = _data(T=T)
+    w = np.random.default_rng(1).uniform(0.5, 3.0, len(X)) * (np.arange(len(X)) % 5 > 0) if weighted else None
+    folds = KFold(2, shuffle=True, random_state=0)
+    model = _grid([1, 2], cv=folds, warm_start=warm_start).fit(X, y, w)
+    _check_table(model, _table([1, 2], X, y, w, folds.split(X), warm_start))
+
+
+def test_a_split_without_a_row_that_counts_decides_nothing():
+    X, y = _data()
+    fold = np.arange(len(X)) % 3
+    w = np.where(fold == 1, 0.0, 1.0 + fold)
+    model = _grid([1], cv=PredefinedSplit(fold)).fit(X, y, w)
+    _check_table(model, _table([1], X, y, w, PredefinedSplit(fold).split()))
+    assert "split2_error" not in model.cv_results_
+
+
+@pytest.mark.parametrize("solver", ["varpro", "agd"])
+def test_other_solvers_fit_the_grid(solver):
+    X, y = _data(m=60, D=3)
+    folds = KFold(2)
+    model = _grid([1], cv=folds, solver=solver).fit(X, y)
+    _check_table(model, _table([1], X, y, None, folds.split(X), solver=solver))
+    last = _fit(1, model.reg_lambda_, X, y, solver=solver)
+    assert_allclose(model.components_, last.components_, rtol=1e-10)
+    assert not np.allclose(model.components_, _fit(1, model.reg_lambda_, X, y).components_, rtol=1e-10, atol=0.0)
+
+
+@pytest.mark.parametrize("solver", ["varpro", "agd"])
+def test_other_solvers_are_refused_without_cv(solver):
+    X, y = _data(m=30)
+    with pytest.raises(ValueError, match=r"solver.*\bcv\b"):
+        HyperKernelRidgeCV(solver=solver).fit(X, y)
+
+
+def test_an_unknown_solver_is_refused_with_cv_too():
+    X, y = _data(m=30)
+    with pytest.raises(ValueError, match=r"solver.*lbfgs"):
+        _grid([1], cv=2, solver="newton").fit(X, y)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("d", [1, 2])
+def test_with_a_warm_start_the_last_model_comes_along_the_path(weighted, d):
+    """The lambdas down to the one chosen, each from the map and the kernel of the one before."""
+    X, y = _data()
+    w = np.random.default_rng(1).uniform(0.5, 3.0, len(X)) if weighted else None
+    model = _grid([d], cv=KFold(2), warm_start=True).fit(X, y, w)
+    assert model.reg_lambda_ < max(LAMBDAS)  # or there was no path
+    last = None
+    for reg_lambda in sorted(LAMBDAS, reverse=True):
+        if reg_lambda >= model.reg_lambda_:
+            last = _fit(d, reg_lambda, X, y, w, last)
+    for name in ("components_", "gamma_", "dual_coef_"):
+        assert_allclose(getattr(model, name), getattr(last, name), rtol=1e-10)
+    assert_allclose(model.predict(X), np.clip(last.predict(X), -model.truncation_, model.truncation_), rtol=1e-10)
+    alone = _fit(d, model.reg_lambda_, X, y, w)
+    assert not np.allclose(model.components_, alone.components_, rtol=1e-10, atol=0.0)
+
+
+def test_without_a_warm_start_the_last_model_is_a_fit_of_its_own():
+    X, y = _data()
+    model = _grid([1], cv=KFold(2)).fit(X, y)
+    alone = _fit(1, model.reg_lambda_, X, y)
+    assert_array_equal(model.components_, alone.components_)
+    assert_array_equal(model.dual_coef_, alone.dual_coef_)
+
+
+def _small_integers(m=60):
+    X, y = _data(m=m)
+    y = np.round(90.0 * y / np.abs(y).max())
+    y[0] = -128.0
+    return X, y
+
+
+@pytest.mark.parametrize("options", [{}, {"cv": 2, "criterion": "training", "reg_lambdas": [1e-2]}], ids=["none", "cv"])
+def test_the_least_of_small_integers_has_an_absolute_value(options):
+    """-128 is an int8, 128 is none."""
+    X, y = _small_integers()
+    one, other = (HyperKernelRidgeCV(1, random_state=0, **options).fit(X, t) for t in (y.astype(np.int8), y))
+    assert one.truncation_ == other.truncation_ == 128
+    assert_array_equal(one.predict(X), other.predict(X))
+    assert np.ptp(one.predict(X)) > 50.0
+    if options:
+        for name in ("split0_error", "split1_error"):
+            assert_array_equal(one.cv_results_[name], other.cv_results_[name])
+
+
+def test_the_largest_target_is_each_targets_own():
+    Y = np.array([[-128, 3], [5, 127], [0, -7]], dtype=np.int8)
+    assert_array_equal(largest_target(Y), [128, 127])
+    assert largest_target(Y[:, 0]) == 128

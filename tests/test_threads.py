@@ -1,0 +1,155 @@
+"""Threads: work shared out in order, errors, work within work, BLAS held at one, and forked processes."""
+
+import json
+import subprocess
+import sys
+from threading import Barrier, Thread, get_ident
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from hkrr import threads
+from hkrr.rows import InMemoryRows, threads_for_sums
+from hkrr.threads import in_threads, on_one_of_ours, single_threaded_blas
+
+
+def _blas_threads():
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3])
+@pytest.mark.parametrize("n", [0, 1, 2, 20])
+def test_results_come_in_the_order_of_the_items(n_threads, n):
+    assert in_threads(lambda k: k * k, (k for k in range(n)), n_threads) == [k * k for k in range(n)]
+
+
+def test_as_many_are_at_work_at_once_as_there_are_threads():
+    both = Barrier(2, timeout=60)
+
+    def work(k):
+        both.wait()  # either waits for the other
+        return k
+
+    assert in_threads(work, [0, 1], 2) == [0, 1]
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3])
+def test_an_error_arrives_and_leaves_all_as_it_was(n_threads):
+    def work(k):
+        if k == 3:
+            raise KeyError("of the fourth")
+        return k
+
+    with threadpool_limits(2, user_api="blas"):
+        before = _blas_threads()
+        with pytest.raises(KeyError, match="of the fourth"):
+            in_threads(work, range(8), n_threads)
+        assert _blas_threads() == before
+    assert in_threads(work, range(3), n_threads) == [0, 1, 2]
+
+
+def test_blas_has_one_thread_in_each_and_what_it_had_after():
+    with threadpool_limits(2, user_api="blas"):
+        before = _blas_threads()
+        assert set(before) == {2}
+        for n_threads in (1, 2):
+            inside = in_threads(lambda k: _blas_threads(), range(4), n_threads)
+            assert {number for one in inside for number in one} == {1}
+            assert _blas_threads() == before
+
+
+def test_threads_of_a_pool_know_that_they_are():
+    foreign = []
+    thread = Thread(target=lambda: foreign.append(on_one_of_ours()))
+    thread.start()
+    thread.join()
+    assert foreign == [False]
+    assert not on_one_of_ours()
+    assert in_threads(lambda k: on_one_of_ours(), range(3), 2) == [True] * 3
+    assert in_threads(lambda k: on_one_of_ours(), range(3), 1) == [False] * 3
+
+
+def test_work_within_work_stays_on_its_thread():
+    def inner(k):
+        return get_ident()
+
+    def outer(k):
+        return get_ident(), in_threads(inner, range(5), 3)
+
+    for own, inside in in_threads(outer, range(6), 2):
+        assert set(inside) == {own}
+        assert own != get_ident()
+
+
+# In a process of its own: one that waited forever could be ended, threads could not.
+_WITHIN = """
+import json
+import numpy as np
+from hkrr.rows import InMemoryRows
+from hkrr.threads import in_threads
+
+def nested(depth, n):
+    if depth == 0:
+        return n
+    return sum(in_threads(lambda k: nested(depth - 1, n + k), range(5), 2))
+
+rows = InMemoryRows(np.arange(200.0).reshape(100, 2), np.zeros(100), block_size=5, n_threads=2)
+
+def sums(k):
+    total, = rows.sum(lambda X, Y, w: (X.sum() + len(X) * k,))
+    return [float(total), float(rows.map(lambda X, Y, w: (X[:, 0] + k,))[-1])]
+
+print(json.dumps({"nested": nested(3, 0), "sums": in_threads(sums, range(7), 2)}))
+"""
+
+
+def test_work_within_work_ends():
+    """More items than threads on both levels, all of one pool: whoever waited there for a thread would wait forever."""
+    done = subprocess.run([sys.executable, "-c", _WITHIN], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["nested"] == sum(i + j + k for i in range(5) for j in range(5) for k in range(5))
+    assert found["sums"] == [[sum(range(200)) + 100.0 * k, 198.0 + k] for k in range(7)]
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_sums_within_work_are_the_same_to_the_last_bit(n_threads):
+    rng = np.random.default_rng(0)
+    rows = InMemoryRows(rng.normal(size=(1003, 4)), rng.normal(size=1003), block_size=50, n_threads=2)
+
+    def work(k):
+        return rows.sum(lambda X, Y, w: (X.T @ Y,))[0].tobytes()
+
+    assert set(in_threads(work, range(5), n_threads)) == {work(0)}
+
+
+def test_fewer_threads_sum_where_the_terms_are_large():
+    widths = [1, 100, 1000, 3000, 10_000, 100_000]
+    allowed = [threads_for_sums(width) for width in widths]
+    assert allowed == sorted(allowed, reverse=True)
+    assert allowed[-1] == 1
+    for width, most in zip(widths, allowed, strict=True):
+        assert most == 1 or 16 * width**2 * most <= 1 << 29
+
+
+def test_after_a_fork_pools_and_limits_are_made_anew(monkeypatch):
+    """As a child finds them: a pool without threads, a lock that is held, a limit that nobody will leave."""
+    limit = threads._SharedLimit()
+    monkeypatch.setattr(threads, "_shared_limit", limit)
+    old = threads.pool(2)
+    with threadpool_limits(2, user_api="blas"):
+        limit.__enter__()
+        held = limit._limit
+        limit._lock.acquire()
+        threads._after_fork()
+        held.close()  # a fork copies BLAS's setting; here the parent's own is put back
+        assert single_threaded_blas() is limit
+        before = _blas_threads()
+        assert set(before) == {2}
+        with single_threaded_blas():
+            assert set(_blas_threads()) == {1}
+        assert _blas_threads() == before
+        assert threads.pool(2) is not old
+        assert in_threads(lambda k: k + 1, range(5), 2) == [1, 2, 3, 4, 5]
+        assert _blas_threads() == before
