@@ -172,7 +172,7 @@ def test_strong_noise_does_not_hide_a_direction_that_many_rows_show(monkeypatch,
 
     By these alone, each parameter at log(150)/2 nats, plain kernel ridge regression would be taken.
     """
-    sizes = {"_SEARCH_ROWS": 400, "_EXACT_ROWS": 150, "_POLISH_CENTERS": 60}
+    sizes = {"SEARCH_ROWS": 400, "_EXACT_ROWS": 150, "_POLISH_CENTERS": 60}
     for name, size in sizes.items():
         monkeypatch.setattr(tuning, name, size)
     X, y, b = _single(1500, 30, seed, m_test=1000)
@@ -192,7 +192,7 @@ def test_strong_noise_does_not_hide_a_direction_that_many_rows_show(monkeypatch,
 @pytest.mark.parametrize("kernel", ["gaussian", "auto"])
 def test_no_message_asks_for_a_parameter_that_there_is_not(monkeypatch, kernel):
     """Where steps have run out, on rows or with centers that the search had not, there is no max_iter to raise."""
-    sizes = {"_SEARCH_CENTERS": 4, "_POLISH_ITERATIONS": 1, "_RESCALE_ITERATIONS": 1, "_RESCALE_ROWS": 40}
+    sizes = {"SEARCH_CENTERS": 4, "_POLISH_ITERATIONS": 1, "_RESCALE_ITERATIONS": 1, "_RESCALE_ROWS": 40}
     for name, size in sizes.items():
         monkeypatch.setattr(tuning, name, size)
     X, y, _ = _single(60, 2, 0, noise=0.1)

@@ -42,6 +42,11 @@ def uniform(rows: Rows, n_centers: int, rng: np.random.RandomState) -> Array:
     return rows.take(rows.draw(n_centers, rng))
 
 
+def uniform_or_all(rows: Rows, n_centers: int, rng: np.random.RandomState) -> Array | None:
+    """Return n centers drawn uniformly, or None for all rows where there are no more."""
+    return None if rows.n_rows <= n_centers else uniform(rows, n_centers, rng)
+
+
 def kmeans(rows: Rows, n_centers: int, rng: np.random.RandomState) -> Array:
     """Return the centroids of scikit-learn's k-means, run on at most 20,000 rows; fewer where rows are repeated."""
     sample = rows.take(rows.draw(max(_KMEANS_ROWS, n_centers), rng))

@@ -17,20 +17,19 @@ import numpy as np
 
 from hkrr._arrays import Array
 from hkrr.candidates import FIRST_LAMBDA, LONG, Candidate, improve
-from hkrr.centers import uniform
+from hkrr.centers import uniform_or_all
 from hkrr.criteria import Criterion, Grouped
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
-from hkrr.search import search_dimensions
+from hkrr.search import SEARCH_CENTERS, SEARCH_ROWS, search_dimensions
 from hkrr.shapes import square_is_affordable
 from hkrr.threads import single_threaded_blas
 
 _LEAD = 2.0  # nats for each parameter of the map, below which a lead is little
 _PARTS, _ROWS, _GROUP_ROWS = 4, 6_000, 500
 _FEW_ROWS, _VERY_FEW_ROWS = 2_000, 1_000  # below which two parts, and all four, are held out in turn
-_SEARCH_ROWS, _SEARCH_CENTERS = 2_000, 100
 _FIRST_NOISE = 0.1
 
 
@@ -92,8 +91,8 @@ class HeldOut:
             square = improve(groups, replace(fresh, B=identity, nu=_FIRST_NOISE), LONG, self.deadline)
             if math.isfinite(square.value):
                 starts.append(replace(square, B=largest_directions(square.B, d)))
-        few = learn.subset(np.arange(min(learn.n_rows, _SEARCH_ROWS))).on_threads(1)
-        centers = uniform(few, _SEARCH_CENTERS, self.rng) if few.n_rows > _SEARCH_CENTERS else None
+        few = learn.subset(np.arange(min(learn.n_rows, SEARCH_ROWS))).on_threads(1)
+        centers = uniform_or_all(few, SEARCH_CENTERS, self.rng)
         with suppress(FitError):
             best, _ = search_dimensions(
                 self.make(few, centers, chosen.kernel, 1.0, True),
@@ -134,12 +133,13 @@ def squared_errors(learn: InMemoryRows, last: InMemoryRows, candidate: Candidate
     A candidate that could not be evaluated predicts the mean.
     """
     X, Y, w = last.gather()
+    seen, targets, _ = learn.gather()
     predicted = np.zeros_like(Y)
     if math.isfinite(candidate.value):
         B = candidate.matrix
         with single_threaded_blas(), suppress(ArithmeticError):
             alpha = Objective(learn, None, candidate.kernel, candidate.nu / learn.total_weight).solve_alpha(B)
-            predicted = candidate.kernel(X @ B.T, learn.gather()[0] @ B.T) @ alpha
-    variance = np.mean(learn.gather()[1] ** 2, axis=0)
+            predicted = candidate.kernel(X @ B.T, seen @ B.T) @ alpha
+    variance = np.mean(targets**2, axis=0)
     squares = np.mean((Y - predicted) ** 2 / np.where(variance > 0, variance, 1.0), axis=1)
     return squares if w is None else squares * (w / np.mean(w))

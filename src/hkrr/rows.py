@@ -31,7 +31,7 @@ BlockFunction = Callable[[Array, Array, Array | None], tuple[Any, ...]]
 # Bytes of one array of block rows x width: a few of them live in a core's cache. Measured: docs/performance.md.
 _BLOCK_BYTES = 5 << 20
 # Rows that the rank of X is taken from, columns up to which it is, and what is constant up to rounding.
-_RANK_ROWS, _RANK_COLUMNS, _CONSTANT = 4_000, 1_000, 1e-12
+_RANK_ROWS, _RANK_COLUMNS, _CONSTANT = 2_000, 1_000, 1e-12
 # What the results of blocks that wait to be added may take: with many centers fewer threads are used.
 _QUEUE_BYTES = 1 << 29
 

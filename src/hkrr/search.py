@@ -28,6 +28,7 @@ from hkrr.kernels import Kernel
 from hkrr.rows import InMemoryRows
 from hkrr.threads import single_threaded_blas
 
+SEARCH_ROWS, SEARCH_CENTERS = 2_000, 100  # that are enough to tell the directions
 _SURVIVORS = 2
 _HALVINGS, _ROUNDING = 30, 1e-9  # of a grown direction, until it changes nothing
 _FEW_COLUMNS = 300

@@ -19,6 +19,7 @@ from hkrr._arrays import Array
 from hkrr._model import MapModel
 from hkrr._validation import check_choice, check_choice_of_bool, check_common, check_int, check_positive
 from hkrr.candidates import path_table
+from hkrr.centers import uniform_or_all
 from hkrr.criteria import CRITERIA
 from hkrr.estimator import HyperKernelRidge
 from hkrr.exceptions import FitError
@@ -29,7 +30,7 @@ from hkrr.objective import Objective
 from hkrr.samples import any_identical, check_lengths, check_weights, in_units_of_rows, merge_identical
 from hkrr.solvers import LBFGS, get_solver
 from hkrr.threads import single_threaded_blas
-from hkrr.tuning import Task, some_centers, tune
+from hkrr.tuning import Task, tune
 
 _GRID_LAMBDAS = tuple(10.0**-k for k in range(1, 7))
 _GRID_COMPONENTS = 10
@@ -271,7 +272,7 @@ class HyperKernelRidgeCV(MapModel):
             n_centers = clock.affordable(rows.n_rows, n_centers, max(left, self.time_limit / 10))
         reg_lambda = winner.nu / rows.total_weight
         with single_threaded_blas():
-            objective = Objective(rows, some_centers(rows, n_centers, rng), winner.kernel, reg_lambda)
+            objective = Objective(rows, uniform_or_all(rows, n_centers, rng), winner.kernel, reg_lambda)
             B = winner.matrix
             alpha = objective.solve_alpha(B)
         result = replace(result, B=B, alpha=alpha, reg_lambda=reg_lambda)

@@ -37,6 +37,10 @@ class _SharedLimit:
     restores it, whatever the order in which threads come and go."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin as if nobody had ever asked."""
         self._lock, self._users, self._limit = Lock(), 0, ExitStack()
 
     def __enter__(self) -> None:
@@ -88,7 +92,7 @@ def on_one_of_ours() -> bool:
 def _after_fork() -> None:
     # A forked process has the pool's object and none of its threads, and a limit that nobody will leave.
     pool.cache_clear()
-    _shared_limit.__init__()  # type: ignore[misc]  # made anew where it is: others hold it by name
+    _shared_limit.forget()
 
 
 if hasattr(os, "register_at_fork"):

@@ -10,22 +10,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hkrr._arrays import Array
 from hkrr.candidates import FIRST_LAMBDA, Candidate, descend, optimism, plain, score
-from hkrr.centers import uniform
+from hkrr.centers import uniform_or_all
 from hkrr.criteria import Criterion, Grouped
 from hkrr.exceptions import FitError
 from hkrr.held_out import HeldOut, is_doubtful
 from hkrr.kernel_search import grouped, search_kernels
 from hkrr.kernels import KERNELS, Kernel
 from hkrr.rows import InMemoryRows
-from hkrr.search import search_dimensions
+from hkrr.search import SEARCH_CENTERS, SEARCH_ROWS, search_dimensions
 from hkrr.shapes import Scaled
 from hkrr.solvers import Result
 from hkrr.solvers.base import MESSAGES
 from hkrr.threads import blas_for, single_threaded_blas
 
-_SEARCH_ROWS, _SEARCH_CENTERS = 2_000, 100
 _EXACT_ROWS, _POLISH_ROWS, _POLISH_CENTERS, _POLISH_ITERATIONS = 1_000, 20_000, 400, 40
 _RESCALE_ROWS, _RESCALE_ITERATIONS = 2_000, 8
 _FEW_DIRECTIONS = 2  # maps of few directions that the search for a kernel begins with
@@ -78,9 +76,9 @@ def tune(task: Task, kernel: Kernel | None) -> tuple[Candidate, Result, list[Can
 
 def directions(task: Task, kernel: Kernel) -> tuple[list[Candidate], list[Candidate]]:
     """Return the best candidate of each number of directions, the lowest score first, and all that were tried."""
-    few = subset(task.rows, _SEARCH_ROWS, task.rng).on_threads(1)
+    few = subset(task.rows, SEARCH_ROWS, task.rng).on_threads(1)
     best, ends = search_dimensions(
-        task.make(few, some_centers(few, _SEARCH_CENTERS, task.rng), kernel, 1.0, True),
+        task.make(few, uniform_or_all(few, SEARCH_CENTERS, task.rng), kernel, 1.0, True),
         task.dimensions,
         n_starts=task.n_starts,
         rng=task.rng,
@@ -99,7 +97,7 @@ def worth_polishing(task: Task, best: list[Candidate]) -> list[Candidate]:
     With many rows a weak direction is worth its parameters that was not with few.
     """
     W = task.rows.total_weight
-    n = W * min(1.0, _SEARCH_ROWS / task.rows.n_rows)  # what the rows searched weigh
+    n = W * min(1.0, SEARCH_ROWS / task.rows.n_rows)  # what the rows searched weigh
 
     def at_all_rows(candidate: Candidate) -> float:
         dof = candidate.degrees_of_freedom
@@ -113,7 +111,7 @@ def worth_polishing(task: Task, best: list[Candidate]) -> list[Candidate]:
 def polish(task: Task, candidates: Sequence[Candidate]) -> tuple[Candidate, Result]:
     """Return the best of the candidates, improved on more rows with more centers, and the run."""
     many = subset(task.rows, _POLISH_ROWS, task.rng)
-    centers = None if many.n_rows <= _EXACT_ROWS else some_centers(many, _POLISH_CENTERS, task.rng)
+    centers = None if many.n_rows <= _EXACT_ROWS else uniform_or_all(many, _POLISH_CENTERS, task.rng)
     criterion = task.make(many, centers, candidates[0].kernel, 1.0, True)
     ends = []
     with blas_for(criterion.n_centers):
@@ -248,8 +246,3 @@ def _with_any_kernel(task: Task) -> tuple[Candidate, Result, list[Candidate]]:
 def subset(rows: InMemoryRows, n: int, rng: np.random.RandomState) -> InMemoryRows:
     """Return n rows drawn at random, or all where there are no more."""
     return rows if rows.n_rows <= n else rows.subset(rows.draw(n, rng))
-
-
-def some_centers(rows: InMemoryRows, n: int, rng: np.random.RandomState) -> Array | None:
-    """Return n centers, or None for all rows where there are no more."""
-    return None if rows.n_rows <= n else uniform(rows, n, rng)
