@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
-from scipy.linalg import cholesky
 
 from hkrr.kernels import Kernel
 from hkrr.rows import threads_for_sums
-from hkrr.threads import single_threaded_blas
+from hkrr.threads import in_threads
 
 # Up to this many rows all of them are centers; beyond, so many. Rough kernels want more of them than smooth ones.
 EXACT_ROWS, CENTERS = 5_000, 2_000
 EXACT_ROWS_ROUGH, CENTERS_ROUGH = 10_000, 4_000
-_SAMPLE, _KERNEL_SAMPLE = 500, 150  # rows of the small fit; of its kernel, which many columns make slow
+# Rows of the small pieces: of a factorisation, which is slow for its size where it is small; of a product; of the
+# kernel, which many columns make slow.
+_FACTOR_SAMPLE, _SAMPLE, _KERNEL_SAMPLE = 1000, 500, 150
 _ROWS_FOR_A_THREAD = 1_000  # of a factorisation: its blocks of 512 rows are shared, and ever fewer
 
 
@@ -25,33 +27,39 @@ def full_size(n_rows: int, smooth: bool) -> int:
 
 
 class Clock:
-    """Foretells the seconds of a last fit on so many threads, from a small one made here and now on one.
+    """Foretells the seconds of a last fit on so many threads, from small pieces of one timed here and now.
 
-    On one: BLAS's threads spin while they wait for each other, and on a busy machine a small product then says nothing
-    of a large one.
+    The pieces run on all the threads at once, so that whatever else keeps the machine busy counts; BLAS has one thread
+    in each, as in the fit. Of three times, after a cold one, the middle one is taken.
     """
 
     def __init__(self, kernel: Kernel, n_features: int, n_threads: int) -> None:
-        P = np.random.RandomState(0).standard_normal((_SAMPLE, n_features))
-        with single_threaded_blas():
-            kernel(P[:10], P[:10])
-            began = time.perf_counter()
-            kernel(P[:_KERNEL_SAMPLE], P[:_KERNEL_SAMPLE])
-            evaluated = time.perf_counter()
-            cholesky(2.0 * np.eye(_SAMPLE), lower=True, overwrite_a=True, check_finite=False)
-            solved = time.perf_counter()
-        self._entry = (evaluated - began) / _KERNEL_SAMPLE**2
-        self._flop = (solved - evaluated) / (_SAMPLE**3 / 3)
+        P = np.random.RandomState(0).standard_normal((_KERNEL_SAMPLE, n_features))
+        A, definite = np.ones((_SAMPLE, _SAMPLE)), 2.0 * np.eye(_FACTOR_SAMPLE)
+
+        def seconds(work: Callable[[], object]) -> float:
+            times = []
+            for _ in range(4):
+                began = time.perf_counter()
+                in_threads(lambda _: work(), range(n_threads), n_threads)
+                times.append(time.perf_counter() - began)
+            return float(np.median(times[1:]))
+
+        self._entry = seconds(lambda: kernel(P, P)) / _KERNEL_SAMPLE**2
+        # NumPy's, which lets other threads run meanwhile; SciPy's does not.
+        self._factor = seconds(lambda: np.linalg.cholesky(definite)) / _FACTOR_SAMPLE**3  # for each c^3
+        # For each m c^2 of the sums over the rows: the products, their whitening, and what memory adds, as measured.
+        self._sum = 3.0 * seconds(lambda: A.T @ A) / _SAMPLE**3
         self._n_threads = n_threads
 
     def seconds(self, n_rows: int, n_centers: int) -> float:
-        """Return about how long the coefficients will take: kernel entries, products, a factorisation."""
+        """Return about how long the coefficients will take: kernel entries, sums of products, factorisations."""
         if n_centers >= n_rows:
             sharing = min(self._n_threads, max(1, n_rows // _ROWS_FOR_A_THREAD))
-            return self._entry * n_rows**2 / self._n_threads + self._flop * n_rows**3 / 3 / sharing
+            return self._entry * n_rows**2 / self._n_threads + self._factor * n_rows**3 / sharing
         sharing = min(self._n_threads, threads_for_sums(n_centers))
-        sums = self._entry * n_rows * n_centers + self._flop * 2 * n_rows * n_centers**2
-        return sums / sharing + self._entry * n_centers**2 + self._flop * 2 * n_centers**3
+        sums = self._entry * n_rows * n_centers + self._sum * n_rows * n_centers**2
+        return sums / sharing + self._entry * n_centers**2 + 2.0 * self._factor * n_centers**3
 
     def affordable(self, n_rows: int, n_centers: int, seconds: float) -> int:
         """Return how many centers, n_centers at most, can be fitted in so many seconds (one always can)."""
