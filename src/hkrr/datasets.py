@@ -28,7 +28,13 @@ class Dataset:
 
 
 def make_mim_sines(
-    n_samples: int, n_features: int = 50, n_components: int = 3, *, noise: float = 0.01, random_state: Any = None
+    n_samples: int,
+    n_features: int = 50,
+    n_components: int = 3,
+    *,
+    noise: float = 0.01,
+    B: Any = None,
+    random_state: Any = None,
 ) -> Dataset:
     """Draw the paper's first data set: a sum of sines of growing frequency.
 
@@ -41,6 +47,8 @@ def make_mim_sines(
         m, D and d.
     noise : float, default=0.01
         Variance of the noise over that of the noiseless target: no predictor can pass an R2 of 1 / (1 + noise).
+    B : array (n_components, n_features) or None
+        The map, as it is; None to draw one.
     random_state : int, RandomState or None
 
     Returns
@@ -54,18 +62,24 @@ def make_mim_sines(
     >>> data.X.shape, data.y.shape, data.B.shape
     ((100, 10), (100,), (2, 10))
     """
-    return _planted(_sines, 1.0, n_samples, n_features, n_components, noise, random_state)
+    return _planted(_sines, 1.0, n_samples, n_features, n_components, noise, B, random_state)
 
 
 def make_mim_mixed(
-    n_samples: int, n_features: int = 50, n_components: int = 3, *, noise: float = 0.01, random_state: Any = None
+    n_samples: int,
+    n_features: int = 50,
+    n_components: int = 3,
+    *,
+    noise: float = 0.01,
+    B: Any = None,
+    random_state: Any = None,
 ) -> Dataset:
     """Draw the paper's second data set: sines, and products across indices.
 
     x uniform on [-10, 10]^D, ``y = sum_j sin(0.5 (Bx)_j - j) + 0.5 (Bx)_{j+1} cos(0.4 (Bx)_{j+2} - j + 1) + noise``,
     j = 1, ..., d, with the indices j + 1 and j + 2 taken modulo d. The parameters and B are as in `make_mim_sines`.
     """
-    return _planted(_mixed, 10.0, n_samples, n_features, n_components, noise, random_state)
+    return _planted(_mixed, 10.0, n_samples, n_features, n_components, noise, B, random_state)
 
 
 def _sines(P: Matrix) -> Matrix:
@@ -87,6 +101,7 @@ def _planted(
     n_features: int,
     n_components: int,
     noise: float,
+    given: Any,
     random_state: Any,
 ) -> Dataset:
     if not 1 <= n_components <= n_features:
@@ -96,6 +111,11 @@ def _planted(
     rng = check_random_state(random_state)
     B = rng.uniform(0.0, 1.0, (n_components, n_features))
     B /= np.linalg.norm(B, 2)
+    if given is not None:
+        given = np.asarray(given, dtype=np.float64)
+        if given.shape != B.shape or not np.all(np.isfinite(given)):
+            raise ValueError(f"B must hold finite numbers in the shape {B.shape}, got shape {given.shape}")
+        B = given
     X = rng.uniform(-half_width, half_width, (n_samples, n_features))
     z = link(X @ B.T)
     deviation = float(np.sqrt(noise * np.var(z)))

@@ -30,16 +30,21 @@ class AGD(ProjectedGradient):
         Gradient steps in alpha for each step in B.
     alpha_step : {"armijo", "lipschitz"}, default="armijo"
         Step sizes in alpha: by line search, or 1 / (the Lipschitz constant of the gradient at the current map).
+    first_alpha_step : float or None
+        Step size in alpha before the first search; None for 1 / (that constant at B0).
     """
 
     n_alpha: int = 10
     alpha_step: Literal["armijo", "lipschitz"] = "armijo"
+    first_alpha_step: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_int("n_alpha", self.n_alpha, 1)
         if self.alpha_step not in ("armijo", "lipschitz"):
             raise ValueError(f"alpha_step must be 'armijo' or 'lipschitz', got {self.alpha_step!r}")
+        if self.first_alpha_step is not None and not self.first_alpha_step > 0:
+            raise ValueError(f"first_alpha_step must be positive or None, got {self.first_alpha_step!r}")
 
     def minimize(self, objective: Objective, B0: Array, monitor: Monitor) -> None:
         """Run from B0 until the monitor ends it, or no step decreases the objective."""
@@ -47,7 +52,8 @@ class AGD(ProjectedGradient):
         inner = objective.inner(B)
         alpha = objective.solve_alpha(B)
         value, grad = objective.value_and_grad_B(B, alpha)
-        size_B, size_alpha = self.first_step or self.own_length_step(B, grad), _inverse(inner.lipschitz())
+        size_B = self.first_step or self.own_length_step(B, grad)
+        size_alpha = self.first_alpha_step or _inverse(inner.lipschitz())
         monitor(B, alpha, value, self.mapping_norm(B, grad, size_B), size_B)
         while (step := self.step_in_B(objective, monitor, B, alpha, value, grad, size_B)) is not None:
             B, size_B = step.point, step.size
