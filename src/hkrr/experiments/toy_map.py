@@ -1,0 +1,132 @@
+"""From which starts each method finds the global minimum of the paper's toy functions (appendix D.2, its two maps).
+
+The paper does not say with which step its line searches begin, and that decides much: three are tried, and the maps
+are drawn for the middle one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hkrr.experiments.base import COLOURS, Case, Claim, Table, run_all
+from hkrr.experiments.toy import LINKS, METHODS, Toy, arrived, minimise
+
+# The paper's four colours: both arrive, only AGD, only VarPro, none.
+BOTH, ONLY_AGD, ONLY_VARPRO, NONE = "#7B3294", COLOURS["AGD"], COLOURS["VarPro"], "#BBBBBB"
+
+
+@dataclass(frozen=True)
+class Config:
+    """The grid of starts, for both functions alike, and the first steps of VarPro and AGD."""
+
+    x0: tuple[float, float] = (-3.0, 7.0)
+    y0: tuple[float, float] = (-3.0, 3.0)
+    n_points: int = 41
+    first_steps: tuple[float, ...] = (0.01, 0.1, 1.0)
+    max_iter: int = 500
+    seed: int = 0  # nothing is drawn here
+
+    @classmethod
+    def quick(cls, seed: int = 0) -> Config:
+        """Return what takes seconds."""
+        return cls(n_points=9, seed=seed)
+
+
+def cases(config: Config) -> list[Case]:
+    """Return each function, first step and row of the grid."""
+    return [
+        {"link": link, "first_step": step, "y0": float(y0)}
+        for link in LINKS
+        for step in config.first_steps
+        for y0 in _grid(config.y0, config)
+    ]
+
+
+def _grid(ends: tuple[float, float], config: Config) -> Any:
+    return np.linspace(*ends, config.n_points).round(6)
+
+
+def run_case(config: Config, case: Case) -> Table:
+    """Return where each method ends, for a row of starts."""
+    rows = []
+    for x0 in _grid(config.x0, config):
+        start = float(x0), case["y0"], config.max_iter, case["first_step"]
+        ends = {f"y_{method}": round(minimise(case["link"], method, *start)[-1][1], 4) for method in METHODS}
+        rows.append({**case, "x0": float(x0), **ends})
+    return rows
+
+
+def run(config: Config) -> Table:
+    """Return all the ends."""
+    return run_all(config, cases(config), run_case)
+
+
+def shares(table: Table, link: str, first_step: float) -> dict[str, float]:
+    """Return the share of starts that each method brings to the global minimum."""
+    rows = [row for row in table if row["link"] == link and row["first_step"] == first_step]
+    return {method: float(np.mean([arrived(row[f"y_{method}"]) for row in rows])) for method in METHODS}
+
+
+def _steps(table: Table) -> list[float]:
+    return sorted({row["first_step"] for row in table})
+
+
+def claims(table: Table) -> list[Claim]:
+    """Return whether AGD's basin is the larger, on both functions, for each first step."""
+    found = []
+    for link in LINKS:
+        for step in _steps(table):
+            share = shares(table, link, step)
+            number = ", ".join(f"{method} {value:.1%}" for method, value in share.items())
+            text = f"the basin of the global minimum is larger for AGD than for VarPro ({link}, first step {step:g})"
+            found.append(Claim(text, share["AGD"] > share["VarPro"], number))
+    return found
+
+
+def plot(table: Table) -> Any:
+    """Draw the maps, with the global minimiser as a star and the local ones as crosses, and the shares."""
+    import matplotlib.pyplot as plt
+    from matplotlib.patches import Patch
+
+    steps = _steps(table)
+    middle = steps[len(steps) // 2]
+    figure, axes = plt.subplots(1, 4, figsize=(17.5, 4.6), layout="constrained", width_ratios=[1.1, 1.1, 0.9, 0.9])
+    for ax, bars, link in zip(axes[:2], axes[2:], LINKS, strict=True):
+        _map(ax, [row for row in table if row["link"] == link and row["first_step"] == middle], Toy(link))
+        ax.set_title(f"{link}, first step {middle:g}")
+        for k, step in enumerate(steps):
+            share = shares(table, link, step)
+            x = np.arange(len(METHODS)) + (len(METHODS) + 1) * k
+            bars.bar(x, list(share.values()), color=[COLOURS[method] for method in METHODS])
+        ticks = 1 + (len(METHODS) + 1) * np.arange(len(steps))
+        bars.set(title=f"{link}: starts that arrive", ylim=(0, 1), xlabel="first step", xticks=ticks)
+        bars.set_xticklabels([f"{step:g}" for step in steps])
+    names = {"both arrive": BOTH, "only AGD": ONLY_AGD, "only VarPro": ONLY_VARPRO, "neither": NONE}
+    axes[0].legend(handles=[Patch(color=colour, label=name) for name, colour in names.items()], fontsize="small")
+    axes[2].legend(handles=[Patch(color=COLOURS[method], label=method) for method in METHODS], fontsize="small")
+    return figure
+
+
+def _map(ax: Any, rows: Table, toy: Toy) -> None:
+    from matplotlib.colors import ListedColormap
+
+    xs, ys = (sorted({row[name] for row in rows}) for name in ("x0", "y0"))
+    kinds = {(row["x0"], row["y0"]): 2 * (not arrived(row["y_AGD"])) + (not arrived(row["y_VarPro"])) for row in rows}
+    kind = [[kinds[x, y] for x in xs] for y in ys]
+    colours = ListedColormap([BOTH, ONLY_AGD, ONLY_VARPRO, NONE])
+    ax.pcolormesh(xs, ys, kind, cmap=colours, vmin=-0.5, vmax=3.5, shading="nearest")
+    ax.plot(toy.h(1.0), 1.0, "*", color="white", mec="black", ms=15)
+    for y in _local_minimisers(toy):
+        ax.plot(toy.h(y), y, "+", color="#F0E442", ms=12, mew=2.5)
+    ax.set(xlabel="x0", ylabel="y0", xlim=(xs[0], xs[-1]), ylim=(ys[0], ys[-1]))
+
+
+def _local_minimisers(toy: Toy) -> list[float]:
+    """Return the minimisers of the reduced function but the global one, to three digits."""
+    y = np.linspace(-6.0, 6.0, 12001)
+    values = np.array([toy.rest(each) for each in y])
+    inner = (values[1:-1] < values[:-2]) & (values[1:-1] < values[2:])
+    return [float(each) for each in y[1:-1][inner] if not arrived(float(each))]
