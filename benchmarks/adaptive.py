@@ -46,7 +46,8 @@ def one(make: Callable[[int, int], Dataset], m: int, seed: int) -> Row:
     """Fit with all defaults, and compare."""
     data = make(m + N_TEST, seed)
     began = time.perf_counter()
-    model = HyperKernelRidgeCV(random_state=seed).fit(data.X[:m], data.y[:m])
+    # Not the seed of the data: from the same stream a random start could resemble the true map.
+    model = HyperKernelRidgeCV(random_state=1_000_000 + seed).fit(data.X[:m], data.y[:m])
     seconds = time.perf_counter() - began
     scale = data.X.std(axis=0)
     return {
