@@ -1,14 +1,15 @@
 """Bad input is refused with an error that names the argument; odd but good input fits and predicts finitely."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
 
-from hkrr import FitError, HyperKernelRidge
+from hkrr import FitError, HyperKernelRidge, HyperKernelRidgeCV
 from hkrr.kernels import KERNELS, Gaussian
 from hkrr.solvers import AGD
 
@@ -281,3 +282,55 @@ def test_any_shape_and_dtype(m, D, T, share, dtype, kernel, solver, centers, wei
     assert model.components_.shape == (d, D)
     assert model.centers_.shape[1] == D
     assert model.dual_coef_.shape == (len(model.centers_), *y.shape[1:])
+
+
+BOTH = (HyperKernelRidge(), HyperKernelRidgeCV())
+
+
+@pytest.mark.parametrize("model", BOTH, ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("y", [list("abcdefgh"), [str(k) for k in range(8)], np.array(list("abcdefgh"), dtype=object)])
+def test_text_as_a_target_is_told(model, y):
+    X = np.random.default_rng(0).standard_normal((8, 2))
+    with pytest.raises(ValueError, match=r"^y must be numbers, got text \('[a0]'\): this is a regressor"):
+        model.fit(X, y)
+
+
+@pytest.mark.parametrize("model", BOTH, ids=lambda model: type(model).__name__)
+def test_dates_as_a_target_are_told(model):
+    X = np.random.default_rng(0).standard_normal((8, 2))
+    with pytest.raises(ValueError, match=r"^y must be numbers, got dates or times"):
+        model.fit(X, np.arange("2020-01", "2020-09", dtype="datetime64[M]"))
+
+
+@pytest.mark.parametrize("model", BOTH, ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize("kind", ["object", "string", "category", "datetime64[ns]", "timedelta64[ns]"])
+def test_a_column_of_a_frame_that_is_no_number_is_named(model, kind):
+    values = {
+        "datetime64[ns]": pd.date_range("2020-01-01", periods=8),
+        "timedelta64[ns]": pd.to_timedelta(range(8), "s"),
+    }
+    column = pd.Series(values.get(kind, list("abcdefgh"))).astype(kind)
+    frame = pd.DataFrame({"size": np.arange(8.0), "city": column})
+    with pytest.raises(ValueError, match=r"^column 'city' of X is no column of numbers .*OneHotEncoder, or drop it"):
+        model.fit(frame, np.arange(8.0))
+
+
+def test_numbers_in_a_column_of_objects_are_numbers():
+    X = np.random.default_rng(0).standard_normal((30, 2))
+    plain, objects = pd.DataFrame(X, columns=["a", "b"]), pd.DataFrame(X, columns=["a", "b"]).astype({"b": object})
+    one, two = (HyperKernelRidge(1, random_state=0).fit(frame, X[:, 0]).predict(plain) for frame in (plain, objects))
+    assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "hint"),
+    [
+        ("gausian", r"did you mean 'gaussian'\?"),
+        ("rbf", r"did you mean 'gaussian'\?"),
+        ("auto", "'auto' is for HyperKernelRidgeCV without cv"),
+        (Gaussian, r"write Gaussian\(\), with brackets"),
+    ],
+)
+def test_a_kernel_that_is_nearly_right_gets_a_hint(kernel, hint):
+    with pytest.raises(ValueError, match=f"kernel must be one of .*{hint}$"):
+        HyperKernelRidge(kernel=kernel).fit(np.eye(4), np.arange(4.0))

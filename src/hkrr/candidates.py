@@ -120,7 +120,9 @@ def descend(
     elif result.reason == "converged":
         result = replace(result, message="the criterion is at a minimum")
     elif result.reason == "max_iter":
-        result = replace(result, message="as many steps were made as the search allows")
+        result = replace(
+            result, message="as many steps were made as the search allows, which is usual: the last ones change little"
+        )
     end = replace(
         start,
         B=result.B,

@@ -9,6 +9,7 @@ from typing import Any
 import joblib
 import numpy as np
 from sklearn.base import clone
+from tqdm.auto import tqdm
 
 from hkrr._arrays import Array
 from hkrr.estimator import HyperKernelRidge
@@ -25,15 +26,18 @@ def grid_errors(
     splits: list[tuple[Array, Array]],
     warm_start: bool,
     n_jobs: int | None,
+    verbose: int = 0,
 ) -> Array:
     """Return the errors, by number of directions, lambda (from the largest down) and split.
 
     A fit that fails has an infinite error. A split without a row that counts is left out: it decides nothing.
     """
     jobs = [(d, split) for d in dimensions for split in splits]
-    errors = joblib.Parallel(n_jobs=n_jobs)(
+    found = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(
         joblib.delayed(_errors_along_lambda)(base, d, lambdas, X, y, weight, split, warm_start) for d, split in jobs
     )
+    told = f"{len(dimensions)} numbers of directions x {len(splits)} splits, {len(lambdas)} lambdas each"
+    errors = list(tqdm(found, desc=told, total=len(jobs), disable=not verbose))
     table = np.array(errors).reshape(len(dimensions), len(splits), len(lambdas)).transpose(0, 2, 1)
     return table[:, :, ~np.all(np.isnan(table), axis=(0, 1))]
 

@@ -12,6 +12,28 @@ from hkrr._arrays import Array
 _BLOCK = 10_000
 
 
+def check_numbers(X: Any, y: Any) -> None:
+    """Raise where y, or a column of a data frame X, is no number, naming it."""
+    if y is not None:
+        kind = np.asarray(y).dtype.kind
+        some = next((value for value in np.ravel(np.asarray(y))[:1000] if isinstance(value, str)), None)
+        if some is not None or kind in "mM":
+            got = f"text ({str(some)!r})" if some is not None else "dates or times"
+            raise ValueError(f"y must be numbers, got {got}: this is a regressor; turn the target into numbers first")
+    dtypes = getattr(X, "dtypes", None)
+    if dtypes is None or not hasattr(X, "columns"):
+        return  # an array: scikit-learn says what is wrong with it
+    for name, dtype in zip(X.columns, dtypes, strict=True):
+        # pandas: object, str, category, datetime64; polars: String, Categorical, Datetime.
+        if any(word in str(dtype).lower() for word in ("object", "str", "categ", "enum", "date", "time", "duration")):
+            if "object" in str(dtype).lower() and not any(isinstance(value, str) for value in X[name][:1000]):
+                continue  # numbers in a column of objects
+            raise ValueError(
+                f"column {name!r} of X is no column of numbers ({dtype}): encode it, for example with scikit-learn's "
+                "OneHotEncoder, or drop it"
+            )
+
+
 def check_lengths(X: Any, y: Any, sample_weight: Any) -> None:
     """Raise where X, y and sample_weight differ in length, naming both."""
     for name, value in (("y", y), ("sample_weight", sample_weight)):

@@ -27,7 +27,7 @@ from hkrr.grid import grid_errors, largest_target, models_along_lambda
 from hkrr.kernels import KERNELS, Kernel, get_kernel
 from hkrr.last_fit import Clock, full_size
 from hkrr.objective import Objective
-from hkrr.samples import any_identical, check_lengths, check_weights, in_units_of_rows, merge_identical
+from hkrr.samples import any_identical, check_lengths, check_numbers, check_weights, in_units_of_rows, merge_identical
 from hkrr.solvers import LBFGS, get_solver
 from hkrr.threads import single_threaded_blas
 from hkrr.tuning import Task, tune
@@ -163,6 +163,7 @@ class HyperKernelRidgeCV(MapModel):
         self
         """
         check_lengths(X, y, sample_weight)
+        check_numbers(X, y)
         X, y = validate_data(
             self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True, ensure_min_samples=2
         )
@@ -211,7 +212,7 @@ class HyperKernelRidgeCV(MapModel):
         check_choice_of_bool("truncate", self.truncate)
         check_choice_of_bool("warm_start", self.warm_start)
         if self.time_limit is not None and self.cv is not None:
-            raise ValueError("time_limit goes with cv=None; a grid has no best model before its end")
+            raise ValueError("give one of time_limit and cv: a grid is shortened by n_components= and reg_lambdas=")
         if not self._any_kernel:
             get_kernel(self.kernel)
         elif self.cv is not None:
@@ -230,7 +231,8 @@ class HyperKernelRidgeCV(MapModel):
         dimensions = sorted({check_int("n_components", d, 1) for d in np.atleast_1d(self.n_components).tolist()})
         if dimensions[-1] > n_features:
             raise ValueError(
-                f"n_components={dimensions[-1]} exceeds the number of columns of X, n_features={n_features}"
+                f"n_components={dimensions[-1]} exceeds the number of columns of X, n_features={n_features}; "
+                f"ask for at most {n_features} directions"
             )
         return dimensions
 
@@ -305,7 +307,7 @@ class HyperKernelRidgeCV(MapModel):
             random_state=seed,
         )
         splits = list(splitter.split(X, y))
-        table = grid_errors(base, dimensions, lambdas, X, y, weight, splits, self.warm_start, self.n_jobs)
+        table = grid_errors(base, dimensions, lambdas, X, y, weight, splits, self.warm_start, self.n_jobs, self.verbose)
         mean = table.mean(axis=2) if table.size else np.full(table.shape[:2], np.nan)
         if not np.any(np.isfinite(mean)):
             raise FitError("No pair of the grid could be fitted: check the scale of X and y.")

@@ -19,6 +19,7 @@ To add a kernel, extend `Radial` (one method), `Coordinatewise` (two) or `Kernel
 from __future__ import annotations
 
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
 from hkrr.kernels.base import Kernel, Pullback
@@ -68,7 +69,15 @@ def get_kernel(kernel: Any) -> Kernel:
     if isinstance(kernel, str) and kernel in KERNELS:
         return KERNELS[kernel]
     known = ", ".join(repr(name) for name in KERNELS)
-    raise ValueError(f"kernel must be one of {known}, or a hkrr.kernels.Kernel; got {kernel!r}")
+    hint = ""
+    if isinstance(kernel, type) and issubclass(kernel, Kernel):
+        hint = f"; write {kernel.__name__}(), with brackets"
+    elif kernel == "auto":
+        hint = "; 'auto' is for HyperKernelRidgeCV without cv"
+    elif isinstance(kernel, str):
+        alike = get_close_matches({"rbf": "gaussian"}.get(kernel, kernel), KERNELS, n=1)
+        hint = f"; did you mean {alike[0]!r}?" if alike else ""
+    raise ValueError(f"kernel must be one of {known}, or a hkrr.kernels.Kernel; got {kernel!r}{hint}")
 
 
 def kernel_name(kernel: Kernel) -> str:
