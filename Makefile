@@ -38,8 +38,9 @@ lint: $(VENV)/.test  ## ruff, mypy in strict mode, the import contract
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# A process for each core, with one thread of BLAS: more would wait for each other.
 test: lint  ## lint, then the tests with warnings as errors
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 bench: $(VENV)/.test  ## the benchmarks (half an hour; rewrites benchmarks/results)
 	$(BIN)/python benchmarks/objective.py

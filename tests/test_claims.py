@@ -1,4 +1,4 @@
-"""No claim is a rubber stamp: tables made by hand from which each is plainly true, plainly false, or tied."""
+"""No claim about the figures is a rubber stamp: tables from which each is plainly true, false, tied, or not to say."""
 
 from __future__ import annotations
 
@@ -10,60 +10,66 @@ import pytest
 from matplotlib.colors import to_hex
 
 from hkrr.experiments import get_experiment
-from hkrr.experiments.base import COLOURS
+from hkrr.experiments.base import COLOURS, Claim
+from tables import LINKS, STEPS, THREE, claims_of, convergence, latent, toy_map, toy_path, training_size
 
-THREE, LINKS = ("VarPro", "AGD", "L-BFGS"), ("square", "sigmoid")
-
-
-def _claims(name, table):
-    return get_experiment(name).claims(table)
-
-
-# For each start, the (seconds, loss) of VarPro and of AGD; the first loss is 5.
+# For each start, the (seconds, loss) of VarPro and of AGD; the first loss is 5, and there are 40 seconds.
 ESCAPES, STAYS = ([(1, 2)], [(9, 1)]), ([(1, 1)], [(9, 2)])
 SAME, SLOW, AT_ONCE = ([(1, 1)], [(9, 1)]), ([(9, 1)], [(1, 1)]), ([(3, 1)], [(3, 1)])
 TAIL = ([(1, 1.02), (20, 1)], [(9, 1)])  # there after 1 s, but for what counts as the same
 ROUNDING = ([(1, 1 + 1e-9)], [(9, 1)])
-
-
-def _convergence(*starts):
-    return [
-        {"start": start, "method": method, "seconds": float(seconds), "iteration": k, "loss": float(loss)}
-        for start, curves in enumerate(starts)
-        for method, curve in zip(THREE, (*curves, curves[0]), strict=True)
-        for k, (seconds, loss) in enumerate([(0, 5), *curve])
-    ]
+FALLING = ([(1, 4), (39, 2)], [(9, 1)])  # VarPro ends higher, and has not come to rest
+LATE = ([(1, 1)], [(9, 2), (39, 1)])  # nor has AGD here
 
 
 @pytest.mark.parametrize(
-    ("starts", "lower", "number", "faster", "of_both"),
+    ("holds", "line"),
+    [(True, "holds: it is so (1)"), (False, "does not hold: it is so (1)"), (None, "cannot be said: it is so (1)")],
+)
+def test_claims_in_words(holds, line):
+    assert str(Claim("it is so", holds, "1")) == line
+
+
+@pytest.mark.parametrize(
+    ("starts", "lower", "n_lower", "faster", "of_both", "escapes", "n_escapes"),
     [
-        ([ESCAPES, ESCAPES, SAME], True, "2 of 3", True, "1 of 1 starts"),
-        ([ESCAPES, SAME, SLOW], False, "1 of 3", False, "1 of 2 starts"),
-        ([ESCAPES, ESCAPES, STAYS, STAYS], False, "2 of 4", False, "0 of 0 starts"),
-        ([STAYS, AT_ONCE], False, "0 of 2", False, "0 of 1 starts"),
-        ([TAIL, SAME, SLOW], False, "0 of 3", True, "2 of 3 starts"),
+        ([ESCAPES, ESCAPES, SAME], True, "2 of 3", True, "1 of 1", True, 2),
+        ([ESCAPES, SAME, SLOW], False, "1 of 3", False, "1 of 2", True, 1),
+        ([ESCAPES, ESCAPES, STAYS, STAYS], False, "2 of 4", None, "0 of 0", True, 2),
+        ([STAYS, AT_ONCE], False, "0 of 2", False, "0 of 1", False, 0),
+        ([TAIL, SAME, SLOW], False, "0 of 3", True, "2 of 3", False, 0),
         # What counts as the same, where both arrive, must not count as lower.
-        ([ROUNDING, ROUNDING, ROUNDING], False, "0 of 3", True, "3 of 3 starts"),
+        ([ROUNDING, ROUNDING, ROUNDING], False, "0 of 3", True, "3 of 3", False, 0),
+        # Who still goes down has neither arrived nor stayed.
+        ([FALLING, FALLING, SAME], True, "2 of 3", True, "1 of 1", False, 0),
+        ([LATE, LATE], False, "0 of 2", None, "0 of 0", False, 0),
     ],
 )
-def test_convergence(starts, lower, number, faster, of_both):
-    first, second = _claims("convergence", _convergence(*starts))
-    assert (second.holds, second.number) == (faster, of_both)
-    assert (first.holds, first.number) == (lower, number)
-
-
-@pytest.mark.parametrize("starts", [[SAME, SAME], [STAYS, STAYS], [SAME, STAYS], [SAME, ESCAPES], [ESCAPES, ESCAPES]])
-def test_titles_of_loss_curves_are_true(starts):
-    figure = get_experiment("convergence").plot(_convergence(*starts))
-    titles = " ".join(ax.get_title() for ax in figure.axes)
-    plt.close(figure)
-    assert ("both arrive" in titles) == (SAME in starts)
-    assert ("AGD ends lower" in titles) == (ESCAPES in starts)
+def test_convergence(starts, lower, n_lower, faster, of_both, escapes, n_escapes):
+    first, second, third = claims_of("convergence", convergence(*starts))
+    assert (first.holds, first.number) == (lower, f"{n_lower} starts")
+    assert second.holds is faster
+    assert second.number == f"{of_both} starts where both arrive at the same loss, of {len(starts)}"
+    assert third.holds is escapes
+    assert third.number == f"{n_escapes} of {len(starts)} starts where VarPro has come to rest above AGD"
 
 
 @pytest.mark.parametrize(
-    ("ends", "steps", "holds"),
+    "starts", [[SAME, SAME], [STAYS, STAYS], [SAME, STAYS], [SAME, ESCAPES], [ESCAPES, FALLING], [FALLING, LATE]]
+)
+def test_titles_of_loss_curves_are_true(starts):
+    table = [row for row in convergence(STAYS, *starts) if row["start"] > 0]  # the first one failed
+    figure = get_experiment("convergence").plot(table)
+    titles = [ax.get_title() for ax in figure.axes]
+    plt.close(figure)
+    assert any("both arrive" in title for title in titles) == (SAME in starts)
+    assert any("AGD escapes" in title for title in titles) == (ESCAPES in starts)
+    assert any("AGD ends lower" in title for title in titles) == (FALLING in starts and ESCAPES not in starts)
+    assert not any("start 0" in title for title in titles)
+
+
+@pytest.mark.parametrize(
+    ("ends", "counts", "holds"),
     [
         ([(-0.5, 1), (1, 1), (-0.5, 1)], (5, 9, 3), [True, True, True]),
         ([(1, 1), (1, 2.5), (-0.5, -0.5)], (5, 9, 3), [False, False, False]),
@@ -72,54 +78,43 @@ def test_titles_of_loss_curves_are_true(starts):
         ([(-0.5, 1), (1, 1), (-0.5, 1)], (7, 7, 3), [True, True, False]),
     ],
 )
-def test_toy_path(ends, steps, holds):
-    starts = (("square", -1.5, -1.5), ("square", -1.5, -0.1), ("sigmoid", 5.0, -1.75))
-    table = [
-        {"link": link, "x0": x0, "y0": y0, "method": method, "loss": 1.0, "y": end if k == n else y0}
-        for (link, x0, y0), pair in zip(starts, ends, strict=True)
-        for method, end, n in zip(THREE, (*pair, 0.25), steps, strict=True)
-        for k in range(n + 1)
-    ]
-    first, sigmoid, fewer = _claims("toy-path", table)
+@pytest.mark.parametrize("odd", STEPS)
+def test_toy_path(odd, ends, counts, holds):
+    """With one first step it goes like that, with the others as the paper says: one is enough against."""
+    well = {(0, step): (-0.5, 1) for step in STEPS} | {(1, step): (1, 1) for step in STEPS}
+    well |= {(2, step): (-0.5, 1) for step in STEPS}
+    steps = dict.fromkeys(STEPS, (5, 9, 3)) | {odd: counts}
+    first, sigmoid, fewer = claims_of("toy-path", toy_path(well | {(k, odd): ends[k] for k in range(3)}, steps))
     assert [first.holds, sigmoid.holds, fewer.holds] == holds
     for claim, (varpro, agd) in ((first, ends[0]), (sigmoid, ends[2])):
-        assert claim.number == f"AGD ends at y = {agd:.2f}, VarPro at {varpro:.2f}, L-BFGS at 0.25"
-    assert fewer.number == "VarPro {}, AGD {}, L-BFGS {}".format(*steps)
-
-
-def _toy_map(arrivals):
-    """``arrivals[link, step]`` has which of four starts each method brings to y = 1."""
-    return [
-        {"link": link, "first_step": step, "x0": float(k // 2), "y0": float(k % 2)}
-        | {f"y_{method}": 1.0 if k in arrived else -0.54 for method, arrived in zip(THREE, ends, strict=True)}
-        for (link, step), ends in arrivals.items()
-        for k in range(4)
-    ]
+        shown = f"VarPro ends at y = {varpro:.2f}, AGD ends at y = {agd:.2f}, L-BFGS ends at y = 0.25"
+        assert f"first step {odd:g}: {shown}" in claim.number.split("; ")
+    assert f"first step {odd:g}: VarPro {counts[0]}, AGD {counts[1]}, L-BFGS 3" in fewer.number.split("; ")
 
 
 @pytest.mark.parametrize(
-    ("second", "holds", "shares"),
-    [
-        (({0}, {0, 1, 2}, {3}), True, "VarPro 25.0%, AGD 75.0%, L-BFGS 25.0%"),
-        (({0, 1}, {2, 3}, set()), False, "VarPro 50.0%, AGD 50.0%, L-BFGS 0.0%"),
-        (({0, 1, 2}, {0}, {0, 1, 2, 3}), False, "VarPro 75.0%, AGD 25.0%, L-BFGS 100.0%"),
-    ],
+    ("varpro", "agd", "holds"),
+    [(range(25), range(75), True), (range(50), range(50, 100), False), (range(75), range(25), False)]
+    # One start of a hundred is a point, and no more than that.
+    + [(range(n), range(n + 1), False) for n in (2, 28, 56, 57, 98)]
+    + [(range(n), range(n + 2), True) for n in (2, 28, 56, 57, 98)],
 )
 @pytest.mark.parametrize("link", LINKS)
-def test_toy_map(link, second, holds, shares):
-    """The second of two first steps differs for one function: that decides its claim, and no other."""
-    keys = list(product(LINKS, (0.1, 1.0)))
-    arrivals = dict.fromkeys(keys, ({0}, {0, 1}, {0})) | {(link, 1.0): second}
-    claims = dict(zip(keys, _claims("toy-map", _toy_map(arrivals)), strict=True))
-    assert {key: claim.holds for key, claim in claims.items()} == dict.fromkeys(keys, True) | {(link, 1.0): holds}
-    assert claims[link, 1.0].number == shares
-    assert f"({link}, first step 1)" in claims[link, 1.0].text
+def test_toy_map(link, varpro, agd, holds):
+    """One of three first steps differs for one function: that decides its claim, and no other."""
+    arrivals = dict.fromkeys(product(LINKS, STEPS), (range(30), range(40), range(99)))
+    table = toy_map(arrivals | {(link, 1.0): (varpro, agd, ())}, n_points=10)
+    claims = dict(zip(LINKS, claims_of("toy-map", table), strict=True))
+    assert {name: claim.holds for name, claim in claims.items()} == dict.fromkeys(LINKS, True) | {link: holds}
+    shown = f"first step 1: VarPro {len(varpro):.1f}%, AGD {len(agd):.1f}%, L-BFGS 0.0%"
+    assert claims[link].number.split("; ")[2] == shown
+    assert f"({link}, for every first step)" in claims[link].text
 
 
 def test_toy_map_colours():
-    """Start 0 is of both, 1 of AGD only, 2 of VarPro only, 3 of none: purple, blue, red, grey."""
-    arrivals = dict.fromkeys(product(LINKS, (0.01, 0.1, 1.0)), ({0, 2}, {0, 1}, {0}))
-    figure = get_experiment("toy-map").plot(_toy_map(arrivals))
+    """Start 0 is of both, 1 of AGD only, 2 of VarPro only, 3 of none: purple, blue, red, grey; with the middle step."""
+    arrivals = dict.fromkeys(product(LINKS, STEPS), ((), (), ())) | {(n, 0.1): ({0, 2}, {0, 1}, {0}) for n in LINKS}
+    figure = get_experiment("toy-map").plot(toy_map(arrivals))
     for ax in figure.axes[:2]:
         mesh = ax.collections[0]
         # A row of the mesh is a y0, a column an x0; starts are counted along y0 first.
@@ -128,21 +123,14 @@ def test_toy_map_colours():
         assert min(both[0], both[2]) > 1.5 * both[1]
         assert np.ptp(none) < 0.05
         assert {line.get_marker() for line in ax.lines} == {"*", "+"}
+    (legend,) = figure.legends
+    named = {text.get_text() for text in legend.get_texts()}
+    assert {"both arrive", "only AGD", "only VarPro", "neither", "global minimum", "local minimum"} <= named
     plt.close(figure)
 
 
-D_TRIED, SETTINGS = (1, 2, 3, 4, 5, 10, 20, 50), tuple(product((1, 2), ("VarPro", "AGD")))
+SETTINGS = tuple(product((1, 2), ("VarPro", "AGD")))
 MORE = (0.84, 0.82, 0.81, 0.81, 0.0)
-
-
-def _latent(R2, odd=None, odd_R2=()):
-    """The same R2 for every setting but the odd one; the middle of three runs, the others far off on either side."""
-    return [
-        {"data_set": data_set, "d": d, "repeat": repeat, "method": method, "true_d": 3}
-        | {"R2": (odd_R2 if (data_set, method) == odd else R2)[k] + shift}
-        for data_set, (k, d), method in product((1, 2), enumerate(D_TRIED), THREE)
-        for repeat, shift in enumerate((-0.3, 0.0, 0.3))
-    ]
 
 
 @pytest.mark.parametrize(
@@ -153,28 +141,60 @@ def _latent(R2, odd=None, odd_R2=()):
         ((0.9, 0.4, 0.8, *MORE), [False, True, True]),
         ((0.0, 0.4, 0.8, 0.74, 0.7, 0.7, 0.7, 0.7), [True, False, False]),
         ((0.0, 0.4, 0.8, 0.76, 0.76, 0.76, 0.76, 0.0), [True, True, False]),
-        ((0.0, 0.4, 0.8, 0.8, 0.8, 0.8, 0.8, 0.0), [True, True, False]),
+        ((0.0, 0.4, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8), [True, True, False]),
         ((0.0, 0.4, 0.8, 0.81, 0.81, 0.79, 0.79, 0.0), [True, True, False]),
         ((0.0, 0.4, 0.8, 0.81, 0.81, 0.81, 0.79, 0.0), [True, True, True]),
         # Only the first d above d* keeps its accuracy, the others lose all of it: that is not little.
         ((0.0, 0.4, 0.8, 0.8, 0.0, 0.0, 0.0, 0.0), [True, False, False]),
+        # Nothing was learned at d*: there is nothing to lose, whatever the others do.
+        ((-0.5, 0.0, 0.09, 0.5, 0.5, 0.5, 0.5, 0.5), [None, None, None]),
     ],
 )
 def test_latent_dimension(R2, holds):
-    few, _, helps = claims = _claims("latent-dimension", _latent(R2))
+    claims = claims_of("latent-dimension", latent(R2))
     assert [claim.holds for claim in claims] == holds
-    lost, share = R2[2] - max(R2[:2]), np.mean([value > R2[2] for value in R2[3:7]])
-    for claim, number in ((few, f"{lost:+.2f}"), (helps, f"{share:.0%}")):
+    if holds == [None] * 3:
+        left_out = "nothing learned at d*: " + ", ".join(f"{method}, data set {k}" for k, method in SETTINGS)
+        assert {claim.number for claim in claims} == {left_out}
+        return
+    lost = [R2[2] - max(R2[:2]), R2[2] - np.median(R2[3:])]
+    share = np.mean([value > R2[2] for value in R2[3:]])
+    for claim, number in zip(claims, (f"{lost[0]:+.2f}", f"{lost[1]:+.2f}", f"{share:.0%}"), strict=True):
         assert claim.number == ", ".join(f"{method}, data set {k}: {number}" for k, method in SETTINGS)
 
 
 @pytest.mark.parametrize("odd", SETTINGS)
 def test_latent_dimension_one_setting_is_enough_against(odd):
-    table = _latent((0.0, 0.4, 0.8, *MORE), odd, (0.0, 0.79, 0.8, 0.5, 0.5, 0.5, 0.5, 0.0))
-    claims = _claims("latent-dimension", table)
+    table = latent((0.0, 0.4, 0.8, *MORE), odd, (0.0, 0.79, 0.8, 0.5, 0.5, 0.5, 0.5, 0.0))
+    claims = claims_of("latent-dimension", table)
     assert [claim.holds for claim in claims] == [False, False, True]
     for claim, number in zip(claims, ("+0.01", "+0.30", "0%"), strict=True):
         assert f"{odd[1]}, data set {odd[0]}: {number}" in claim.number
+
+
+@pytest.mark.parametrize("odd", SETTINGS)
+def test_latent_dimension_a_setting_without_a_fit_is_named_and_does_not_count(odd):
+    claims = claims_of("latent-dimension", latent((0.0, 0.4, 0.8, *MORE), odd, (0.5, 0.5, 0.05, *[0.0] * 5)))
+    assert [claim.holds for claim in claims] == [True, True, True]
+    for claim in claims:
+        assert claim.number.endswith(f"; nothing learned at d*: {odd[1]}, data set {odd[0]}")
+        assert claim.number.count("data set") == 4
+
+
+@pytest.mark.parametrize(
+    ("true_d", "R2", "holds"),
+    [
+        (1, (0.8, 0.84, 0.82, 0.81, 0.81, 0.81, 0.81, 0.0), [None, True, True]),
+        (1, (0.8, *[0.5] * 7), [None, False, False]),
+        (50, (*[0.4] * 7, 0.8), [True, None, None]),
+        (50, (*[0.75] * 7, 0.8), [False, None, None]),
+    ],
+)
+def test_latent_dimension_says_what_can_be_said_at_the_ends(true_d, R2, holds):
+    """With d* = 1 there is no d below it, with d* = D none above: of the other side all can be said."""
+    claims = claims_of("latent-dimension", latent(R2, true_d=true_d))
+    assert not [claim.number for claim in claims if "nothing learned" in claim.number]
+    assert [claim.holds for claim in claims] == holds
 
 
 @pytest.mark.parametrize(
@@ -186,115 +206,24 @@ def test_latent_dimension_one_setting_is_enough_against(odd):
         ((0.5, 0.8, 0.6), (0.8, 0.8, 0.6), [True, False]),
     ],
 )
-def test_training_size(varpro, agd, holds):
-    """At the smaller size it is the other way round, and for L-BFGS: neither matters."""
-    at = dict(zip(THREE, (varpro, agd, (0.9, 0.1, 0.9)), strict=True))
-    table = [
-        {"m": m, "d": d, "repeat": 0, "method": method, "R2": at[method][k] if m == 1000 else 1.0 - at[method][k]}
-        for m, (k, d), method in product((100, 1000), enumerate((3, 20, 50)), THREE)
-    ]
-    first, second = _claims("training-size", table)
+@pytest.mark.parametrize("odd", [800, 1600])
+def test_training_size(odd, varpro, agd, holds):
+    """At one of the larger sizes it goes like that, at the other well; the smaller ones do not matter, nor L-BFGS."""
+    at = {"VarPro": varpro, "AGD": agd, "L-BFGS": (0.9, 0.1, 0.9)}
+
+    def R2(method, m, k):
+        if m == odd:
+            return at[method][k]
+        return (0.5, 0.8, 0.6)[k] if m > 400 else (0.9, 0.1, 0.9)[k]
+
+    table = training_size(R2, sizes=(100, 400, 800, 1600))
+    table += [{**row, "repeat": 3, "R2": -9.0} for row in table if row["repeat"] == 0]  # one run in four goes wrong
+    first, second = claims_of("training-size", table)
     assert [first.holds, second.holds] == holds
-    shown = [f"{name}: d = 3: {a:.3f}, d = 20: {b:.3f}, d = 50: {c:.3f}" for name, (a, b, c) in at.items()]
-    assert first.number == "; ".join(shown[:2])
-
-
-@pytest.mark.parametrize(
-    ("hkrr", "krr", "holds"),
-    [
-        ((-1.0, -1.0, -1.05), (-0.8, -0.5, -0.2), [True, True]),
-        ((-1.0, -1.0, -1.0), (-0.8, -1.2, -0.2), [False, True]),
-        ((-1.0, -2.0, -3.0), (-0.8, -0.5, -0.2), [True, False]),
-        # KRR's slope varies even more, but HKRR's is far from hardly depending on D; or neither depends on it.
-        ((-1.0, -2.0, -3.0), (1.5, 0.0, -0.6), [True, False]),
-        ((-1.0, -1.0, -1.0), (-0.5, -0.5, -0.51), [True, False]),
-    ],
-)
-def test_sample_complexity(hkrr, krr, holds):
-    slopes = {"HKRR": hkrr, "KRR on X": krr, "KRR on the true map": (-1.0, -1.0, -1.0)}
-    table = [
-        {"D": D, "m": m, "repeat": 0, "d": 3, "system": system, "excess_risk": float(m) ** slopes[system][k]}
-        for (k, D), m, system in product(enumerate((10, 20, 50)), (100, 200, 400), slopes)
-    ]
-    faster, spread = _claims("sample-complexity", table)
-    assert "HKRR: {:.2f} (D = 10), {:.2f} (D = 20), {:.2f} (D = 50); KRR on X: ".format(*hkrr) in faster.number
-    assert spread.number == f"spread over D: HKRR {np.ptp(hkrr):.2f}, KRR on X {np.ptp(krr):.2f}"
-    assert [faster.holds, spread.holds] == holds
-
-
-@pytest.mark.parametrize(
-    ("few", "uniform", "leverage", "holds", "number"),
-    [
-        (-1.0, (9, 5, 2, 1), (9, 1.09, 1, 1), [True, True], "10 against 40"),
-        (-0.9, (9, 1.09, 1, 1), (9, 5, 2, 1), [True, False], "40 against 10"),
-        (-0.5, (9, 5, 1.1, 1), (9, 5, 1.1, 1), [False, False], "20 against 20"),
-        (0.5, (9, 5, 1.11, 1), (9, 5, 1.09, 1), [False, True], "20 against 40"),
-        (-1.4, (9, 5, 2, 1), (1, 1, 1, 1), [True, True], "5 against 40"),
-    ],
-)
-def test_nystrom(few, uniform, leverage, holds, number):
-    """Seven times the risk is no other rate, and one that falls faster costs nothing."""
-    by, rate = {"part": "centers", "m": 40}, {"part": "rate", "centers": "uniform"}
-    table = [
-        *({**by, "c": 5 * 2**k, "centers": "uniform", "excess_risk": risk} for k, risk in enumerate(uniform)),
-        *({**by, "c": 5 * 2**k, "centers": "leverage", "excess_risk": risk} for k, risk in enumerate(leverage)),
-        *({**rate, "m": m, "c": c, "excess_risk": 7.0 * m**few} for m, c in ((100, 40), (400, 80))),
-        *({**rate, "m": m, "c": m, "excess_risk": 1.0 / m} for m in (100, 400)),
-        {"part": "theorem", "m": 40, "c": 0, "centers": "", "n_inf": 34.2, "n_eff": 12.1, "plain": 200, "als": 300},
-    ]
-    slope, needed = _claims("nystrom", table)
-    assert slope.number == f"slope {few:.2f} with few, -1.00 with all"
-    assert needed.number == f"{number}; the theorems' formulas give 300 and 200 (N = 12, N_inf = 34)"
-    assert [slope.holds, needed.holds] == holds
-
-
-@pytest.mark.parametrize(
-    ("prices", "d", "holds", "above"),
-    [
-        ((1.0, 1.5), (4, 4, 3), [True, True], "2 of 3 runs"),
-        ((2.0, 0.9), (4, 3, 2), [True, False], "1 of 3 runs"),
-        ((2.1, 1.0), (3, 4), [False, False], "1 of 2 runs"),
-    ],
-)
-def test_adaptivity(prices, d, holds, above):
-    """What the evidence chooses has no part in the claims; nor has d at the smaller size."""
-    chosen = [
-        {"m": m, "true_d": 3, "rule": "held-out", "least_on_grid": 1, "excess_risk": price, "d": of if m == 800 else 9}
-        for m, price in zip((400, 800), prices, strict=True)
-        for of in d
-    ]
-    table = [*chosen, *({**row, "rule": "evidence", "excess_risk": 9.0, "d": 9} for row in chosen)]
-    price, exceeds = _claims("adaptivity", table)
-    assert [price.holds, exceeds.holds] == holds
-    assert price.number == "for m = 400, 800: held-out: {:.2f}, {:.2f}; evidence: 9.00, 9.00".format(*prices)
-    assert exceeds.number == above
-
-
-BETTER, EVEN, WORSE, NOTHING = (lambda n: n**-2.0, lambda n: 1.0 / n, lambda n: 0.5, lambda n: 0.0)
-
-
-@pytest.mark.parametrize(
-    ("gradient", "mapping", "path", "holds", "added", "last"),
-    [
-        (BETTER, EVEN, lambda n: 1.0 - 1.0 / n, [True, True, True, True], "1.6%", 64),
-        (WORSE, BETTER, lambda n: n / 8.0, [False, True, False, False], "50.0%", 64),
-        (BETTER, WORSE, NOTHING, [True, False, True, True], "1.6%", 64),
-        (NOTHING, NOTHING, NOTHING, [True, True, True, True], "0.0%", 1),
-    ],
-)
-def test_stationarity(gradient, mapping, path, holds, added, last):
-    """A run like that (the last ends where it starts), and one that is as it should be."""
-    runs = (BETTER, BETTER, lambda n: 1.0 - 1.0 / n, 0.5), (gradient, mapping, path, 1.0)
-    table = [
-        {"start": start, "method": method, "iteration": n, "least_eigenvalue": 1e-5, "norm_of_B": norm}
-        | {"least_squared_gradient": g(n), "least_squared_mapping": h(n), "path_of_B": p(n), "path_of_alpha": 2 * p(n)}
-        for (start, (g, h, p, norm)), method, k in product(enumerate(runs), THREE, range(7))
-        if (n := 2**k) <= last
-    ]
-    claims = _claims("stationarity", table)
-    assert [claim.holds for claim in claims] == holds * 2
-    for k, claim in enumerate(claims):
-        assert f"({THREE[k // 4]})" in claim.text
-        bounded = f"{1 + holds[k % 4]} of 2 starts; 1 end on the sphere |B| = 1"
-        length = f"at most {added}; least eigenvalue of K_mm on the way 1.0e-05"
-        assert claim.number == (bounded if k % 4 < 2 else length)
+    for method in THREE[:2]:
+        shown = "{}, m = {}: d = 3: {:.3f}, d = 20: {:.3f}, d = 50: {:.3f}".format(method, odd, *at[method])
+        assert shown in first.number.split("; ")
+    assert first.number == second.number
+    assert ["m = 100" in first.number, "m = 400" in first.number, "L-BFGS" in first.number] == [False] * 3
+    assert "d = 50 is worse than d = 20" in first.text
+    assert "d = 20 is better than d = 3" in second.text

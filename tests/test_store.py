@@ -1,25 +1,20 @@
-"""Finished cases on the disk: stopped and started again, cut short, asked for more, in two processes, by Ctrl-C."""
+"""Finished cases on the disk: stopped and started again, cut short, asked for more, in two processes."""
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import signal
-import subprocess
-import sys
-import time
-from dataclasses import dataclass, replace
-from pathlib import Path
+import platform
+from dataclasses import dataclass
+from importlib.metadata import version
 
 import matplotlib.pyplot as plt
 import pytest
-from typer.testing import CliRunner
 
-from hkrr import cli
-from hkrr.experiments import NAMES, get_experiment, nystrom, stationarity, toy_map, toy_path
-from hkrr.experiments.base import Claim, Outcome, RunsFailed, reproduce
-from hkrr.experiments.store import Store, column, write_csv
+from hkrr.experiments import get_experiment, nystrom, stationarity, toy_map, toy_path
+from hkrr.experiments import store as experiments_store
+from hkrr.experiments.base import Claim, reproduce
+from hkrr.experiments.store import Store, column, provenance, write_csv
 
 THIRD = {"repeat": 1, "k": 0}
 
@@ -43,7 +38,7 @@ class Counted:
         return [{"repeat": repeat, "k": k} for repeat in range(config.repeats) for k in range(2)]
 
     def run_case(self, config, case):
-        if case == self.fails_at:
+        if self.fails_at in (case, "all"):
             raise self.error
         self.ran.append(case)
         value = (config.seed + 10 * case["repeat"] + case["k"]) / config.scale
@@ -64,10 +59,6 @@ def _run(out, config=None, experiment=None, **options):
     return reproduce("counted", experiment, config or Config(), out, **options), experiment.ran
 
 
-def _invoke(*arguments):
-    return CliRunner().invoke(cli.app, ["reproduce", *arguments])
-
-
 def test_a_run_leaves_its_table_its_picture_and_its_claims(tmp_path):
     outcome, ran = _run(tmp_path / "not" / "there")
     assert ran == Counted().cases(Config())
@@ -76,9 +67,17 @@ def test_a_run_leaves_its_table_its_picture_and_its_claims(tmp_path):
     assert "0,1,0,0.333333" in outcome.csv.read_text()
     assert outcome.picture.read_bytes().startswith(b"\x89PNG")
     lines = outcome.csv.with_suffix(".txt").read_text().splitlines()
-    assert lines == ["holds: all are there (8 rows)", "4 runs, 0 s of one core in all"]
-    assert str(Claim("it is so", False, "1 of 5")) == "does not hold: it is so (1 of 5)"
-    assert outcome.n_cases == 4
+    assert lines[:-1] == ["holds: all are there (8 rows)", "4 runs, 0 s of one core in all"]
+    assert lines[-1] == provenance(Config())
+    assert (outcome.n_cases, outcome.failures) == (4, [])
+
+
+def test_provenance_has_the_version_the_machine_and_the_config():
+    told = provenance(Config(seed=7))
+    assert told.startswith(f"hkrr {version('hkrr')}, {os.cpu_count()} cores (")
+    assert f"Python {platform.python_version()}" in told
+    assert told.endswith("; scale=3.0, repeats=2, seed=7")
+    assert "\n" not in told
 
 
 def test_what_was_done_before_a_stop_is_kept(tmp_path):
@@ -96,13 +95,40 @@ def test_what_was_done_before_a_stop_is_kept(tmp_path):
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2])
-def test_a_case_that_fails_is_told_and_leaves_the_others_to_run(tmp_path, n_jobs):
-    with pytest.raises(RunsFailed, match=r"1 of 4 runs failed, the others are kept\..*ValueError: odd data"):
-        _run(tmp_path, experiment=Counted(THIRD, ValueError("odd data")), n_jobs=n_jobs)
-    assert not (tmp_path / "counted.csv").exists()
-    outcome, ran = _run(tmp_path)
+def test_a_case_that_fails_is_told_and_the_others_are_written(tmp_path, n_jobs):
+    outcome, _ = _run(tmp_path, experiment=Counted(THIRD, ValueError("odd data")), n_jobs=n_jobs)
+    (failure,) = outcome.failures
+    assert str(THIRD) in failure
+    assert "ValueError: odd data" in failure
+    whole = _run(tmp_path / "whole")[0]
+    assert outcome.table == [row for row in whole.table if {"repeat": row["repeat"], "k": row["k"]} != THIRD]
+    assert outcome.n_cases == 3
+    assert outcome.csv.read_text().count("\n") == 1 + 6
+    assert outcome.picture.read_bytes().startswith(b"\x89PNG")
+    text = outcome.csv.with_suffix(".txt").read_text()
+    assert text.startswith("holds: all are there (6 rows)\n1 of 4 runs failed. The first, ")
+    assert "ValueError: odd data" in text
+    assert text.splitlines()[-2:] == ["3 runs, 0 s of one core in all", provenance(Config())]
+    outcome, ran = _run(tmp_path)  # the same again runs what has failed, and nothing else
     assert ran == [THIRD]
-    assert outcome.table == _run(tmp_path / "whole")[0].table
+    assert (outcome.table, outcome.failures) == (whole.table, [])
+    assert "failed" not in outcome.csv.with_suffix(".txt").read_text()
+
+
+def test_where_every_case_fails_there_is_nothing_to_write(tmp_path):
+    with pytest.raises(RuntimeError, match=r"(?s)all 4 runs failed\. The first, .*ValueError: odd data"):
+        _run(tmp_path, experiment=Counted("all", ValueError("odd data")))
+    assert not list(tmp_path.glob("counted.*"))
+    assert len(_run(tmp_path)[1]) == 4
+
+
+def test_failures_after_cases_that_were_kept(tmp_path):
+    """Two repeats are there, the two new ones fail: what was kept is written."""
+    whole, _ = _run(tmp_path)
+    outcome, _ = _run(tmp_path, Config(repeats=4), Counted("all", ValueError("odd data")))
+    assert outcome.table == whole.table
+    assert len(outcome.failures) == 4
+    assert "4 of 8 runs failed" in outcome.csv.with_suffix(".txt").read_text()
 
 
 @pytest.mark.parametrize("n_lost", [1, 2, 30, 100])
@@ -128,6 +154,18 @@ def test_another_config_begins_anew(tmp_path, other):
     assert outcome.table == fresh.table != first.table
     assert outcome.csv.read_bytes() == fresh.csv.read_bytes()
     assert _run(tmp_path / "both")[0].table == first.table
+
+
+def test_another_version_begins_anew(tmp_path, monkeypatch):
+    first, _ = _run(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(experiments_store, "version", lambda name: "99.0")
+        outcome, ran = _run(tmp_path)
+        assert len(ran) == 4
+        assert outcome.csv.with_suffix(".txt").read_text().splitlines()[-1].startswith("hkrr 99.0, ")
+        assert not _run(tmp_path)[1]
+    again, ran = _run(tmp_path)
+    assert (again.table, ran) == (first.table, [])
 
 
 def test_more_repeats_run_only_the_new_ones_and_fewer_use_a_part(tmp_path):
@@ -187,111 +225,3 @@ def test_progress_goes_up_to_all_with_the_time_left(tmp_path, n_jobs):
     assert told[0][2] is None
     assert all(math.isfinite(left) and left >= 0.0 for _, _, left in told[1:])
     assert told[-1][2] == 0.0
-
-
-def test_ctrl_c_on_the_command_line_says_how_to_go_on(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    cases, run_case, ran = toy_path.cases(toy_path.Config()), toy_path.run_case, []
-
-    def stopped(config, case):
-        if case == cases[2] and case not in ran:
-            raise KeyboardInterrupt
-        ran.append(case)
-        return run_case(config, case)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(toy_path, "run_case", stopped)
-        result = _invoke("toy-path", "toy-map", "--out", "here")
-    assert result.exit_code == 130
-    assert "What is done is kept in here: the same command goes on" in " ".join(result.output.split())
-    assert ran == cases[:2]
-    assert [path.name for path in Path("here").iterdir()] == [".toy-path.jsonl"]  # and the next was not begun
-    ran.append(cases[2])
-    monkeypatch.setattr(toy_path, "run_case", stopped)
-    assert _invoke("toy-path", "--out", "here").exit_code == 0
-    assert ran[3:] == cases[2:]
-    _invoke("toy-path", "--out", "there")
-    assert Path("here/toy-path.csv").read_bytes() == Path("there/toy-path.csv").read_bytes()
-
-
-def test_an_error_on_the_command_line_is_shown(tmp_path, monkeypatch):
-    monkeypatch.setattr(toy_path, "run_case", Counted({}, ValueError("odd data")).run_case)
-    monkeypatch.setattr(toy_path, "cases", lambda config: [{}])
-    monkeypatch.setattr(toy_map, "Config", lambda seed: SMALL["toy-map"])
-    result = _invoke("toy-path", "toy-map", "--out", str(tmp_path))
-    assert result.exit_code == 1
-    assert "ValueError: odd data" in result.output
-    assert (tmp_path / "toy-map.csv").exists()  # the next one was run all the same
-
-
-@pytest.mark.parametrize("name", ["toy", "toy_path", "All", "[/bold]"])
-def test_an_unknown_name_is_refused_with_the_known_ones(tmp_path, name):
-    result = _invoke("toy-path", name, "--out", str(tmp_path / "new"))
-    assert result.exit_code == 2
-    assert name in result.output
-    assert all(known in result.output for known in NAMES)
-    assert not (tmp_path / "new").exists()
-
-
-@pytest.mark.parametrize(
-    "arguments", [["--repeats", "0"], ["--seed", "-1"], ["--n-jobs", "x"], ["--n-jobs", "0"], ["--quick=yes"]]
-)
-def test_senseless_options_are_refused(tmp_path, arguments):
-    assert _invoke("toy-path", "--out", str(tmp_path / "new"), *arguments).exit_code == 2
-    assert not (tmp_path / "new").exists()
-    assert _invoke().exit_code == 2
-
-
-def test_options_reach_the_experiments(monkeypatch):
-    made = []
-
-    def noted(name, experiment, config, out, *, n_jobs, on_progress):
-        made.append((name, config, out, n_jobs))
-        return Outcome([], [], Path("a.csv"), Path("a.png"), 0, 0.0)
-
-    monkeypatch.setattr(cli, "reproduce_one", noted)
-    assert _invoke("nystrom", "toy-path", "nystrom").exit_code == 0
-    assert made == [(n, get_experiment(n).Config(), Path("reproduced"), 1) for n in ("nystrom", "toy-path")]
-    made.clear()
-    _invoke("all", "--quick", "--seed", "7", "--repeats", "2", "--n-jobs", "2", "--out", "x")
-    assert [(name, out, n_jobs) for name, _, out, n_jobs in made] == [(name, Path("x"), 2) for name in NAMES]
-    for name, config, _, _ in made:
-        quick = get_experiment(name).Config.quick(seed=7)
-        assert config == (replace(quick, repeats=2) if hasattr(quick, "repeats") else quick)
-        assert config.seed == 7
-
-
-def test_brackets_in_the_name_of_the_folder_are_shown(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    result = _invoke("toy-path", "--quick", "--out", "of [may]")
-    assert result.exit_code == 0
-    assert "of [may]/toy-path.csv" in " ".join(result.output.split())
-
-
-# The handler anew: a shell that starts this in the background would have it ignore the signal.
-MAIN = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); import hkrr.cli; hkrr.cli.main()"
-
-
-@pytest.mark.parametrize(("n_jobs", "group"), [(1, True), (2, True), (2, False)])
-def test_ctrl_c_ends_a_process_soon_and_quietly(tmp_path, n_jobs, group):
-    """As a terminal sends it, to all the processes of the group, or to the first alone."""
-    arguments = ["reproduce", "latent-dimension", "--quick", "--repeats", "20", "--n-jobs", str(n_jobs)]
-    command, log = [sys.executable, "-c", MAIN, *arguments, "--out", str(tmp_path)], tmp_path / "log"
-    kept = tmp_path / ".latent-dimension.jsonl"
-    with open(log, "w") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, start_new_session=True)
-    try:
-        for _ in range(1200):
-            if process.poll() is not None or (kept.exists() and kept.read_text().count("\n") > 0):
-                break
-            time.sleep(0.05)
-        assert process.poll() is None, log.read_text()
-        (os.killpg if group else os.kill)(process.pid, signal.SIGINT)
-        assert process.wait(timeout=60) == 130, log.read_text()
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-    shown = " ".join(log.read_text().split())
-    assert "Stopped. What is done is kept in" in shown
-    assert "Traceback" not in shown, shown
-    assert all("rows" in json.loads(line) for line in kept.read_text().splitlines())

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import sys
+import os
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
-try:
-    import typer
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-except ImportError:  # the library does without them
-    sys.exit('The command line needs typer and rich: pip install "hkrr[cli]"')
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from hkrr.experiments import NAMES, get_experiment
-from hkrr.experiments.base import Outcome, RunsFailed
+from hkrr.experiments.base import Outcome
 from hkrr.experiments.base import reproduce as reproduce_one
 
 app = typer.Typer(no_args_is_help=True)
+_STYLES = {True: "green", False: "yellow", None: "dim"}
 
 
 @app.callback()
@@ -46,6 +44,10 @@ def reproduce(
     if n_jobs == 0:
         _say(console, "--n-jobs must not be 0: give the number of runs at once, or -1 for one on each core.")
         raise typer.Exit(2)
+    if n_jobs > (os.cpu_count() or 1):
+        _say(
+            console, f"{n_jobs} runs at once on {os.cpu_count()} cores: those with a limit of time will do less in it."
+        )
     if quick:
         _say(console, "Small runs, to try things out: what they say of the paper's claims means little.")
     failed = False
@@ -59,12 +61,15 @@ def reproduce(
         except KeyboardInterrupt:
             _say(console, f"Stopped. What is done is kept in {out}: the same command goes on from there.")
             raise typer.Exit(130) from None
-        except RunsFailed as error:
+        except RuntimeError as error:  # not one run ended
             _say(console, f"  {error}", "red")
             failed = True
             continue
         for claim in outcome.claims:
-            _say(console, f"  {claim}", "green" if claim.holds else "yellow")
+            _say(console, f"  {claim}", _STYLES[claim.holds])
+        if outcome.failures:
+            _say(console, f"  {len(outcome.failures)} runs failed. The first, {outcome.failures[0]}", "red")
+            failed = True
         _say(console, f"  {outcome.csv}, {outcome.picture}")
     if failed:
         raise typer.Exit(1)
@@ -103,8 +108,3 @@ def _in_words(seconds_left: float | None, is_done: bool) -> str:
     if seconds_left < 90:
         return f"{seconds_left:.0f} s left"
     return f"{seconds_left / 60:.0f} min left" if seconds_left < 5400 else f"{seconds_left / 3600:.1f} h left"
-
-
-def main() -> None:
-    """Run the command line."""
-    app()

@@ -1,4 +1,9 @@
-"""What choosing d and lambda costs: by the paper's rule, on held-out rows, and by the evidence (theorem 3)."""
+"""What choosing d and lambda costs: by the paper's rule, on held-out rows, and by the evidence (theorem 3).
+
+The paper's rule as it stands: every pair is fitted once, on the same rows; validation rows drawn beside them choose the
+pair of least truncated error; nothing is fitted again. The price is the risk of that fit over the least among the same
+fits. The evidence has no grid: what it fits on the same rows stands beside.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +13,21 @@ from typing import Any
 import numpy as np
 
 from hkrr.estimator import HyperKernelRidge
-from hkrr.experiments.base import COLOURS, Case, Claim, Table, run_all
-from hkrr.experiments.paper import draw_with_truth, seeds
+from hkrr.exceptions import FitError
+from hkrr.experiments.base import GREY, ORANGE, PURPLE, Case, Claim, Table, run_all
+from hkrr.experiments.paper import seed_of
+from hkrr.experiments.risk import draw_with_truth, slope
+from hkrr.experiments.store import column
 from hkrr.selection import HyperKernelRidgeCV
 
-RULES = {"held-out": COLOURS["AGD"], "evidence": COLOURS["L-BFGS"]}
+RULES = {"held-out": PURPLE, "evidence": ORANGE}
 
 
 @dataclass(frozen=True)
 class Config:
-    """Data set 1."""
+    """Data set 1; a third as many validation rows as training rows."""
 
-    sizes: tuple[int, ...] = (200, 400, 800, 1600)
+    sizes: tuple[int, ...] = (200, 400, 800, 1600, 3200)
     n_features: int = 20
     n_components: int = 3
     dimensions: tuple[int, ...] = (1, 2, 3, 4, 5, 6)
@@ -31,16 +39,14 @@ class Config:
     @classmethod
     def quick(cls, seed: int = 0) -> Config:
         """Return what takes seconds."""
-        return cls(
-            sizes=(80, 160),
-            n_features=5,
-            n_components=1,
-            dimensions=(1, 2),
-            lambdas=(1e-1, 1e-3),
-            n_test=300,
-            repeats=1,
-            seed=seed,
-        )
+        sizes: dict[str, Any] = {
+            "sizes": (100, 200),
+            "n_features": 5,
+            "n_components": 2,
+            "dimensions": (1, 2, 3),
+            "n_test": 300,
+        }
+        return cls(**sizes, lambdas=(1e-1, 1e-3, 1e-5), repeats=1, seed=seed)
 
 
 def cases(config: Config) -> list[Case]:
@@ -49,35 +55,35 @@ def cases(config: Config) -> list[Case]:
 
 
 def run_case(config: Config, case: Case) -> Table:
-    """Return what each rule chose, its risk, and the least risk on the grid; all on the same rows."""
-    seed = seeds(config.seed, case["repeat"])
-    data = draw_with_truth(case["m"], config.n_test, config.n_features, config.n_components, seed.data)
-    common: dict[str, Any] = {"n_jobs": 1, "random_state": seed.model}
-    lambdas = list(config.lambdas)
-    rules = {
-        "held-out": HyperKernelRidgeCV(
-            list(config.dimensions), criterion="training", cv="holdout", reg_lambdas=lambdas, **common
-        ),
-        "evidence": HyperKernelRidgeCV(**common),
-    }
-
-    def risk(model: Any) -> float:
-        return data.excess_risk(model.fit(data.X, data.y).predict(data.X_test))
-
-    least = min(
-        risk(HyperKernelRidge(d, reg_lambda=each, **common)) for d in config.dimensions for each in config.lambdas
-    )
+    """Return what each rule chose, its risk, and the least risk of the grid."""
+    m, n_validation = case["m"], case["m"] // 3
+    data_seed, model_seed = (seed_of(config.seed, case["repeat"], role) for role in ("data", "model"))
+    drawn = draw_with_truth(m + n_validation, config.n_test, config.n_features, config.n_components, data_seed)
+    data = drawn._replace(X=drawn.X[:m], y=drawn.y[:m])
+    X_validation, y_validation = drawn.X[m:], drawn.y[m:]
+    M = float(np.max(np.abs(data.y)))
+    fits = []
+    for d in config.dimensions:
+        for reg_lambda in config.lambdas:
+            model = HyperKernelRidge(d, reg_lambda=reg_lambda, n_init=10, n_jobs=1, random_state=model_seed)
+            try:
+                model.fit(data.X, data.y)
+            except FitError:  # a map that collapses: no model, and nothing to choose
+                continue
+            error = np.mean((np.clip(model.predict(X_validation), -M, M) - y_validation) ** 2)
+            fits.append((float(error), data.excess_risk(model.predict(data.X_test)), d, reg_lambda))
+    _, risk, d, reg_lambda = min(fits)
+    evidence = HyperKernelRidgeCV(n_jobs=1, random_state=model_seed).fit(data.X, data.y)
+    common = {**case, "true_d": config.n_components, "least_on_grid": min(fit[1] for fit in fits)}
     return [
+        {**common, "rule": "held-out", "excess_risk": risk, "d": d, "reg_lambda": reg_lambda},
         {
-            **case,
-            "true_d": config.n_components,
-            "rule": rule,
-            "excess_risk": risk(model),
-            "least_on_grid": least,
-            "d": int(model.n_components_),
-            "reg_lambda": float(model.reg_lambda_),
-        }
-        for rule, model in rules.items()
+            **common,
+            "rule": "evidence",
+            "excess_risk": data.excess_risk(evidence.predict(data.X_test)),
+            "d": int(evidence.n_components_),
+            "reg_lambda": float(evidence.reg_lambda_),
+        },
     ]
 
 
@@ -86,23 +92,30 @@ def run(config: Config) -> Table:
     return run_all(config, cases(config), run_case)
 
 
-def _price(table: Table, rule: str, m: int) -> float:
-    rows = [row for row in table if row["rule"] == rule and row["m"] == m]
-    return float(np.median([row["excess_risk"] / row["least_on_grid"] for row in rows]))
+def prices(table: Table, rule: str) -> dict[int, float]:
+    """Return the median over the runs of the risk over the least of the grid, for each size."""
+    found = {}
+    for m in sorted(set(column(table, "m"))):
+        rows = [row for row in table if row["rule"] == rule and row["m"] == m]
+        found[m] = float(np.median([row["excess_risk"] / row["least_on_grid"] for row in rows]))
+    return found
 
 
 def claims(table: Table) -> list[Claim]:
     """Return whether choosing keeps the rate, up to a constant, and whether d is overestimated as conjectured."""
-    sizes = sorted({row["m"] for row in table})
-    prices = {rule: [_price(table, rule, m) for m in sizes] for rule in RULES}
-    number = "; ".join(f"{rule}: " + ", ".join(f"{p:.2f}" for p in values) for rule, values in prices.items())
-    largest = [row for row in table if row["m"] == sizes[-1] and row["rule"] == "held-out"]
+    price = prices(table, "held-out")
+    largest = [row for row in table if row["m"] == max(price) and row["rule"] == "held-out"]
     above = sum(row["d"] > row["true_d"] for row in largest)
+    number = "; ".join(
+        f"{rule}: " + ", ".join(f"{value:.2f}" for value in prices(table, rule).values()) for rule in RULES
+    )
+    growth = slope(list(price), list(price.values()))
+    told = f"slope {growth:+.2f}; " if np.isfinite(growth) else ""
     return [
         Claim(
-            "choosing d and lambda on held-out rows costs a constant factor (risk over the best of the grid at most 2)",
-            max(prices["held-out"]) <= 2.0,
-            f"for m = {', '.join(map(str, sizes))}: {number}",
+            "choosing d and lambda on held-out rows keeps the rate: the price does not grow with m (slope below 0.1)",
+            growth < 0.1 if told else None,
+            f"{told}risk over the least of the grid for m = {', '.join(map(str, price))}: {number}",
         ),
         Claim(
             "the chosen d exceeds d* (the paper's conjecture; in most runs at the largest m)",
@@ -116,18 +129,22 @@ def plot(table: Table) -> Any:
     """Draw the chosen d and lambda, and the price of choosing, against m."""
     import matplotlib.pyplot as plt
 
-    sizes = sorted({row["m"] for row in table})
     figure, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
     for offset, (rule, colour) in zip((0.95, 1.05), RULES.items(), strict=True):
         rows = [row for row in table if row["rule"] == rule]
         x = [row["m"] * offset for row in rows]
         axes[0].plot(x, [row["d"] for row in rows], "o", color=colour, alpha=0.6, label=rule)
         axes[1].loglog(x, [row["reg_lambda"] for row in rows], "o", color=colour, alpha=0.6)
-        axes[2].plot(x, [row["excess_risk"] / row["least_on_grid"] for row in rows], "o", color=colour, alpha=0.4)
-        axes[2].plot(sizes, [_price(table, rule, m) for m in sizes], "-", color=colour)
-    axes[2].axhline(1.0, color=COLOURS["grey"], ls=":")
-    for ax, title in zip(axes, ("chosen d", "chosen lambda", "risk / best of the grid"), strict=True):
+        axes[2].loglog(x, [row["excess_risk"] / row["least_on_grid"] for row in rows], "o", color=colour, alpha=0.4)
+        price = prices(table, rule)
+        axes[2].loglog(list(price), list(price.values()), "-", color=colour)
+    axes[0].axhline(table[0]["true_d"], color=GREY, ls=":", label="d*")
+    axes[2].axhline(1.0, color=GREY, ls=":")
+    sizes = sorted(set(column(table, "m")))
+    for ax, title in zip(axes, ("chosen d", "chosen lambda", "risk / least of the grid"), strict=True):
         ax.set(title=title, xlabel="training rows", xscale="log")
+        ax.set_xticks(sizes, [str(m) for m in sizes])
+        ax.set_xticks([], minor=True)
         ax.grid(alpha=0.3)
     axes[0].legend(frameon=False)
     return figure

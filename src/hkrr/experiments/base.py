@@ -19,32 +19,36 @@ from __future__ import annotations
 import os
 import signal
 import time
+import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 import joblib
 
-from hkrr.experiments.store import Case, Row, Store, Table, write_csv
+from hkrr.experiments.store import Case, Row, Store, Table, provenance, write_csv
 from hkrr.threads import single_threaded_blas
 
-__all__ = ["COLOURS", "Case", "Claim", "Experiment", "Outcome", "Row", "RunsFailed", "Table", "reproduce", "run_all"]
+__all__ = ["COLOURS", "Case", "Claim", "Experiment", "Outcome", "Row", "Table", "reproduce", "run_all"]
 
-# Okabe and Ito's colours, distinct to everyone: VarPro red and AGD blue as in the paper, our own solver green.
-COLOURS = {"VarPro": "#D55E00", "AGD": "#0072B2", "L-BFGS": "#009E73", "grey": "#999999"}
+# Okabe and Ito's colours, distinct to everyone: VarPro red and AGD blue as in the paper, our own solver green; the
+# others are for what is none of them.
+COLOURS = {"VarPro": "#D55E00", "AGD": "#0072B2", "L-BFGS": "#009E73"}
+GREY, PURPLE, ORANGE, SKY = "#999999", "#CC79A7", "#E69F00", "#56B4E9"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper's, whether it holds here, and the number that says so."""
+    """A sentence of the paper's, whether it holds here (None: these runs cannot tell), and the number that says so."""
 
     text: str
-    holds: bool
+    holds: bool | None
     number: str
 
     def __str__(self) -> str:
-        return f"{'holds' if self.holds else 'does not hold'}: {self.text} ({self.number})"
+        verdict = {True: "holds", False: "does not hold", None: "cannot be said"}[self.holds]
+        return f"{verdict}: {self.text} ({self.number})"
 
 
 class Experiment(Protocol):
@@ -58,15 +62,14 @@ class Experiment(Protocol):
     def run_case(self, config: Any, case: Case) -> Table:
         """Return the rows of one run."""
 
+    def run(self, config: Any) -> Table:
+        """Return the rows of all of them."""
+
     def plot(self, table: Table) -> Any:
         """Return the picture."""
 
     def claims(self, table: Table) -> list[Claim]:
         """Return what was claimed, checked."""
-
-
-class RunsFailed(RuntimeError):
-    """Some runs of an experiment failed; those that did not are kept."""
 
 
 def run_all(config: Any, cases: Sequence[Case], run_case: Callable[[Any, Case], Table]) -> Table:
@@ -84,6 +87,7 @@ class Outcome:
     picture: Path
     n_cases: int
     seconds: float
+    failures: list[str] = field(default_factory=list)
 
 
 def reproduce(
@@ -99,8 +103,9 @@ def reproduce(
 
     Finished cases are kept in ``.name.jsonl``, with the config they belong to: a run that was stopped goes on where it
     was, and one with more repeats makes only those; any other change of the config, or of the library's version, begins
-    anew. A case that fails leaves the others to run, and is raised at the end. ``on_progress`` is told how many cases
-    are done, of how many, and the seconds left (None before the first has ended).
+    anew (after a change of the code, remove that file). A case that fails leaves the others to run: what is written is
+    of those that ended, and `Outcome.failures` has the rest. ``on_progress`` is told how many cases are done, of how
+    many, and the seconds left (None before the first has ended).
     """
     out.mkdir(parents=True, exist_ok=True)
     store = Store(out / f".{name}.jsonl", config)
@@ -118,17 +123,19 @@ def reproduce(
             store.add(case, rows, seconds)
         left = (time.perf_counter() - began) / n_done * (len(todo) - n_done)
         on_progress(n_before + n_done, len(cases), left)
-    if failures:
-        raise RunsFailed(f"{len(failures)} of {len(cases)} runs failed, the others are kept. The first: {failures[0]}")
-    table = [row for case in cases for row in store.rows(case)]
-    claims = experiment.claims(table)
-    seconds = sum(store.seconds(case) for case in cases)
+    ended = [case for case in cases if case in store]
+    if not ended:
+        raise RuntimeError(f"all {len(cases)} runs failed. The first, {failures[0]}")
+    table = [row for case in ended for row in store.rows(case)]
+    seconds = sum(store.seconds(case) for case in ended)
     csv, picture = out / f"{name}.csv", out / f"{name}.png"
     write_csv(table, csv)
-    lines = [*map(str, claims), f"{len(cases)} runs, {seconds:.0f} s of one core in all"]
+    claims = experiment.claims(table)
+    failed = [f"{len(failures)} of {len(cases)} runs failed. The first, {failures[0]}"] if failures else []
+    lines = [*map(str, claims), *failed, f"{len(ended)} runs, {seconds:.0f} s of one core in all", provenance(config)]
     (out / f"{name}.txt").write_text("\n".join(lines) + "\n")
     _save(experiment.plot(table), picture)
-    return Outcome(table, claims, csv, picture, len(cases), seconds)
+    return Outcome(table, claims, csv, picture, len(ended), seconds, failures)
 
 
 def _save(figure: Any, path: Path) -> None:
@@ -152,6 +159,6 @@ def _timed(
     try:
         with single_threaded_blas():
             rows = run_case(config, case)
-    except Exception as error:  # one run that fails must not take the others with it
-        rows = f"{type(error).__name__}: {error}"
+    except Exception:  # one run that fails must not take the others with it
+        rows = traceback.format_exc()
     return case, rows, time.perf_counter() - began

@@ -1,4 +1,12 @@
-"""Excess risk against the number of centers, uniform or by leverage scores, and its rate with few (theorem 2)."""
+"""Excess risk against the number of centers, uniform or by leverage scores, and its rate with few (theorem 2).
+
+Centers. At the true map, where the theorem's N and N_inf are taken: kernel ridge regression, gamma and lambda fixed, so
+that nothing but the centers differs. The risk is over that of all rows as centers, on the same data. Inputs: the
+paper's, uniform on a cube, whose density is even; and clustered ones, nine tenths of them in the middle fifth of the
+cube, where uniform centers miss the outskirts.
+
+Rate. Hyper-kernel ridge regression with lambda = 0.03 / sqrt(m) and 4 sqrt(m) centers, or all rows.
+"""
 
 from __future__ import annotations
 
@@ -8,93 +16,128 @@ from typing import Any
 
 import numpy as np
 
+from hkrr._arrays import Array
+from hkrr.centers import leverage, uniform
+from hkrr.datasets import make_mim_sines
 from hkrr.estimator import HyperKernelRidge
-from hkrr.experiments.base import COLOURS, Case, Claim, Table, run_all
-from hkrr.experiments.paper import draw_with_truth, seeds
+from hkrr.experiments.base import GREY, ORANGE, PURPLE, SKY, Case, Claim, Table, run_all
+from hkrr.experiments.paper import seed_of
+from hkrr.experiments.risk import Truth, draw_with_truth, slope
 from hkrr.experiments.store import column
 from hkrr.kernels import Gaussian
-from hkrr.theory import als_centers, effective_dimension, maximal_dimension, plain_centers
+from hkrr.objective import Objective
+from hkrr.rows import InMemoryRows
+from hkrr.theory import als_centers, leverage_scores, plain_centers
 
-CENTERS = {"uniform": COLOURS["AGD"], "leverage": COLOURS["L-BFGS"]}
+HOW = {"uniform": ORANGE, "leverage": PURPLE}
+INPUTS = ("cube", "clustered")
 _AS_GOOD = 1.1  # times the risk with all rows as centers
+_RATE_LAMBDA, _RATE_CENTERS = 0.03, 4
+_FITTED = 0.5  # a risk above this share of the variance is no fit, and has no rate
 
 
 @dataclass(frozen=True)
 class Config:
-    """Data set 1 with lambda = m^-zeta, and c = m^zeta centers for the rate, zeta = 1/2."""
+    """Data set 1."""
 
-    n_samples: int = 1000
+    n_samples: int = 2000
     n_features: int = 20
     n_components: int = 2
     sizes: tuple[int, ...] = (250, 500, 1000, 2000)
-    n_centers: tuple[int, ...] = (5, 10, 20, 40, 80, 160, 320, 640, 1000)
+    n_centers: tuple[int, ...] = (10, 14, 20, 28, 40, 57, 80, 113, 160, 226, 320, 640)
     reg_lambda: float = 1e-3
     n_test: int = 4000
-    repeats: int = 5
+    repeats: int = 10
     seed: int = 0
 
     @classmethod
     def quick(cls, seed: int = 0) -> Config:
         """Return what takes seconds."""
-        return cls(
-            n_samples=120,
-            n_features=5,
-            n_components=1,
-            sizes=(60, 120),
-            n_centers=(5, 20, 120),
-            n_test=300,
-            repeats=1,
-            seed=seed,
-        )
+        sizes: dict[str, Any] = {
+            "n_samples": 200,
+            "n_features": 5,
+            "sizes": (100, 200),
+            "n_centers": (10, 40),
+            "n_test": 300,
+        }
+        return cls(**sizes, repeats=1, seed=seed)
 
 
 def cases(config: Config) -> list[Case]:
-    """Return each number of centers and way to draw them; each size with few and with all; the theorem's sizes."""
-    runs = range(config.repeats)
+    """Return each kind of inputs, and each size with few centers and with all."""
     by_centers = [
-        {"part": "centers", "m": config.n_samples, "c": c, "centers": how, "repeat": repeat}
-        for repeat in runs
-        for c in config.n_centers
-        for how in CENTERS
+        {"part": "centers", "inputs": inputs, "m": config.n_samples, "repeat": repeat}
+        for repeat in range(config.repeats)
+        for inputs in INPUTS
     ]
     by_size = [
-        {"part": "rate", "m": m, "c": c, "centers": "uniform", "repeat": repeat}
-        for repeat in runs
+        {"part": "rate", "inputs": "cube", "m": m, "repeat": repeat, "few": few}
+        for repeat in range(config.repeats)
         for m in config.sizes
-        for c in (4 * math.isqrt(m), m)
+        for few in (True, False)
     ]
-    return [*by_centers, *by_size, {"part": "theorem", "m": config.n_samples, "c": 0, "centers": "", "repeat": 0}]
+    return [*by_centers, *by_size]
 
 
 def run_case(config: Config, case: Case) -> Table:
-    """Return the excess risk of one fit, over the variance of the noiseless target; or what the theorems ask for."""
-    m, seed = case["m"], seeds(config.seed, case["repeat"])
-    data = draw_with_truth(m, config.n_test, config.n_features, config.n_components, seed.data)
-    reg_lambda = config.reg_lambda * math.sqrt(config.n_samples / m)
-    if case["part"] == "theorem":
-        return [{**case, **_theorem(data.X @ data.B.T, reg_lambda)}]
-    model = HyperKernelRidge(
-        config.n_components,
-        reg_lambda=reg_lambda,
-        n_centers="all" if case["c"] >= m else case["c"],
-        centers=case["centers"],
-        n_jobs=1,
-        random_state=seed.model,
-    ).fit(data.X, data.y)
-    return [{**case, "excess_risk": data.excess_risk(model.predict(data.X_test))}]
+    """Return the excess risks of one draw of the data, over the variance of the noiseless target."""
+    data_seed, seed = (seed_of(config.seed, case["repeat"], role) for role in ("data", "model"))
+    if case["part"] == "rate":
+        return [_rate(config, case, data_seed, seed)]
+    data = draw_with_truth(case["m"], config.n_test, config.n_features, config.n_components, data_seed)
+    if case["inputs"] == "clustered":
+        data = _clustered(config, data_seed)
+    rows, rng = InMemoryRows(data.X @ data.B.T, data.y), np.random.RandomState(seed)
+    kernel = Gaussian(gamma=Gaussian().median_gamma(rows.take(np.arange(min(1000, rows.n_rows)))))
+    m, identity = rows.n_rows, np.eye(config.n_components)
+    P_test = data.X_test @ data.B.T
 
+    def risk(centers: Array | None) -> float:
+        objective = Objective(rows, centers, kernel, config.reg_lambda)
+        return data.excess_risk((kernel(P_test, objective.centers) @ objective.solve_alpha(identity))[:, 0])
 
-def _theorem(P: Any, reg_lambda: float) -> dict[str, float]:
-    """Return the effective dimensions at the true map, and the numbers of centers that follow."""
-    gamma = Gaussian().median_gamma(P)
-    K = Gaussian(gamma=gamma)(P, P)
-    n_inf, n_eff = maximal_dimension(K, reg_lambda), effective_dimension(K, reg_lambda)
-    return {
-        "n_inf": n_inf,
+    scores = leverage_scores(kernel(rows.take(np.arange(m)), rows.take(np.arange(m))), config.reg_lambda)
+    n_eff, n_inf = float(scores.sum()), float(m * scores.max())
+    common = {
+        **case,
+        "risk_of_all_rows": risk(None),
         "n_eff": n_eff,
-        "plain": plain_centers(n_inf, reg_lambda),
-        "als": als_centers(n_eff, len(P)),
+        "n_inf": n_inf,
+        "theorem_uniform": plain_centers(n_inf, config.reg_lambda),
+        "theorem_leverage": als_centers(n_eff, m),
     }
+    table = []
+    for c in config.n_centers:
+        for how in HOW:
+            options: dict[str, Any] = (
+                {"B": identity, "kernel": kernel, "t0": config.reg_lambda} if how == "leverage" else {}
+            )
+            centers = np.unique((leverage if how == "leverage" else uniform)(rows, c, rng, **options), axis=0)
+            table.append({**common, "how": how, "drawn": c, "c": len(centers), "excess_risk": risk(centers)})
+    return table
+
+
+def _clustered(config: Config, seed: int) -> Truth:
+    """Return data set 1 with nine tenths of the inputs in the middle fifth of the cube; test rows are drawn alike."""
+    n = config.n_samples + config.n_test
+    drawn = make_mim_sines(n, config.n_features, config.n_components, noise=0.0, random_state=seed)
+    rng = np.random.RandomState(seed)
+    X = np.where(rng.uniform(size=(n, 1)) < 0.9, 0.2, 1.0) * drawn.X
+    d = config.n_components
+    z = np.sin((1.0 + np.arange(1, d + 1) / d) * np.pi * (X @ drawn.B.T)).sum(axis=1)
+    y = z + np.sqrt(0.01 * np.var(z)) * rng.standard_normal(n)
+    m = config.n_samples
+    return Truth(X[:m], y[:m], X[m:], z[m:], drawn.B)
+
+
+def _rate(config: Config, case: Case, data_seed: int, seed: int) -> dict[str, Any]:
+    m = case["m"]
+    c = min(m, _RATE_CENTERS * math.isqrt(m)) if case["few"] else m
+    data = draw_with_truth(m, config.n_test, config.n_features, config.n_components, data_seed)
+    options: dict[str, Any] = {"n_centers": "all" if c == m else c, "n_init": 10, "n_jobs": 1, "random_state": seed}
+    model = HyperKernelRidge(config.n_components, reg_lambda=_RATE_LAMBDA / math.sqrt(m), **options)
+    risk = data.excess_risk(model.fit(data.X, data.y).predict(data.X_test))
+    return {**case, "how": "uniform", "drawn": c, "c": c, "excess_risk": risk}
 
 
 def run(config: Config) -> Table:
@@ -102,69 +145,98 @@ def run(config: Config) -> Table:
     return run_all(config, cases(config), run_case)
 
 
-def _risk(table: Table, **where: Any) -> float:
-    return float(np.median(column(table, "excess_risk", **where)))
-
-
-def enough(table: Table, how: str) -> int:
-    """Return the least number of centers whose median risk is within a tenth of that of all rows."""
-    numbers = sorted({row["c"] for row in table if row["part"] == "centers"})
-    target = _AS_GOOD * _risk(table, part="centers", c=numbers[-1], centers="uniform")
-    good = (c for c in numbers if _risk(table, part="centers", c=c, centers=how) <= target or c == numbers[-1])
-    return int(next(good))
-
-
-def slopes(table: Table) -> dict[str, float]:
-    """Return the slope of log risk against log m, with few centers and with all."""
-    sizes = sorted({row["m"] for row in table if row["part"] == "rate"})
-    few = [_risk(table, part="rate", m=m, c=4 * math.isqrt(m)) for m in sizes]
-    every = [_risk(table, part="rate", m=m, c=m) for m in sizes]
+def ratios(table: Table, inputs: str, how: str) -> dict[int, float]:
+    """Return the median over the runs of the risk over that of all rows, for each number of centers drawn."""
+    rows = [row for row in table if row["part"] == "centers" and row["inputs"] == inputs and row["how"] == how]
+    drawn = sorted({row["drawn"] for row in rows})
     return {
-        name: float(np.polyfit(np.log(sizes), np.log(risks), 1)[0]) for name, risks in (("few", few), ("all", every))
+        c: float(np.median([row["excess_risk"] / row["risk_of_all_rows"] for row in rows if row["drawn"] == c]))
+        for c in drawn
     }
 
 
+def enough(table: Table, inputs: str, how: str) -> float:
+    """Return the least number of centers from which on the risk is within a tenth of that of all rows."""
+    found = ratios(table, inputs, how)
+    return next((c for c in found if all(found[more] <= _AS_GOOD for more in found if more >= c)), math.inf)
+
+
+def rate_curve(table: Table, few: bool) -> tuple[list[int], list[float]]:
+    """Return the sizes and the median risks, with few centers or with all rows."""
+    ended = {(row["m"], row["few"]) for row in table if row["part"] == "rate"}
+    sizes = [m for m in sorted({m for m, _ in ended}) if (m, True) in ended and (m, False) in ended]
+    return sizes, [float(np.median(column(table, "excess_risk", part="rate", m=m, few=few))) for m in sizes]
+
+
 def claims(table: Table) -> list[Claim]:
-    """Return the two claims about centers."""
-    slope, uniform, leverage = slopes(table), enough(table, "uniform"), enough(table, "leverage")
-    (theorem,) = (row for row in table if row["part"] == "theorem")
-    return [
+    """Return the claims about centers: the rate with few of them, and which way to draw them needs fewer."""
+    slopes = {few: slope(*rate_curve(table, few)) for few in (True, False)}
+    ends = {few: rate_curve(table, few)[1][-1:] for few in (True, False)}
+    # No rate without a fit, and none to keep where the risk with all rows does not fall.
+    has_rate = np.isfinite(slopes[False]) and slopes[False] < 0.0 and max(*ends[True], *ends[False]) < _FITTED
+    found = [
         Claim(
-            "fewer centers than rows cost nothing in rate (4 sqrt(m) centers, slope at most 0.15 above that with all)",
-            slope["few"] - slope["all"] < 0.15,
-            f"slope {slope['few']:.2f} with few, {slope['all']:.2f} with all",
-        ),
-        Claim(
-            "leverage scores need fewer centers than uniform ones (to come within a tenth of all rows)",
-            leverage < uniform,
-            f"{leverage} against {uniform}; the theorems' formulas give {theorem['als']} and {theorem['plain']}"
-            f" (N = {theorem['n_eff']:.0f}, N_inf = {theorem['n_inf']:.0f})",
-        ),
+            "fewer centers than rows cost nothing in rate (4 sqrt(m) of them: slope at most 0.15 above that with all)",
+            slopes[True] - slopes[False] < 0.15 if has_rate else None,
+            _slopes_in_words(slopes)
+            + f"risk at the largest m {', '.join(f'{r:.2g}' for r in ends[True] + ends[False])}",
+        )
     ]
+    for inputs in INPUTS:
+        need = {how: enough(table, inputs, how) for how in HOW}
+        rows = [row for row in table if row["part"] == "centers" and row["inputs"] == inputs]
+        if not rows:
+            continue
+        m = rows[0]["m"]
+        middle = {name: float(np.median([row[name] for row in rows])) for name in ("n_eff", "n_inf")}
+        asked = {how: float(np.median([row[f"theorem_{how}"] for row in rows])) for how in HOW}
+        formulas = ", ".join(f"{how} {asked[how]:.0f}" for how in HOW)
+        beyond = f" (more than the {m} rows there are)" if min(asked.values()) > m else ""
+        found.append(
+            Claim(
+                f"leverage scores need fewer centers than uniform ones ({inputs}; to come within a tenth of all rows)",
+                need["leverage"] < need["uniform"] if min(need.values()) < math.inf else None,
+                f"{need['leverage']} against {need['uniform']}; N = {middle['n_eff']:.0f},"
+                f" N_inf = {middle['n_inf']:.0f}; the theorems' formulas: {formulas}{beyond}",
+            )
+        )
+    return found
+
+
+def _slopes_in_words(slopes: dict[bool, float]) -> str:
+    known = all(np.isfinite(value) for value in slopes.values())
+    return f"slope {slopes[True]:.2f} with few, {slopes[False]:.2f} with all; " if known else ""
 
 
 def plot(table: Table) -> Any:
-    """Draw the risk against the centers with the theorem's number, and against the rows."""
+    """Draw the risk against the centers with what the theorems ask for, and against the rows."""
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, 2, figsize=(10.5, 4.2), layout="constrained")
-    (theorem,) = (row for row in table if row["part"] == "theorem")
-    for how, colour in CENTERS.items():
-        rows = [row for row in table if row["part"] == "centers" and row["centers"] == how]
-        axes[0].loglog([row["c"] for row in rows], [row["excess_risk"] for row in rows], ".", color=colour, alpha=0.35)
-        numbers = sorted({row["c"] for row in rows})
-        middle = [_risk(table, part="centers", c=c, centers=how) for c in numbers]
-        axes[0].loglog(numbers, middle, "-", color=colour, label=how)
-    axes[0].axvline(theorem["plain"], color=CENTERS["uniform"], ls=":", label=f"theorem, uniform: {theorem['plain']}")
-    axes[0].axvline(theorem["als"], color=CENTERS["leverage"], ls=":", label=f"theorem, leverage: {theorem['als']}")
-    axes[0].set(title=f"m = {theorem['m']}", xlabel="centers", ylabel="excess risk / variance")
-    sizes, slope = sorted({row["m"] for row in table if row["part"] == "rate"}), slopes(table)
-    for name, colour in (("few", COLOURS["L-BFGS"]), ("all", COLOURS["grey"])):
-        risks = [_risk(table, part="rate", m=m, c=4 * math.isqrt(m) if name == "few" else m) for m in sizes]
-        label = f"{'4 sqrt(m)' if name == 'few' else 'm'} centers: slope {slope[name]:.2f}"
-        axes[1].loglog(sizes, risks, "o-", color=colour, label=label)
-    axes[1].set(title="rate", xlabel="training rows")
+    figure, axes = plt.subplots(1, 3, figsize=(14, 4.2), layout="constrained")
+    for ax, inputs in zip(axes, INPUTS, strict=False):
+        rows = [row for row in table if row["part"] == "centers" and row["inputs"] == inputs]
+        if not rows:
+            continue
+        m = rows[0]["m"]
+        for how, colour in HOW.items():
+            some = [row for row in rows if row["how"] == how]
+            ratio = [row["excess_risk"] / row["risk_of_all_rows"] for row in some]
+            ax.loglog([row["drawn"] for row in some], ratio, ".", color=colour, alpha=0.3)
+            middle = ratios(table, inputs, how)
+            asked = float(np.median([row[f"theorem_{how}"] for row in some]))
+            label = f"{how}; the theorem asks for {asked:.0f}"
+            ax.loglog(list(middle), list(middle.values()), "-", color=colour, label=label)
+            if asked <= m:
+                ax.axvline(asked, color=colour, ls=":")
+        ax.axhline(_AS_GOOD, color=GREY, lw=1, ls=":")
+        ax.set(title=f"{inputs} inputs, m = {m}", xlabel="centers drawn", ylabel="risk / risk with all rows")
+    for few, colour in ((True, SKY), (False, GREY)):
+        value = slope(*rate_curve(table, few))
+        label = f"{'4 sqrt(m)' if few else 'm'} centers" + (f": slope {value:.2f}" if np.isfinite(value) else "")
+        axes[2].loglog(*rate_curve(table, few), "o-", color=colour, label=label)
+    axes[2].set(title="rate, learned maps", xlabel="training rows", ylabel="excess risk / variance")
     for ax in axes:
         ax.grid(alpha=0.3)
-        ax.legend(frameon=False, fontsize="small")
+        if ax.lines:
+            ax.legend(frameon=False, fontsize="small")
     return figure

@@ -6,6 +6,7 @@ import csv
 import hashlib
 import json
 import os
+import platform
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -66,6 +67,13 @@ class Store:
         with open(self._path, "rb") as file:
             file.seek(-1, os.SEEK_END)
             return file.read() == b"\n"
+
+
+def provenance(config: Any) -> str:
+    """Return what a result is of: the config, the library's version and the machine."""
+    settings = ", ".join(f"{name}={value}" for name, value in asdict(config).items())
+    cpu = platform.processor() or platform.machine()
+    return f"hkrr {version('hkrr')}, {os.cpu_count()} cores ({cpu}), Python {platform.python_version()}; {settings}"
 
 
 def _key(case: Case) -> str:

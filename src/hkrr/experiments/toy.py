@@ -19,8 +19,10 @@ from hkrr.solvers import AGD, LBFGS, Solver, State, VarPro, run
 
 LINKS = ("square", "sigmoid")
 METHODS = ("VarPro", "AGD", "L-BFGS")
-# The paper does not give its first step; a tenth stays in the basin it starts in, and the line search goes on from it.
-FIRST_STEP = 0.1
+# The paper does not say with which step its line searches begin, and that decides much: three are tried.
+FIRST_STEPS = (0.01, 0.1, 1.0)
+# Nor how many steps AGD makes in x for one in y. One: it alternates. (With ten, x is nearly h(y), AGD nearly VarPro.)
+N_ALPHA = 1
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ class Toy:
 
 
 def minimise(
-    link: str, method: str, x0: float, y0: float, max_iter: int, first_step: float = FIRST_STEP
+    link: str, method: str, x0: float, y0: float, max_iter: int, first_step: float
 ) -> list[tuple[float, float, float]]:
     """Return the iterates (x, y, f) of a method from a start; VarPro and L-BFGS go to x = h(y) at once."""
     toy = Toy(link)
@@ -96,7 +98,7 @@ def minimise(
 
     solvers: dict[str, Solver] = {
         "VarPro": VarPro(norm_bound=None, first_step=first_step),
-        "AGD": AGD(norm_bound=None, first_step=first_step, n_alpha=1, first_alpha_step=first_step),
+        "AGD": AGD(norm_bound=None, first_step=first_step, n_alpha=N_ALPHA, first_alpha_step=first_step),
         "L-BFGS": LBFGS(),
     }
     objective = Toy(link, x0) if method == "AGD" else toy

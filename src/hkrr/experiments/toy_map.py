@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from hkrr.experiments.base import COLOURS, Case, Claim, Table, run_all
-from hkrr.experiments.toy import LINKS, METHODS, Toy, arrived, minimise
+from hkrr.experiments.store import column
+from hkrr.experiments.toy import FIRST_STEPS, LINKS, METHODS, Toy, arrived, minimise
 
 # The paper's four colours: both arrive, only AGD, only VarPro, none.
 BOTH, ONLY_AGD, ONLY_VARPRO, NONE = "#7B3294", COLOURS["AGD"], COLOURS["VarPro"], "#BBBBBB"
@@ -24,8 +25,8 @@ class Config:
 
     x0: tuple[float, float] = (-3.0, 7.0)
     y0: tuple[float, float] = (-3.0, 3.0)
-    n_points: int = 41
-    first_steps: tuple[float, ...] = (0.01, 0.1, 1.0)
+    n_points: int = 31
+    first_steps: tuple[float, ...] = FIRST_STEPS
     max_iter: int = 500
     seed: int = 0  # nothing is drawn here
 
@@ -54,8 +55,9 @@ def run_case(config: Config, case: Case) -> Table:
     rows = []
     for x0 in _grid(config.x0, config):
         start = float(x0), case["y0"], config.max_iter, case["first_step"]
-        ends = {f"y_{method}": round(minimise(case["link"], method, *start)[-1][1], 4) for method in METHODS}
-        rows.append({**case, "x0": float(x0), **ends})
+        for method in METHODS:
+            end = minimise(case["link"], method, *start)[-1][1]
+            rows.append({**case, "x0": float(x0), "method": method, "y": round(end, 4)})
     return rows
 
 
@@ -66,8 +68,11 @@ def run(config: Config) -> Table:
 
 def shares(table: Table, link: str, first_step: float) -> dict[str, float]:
     """Return the share of starts that each method brings to the global minimum."""
-    rows = [row for row in table if row["link"] == link and row["first_step"] == first_step]
-    return {method: float(np.mean([arrived(row[f"y_{method}"]) for row in rows])) for method in METHODS}
+    where = {"link": link, "first_step": first_step}
+    ends = {method: column(table, "y", method=method, **where) for method in METHODS}
+    return {
+        method: float(np.mean([arrived(y) for y in each])) if each else float("nan") for method, each in ends.items()
+    }
 
 
 def _steps(table: Table) -> list[float]:
@@ -75,20 +80,25 @@ def _steps(table: Table) -> list[float]:
 
 
 def claims(table: Table) -> list[Claim]:
-    """Return whether AGD's basin is the larger, on both functions, for each first step."""
+    """Return whether AGD's basin is the larger, on both functions, by more than a point for every first step."""
     found = []
     for link in LINKS:
-        for step in _steps(table):
-            share = shares(table, link, step)
-            number = ", ".join(f"{method} {value:.1%}" for method, value in share.items())
-            text = f"the basin of the global minimum is larger for AGD than for VarPro ({link}, first step {step:g})"
-            found.append(Claim(text, share["AGD"] > share["VarPro"], number))
+        tried = {step: shares(table, link, step) for step in _steps(table)}
+        share = {step: each for step, each in tried.items() if not np.isnan(sum(each.values()))}
+        number = "; ".join(
+            f"first step {step:g}: " + ", ".join(f"{method} {value:.1%}" for method, value in each.items())
+            for step, each in share.items()
+        )
+        text = f"the basin of the global minimum is larger for AGD than for VarPro ({link}, for every first step)"
+        larger = all(each["AGD"] > each["VarPro"] + 0.01 for each in share.values())
+        found.append(Claim(text, larger if len(share) == len(tried) else None, number))
     return found
 
 
 def plot(table: Table) -> Any:
     """Draw the maps, with the global minimiser as a star and the local ones as crosses, and the shares."""
     import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     steps = _steps(table)
@@ -100,13 +110,18 @@ def plot(table: Table) -> Any:
         for k, step in enumerate(steps):
             share = shares(table, link, step)
             x = np.arange(len(METHODS)) + (len(METHODS) + 1) * k
-            bars.bar(x, list(share.values()), color=[COLOURS[method] for method in METHODS])
+            bars.bar(x, np.nan_to_num(list(share.values())), color=[COLOURS[method] for method in METHODS])
         ticks = 1 + (len(METHODS) + 1) * np.arange(len(steps))
         bars.set(title=f"{link}: starts that arrive", ylim=(0, 1), xlabel="first step", xticks=ticks)
         bars.set_xticklabels([f"{step:g}" for step in steps])
     names = {"both arrive": BOTH, "only AGD": ONLY_AGD, "only VarPro": ONLY_VARPRO, "neither": NONE}
-    axes[0].legend(handles=[Patch(color=colour, label=name) for name, colour in names.items()], fontsize="small")
-    axes[2].legend(handles=[Patch(color=COLOURS[method], label=method) for method in METHODS], fontsize="small")
+    patches = [Patch(color=colour, label=name) for name, colour in names.items()]
+    marks = [
+        Line2D([], [], ls="", marker="*", color="white", mec="black", ms=12, label="global minimum"),
+        Line2D([], [], ls="", marker="+", color="#F0E442", mew=2.5, ms=10, label="local minimum"),
+    ]
+    bars = [Patch(color=COLOURS[method], label=f"{method} (bars)") for method in METHODS]
+    figure.legend(handles=[*patches, *marks, *bars], loc="outside lower center", ncols=9, fontsize="small")
     return figure
 
 
@@ -114,8 +129,8 @@ def _map(ax: Any, rows: Table, toy: Toy) -> None:
     from matplotlib.colors import ListedColormap
 
     xs, ys = (sorted({row[name] for row in rows}) for name in ("x0", "y0"))
-    kinds = {(row["x0"], row["y0"]): 2 * (not arrived(row["y_AGD"])) + (not arrived(row["y_VarPro"])) for row in rows}
-    kind = [[kinds[x, y] for x in xs] for y in ys]
+    there = {(row["x0"], row["y0"], row["method"]): arrived(row["y"]) for row in rows}
+    kind = [[2 * (not there[x, y, "AGD"]) + (not there[x, y, "VarPro"]) for x in xs] for y in ys]
     colours = ListedColormap([BOTH, ONLY_AGD, ONLY_VARPRO, NONE])
     ax.pcolormesh(xs, ys, kind, cmap=colours, vmin=-0.5, vmax=3.5, shading="nearest")
     ax.plot(toy.h(1.0), 1.0, "*", color="white", mec="black", ms=15)

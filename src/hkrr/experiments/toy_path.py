@@ -1,4 +1,7 @@
-"""Trajectories of VarPro, AGD and L-BFGS on the paper's toy functions, from its starts (figure 1, appendix D.2)."""
+"""Trajectories of VarPro, AGD and L-BFGS on the paper's toy functions, from its starts (figure 1, appendix D.2).
+
+The picture is of the middle one of three first steps of the line searches; the claims are of all.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from hkrr.experiments.base import COLOURS, Case, Claim, Table, run_all
+from hkrr.experiments.base import COLOURS, GREY, Case, Claim, Table, run_all
 from hkrr.experiments.store import column
-from hkrr.experiments.toy import METHODS, Toy, arrived, minimise
+from hkrr.experiments.toy import FIRST_STEPS, METHODS, Toy, arrived, minimise
 
 # The paper's starts; from the first and the third AGD is said to escape a minimum that holds VarPro, from the second
 # both arrive.
@@ -32,16 +35,17 @@ class Config:
 def cases(config: Config) -> list[Case]:
     """Return each function, start and method."""
     return [
-        {"link": link, "x0": x0, "y0": y0, "method": method}
+        {"link": link, "x0": x0, "y0": y0, "first_step": step, "method": method}
         for link, starts in STARTS.items()
         for x0, y0 in starts
+        for step in FIRST_STEPS
         for method in METHODS
     ]
 
 
 def run_case(config: Config, case: Case) -> Table:
     """Return the iterates of one run."""
-    path = minimise(case["link"], case["method"], case["x0"], case["y0"], config.max_iter)
+    path = minimise(case["link"], case["method"], case["x0"], case["y0"], config.max_iter, case["first_step"])
     return [{**case, "iteration": k, "x": x, "y": y, "loss": loss} for k, (x, y, loss) in enumerate(path)]
 
 
@@ -51,19 +55,42 @@ def run(config: Config) -> Table:
 
 
 def claims(table: Table) -> list[Claim]:
-    """Return what the paper says of its starts."""
-    ends = {(row["link"], row["y0"], row["method"]): row["y"] for row in table}  # the last row of a run is its end
+    """Return what the paper says of its starts, for every first step tried."""
     found = []
     for link, y0 in (("square", -1.5), ("sigmoid", -1.75)):
-        agd, varpro = ends[link, y0, "AGD"], ends[link, y0, "VarPro"]
-        text = f"AGD escapes a local minimum in which VarPro stays ({link}, y0 = {y0:g})"
-        number = f"AGD ends at y = {agd:.2f}, VarPro at {varpro:.2f}, L-BFGS at {ends[link, y0, 'L-BFGS']:.2f}"
-        found.append(Claim(text, arrived(agd) and not arrived(varpro), number))
-    steps = {method: len(column(table, "loss", link="square", y0=-0.1, method=method)) - 1 for method in METHODS}
-    both = arrived(ends["square", -0.1, "AGD"]) and arrived(ends["square", -0.1, "VarPro"])
-    text = "from y0 = -0.1 both arrive, and VarPro takes fewer iterations (square)"
-    number = ", ".join(f"{method} {n}" for method, n in steps.items())
-    return [*found, Claim(text, both and steps["VarPro"] < steps["AGD"], number)]
+        ends = _ends(table, link, y0)
+        escapes = [arrived(of["AGD"]) and not arrived(of["VarPro"]) for of in ends.values()]
+        number = "; ".join(
+            f"first step {step:g}: " + ", ".join(f"{method} ends at y = {y:.2f}" for method, y in of.items())
+            for step, of in ends.items()
+        )
+        text = f"AGD escapes a local minimum in which VarPro stays ({link}, y0 = {y0:g}, for every first step)"
+        found.append(Claim(text, all(escapes) if len(ends) == len(FIRST_STEPS) else None, number))
+    ends = _ends(table, "square", -0.1)
+    steps = {
+        step: {m: len(column(table, "y", link="square", y0=-0.1, first_step=step, method=m)) - 1 for m in METHODS}
+        for step in ends
+    }
+    faster = [
+        arrived(of["AGD"]) and arrived(of["VarPro"]) and steps[step]["VarPro"] < steps[step]["AGD"]
+        for step, of in ends.items()
+    ]
+    number = "; ".join(
+        f"first step {step:g}: " + ", ".join(f"{method} {n}" for method, n in of.items()) for step, of in steps.items()
+    )
+    text = "from y0 = -0.1 both arrive, and VarPro takes fewer iterations (square, for every first step)"
+    return [*found, Claim(text, all(faster) if len(ends) == len(FIRST_STEPS) else None, number)]
+
+
+def _ends(table: Table, link: str, y0: float) -> dict[float, dict[str, float]]:
+    """Return where each method ends, for each first step with which all of them have ended."""
+    # The last row of a run is its end.
+    ends = {(row["first_step"], row["method"]): row["y"] for row in table if row["link"] == link and row["y0"] == y0}
+    return {
+        step: {method: ends[step, method] for method in METHODS}
+        for step in FIRST_STEPS
+        if all((step, method) in ends for method in METHODS)
+    }
 
 
 def plot(table: Table) -> Any:
@@ -71,6 +98,8 @@ def plot(table: Table) -> Any:
     import matplotlib.pyplot as plt
 
     starts = [(link, *start) for link in STARTS for start in STARTS[link]]
+    step = FIRST_STEPS[len(FIRST_STEPS) // 2]
+    table = [row for row in table if row["first_step"] == step]
     figure, axes = plt.subplots(2, len(starts), figsize=(4.4 * len(starts), 7.4), layout="constrained")
     for top, bottom, (link, x0, y0) in zip(axes[0], axes[1], starts, strict=True):
         _levels(top, link, [row for row in table if row["link"] == link and row["y0"] == y0])
@@ -81,7 +110,7 @@ def plot(table: Table) -> Any:
             bottom.semilogy(np.maximum(loss, 1e-16), color=COLOURS[method], label=method)
         top.plot(x0, y0, "o", color="black", ms=6)
         top.plot(Toy(link).h(1.0), 1.0, "*", color="white", mec="black", ms=14)
-        top.set(title=f"{link}, from ({x0:g}, {y0:g})", xlabel="x", ylabel="y")
+        top.set(title=f"{link}, from ({x0:g}, {y0:g}), first step {step:g}", xlabel="x", ylabel="y")
         bottom.set(xlabel="iteration", ylabel="f", ylim=(1e-12, None))
         bottom.grid(alpha=0.3)
     axes[1, 0].legend(frameon=False)
@@ -96,4 +125,4 @@ def _levels(ax: Any, link: str, rows: Table) -> None:
     ys = np.linspace(min(*y, -1.5) - margin, max(*y, 1.5) + margin, 160)
     toy = Toy(link)
     values = np.array([[toy.at(a, b) for a in xs] for b in ys])
-    ax.contour(xs, ys, values, levels=np.logspace(-1, 2, 18), colors=COLOURS["grey"], linewidths=0.6)
+    ax.contour(xs, ys, values, levels=np.logspace(-1, 2, 18), colors=GREY, linewidths=0.6)

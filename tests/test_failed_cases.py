@@ -1,0 +1,160 @@
+"""Claims and pictures of tables that are not whole, since cases failed, and of other configs than the paper's."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+import tables
+from tables import LINKS, STEPS, claims_of, read_and_drawn, without
+
+SAME, ESCAPES = ([(1, 1)], [(9, 1)]), ([(1, 2)], [(9, 1)])
+_WELL = (lambda n: n**-2.0, lambda n: n**-2.0, lambda n: 1.0 - 1.0 / n, lambda n: 1.0 - 1.0 / n, 0.5, 1.0, 0.1)
+_LATENT = (0.0, 0.4, 0.8, 0.84, 0.82, 0.81, 0.81, 0.0)
+_ENDS = {(k, step): ((-0.5, 1), (1, 1), (-0.5, 1))[k] for k in range(3) for step in STEPS}
+
+
+def _R2(method, m, k):
+    return (0.5, 0.8, 0.6, 0.6)[k]
+
+
+WHOLE = {
+    "convergence": tables.convergence(SAME, ESCAPES, ESCAPES),
+    "toy-path": tables.toy_path(_ENDS, dict.fromkeys(STEPS, (5, 9, 3))),
+    "toy-map": tables.toy_map(dict.fromkeys(product(LINKS, STEPS), (range(3), range(6), range(3))), n_points=3),
+    "latent-dimension": tables.latent(_LATENT),
+    "training-size": tables.training_size(_R2),
+    "sample-complexity": tables.sample_complexity((-1.0,) * 3, (-0.8, -0.5, -0.2)),
+    "nystrom": tables.nystrom(-1.0, (9, 5, 2, 1), (9, 5, 1, 1)),
+    "adaptivity": tables.adaptivity(lambda m: 1.5),
+    "stationarity": tables.stationarity(_WELL, _WELL, _WELL),
+}
+# Of each, a case that may fail alone; then all that are of one setting.
+ONE = {
+    "convergence": {"start": 1, "method": "AGD"},
+    "toy-path": {"link": "square", "y0": -1.5, "first_step": 0.1, "method": "AGD"},
+    "toy-map": {"link": "square", "first_step": 0.1, "y0": 1.0},
+    "latent-dimension": {"data_set": 1, "d": 3, "repeat": 1, "method": "AGD"},
+    "training-size": {"m": 1000, "d": 20, "repeat": 1, "method": "AGD"},
+    "sample-complexity": {"D": 20, "m": 800, "repeat": 1},
+    "nystrom": {"part": "rate", "m": 400, "repeat": 1, "few": False},
+    "adaptivity": {"m": 400, "repeat": 1},
+    "stationarity": {"start": 1, "method": "AGD"},
+}
+SETTINGS = [
+    ("convergence", {"method": "AGD"}),
+    ("convergence", {"method": "L-BFGS"}),
+    ("toy-map", {"link": "sigmoid", "first_step": 1.0}),
+    ("latent-dimension", {"data_set": 1, "d": 3, "method": "AGD"}),
+    ("latent-dimension", {"data_set": 2}),
+    ("training-size", {"m": 1000, "d": 20, "method": "AGD"}),
+    ("training-size", {"m": 1000}),
+    ("sample-complexity", {"D": 20, "m": 1600}),
+    ("sample-complexity", {"D": 20}),
+    ("nystrom", {"part": "centers", "inputs": "clustered"}),
+    ("nystrom", {"part": "rate", "m": 400, "few": False}),
+    ("nystrom", {"part": "rate"}),
+    ("adaptivity", {"m": 1600}),
+    ("stationarity", {"method": "VarPro"}),
+]
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_the_whole_tables_are_as_the_paper_says(name):
+    assert {claim.holds for claim in read_and_drawn(name, WHOLE[name])} == {True}
+
+
+@pytest.mark.parametrize("name", [name for name in WHOLE if not name.startswith("toy")])
+@pytest.mark.parametrize("repeat", range(3))
+def test_without_a_repeat(name, repeat):
+    which = "start" if name in ("convergence", "stationarity") else "repeat"
+    found = read_and_drawn(name, without(WHOLE[name], **{which: repeat}))
+    assert [claim.text for claim in found] == [claim.text for claim in claims_of(name, WHOLE[name])]
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_without_a_case(name):
+    """The claims are there, and none says the opposite: a missing run is no evidence (where they are no counts)."""
+    found = read_and_drawn(name, without(WHOLE[name], **ONE[name]))
+    assert [claim.text for claim in found] == [claim.text for claim in claims_of(name, WHOLE[name])]
+    assert not [
+        str(claim) for claim in found if claim.holds is False and name not in ("latent-dimension", "convergence")
+    ]
+
+
+@pytest.mark.parametrize(("name", "where"), SETTINGS)
+def test_without_a_setting(name, where):
+    """What failed in every repeat is left out or cannot be said: claims and a picture of the rest there are."""
+    read_and_drawn(name, without(WHOLE[name], **where))
+
+
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [
+        ("convergence", tables.convergence(SAME)),
+        ("latent-dimension", tables.latent(_LATENT, shifts=(0.0,))),
+        ("training-size", tables.training_size(_R2, repeats=1)),
+        ("sample-complexity", tables.sample_complexity((-1.0,) * 3, (-0.8, -0.5, -0.2), repeats=1)),
+        ("nystrom", tables.nystrom(-1.0, (9, 5, 2, 1), (9, 5, 1, 1), repeats=1)),
+        ("adaptivity", tables.adaptivity(lambda m: 1.5, d=(4,))),
+        ("stationarity", tables.stationarity(_WELL)),
+    ],
+)
+def test_one_repeat(name, table):
+    assert {claim.holds for claim in read_and_drawn(name, table)} <= {True, False} | (
+        {None} if name == "convergence" else set()
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "no_rate"),
+    [
+        ("training-size", tables.training_size(_R2, sizes=(1000,)), False),
+        ("sample-complexity", tables.sample_complexity((-1.0,) * 3, (-0.8, -0.5, -0.2), sizes=(400,)), True),
+        ("nystrom", tables.nystrom(-1.0, (9, 5, 2, 1), (9, 5, 1, 1), sizes=(400,)), True),
+        ("adaptivity", tables.adaptivity(lambda m: 1.5, sizes=(400,)), True),
+    ],
+)
+def test_one_size(name, table, no_rate):
+    """A rate cannot be read off one size."""
+    assert (read_and_drawn(name, table)[0].holds is None) == no_rate
+
+
+@pytest.mark.parametrize("sizes", [(400, 800), (100, 400, 800, 1600)])
+def test_other_numbers_of_sizes(sizes):
+    hkrr, krr = (-1.0,) * 3, (-0.8, -0.5, -0.2)
+    assert [c.holds for c in read_and_drawn("sample-complexity", tables.sample_complexity(hkrr, krr, sizes=sizes))] == [
+        True
+    ] * 2
+    assert {c.holds for c in read_and_drawn("nystrom", tables.nystrom(-1.0, (2, 1.5), (2, 1), sizes=sizes))} == {True}
+
+
+@pytest.mark.parametrize("D", [10, 50])
+def test_one_dimension_of_the_inputs(D):
+    found = read_and_drawn("sample-complexity", tables.sample_complexity((-1.0,), (-0.8,), features=(D,)))
+    assert [claim.holds for claim in found] == [True, None]
+
+
+@pytest.mark.parametrize("dimensions", [(3,), (3, 20), (3, 10, 20, 50)])
+def test_other_numbers_of_directions(dimensions):
+    read_and_drawn("training-size", tables.training_size(_R2, dimensions=dimensions))
+
+
+@pytest.mark.parametrize(("true_d", "dimensions"), [(1, (1, 2, 4)), (4, (1, 2, 4)), (3, (1, 2, 4)), (3, (3,))])
+def test_other_true_numbers_of_directions(true_d, dimensions):
+    """At the least or the greatest d that is tried, or not among them: something cannot be said."""
+    found = read_and_drawn("latent-dimension", tables.latent((0.4, 0.6, 0.8), true_d=true_d, dimensions=dimensions))
+    assert None in [claim.holds for claim in found]
+
+
+@pytest.mark.parametrize("n_points", [2, 5])
+@pytest.mark.parametrize("steps", [(0.1,), (0.1, 1.0)])
+def test_other_first_steps_of_the_map(steps, n_points):
+    arrivals = dict.fromkeys(product(LINKS, steps), (range(1), range(3), range(2)))
+    assert {claim.holds for claim in read_and_drawn("toy-map", tables.toy_map(arrivals, n_points))} == {True}
+
+
+def test_a_first_step_that_takes_more_than_half_of_the_time():
+    table = [row | {"seconds": row["seconds"] + 25.0} for row in tables.convergence(SAME, ESCAPES)]
+    read_and_drawn("convergence", table)
