@@ -292,3 +292,9 @@ def test_an_objective_that_stops_being_finite_is_noticed(solver, n):
 def test_solvers_reject_bad_parameters_by_name(solver, name, value):
     with pytest.raises((ValueError, TypeError), match=rf"\b{name}\b"):
         solver(**{name: value})
+
+
+@pytest.mark.parametrize("options", [{"first_alpha_step": 0.0}, {"first_alpha_step": 0.1, "alpha_step": "lipschitz"}])
+def test_a_first_step_in_alpha_that_cannot_be_used_is_refused(options):
+    with pytest.raises(ValueError, match="first_alpha_step"):
+        AGD(**options)

@@ -45,6 +45,8 @@ class AGD(ProjectedGradient):
             raise ValueError(f"alpha_step must be 'armijo' or 'lipschitz', got {self.alpha_step!r}")
         if self.first_alpha_step is not None and not self.first_alpha_step > 0:
             raise ValueError(f"first_alpha_step must be positive or None, got {self.first_alpha_step!r}")
+        if self.first_alpha_step is not None and self.alpha_step == "lipschitz":
+            raise ValueError("first_alpha_step goes with alpha_step='armijo': 'lipschitz' has steps of its own")
 
     def minimize(self, objective: Objective, B0: Array, monitor: Monitor) -> None:
         """Run from B0 until the monitor ends it, or no step decreases the objective."""
