@@ -20,6 +20,7 @@ from hkrr._arrays import Array
 from hkrr.canonical import canonical_map
 from hkrr.kernels import Kernel
 from hkrr.rows import InMemoryRows
+from hkrr.samples import check_lengths, check_numbers
 from hkrr.scaling import Moments, moments
 from hkrr.solvers import Result
 from hkrr.threads import blas_threads
@@ -68,6 +69,14 @@ class MapModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMix
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         return X @ self.components_.astype(X.dtype, copy=False).T
+
+    def _validated(self, X: Any, y: Any, sample_weight: Any) -> tuple[Array, Array]:
+        """Return the training data as arrays, or raise with the argument's name."""
+        check_lengths(X, y, sample_weight)
+        check_numbers(X, y)
+        options = {"multi_output": True, "y_numeric": True, "ensure_min_samples": 2}
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], **options)
+        return X, y
 
     @property
     def _n_features_out(self) -> int:

@@ -10,6 +10,9 @@ import numpy as np
 
 from hkrr._arrays import Array
 
+# Numbers of directions that a grid tries where none are given: each is a column of fits.
+_GRID_COMPONENTS = 10
+
 
 def check_int(name: str, value: Any, minimum: int) -> int:
     """Return a whole number of at least ``minimum``."""
@@ -105,3 +108,40 @@ def check_parameters(model: Any, n_rows: int, n_features: int) -> None:
         check_choice("n_centers", model.n_centers, ("auto", "all"), " or a whole number")
     elif check_int("n_centers", model.n_centers, 1) > n_rows:
         raise ValueError(f"n_centers={model.n_centers} exceeds n_samples={n_rows}; use n_centers='all'")
+
+
+def check_search(model: Any, n_features: int) -> list[int]:
+    """Raise for the first parameter of a HyperKernelRidgeCV that cannot be; return the numbers of directions to try."""
+    check_choice("criterion", model.criterion, ("evidence", "loo", "training"))
+    if model.criterion == "training" and model.cv is None:
+        raise ValueError("criterion='training' cannot choose lambda by itmodel: give cv, for example cv='holdout'")
+    if model.cv is None and not isinstance(model.reg_lambdas, str):
+        raise ValueError("reg_lambdas is the grid that goes with cv; without cv lambda is learned: leave it at 'auto'")
+    if isinstance(model.reg_lambdas, str):
+        check_choice("reg_lambdas", model.reg_lambdas, ("auto",), " or a list of positive numbers")
+    elif np.ndim(model.reg_lambdas) != 1 or len(model.reg_lambdas) == 0:
+        raise ValueError(f"reg_lambdas must be 'auto' or a list of positive numbers, got {model.reg_lambdas!r}")
+    if isinstance(model.cv, str):
+        check_choice("cv", model.cv, ("holdout",), ", a number of folds or a splitter")
+    check_int("n_init", model.n_init, 1)
+    check_common(model)
+    check_choice_of_bool("truncate", model.truncate)
+    check_choice_of_bool("warm_start", model.warm_start)
+    if model.time_limit is not None and model.cv is not None:
+        raise ValueError("give one of time_limit and cv: a grid is shortened by n_components= and reg_lambdas=")
+    if model.warm_start and model.cv is None:
+        raise ValueError("warm_start goes with cv: it starts each lambda of the grid from the one above it")
+    if model.refit != "full":
+        check_int("refit (if not 'full')", model.refit, 1)
+    if isinstance(model.n_components, str):
+        check_choice("n_components", model.n_components, ("auto",), ", a whole number or a list of them")
+        return list(range(1, (n_features if model.cv is None else min(n_features, _GRID_COMPONENTS)) + 1))
+    if np.size(model.n_components) == 0:
+        raise ValueError("n_components is empty: give at least one number of directions")
+    dimensions = sorted({check_int("n_components", d, 1) for d in np.atleast_1d(model.n_components).tolist()})
+    if dimensions[-1] > n_features:
+        raise ValueError(
+            f"n_components={dimensions[-1]} exceeds the number of columns of X, n_features={n_features}; "
+            f"ask for at most {n_features} directions"
+        )
+    return dimensions

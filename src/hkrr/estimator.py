@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
 
 from hkrr._arrays import Array
 from hkrr._model import MapModel
@@ -20,7 +19,7 @@ from hkrr.initialization import Start, descend_lambda, median_kernel, ranked_map
 from hkrr.kernels import Kernel, get_kernel
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
-from hkrr.samples import any_identical, check_lengths, check_numbers, check_weights, in_units_of_rows, merge_identical
+from hkrr.samples import any_identical, check_weights, in_units_of_rows, merge_identical
 from hkrr.scaling import Moments
 from hkrr.solvers import LBFGS, Callback, Solver, get_solver, run
 from hkrr.threads import blas_for
@@ -203,11 +202,7 @@ class HyperKernelRidge(MapModel):
         FitError
             Where the optimisation leaves no sound model: numbers too large to square, or a map that collapses.
         """
-        check_lengths(X, y, sample_weight)
-        check_numbers(X, y)
-        X, y = validate_data(
-            self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True, ensure_min_samples=2
-        )
+        X, y = self._validated(X, y, sample_weight)
         check_parameters(self, *X.shape)
         kernel, solver = self._kernel(), get_solver(self.solver)
         weight = check_weights(sample_weight, X)

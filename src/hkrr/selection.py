@@ -13,11 +13,10 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import ShuffleSplit, check_cv
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
 
 from hkrr._arrays import Array
 from hkrr._model import MapModel
-from hkrr._validation import check_choice, check_choice_of_bool, check_common, check_int, check_positive
+from hkrr._validation import check_positive, check_search
 from hkrr.candidates import path_table
 from hkrr.centers import uniform_or_all
 from hkrr.criteria import CRITERIA
@@ -27,13 +26,12 @@ from hkrr.grid import grid_errors, largest_target, models_along_lambda
 from hkrr.kernels import KERNELS, Kernel, get_kernel
 from hkrr.last_fit import Clock, full_size
 from hkrr.objective import Objective
-from hkrr.samples import any_identical, check_lengths, check_numbers, check_weights, in_units_of_rows, merge_identical
+from hkrr.samples import any_identical, check_weights, in_units_of_rows, merge_identical
 from hkrr.solvers import LBFGS, get_solver
 from hkrr.threads import single_threaded_blas
 from hkrr.tuning import Task, tune
 
 _GRID_LAMBDAS = tuple(10.0**-k for k in range(1, 7))
-_GRID_COMPONENTS = 10
 
 
 class HyperKernelRidgeCV(MapModel):
@@ -162,11 +160,7 @@ class HyperKernelRidgeCV(MapModel):
         -------
         self
         """
-        check_lengths(X, y, sample_weight)
-        check_numbers(X, y)
-        X, y = validate_data(
-            self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True, ensure_min_samples=2
-        )
+        X, y = self._validated(X, y, sample_weight)
         dimensions = self._check(X.shape[1])
         weight = check_weights(sample_weight, X)
         counted = slice(None) if weight is None else weight > 0
@@ -194,47 +188,13 @@ class HyperKernelRidgeCV(MapModel):
         return isinstance(self.kernel, str) and self.kernel == "auto"
 
     def _check(self, n_features: int) -> list[int]:
-        check_choice("criterion", self.criterion, ("evidence", "loo", "training"))
-        if self.criterion == "training" and self.cv is None:
-            raise ValueError("criterion='training' cannot choose lambda by itself: give cv, for example cv='holdout'")
-        if self.cv is None and not isinstance(self.reg_lambdas, str):
-            raise ValueError(
-                "reg_lambdas is the grid that goes with cv; without cv lambda is learned: leave it at 'auto'"
-            )
-        if isinstance(self.reg_lambdas, str):
-            check_choice("reg_lambdas", self.reg_lambdas, ("auto",), " or a list of positive numbers")
-        elif np.ndim(self.reg_lambdas) != 1 or len(self.reg_lambdas) == 0:
-            raise ValueError(f"reg_lambdas must be 'auto' or a list of positive numbers, got {self.reg_lambdas!r}")
-        if isinstance(self.cv, str):
-            check_choice("cv", self.cv, ("holdout",), ", a number of folds or a splitter")
-        check_int("n_init", self.n_init, 1)
-        check_common(self)
-        check_choice_of_bool("truncate", self.truncate)
-        check_choice_of_bool("warm_start", self.warm_start)
-        if self.time_limit is not None and self.cv is not None:
-            raise ValueError("give one of time_limit and cv: a grid is shortened by n_components= and reg_lambdas=")
         if not self._any_kernel:
             get_kernel(self.kernel)
         elif self.cv is not None:
             raise ValueError("kernel='auto' chooses by the criterion: it goes with cv=None; give cv one kernel")
         if not isinstance(get_solver(self.solver), LBFGS) and self.cv is None:
             raise ValueError("solver goes with cv: without, the map and lambda are learned together, by L-BFGS")
-        if self.warm_start and self.cv is None:
-            raise ValueError("warm_start goes with cv: it starts each lambda of the grid from the one above it")
-        if self.refit != "full":
-            check_int("refit (if not 'full')", self.refit, 1)
-        if isinstance(self.n_components, str):
-            check_choice("n_components", self.n_components, ("auto",), ", a whole number or a list of them")
-            return list(range(1, (n_features if self.cv is None else min(n_features, _GRID_COMPONENTS)) + 1))
-        if np.size(self.n_components) == 0:
-            raise ValueError("n_components is empty: give at least one number of directions")
-        dimensions = sorted({check_int("n_components", d, 1) for d in np.atleast_1d(self.n_components).tolist()})
-        if dimensions[-1] > n_features:
-            raise ValueError(
-                f"n_components={dimensions[-1]} exceeds the number of columns of X, n_features={n_features}; "
-                f"ask for at most {n_features} directions"
-            )
-        return dimensions
+        return check_search(self, n_features)
 
     def _fit_search(
         self, X: Array, y: Array, weight: Array | None, dimensions: list[int], rng: np.random.RandomState
