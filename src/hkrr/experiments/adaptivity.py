@@ -27,7 +27,7 @@ RULES = {"held-out": PURPLE, "evidence": ORANGE}
 class Config:
     """Data set 1; a third as many validation rows as training rows."""
 
-    sizes: tuple[int, ...] = (200, 400, 800, 1600, 3200)
+    sizes: tuple[int, ...] = (200, 400, 800, 1600)
     n_features: int = 20
     n_components: int = 3
     dimensions: tuple[int, ...] = (1, 2, 3, 4, 5, 6)

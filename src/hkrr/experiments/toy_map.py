@@ -89,7 +89,7 @@ def claims(table: Table) -> list[Claim]:
             f"first step {step:g}: " + ", ".join(f"{method} {value:.1%}" for method, value in each.items())
             for step, each in share.items()
         )
-        text = f"the basin of the global minimum is larger for AGD than for VarPro ({link}, for every first step)"
+        text = f"the basin of the global minimum is larger for AGD by more than a point ({link}, for every first step)"
         larger = all(each["AGD"] > each["VarPro"] + 0.01 for each in share.values())
         found.append(Claim(text, larger if len(share) == len(tried) else None, number))
     return found
