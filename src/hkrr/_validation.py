@@ -12,6 +12,8 @@ from hkrr._arrays import Array
 
 # Numbers of directions that a grid tries where none are given: each is a column of fits.
 _GRID_COMPONENTS = 10
+# Where HyperKernelRidge can start: sampled maps, or a classical estimate of the subspace.
+INITS = ("random", "sir", "save", "phd", "opg", "mave")
 
 
 def check_int(name: str, value: Any, minimum: int) -> int:
@@ -98,7 +100,7 @@ def check_parameters(model: Any, n_rows: int, n_features: int) -> None:
     ):
         raise ValueError(f"callbacks must be a list of functions of one State, or None; got {model.callbacks!r}")
     if isinstance(model.init, str):
-        check_choice("init", model.init, ("random",), " or an array (n_components, n_features)")
+        check_choice("init", model.init, INITS, " or an array (n_components, n_features)")
     if not isinstance(model.centers, str):
         if model.n_centers != "auto":
             raise ValueError(f"n_centers={model.n_centers!r} and an array of centers: leave n_centers at 'auto'")
@@ -114,7 +116,7 @@ def check_search(model: Any, n_features: int) -> list[int]:
     """Raise for the first parameter of a HyperKernelRidgeCV that cannot be; return the numbers of directions to try."""
     check_choice("criterion", model.criterion, ("evidence", "loo", "training"))
     if model.criterion == "training" and model.cv is None:
-        raise ValueError("criterion='training' cannot choose lambda by itmodel: give cv, for example cv='holdout'")
+        raise ValueError("criterion='training' cannot choose lambda by itself: give cv, for example cv='holdout'")
     if model.cv is None and not isinstance(model.reg_lambdas, str):
         raise ValueError("reg_lambdas is the grid that goes with cv; without cv lambda is learned: leave it at 'auto'")
     if isinstance(model.reg_lambdas, str):

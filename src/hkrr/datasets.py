@@ -156,7 +156,9 @@ PLANTED: dict[str, Planted] = {
 }
 
 
-def make_planted(kind: str, n_samples: int, *, noise: float = 0.01, random_state: Any = None) -> Dataset:
+def make_planted(
+    kind: str, n_samples: int, *, n_features: int | None = None, noise: float = 0.01, random_state: Any = None
+) -> Dataset:
     """Draw one of the planted models of `PLANTED`.
 
     The indices are normalised to unit variance. "product" is a saddle, "ratio" is steep, "steps" jumps and has kinks,
@@ -169,6 +171,8 @@ def make_planted(kind: str, n_samples: int, *, noise: float = 0.01, random_state
     kind : str
         A name of `PLANTED`.
     n_samples : int
+    n_features : int or None
+        None for the kind's own: 50, 200 of "single", 30 of "five".
     noise : float, default=0.01
         Variance of the noise over that of the noiseless target.
     random_state : int, RandomState or None
@@ -188,7 +192,9 @@ def make_planted(kind: str, n_samples: int, *, noise: float = 0.01, random_state
     if noise < 0:
         raise ValueError(f"noise must not be negative, got {noise}")
     model, rng = PLANTED[kind], check_random_state(random_state)
-    D = model.n_features
+    D = model.n_features if n_features is None else n_features
+    if model.n_components > D:
+        raise ValueError(f"n_features must be at least {model.n_components} for {kind!r}, got {n_features}")
     B = rng.standard_normal((model.n_components, D))
     X = rng.standard_normal((n_samples, D))
     if model.inputs == "correlated":

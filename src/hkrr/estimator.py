@@ -64,11 +64,12 @@ class HyperKernelRidge(MapModel):
         times as much an iteration, and need the solver "lbfgs".
     solver : "lbfgs", "varpro", "agd" or a solver, default="lbfgs"
         L-BFGS on the reduced function, or the paper's algorithms; see `hkrr.solvers`.
-    init : "random" or array (n_components, n_features), default="random"
+    init : "random", "sir", "save", "phd", "opg", "mave" or array (n_components, n_features), default="random"
         "random" samples `n_init` maps and scores them on held-out rows. VarPro and AGD start from the best, as in the
         paper; L-BFGS leads the best four down a path of lambda from 0.1 to `reg_lambda`, ten iterations at each half
-        decade, and starts from the lowest (these iterations are not part of `max_iter` or ``history_``). An array is a
-        map to start from, in the coordinates of X; to go on from a fit, pass its ``components_``, and ``gamma_`` too.
+        decade, and starts from the lowest (these iterations are not part of `max_iter` or ``history_``). "sir" to
+        "mave" start from that estimate of the subspace (see `hkrr.baselines`). An array is a map to start from, in the
+        coordinates of X; to go on from a fit, pass its ``components_``, and ``gamma_`` too.
     n_init : int, default=10
         Maps sampled by ``init="random"``.
     fit_intercept : bool, default=True
@@ -265,6 +266,11 @@ class HyperKernelRidge(MapModel):
             B = check_matrix("init", self.init, rows.n_features, self.n_components) * scaling.x_scale
             if np.linalg.matrix_rank(B) < self.n_components:
                 raise ValueError("init must have linearly independent rows, none of them zero: dependent rows stay so")
+            return B, median_kernel(kernel, rows, B, rng)
+        if self.init != "random":
+            from hkrr.baselines.start import starting_map  # its relatives are slow to import
+
+            B = starting_map(self.init, rows, self.n_components, rng)
             return B, median_kernel(kernel, rows, B, rng)
         n_centers = self._n_centers(rows.n_counted)
         starts = ranked_maps(

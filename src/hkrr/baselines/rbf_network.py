@@ -1,0 +1,181 @@
+"""Radial basis function networks by stochastic gradient: centers and coefficients, and for hyper-RBF the map."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Self
+
+import numpy as np
+from sklearn.cluster import kmeans_plusplus
+from sklearn.utils import check_random_state
+
+from hkrr._arrays import Array
+from hkrr._validation import check_int, check_positive
+from hkrr.baselines._expansion import KernelExpansion
+from hkrr.initialization import sample_map
+from hkrr.kernels import Kernel, get_kernel
+
+_MEDIAN_ROWS = 1000
+
+
+class Adam:
+    """Adam (Kingma and Ba, 2015) on a list of arrays."""
+
+    def __init__(self, shapes: list[tuple[int, ...]], rate: float) -> None:
+        self.rate, self.n = rate, 0
+        self.first, self.second = ([np.zeros(shape) for shape in shapes] for _ in range(2))
+
+    def step(self, parameters: list[Array], gradients: list[Array]) -> None:
+        """Move the parameters, in place."""
+        self.n += 1
+        for parameter, gradient, first, second in zip(parameters, gradients, self.first, self.second, strict=True):
+            first += 0.1 * (gradient - first)
+            second += 0.001 * (gradient**2 - second)
+            size = self.rate * math.sqrt(1.0 - 0.999**self.n) / (1.0 - 0.9**self.n)
+            parameter -= size * first / (np.sqrt(second) + 1e-8)
+
+
+class RBFNetwork(KernelExpansion):
+    """``f(x) = sum_j a_j k(|x - t_j|) + b``: centers t_j and coefficients learned together by stochastic gradient.
+
+    Source: Poggio and Girosi (1990), Networks for approximation and learning, Proceedings of the IEEE 78:
+    regularisation networks with fewer units than rows and moving centers.
+
+    Parameters
+    ----------
+    n_units : int, default=50
+    kernel : str or Kernel, default="gaussian"
+        Its gamma is the median rule's unless it has one.
+    reg_lambda : float, default=1e-6
+        Weight of ``a' K_tt a``.
+    learning_rate : float, default=0.01
+    batch_size : int, default=64
+    max_iter : int, default=500
+        Passes over the rows at most.
+    patience : int, default=50
+        Passes without a lower error on a tenth of the rows, held out, before it stops.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    n_iter_ : int
+        Passes made.
+    """
+
+    _learns_map = False
+
+    def __init__(
+        self,
+        n_units: int = 50,
+        *,
+        kernel: str | Kernel = "gaussian",
+        reg_lambda: float = 1e-6,
+        learning_rate: float = 0.01,
+        batch_size: int = 64,
+        max_iter: int = 500,
+        patience: int = 50,
+        random_state: Any = None,
+    ) -> None:
+        self.n_units, self.kernel, self.reg_lambda, self.learning_rate = n_units, kernel, reg_lambda, learning_rate
+        self.batch_size, self.max_iter, self.patience, self.random_state = batch_size, max_iter, patience, random_state
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Train until the held-out error has come to rest."""
+        for name in ("n_units", "batch_size", "max_iter", "patience"):
+            check_int(name, getattr(self, name), 1)
+        check_positive("learning_rate", self.learning_rate)
+        check_positive("reg_lambda", self.reg_lambda, zero=True)
+        Z, Y, found = self._validated(X, y)
+        size = float(np.sqrt(np.mean(Y**2))) or 1.0
+        Y = Y / size  # so that one learning rate suits every target
+        rng = check_random_state(self.random_state)
+        order = rng.permutation(len(Z))
+        n_held_out = len(Z) // 10
+        held_out, training = order[:n_held_out], order[n_held_out:]
+        B = self._first_map(Z.shape[1], rng)
+        kernel = get_kernel(self.kernel)
+        if kernel.gamma is None:
+            kernel = kernel.with_gamma(kernel.median_gamma(Z[order[:_MEDIAN_ROWS]] @ B.T))
+        T = kmeans_plusplus(Z[training], min(self.n_units, len(training)), random_state=rng)[0]
+        a = np.zeros((len(T), Y.shape[1]))
+        parameters = [a, T, B] if self._learns_map else [a, T]
+        adam = Adam([each.shape for each in parameters], self.learning_rate)
+        watched = held_out if n_held_out else training
+        best, lowest, since = [each.copy() for each in (a, T, B)], math.inf, 0
+        for n_iter in range(1, self.max_iter + 1):
+            self.n_iter_ = n_iter
+            shuffled = rng.permutation(training)
+            for start in range(0, len(shuffled), self.batch_size):
+                rows = shuffled[start : start + self.batch_size]
+                adam.step(parameters, self._gradients(kernel, Z[rows], Y[rows], a, T, B)[: len(parameters)])
+            error = float(np.mean((kernel(Z[watched] @ B.T, T @ B.T) @ a - Y[watched]) ** 2))
+            if error < lowest:
+                best, lowest, since = [each.copy() for each in (a, T, B)], error, 0
+            else:
+                since += 1
+            if since >= self.patience or not math.isfinite(error):
+                break
+        a, T, B = best
+        self._keep(B, kernel, T, a * size, found)
+        return self
+
+    def _first_map(self, n_features: int, rng: np.random.RandomState) -> Array:
+        return np.eye(n_features)
+
+    def _gradients(self, kernel: Kernel, Z: Array, Y: Array, a: Array, T: Array, B: Array) -> list[Array]:
+        """Return the gradients of ``|K a - Y|^2 / n + lambda a' K_tt a`` in a, T and B."""
+        P, C = Z @ B.T, T @ B.T
+        K, pullback = kernel.vjp(P, C)
+        K_tt, pullback_tt = kernel.vjp(C, C)
+        r = (2.0 / len(Z)) * (K @ a - Y)
+        grad_a = K.T @ r + 2.0 * self.reg_lambda * K_tt @ a
+        dP, dC = pullback(r @ a.T)
+        left, right = pullback_tt(self.reg_lambda * a @ a.T)
+        dC = dC + left + right
+        return [grad_a, dC @ B, dP.T @ Z + dC.T @ T]
+
+
+class HyperRBFNetwork(RBFNetwork):
+    """``f(x) = sum_j a_j k(|B (x - t_j)|) + b``: the map B is learned too, together with centers and coefficients.
+
+    Source: Poggio and Girosi (1990), as `RBFNetwork`: their hyper basis functions.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Rows of B.
+    n_units, kernel, reg_lambda, learning_rate, batch_size, max_iter, patience, random_state
+        As in `RBFNetwork`.
+    """
+
+    _learns_map = True
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        n_units: int = 50,
+        kernel: str | Kernel = "gaussian",
+        reg_lambda: float = 1e-6,
+        learning_rate: float = 0.01,
+        batch_size: int = 64,
+        max_iter: int = 500,
+        patience: int = 50,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            n_units,
+            kernel=kernel,
+            reg_lambda=reg_lambda,
+            learning_rate=learning_rate,
+            batch_size=batch_size,
+            max_iter=max_iter,
+            patience=patience,
+            random_state=random_state,
+        )
+        self.n_components = n_components
+
+    def _first_map(self, n_features: int, rng: np.random.RandomState) -> Array:
+        if check_int("n_components", self.n_components, 1) > n_features:
+            raise ValueError(f"n_components={self.n_components} exceeds the number of columns of X, {n_features}")
+        return sample_map(self.n_components, n_features, rng)

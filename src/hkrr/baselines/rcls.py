@@ -1,0 +1,177 @@
+"""Response-conditional least squares: the subspace from linear fits within slices of the target, then a local link."""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement
+from typing import Any, Literal, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, RegressorMixin, TransformerMixin
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from hkrr._arrays import Array
+from hkrr._validation import check_choice, check_int
+from hkrr.baselines._subspace import SubspaceEstimator, signed, slices
+
+# Cells are numbered by 64-bit integers: their logarithm to base two.
+_MOST_CELLS = 62
+
+
+class RCLSDirections(SubspaceEstimator):
+    """``M = sum_h p_h b_h b_h'``, b_h the least-squares slopes of y on x within slice h of the target.
+
+    Source: Klock, Lanteri and Vigogna (2021), Estimating multi-index models with response-conditional least squares,
+    Electronic Journal of Statistics 15.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+    n_slices : int, default=10
+        As many at most; fewer where they would have under two rows a column of X, but as many as directions. Of a
+        target of few values, which is constant in every slice, all rows are one.
+    """
+
+    def __init__(self, n_components: int = 2, *, n_slices: int = 10) -> None:
+        self.n_components, self.n_slices = n_components, n_slices
+
+    def _check(self) -> None:
+        check_int("n_slices", self.n_slices, 1)
+
+    def _matrix(self, Z: Array, y: Array) -> Array:
+        M = np.zeros((Z.shape[1], Z.shape[1]))
+        n_slices = max(self.n_components, min(self.n_slices, len(y) // (2 * Z.shape[1])))
+        # A slice of one value has no slopes: for a target of few values it is all rows, or nothing.
+        parts = [rows for rows in slices(y, n_slices) if np.ptp(y[rows]) > 0] or [np.arange(len(y))]
+        for rows in parts:
+            gaps = Z[rows] - Z[rows].mean(axis=0)
+            slope = np.linalg.lstsq(gaps, y[rows] - y[rows].mean(), rcond=1e-10)[0]
+            M += len(rows) / len(Z) * np.outer(slope, slope)
+        return M
+
+
+class RCLS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RegressorMixin, BaseEstimator):
+    """Response-conditional least squares for the subspace, and a local regression on it.
+
+    Source: as `RCLSDirections`.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+    n_slices : int, default=10
+    link : {"knn", "polynomial"}, default="knn"
+        k-nearest neighbours, or polynomials on the cells of a grid.
+    n_neighbors : int, default=10
+    n_cells : int, default=4
+        Cells of the grid along each direction.
+    degree : int, default=2
+
+    Attributes
+    ----------
+    components_ : array (n_components, n_features)
+        Orthonormal rows.
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        n_slices: int = 10,
+        link: Literal["knn", "polynomial"] = "knn",
+        n_neighbors: int = 10,
+        n_cells: int = 4,
+        degree: int = 2,
+    ) -> None:
+        self.n_components, self.n_slices, self.link = n_components, n_slices, link
+        self.n_neighbors, self.n_cells, self.degree = n_neighbors, n_cells, degree
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Find the directions, then the link."""
+        check_choice("link", self.link, ("knn", "polynomial"))
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        directions = RCLSDirections(self.n_components, n_slices=self.n_slices).fit(X, y)
+        # Neighbours are sought in an orthonormal basis, where the distances are those of X.
+        self.components_ = signed(np.linalg.qr(directions.components_.T)[0].T)
+        check_int("n_neighbors", self.n_neighbors, 1)
+        if self.link == "knn":
+            self.link_ = KNeighborsRegressor(min(self.n_neighbors, len(y)))
+        else:
+            self.link_ = PiecewisePolynomial(self.n_cells, self.degree)
+        self.link_.fit(X @ self.components_.T, y)
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return the link at ``X @ components_.T``."""
+        P = self.transform(X)
+        return np.asarray(self.link_.predict(P))
+
+    def transform(self, X: Any) -> Array:
+        """Return ``X @ components_.T``."""
+        check_is_fitted(self)
+        return np.asarray(validate_data(self, X, reset=False, dtype=np.float64) @ self.components_.T)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+
+class PiecewisePolynomial(RegressorMixin, BaseEstimator):
+    """A polynomial on each cell of a regular grid over the range of the inputs, for few inputs.
+
+    A cell with fewer rows than twice the coefficients takes the polynomial of all rows.
+
+    Parameters
+    ----------
+    n_cells : int, default=4
+        Along each input.
+    degree : int, default=2
+    """
+
+    def __init__(self, n_cells: int = 4, degree: int = 2) -> None:
+        self.n_cells, self.degree = n_cells, degree
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Fit each cell by least squares."""
+        check_int("n_cells", self.n_cells, 1)
+        check_int("degree", self.degree, 0)
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        if X.shape[1] * np.log2(self.n_cells) > _MOST_CELLS:
+            raise ValueError(
+                f"n_cells={self.n_cells} along each of {X.shape[1]} columns are too many cells; use fewer of either"
+            )
+        self.low_, high = X.min(axis=0), X.max(axis=0)
+        self.width_ = np.where(high > self.low_, high - self.low_, 1.0)
+        features, cells = self._features(X), self._cells(X)
+        self.everywhere_ = np.linalg.lstsq(features, y, rcond=None)[0]
+        self.cells_ = {
+            cell: np.linalg.lstsq(features[rows], y[rows], rcond=None)[0]
+            for cell in np.unique(cells)
+            if np.sum(rows := cells == cell) >= 2 * features.shape[1]
+        }
+        self.range_ = float(y.min()), float(y.max())
+        return self
+
+    def predict(self, X: Any) -> Array:
+        """Return the polynomial of each row's cell, within the range of the training targets."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        features, cells = self._features(X), self._cells(X)
+        values = features @ self.everywhere_
+        for cell, coefficients in self.cells_.items():
+            values[cells == cell] = features[cells == cell] @ coefficients
+        return np.clip(values, *self.range_)
+
+    def _features(self, X: Array) -> Array:
+        """Return all monomials up to the degree, of inputs scaled to [0, 1]."""
+        U = (X - self.low_) / self.width_
+        columns = [
+            np.prod(U[:, list(powers)], axis=1)
+            for degree in range(self.degree + 1)
+            for powers in combinations_with_replacement(range(U.shape[1]), degree)
+        ]
+        return np.stack(columns, axis=1)
+
+    def _cells(self, X: Array) -> Array:
+        """Return the number of each row's cell."""
+        index = np.clip(self.n_cells * (X - self.low_) / self.width_, 0, self.n_cells - 1).astype(int)
+        return np.asarray(np.ravel_multi_index(tuple(index.T), (self.n_cells,) * X.shape[1]))

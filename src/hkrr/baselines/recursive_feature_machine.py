@@ -1,0 +1,126 @@
+"""The recursive feature machine: kernel ridge regression and the average gradient outer product, by turns."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, Self
+
+import numpy as np
+from scipy.linalg import eigh
+from sklearn.utils import check_random_state
+
+from hkrr._arrays import Array, solve_positive_definite
+from hkrr._validation import check_choice, check_choice_of_bool, check_int, check_positive
+from hkrr.baselines._expansion import KernelExpansion
+from hkrr.kernels import Gaussian, Kernel, Laplace
+
+KERNELS = {"laplace": Laplace, "gaussian": Gaussian}
+
+
+class RecursiveFeatureMachine(KernelExpansion):
+    """By turns ``(K_M + reg I) a = y`` and ``M = sum_i grad f(x_i) grad f(x_i)' / (its largest entry)``.
+
+    K_M is the kernel of ``|M^(1/2) (x - x')|``. M begins as the identity, and the iterate of least error on held-out
+    rows is kept. Source: Radhakrishnan, Beaglehole, Pandit and Belkin (2024), Mechanism for feature learning in neural
+    networks and backpropagation-free machine learning models, Science 383.
+
+    Parameters
+    ----------
+    kernel : {"laplace", "gaussian"}, default="laplace"
+        ``exp(-t / bandwidth)`` or ``exp(-t^2 / (2 bandwidth^2))`` of that distance t.
+    bandwidth : float, default=10.0
+    reg : float, default=1e-3
+    n_iter : int, default=5
+        Updates of M.
+    diagonal : bool, default=False
+        Keep the diagonal of M only.
+    validation_fraction : float, default=0.2
+        Rows held out, to choose the iterate. With 0 none are, and the last one is kept.
+    scale_features : bool, default=True
+        Standardise the columns first.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    M_ : array (n_features, n_features)
+        In the coordinates of the optimisation (standardised ones, unless `scale_features` is off).
+    best_iter_ : int
+        Updates of M before the iterate that was kept.
+    """
+
+    def __init__(
+        self,
+        *,
+        kernel: Literal["laplace", "gaussian"] = "laplace",
+        bandwidth: float = 10.0,
+        reg: float = 1e-3,
+        n_iter: int = 5,
+        diagonal: bool = False,
+        validation_fraction: float = 0.2,
+        scale_features: bool = True,
+        random_state: Any = None,
+    ) -> None:
+        self.kernel, self.bandwidth, self.reg, self.n_iter, self.diagonal = kernel, bandwidth, reg, n_iter, diagonal
+        self.validation_fraction, self.scale_features, self.random_state = (
+            validation_fraction,
+            scale_features,
+            random_state,
+        )
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Alternate, and keep the iterate of least held-out error."""
+        self._check()
+        Z, Y, found = self._validated(X, y, scale=self.scale_features)
+        training, held_out = self._split(len(Z))
+        C, targets = Z[training], Y[training]
+        kernel: Kernel = KERNELS[self.kernel](gamma=0.5 / self.bandwidth**2)
+        M, lowest = np.eye(Z.shape[1]), math.inf
+        for k in range(self.n_iter + 1):
+            B = square_root(M)
+            P = C @ B.T
+            alpha, _ = solve_positive_definite(kernel(P, P), targets, self.reg)
+            error = float(np.mean((kernel(Z[held_out] @ B.T, P) @ alpha - Y[held_out]) ** 2)) if len(held_out) else -k
+            if k == 0 or error < lowest:
+                best, lowest = (B, alpha, M, k), error
+            if k < self.n_iter:
+                M = agop(kernel, P, alpha, B)
+                if self.diagonal:
+                    M = np.diag(M.diagonal())
+                largest = M.max()
+                if not largest > 0:
+                    break  # a constant function: nothing to learn from
+                M = M / largest
+        B, alpha, self.M_, self.best_iter_ = best
+        self._keep(B, kernel, C, alpha, found)
+        return self
+
+    def _check(self) -> None:
+        check_choice("kernel", self.kernel, tuple(KERNELS))
+        check_positive("bandwidth", self.bandwidth)
+        check_positive("reg", self.reg, zero=True)
+        check_int("n_iter", self.n_iter, 0)
+        check_choice_of_bool("diagonal", self.diagonal)
+        check_choice_of_bool("scale_features", self.scale_features)
+        if check_positive("validation_fraction", self.validation_fraction, zero=True) >= 1.0:
+            raise ValueError(f"validation_fraction must be below 1, got {self.validation_fraction!r}")
+
+    def _split(self, n_rows: int) -> tuple[Array, Array]:
+        order = check_random_state(self.random_state).permutation(n_rows)
+        n_held_out = min(round(self.validation_fraction * n_rows), n_rows - 1)
+        return order[n_held_out:], order[:n_held_out]
+
+
+def square_root(M: Array) -> Array:
+    """Return the symmetric square root of a positive semidefinite matrix."""
+    values, vectors = eigh(M)
+    return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+
+
+def agop(kernel: Kernel, P: Array, alpha: Array, B: Array) -> Array:
+    """Return ``sum_i grad f(x_i) grad f(x_i)'``, over the targets too, of ``f(x) = sum_j alpha_j k(Bx, p_j)``."""
+    M = np.zeros((B.shape[1], B.shape[1]))
+    for column in alpha.T:
+        pullback = kernel.vjp(P, P)[1]
+        gradients = pullback(np.tile(column, (len(P), 1)))[0] @ B
+        M += gradients.T @ gradients
+    return M
