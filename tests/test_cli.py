@@ -127,7 +127,7 @@ def test_one_run_that_fails_does_not_end_the_command(tmp_path, monkeypatch, name
 )
 def test_claims_on_the_screen(monkeypatch, holds, verdict):
     outcome = Outcome([], [Claim("it is so", holds, "1 [of] 2")], Path("a.csv"), Path("a.png"), 1, 0.0)
-    monkeypatch.setattr(cli, "reproduce_one", lambda *a, **k: outcome)
+    monkeypatch.setattr(cli.reproduce, "reproduce_one", lambda *a, **k: outcome)
     result = _invoke("toy-path")
     assert result.exit_code == 0
     assert f"  {verdict}: it is so (1 [of] 2)" in result.output.splitlines()
@@ -136,7 +136,7 @@ def test_claims_on_the_screen(monkeypatch, holds, verdict):
 @pytest.mark.parametrize(("more", "is_told"), [(0, False), (1, True), (50, True)])
 def test_more_runs_at_once_than_cores_are_noted(monkeypatch, more, is_told):
     outcome = Outcome([], [], Path("a.csv"), Path("a.png"), 0, 0.0)
-    monkeypatch.setattr(cli, "reproduce_one", lambda *a, **k: outcome)
+    monkeypatch.setattr(cli.reproduce, "reproduce_one", lambda *a, **k: outcome)
     n_jobs = os.cpu_count() + more
     result = _invoke("toy-path", "--n-jobs", str(n_jobs))
     assert result.exit_code == 0
@@ -200,7 +200,7 @@ def test_options_reach_the_experiments(monkeypatch):
         made.append((name, config, out, n_jobs))
         return Outcome([], [], Path("a.csv"), Path("a.png"), 0, 0.0)
 
-    monkeypatch.setattr(cli, "reproduce_one", noted)
+    monkeypatch.setattr(cli.reproduce, "reproduce_one", noted)
     assert _invoke("nystrom", "toy-path", "nystrom").exit_code == 0
     assert made == [(n, get_experiment(n).Config(), Path("reproduced"), 1) for n in ("nystrom", "toy-path")]
     made.clear()

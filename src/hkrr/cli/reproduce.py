@@ -1,4 +1,4 @@
-"""The command line: ``hkrr reproduce NAME...``."""
+"""``hkrr reproduce NAME...``: the paper's experiments."""
 
 from __future__ import annotations
 
@@ -9,22 +9,15 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from hkrr.cli._console import in_words, progress_bar, say
 from hkrr.experiments import NAMES, get_experiment
 from hkrr.experiments.base import Outcome
 from hkrr.experiments.base import reproduce as reproduce_one
 
-app = typer.Typer(no_args_is_help=True)
 _STYLES = {True: "green", False: "yellow", None: "dim"}
 
 
-@app.callback()
-def _main() -> None:
-    """Hyper-kernel ridge regression: learn functions that depend on many inputs through a few unknown directions."""
-
-
-@app.command()
 def reproduce(
     names: Annotated[list[str], typer.Argument(help=f"Experiments, or 'all': {', '.join(NAMES)}.", show_default=False)],
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes: seconds instead of hours.")] = False,
@@ -39,17 +32,15 @@ def reproduce(
     console = Console()
     unknown = [name for name in names if name not in (*NAMES, "all")]
     if unknown:
-        _say(console, f"There is no experiment {unknown[0]!r}: choose from {', '.join(NAMES)}, or 'all'.")
+        say(console, f"There is no experiment {unknown[0]!r}: choose from {', '.join(NAMES)}, or 'all'.")
         raise typer.Exit(2)
     if n_jobs == 0:
-        _say(console, "--n-jobs must not be 0: give the number of runs at once, or -1 for one on each core.")
+        say(console, "--n-jobs must not be 0: give the number of runs at once, or -1 for one on each core.")
         raise typer.Exit(2)
     if n_jobs > (os.cpu_count() or 1):
-        _say(
-            console, f"{n_jobs} runs at once on {os.cpu_count()} cores: those with a limit of time will do less in it."
-        )
+        say(console, f"{n_jobs} runs at once on {os.cpu_count()} cores: those with a limit of time will do less in it.")
     if quick:
-        _say(console, "Small runs, to try things out: what they say of the paper's claims means little.")
+        say(console, "Small runs, to try things out: what they say of the paper's claims means little.")
     failed = False
     for name in NAMES if "all" in names else dict.fromkeys(names):
         experiment = get_experiment(name)
@@ -59,52 +50,28 @@ def reproduce(
         try:
             outcome = _with_progress(console, name, experiment, config, out, n_jobs)
         except KeyboardInterrupt:
-            _say(console, f"Stopped. What is done is kept in {out}: the same command goes on from there.")
+            say(console, f"Stopped. What is done is kept in {out}: the same command goes on from there.")
             raise typer.Exit(130) from None
         except RuntimeError as error:  # not one run ended
-            _say(console, f"  {error}", "red")
+            say(console, f"  {error}", "red")
             failed = True
             continue
         for claim in outcome.claims:
-            _say(console, f"  {claim}", _STYLES[claim.holds])
+            say(console, f"  {claim}", _STYLES[claim.holds])
         if outcome.failures:
-            _say(console, f"  {len(outcome.failures)} runs failed. The first, {outcome.failures[0]}", "red")
+            say(console, f"  {len(outcome.failures)} runs failed. The first, {outcome.failures[0]}", "red")
             failed = True
-        _say(console, f"  {outcome.csv}, {outcome.picture}")
+        say(console, f"  {outcome.csv}, {outcome.picture}")
     if failed:
         raise typer.Exit(1)
 
 
-def _say(console: Console, text: str, style: str | None = None) -> None:
-    """Print a line as it is: not wrapped, and no bracket of it read as markup."""
-    console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
-
-
 def _with_progress(console: Console, name: str, experiment: Any, config: Any, out: Path, n_jobs: int) -> Outcome:
     """Run an experiment under a bar with the time left."""
-    columns = (
-        TextColumn(f"{name:17}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("runs"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[left]}"),
-    )
-    with Progress(*columns, console=console) as progress:
+    with progress_bar(console, name, "runs") as progress:
         task = progress.add_task(name, total=None, left="")
 
         def show(done: int, total: int, seconds_left: float | None) -> None:
-            progress.update(task, completed=done, total=total, left=_in_words(seconds_left, done == total))
+            progress.update(task, completed=done, total=total, left=in_words(seconds_left, done == total))
 
         return reproduce_one(name, experiment, config, out, n_jobs=n_jobs, on_progress=show)
-
-
-def _in_words(seconds_left: float | None, is_done: bool) -> str:
-    """Return the time left, as one would say it."""
-    if is_done:
-        return "done"
-    if seconds_left is None:
-        return "the time left shows after the first run"
-    if seconds_left < 90:
-        return f"{seconds_left:.0f} s left"
-    return f"{seconds_left / 60:.0f} min left" if seconds_left < 5400 else f"{seconds_left / 3600:.1f} h left"

@@ -1,0 +1,135 @@
+"""The methods of this library: HKRR itself, and the rivals of `hkrr.baselines`."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+
+from hkrr.bench.methods import Answer, Method, Setting, Task, directions, log_uniform, tuned
+
+# Kernel ridge regression with all rows as centers up to so many, with some of them beyond.
+_EXACT_ROWS, _CENTERS = 3000, 1000
+
+
+def _hkrr(kernel: str) -> Method:
+    """HyperKernelRidgeCV, all defaults: it tunes itself, and is told the seconds."""
+
+    def run(task: Task) -> Answer:
+        from hkrr import HyperKernelRidgeCV
+        from hkrr.kernels import kernel_name
+
+        began = time.perf_counter()
+        model = HyperKernelRidgeCV(kernel=kernel, time_limit=task.seconds, random_state=task.seed).fit(task.X, task.y)
+        fit_seconds = time.perf_counter() - began
+        note = f"{kernel_name(model.kernel_)}, {model.map_shape_}, {model.n_components_} rows"
+        return Answer(model.predict(task.X_test), model.components_, fit_seconds, note)
+
+    return Method(run, ("hkrr", "hkrr.selection"))
+
+
+def _kernel_ridge(**options: Any) -> Method:
+    """Kernel ridge regression on all inputs, which tunes itself by leave-one-out."""
+
+    def run(task: Task) -> Answer:
+        from hkrr.baselines import KernelRidgeCV
+
+        began = time.perf_counter()
+        model = KernelRidgeCV(**options, random_state=task.seed).fit(task.X, task.y)
+        return Answer(model.predict(task.X_test), None, time.perf_counter() - began)
+
+    return Method(run, ("hkrr.baselines",))
+
+
+def _baseline(name: str, draw: Any, *, seeded: bool = True, learns_map: bool = True) -> Method:
+    """A baseline that random search tunes."""
+
+    def make(setting: Setting, task: Task) -> Any:
+        import hkrr.baselines
+
+        return getattr(hkrr.baselines, name)(**setting, **({"random_state": task.seed} if seeded else {}))
+
+    search = tuned(make, draw)
+    return Method(search if learns_map else lambda task: search(task)._replace(components=None), ("hkrr.baselines",))
+
+
+def _subspace(name: str, seeded: bool = False) -> Method:
+    """A subspace, and kernel ridge regression on it; the number of directions is tuned."""
+
+    def make(setting: Setting, task: Task) -> Any:
+        from sklearn.pipeline import make_pipeline
+
+        import hkrr.baselines
+
+        finder = getattr(hkrr.baselines, name)
+        n_components = min(setting.get("n_components", 2), task.X.shape[1])
+        return make_pipeline(
+            finder(n_components, **({"random_state": task.seed} if seeded else {})),
+            hkrr.baselines.KernelRidgeCV(
+                n_centers="all" if len(task.y) <= _EXACT_ROWS else _CENTERS, random_state=task.seed
+            ),
+        )
+
+    return Method(tuned(make, lambda rng, task: {"n_components": directions(rng, task)}), ("hkrr.baselines",))
+
+
+def _rfm(rng: np.random.RandomState, task: Task) -> Setting:
+    return {
+        "kernel": "laplace" if rng.uniform() < 0.8 else "gaussian",
+        "bandwidth": log_uniform(rng, 0.5, 200.0),
+        "reg": log_uniform(rng, 1e-6, 10.0),
+        "diagonal": bool(rng.uniform() < 0.5),
+    }
+
+
+def _rbf(rng: np.random.RandomState, task: Task) -> Setting:
+    return {
+        "n_units": int(rng.choice([20, 50, 100, 200])),
+        "reg_lambda": log_uniform(rng, 1e-8, 1e-3),
+        "learning_rate": log_uniform(rng, 1e-3, 1e-1),
+    }
+
+
+def _hyper_rbf(rng: np.random.RandomState, task: Task) -> Setting:
+    return {"n_components": directions(rng, task), **_rbf(rng, task)}
+
+
+def _bkernn(rng: np.random.RandomState, task: Task) -> Setting:
+    return {
+        "reg_lambda": log_uniform(rng, 1e-5, 1e-1),
+        "penalty": str(rng.choice(["feature", "variable", "basic"])),
+    }
+
+
+def _relu(rng: np.random.RandomState, task: Task) -> Setting:
+    return {"n_units": int(rng.choice([32, 100, 300, 1000])), "reg_lambda": log_uniform(rng, 1e-6, 1.0)}
+
+
+def _rcls(rng: np.random.RandomState, task: Task) -> Setting:
+    return {
+        "n_components": directions(rng, task),
+        "n_slices": int(rng.choice([2, 3, 5, 10])),
+        "link": str(rng.choice(["knn", "polynomial"])),
+        "n_neighbors": int(rng.choice([3, 5, 10, 20])),
+        "n_cells": int(rng.choice([1, 2, 4])),
+        "degree": int(rng.choice([1, 2, 3])),
+    }
+
+
+METHODS = {
+    "hkrr": _hkrr("gaussian"),
+    "hkrr_auto": _hkrr("auto"),
+    "krr": _kernel_ridge(),
+    "krr_nystrom": _kernel_ridge(n_centers=500),
+    "krr_leverage": _kernel_ridge(n_centers=500, centers="leverage"),
+    "rfm": _baseline("RecursiveFeatureMachine", _rfm),
+    "rbf": _baseline("RBFNetwork", _rbf, learns_map=False),
+    "hyper_rbf": _baseline("HyperRBFNetwork", _hyper_rbf),
+    "bkernn": _baseline("BKerNN", _bkernn),
+    "relu": _baseline("ReLUNetwork", _relu),
+    "rcls": _baseline("RCLS", _rcls, seeded=False),
+    **{name: _subspace(name.upper()) for name in ("sir", "save", "phd")},
+    **{name: _subspace(name.upper(), seeded=True) for name in ("opg", "mave", "kdr")},
+    "gkdr": _subspace("GradientKDR", seeded=True),
+}

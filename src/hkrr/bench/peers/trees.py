@@ -1,0 +1,130 @@
+"""Boosted trees: CatBoost, LightGBM and XGBoost, each with its number of trees by early stopping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hkrr._arrays import Array
+from hkrr.bench.methods import Method, Setting, Task, log_uniform, tuned
+
+_MOST_TREES, _PATIENCE = 5000, 100
+# Rows and targets to stop by.
+Judge = tuple[Array, Array]
+
+
+class Boosted:
+    """A fifth of the rows tells how many trees, then all rows are fitted with as many."""
+
+    def __init__(self, task: Task, make: Callable[[int], Any], grow: Callable[[Any, Array, Array, Judge], int]) -> None:
+        self.task, self.make, self.grow = task, make, grow
+
+    def fit(self, X: Array, y: Array) -> Boosted:
+        """Find the number of trees, then fit on all rows."""
+        fit, judge = self.task._replace(X=X, y=y).parts()
+        n_trees = self.grow(self.make(_MOST_TREES), X[fit], y[fit], (X[judge], y[judge]))
+        self.model = self.make(max(1, n_trees)).fit(X, y)
+        return self
+
+    def predict(self, X: Array) -> Array:
+        """Return the sum of the trees."""
+        return np.asarray(self.model.predict(X))
+
+
+def _catboost(setting: Setting, task: Task) -> Boosted:
+    from catboost import CatBoostRegressor
+
+    options = {
+        "learning_rate": 0.05,
+        "thread_count": task.threads,
+        "random_seed": task.seed,
+        "verbose": False,
+        "allow_writing_files": False,
+        **setting,
+    }
+
+    def grow(model: Any, X: Array, y: Array, judge: Judge) -> int:
+        model.fit(X, y, eval_set=judge, early_stopping_rounds=_PATIENCE)
+        return int(model.best_iteration_) + 1
+
+    return Boosted(task, lambda n: CatBoostRegressor(iterations=n, **options), grow)
+
+
+def _draw_catboost(rng: np.random.RandomState, task: Task) -> Setting:
+    return {
+        "learning_rate": log_uniform(rng, 0.02, 0.2),
+        "depth": int(rng.randint(3, 9)),
+        "l2_leaf_reg": log_uniform(rng, 1.0, 10.0),
+        "rsm": float(rng.uniform(0.5, 1.0)),
+    }
+
+
+def _lightgbm(setting: Setting, task: Task) -> Boosted:
+    from lightgbm import LGBMRegressor, early_stopping
+
+    options = {
+        "learning_rate": 0.03,
+        "subsample": 0.9,
+        "subsample_freq": 1,
+        "colsample_bytree": 0.9,
+        "n_jobs": task.threads,
+        "random_state": task.seed,
+        "verbosity": -1,
+        **setting,
+    }
+
+    def grow(model: Any, X: Array, y: Array, judge: Judge) -> int:
+        stop = early_stopping(_PATIENCE, verbose=False)
+        model.fit(X, y, eval_X=judge[0], eval_y=judge[1], callbacks=[stop])
+        return int(model.best_iteration_)
+
+    return Boosted(task, lambda n: LGBMRegressor(n_estimators=n, **options), grow)
+
+
+def _draw_lightgbm(rng: np.random.RandomState, task: Task) -> Setting:
+    return {
+        "learning_rate": log_uniform(rng, 0.01, 0.1),
+        "num_leaves": int(rng.choice([7, 15, 31, 63])),
+        "min_child_samples": int(rng.choice([2, 5, 10, 20, 50])),
+        "colsample_bytree": float(rng.uniform(0.4, 1.0)),
+        "reg_lambda": log_uniform(rng, 1e-3, 10.0),
+    }
+
+
+def _xgboost(setting: Setting, task: Task) -> Boosted:
+    from xgboost import XGBRegressor
+
+    options = {
+        "learning_rate": 0.05,
+        "subsample": 0.9,
+        "colsample_bytree": 0.9,
+        "n_jobs": task.threads,
+        "random_state": task.seed,
+        "verbosity": 0,
+        **setting,
+    }
+
+    def grow(model: Any, X: Array, y: Array, judge: Judge) -> int:
+        model.set_params(early_stopping_rounds=_PATIENCE)
+        return int(model.fit(X, y, eval_set=[judge], verbose=False).best_iteration) + 1
+
+    return Boosted(task, lambda n: XGBRegressor(n_estimators=n, **options), grow)
+
+
+def _draw_xgboost(rng: np.random.RandomState, task: Task) -> Setting:
+    return {
+        "learning_rate": log_uniform(rng, 0.01, 0.2),
+        "max_depth": int(rng.randint(2, 9)),
+        "min_child_weight": log_uniform(rng, 1.0, 20.0),
+        "colsample_bytree": float(rng.uniform(0.4, 1.0)),
+        "reg_lambda": log_uniform(rng, 1e-2, 10.0),
+    }
+
+
+METHODS = {
+    "catboost": Method(tuned(_catboost, _draw_catboost), ("catboost",)),
+    "lightgbm": Method(tuned(_lightgbm, _draw_lightgbm), ("lightgbm",)),
+    "xgboost": Method(tuned(_xgboost, _draw_xgboost), ("xgboost",)),
+}

@@ -1,0 +1,211 @@
+"""One cell of a benchmark in a process of its own, and many of them with what is done kept.
+
+A cell is a problem and a method. Its process loads the problem, imports the method's packages, and then the clock runs:
+seconds are those of tuning, fitting and predicting. Its memory is how far the peak resident size rises after that.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hkrr._arrays import Array
+from hkrr.bench.methods import Task
+from hkrr.bench.problems import label, load_problem
+from hkrr.metrics import subspace_distance
+
+Row = dict[str, Any]
+Key = tuple[str, str]
+
+COLUMNS = (
+    "problem",
+    "method",
+    "R2",
+    "subspace_distance",
+    "seconds",
+    "fit_seconds",
+    "peak_mb",
+    "n_train",
+    "n_features",
+    "budget",
+    "threads",
+    "note",
+    "error",
+)
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
+# Seconds that a process has to end by itself when its work is done.
+_GRACE = 5.0
+# ru_maxrss counts kilobytes, on macOS bytes.
+_TO_MB = 2**20 if sys.platform == "darwin" else 2**10
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What every method is given: seconds to tune and fit in, threads. A process past the limit is ended."""
+
+    seconds: float = 30.0
+    threads: int = 1
+    limit: float = 600.0
+
+
+class _Running(NamedTuple):
+    key: Key
+    process: Any
+    until: float
+
+
+def run_cells(
+    problems: Iterable[str],
+    methods: Iterable[str],
+    rules: Rules,
+    path: Path,
+    *,
+    n_jobs: int = 1,
+    on_progress: Callable[[int, int, str], None] = lambda done, total, what: None,
+) -> list[Row]:
+    """Run the cells that the file does not hold yet under these rules, add each as it ends; return all asked for."""
+    source_of = {label(problem): problem for problem in problems}
+    wanted = [(problem, method) for problem in source_of for method in methods]
+    same_rules = (str(rules.seconds), str(rules.threads))
+    there = {
+        (row["problem"], row["method"]): row for row in read(path) if (row["budget"], row["threads"]) == same_rules
+    }
+    todo = [key for key in wanted if key not in there]
+    total, running = len(wanted), dict[Connection, _Running]()
+    try:
+        while todo or running:
+            while todo and len(running) < n_jobs:
+                problem, method = key = todo.pop(0)
+                receiver, process = _start(source_of[problem], method, rules)
+                running[receiver] = _Running(key, process, time.monotonic() + rules.limit)
+            now = ", ".join(" ".join(each.key) for each in running.values())
+            on_progress(total - len(todo) - len(running), total, now)
+            for receiver, row in _ended(running, rules):
+                key, process, _ = running.pop(receiver)
+                process.join(_GRACE)
+                process.kill()
+                process.join()
+                there[key] = {"problem": key[0], "method": key[1], "budget": rules.seconds, "threads": rules.threads}
+                there[key].update(row)
+                append(there[key], path)
+    finally:
+        for each in running.values():
+            each.process.kill()
+            each.process.join()
+    on_progress(total, total, "")
+    return [there[key] for key in wanted]
+
+
+def _ended(running: dict[Connection, _Running], rules: Rules) -> Iterator[tuple[Connection, Row]]:
+    """Wait a second; yield the cells that have ended, or that had to be."""
+    for receiver in [each for each in wait(list(running), timeout=1.0) if isinstance(each, Connection)]:
+        try:
+            yield receiver, receiver.recv()
+        except EOFError:  # it crashed or was killed
+            process = running[receiver].process
+            process.join()
+            yield receiver, {"error": f"its process ended with exit code {process.exitcode}"}
+    for receiver, (_, _, until) in list(running.items()):
+        if time.monotonic() > until:
+            yield receiver, {"error": f"not done after {rules.limit:.0f} s"}
+
+
+def _start(problem: str, method: str, rules: Rules) -> tuple[Connection, Any]:
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    with _environment(dict.fromkeys(_THREADS, str(rules.threads))):  # the process inherits it before it imports
+        process = context.Process(target=_run, args=(problem, method, rules, sender), daemon=True)
+        process.start()
+    sender.close()
+    return receiver, process
+
+
+@contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    kept = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in kept.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _run(problem: str, method: str, rules: Rules, sender: Connection) -> None:
+    """Fit and score, in a process of its own, and send what came of it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's: it ends this process
+    sender.send(evaluate(problem, method, rules))
+
+
+def evaluate(problem: str, method: str, rules: Rules) -> Row:
+    """Return what one method makes of one problem, or its error."""
+    from hkrr.bench import METHODS
+
+    row: Row = {}
+    try:
+        data = load_problem(problem)
+        row["n_train"], row["n_features"] = data.X.shape
+        for package in METHODS[method].packages:
+            importlib.import_module(package)
+        before = _peak()
+        began = time.perf_counter()
+        answer = METHODS[method].run(Task(data.X, data.y, data.X_test, rules.seconds, rules.threads))
+        row["seconds"] = round(time.perf_counter() - began, 2)
+        row["peak_mb"] = round(_peak() - before, 1)
+        row["fit_seconds"] = "" if answer.fit_seconds is None else round(answer.fit_seconds, 2)
+        row["R2"] = round(1.0 - float(np.mean((answer.predicted - data.y_test) ** 2) / np.var(data.y_test)), 6)
+        row["note"] = answer.note
+        if data.B is not None and answer.components is not None:
+            row["subspace_distance"] = round(_distance(answer.components, data.B, data.X), 4)
+    except Exception as error:
+        message = (str(error).splitlines() or [""])[0]
+        row["error"] = f"{type(error).__name__}: {message}"[:200]
+    return row
+
+
+def _distance(found: Array, true: Array, X: Array) -> float:
+    """Return the distance of the leading directions of a map, as many as are true, in units of the columns of X."""
+    scale = X.std(axis=0)
+    leading = np.linalg.svd(found * scale, full_matrices=False)[2][: len(true)]
+    return subspace_distance(leading, true * scale)
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _TO_MB
+
+
+def read(path: Path) -> list[Row]:
+    """Return the cells that are there."""
+    if not path.exists():
+        return []
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def append(row: Row, path: Path) -> None:
+    """Add a cell to the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "a", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+        if file.tell() == 0:
+            writer.writeheader()
+        writer.writerow(row)
+        file.flush()
+        os.fsync(file.fileno())

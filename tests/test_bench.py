@@ -1,0 +1,186 @@
+"""hkrr bench: the problems, the search, the cells and how they are kept."""
+
+import csv
+import gzip
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import r2_score
+
+from hkrr.bench import METHODS
+from hkrr.bench.methods import Task, components_of, tuned
+from hkrr.bench.problems import N_TEST, PLANTED_SUITE, label, load_problem
+from hkrr.bench.runner import COLUMNS, Rules, evaluate, read, run_cells
+from hkrr.datasets import make_mim_sines
+from hkrr.metrics import subspace_distance
+
+FEW = Rules(seconds=1.0, threads=1, limit=60.0)
+
+
+def test_a_planted_problem_is_the_data_set_of_that_name():
+    problem = load_problem("sines:m=70,D=8,d=2,seed=3")
+    data = make_mim_sines(70 + N_TEST, 8, 2, random_state=3)
+    np.testing.assert_array_equal(problem.X, data.X[:70])
+    np.testing.assert_array_equal(problem.y_test, data.y[70:])
+    np.testing.assert_array_equal(problem.B, data.B)
+
+
+@pytest.mark.parametrize("name", PLANTED_SUITE)
+def test_every_problem_of_the_suite_can_be_drawn(name):
+    problem = load_problem(name)
+    assert f"m={len(problem.y)}" in name
+    assert len(problem.y_test) == N_TEST
+    assert len(problem.B) < problem.X.shape[1]
+
+
+def test_a_table_has_a_fifth_of_its_rows_for_testing(tmp_path):
+    """Text becomes columns, rows with a missing value are left out, the named column is the target."""
+    frame = pd.DataFrame({"y": np.arange(11.0), "size": np.arange(11.0) ** 2, "colour": ["red", "blue"] * 5 + [None]})
+    frame.to_csv(tmp_path / "some.csv", index=False)
+    problem = load_problem(f"{tmp_path}/some.csv:target=y")
+    assert problem.X.shape == (8, 3)
+    assert sorted([*problem.y, *problem.y_test]) == list(range(10))
+    other = load_problem(f"{tmp_path}/some.csv:target=y,seed=1")
+    assert sorted(other.y_test) != sorted(problem.y_test)
+
+
+def test_a_folder_has_its_own_splits(tmp_path):
+    rows = np.arange(12.0).reshape(4, 3)
+    for name, values in (("data", rows), ("test_mask", np.array([[1, 0], [0, 0], [0, 1], [0, 1]]))):
+        with gzip.open(tmp_path / f"{name}.csv.gz", "wt") as file:
+            np.savetxt(file, values, delimiter=",")
+    problem = load_problem(f"{tmp_path}:split=1")
+    np.testing.assert_array_equal(problem.X_test, rows[2:, :2])
+    np.testing.assert_array_equal(problem.y, rows[:2, 2])
+    with pytest.raises(ValueError, match="splits 0 to 1"):
+        load_problem(f"{tmp_path}:split=2")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere.csv", "no such file"),
+        ("sines:m=ten", "m must be a whole number"),
+        ("sines:rows=10", "unknown option 'rows'"),
+        ("sines:m=", "NAME=VALUE"),
+        ("product:d=2", "unknown option 'd'"),
+    ],
+)
+def test_a_problem_that_is_none_says_why(name, message):
+    with pytest.raises(ValueError, match=message):
+        load_problem(name)
+
+
+def test_results_name_files_without_their_folders(tmp_path):
+    assert label(f"{tmp_path}/prices.csv:target=price") == "prices.csv:target=price"
+    assert label("sines:m=60,D=5") == "sines:m=60,D=5"
+
+
+class Shift:
+    """Predicts the mean of y plus a shift; a shift above 5 cannot be fitted."""
+
+    def __init__(self, shift):
+        self.shift = shift
+
+    def fit(self, X, y):
+        if self.shift > 5:
+            raise ValueError("too far")
+        self.mean = np.mean(y)
+        self.n_rows = len(y)
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.mean + self.shift)
+
+
+def task(seconds=1e9):
+    rng = np.random.default_rng(0)
+    return Task(rng.standard_normal((50, 2)), rng.standard_normal(50), np.zeros((3, 2)), seconds, 1)
+
+
+def test_random_search_keeps_the_setting_of_least_error_and_fits_it_on_all_rows():
+    made = []
+
+    def make(setting, task):
+        made.append(Shift(setting.get("shift", 3.0)))
+        return made[-1]
+
+    shifts = iter([2.0, 9.0, 0.5, *[1.0] * 500])
+    answer = tuned(make, lambda rng, task: {"shift": next(shifts)})(task())
+    assert made[0].shift == 3.0  # the default is always tried
+    assert made[-1].shift == 0.5
+    assert made[-1].n_rows == 50
+    assert {model.n_rows for model in made[:-1] if model.shift <= 5} == {40}
+    assert answer.predicted == pytest.approx(np.full(3, task().y.mean() + 0.5))
+    assert "1 failed" in answer.note
+    assert "shift=0.5" in answer.note
+
+
+def test_random_search_without_time_fits_the_default():
+    answer = tuned(lambda setting, task: Shift(setting.get("shift", 1.0)), lambda rng, task: {"shift": 0.0})(task(0.0))
+    assert answer.note == "1 settings, chosen: default"
+
+
+def test_random_search_in_which_all_fails_is_a_failure():
+    with pytest.raises(RuntimeError, match="too far"):
+        tuned(lambda setting, task: Shift(9.0), lambda rng, task: {})(task())
+
+
+def test_every_method_is_judged_on_the_same_rows():
+    fit, judge = task().parts()
+    assert sorted([*fit, *judge]) == list(range(50))
+    assert len(judge) == 10
+    np.testing.assert_array_equal(judge, task(3.0).parts()[1])
+
+
+def test_a_cell_is_measured():
+    """The R2 and the distance are those of the predictions and the map that the method gives, without time to tune."""
+    row = evaluate("sines:m=200,D=5,d=2", "sir", Rules(seconds=0.0))
+    problem = load_problem("sines:m=200,D=5,d=2")
+    answer = METHODS["sir"].run(Task(problem.X, problem.y, problem.X_test, 0.0, 1))
+    assert row["R2"] == pytest.approx(r2_score(problem.y_test, answer.predicted), abs=1e-6)  # rounded to six digits
+    scale = problem.X.std(axis=0)
+    distance = subspace_distance(answer.components * scale, problem.B * scale)
+    assert row["subspace_distance"] == pytest.approx(distance, abs=1e-4)  # rounded to four
+    assert (row["n_train"], row["n_features"]) == (200, 5)
+    assert row["seconds"] >= row["fit_seconds"]
+
+
+def test_cells_are_kept_and_not_run_again(tmp_path):
+    path = tmp_path / "bench.csv"
+    seen = []
+
+    def show(done, total, what):
+        seen.append((done, total))
+
+    first = run_cells(["sines:m=60,D=3"], ["krr"], FEW, path, on_progress=show)
+    kept = path.read_text()
+    again = run_cells(["sines:m=60,D=3"], ["krr", "catboost"], FEW, path, n_jobs=2, on_progress=show)
+    assert path.read_text().startswith(kept)
+    assert [row["method"] for row in again] == ["krr", "catboost"]
+    assert float(again[0]["seconds"]) == first[0]["seconds"]
+    assert "catboost" in again[1]["error"]  # not installed here: recorded, not hidden
+    assert seen[-1] == (2, 2)
+    with open(path) as file:
+        assert tuple(next(csv.reader(file))) == COLUMNS
+    other_rules = run_cells(["sines:m=60,D=3"], ["krr"], Rules(2.0), path)
+    assert len(read(path)) == 3
+    assert other_rules[0]["budget"] == 2.0
+
+
+def test_a_cell_that_takes_too_long_is_ended(tmp_path):
+    rows = run_cells(["sines:m=60,D=3"], ["krr"], Rules(1.0, 1, 0.01), tmp_path / "bench.csv")
+    assert "not done after" in rows[0]["error"]
+
+
+def test_the_map_of_a_pipeline_is_that_of_its_first_step_with_one():
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    from hkrr.baselines import SIR, KernelRidgeCV
+
+    problem = load_problem("sines:m=60,D=4")
+    model = make_pipeline(StandardScaler(), SIR(2), KernelRidgeCV(random_state=0)).fit(problem.X, problem.y)
+    assert components_of(model) is model[1].components_
+    assert components_of(model[0]) is None
