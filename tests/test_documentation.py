@@ -13,7 +13,7 @@ import matplotlib.image
 import pytest
 
 import hkrr
-from hkrr.experiments import demo
+from hkrr.experiments import NAMES, demo
 
 ROOT = Path(__file__).parents[1]
 MODULES = [module.name for module in pkgutil.walk_packages(hkrr.__path__, "hkrr.")]
@@ -47,9 +47,23 @@ def test_extending_page_runs():
     assert _run_python_blocks(ROOT / "docs" / "extending.md").strip() == "max_iter"
 
 
-def test_links_of_the_readme_exist():
-    for link in re.findall(r"\]\(([^)#]+)\)", (ROOT / "README.md").read_text()):
-        assert (ROOT / link).exists(), link
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "benchmarks").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_of_a_page_exist(page):
+    for link in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        assert link.startswith("https://") or (page.parent / link).exists(), link
+
+
+def test_the_page_of_the_reproduction_says_what_its_runs_said():
+    """Every claim, holding or not, and the cost of each experiment stand in the page as the full run wrote them."""
+    text = (ROOT / "docs" / "reproduction.md").read_text()
+    for name in NAMES:
+        *claims, cost, _ = (ROOT / "docs" / "reproduced" / f"{name}.txt").read_text().splitlines()
+        assert claims
+        for line in (*claims, cost):
+            assert line in text, line
 
 
 @pytest.mark.parametrize("name", ["hkrr", *MODULES])

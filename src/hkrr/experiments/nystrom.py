@@ -235,6 +235,9 @@ def plot(table: Table) -> Any:
         label = f"{'4 sqrt(m)' if few else 'm'} centers" + (f": slope {value:.2f}" if np.isfinite(value) else "")
         axes[2].loglog(*rate_curve(table, few), "o-", color=colour, label=label)
     axes[2].set(title="rate, learned maps", xlabel="training rows", ylabel="excess risk / variance")
+    sizes = rate_curve(table, True)[0]
+    axes[2].set_xticks(sizes, [f"{m:g}" for m in sizes])
+    axes[2].set_xticks([], minor=True)
     for ax in axes:
         ax.grid(alpha=0.3)
         if ax.lines:
