@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench clean
+.PHONY: help setup demo test lint bench rivals clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,6 +45,18 @@ test: lint  ## lint, then the tests with warnings as errors
 bench: $(VENV)/.test  ## the benchmarks (half an hour; rewrites benchmarks/results)
 	$(BIN)/python benchmarks/objective.py
 	$(BIN)/python benchmarks/adaptive.py
+
+# Tables, where there are some: make rivals DATA=folder, with folder/NAME/data.csv.gz and test_mask.csv.gz in it.
+TABLES := $(patsubst %/data.csv.gz,%:split=0,$(wildcard $(DATA)/*/data.csv.gz))
+
+.venv-bench/.ready: benchmarks/requirements.txt pyproject.toml
+	@echo "installing the peers into .venv-bench (once; some gigabytes with a GPU's PyTorch) ..."
+	@$(PYTHON) -m venv .venv-bench
+	@.venv-bench/bin/python -m pip --disable-pip-version-check --quiet install -e ".[cli]" -r benchmarks/requirements.txt
+	@touch $@
+
+rivals: .venv-bench/.ready  ## this library and its rivals side by side (hours; Ctrl-C and again goes on): benchmarks/README.md
+	.venv-bench/bin/hkrr bench planted $(TABLES) --methods all --seconds 30 --n-jobs 2 --out benchmarks
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

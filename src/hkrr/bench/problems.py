@@ -28,7 +28,7 @@ _PAPERS: dict[str, Callable[..., Dataset]] = {"sines": make_mim_sines, "mixed": 
 
 # The planted models of the committed report: every kind, then the paper's two over m, and over D.
 PLANTED_SUITE = (
-    *(f"{kind}:m=600" for kind in PLANTED),
+    *(f"{kind}:m=600,D={model.n_features}" for kind, model in PLANTED.items()),
     *(f"{kind}:m={m},D=50" for kind in _PAPERS for m in (300, 600, 1200, 4000, 16000)),
     *(f"sines:m=600,D={D}" for D in (10, 20, 100)),
     *(f"product:m=600,D={D}" for D in (10, 20, 100, 200)),

@@ -77,8 +77,8 @@ def write_page(rows: list[Row], out: Path, rules: Rules) -> Path:
 
 
 def _without_path(word: str) -> str:
-    """Return an argument as it can stand in a page that others read: an absolute path without its folders."""
-    return f"DIR/{Path(word).name}" if Path(word).is_absolute() else word
+    """Return an argument as it can stand in a page that others read: a path without its folders."""
+    return f"DIR/{Path(word).name}" if "/" in word else word
 
 
 def _with_progress(
