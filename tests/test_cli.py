@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, version
 from itertools import product
 from pathlib import Path
 
@@ -193,7 +193,23 @@ def test_senseless_options_are_refused(tmp_path, arguments):
     assert _invoke().exit_code == 2
 
 
-def test_options_reach_the_experiments(monkeypatch):
+@pytest.mark.parametrize("command", [["reproduce", "toy-path"], ["bench", "sines:m=60,D=3"]])
+def test_a_folder_that_cannot_be_is_refused(tmp_path, command):
+    taken = tmp_path / "taken"
+    taken.write_text("a file")
+    result = CliRunner().invoke(cli.app, [*command, "--out", str(taken)])
+    assert result.exit_code == 2
+    assert "no folder can be made there" in result.output
+    assert taken.read_text() == "a file"
+
+
+def test_version():
+    result = CliRunner().invoke(cli.app, ["--version"])
+    assert (result.exit_code, result.output) == (0, f"hkrr {version('hkrr')}\n")
+
+
+def test_options_reach_the_experiments(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     made = []
 
     def noted(name, experiment, config, out, *, n_jobs, on_progress):
@@ -203,6 +219,9 @@ def test_options_reach_the_experiments(monkeypatch):
     monkeypatch.setattr(cli.reproduce, "reproduce_one", noted)
     assert _invoke("nystrom", "toy-path", "nystrom").exit_code == 0
     assert made == [(n, get_experiment(n).Config(), Path("reproduced"), 1) for n in ("nystrom", "toy-path")]
+    made.clear()
+    _invoke("nystrom", "--quick")
+    assert made == [("nystrom", get_experiment("nystrom").Config.quick(), Path("reproduced", "quick"), 1)]
     made.clear()
     _invoke("all", "--quick", "--seed", "7", "--repeats", "2", "--n-jobs", "2", "--out", "x")
     assert [(name, out, n_jobs) for name, _, out, n_jobs in made] == [(name, Path("x"), 2) for name in NAMES]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -9,6 +12,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 def say(console: Console, text: str, style: str | None = None) -> None:
     """Print a line as it is: not wrapped, and no bracket of it read as markup."""
     console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def check_folder(console: Console, folder: Path) -> None:
+    """Make the folder for a command's files, or say why it cannot be and end with 2."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        say(console, f"--out {folder}: no folder can be made there ({error.strerror}); give another.", "red")
+        raise typer.Exit(2) from None
 
 
 def progress_bar(console: Console, name: str, unit: str) -> Progress:

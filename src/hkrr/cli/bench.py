@@ -14,7 +14,7 @@ from rich.console import Console
 from hkrr.bench import METHODS, pictures, report
 from hkrr.bench.problems import PLANTED_SUITE, load_problem
 from hkrr.bench.runner import Row, Rules, read, run_cells
-from hkrr.cli._console import in_words, progress_bar, say
+from hkrr.cli._console import check_folder, in_words, progress_bar, say
 
 
 def bench(
@@ -49,6 +49,7 @@ def bench(
         except Exception as error:  # whatever keeps a problem from being read: said before hours are spent
             say(console, f"{error}", "red")
             raise typer.Exit(2) from None
+    check_folder(console, out)
     rules = Rules(seconds, threads, limit)
     try:
         rows = _with_progress(console, wanted, names, rules, out / "bench.csv", n_jobs)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from hkrr.cli._console import in_words, progress_bar, say
+from hkrr.cli._console import check_folder, in_words, progress_bar, say
 from hkrr.experiments import NAMES, get_experiment
 from hkrr.experiments.base import Outcome
 from hkrr.experiments.base import reproduce as reproduce_one
@@ -21,15 +21,24 @@ _STYLES = {True: "green", False: "yellow", None: "dim"}
 def reproduce(
     names: Annotated[list[str], typer.Argument(help=f"Experiments, or 'all': {', '.join(NAMES)}.", show_default=False)],
     quick: Annotated[bool, typer.Option("--quick", help="Small sizes: seconds instead of hours.")] = False,
-    out: Annotated[Path, typer.Option(help="Where the tables and pictures go.")] = Path("reproduced"),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where the files go; 'reproduced' by default, 'reproduced/quick' with --quick.", show_default=False
+        ),
+    ] = None,
     repeats: Annotated[
         int | None, typer.Option(min=1, help="Runs of each setting; the paper's number by default.", show_default=False)
     ] = None,
-    n_jobs: Annotated[int, typer.Option(help="Runs at once, a core each.")] = 1,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of all that is drawn.")] = 0,
+    n_jobs: Annotated[int, typer.Option(help="Runs at once, a core each; -1 for all cores.")] = 1,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of all that is drawn. (Runs with a limit of time differ all the same.)")
+    ] = 0,
 ) -> None:
-    """Run the paper's experiments: a CSV and a picture each, and a line for each claim. Ctrl-C keeps what is done."""
+    """Run the paper's experiments: a CSV, a picture and a TXT with the claims each. Ctrl-C keeps what is done."""
     console = Console()
+    if out is None:
+        out = Path("reproduced", "quick") if quick else Path("reproduced")
     unknown = [name for name in names if name not in (*NAMES, "all")]
     if unknown:
         say(console, f"There is no experiment {unknown[0]!r}: choose from {', '.join(NAMES)}, or 'all'.")
@@ -37,6 +46,7 @@ def reproduce(
     if n_jobs == 0:
         say(console, "--n-jobs must not be 0: give the number of runs at once, or -1 for one on each core.")
         raise typer.Exit(2)
+    check_folder(console, out)
     if n_jobs > (os.cpu_count() or 1):
         say(console, f"{n_jobs} runs at once on {os.cpu_count()} cores: those with a limit of time will do less in it.")
     if quick:
@@ -61,7 +71,7 @@ def reproduce(
         if outcome.failures:
             say(console, f"  {len(outcome.failures)} runs failed. The first, {outcome.failures[0]}", "red")
             failed = True
-        say(console, f"  {outcome.csv}, {outcome.picture}")
+        say(console, f"  {outcome.csv}, {outcome.picture.name}, {outcome.csv.with_suffix('.txt').name}")
     if failed:
         raise typer.Exit(1)
 
