@@ -159,7 +159,7 @@ def test_latent_dimension(R2, holds):
         return
     lost = [R2[2] - max(R2[:2]), R2[2] - np.median(R2[3:])]
     share = np.mean([value > R2[2] for value in R2[3:]])
-    for claim, number in zip(claims, (f"{lost[0]:+.2f}", f"{lost[1]:+.2f}", f"{share:.0%}"), strict=True):
+    for claim, number in zip(claims, (f"{lost[0]:+.3f}", f"{lost[1]:+.3f}", f"{share:.0%}"), strict=True):
         assert claim.number == ", ".join(f"{method}, data set {k}: {number}" for k, method in SETTINGS)
 
 

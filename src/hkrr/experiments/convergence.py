@@ -157,9 +157,10 @@ def plot(table: Table) -> Any:
         ax.grid(alpha=0.3)
     if shown:
         axes[0].legend(frameon=False)
-    for method in METHODS:
+    for k, method in enumerate(METHODS):
         ends = [of[method].end for of in curves.values()]
-        axes[-1].semilogy(list(curves), ends, "o", color=COLOURS[method], label=method)
+        beside = [start + 0.15 * (k - 1) for start in curves]  # so that equal ends do not hide each other
+        axes[-1].semilogy(beside, ends, "o", color=COLOURS[method], label=method)
     axes[-1].set(title="where each start ends", xlabel="start", ylabel="training loss at the end", xticks=list(curves))
     axes[-1].grid(alpha=0.3)
     return figure

@@ -112,8 +112,8 @@ def claims(table: Table) -> list[Claim]:
     little = all(value < 0.05 for value in lost_by_many.values())
     helps = bool(gained) and float(np.mean(list(gained.values()))) > 0.5
     return [
-        claim("d < d* costs much accuracy (R2 lost by the best such d, more than 0.1)", lost_by_few, few_cost, "+.2f"),
-        claim("d > d* costs little (R2 lost, median over d > d*, below 0.05)", lost_by_many, little, "+.2f"),
+        claim("d < d* costs much accuracy (R2 lost by the best such d, more than 0.1)", lost_by_few, few_cost, "+.3f"),
+        claim("d > d* costs little (R2 lost, median over d > d*, below 0.05)", lost_by_many, little, "+.3f"),
         claim("d > d* often helps (of the d tried, more than half)", gained, helps, ".0%"),
     ]
 

@@ -134,7 +134,7 @@ def plot(table: Table) -> Any:
             ax.loglog(*curve(table, D, system), "-", color=colour, label=label)
         sizes, risks = curve(table, D, "HKRR")
         bound = risks[-1] * (sizes[-1] / np.array(sizes)) ** exponent
-        ax.loglog(sizes, bound, ":", color=GREY, label=f"the paper's bound, r → ∞, θ = 1: {-exponent:.2f}")
+        ax.loglog(sizes, bound, ":", color=GREY, label=f"the paper's rate, r → ∞, θ = 1 (slope only): {-exponent:.2f}")
         ax.set(title=f"D = {D}", xlabel="training rows")
         ax.set_xticks(sizes, [str(m) for m in sizes])
         ax.set_xticks([], minor=True)

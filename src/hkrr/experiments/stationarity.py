@@ -31,6 +31,7 @@ from hkrr.solvers import run as run_solver
 _ARMIJO = 1e-4  # c, as in `paper.solver`
 _POINTS = 150
 _MOVED = 0.01  # a loss that has fallen by less than this share says nothing about convergence
+_AT_REST = 1e-12  # a squared gradient that has fallen to so much of the first one: what is left is rounding
 _SIGMA = 1e-4  # a least eigenvalue of K_mm below this is not away from nought
 
 
@@ -137,15 +138,17 @@ def bound_used(rows: Table, name: str) -> float:
 def exponent(rows: Table, name: str) -> float:
     """Return the exponent of N by which a quantity grows over the last decade of steps."""
     last = [row for row in rows if row["iteration"] >= rows[-1]["iteration"] / 10 and row[name] > 0]
-    if rows[-1][name] == 0.0:
-        return float("-inf")  # nothing is left to fall
+    if rows[-1][name] <= _AT_REST * rows[0][name]:
+        return float("-inf")  # nothing is left to fall but rounding
     if len(last) < 3:
         return float("nan")  # too few steps to tell
     return float(np.polyfit(np.log([row["iteration"] for row in last]), np.log([row[name] for row in last]), 1)[0])
 
 
 def left_to_go(rows: Table, name: str) -> float:
-    """Return the share of a path that the last nine tenths of the steps add."""
+    """Return the share of a path that the last nine tenths of the steps add; none where the run has come to rest."""
+    if rows[-1]["least_squared_mapping"] <= _AT_REST * rows[0]["least_squared_mapping"]:
+        return 0.0
     early = max(row[name] for row in rows if row["iteration"] <= max(1.0, rows[-1]["iteration"] / 10))
     return 1.0 - early / rows[-1][name] if rows[-1][name] > 0 else 0.0
 
