@@ -67,6 +67,16 @@ def leverage(rows: Rows, n_centers: int, rng: np.random.RandomState, *, B: Array
     return rows.take(rng.choice(rows.n_rows, n_centers, replace=True, p=scores / np.sum(scores)))
 
 
+def draw_centers(
+    how: str, rows: Rows, n_centers: int, rng: np.random.RandomState, *, B: Array, kernel: Kernel, t0: float
+) -> Array:
+    """Return centers drawn "uniform", "leverage" (at the map B, each once) or "kmeans"."""
+    if how == "leverage":
+        # A center drawn twice spans nothing more.
+        return np.unique(leverage(rows, n_centers, rng, B=B, kernel=kernel, t0=t0), axis=0)
+    return kmeans(rows, n_centers, rng) if how == "kmeans" else uniform(rows, n_centers, rng)
+
+
 def approximate_leverage_scores(rows: Rows, B: Array, kernel: Kernel, t: float, pilot: Array) -> Array:
     """Return approximations of ``l_i(t) = (K (K + t m I)^-1)_ii`` from c pilot rows, in one pass over the rows.
 

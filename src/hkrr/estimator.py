@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from hkrr._arrays import Array
 from hkrr._model import MapModel
 from hkrr._validation import check_matrix, check_parameters
-from hkrr.centers import auto_size, kmeans, leverage, uniform
+from hkrr.centers import auto_size, draw_centers
 from hkrr.criteria import CRITERIA, Criterion
 from hkrr.exceptions import FitError
 from hkrr.initialization import Start, descend_lambda, median_kernel, ranked_maps
@@ -299,10 +299,7 @@ class HyperKernelRidge(MapModel):
         n_centers = self._n_centers(rows.n_counted)
         if n_centers == rows.n_counted:
             return None
-        if self.centers == "leverage":
-            # A center drawn twice spans nothing more.
-            return np.unique(leverage(rows, n_centers, rng, B=B, kernel=kernel, t0=self._lambda), axis=0)
-        return kmeans(rows, n_centers, rng) if self.centers == "kmeans" else uniform(rows, n_centers, rng)
+        return draw_centers(self.centers, rows, n_centers, rng, B=B, kernel=kernel, t0=self._lambda)
 
     def _objective(self, rows: InMemoryRows, centers: Array | None, kernel: Kernel) -> Objective | Criterion:
         if self.criterion == "training":

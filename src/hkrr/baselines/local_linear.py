@@ -24,7 +24,23 @@ from hkrr.baselines._subspace import SubspaceEstimator
 _RIDGE = 1e-3
 
 
-class OPG(SubspaceEstimator):
+class _LocalLinear(SubspaceEstimator):
+    """What both have: parameters, and their checks."""
+
+    _least_iter = 0
+
+    def __init__(
+        self, n_components: int = 2, *, n_iter: int = 10, n_anchors: int = 500, random_state: Any = None
+    ) -> None:
+        self.n_components, self.n_iter, self.n_anchors = n_components, n_iter, n_anchors
+        self.random_state = random_state
+
+    def _check(self) -> None:
+        check_int("n_iter", self.n_iter, self._least_iter)
+        check_int("n_anchors", self.n_anchors, self.n_components)
+
+
+class OPG(_LocalLinear):
     """Outer product of gradients: ``M = (1/n) sum_j b_j b_j'``, b_j the slopes of the local linear fit at anchor j.
 
     Source: Xia, Tong, Li and Zhu (2002), An adaptive estimation of dimension reduction space, JRSS B 64.
@@ -39,16 +55,6 @@ class OPG(SubspaceEstimator):
     random_state : int, RandomState or None
     """
 
-    def __init__(
-        self, n_components: int = 2, *, n_iter: int = 10, n_anchors: int = 500, random_state: Any = None
-    ) -> None:
-        self.n_components, self.n_iter, self.n_anchors = n_components, n_iter, n_anchors
-        self.random_state = random_state
-
-    def _check(self) -> None:
-        check_int("n_iter", self.n_iter, 0)
-        check_int("n_anchors", self.n_anchors, self.n_components)
-
     def _matrix(self, Z: Array, y: Array) -> Array:
         anchors = _anchors(len(Z), self.n_anchors, self.random_state)
         M = np.eye(Z.shape[1])
@@ -60,7 +66,7 @@ class OPG(SubspaceEstimator):
         return M
 
 
-class MAVE(SubspaceEstimator):
+class MAVE(_LocalLinear):
     """Minimum average variance estimation: ``min sum_ij w_ij (y_i - a_j - b_j' B (z_i - z_j))^2`` over a, b and B.
 
     By turns: the local fits at the map, then the map at the fits (a linear least-squares problem), from the map of OPG
@@ -75,15 +81,7 @@ class MAVE(SubspaceEstimator):
     random_state : int, RandomState or None
     """
 
-    def __init__(
-        self, n_components: int = 2, *, n_iter: int = 10, n_anchors: int = 500, random_state: Any = None
-    ) -> None:
-        self.n_components, self.n_iter, self.n_anchors = n_components, n_iter, n_anchors
-        self.random_state = random_state
-
-    def _check(self) -> None:
-        check_int("n_iter", self.n_iter, 1)
-        check_int("n_anchors", self.n_anchors, self.n_components)
+    _least_iter = 1
 
     def _matrix(self, Z: Array, y: Array) -> Array:
         rng = check_random_state(self.random_state)

@@ -87,7 +87,7 @@ def _tuned(task: Task) -> Answer:
     began = time.perf_counter()
     tables, (fit, judge) = _Tables(task), task.parts()
     rng = np.random.RandomState(task.seed)
-    best, chosen, tried = tables.fit(fit, judge, None, None), "default", 1
+    best, chosen, tried, n_failed = tables.fit(fit, judge, None, None), "default", 1, 0
     fit_seconds = longest = time.perf_counter() - began
 
     def left() -> float:
@@ -98,8 +98,9 @@ def _tuned(task: Task) -> Answer:
         screened: list[tuple[float, int, Setting]] = []
         while not screened or left() > until:
             setting = _draw(rng)
-            loss = _try(tables, fit[:_SCREENING_ROWS], judge[:_SCREENING_ROWS], setting, None).loss
-            screened.append((loss, len(screened), setting))
+            small = _try(tables, fit[:_SCREENING_ROWS], judge[:_SCREENING_ROWS], setting, None)
+            n_failed += small.model is None
+            screened.append((small.loss, len(screened), setting))
         candidates, most = [min(screened)[2]], 1
         tried += len(screened)
     else:
@@ -110,18 +111,21 @@ def _tuned(task: Task) -> Answer:
         setting = candidates[k] if candidates else _draw(rng)
         started = time.perf_counter()
         other = _try(tables, fit, judge, setting, max(left(), fit_seconds))
+        n_failed += other.model is None
         seconds = time.perf_counter() - started
         longest, tried = max(longest, seconds), tried + (not candidates)
         if other.loss < best.loss:
             best, chosen, fit_seconds = other, describe(setting), seconds
-    return Answer(tables.predict(best.model), None, fit_seconds, f"{tried} settings, chosen: {chosen}")
+    return Answer(
+        tables.predict(best.model), None, fit_seconds, f"{tried} settings, {n_failed} failed, chosen: {chosen}"
+    )
 
 
 def _try(tables: _Tables, fit: Array, judge: Array, setting: Setting, seconds: float | None) -> _Fitted:
-    """Return the fit of a setting; one that cannot be fitted is a bad one."""
+    """Return the fit of a setting; one that cannot be fitted is a bad one, and is told apart by having no model."""
     try:
         return tables.fit(fit, judge, setting, seconds)
-    except Exception:
+    except Exception:  # whatever xRFM, or PyTorch below it, makes of a setting: counted in the note
         return _Fitted(np.inf, None)
 
 
