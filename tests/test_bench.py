@@ -11,7 +11,7 @@ from sklearn.metrics import r2_score
 from hkrr.bench import METHODS
 from hkrr.bench.methods import Task, components_of, tuned
 from hkrr.bench.problems import N_TEST, PLANTED_SUITE, label, load_problem
-from hkrr.bench.runner import COLUMNS, Rules, evaluate, read, run_cells
+from hkrr.bench.runner import COLUMNS, Rules, append, evaluate, read, run_cells
 from hkrr.datasets import make_mim_sines
 from hkrr.metrics import subspace_distance
 
@@ -36,23 +36,25 @@ def test_every_problem_of_the_suite_can_be_drawn(name):
 
 def test_a_table_has_a_fifth_of_its_rows_for_testing(tmp_path):
     """Text becomes columns, rows with a missing value are left out, the named column is the target."""
-    frame = pd.DataFrame({"y": np.arange(11.0), "size": np.arange(11.0) ** 2, "colour": ["red", "blue"] * 5 + [None]})
+    frame = pd.DataFrame({"y": np.arange(31.0), "size": np.arange(31.0) ** 2, "colour": ["red", "blue"] * 15 + [None]})
     frame.to_csv(tmp_path / "some.csv", index=False)
     problem = load_problem(f"{tmp_path}/some.csv:target=y")
-    assert problem.X.shape == (8, 3)
-    assert sorted([*problem.y, *problem.y_test]) == list(range(10))
+    assert problem.X.shape == (24, 3)
+    assert sorted([*problem.y, *problem.y_test]) == list(range(30))
     other = load_problem(f"{tmp_path}/some.csv:target=y,seed=1")
     assert sorted(other.y_test) != sorted(problem.y_test)
 
 
 def test_a_folder_has_its_own_splits(tmp_path):
-    rows = np.arange(12.0).reshape(4, 3)
-    for name, values in (("data", rows), ("test_mask", np.array([[1, 0], [0, 0], [0, 1], [0, 1]]))):
+    rows = np.arange(60.0).reshape(20, 3)
+    masks = np.zeros((20, 2))
+    masks[0, 0] = masks[2:4, 1] = 1
+    for name, values in (("data", rows), ("test_mask", masks)):
         with gzip.open(tmp_path / f"{name}.csv.gz", "wt") as file:
             np.savetxt(file, values, delimiter=",")
     problem = load_problem(f"{tmp_path}:split=1")
-    np.testing.assert_array_equal(problem.X_test, rows[2:, :2])
-    np.testing.assert_array_equal(problem.y, rows[:2, 2])
+    np.testing.assert_array_equal(problem.X_test, rows[2:4, :2])
+    np.testing.assert_array_equal(problem.y, rows[[0, 1, *range(4, 20)], 2])
     with pytest.raises(ValueError, match="splits 0 to 1"):
         load_problem(f"{tmp_path}:split=2")
 
@@ -65,11 +67,34 @@ def test_a_folder_has_its_own_splits(tmp_path):
         ("sines:rows=10", "unknown option 'rows'"),
         ("sines:m=", "NAME=VALUE"),
         ("product:d=2", "unknown option 'd'"),
+        ("sines:m=-5", "m must be a whole number, 20 or more"),
+        ("sines:D=2", "D must be a whole number, 3 or more"),
+        ("product:D=1", "D must be a whole number, 2 or more"),
     ],
 )
 def test_a_problem_that_is_none_says_why(name, message):
     with pytest.raises(ValueError, match=message):
         load_problem(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "cannot be read as a table"),
+        ("x,y\n1,2\n3,4\n", "2 rows with all their values"),
+        ("x,y\n" + "1,red\n" * 30, "the target 'y' must hold numbers, but has 'red'"),
+        ("x,y\n" + "".join(f"{k},1\n" for k in range(30)), "the same in all rows"),
+    ],
+)
+def test_a_table_that_cannot_be_used_says_why_and_which(tmp_path, text, message):
+    (tmp_path / "bad.csv").write_text(text)
+    with pytest.raises(ValueError, match=f"bad.csv.*{message}"):
+        load_problem(f"{tmp_path}/bad.csv")
+
+
+def test_a_folder_without_the_files_says_which_it_needs(tmp_path):
+    with pytest.raises(ValueError, match=r"data\.csv\.gz \(numbers"):
+        load_problem(str(tmp_path))
 
 
 def test_results_name_files_without_their_folders(tmp_path):
@@ -167,6 +192,31 @@ def test_cells_are_kept_and_not_run_again(tmp_path):
     other_rules = run_cells(["sines:m=60,D=3"], ["krr"], Rules(2.0), path)
     assert len(read(path)) == 3
     assert other_rules[0]["budget"] == 2.0
+
+
+def test_a_cell_is_known_by_its_data_and_not_by_the_name(tmp_path):
+    path, table = tmp_path / "bench.csv", tmp_path / "t.csv"
+    table.write_text("\n".join(["x,y", *(f"{k},{k}" for k in range(40))]))
+    first = run_cells([str(table)], ["krr"], FEW, path)
+    table.write_text("\n".join(["x,y", *(f"{k},{(-1) ** k}" for k in range(40))]))
+    second = run_cells([str(table)], ["krr"], FEW, path)
+    assert first[0]["data"] != second[0]["data"]
+    assert first[0]["R2"] > 0.9 > second[0]["R2"]
+    assert len(read(path)) == 1
+
+
+def test_a_cell_that_failed_is_run_again(tmp_path):
+    path = tmp_path / "bench.csv"
+    append({"problem": "sines:m=60,D=3", "method": "krr", "budget": 1.0, "threads": 1, "error": "it broke"}, path)
+    rows = run_cells(["sines:m=60,D=3"], ["krr"], FEW, path)
+    assert not rows[0].get("error")
+    assert [row["error"] for row in read(path)] == [""]
+
+
+def test_memory_is_what_the_fit_needs(tmp_path):
+    """A matrix of 1,000 x 1,000 numbers is 8 MB; the exact fit holds several."""
+    rows = run_cells(["sines:m=1000,D=3"], ["krr"], FEW, tmp_path / "bench.csv")
+    assert 8 < rows[0]["peak_mb"] < 200
 
 
 def test_a_cell_that_takes_too_long_is_ended(tmp_path):

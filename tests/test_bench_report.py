@@ -5,7 +5,8 @@ import pytest
 from typer.testing import CliRunner
 
 from hkrr import cli
-from hkrr.bench import pictures, report
+from hkrr.bench import METHODS, pictures, report
+from hkrr.bench.results import best_peer, results, standing
 
 # R2 and seconds of three methods on four problems; the last is a table, the third of "slow" failed.
 R2 = {"hkrr": [0.9, 0.8, 0.7, 0.5], "slow": [0.8, 0.85, None, 0.4], "quick": [0.1, 0.2, 0.3, 0.6]}
@@ -14,6 +15,7 @@ PROBLEMS = ["sines:m=100,D=9", "sines:m=200,D=9", "sines:m=400,D=9", "prices.csv
 
 
 def cells():
+    """Methods are called slow and quick; on the page, where each is described, xrfm and krr."""
     return [
         {
             "problem": problem,
@@ -34,53 +36,95 @@ def cells():
 
 def test_ranks():
     """The failed cell is last on its problem."""
-    np.testing.assert_array_equal(report.results(cells()).ranks(), [[1, 2, 3], [2, 1, 3], [1, 3, 2], [2, 3, 1]])
+    np.testing.assert_array_equal(results(cells()).ranks(), [[1, 2, 3], [2, 1, 3], [1, 3, 2], [2, 3, 1]])
 
 
 def test_planted_problems_are_those_with_a_distance():
-    assert report.planted(report.results(cells())) == PROBLEMS[:3]
+    assert results(cells()).planted() == PROBLEMS[:3]
 
 
 def test_best_peer():
-    assert report.best_peer(report.results(cells())) == ["slow", "slow", "quick", "quick"]
+    assert best_peer(results(cells())) == ["slow", "slow", "quick", "quick"]
 
 
 def test_standing_counts_problems():
-    """Least error on 1 and 3; there it needs 2 s against 9 s of one best peer and 1 s of the other."""
-    first, sooner = report.standing(report.results(cells()))
-    assert "on 2 of 4 (50%)" in first
-    assert "on 2 of 4, and in less time than that peer's tuning and fit on 1 (25%)" in sooner
-    assert "on 1 (25%)." in sooner  # 2 s against the last fit's 4.5 s
+    """Least error on 1 and 3: 2 s there, against 9 s (4.5 s the last fit) of one best peer and 1 s of the other."""
+    assert standing(results(cells())) == (4, 2, 2, 1, 1)
+
+
+def test_standing_without_a_peer_that_is_done():
+    alone = [row for row in cells() if row["method"] != "quick" and row["problem"] == PROBLEMS[2]]
+    assert standing(results(alone)) == (1, 1, 1, 1, 1)
 
 
 def test_losses_are_named_with_their_size():
-    text = "\n".join(report.losses(report.results(cells())))
+    text = "\n".join(report.losses(results(cells())))
     assert "sines:m=200,D=9: slow by 0.0500" in text
     assert "prices.csv: quick by 0.1000" in text
     assert "sines:m=100" not in text
     assert "slow 3 of 4, quick 3 of 4" in text
 
 
-def test_a_problem_that_not_all_were_run_on_is_left_out():
-    found = report.results(cells()[:-1])
-    assert found.problems == PROBLEMS[:3]
+def test_a_small_difference_is_not_shown_as_none():
+    rows = cells()
+    for row in rows:
+        if row["problem"] == PROBLEMS[0]:
+            row["R2"] = 0.9 if row["method"] == "hkrr" else 0.90001
+    assert "slow by less than 0.0001" in "\n".join(report.losses(results(rows)))
+
+
+def test_a_cell_that_was_not_run_is_a_failed_one():
+    found = results(cells()[:-1])
+    assert found.problems == PROBLEMS
+    assert found.ranks()[-1].tolist() == [1, 2, 3]
+
+
+def test_seeds_and_splits_of_one_problem_are_one():
+    """By the mean; a method that failed on one of them has failed."""
+    rows = [
+        {"problem": f"{problem}{seed}", "method": method, "R2": R2, "error": "" if R2 else "broke"}
+        for method, scores in {"a": [0.2, 0.6], "b": [0.9, ""]}.items()
+        for problem in ("sines:m=60,seed=", "airfoil:split=")
+        for seed, R2 in enumerate(scores)
+    ]
+    found = results(rows)
+    assert found.problems == ["sines:m=60 (mean of 2)", "airfoil (mean of 2)"]
+    np.testing.assert_allclose(found.of("R2", "a"), 0.4)
+    assert np.all(np.isnan(found.of("R2", "b")))
+
+
+def described_cells():
+    names = {"slow": "xrfm", "quick": "krr"}
+    return [{**row, "method": names.get(row["method"], row["method"])} for row in cells()]
 
 
 def test_the_page_and_its_pictures(tmp_path):
-    drawn = pictures.draw(cells(), tmp_path)
-    page = report.write(cells(), tmp_path, drawn, "hkrr bench", "30 s each").read_text()
+    (tmp_path / "risk-D.png").write_text("of an earlier run")
+    drawn = pictures.draw(described_cells(), tmp_path)
+    page = report.write(
+        described_cells(),
+        tmp_path,
+        drawn,
+        command="hkrr bench",
+        budget="30 s each",
+        methods=METHODS,
+        about=["prices.csv: 3 rows with missing values left out"],
+    ).read_text()
     names = [name for name, _ in drawn]
-    assert names == ["accuracy-time-models.png", "ranks-models.png", "accuracy-time-tables.png", "risk-m.png"]
+    assert names == ["accuracy-time-planted.png", "ranks-planted.png", "accuracy-time-tables.png", "risk-m.png"]
+    assert {path.name for path in tmp_path.iterdir()} == {*names, "README.md"}
     for name in names:
         assert (tmp_path / name).stat().st_size > 5000
         assert f"]({name})" in page
-    assert "sines:m=400,D=9, slow: ValueError: it broke" in page
+    assert "sines:m=400,D=9, xrfm: ValueError: it broke" in page
     assert "Equal rules." in page
+    assert "3 rows with missing values left out" in page
+    assert "`xrfm`: xRFM of PyPI, all defaults" in page
     assert page.index("## Planted models") < page.index("## Tables")
 
 
 def test_series_differ_in_one_option_alone():
-    found = report.results(cells())
+    found = results(cells())
     assert pictures.along(found, "m") == {"sines, D=9": [(100, PROBLEMS[0]), (200, PROBLEMS[1]), (400, PROBLEMS[2])]}
     assert pictures.along(found, "D") == {}
 
@@ -93,7 +137,8 @@ def test_the_command_runs_writes_and_goes_on(tmp_path):
     arguments = ("sines:m=60,D=3", "--methods", "krr,sir", "--seconds", "1", "--out", str(tmp_path))
     result = invoke(*arguments)
     assert result.exit_code == 0, result.output
-    assert "| krr |" in result.output
+    assert "krr" in result.output
+    assert "rank" in result.output
     assert {path.name for path in tmp_path.iterdir()} >= {"bench.csv", "README.md"}
     kept = (tmp_path / "bench.csv").read_text()
     assert invoke(*arguments).exit_code == 0
@@ -106,9 +151,60 @@ def test_the_command_runs_writes_and_goes_on(tmp_path):
         (("sines", "--methods", "nothing"), "There is no method 'nothing'"),
         (("nowhere.csv",), "no such file"),
         (("sines:m=x",), "must be a whole number"),
+        (("sines", "--methods", "catboost"), "Left out: catboost (not installed: catboost"),
     ],
 )
 def test_the_command_refuses_what_it_does_not_know(arguments, message):
     result = invoke(*arguments)
     assert result.exit_code == 2
     assert message in result.output
+
+
+def test_methods_that_are_not_installed_are_left_out_and_named(tmp_path):
+    result = invoke("sines:m=60,D=3", "--methods", "krr,catboost,krr", "--seconds", "1", "--out", str(tmp_path))
+    assert result.exit_code == 0, result.output
+    assert "Left out: catboost" in result.output
+    assert "1/1 cells" in result.output
+    assert "catboost" not in (tmp_path / "bench.csv").read_text()
+
+
+def test_the_command_says_what_it_made_of_a_table(tmp_path):
+    table = tmp_path / "prices.csv"
+    lines = [f"{k},{'red' if k % 2 else 'blue'},{k * k}" for k in range(50)]
+    table.write_text("\n".join(["size,colour,price", *lines, ",red,3"]))
+    result = invoke(str(table), "--methods", "krr", "--seconds", "1", "--out", str(tmp_path / "out"))
+    assert result.exit_code == 0, result.output
+    said = (
+        "prices.csv: the target is 'price', 3 columns (1 of text spread over 2), 1 rows with missing values left out, "
+        "40 training and 10 test rows"
+    )
+    assert said in result.output
+    assert said in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_the_command_ends_with_1_when_all_failed(tmp_path):
+    result = invoke("sines:m=60,D=3", "--methods", "krr", "--limit", "1", "--out", str(tmp_path))
+    assert result.exit_code == 1, result.output
+    assert "not done after 1 s" in result.output
+
+
+def test_two_tables_of_one_name_are_refused(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "t.csv").write_text("\n".join(["x,y", *(f"{k},{k}" for k in range(30))]))
+    result = invoke(str(tmp_path / "a" / "t.csv"), str(tmp_path / "b" / "t.csv"), "--out", str(tmp_path / "out"))
+    assert result.exit_code == 2
+    assert "are both called 't.csv'" in result.output
+
+
+def test_a_file_of_other_columns_is_left_alone(tmp_path):
+    (tmp_path / "bench.csv").write_text("problem,R2\nsines,0.5\n")
+    result = invoke("sines:m=60,D=3", "--methods", "krr", "--out", str(tmp_path))
+    assert result.exit_code == 2
+    assert "move it away" in result.output
+    assert (tmp_path / "bench.csv").read_text() == "problem,R2\nsines,0.5\n"
+
+
+def test_every_method_says_what_it_is():
+    for method in METHODS.values():
+        assert len(method.about) > 10

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy as np
 from hkrr._arrays import Array
 
 _JUDGING = 0.2
-_MOST_SETTINGS = 200
+MOST_SETTINGS = 200
 
 
 class Task(NamedTuple):
@@ -49,10 +50,15 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Method:
-    """How a method is run, and the packages that are imported before its clock starts."""
+    """How a method is run, what it is, and the packages that are imported before its clock starts."""
 
     run: Callable[[Task], Answer]
+    about: str
     packages: tuple[str, ...] = ()
+
+    def missing(self) -> list[str]:
+        """Return the packages that are not installed."""
+        return [name for name in self.packages if find_spec(name.partition(".")[0]) is None]
 
 
 Setting = dict[str, Any]
@@ -69,7 +75,7 @@ def tuned(
         fit, judge = task.parts()
         best: Setting = {}
         lowest, n_tried, n_failed, longest, failure = np.inf, 0, 0, 0.0, ""
-        while n_tried < _MOST_SETTINGS:
+        while n_tried < MOST_SETTINGS:
             # One more setting, and the last fit, on more rows, must end in time; the default is tried in any case.
             if n_tried and time.perf_counter() - began + 2.5 * longest > task.seconds:
                 break

@@ -13,8 +13,8 @@ from hkrr.bench.methods import Answer, Method, Setting, Task, directions, log_un
 _EXACT_ROWS, _CENTERS = 3000, 1000
 
 
-def _hkrr(kernel: str) -> Method:
-    """HyperKernelRidgeCV, all defaults: it tunes itself, and is told the seconds."""
+def _hkrr(kernel: str, about: str) -> Method:
+    """HyperKernelRidgeCV: it tunes itself, and is told the seconds."""
 
     def run(task: Task) -> Answer:
         from hkrr import HyperKernelRidgeCV
@@ -23,13 +23,13 @@ def _hkrr(kernel: str) -> Method:
         began = time.perf_counter()
         model = HyperKernelRidgeCV(kernel=kernel, time_limit=task.seconds, random_state=task.seed).fit(task.X, task.y)
         fit_seconds = time.perf_counter() - began
-        note = f"{kernel_name(model.kernel_)}, {model.map_shape_}, {model.n_components_} rows"
+        note = f"{kernel_name(model.kernel_)}, {model.map_shape_}, {model.n_components_} directions"
         return Answer(model.predict(task.X_test), model.components_, fit_seconds, note)
 
-    return Method(run, ("hkrr", "hkrr.selection"))
+    return Method(run, about, ("hkrr", "hkrr.selection"))
 
 
-def _kernel_ridge(**options: Any) -> Method:
+def _kernel_ridge(about: str, **options: Any) -> Method:
     """Kernel ridge regression on all inputs, which tunes itself by leave-one-out."""
 
     def run(task: Task) -> Answer:
@@ -37,12 +37,15 @@ def _kernel_ridge(**options: Any) -> Method:
 
         began = time.perf_counter()
         model = KernelRidgeCV(**options, random_state=task.seed).fit(task.X, task.y)
-        return Answer(model.predict(task.X_test), None, time.perf_counter() - began)
+        fit_seconds = time.perf_counter() - began
+        note = f"lambda={model.reg_lambda_:.3g} gamma={model.gamma_:.3g}, {len(model.centers_)} centers"
+        return Answer(model.predict(task.X_test), None, fit_seconds, note)
 
-    return Method(run, ("hkrr.baselines",))
+    about = f"kernel ridge regression on all inputs, {about}, lambda and gamma by leave-one-out (`KernelRidgeCV`)"
+    return Method(run, about, ("hkrr.baselines",))
 
 
-def _baseline(name: str, draw: Any, *, seeded: bool = True, learns_map: bool = True) -> Method:
+def _baseline(name: str, draw: Any, about: str, *, seeded: bool = True, learns_map: bool = True) -> Method:
     """A baseline that random search tunes."""
 
     def make(setting: Setting, task: Task) -> Any:
@@ -51,10 +54,11 @@ def _baseline(name: str, draw: Any, *, seeded: bool = True, learns_map: bool = T
         return getattr(hkrr.baselines, name)(**setting, **({"random_state": task.seed} if seeded else {}))
 
     search = tuned(make, draw)
-    return Method(search if learns_map else lambda task: search(task)._replace(components=None), ("hkrr.baselines",))
+    run = search if learns_map else lambda task: search(task)._replace(components=None)
+    return Method(run, f"{about} (`{name}`)", ("hkrr.baselines",))
 
 
-def _subspace(name: str, seeded: bool = False) -> Method:
+def _subspace(name: str, full_name: str, seeded: bool = False) -> Method:
     """A subspace, and kernel ridge regression on it; the number of directions is tuned."""
 
     def make(setting: Setting, task: Task) -> Any:
@@ -71,7 +75,9 @@ def _subspace(name: str, seeded: bool = False) -> Method:
             ),
         )
 
-    return Method(tuned(make, lambda rng, task: {"n_components": directions(rng, task)}), ("hkrr.baselines",))
+    run = tuned(make, lambda rng, task: {"n_components": directions(rng, task)})
+    about = f"{full_name} (`{name}`) for the directions, kernel ridge regression on them"
+    return Method(run, about, ("hkrr.baselines",))
 
 
 def _rfm(rng: np.random.RandomState, task: Task) -> Setting:
@@ -118,18 +124,26 @@ def _rcls(rng: np.random.RandomState, task: Task) -> Setting:
 
 
 METHODS = {
-    "hkrr": _hkrr("gaussian"),
-    "hkrr_auto": _hkrr("auto"),
-    "krr": _kernel_ridge(),
-    "krr_nystrom": _kernel_ridge(n_centers=500),
-    "krr_leverage": _kernel_ridge(n_centers=500, centers="leverage"),
-    "rfm": _baseline("RecursiveFeatureMachine", _rfm),
-    "rbf": _baseline("RBFNetwork", _rbf, learns_map=False),
-    "hyper_rbf": _baseline("HyperRBFNetwork", _hyper_rbf),
-    "bkernn": _baseline("BKerNN", _bkernn),
-    "relu": _baseline("ReLUNetwork", _relu),
-    "rcls": _baseline("RCLS", _rcls, seeded=False),
-    **{name: _subspace(name.upper()) for name in ("sir", "save", "phd")},
-    **{name: _subspace(name.upper(), seeded=True) for name in ("opg", "mave", "kdr")},
-    "gkdr": _subspace("GradientKDR", seeded=True),
+    "hkrr": _hkrr("gaussian", "`HyperKernelRidgeCV`, all defaults: the Gaussian kernel"),
+    "hkrr_auto": _hkrr(
+        "auto", '`HyperKernelRidgeCV(kernel="auto")`: chooses among seven kernels and three shapes of B'
+    ),
+    "krr": _kernel_ridge("all rows as centers"),
+    "krr_nystrom": _kernel_ridge("500 centers", n_centers=500),
+    "krr_leverage": _kernel_ridge("500 centers by leverage scores", n_centers=500, centers="leverage"),
+    "rfm": _baseline("RecursiveFeatureMachine", _rfm, "the recursive feature machine, our own"),
+    "rbf": _baseline("RBFNetwork", _rbf, "radial basis functions, centers and coefficients learned", learns_map=False),
+    "hyper_rbf": _baseline("HyperRBFNetwork", _hyper_rbf, "the same with B learned as well, by stochastic gradient"),
+    "bkernn": _baseline("BKerNN", _bkernn, "particles of the Brownian kernel, with a penalty on features or variables"),
+    "relu": _baseline("ReLUNetwork", _relu, "a network of one hidden layer"),
+    "rcls": _baseline(
+        "RCLS", _rcls, "response-conditional least squares, then neighbours or polynomials", seeded=False
+    ),
+    "sir": _subspace("SIR", "sliced inverse regression"),
+    "save": _subspace("SAVE", "sliced average variances"),
+    "phd": _subspace("PHD", "principal Hessian directions"),
+    "opg": _subspace("OPG", "the outer product of local gradients", seeded=True),
+    "mave": _subspace("MAVE", "minimum average variance", seeded=True),
+    "kdr": _subspace("KDR", "kernel dimension reduction", seeded=True),
+    "gkdr": _subspace("GradientKDR", "its gradient-based form", seeded=True),
 }

@@ -10,33 +10,46 @@ import numpy as np
 from scipy.stats import studentized_range
 
 from hkrr.bench.problems import parse
-from hkrr.bench.report import OURS, Results, planted, results
+from hkrr.bench.results import OURS, Results, results
 from hkrr.bench.runner import Row
 
 _LEVEL = 0.05
+_FILES = (
+    "accuracy-time-planted.png",
+    "accuracy-time-tables.png",
+    "ranks-planted.png",
+    "ranks-tables.png",
+    "risk-m.png",
+    "risk-D.png",
+)
 
 
 def draw(rows: Sequence[Row], out: Path) -> list[tuple[str, str]]:
-    """Draw all that the cells allow into ``out``; return the files and their captions."""
+    """Draw all that the cells allow into ``out``; return the files and their captions. Earlier ones are removed."""
+    import matplotlib.pyplot as plt
+
     found = results(rows)
-    groups = {"planted models": planted(found)}
+    groups = {"planted models": found.planted()}
     groups["tables"] = [problem for problem in found.problems if problem not in groups["planted models"]]
+    for name in _FILES:
+        (out / name).unlink(missing_ok=True)
     drawn: list[tuple[str, str]] = []
 
     def save(figure: Any, name: str, caption: str) -> None:
-        figure.savefig(out / f"{name}.png", dpi=110)
-        drawn.append((f"{name}.png", caption))
+        figure.savefig(out / name, dpi=110)
+        plt.close(figure)
+        drawn.append((name, caption))
 
-    for group, problems in groups.items():
+    for (group, problems), time, ranks in zip(groups.items(), _FILES[:2], _FILES[2:4], strict=True):
         if problems and len(found.methods) > 1:
             some = found.some(problems)
-            save(accuracy_and_time(some), f"accuracy-time-{group.split()[-1]}", f"Error against time: {group}")
+            save(accuracy_and_time(some), time, f"Error against time: {group}")
             if len(problems) > 1:
-                save(critical_difference(some), f"ranks-{group.split()[-1]}", f"Mean ranks: {group}")
-    for axis, meaning in (("m", "training rows"), ("D", "inputs")):
+                save(critical_difference(some), ranks, f"Mean ranks: {group}")
+    for axis, meaning, name in (("m", "training rows", _FILES[4]), ("D", "inputs", _FILES[5])):
         series = along(found, axis)
         if series:
-            save(risk_along(found, axis, meaning, series), f"risk-{axis}", f"Error against the number of {meaning}")
+            save(risk_along(found, axis, meaning, series), name, f"Error against the number of {meaning}")
     return drawn
 
 
@@ -49,22 +62,36 @@ def _colours(methods: Sequence[str]) -> dict[str, Any]:
 
 
 def accuracy_and_time(found: Results) -> Any:
-    """Draw the medians over the problems: 1 - R2 against seconds."""
+    """Draw the medians over the problems: 1 - R2 against seconds, each point with its number in the list beside it."""
     import matplotlib.pyplot as plt
 
     figure, ax = plt.subplots(figsize=(9, 6), layout="constrained")
     colours = _colours(found.methods)
-    for method in found.methods:
-        R2, seconds = found.of("R2", method), found.of("seconds", method)
-        if np.all(np.isnan(R2)):
-            continue
-        x, y = np.nanmedian(seconds), max(1.0 - float(np.nanmedian(R2)), 1e-4)
-        ax.scatter(x, y, s=90 if method == OURS else 45, color=colours[method], marker="*" if method == OURS else "o")
-        ax.annotate(method, (x, y), xytext=(5, 3), textcoords="offset points", fontsize=8)
+    points = {
+        method: (np.nanmedian(found.of("seconds", method)), max(1.0 - float(np.nanmedian(R2)), 1e-4))
+        for method in found.methods
+        if not np.all(np.isnan(R2 := found.of("R2", method)))
+    }
+    for number, (method, point) in enumerate(sorted(points.items(), key=lambda item: item[1][1]), start=1):
+        ours = method == OURS
+        ax.scatter(
+            *point,
+            s=260 if ours else 60,
+            color=colours[method],
+            marker="*" if ours else "o",
+            label=f"{number}  {method}",
+        )
+        ax.annotate(str(number), point, xytext=(7, 3), textcoords="offset points", fontsize=8)
     ax.set(xscale="log", yscale="log", xlabel="seconds of tuning, fitting and predicting (median)")
     ax.set_ylabel("1 - R2 on test rows (median)")
-    ax.set_title(f"{len(found.problems)} problems: the lower left is best")
+    ax.set_title(f"{_count(len(found.problems))}: the lower left is best")
+    ax.grid(which="both", lw=0.3)
+    figure.legend(loc="outside right upper", fontsize=8)
     return figure
+
+
+def _count(n: int) -> str:
+    return "1 problem" if n == 1 else f"{n} problems"
 
 
 def critical_difference(found: Results) -> Any:
@@ -76,24 +103,22 @@ def critical_difference(found: Results) -> Any:
     mean = ranks.mean(axis=0)
     critical = float(studentized_range.ppf(1 - _LEVEL, k, np.inf) / np.sqrt(2)) * np.sqrt(k * (k + 1) / (6.0 * n))
     order = np.argsort(mean)
-    figure, ax = plt.subplots(figsize=(9, 1.2 + 0.26 * k), layout="constrained")
+    figure, ax = plt.subplots(figsize=(9, 1.6 + 0.26 * k), layout="constrained")
     for place, j in enumerate(order):
-        ax.scatter(mean[j], -place, color="black" if found.methods[j].startswith(OURS) else "tab:blue", zorder=3)
-        ax.annotate(
-            f"{found.methods[j]}  {mean[j]:.1f}",
-            (mean[j], -place),
-            xytext=(8, -3),
-            textcoords="offset points",
-            fontsize=8,
-        )
-    last = -1
-    for place, j in enumerate(order):
-        end = int(np.sum(mean[order] <= mean[j] + critical)) - 1
-        if end > max(last, place):
-            ax.plot([mean[j] - 0.15] * 2, [-place, -end], color="lightgray", lw=4, solid_capstyle="round", zorder=1)
-            last = end
-    ax.set(yticks=[], xlabel=f"mean rank over {n} problems", xlim=(0.5, k + 1.5))
-    ax.set_title(f"Joined: not told apart at 5% (critical difference {critical:.1f})", fontsize=10)
+        colour = "black" if found.methods[j].startswith(OURS) else "tab:blue"
+        ax.plot([0.5, mean[j]], [place, place], color="gainsboro", lw=0.8, zorder=0)
+        ax.scatter(mean[j], place, color=colour, zorder=3)
+    # Groups that are not told apart, each beside the last one, to the right of the points.
+    groups = [(place, int(np.sum(mean[order] <= mean[j] + critical)) - 1) for place, j in enumerate(order)]
+    bars = [(a, b) for i, (a, b) in enumerate(groups) if b > a and (i == 0 or b > groups[i - 1][1])]
+    for i, (start, end) in enumerate(bars):
+        x = k + 0.8 + 0.35 * i
+        ax.plot([x, x], [start - 0.2, end + 0.2], color="gray", lw=3, solid_capstyle="round")
+    ax.set_yticks(range(k), [f"{found.methods[j]}  {mean[j]:.1f}" for j in order], fontsize=8)
+    ax.set(xlabel=f"mean rank over {_count(n)}", xlim=(0.5, k + 1.2 + 0.35 * len(bars)), ylim=(k - 0.4, -0.6))
+    ax.set_title(
+        f"Bars at the right join methods not told apart at 5% (critical difference {critical:.1f})", fontsize=10
+    )
     return figure
 
 
@@ -132,6 +157,8 @@ def risk_along(found: Results, axis: str, meaning: str, series: dict[str, list[t
                 label=method,
             )
         ax.set(xscale="log", yscale="log", xlabel=f"{axis}, {meaning}", title=name)
+        ax.set_xticks([value for value, _ in points], [str(value) for value, _ in points])
+        ax.minorticks_off()
     axes[0, 0].set_ylabel("1 - R2 on test rows")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right upper", fontsize=8)
     return figure

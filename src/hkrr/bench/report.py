@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 
+from hkrr.bench.methods import MOST_SETTINGS, Method
 from hkrr.bench.methods import __doc__ as rules_of_methods
+from hkrr.bench.results import OURS, TIE, Results, best_peer, results, standing
 from hkrr.bench.runner import Row
 
-OURS = "hkrr"
 _PACKAGES = (
     "hkrr",
     "numpy",
@@ -28,79 +28,40 @@ _PACKAGES = (
     "xgboost",
     "xgboost-cpu",
 )
-# An R2 within this of another counts as equal to it.
-_TIE = 5e-4
+_COLUMNS = """In the first table of each section: the mean rank by test R2 (1 is best; a method that failed is last), on
+how many problems a method is first, the median and the worst R2, the median sine of the largest angle between the true
+directions and the leading ones that were found (0 is exact, 1 misses one entirely; only for methods that learn
+directions), and medians of the seconds of tuning, fitting and predicting together, of the seconds of the last fit
+alone, and of the megabytes by which memory rose."""
 
 
-class Results(NamedTuple):
-    """Cells as arrays, a row for each problem and a column for each method; NaN where a cell failed."""
-
-    problems: list[str]
-    methods: list[str]
-    columns: dict[str, Any]
-    errors: dict[tuple[str, str], str]
-
-    def of(self, column: str, method: str) -> Any:
-        """Return a column of one method, over the problems."""
-        return self.columns[column][:, self.methods.index(method)]
-
-    def ranks(self) -> Any:
-        """Return the rank of each method on each problem by its R2, 1 the best; failed ones are last."""
-        return np.array([rankdata(np.where(np.isnan(row), np.inf, -row)) for row in self.columns["R2"]])
-
-    def some(self, problems: Iterable[str]) -> Results:
-        """Return the results on these problems."""
-        wanted = [problem for problem in self.problems if problem in set(problems)]
-        index = [self.problems.index(problem) for problem in wanted]
-        return self._replace(problems=wanted, columns={name: values[index] for name, values in self.columns.items()})
-
-
-def results(rows: Sequence[Row]) -> Results:
-    """Return the cells of problems that every method was run on."""
-    methods = list(dict.fromkeys(row["method"] for row in rows))
-    cells = {(row["problem"], row["method"]): row for row in rows}
-    problems = [
-        problem
-        for problem in dict.fromkeys(row["problem"] for row in rows)
-        if all((problem, method) in cells for method in methods)
-    ]
-
-    def column(name: str) -> Any:
-        return np.array(
-            [[_float(cells[problem, method].get(name)) for method in methods] for problem in problems]
-        ).reshape(len(problems), len(methods))
-
-    names = ("R2", "subspace_distance", "seconds", "fit_seconds", "peak_mb", "n_train", "n_features")
-    errors = {key: cells[key]["error"] for key in cells if key[0] in problems and cells[key].get("error")}
-    return Results(problems, methods, {name: column(name) for name in names}, errors)
-
-
-def _float(text: Any) -> float:
-    return float("nan") if text in (None, "") else float(text)
-
-
-def planted(found: Results) -> list[str]:
-    """Return the problems whose true map is known: some method's distance to it is."""
-    known = ~np.all(np.isnan(found.columns["subspace_distance"]), axis=1)
-    return [problem for problem, is_known in zip(found.problems, known, strict=True) if is_known]
-
-
-def write(rows: Sequence[Row], out: Path, pictures: Sequence[tuple[str, str]], command: str, budget: str) -> Path:
+def write(
+    rows: Sequence[Row],
+    out: Path,
+    pictures: Sequence[tuple[str, str]],
+    *,
+    command: str,
+    budget: str,
+    methods: Mapping[str, Method],
+    about: Sequence[str] = (),
+) -> Path:
     """Write ``out/README.md`` with the pictures (file, caption) that were drawn, and return its path."""
     found = results(rows)
-    with_map = planted(found)
+    with_map = found.planted()
     groups = {"Planted models": with_map, "Tables": [each for each in found.problems if each not in with_map]}
-    lines = ["# This library and its rivals, side by side", "", f"    {command}", "", f"{machine()}. {budget}.", ""]
-    lines += [_rules(), ""]
-    for title, problems in groups.items():
+    title = "This library and its rivals, side by side" if OURS in found.methods else "Methods, side by side"
+    lines = [f"# {title}", "", f"    {command}", "", f"{machine()}. {budget}.", "", _rules(), "", _COLUMNS, ""]
+    if about:
+        lines += ["The tables:", "", *(f"- {each}" for each in about), ""]
+    for heading, problems in groups.items():
         if problems:
-            lines += [f"## {title}", "", *_section(found.some(problems)), ""]
+            lines += [f"## {heading}", "", *_section(found.some(problems)), ""]
     for file, caption in pictures:
         lines += [f"## {caption}", "", f"![{caption}]({file})", ""]
-    if found.errors:
-        lines += ["## What failed", ""]
-        lines += [f"- {problem}, {method}: {error}" for (problem, method), error in found.errors.items()]
-        lines += [""]
+    failed = [f"- {row['problem']}, {row['method']}: {row['error']}" for row in rows if row.get("error")]
+    if failed:
+        lines += ["## What failed", "", *failed, ""]
+    lines += ["## The methods", "", *(f"- `{name}`: {methods[name].about}" for name in found.methods), ""]
     path = out / "README.md"
     path.write_text("\n".join(lines))
     return path
@@ -108,14 +69,14 @@ def write(rows: Sequence[Row], out: Path, pictures: Sequence[tuple[str, str]], c
 
 def _section(found: Results) -> list[str]:
     lines = [*markdown(summary(found)), ""]
-    if OURS in found.methods and len(found.methods) > 1:
-        lines += [*standing(found), "", *markdown(beside_best(found)), "", *losses(found), ""]
+    if OURS in found.methods and any(not name.startswith(OURS) for name in found.methods):
+        lines += [*_standing(found), "", *markdown(beside_best(found)), "", *losses(found), ""]
     lines += ["Test R2 of each method:", "", *markdown(_grid(found, "R2", 3))]
     return lines
 
 
 def summary(found: Results) -> list[Row]:
-    """Return a line for each method, the best mean rank first."""
+    """Return a line for each method, the best mean rank first; columns with nothing in them are left out."""
     ranks = found.ranks()
     lines = []
     for method in sorted(found.methods, key=lambda name: ranks[:, found.methods.index(name)].mean()):
@@ -128,38 +89,21 @@ def summary(found: Results) -> list[Row]:
                 "first": f"{np.sum(ranks[:, k] < 2)} of {len(R2)}",
                 "median R2": _number(R2, 3),
                 "worst R2": "" if np.all(np.isnan(R2)) else f"{np.nanmin(R2):.3f}",
-                "median distance": _number(found.of("subspace_distance", method), 2),
-                "median s": _number(found.of("seconds", method), 1),
-                "last fit, s": _number(found.of("fit_seconds", method), 1),
-                "median MB": _number(found.of("peak_mb", method), 0),
-                "failed": int(np.isnan(R2).sum()) or "",
+                "distance": _number(found.of("subspace_distance", method), 2),
+                "seconds": _number(found.of("seconds", method), 1),
+                "last fit": _number(found.of("fit_seconds", method), 1),
+                "MB": _number(found.of("peak_mb", method), 0),
+                "failed": str(int(np.isnan(R2).sum()) or ""),
             }
         )
-    return lines
+    return [{name: line[name] for name in line if any(each[name] for each in lines)} for line in lines]
 
 
-def best_peer(found: Results) -> list[str | None]:
-    """Return, for each problem, the method of others with the best R2 (variants of ours are ours)."""
-    others = [method for method in found.methods if not method.startswith(OURS)]
-    R2 = np.stack([found.of("R2", method) for method in others], axis=1)
-    return [others[int(np.nanargmax(row))] if np.any(np.isfinite(row)) else None for row in R2]
-
-
-def standing(found: Results) -> list[str]:
-    """Return how often this library has the least error, and how often it is there sooner than the best peer."""
-    ours, best = found.of("R2", OURS), best_peer(found)
-    n = len(found.problems)
-    first = reached = sooner = sooner_than_fit = 0
-    for k, peer in enumerate(best):
-        theirs = found.of("R2", peer)[k] if peer else -np.inf
-        first += bool(ours[k] > theirs)
-        if peer is None or ours[k] >= theirs - _TIE:
-            reached += 1
-            sooner += peer is None or bool(found.of("seconds", OURS)[k] < found.of("seconds", peer)[k])
-            sooner_than_fit += peer is None or bool(found.of("seconds", OURS)[k] < found.of("fit_seconds", peer)[k])
+def _standing(found: Results) -> list[str]:
+    n, first, reached, sooner, sooner_than_fit = standing(found)
     return [
         f"- `{OURS}` has the least error of all methods on {first} of {n} ({first / n:.0%}).",
-        f"- It reaches the best peer's error (within {_TIE:g} of R2) on {reached} of {n}, and in less time than "
+        f"- It reaches the best peer's error (within {TIE:g} of R2) on {reached} of {n}, and in less time than "
         f"that peer's tuning and fit on {sooner} ({sooner / n:.0%}); in less time than that peer's last fit alone, as "
         f"if its settings had been known, on {sooner_than_fit} ({sooner_than_fit / n:.0%}).",
     ]
@@ -178,9 +122,9 @@ def beside_best(found: Results) -> list[Row]:
             "best peer": peer or "",
         }
         if peer:
-            line["its R2"] = f"{found.of('R2', peer)[k]:.4f}"
-            line["seconds"] = f"{found.of('seconds', peer)[k]:.1f}"
-            line["last fit"] = f"{found.of('fit_seconds', peer)[k]:.1f}"
+            line["R2 of the peer"] = f"{found.of('R2', peer)[k]:.4f}"
+            line["the peer's seconds"] = f"{found.of('seconds', peer)[k]:.1f}"
+            line["its last fit"] = f"{found.of('fit_seconds', peer)[k]:.1f}"
         lines.append(line)
     return lines
 
@@ -191,12 +135,13 @@ def losses(found: Results) -> list[str]:
     lines = []
     for k, (problem, peer) in enumerate(zip(found.problems, best_peer(found), strict=True)):
         if peer and not ours[k] >= found.of("R2", peer)[k]:
-            better = [
-                f"{method} by {found.of('R2', method)[k] - ours[k]:.4f}"
+            better = {
+                method: found.of("R2", method)[k] - ours[k]
                 for method in found.methods
                 if not method.startswith(OURS) and found.of("R2", method)[k] > ours[k]
-            ]
-            lines.append(f"- {problem}: {', '.join(better) or 'it failed'}")
+            }
+            named = (f"{name} by {_size(gain)}" for name, gain in sorted(better.items(), key=lambda item: -item[1]))
+            lines.append(f"- {problem}: {', '.join(named) or 'it failed'}")
     against = [_against(found, method) for method in found.methods if not method.startswith(OURS)]
     return [
         f"Where `{OURS}` loses, and to whom (difference of R2):" if lines else f"`{OURS}` loses nowhere here.",
@@ -205,6 +150,10 @@ def losses(found: Results) -> list[str]:
         "",
         f"`{OURS}` against each (problems on which it is better): " + ", ".join(against) + ".",
     ]
+
+
+def _size(difference: float) -> str:
+    return f"{difference:.4f}" if difference >= 1e-4 else "less than 0.0001"
 
 
 def _against(found: Results, method: str) -> str:
@@ -232,7 +181,7 @@ def _number(values: Any, digits: int) -> str:
 
 
 def markdown(lines: Sequence[Row]) -> list[str]:
-    """Return a table in Markdown; its columns are those of the first line."""
+    """Return a table in Markdown."""
     names = list(dict.fromkeys(name for line in lines for name in line))
     rows = ["| " + " | ".join(str(line.get(name, "")) for name in names) + " |" for line in lines]
     return ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names), *rows]
@@ -246,9 +195,20 @@ def machine() -> str:
             versions.append(f"{package} {version(package)}")
         except PackageNotFoundError:
             continue
-    return f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, {', '.join(versions)}"
+    cores = f"{os.cpu_count()} cores ({_processor()})"
+    return f"{cores}, Python {platform.python_version()}, {', '.join(versions)}"
+
+
+def _processor() -> str:
+    """Return the processor's name where the system tells it (Linux), or its kind."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def _rules() -> str:
     """Return the rules, as the module that follows them states them."""
-    return (rules_of_methods or "").split("\n\n", 1)[1].strip()
+    rules = (rules_of_methods or "").split("\n\n", 1)[1].strip()
+    return f"{rules} At most {MOST_SETTINGS} settings are tried."

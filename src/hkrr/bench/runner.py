@@ -1,7 +1,8 @@
 """One cell of a benchmark in a process of its own, and many of them with what is done kept.
 
 A cell is a problem and a method. Its process loads the problem, imports the method's packages, and then the clock runs:
-seconds are those of tuning, fitting and predicting. Its memory is how far the peak resident size rises after that.
+seconds are those of tuning, fitting and predicting. Its memory is how far the peak resident size rises above what was
+resident before. A cell is known again by its data, not by their name; one that failed is run again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
@@ -33,6 +34,7 @@ Key = tuple[str, str]
 
 COLUMNS = (
     "problem",
+    "data",
     "method",
     "R2",
     "subspace_distance",
@@ -79,11 +81,18 @@ def run_cells(
 ) -> list[Row]:
     """Run the cells that the file does not hold yet under these rules, add each as it ends; return all asked for."""
     source_of = {label(problem): problem for problem in problems}
-    wanted = [(problem, method) for problem in source_of for method in methods]
-    same_rules = (str(rules.seconds), str(rules.threads))
-    there = {
-        (row["problem"], row["method"]): row for row in read(path) if (row["budget"], row["threads"]) == same_rules
-    }
+    data_of = {problem: load_problem(source).fingerprint() for problem, source in source_of.items()}
+    wanted = [(problem, method) for problem in source_of for method in dict.fromkeys(methods)]
+    there = {}
+    kept = []
+    for row in read(path):
+        key = (row["problem"], row["method"])
+        if key in wanted and _same_rules(row, rules):
+            if row["data"] != data_of[row["problem"]] or row["error"]:
+                continue  # it is run again
+            there[key] = row
+        kept.append(row)
+    _rewrite(kept, path)
     todo = [key for key in wanted if key not in there]
     total, running = len(wanted), dict[Connection, _Running]()
     try:
@@ -99,8 +108,8 @@ def run_cells(
                 process.join(_GRACE)
                 process.kill()
                 process.join()
-                there[key] = {"problem": key[0], "method": key[1], "budget": rules.seconds, "threads": rules.threads}
-                there[key].update(row)
+                names = {"problem": key[0], "data": data_of[key[0]], "method": key[1]}
+                there[key] = {**names, "budget": rules.seconds, "threads": rules.threads, **row}
                 append(there[key], path)
     finally:
         for each in running.values():
@@ -164,7 +173,7 @@ def evaluate(problem: str, method: str, rules: Rules) -> Row:
         row["n_train"], row["n_features"] = data.X.shape
         for package in METHODS[method].packages:
             importlib.import_module(package)
-        before = _peak()
+        before = _peak(reset=True)
         began = time.perf_counter()
         answer = METHODS[method].run(Task(data.X, data.y, data.X_test, rules.seconds, rules.threads))
         row["seconds"] = round(time.perf_counter() - began, 2)
@@ -187,8 +196,19 @@ def _distance(found: Array, true: Array, X: Array) -> float:
     return subspace_distance(leading, true * scale)
 
 
-def _peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _TO_MB
+def _peak(reset: bool = False) -> float:
+    """Return the peak resident size in MB; on Linux, from the last reset on and without what a parent left behind."""
+    try:
+        if reset:
+            Path("/proc/self/clear_refs").write_text("5")
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 2**10
+    except (OSError, StopIteration):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _TO_MB
+
+
+def _same_rules(row: Row, rules: Rules) -> bool:
+    return (row["budget"], row["threads"]) == (str(rules.seconds), str(rules.threads))
 
 
 def read(path: Path) -> list[Row]:
@@ -196,16 +216,32 @@ def read(path: Path) -> list[Row]:
     if not path.exists():
         return []
     with open(path, newline="") as file:
-        return list(csv.DictReader(file))
+        rows = list(csv.DictReader(file))
+    if rows and set(rows[0]) != set(COLUMNS):
+        raise ValueError(f"{path} was not written by this version of hkrr bench: move it away, or give another folder")
+    return rows
 
 
 def append(row: Row, path: Path) -> None:
     """Add a cell to the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
-        if file.tell() == 0:
-            writer.writeheader()
-        writer.writerow(row)
-        file.flush()
-        os.fsync(file.fileno())
+        _write([row], file, header=file.tell() == 0)
+
+
+def _rewrite(rows: list[Row], path: Path) -> None:
+    """Leave these cells in the file and no others, at once."""
+    if path.exists() and len(rows) < len(read(path)):
+        other = path.with_suffix(".new")
+        with open(other, "w", newline="") as file:
+            _write(rows, file, header=True)
+        other.replace(path)
+
+
+def _write(rows: Iterable[Row], file: TextIO, *, header: bool) -> None:
+    writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
+    if header:
+        writer.writeheader()
+    writer.writerows(rows)
+    file.flush()
+    os.fsync(file.fileno())

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.table import Table
 
 from hkrr.bench import METHODS, pictures, report
-from hkrr.bench.problems import PLANTED_SUITE, load_problem
-from hkrr.bench.runner import Row, Rules, read, run_cells
+from hkrr.bench.problems import PLANTED_SUITE, label, load_problem, planted_names
+from hkrr.bench.results import results
+from hkrr.bench.runner import Row, Rules, run_cells
 from hkrr.cli._console import check_folder, in_words, progress_bar, say
 
 
@@ -21,7 +24,9 @@ def bench(
     problems: Annotated[
         list[str],
         typer.Argument(
-            help="Such as sines:m=600,D=50 (a planted model), prices.csv:target=price, FOLDER:split=0, openml:NAME; "
+            help="A planted model, such as sines:m=600,D=50,d=3,seed=0 (models: "
+            f"{', '.join(planted_names())}); a table, prices.csv or prices.parquet, with :target=price if the target "
+            "is not the last column; FOLDER:split=0 with data.csv.gz and test_mask.csv.gz in it; openml:NAME; or "
             "'planted' for all planted models of the report.",
             show_default=False,
         ),
@@ -35,20 +40,15 @@ def bench(
     limit: Annotated[float, typer.Option(min=1.0, help="Seconds after which a process is ended.")] = 600.0,
     out: Annotated[Path, typer.Option(help="Where bench.csv, README.md and the pictures go.")] = Path("bench"),
 ) -> None:
-    """Run methods on problems: a CSV, a page and pictures. Ctrl-C keeps what is done; the same command goes on."""
+    """Run methods on problems: a CSV, a page and pictures. Ctrl-C keeps what is done; the same command goes on.
+
+    Of a table, a fifth of the rows are test rows; rows with missing values are left out, and text becomes a column for
+    each value. A name and seed=1 (or split=1) draws other rows; the page shows the mean over them.
+    """
     console = Console()
-    names = list(METHODS) if methods == "all" else [name.strip() for name in methods.split(",") if name.strip()]
-    unknown = [name for name in names if name not in METHODS]
-    if unknown or not names:
-        say(console, f"There is no method {(unknown or [''])[0]!r}: choose from {', '.join(METHODS)}, or 'all'.")
-        raise typer.Exit(2)
+    names = _installed(console, _known(console, methods))
     wanted = [each for problem in problems for each in (PLANTED_SUITE if problem == "planted" else (problem,))]
-    for problem in dict.fromkeys(wanted):
-        try:
-            load_problem(problem)
-        except Exception as error:  # whatever keeps a problem from being read: said before hours are spent
-            say(console, f"{error}", "red")
-            raise typer.Exit(2) from None
+    about = _read_all(console, list(dict.fromkeys(wanted)))
     check_folder(console, out)
     rules = Rules(seconds, threads, limit)
     try:
@@ -56,25 +56,86 @@ def bench(
     except KeyboardInterrupt:
         say(console, f"Stopped. What is done is kept in {out / 'bench.csv'}: the same command goes on from there.")
         raise typer.Exit(130) from None
-    for line in report.markdown(report.summary(report.results(rows))):
-        say(console, line)
+    except ValueError as error:  # the file that is there is of other columns
+        say(console, f"{error}", "red")
+        raise typer.Exit(2) from None
+    _show(console, rows)
+    page = write_page(rows, out, rules, about)
+    say(console, f"{out / 'bench.csv'}, {page}")
+    if all(row.get("error") for row in rows):
+        raise typer.Exit(1)
+
+
+def _known(console: Console, methods: str) -> list[str]:
+    """Return the methods asked for, each once, or say which there is none of and end with 2."""
+    names = list(METHODS) if methods == "all" else [name.strip() for name in methods.split(",") if name.strip()]
+    unknown = [name for name in names if name not in METHODS]
+    if unknown or not names:
+        say(console, f"There is no method {(unknown or [''])[0]!r}: choose from {', '.join(METHODS)}, or 'all'.", "red")
+        raise typer.Exit(2)
+    return list(dict.fromkeys(names))
+
+
+def _installed(console: Console, names: list[str]) -> list[str]:
+    """Return the methods whose packages are there, and say which are left out; end with 2 if all are."""
+    missing = {name: packages for name in names if (packages := METHODS[name].missing())}
+    if missing:
+        packages = sorted({package for each in missing.values() for package in each})
+        say(
+            console,
+            f"Left out: {', '.join(missing)} (not installed: {', '.join(packages)}; "
+            f"python -m pip install {' '.join(packages)}).",
+            "yellow",
+        )
+    if len(missing) == len(names):
+        raise typer.Exit(2)
+    return [name for name in names if name not in missing]
+
+
+def _read_all(console: Console, problems: list[str]) -> list[str]:
+    """Return what was made of each table, having said it; say why one cannot be read, before hours are spent."""
+    labels: dict[str, str] = {}
+    about = []
+    for problem in problems:
+        try:
+            if (name := label(problem)) in labels:
+                raise ValueError(f"{labels[name]!r} and {problem!r} are both called {name!r}: give one another name")
+            labels[name] = problem
+            found = load_problem(problem).about
+        except (ValueError, OSError, ImportError) as error:
+            say(console, f"{error}", "red")
+            raise typer.Exit(2) from None
+        if found:
+            say(console, found)
+            about.append(found)
+    return about
+
+
+def _show(console: Console, rows: list[Row]) -> None:
+    """Print a line for each method, and what failed."""
+    lines = report.summary(results(rows))
+    table = Table(*lines[0], box=SIMPLE_HEAD)
+    for line in lines:
+        table.add_row(*line.values())
+    console.print(table)
     for row in rows:
         if row.get("error"):
             say(console, f"failed: {row['problem']} {row['method']}: {row['error']}", "yellow")
-    same = {"budget": str(rules.seconds), "threads": str(rules.threads)}
-    there = [row for row in read(out / "bench.csv") if all(row[key] == value for key, value in same.items())]
-    page = write_page(there, out, rules)
-    say(console, f"{out / 'bench.csv'}, {page}")
 
 
-def write_page(rows: list[Row], out: Path, rules: Rules) -> Path:
-    """Draw the pictures and write the page of all cells under these rules."""
+def write_page(rows: list[Row], out: Path, rules: Rules, about: list[str]) -> Path:
+    """Draw the pictures and write the page of these cells."""
     import matplotlib
 
     matplotlib.use("agg")
     command = " ".join(["hkrr", *(shlex.quote(_without_path(word)) for word in sys.argv[1:])])
-    budget = f"{rules.seconds:g} s of tuning and fitting, {rules.threads} thread(s), a process for each fit"
-    return report.write(rows, out, pictures.draw(rows, out), command, budget)
+    threads = "one thread" if rules.threads == 1 else f"{rules.threads} threads"
+    budget = (
+        f"For every method {rules.seconds:g} s of tuning and fitting and {threads}; a process for each fit, which is "
+        f"ended after {rules.limit:g} s"
+    )
+    drawn = pictures.draw(rows, out)
+    return report.write(rows, out, drawn, command=command, budget=budget, methods=METHODS, about=about)
 
 
 def _without_path(word: str) -> str:

@@ -101,6 +101,14 @@ def _map(task: Task) -> Answer:
 
 
 METHODS = {
-    "gpytorch_ard": Method(lambda task: _run(task, (None,)), ("torch", "gpytorch")),
-    "gpytorch_map": Method(_map, ("torch", "gpytorch")),
+    "gpytorch_ard": Method(
+        lambda task: _run(task, (None,)),
+        "GPyTorch's Gaussian process, Matern 3/2 with a length for each input, by the evidence",
+        ("torch", "gpytorch"),
+    ),
+    "gpytorch_map": Method(
+        _map,
+        "GPyTorch's Gaussian process, Gaussian kernel on a learned linear map of 1, 3 or 6 rows, by the evidence",
+        ("torch", "gpytorch"),
+    ),
 }

@@ -100,8 +100,18 @@ def _gpr(task: Task) -> Answer:
 
 
 METHODS = {
-    "sk_krr": Method(tuned(_kernel_ridge, _draw_kernel_ridge), ("sklearn.kernel_ridge",)),
-    "mlp": Method(tuned(_mlp, _draw_mlp), ("sklearn.neural_network",)),
-    "random_forest": Method(tuned(_forest, _draw_forest), ("sklearn.ensemble",)),
-    "gpr": Method(_gpr, ("sklearn.gaussian_process",)),
+    "sk_krr": Method(
+        tuned(_kernel_ridge, _draw_kernel_ridge), "scikit-learn's `KernelRidge`", ("sklearn.kernel_ridge",)
+    ),
+    "mlp": Method(
+        tuned(_mlp, _draw_mlp), "scikit-learn's `MLPRegressor`, one to three layers", ("sklearn.neural_network",)
+    ),
+    "random_forest": Method(
+        tuned(_forest, _draw_forest), "scikit-learn's `RandomForestRegressor`", ("sklearn.ensemble",)
+    ),
+    "gpr": Method(
+        _gpr,
+        "scikit-learn's `GaussianProcessRegressor`, Matern 3/2, a length for each input",
+        ("sklearn.gaussian_process",),
+    ),
 }

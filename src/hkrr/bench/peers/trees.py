@@ -124,7 +124,11 @@ def _draw_xgboost(rng: np.random.RandomState, task: Task) -> Setting:
 
 
 METHODS = {
-    "catboost": Method(tuned(_catboost, _draw_catboost), ("catboost",)),
-    "lightgbm": Method(tuned(_lightgbm, _draw_lightgbm), ("lightgbm",)),
-    "xgboost": Method(tuned(_xgboost, _draw_xgboost), ("xgboost",)),
+    "catboost": Method(
+        tuned(_catboost, _draw_catboost), "CatBoost, the number of trees by early stopping", ("catboost",)
+    ),
+    "lightgbm": Method(
+        tuned(_lightgbm, _draw_lightgbm), "LightGBM, the number of trees by early stopping", ("lightgbm",)
+    ),
+    "xgboost": Method(tuned(_xgboost, _draw_xgboost), "XGBoost, the number of trees by early stopping", ("xgboost",)),
 }

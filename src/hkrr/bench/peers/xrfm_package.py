@@ -130,6 +130,6 @@ def _try(tables: _Tables, fit: Array, judge: Array, setting: Setting, seconds: f
 
 
 METHODS = {
-    "xrfm": Method(_defaults, ("torch", "xrfm")),
-    "xrfm_tuned": Method(_tuned, ("torch", "xrfm")),
+    "xrfm": Method(_defaults, "xRFM of PyPI, all defaults", ("torch", "xrfm")),
+    "xrfm_tuned": Method(_tuned, "xRFM of PyPI, tuned over pytabkit's ranges", ("torch", "xrfm")),
 }
