@@ -13,6 +13,9 @@ import matplotlib.image
 import pytest
 
 import hkrr
+from hkrr.bench import METHODS
+from hkrr.bench.methods import MOST_SETTINGS
+from hkrr.bench.problems import PLANTED_SUITE, planted_names
 from hkrr.experiments import NAMES, demo
 
 ROOT = Path(__file__).parents[1]
@@ -64,6 +67,16 @@ def test_the_page_of_the_reproduction_says_what_its_runs_said():
         assert claims
         for line in (*claims, cost):
             assert line in text, line
+
+
+def test_the_page_on_benchmarks_names_every_method_and_model():
+    text = (ROOT / "docs" / "benchmarking.md").read_text()
+    for name, method in METHODS.items():
+        assert f"| `{name}` | {method.about} |" in text
+    for name in planted_names():
+        assert f"`{name}" in text
+    assert f"the {len(PLANTED_SUITE)} planted models" in text
+    assert f"at most {MOST_SETTINGS} settings" in text
 
 
 @pytest.mark.parametrize("name", ["hkrr", *MODULES])

@@ -56,3 +56,8 @@ def test_several_targets_are_refused():
 def test_an_unknown_start_is_refused():
     with pytest.raises(ValueError, match="init must be one of 'random', 'sir'"):
         HyperKernelRidge(2, init="pca").fit(DATA.X, DATA.y)
+
+
+def test_an_estimator_as_start_is_refused_with_the_names():
+    with pytest.raises(ValueError, match=r"'mave'.*estimator SIR\(.*give its name"):
+        HyperKernelRidge(1, init=SIR(1)).fit(DATA.X, DATA.y)

@@ -7,6 +7,7 @@ import numbers
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from hkrr._arrays import Array
 
@@ -101,6 +102,11 @@ def check_parameters(model: Any, n_rows: int, n_features: int) -> None:
         raise ValueError(f"callbacks must be a list of functions of one State, or None; got {model.callbacks!r}")
     if isinstance(model.init, str):
         check_choice("init", model.init, INITS, " or an array (n_components, n_features)")
+    elif isinstance(model.init, BaseEstimator):
+        raise ValueError(
+            f"init must be one of {', '.join(map(repr, INITS))}, or an array (n_components, n_features); got the "
+            f"estimator {model.init!r}: give its name, or fit it and give its components_"
+        )
     if not isinstance(model.centers, str):
         if model.n_centers != "auto":
             raise ValueError(f"n_centers={model.n_centers!r} and an array of centers: leave n_centers at 'auto'")

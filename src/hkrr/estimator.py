@@ -68,8 +68,9 @@ class HyperKernelRidge(MapModel):
         "random" samples `n_init` maps and scores them on held-out rows. VarPro and AGD start from the best, as in the
         paper; L-BFGS leads the best four down a path of lambda from 0.1 to `reg_lambda`, ten iterations at each half
         decade, and starts from the lowest (these iterations are not part of `max_iter` or ``history_``). "sir" to
-        "mave" start from that estimate of the subspace (see `hkrr.baselines`). An array is a map to start from, in the
-        coordinates of X; to go on from a fit, pass its ``components_``, and ``gamma_`` too.
+        "mave" start from that estimate of the subspace (see `hkrr.baselines`): one start instead of many, as good as
+        that estimate ("opg" and "mave" assume least). An array is a map to start from, in the coordinates of X; to go
+        on from a fit, pass its ``components_``, and ``gamma_`` too.
     n_init : int, default=10
         Maps sampled by ``init="random"``.
     fit_intercept : bool, default=True

@@ -57,6 +57,15 @@ class BKerNN(RegressorMixin, BaseEstimator):
     components_ : array
         The left singular vectors of W in standardised coordinates, times their values, of those values with at least
         1/n_features of the sum; in the coordinates of X.
+
+    Examples
+    --------
+    >>> from hkrr.baselines import BKerNN
+    >>> from hkrr.datasets import make_planted
+    >>> data = make_planted("single", 200, n_features=10, random_state=0)
+    >>> model = BKerNN(random_state=0).fit(data.X, data.y)
+    >>> round(model.score(data.X, data.y), 2)
+    1.0
     """
 
     def __init__(

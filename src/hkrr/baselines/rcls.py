@@ -30,6 +30,23 @@ class RCLSDirections(SubspaceEstimator):
     n_slices : int, default=10
         As many at most; fewer where they would have under two rows a column of X, but as many as directions. Of a
         target of few values, which is constant in every slice, all rows are one.
+
+    Attributes
+    ----------
+    components_ : array (n_components, n_features)
+        The directions, each of length one, the one that counts most first.
+    eigenvalues_ : array (n_components,)
+        How much each counts.
+
+    Examples
+    --------
+    >>> from hkrr.baselines import RCLSDirections
+    >>> from hkrr.datasets import make_planted
+    >>> from hkrr.metrics import subspace_distance
+    >>> data = make_planted("single", 2000, n_features=10, random_state=0)
+    >>> model = RCLSDirections(n_components=1).fit(data.X, data.y)
+    >>> round(subspace_distance(model.components_, data.B), 2)
+    0.1
     """
 
     def __init__(self, n_components: int = 2, *, n_slices: int = 10) -> None:
@@ -70,6 +87,15 @@ class RCLS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RegressorMixin, Ba
     ----------
     components_ : array (n_components, n_features)
         Orthonormal rows.
+
+    Examples
+    --------
+    >>> from hkrr.baselines import RCLS
+    >>> from hkrr.datasets import make_planted
+    >>> data = make_planted("single", 2000, n_features=10, random_state=0)
+    >>> model = RCLS(n_components=1).fit(data.X, data.y)
+    >>> round(model.score(data.X, data.y), 2)
+    0.97
     """
 
     def __init__(

@@ -44,8 +44,19 @@ class RecursiveFeatureMachine(KernelExpansion):
     ----------
     M_ : array (n_features, n_features)
         In the coordinates of the optimisation (standardised ones, unless `scale_features` is off).
+    components_ : array (n_features, n_features)
+        A square root of M in the units of X: the kernel is that of ``|components_ (x - x')|``.
     best_iter_ : int
         Updates of M before the iterate that was kept.
+
+    Examples
+    --------
+    >>> from hkrr.baselines import RecursiveFeatureMachine
+    >>> from hkrr.datasets import make_planted
+    >>> data = make_planted("product", 600, n_features=10, random_state=0)
+    >>> model = RecursiveFeatureMachine(random_state=0).fit(data.X, data.y)
+    >>> round(model.score(data.X, data.y), 2)
+    1.0
     """
 
     def __init__(

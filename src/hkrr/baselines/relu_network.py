@@ -33,6 +33,15 @@ class ReLUNetwork(RegressorMixin, BaseEstimator):
         Fitted to standardised inputs and target.
     n_iter_ : int
         Passes made.
+
+    Examples
+    --------
+    >>> from hkrr.baselines import ReLUNetwork
+    >>> from hkrr.datasets import make_planted
+    >>> data = make_planted("single", 300, n_features=5, random_state=0)
+    >>> model = ReLUNetwork(random_state=0).fit(data.X, data.y)
+    >>> round(model.score(data.X, data.y), 2)
+    0.95
     """
 
     def __init__(
