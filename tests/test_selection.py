@@ -40,13 +40,13 @@ def test_the_path_tells_the_story():
     model = HyperKernelRidgeCV(random_state=0).fit(X, y)
     path = pd.DataFrame(model.path_)
     dropped = {"random, dropped", "grown, dropped"}
-    later = ["polished", "compared", "plain"]
+    later = ["polished", "rescaled", "compared", "plain"]
     assert set(path["start"]) <= {"random", "grown", "shrunk", *later} | dropped
     assert {"shrunk", *later} <= set(path["start"])
     assert dropped & set(path["start"])
     # The stages in their order, one candidate each; the map and its rival end the story.
-    assert path["start"].tolist()[-3:] == later
-    assert not path["start"][:-3].isin(later).any()
+    assert path["start"].tolist()[-4:] == later
+    assert not path["start"][:-4].isin(later).any()
     assert model.best_score_ == path["score"].iloc[-2] < path["score"].iloc[-1]
     among = path[~path["start"].isin(later)]
     assert among.loc[among["score"].idxmin(), "n_components"] == model.n_components_ == 2
@@ -167,13 +167,18 @@ def test_held_out_choice(cv, warm_start):
     assert model.score(X_test, y_test) > 0.9
 
 
-def test_predictions_are_cut_at_the_largest_target():
+@pytest.mark.parametrize(
+    ("options", "room"), [({}, 2.0), ({"cv": 2, "criterion": "training", "reg_lambdas": [1e-2]}, 1.0)]
+)
+def test_predictions_are_cut(options, room):
+    """At the largest target where the paper's rule chooses, at twice that otherwise."""
     X, y, *_ = _small()
     far = 50.0 * np.random.default_rng(0).normal(size=(500, X.shape[1]))
-    model = HyperKernelRidgeCV(2, kernel="polynomial", random_state=0).fit(X, y)
-    assert np.abs(model.predict(far)).max() <= np.abs(y).max() == model.truncation_
+    model = HyperKernelRidgeCV([2], kernel="polynomial", random_state=0, **options).fit(X, y)
+    assert model.truncation_ == room * np.abs(y).max()
+    assert np.abs(model.predict(far)).max() == pytest.approx(model.truncation_)
     loose = clone(model).set_params(truncate=False).fit(X, y)
-    assert np.abs(loose.predict(far)).max() > np.abs(y).max()
+    assert np.abs(loose.predict(far)).max() > 1.01 * model.truncation_
 
 
 def test_past_its_time_it_keeps_what_it_has():

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from hkrr.criteria import Evidence, LeaveOneOut
 from hkrr.kernels import get_kernel
 from hkrr.rows import InMemoryRows
-from hkrr.shapes import Diagonal, Full, Scaled, Shaped
+from hkrr.shapes import Diagonal, Full, Scaled, ScaledRows, Shaped
 from problems import central_difference, make_problem, unit_direction
 
 LAMBDA, D = 0.05, 4
@@ -21,6 +21,11 @@ SHAPES = {  # with the parameters of a map and that map, by the formula; a diago
     "diagonal": (Diagonal(), LOGS[None, :], np.exp(LOGS)),
     "scaled": (Scaled(BASE), np.array([[-0.7]]), math.exp(-0.7) * BASE),
     "scaled diagonal": (Scaled(np.exp(LOGS)), np.array([[-0.7]]), math.exp(-0.7) * np.exp(LOGS)),
+    "scaled rows": (
+        ScaledRows(3.0 * BASE),
+        np.array([[-0.7], [0.4]]),
+        np.exp([[-0.7], [0.4]]) * BASE / np.sqrt(np.sum(BASE**2, axis=1, keepdims=True)),
+    ),
     "identity": (Scaled(np.ones(D)), np.array([[0.4]]), math.exp(0.4) * np.ones(D)),
 }
 every_shape = pytest.mark.parametrize("name", SHAPES)
@@ -100,7 +105,7 @@ def test_shaped_is_the_criterion_at_the_map(make, name):
 
 @both
 @pytest.mark.parametrize("kernel", RADIAL + PRODUCT)
-@pytest.mark.parametrize("name", ["diagonal", "scaled", "scaled diagonal", "identity"])
+@pytest.mark.parametrize("name", ["diagonal", "scaled", "scaled diagonal", "scaled rows", "identity"])
 @pytest.mark.parametrize("log", [-1e3, -300.0, -40.0, 40.0, 300.0, 1e3])
 def test_extreme_logarithms_are_held(make, kernel, name, log):
     """All of them, and the first alone: a finite value, the same however far, and no slope where nothing changes."""

@@ -13,7 +13,7 @@ import criteria_oracles
 from hkrr import FitError, HyperKernelRidgeCV, tuning
 from hkrr.candidates import Candidate, plain
 from hkrr.criteria import Evidence
-from hkrr.kernels import Gaussian
+from hkrr.kernels import KERNELS, Gaussian
 from hkrr.rows import InMemoryRows
 from hkrr.tuning import Task
 from problems import kernel_cases
@@ -201,3 +201,35 @@ def test_no_message_asks_for_a_parameter_that_there_is_not(monkeypatch, kernel):
     assert not hasattr(found, "max_iter")
     assert "max_iter" not in found.result_.message
     assert "search" in found.result_.message
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "product_matern32"])
+def test_the_scales_are_learned_anew_and_the_directions_held(kernel):
+    """From scales and a noise that are far off, the evidence falls to where neither doubling nor halving any helps."""
+    X, y, *_ = _single(120, 4, seed=0, noise=0.3)
+    task = _task(X, y)
+    B = np.random.default_rng(1).normal(size=(2, 4))
+    start = Candidate("polished", KERNELS[kernel].with_gamma(1.0), B, nu=10.0)
+    end = tuning.rescaled(task, start)
+    assert (end.start, end.shape.name) == ("rescaled", "full")
+    assert np.linalg.matrix_rank(np.vstack([end.B, B])) == 2
+    if kernel != "gaussian":  # it is not the same along other axes of that plane
+        cosines = np.sum(end.B * B, axis=1) / np.linalg.norm(end.B, axis=1) / np.linalg.norm(B, axis=1)
+        np.testing.assert_allclose(cosines, 1.0, rtol=1e-12)
+    exact = Evidence(task.rows, None, start.kernel, 1.0, True)
+
+    def evidence(B, nu):
+        return exact.reduced(B, nu / task.rows.total_weight).value
+
+    assert end.value == pytest.approx(evidence(end.B, end.nu))
+    assert end.value < evidence(B, 10.0) - 0.01
+    for factor in (0.5, 2.0):
+        assert end.value <= evidence(end.B, factor * end.nu) + 1e-6
+        for scales in (np.array([[factor], [1.0]]), np.array([[1.0], [factor]])):
+            assert end.value <= evidence(scales * end.B, end.nu) + 1e-6
+
+
+def test_past_the_deadline_nothing_is_rescaled():
+    X, y, *_ = _single(60, 4, seed=0)
+    start = Candidate("polished", KERNEL, np.ones((1, 4)), nu=1.0)
+    assert tuning.rescaled(_task(X, y, deadline=-math.inf), start) is start

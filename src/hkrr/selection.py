@@ -31,6 +31,7 @@ from hkrr.solvers import LBFGS, get_solver
 from hkrr.threads import single_threaded_blas
 from hkrr.tuning import Task, tune
 
+_ROOM = 2.0  # that predictions have beyond the largest target
 _GRID_LAMBDAS = tuple(10.0**-k for k in range(1, 7))
 
 
@@ -63,7 +64,7 @@ class HyperKernelRidgeCV(MapModel):
         Without `cv` its gamma is learned, whatever it was. "auto" (without `cv`) chooses among several kernels, and
         among identity, diagonal and full maps, by the same score: for tables whose columns each mean something.
     truncate : bool, default=True
-        Whether predictions are cut at the largest absolute target seen (the paper's T_M).
+        Whether predictions are cut at M in absolute value (the paper's T_M).
     n_init : int, default=4
         Random starts for each number of directions.
     refit : "full" or int, default="full"
@@ -94,7 +95,7 @@ class HyperKernelRidgeCV(MapModel):
     cv_results_ : dict of arrays
         With `cv`: every pair, its error on each split, the mean and the standard deviation.
     truncation_ : float or array
-        M, the largest absolute target.
+        M: the largest absolute target seen; without `cv`, twice that, since of few rows a good model goes beyond them.
     components_, gamma_, kernel_, centers_, dual_coef_, intercept_, singular_values_, history_, result_, ...
         As in `HyperKernelRidge`.
 
@@ -171,12 +172,13 @@ class HyperKernelRidgeCV(MapModel):
         self.truncation_ = largest_target(y[counted])
         if self.cv is not None:
             return self._fit_grid(X, y, weight, dimensions, rng)
+        self.truncation_ *= _ROOM
         if weight is not None and np.any(weight == 0):
             X, y, weight = X[counted], y[counted], weight[counted]
         return self._fit_search(X, y, weight, dimensions, rng)
 
     def predict(self, X: Any) -> Any:
-        """Return ``g(Bx)`` for every row, cut at the largest absolute target seen where `truncate` is set."""
+        """Return ``g(Bx)`` for every row, cut at ``truncation_`` in absolute value where `truncate` is set."""
         predicted = super().predict(X)
         if not self.truncate:
             return predicted

@@ -1,4 +1,4 @@
-"""The shapes a map may have: a full matrix, a diagonal one, a multiple of a given one.
+"""The shapes a map may have: a full matrix, a diagonal one, a multiple of a given one or of each of its rows.
 
 A shape turns its parameters into a map, and a gradient in the map into one in the parameters. `Shaped` is a criterion
 seen through a shape, so that the same solver learns them all. Scales are learned through their logarithms: the steps
@@ -110,6 +110,24 @@ class Scaled:
 
     def degrees_of_freedom(self, n_components: int, n_features: int, rotation_invariant: bool) -> float:
         return 1.0
+
+
+class ScaledRows(Full):
+    """``B = diag(exp(p)) base``: a scale for each of the directions of a full map, which are held."""
+
+    def __init__(self, base: Array) -> None:
+        length = np.linalg.norm(base, axis=1, keepdims=True)
+        self.base = base / np.where(length > 0, length, 1.0)  # a direction of no length has no scale
+
+    def parameters(self, B: Array) -> Array:
+        length = np.linalg.norm(B, axis=1, keepdims=True)
+        return np.log(np.where(length > 0, length, 1.0))
+
+    def map(self, parameters: Array) -> Array:
+        return _scales(parameters)[0] * self.base
+
+    def gradient(self, parameters: Array, grad: Array) -> Array:
+        return _scales(parameters)[1] * np.sum(grad * self.base, axis=1, keepdims=True)
 
 
 class Shaped:

@@ -19,13 +19,13 @@ from hkrr.kernel_search import grouped, search_kernels
 from hkrr.kernels import KERNELS, Kernel
 from hkrr.rows import InMemoryRows
 from hkrr.search import SEARCH_CENTERS, SEARCH_ROWS, search_dimensions
-from hkrr.shapes import Scaled
+from hkrr.shapes import Scaled, ScaledRows
 from hkrr.solvers import Result
 from hkrr.solvers.base import MESSAGES
 from hkrr.threads import blas_for, single_threaded_blas
 
 _EXACT_ROWS, _POLISH_ROWS, _POLISH_CENTERS, _POLISH_ITERATIONS = 1_000, 20_000, 400, 40
-_RESCALE_ROWS, _RESCALE_ITERATIONS = 2_000, 8
+_RESCALE_ROWS, _RESCALE_ITERATIONS, _SCALES_ITERATIONS = 2_000, 8, 30
 _FEW_DIRECTIONS = 2  # maps of few directions that the search for a kernel begins with
 _SHARE_OF_DIRECTIONS = 0.3  # of the time there is, while the kernel is still to be found
 
@@ -69,6 +69,9 @@ def tune(task: Task, kernel: Kernel | None) -> tuple[Candidate, Result, list[Can
     best, ends = directions(task, kernel)
     polished, result = polish(task, worth_polishing(task, best))
     ends = [*ends, polished]
+    with suppress(FitError):  # scales that cannot be learned anew stay as they are
+        polished = rescaled(task, polished)
+        ends = [*ends, polished]
     if task.choose_dimension and task.rows.n_features > 1 and task.in_time:
         return _against_plain(task, polished, result, ends)
     return polished, result, ends
@@ -134,6 +137,25 @@ def polish(task: Task, candidates: Sequence[Candidate]) -> tuple[Candidate, Resu
     return min(ends, key=lambda end: end[0].score) if ends else _as_it_stands(task, candidates[0])
 
 
+def rescaled(task: Task, candidate: Candidate) -> Candidate:
+    """Return the map with its directions held, their scales and the noise learned anew, exact on a part of the rows.
+
+    L-BFGS on the whole map is slow to move along the valley in which all scales and the noise change together, and
+    going on with it until it has arrived overfits the directions, where these are many for the rows.
+    """
+    B = candidate.B
+    if candidate.kernel.rotation_invariant:
+        _, s, Vt = np.linalg.svd(B, full_matrices=False)
+        B = s[:, None] * Vt
+    if not task.in_time:
+        return candidate
+    exact = task.make(subset(task.rows, _EXACT_ROWS, task.rng), None, candidate.kernel, 1.0, True)
+    start = replace(candidate, start="rescaled", B=B, shape=ScaledRows(B), seconds=0.0)
+    with single_threaded_blas():
+        end, _ = descend(exact, start, _SCALES_ITERATIONS, task.deadline, tol=1e-7, plateau=1e-9)
+    return replace(end, shape=candidate.shape)
+
+
 def _as_it_stands(task: Task, candidate: Candidate) -> tuple[Candidate, Result]:
     """Return the candidate, and a run of no steps that ended with it."""
     reason = "stalled" if task.in_time else "time_limit"
@@ -149,14 +171,14 @@ def _against_plain(
 ) -> tuple[Candidate, Result, list[Candidate]]:
     """Return the better of the map and of plain kernel ridge regression, by their scores on the same rows."""
     try:
-        rescaled, rival, rival_result = compared_with_plain(task, polished)
+        compared, rival, rival_result = compared_with_plain(task, polished)
     except (FitError, ArithmeticError):
         # A comparison that cannot be made is no reason to lose a sound map.
         return polished, result, ends
-    ends = [*ends, rescaled, rival]
-    stays, tried = _stands(task, rescaled, rival)
+    ends = [*ends, compared, rival]
+    stays, tried = _stands(task, compared, rival)
     if stays:
-        return replace(polished, score=rescaled.score), result, [*ends, *tried]
+        return replace(polished, score=compared.score), result, [*ends, *tried]
     message = DID_NOT_HOLD_UP if tried else PLAIN_WINS
     if task.verbose:
         print(message)
@@ -171,16 +193,16 @@ def compared_with_plain(task: Task, polished: Candidate) -> tuple[Candidate, Can
     some = subset(task.rows, _EXACT_ROWS, task.rng)
     exact = task.make(some, None, polished.kernel, 1.0, True)
     noises = (polished.nu, 0.1, FIRST_LAMBDA * some.total_weight)
-    rescaled = replace(polished, start="compared", shape=Scaled(polished.B), seconds=0.0)
+    compared = replace(polished, start="compared", shape=Scaled(polished.B), seconds=0.0)
     with single_threaded_blas():
         rival, result = plain(exact, polished.kernel, noises, task.rng, task.deadline)
-        rescaled, _ = descend(exact, rescaled, _RESCALE_ITERATIONS, task.deadline)
-    rescaled = replace(rescaled, shape=polished.shape)
-    rescaled, rival = (
+        compared, _ = descend(exact, compared, _RESCALE_ITERATIONS, task.deadline)
+    compared = replace(compared, shape=polished.shape)
+    compared, rival = (
         replace(one, score=score(exact, one.value, one.degrees_of_freedom, task.rows.total_weight))
-        for one in (rescaled, rival)
+        for one in (compared, rival)
     )
-    return rescaled, rival, result
+    return compared, rival, result
 
 
 def _stands(task: Task, chosen: Candidate, rival: Candidate) -> tuple[bool, list[Candidate]]:
