@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,8 @@ import pytest
 from sklearn.metrics import r2_score
 
 from hkrr.bench import METHODS
-from hkrr.bench.methods import Task, components_of, tuned
+from hkrr.bench.code import code_of
+from hkrr.bench.methods import Answer, Method, Task, components_of, tuned
 from hkrr.bench.problems import N_TEST, PLANTED_SUITE, label, load_problem
 from hkrr.bench.runner import COLUMNS, Rules, append, evaluate, read, run_cells
 from hkrr.datasets import make_mim_sines
@@ -131,7 +133,7 @@ def test_random_search_keeps_the_setting_of_least_error_and_fits_it_on_all_rows(
         made.append(Shift(setting.get("shift", 3.0)))
         return made[-1]
 
-    shifts = iter([2.0, 9.0, 0.5, *[1.0] * 500])
+    shifts = iter([2.0, 9.0, 0.5, 2.0, *np.linspace(1.0, 2.0, 500)])
     answer = tuned(make, lambda rng, task: {"shift": next(shifts)})(task())
     assert made[0].shift == 3.0  # the default is always tried
     assert made[-1].shift == 0.5
@@ -140,6 +142,12 @@ def test_random_search_keeps_the_setting_of_least_error_and_fits_it_on_all_rows(
     assert answer.predicted == pytest.approx(np.full(3, task().y.mean() + 0.5))
     assert "1 failed" in answer.note
     assert "shift=0.5" in answer.note
+    assert [model.shift for model in made].count(2.0) == 1  # no setting twice
+
+
+def test_random_search_ends_where_no_setting_is_new():
+    answer = tuned(lambda setting, task: Shift(setting.get("shift", 1.0)), lambda rng, task: {"shift": 0.0})(task())
+    assert answer.note == "2 settings, chosen: shift=0"
 
 
 def test_random_search_without_time_fits_the_default():
@@ -207,10 +215,69 @@ def test_a_cell_is_known_by_its_data_and_not_by_the_name(tmp_path):
 
 def test_a_cell_that_failed_is_run_again(tmp_path):
     path = tmp_path / "bench.csv"
-    append({"problem": "sines:m=60,D=3", "method": "krr", "budget": 1.0, "threads": 1, "error": "it broke"}, path)
+    first = run_cells(["sines:m=60,D=3"], ["krr"], FEW, path)[0]
+    path.unlink()
+    append({**first, "error": "it broke"}, path)
     rows = run_cells(["sines:m=60,D=3"], ["krr"], FEW, path)
     assert not rows[0].get("error")
     assert [row["error"] for row in read(path)] == [""]
+
+
+def test_a_cell_of_other_code_is_run_again(tmp_path, monkeypatch):
+    path = tmp_path / "bench.csv"
+    first = run_cells(["sines:m=60,D=3"], ["krr"], FEW, path)[0]
+    monkeypatch.setattr("hkrr.bench.code.code_of", lambda method: "another")
+    second = run_cells(["sines:m=60,D=3"], ["krr"], FEW, path)[0]
+    assert first["code"] != second["code"] == "another"
+    assert len(read(path)) == 1
+
+
+def test_code_is_told_apart():
+    assert len({code_of(method) for method in ("krr", "sk_krr", "xrfm", "catboost")}) == 4
+    assert code_of("krr") == code_of("hkrr")  # both of this library
+
+
+@pytest.mark.parametrize("predicted", [np.full(N_TEST, np.nan), np.zeros((N_TEST, 1))], ids=["NaN", "a column"])
+def test_predictions_that_are_none_are_a_failure(monkeypatch, predicted):
+    monkeypatch.setitem(METHODS, "krr", Method(lambda task: Answer(predicted), "predicts nothing"))
+    row = evaluate("sines:m=60,D=3", "krr", FEW)
+    assert "not all of them finite" in row["error"]
+    assert "R2" not in row
+
+
+def test_the_leading_directions_are_the_first_of_those_that_are_ordered(monkeypatch):
+    """Five of unit length, of which the first are the true ones; by singular values any could be leading."""
+    problem = load_problem("product:m=60,D=8")
+    rest = np.random.default_rng(0).normal(size=(3, 8))
+    for ordered in (True, False):
+        answer = Answer(np.zeros(N_TEST), np.vstack([problem.B, rest]), ordered=ordered)
+        monkeypatch.setitem(METHODS, "krr", Method(lambda task, answer=answer: answer, "predicts nothing"))
+        distance = evaluate("product:m=60,D=8", "krr", FEW)["subspace_distance"]
+        assert distance == 0.0 if ordered else distance > 0.1
+    for name in ("sir", "rcls"):
+        assert METHODS[name].run(Task(problem.X, problem.y, problem.X_test, 0.0, 1)).ordered
+
+
+INSTALLED = ["sk_krr", "mlp", "random_forest", "gpr", "xrfm", "xrfm_tuned", "hkrr_auto"]
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+@pytest.mark.filterwarnings("ignore")  # of packages that are not ours
+def test_every_peer_that_is_at_hand_learns_a_simple_function(name):
+    row = evaluate("single:m=300,D=2", name, Rules(seconds=3.0))
+    assert not row.get("error"), row
+    assert row["R2"] > 0.7
+
+
+def test_openml_by_name(monkeypatch):
+    frame = pd.DataFrame({"size": np.arange(40.0), "colour": ["red", "blue"] * 20})
+    found = SimpleNamespace(data=frame, target=pd.Series(np.arange(40.0) ** 2))
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", lambda name, as_frame: {"houses": found}[name])
+    problem = load_problem("openml:houses")
+    assert problem.X.shape == (32, 3)
+    assert "openml:name=houses: the target is 'the target', 3 columns" in problem.about
+    with pytest.raises(ValueError, match="OpenML cannot be reached or has no such set"):
+        load_problem("openml:flats")
 
 
 def test_memory_is_what_the_fit_needs(tmp_path):
@@ -232,5 +299,6 @@ def test_the_map_of_a_pipeline_is_that_of_its_first_step_with_one():
 
     problem = load_problem("sines:m=60,D=4")
     model = make_pipeline(StandardScaler(), SIR(2), KernelRidgeCV(random_state=0)).fit(problem.X, problem.y)
-    assert components_of(model) is model[1].components_
-    assert components_of(model[0]) is None
+    assert components_of(model)[0] is model[1].components_
+    assert components_of(model)[1]
+    assert components_of(model[0]) == (None, False)

@@ -39,8 +39,14 @@ def test_ranks():
     np.testing.assert_array_equal(results(cells()).ranks(), [[1, 2, 3], [2, 1, 3], [1, 3, 2], [2, 3, 1]])
 
 
-def test_planted_problems_are_those_with_a_distance():
+def test_planted_problems_are_known_by_their_names():
+    """Where no method learns a map, too."""
     assert results(cells()).planted() == PROBLEMS[:3]
+    assert results([row for row in cells() if row["method"] == "quick"]).planted() == PROBLEMS[:3]
+
+
+def test_failed_peers_are_counted():
+    assert results(cells()).failed_peers().tolist() == [0, 0, 1, 0]
 
 
 def test_best_peer():
@@ -55,6 +61,25 @@ def test_standing_counts_problems():
 def test_standing_without_a_peer_that_is_done():
     alone = [row for row in cells() if row["method"] != "quick" and row["problem"] == PROBLEMS[2]]
     assert standing(results(alone)) == (1, 1, 1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("R2", "seconds", "expected"),
+    [
+        (0.8981, 8.0, (1, 0, 0, 0, 0)),
+        (0.8991, 8.0, (1, 0, 1, 1, 0)),
+        (0.9, 9.5, (1, 0, 1, 0, 0)),
+        (0.91, 4.0, (1,) * 5),
+    ],
+    ids=["not reached", "reached to a hundredth", "hardly sooner", "first, and sooner than the last fit"],
+)
+def test_errors_are_reached_to_a_hundredth_and_sooner_is_by_a_tenth(R2, seconds, expected):
+    """The peer has an error of 0.1, in 10 s, 5 s of them the last fit."""
+    rows = [
+        {"problem": "sines", "method": "hkrr", "R2": R2, "seconds": seconds, "fit_seconds": seconds},
+        {"problem": "sines", "method": "xrfm", "R2": 0.9, "seconds": 10.0, "fit_seconds": 5.0},
+    ]
+    assert standing(results(rows)) == expected
 
 
 def test_losses_are_named_with_their_size():
@@ -88,7 +113,7 @@ def test_seeds_and_splits_of_one_problem_are_one():
         for seed, R2 in enumerate(scores)
     ]
     found = results(rows)
-    assert found.problems == ["sines:m=60 (mean of 2)", "airfoil (mean of 2)"]
+    assert found.problems == ["sines:m=60", "airfoil"]
     np.testing.assert_allclose(found.of("R2", "a"), 0.4)
     assert np.all(np.isnan(found.of("R2", "b")))
 
@@ -121,6 +146,11 @@ def test_the_page_and_its_pictures(tmp_path):
     assert "3 rows with missing values left out" in page
     assert "`xrfm`: xRFM of PyPI, all defaults" in page
     assert page.index("## Planted models") < page.index("## Tables")
+
+
+def test_series_of_several_seeds_are_drawn():
+    rows = [{**row, "problem": f"{row['problem']},seed={seed}"} for row in cells()[:9] for seed in (0, 1)]
+    assert list(pictures.along(results(rows), "m")) == ["sines, D=9"]
 
 
 def test_series_differ_in_one_option_alone():

@@ -227,9 +227,3 @@ def test_the_scales_are_learned_anew_and_the_directions_held(kernel):
         assert end.value <= evidence(end.B, factor * end.nu) + 1e-6
         for scales in (np.array([[factor], [1.0]]), np.array([[1.0], [factor]])):
             assert end.value <= evidence(scales * end.B, end.nu) + 1e-6
-
-
-def test_past_the_deadline_nothing_is_rescaled():
-    X, y, *_ = _single(60, 4, seed=0)
-    start = Candidate("polished", KERNEL, np.ones((1, 4)), nu=1.0)
-    assert tuning.rescaled(_task(X, y, deadline=-math.inf), start) is start

@@ -69,9 +69,10 @@ def tune(task: Task, kernel: Kernel | None) -> tuple[Candidate, Result, list[Can
     best, ends = directions(task, kernel)
     polished, result = polish(task, worth_polishing(task, best))
     ends = [*ends, polished]
-    with suppress(FitError):  # scales that cannot be learned anew stay as they are
-        polished = rescaled(task, polished)
-        ends = [*ends, polished]
+    if task.in_time:
+        with suppress(FitError):  # scales that cannot be learned anew stay as they are
+            polished = rescaled(task, polished)
+            ends = [*ends, polished]
     if task.choose_dimension and task.rows.n_features > 1 and task.in_time:
         return _against_plain(task, polished, result, ends)
     return polished, result, ends
@@ -147,8 +148,6 @@ def rescaled(task: Task, candidate: Candidate) -> Candidate:
     if candidate.kernel.rotation_invariant:
         _, s, Vt = np.linalg.svd(B, full_matrices=False)
         B = s[:, None] * Vt
-    if not task.in_time:
-        return candidate
     exact = task.make(subset(task.rows, _EXACT_ROWS, task.rng), None, candidate.kernel, 1.0, True)
     start = replace(candidate, start="rescaled", B=B, shape=ScaledRows(B), seconds=0.0)
     with single_threaded_blas():

@@ -42,10 +42,10 @@ class SubspaceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         self._check()
         whitener, mean = _whiten(X)
         M = self._matrix((X - mean) @ whitener.T, np.asarray(y, dtype=np.float64))
-        if not np.any(M):
+        if not np.any(M) or np.all(y == y[0]):
             warnings.warn(
-                f"{type(self).__name__} sees nothing of X in this target (its matrix is zero): the directions are "
-                "arbitrary; try another method",
+                f"{type(self).__name__} sees nothing of X in this target: the directions are arbitrary; try another "
+                "method, or a target that varies",
                 UserWarning,
                 stacklevel=2,
             )

@@ -101,7 +101,8 @@ class KDR(SubspaceEstimator):
             here, base, slope = B, value, tangent
 
             def move(s: float, here: Array = here, slope: Array = slope) -> Array:
-                return np.linalg.qr((here - s * slope).T)[0].T
+                Q, R = np.linalg.qr((here - s * slope).T)
+                return (Q * np.where(np.diag(R) < 0, -1.0, 1.0)).T  # else a row could turn around at any step
 
             def change(candidate: Array, base: float = base) -> float:
                 return conditional_variance(Z, G_y, candidate, kernel, self.epsilon)[0] - base

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any, Self
 
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from hkrr._arrays import Array
@@ -124,6 +126,13 @@ class RBFNetwork(KernelExpansion):
                 since += 1
             if since >= self.patience or not math.isfinite(error):
                 break
+        if not math.isfinite(error):
+            warnings.warn(
+                f"{type(self).__name__} diverged after {self.n_iter_} passes, and what it had best by then is kept: "
+                f"lower learning_rate={self.learning_rate}",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         a, T, B = best
         self._keep(B, kernel, T, a * size, found)
         return self

@@ -86,7 +86,9 @@ class RCLS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RegressorMixin, Ba
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        Orthonormal rows.
+        Orthonormal rows; the first k span the k directions that count most.
+    eigenvalues_ : array (n_components,)
+        How much each direction counts.
 
     Examples
     --------
@@ -118,6 +120,7 @@ class RCLS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RegressorMixin, Ba
         directions = RCLSDirections(self.n_components, n_slices=self.n_slices).fit(X, y)
         # Neighbours are sought in an orthonormal basis, where the distances are those of X.
         self.components_ = signed(np.linalg.qr(directions.components_.T)[0].T)
+        self.eigenvalues_ = directions.eigenvalues_
         check_int("n_neighbors", self.n_neighbors, 1)
         if self.link == "knn":
             self.link_ = KNeighborsRegressor(min(self.n_neighbors, len(y)))

@@ -2,8 +2,10 @@
 
 Equal rules. Every method gets the same training rows, the same seconds and the same threads. What has nothing to tune
 gets one fit; what tunes itself is told the seconds. All others are tuned by random search: the default setting, then
-settings drawn from the method's ranges, each fitted on the same four fifths of the rows and judged on the last fifth,
-for as long as one more setting and the last fit are likely to end in time; the best is fitted again on all rows.
+others drawn from the method's ranges, each fitted on the same four fifths of the rows and judged on the last fifth, for
+as long as one more setting and the last fit are likely to end in time; the best is fitted again on all rows. (Feature
+machines choose their iteration by a fifth of the rows, ours and xRFM, and are not fitted on it; boosted trees stop by
+the fifth they are judged on, and are fitted again with as many trees.)
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from hkrr._arrays import Array
 
 _JUDGING = 0.2
 MOST_SETTINGS = 200
+_MOST_DRAWS = 100  # before a range counts as exhausted
 
 
 class Task(NamedTuple):
@@ -46,6 +49,7 @@ class Answer(NamedTuple):
     components: Array | None = None
     fit_seconds: float | None = None
     note: str = ""
+    ordered: bool = False  # whether the rows of the map come in the order of their importance, and have no lengths
 
 
 @dataclass(frozen=True)
@@ -62,44 +66,65 @@ class Method:
 
 
 Setting = dict[str, Any]
+Draw = Callable[[np.random.RandomState, Task], Setting]
 
 
-def tuned(
-    make: Callable[[Setting, Task], Any], draw: Callable[[np.random.RandomState, Task], Setting]
-) -> Callable[[Task], Answer]:
+def tuned(make: Callable[[Setting, Task], Any], draw: Draw) -> Callable[[Task], Answer]:
     """Return the run of an estimator that random search tunes: ``make(setting, task)``, ``draw(rng, task)``."""
 
     def run(task: Task) -> Answer:
         began = time.perf_counter()
         rng = np.random.RandomState(task.seed)
         fit, judge = task.parts()
-        best: Setting = {}
-        lowest, n_tried, n_failed, longest, failure = np.inf, 0, 0, 0.0, ""
-        while n_tried < MOST_SETTINGS:
+        best, lowest, longest, n_failed, failure = None, np.inf, 0.0, 0, ""
+        tried: set[str] = set()
+        while len(tried) < MOST_SETTINGS:
             # One more setting, and the last fit, on more rows, must end in time; the default is tried in any case.
-            if n_tried and time.perf_counter() - began + 2.5 * longest > task.seconds:
+            if tried and time.perf_counter() - began + 2.5 * longest > task.seconds:
                 break
-            setting = draw(rng, task) if n_tried else {}
+            setting = _another(draw, rng, task, tried)
+            if setting is None:
+                break
+            tried.add(repr(setting))
             started = time.perf_counter()
             try:
-                model = make(setting, task).fit(task.X[fit], task.y[fit])
-                error = float(np.mean((np.ravel(model.predict(task.X[judge])) - task.y[judge]) ** 2))
+                model = make(setting, task)
+                error = _judged(model, task, fit, judge)
             except Exception as reason:  # a setting that cannot be fitted is a bad one, and is counted
-                error, n_failed, failure = np.inf, n_failed + 1, f"{type(reason).__name__}: {reason}"
+                error, failure = np.inf, f"{type(reason).__name__}: {reason}"
+            n_failed += not np.isfinite(error)
             longest = max(longest, time.perf_counter() - started)
-            n_tried += 1
             if error < lowest:
-                best, lowest = setting, error
-        if not np.isfinite(lowest):
-            raise RuntimeError(f"all {n_tried} settings failed, the last with {failure}")
+                best, chosen, lowest = model, setting, error
+        if best is None:
+            raise RuntimeError(f"all {len(tried)} settings failed, the last with {failure or 'no finite error'}")
         started = time.perf_counter()
-        model = make(best, task).fit(task.X, task.y)
+        best.fit(task.X, task.y)
         fit_seconds = time.perf_counter() - started
         failed = f", {n_failed} failed" if n_failed else ""
-        note = f"{n_tried} settings{failed}, chosen: {describe(best)}"
-        return Answer(np.ravel(model.predict(task.X_test)), components_of(model), fit_seconds, note)
+        note = f"{len(tried)} settings{failed}, chosen: {describe(chosen)}"
+        components, ordered = components_of(best)
+        return Answer(np.ravel(best.predict(task.X_test)), components, fit_seconds, note, ordered)
 
     return run
+
+
+def _another(draw: Draw, rng: np.random.RandomState, task: Task, tried: set[str]) -> Setting | None:
+    """Return the default first, then settings that were not tried yet; None where no more are found."""
+    if not tried:
+        return {}
+    for _ in range(_MOST_DRAWS):
+        if repr(setting := draw(rng, task)) not in tried:
+            return setting
+    return None
+
+
+def _judged(model: Any, task: Task, fit: Array, judge: Array) -> float:
+    """Return the error on the rows to judge by; a model that stops by such rows does both at once."""
+    if hasattr(model, "judge"):
+        return float(model.judge(task.X[fit], task.y[fit], task.X[judge], task.y[judge]))
+    predicted = np.ravel(model.fit(task.X[fit], task.y[fit]).predict(task.X[judge]))
+    return float(np.mean((predicted - task.y[judge]) ** 2))
 
 
 def describe(setting: Setting) -> str:
@@ -110,11 +135,12 @@ def describe(setting: Setting) -> str:
     return " ".join(words) or "default"
 
 
-def components_of(model: Any) -> Array | None:
-    """Return the map of a fitted model, or of the first step of a pipeline that has one."""
-    if hasattr(model, "steps"):
-        return next((found for _, step in model.steps if (found := components_of(step)) is not None), None)
-    return getattr(model, "components_", None)
+def components_of(model: Any) -> tuple[Array | None, bool]:
+    """Return the map of a fitted model, or of the first step of a pipeline that has one, and whether it is ordered."""
+    for step in [step for _, step in model.steps] if hasattr(model, "steps") else [model]:
+        if hasattr(step, "components_"):
+            return step.components_, hasattr(step, "eigenvalues_")
+    return None, False
 
 
 def log_uniform(rng: np.random.RandomState, low: float, high: float) -> float:

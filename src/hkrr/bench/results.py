@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import rankdata
 
-from hkrr.bench.problems import parse
+from hkrr.bench.problems import parse, planted_names
 from hkrr.bench.runner import Row
 
 OURS = "hkrr"
-# An R2 within this of another counts as equal to it.
-TIE = 5e-4
+# An error within this part of another's reaches it, and a time below this part of another's is less.
+TIE, SOONER = 0.01, 0.9
 _COLUMNS = ("R2", "subspace_distance", "seconds", "fit_seconds", "peak_mb", "n_train", "n_features")
 # Options that draw other rows of the same data: their cells are one problem, by the mean.
 _REPEATS = ("seed", "split")
@@ -41,9 +41,13 @@ class Results(NamedTuple):
         return self._replace(problems=wanted, columns={name: values[index] for name, values in self.columns.items()})
 
     def planted(self) -> list[str]:
-        """Return the problems whose true map is known: some method's distance to it is."""
-        known = ~np.all(np.isnan(self.columns["subspace_distance"]), axis=1)
-        return [problem for problem, is_known in zip(self.problems, known, strict=True) if is_known]
+        """Return the problems whose true map is known."""
+        return [problem for problem in self.problems if parse(problem)[0] in planted_names()]
+
+    def failed_peers(self) -> Any:
+        """Return how many methods of others failed on each problem."""
+        others = [k for k, method in enumerate(self.methods) if not method.startswith(OURS)]
+        return np.isnan(self.columns["R2"][:, others]).sum(axis=1)
 
 
 def results(rows: Sequence[Row]) -> Results:
@@ -52,9 +56,7 @@ def results(rows: Sequence[Row]) -> Results:
     cells: dict[str, dict[str, list[Row]]] = {}
     for row in rows:
         cells.setdefault(_without_repeats(row["problem"]), {}).setdefault(row["method"], []).append(row)
-    problems = {
-        name: name if (n := max(map(len, of.values()))) == 1 else f"{name} (mean of {n})" for name, of in cells.items()
-    }
+    problems = list(cells)
 
     def column(name: str) -> Any:
         values = [
@@ -63,7 +65,7 @@ def results(rows: Sequence[Row]) -> Results:
         ]
         return np.array(values, dtype=float).reshape(len(problems), len(methods))
 
-    return Results(list(problems.values()), methods, {name: column(name) for name in _COLUMNS})
+    return Results(problems, methods, {name: column(name) for name in _COLUMNS})
 
 
 def _without_repeats(problem: str) -> str:
@@ -109,8 +111,8 @@ def standing(found: Results) -> Standing:
             continue
         theirs = found.of("R2", peer)[k]
         first += bool(ours[k] > theirs)
-        if ours[k] >= theirs - TIE:
+        if 1.0 - ours[k] <= (1.0 + TIE) * (1.0 - theirs):
             reached += 1
-            sooner += bool(seconds[k] < found.of("seconds", peer)[k])
-            sooner_than_fit += bool(seconds[k] < found.of("fit_seconds", peer)[k])
+            sooner += bool(seconds[k] < SOONER * found.of("seconds", peer)[k])
+            sooner_than_fit += bool(seconds[k] < SOONER * found.of("fit_seconds", peer)[k])
     return Standing(len(found.problems), first, reached, sooner, sooner_than_fit)

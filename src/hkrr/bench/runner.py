@@ -2,7 +2,8 @@
 
 A cell is a problem and a method. Its process loads the problem, imports the method's packages, and then the clock runs:
 seconds are those of tuning, fitting and predicting. Its memory is how far the peak resident size rises above what was
-resident before. A cell is known again by its data, not by their name; one that failed is run again.
+resident before. A cell is known again by its data, not by their name, and by the code of its method; one that failed is
+run again. How fast the machine was at that moment is a column too, the milliseconds of a fixed matrix product.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import csv
 import importlib
 import multiprocessing
 import os
-import resource
 import signal
 import sys
 import time
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, TextIO
 import numpy as np
 
 from hkrr._arrays import Array
-from hkrr.bench.methods import Task
+from hkrr.bench.methods import Answer, Task
 from hkrr.bench.problems import label, load_problem
 from hkrr.metrics import subspace_distance
 
@@ -36,11 +36,13 @@ COLUMNS = (
     "problem",
     "data",
     "method",
+    "code",
     "R2",
     "subspace_distance",
     "seconds",
     "fit_seconds",
     "peak_mb",
+    "machine_ms",
     "n_train",
     "n_features",
     "budget",
@@ -51,8 +53,8 @@ COLUMNS = (
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
 # Seconds that a process has to end by itself when its work is done.
 _GRACE = 5.0
-# ru_maxrss counts kilobytes, on macOS bytes.
-_TO_MB = 2**20 if sys.platform == "darwin" else 2**10
+# Rows and repeats of the product that tells how fast the machine is just now.
+_PROBE_ROWS, _PROBE_REPEATS = 500, 5
 
 
 @dataclass(frozen=True)
@@ -80,15 +82,18 @@ def run_cells(
     on_progress: Callable[[int, int, str], None] = lambda done, total, what: None,
 ) -> list[Row]:
     """Run the cells that the file does not hold yet under these rules, add each as it ends; return all asked for."""
+    from hkrr.bench.code import code_of
+
     source_of = {label(problem): problem for problem in problems}
     data_of = {problem: load_problem(source).fingerprint() for problem, source in source_of.items()}
     wanted = [(problem, method) for problem in source_of for method in dict.fromkeys(methods)]
+    code = {method: code_of(method) for _, method in wanted}
     there = {}
     kept = []
     for row in read(path):
         key = (row["problem"], row["method"])
         if key in wanted and _same_rules(row, rules):
-            if row["data"] != data_of[row["problem"]] or row["error"]:
+            if (row["data"], row["code"]) != (data_of[key[0]], code[key[1]]) or row["error"]:
                 continue  # it is run again
             there[key] = row
         kept.append(row)
@@ -108,7 +113,7 @@ def run_cells(
                 process.join(_GRACE)
                 process.kill()
                 process.join()
-                names = {"problem": key[0], "data": data_of[key[0]], "method": key[1]}
+                names = {"problem": key[0], "data": data_of[key[0]], "method": key[1], "code": code[key[1]]}
                 there[key] = {**names, "budget": rules.seconds, "threads": rules.threads, **row}
                 append(there[key], path)
     finally:
@@ -121,7 +126,8 @@ def run_cells(
 
 def _ended(running: dict[Connection, _Running], rules: Rules) -> Iterator[tuple[Connection, Row]]:
     """Wait a second; yield the cells that have ended, or that had to be."""
-    for receiver in [each for each in wait(list(running), timeout=1.0) if isinstance(each, Connection)]:
+    ready = wait(list(running), timeout=1.0)
+    for receiver in [each for each in running if each in ready]:
         try:
             yield receiver, receiver.recv()
         except EOFError:  # it crashed or was killed
@@ -173,38 +179,65 @@ def evaluate(problem: str, method: str, rules: Rules) -> Row:
         row["n_train"], row["n_features"] = data.X.shape
         for package in METHODS[method].packages:
             importlib.import_module(package)
+        row["machine_ms"] = round(_probe(), 2)
         before = _peak(reset=True)
         began = time.perf_counter()
         answer = METHODS[method].run(Task(data.X, data.y, data.X_test, rules.seconds, rules.threads))
         row["seconds"] = round(time.perf_counter() - began, 2)
         row["peak_mb"] = round(_peak() - before, 1)
         row["fit_seconds"] = "" if answer.fit_seconds is None else round(answer.fit_seconds, 2)
-        row["R2"] = round(1.0 - float(np.mean((answer.predicted - data.y_test) ** 2) / np.var(data.y_test)), 6)
         row["note"] = answer.note
+        if answer.predicted.shape != data.y_test.shape or not np.all(np.isfinite(answer.predicted)):
+            raise ValueError(f"predictions of shape {answer.predicted.shape}, not all of them finite numbers")
+        row["R2"] = round(1.0 - float(np.mean((answer.predicted - data.y_test) ** 2) / np.var(data.y_test)), 6)
         if data.B is not None and answer.components is not None:
-            row["subspace_distance"] = round(_distance(answer.components, data.B, data.X), 4)
+            row["subspace_distance"] = round(_distance(answer, data.B, data.X), 4)
     except Exception as error:
         message = (str(error).splitlines() or [""])[0]
         row["error"] = f"{type(error).__name__}: {message}"[:200]
     return row
 
 
-def _distance(found: Array, true: Array, X: Array) -> float:
-    """Return the distance of the leading directions of a map, as many as are true, in units of the columns of X."""
+def _distance(answer: Answer, true: Array, X: Array) -> float:
+    """Return the distance of the leading directions of a map, as many as are true, in units of the columns of X.
+
+    Leading are the first rows where a method orders them, the largest singular values of the map otherwise.
+    """
     scale = X.std(axis=0)
-    leading = np.linalg.svd(found * scale, full_matrices=False)[2][: len(true)]
-    return subspace_distance(leading, true * scale)
+    found = np.asarray(answer.components) * scale
+    leading = found if answer.ordered else np.linalg.svd(found, full_matrices=False)[2]
+    return subspace_distance(leading[: len(true)], true * scale)
+
+
+def _probe() -> float:
+    """Return the milliseconds of a fixed matrix product, the middle of some."""
+    A = np.ones((_PROBE_ROWS, _PROBE_ROWS))
+    times = []
+    for _ in range(_PROBE_REPEATS):
+        began = time.perf_counter()
+        A @ A
+        times.append(time.perf_counter() - began)
+    return 1e3 * float(np.median(times))
 
 
 def _peak(reset: bool = False) -> float:
-    """Return the peak resident size in MB; on Linux, from the last reset on and without what a parent left behind."""
+    """Return the peak resident size in MB, NaN where the system does not tell.
+
+    On Linux from the last reset on, and without what a parent left behind; on other Unix systems of all the process.
+    """
+    if sys.platform == "win32":
+        return float("nan")
     try:
         if reset:
             Path("/proc/self/clear_refs").write_text("5")
         lines = Path("/proc/self/status").read_text().splitlines()
         return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 2**10
     except (OSError, StopIteration):
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / _TO_MB
+        import resource
+
+        # It counts kilobytes, on macOS bytes.
+        unit = 2**20 if sys.platform == "darwin" else 2**10
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
 def _same_rules(row: Row, rules: Rules) -> bool:

@@ -46,7 +46,8 @@ def bench(
     each value. A name and seed=1 (or split=1) draws other rows; the page shows the mean over them.
     """
     console = Console()
-    names = _installed(console, _known(console, methods))
+    asked = _known(console, methods)
+    names = _installed(console, asked)
     wanted = [each for problem in problems for each in (PLANTED_SUITE if problem == "planted" else (problem,))]
     about = _read_all(console, list(dict.fromkeys(wanted)))
     check_folder(console, out)
@@ -60,7 +61,7 @@ def bench(
         say(console, f"{error}", "red")
         raise typer.Exit(2) from None
     _show(console, rows)
-    page = write_page(rows, out, rules, about)
+    page = write_page(rows, out, rules, about, [name for name in asked if name not in names])
     say(console, f"{out / 'bench.csv'}, {page}")
     if all(row.get("error") for row in rows):
         raise typer.Exit(1)
@@ -123,7 +124,7 @@ def _show(console: Console, rows: list[Row]) -> None:
             say(console, f"failed: {row['problem']} {row['method']}: {row['error']}", "yellow")
 
 
-def write_page(rows: list[Row], out: Path, rules: Rules, about: list[str]) -> Path:
+def write_page(rows: list[Row], out: Path, rules: Rules, about: list[str], missing: list[str]) -> Path:
     """Draw the pictures and write the page of these cells."""
     import matplotlib
 
@@ -135,7 +136,7 @@ def write_page(rows: list[Row], out: Path, rules: Rules, about: list[str]) -> Pa
         f"ended after {rules.limit:g} s"
     )
     drawn = pictures.draw(rows, out)
-    return report.write(rows, out, drawn, command=command, budget=budget, methods=METHODS, about=about)
+    return report.write(rows, out, drawn, command=command, budget=budget, methods=METHODS, about=about, missing=missing)
 
 
 def _without_path(word: str) -> str:

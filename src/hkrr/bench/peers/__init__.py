@@ -1,13 +1,9 @@
-"""Systems of others, from PyPI: a package that is missing is a failed cell that says so."""
+"""The real peers, from PyPI: each imports its package when it is run, so that the others need not be there."""
 
 from __future__ import annotations
 
 from hkrr.bench.methods import Method
 from hkrr.bench.peers import gaussian_process, scikit_learn, trees, xrfm_package
 
-METHODS: dict[str, Method] = {
-    **scikit_learn.METHODS,
-    **gaussian_process.METHODS,
-    **trees.METHODS,
-    **xrfm_package.METHODS,
-}
+MODULES = (scikit_learn, gaussian_process, trees, xrfm_package)
+METHODS: dict[str, Method] = {name: method for module in MODULES for name, method in module.METHODS.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,21 +12,28 @@ from hkrr._arrays import Array
 from hkrr.bench.methods import Method, Setting, Task, log_uniform, tuned
 
 _MOST_TREES, _PATIENCE = 5000, 100
+_SHARE = 0.4  # of the seconds, that one growth may take
 # Rows and targets to stop by.
 Judge = tuple[Array, Array]
+Grow = Callable[[Any, Array, Array, Judge, float], int]
 
 
 class Boosted:
-    """A fifth of the rows tells how many trees, then all rows are fitted with as many."""
+    """Trees until rows that are judged by gain no more, or the time is over; then all rows with as many."""
 
-    def __init__(self, task: Task, make: Callable[[int], Any], grow: Callable[[Any, Array, Array, Judge], int]) -> None:
+    def __init__(self, task: Task, make: Callable[[int], Any], grow: Grow) -> None:
         self.task, self.make, self.grow = task, make, grow
 
+    def judge(self, X: Array, y: Array, X_judge: Array, y_judge: Array) -> float:
+        """Find the number of trees, and return the error with them."""
+        model = self.make(_MOST_TREES)
+        deadline = time.perf_counter() + _SHARE * self.task.seconds
+        self.n_trees = max(1, self.grow(model, X, y, (X_judge, y_judge), deadline))
+        return float(np.mean((np.asarray(model.predict(X_judge)) - y_judge) ** 2))
+
     def fit(self, X: Array, y: Array) -> Boosted:
-        """Find the number of trees, then fit on all rows."""
-        fit, judge = self.task._replace(X=X, y=y).parts()
-        n_trees = self.grow(self.make(_MOST_TREES), X[fit], y[fit], (X[judge], y[judge]))
-        self.model = self.make(max(1, n_trees)).fit(X, y)
+        """Fit all rows."""
+        self.model = self.make(self.n_trees).fit(X, y)
         return self
 
     def predict(self, X: Array) -> Array:
@@ -45,8 +53,12 @@ def _catboost(setting: Setting, task: Task) -> Boosted:
         **setting,
     }
 
-    def grow(model: Any, X: Array, y: Array, judge: Judge) -> int:
-        model.fit(X, y, eval_set=judge, early_stopping_rounds=_PATIENCE)
+    def grow(model: Any, X: Array, y: Array, judge: Judge, deadline: float) -> int:
+        class InTime:
+            def after_iteration(self, info: Any) -> bool:
+                return time.perf_counter() < deadline
+
+        model.fit(X, y, eval_set=judge, early_stopping_rounds=_PATIENCE, callbacks=[InTime()])
         return int(model.best_iteration_) + 1
 
     return Boosted(task, lambda n: CatBoostRegressor(iterations=n, **options), grow)
@@ -63,6 +75,7 @@ def _draw_catboost(rng: np.random.RandomState, task: Task) -> Setting:
 
 def _lightgbm(setting: Setting, task: Task) -> Boosted:
     from lightgbm import LGBMRegressor, early_stopping
+    from lightgbm.callback import EarlyStopException
 
     options = {
         "learning_rate": 0.03,
@@ -75,10 +88,14 @@ def _lightgbm(setting: Setting, task: Task) -> Boosted:
         **setting,
     }
 
-    def grow(model: Any, X: Array, y: Array, judge: Judge) -> int:
+    def grow(model: Any, X: Array, y: Array, judge: Judge, deadline: float) -> int:
+        def in_time(env: Any) -> None:
+            if time.perf_counter() > deadline:
+                raise EarlyStopException(env.iteration, env.evaluation_result_list)
+
         stop = early_stopping(_PATIENCE, verbose=False)
-        model.fit(X, y, eval_X=judge[0], eval_y=judge[1], callbacks=[stop])
-        return int(model.best_iteration_)
+        model.fit(X, y, eval_X=judge[0], eval_y=judge[1], callbacks=[in_time, stop])
+        return int(model.best_iteration_) or int(model.n_estimators_)
 
     return Boosted(task, lambda n: LGBMRegressor(n_estimators=n, **options), grow)
 
@@ -95,6 +112,7 @@ def _draw_lightgbm(rng: np.random.RandomState, task: Task) -> Setting:
 
 def _xgboost(setting: Setting, task: Task) -> Boosted:
     from xgboost import XGBRegressor
+    from xgboost.callback import TrainingCallback
 
     options = {
         "learning_rate": 0.05,
@@ -106,8 +124,16 @@ def _xgboost(setting: Setting, task: Task) -> Boosted:
         **setting,
     }
 
-    def grow(model: Any, X: Array, y: Array, judge: Judge) -> int:
-        model.set_params(early_stopping_rounds=_PATIENCE)
+    class InTime(TrainingCallback):  # type: ignore[misc]  # xgboost has no types
+        def __init__(self, deadline: float) -> None:
+            super().__init__()
+            self.deadline = deadline
+
+        def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
+            return time.perf_counter() > self.deadline
+
+    def grow(model: Any, X: Array, y: Array, judge: Judge, deadline: float) -> int:
+        model.set_params(early_stopping_rounds=_PATIENCE, callbacks=[InTime(deadline)])
         return int(model.fit(X, y, eval_set=[judge], verbose=False).best_iteration) + 1
 
     return Boosted(task, lambda n: XGBRegressor(n_estimators=n, **options), grow)
