@@ -13,13 +13,14 @@ from hkrr.criteria import Evidence, LeaveOneOut
 from hkrr.datasets import make_mim_sines
 from hkrr.kernels import KERNELS, Gaussian, Radial
 from hkrr.rows import InMemoryRows
-from hkrr.search import grown, random_starts, search_dimensions, shrunk
+from hkrr.search import grown, moment_starts, random_starts, search_dimensions, shrunk
 
 both = pytest.mark.parametrize("make", [Evidence, LeaveOneOut], ids=["evidence", "loo"])
 some_criteria = pytest.mark.parametrize(
     ("make", "kernel"), [(Evidence, "gaussian"), (Evidence, "product_laplace"), (LeaveOneOut, "gaussian")]
 )
 seeds = pytest.mark.parametrize("seed", [0, 1, 2])
+MOMENTS = ("moments", "moments, dropped")
 
 
 def _criterion(m=120, D=6, d=2, seed=0, make=Evidence, kernel="gaussian"):
@@ -126,6 +127,31 @@ def test_a_direction_of_no_length_is_dropped_for_nothing(seed):
     assert _at(criterion, shrunk(idle, True)) == pytest.approx(_at(criterion, idle), rel=1e-9)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("D", [8, 310])  # with few columns the matrix is formed, with many it is not
+def test_a_start_from_moments_sees_a_product(D, weighted):
+    """The target x_0 x_1 has E[y x x'] = e_0 e_1' + e_1 e_0': two eigenvectors, of 1 and -1, that span its plane."""
+    rng = np.random.default_rng(D)
+    X = rng.normal(size=(6000, D))
+    w = rng.integers(1, 4, 6000).astype(float) if weighted else None
+    rows = InMemoryRows(X, np.column_stack([0.01 * X[:, 5], X[:, 0] * X[:, 1]]), w)
+    (start,) = moment_starts(rows, Gaussian(gamma=1.0), 2)
+    assert start.start == "moments"
+    directions = np.linalg.svd(start.B, full_matrices=False)[2]
+    assert np.linalg.norm(directions[:, :2]) ** 2 > 1.6  # 2 where it is exact; D / 6000 is chance
+    P = X[:2000] @ start.B.T
+    assert Gaussian().median_gamma(P) == pytest.approx(1.0, rel=0.1)  # the median of other rows
+    assert moment_starts(rows.subset(np.arange(50)), Gaussian(gamma=1.0), D + 1) == []
+
+
+@pytest.mark.parametrize(("value", "goes_on"), [(-2.0, True), (-0.5, False)])
+def test_the_start_from_moments_goes_on_beside_the_best_two(monkeypatch, value, goes_on):
+    _with_ends(monkeypatch, lambda start: replace(start, value=value if start.start in MOMENTS else -1.0, score=0.0))
+    _, ends = _search(_criterion(), [1], n_starts=3)
+    assert [end.start for end in ends].count("random") == 2
+    assert [end.start for end in ends].count("moments") == goes_on
+
+
 # ----------------------------------------------------------------------------------------------- search
 
 
@@ -159,10 +185,13 @@ def test_the_best_of_each_number_is_the_lowest_of_all_its_ends(make, seed):
 
 
 def test_dropped_starts_are_among_the_ends_and_say_so():
-    """Two of each number go on; the others, and the grown one where it is not among the two, are dropped."""
+    """Two of each number go on; the others, and the grown one where it is not among the two, are dropped.
+
+    The start from moments takes no place from them, and is looked at below.
+    """
     best, ends = _search(_criterion(), n_starts=4)
     for d in best:
-        names = [end.start for end in ends if end.n_components == d and end.start != "shrunk"]
+        names = [end.start for end in ends if end.n_components == d and end.start not in ("shrunk", *MOMENTS)]
         dropped = [name for name in names if name.endswith(", dropped")]
         in_reserve = len(names) - (4 if d == 1 else 5)
         assert in_reserve in (0, 1)
@@ -212,8 +241,9 @@ def test_of_equal_ends_the_first_start_is_kept(monkeypatch):
     starts = _random(2, 3)
     assert_array_equal(best[1].B, starts[0])
     assert_array_equal(best[2].B, starts[3])
-    assert [end.start for end in ends if end.n_components == 1] == ["random, dropped", "random", "random", "shrunk"]
-    assert [end.start for end in ends if end.n_components == 2] == [
+    others = [end for end in ends if end.start not in MOMENTS]
+    assert [end.start for end in others if end.n_components == 1] == ["random, dropped", "random", "random", "shrunk"]
+    assert [end.start for end in others if end.n_components == 2] == [
         "random, dropped",
         "grown, dropped",
         "random",

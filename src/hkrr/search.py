@@ -1,7 +1,8 @@
 """Finding B, lambda and the number of directions by one criterion: what to try next, and when to stop.
 
-For d = 1, 2, ... the criterion is minimised from several random maps and scales, and from the best map of d - 1
-directions grown by one; all take a few steps, the best two go on. The map found is then shrunk by its smallest
+For d = 1, 2, ... the criterion is minimised from several random maps and scales, from the best map of d - 1 directions
+grown by one, and from moments of the data; all take a few steps, the best two go on (and the one from moments beside
+them, where it would be one of the two). The map found is then shrunk by its smallest
 direction, as another start for d - 1; where that improves, so is its result, and on downwards. Each d has a score
 (`hkrr.candidates`) with ``dof = d D - d (d - 1) / 2`` parameters (rotations are free, where the kernel does not notice
 them). The search goes on until two more directions have not lowered it: some signals need two at once.
@@ -30,6 +31,8 @@ from hkrr.threads import single_threaded_blas
 
 SEARCH_ROWS, SEARCH_CENTERS = 2_000, 100  # that are enough to tell the directions
 _SURVIVORS = 2
+_MEDIAN_ROWS = 500
+_MOMENTS = "moments"
 _HALVINGS, _ROUNDING = 30, 1e-9  # of a grown direction, until it changes nothing
 _FEW_COLUMNS = 300
 _PATIENCE = 2  # directions tried beyond the best before the search ends
@@ -39,7 +42,7 @@ def random_starts(
     rows: InMemoryRows, kernel: Kernel, n_components: int, n_starts: int, rng: np.random.RandomState
 ) -> list[Candidate]:
     """Return random maps at the median rule's scale and at half of it, in turn."""
-    sample = rows.take(rows.draw(500, rng))
+    sample = rows.take(rows.draw(_MEDIAN_ROWS, rng))
     starts = []
     for k in range(n_starts):
         B = sample_map(n_components, rows.n_features, rng)
@@ -47,6 +50,26 @@ def random_starts(
         nu = FIRST_LAMBDA * rows.total_weight
         starts.append(Candidate("random", kernel, scale * B, nu, n_free_columns=rows.n_free_columns))
     return starts
+
+
+def moment_starts(rows: InMemoryRows, kernel: Kernel, n_components: int) -> list[Candidate]:
+    """Return the map of the leading eigenvectors of ``sum_i w_i y_i x_i x_i'``, at the median rule's scale.
+
+    Where the target is even in its directions, as a product of two, random maps see nothing of them in many dimensions,
+    and these moments do once m is a few times D (principal Hessian directions: Li, 1992).
+    """
+    X, Y, w = rows.gather()
+    if n_components > X.shape[1]:
+        return []
+    rng = np.random.RandomState(0)  # of its own: the other starts are what they are without this one
+    y = Y[:, int(np.argmax(np.sum(Y * Y, axis=0)))]
+    leading = _leading_directions(X, y if w is None else w * y, rng, n_components)
+    if len(leading) < n_components:
+        return []
+    B = np.array(leading)
+    scale = math.sqrt(kernel.median_gamma(X[rows.draw(_MEDIAN_ROWS, rng)] @ B.T))
+    nu = FIRST_LAMBDA * rows.total_weight
+    return [Candidate(_MOMENTS, kernel, scale * B, nu, n_free_columns=rows.n_free_columns)]
 
 
 def grown(
@@ -99,15 +122,15 @@ def grown(
     return starts
 
 
-def _leading_directions(R: Array, r: Array, rng: np.random.RandomState) -> list[Array]:
-    """Return the two leading eigenvectors of ``sum_i r_i R_i R_i'``; with many columns that matrix is never formed."""
+def _leading_directions(R: Array, r: Array, rng: np.random.RandomState, n: int = 2) -> list[Array]:
+    """Return the n leading eigenvectors of ``sum_i r_i R_i R_i'``; with many columns that matrix is never formed."""
     D = R.shape[1]
     if D <= _FEW_COLUMNS:
         eigenvalues, vectors = np.linalg.eigh((R * r[:, None]).T @ R)
-        return list(vectors[:, np.argsort(-np.abs(eigenvalues))[:2]].T)
+        return list(vectors[:, np.argsort(-np.abs(eigenvalues))[:n]].T)
     product = LinearOperator((D, D), matvec=lambda v: R.T @ (r * (R @ v.ravel())), dtype=np.float64)
     try:
-        return list(eigsh(product, k=2, v0=rng.standard_normal(D), tol=1e-2, maxiter=50)[1].T)
+        return list(eigsh(product, k=n, v0=rng.standard_normal(D), tol=1e-2, maxiter=50)[1].T)
     except ArpackError as error:  # of which some have converged, or none
         return list(getattr(error, "eigenvectors", np.zeros((D, 0))).T)
 
@@ -168,9 +191,12 @@ def search_dimensions(
                 with single_threaded_blas(), suppress(FloatingPointError, np.linalg.LinAlgError):
                     start, *in_reserve = grown(criterion, best[d - 1], rng, deadline)
                     starts.append(start)
-            begun = improve_all(starts, SHORT)
-            ends += [replace(end, start=f"{end.start}, dropped") for end in begun[_SURVIVORS:]]
-            for candidate in improve_all([end for end in begun[:_SURVIVORS] if math.isfinite(end.value)], LONG):
+            begun = improve_all([*starts, *moment_starts(rows, kernel, d)], SHORT)
+            # The start from moments takes the place of no other: it may be ahead early, and no better in the end.
+            places = _SURVIVORS + any(end.start == _MOMENTS for end in begun[:_SURVIVORS])
+            going_on, dropped = begun[:places], begun[places:]
+            ends += [replace(end, start=f"{end.start}, dropped") for end in dropped]
+            for candidate in improve_all([end for end in going_on if math.isfinite(end.value)], LONG):
                 keep(candidate)
             # One more direction cannot be worse; if all starts say so they have failed.
             if d in best and in_reserve and best[d].value > best[d - 1].value:

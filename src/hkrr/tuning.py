@@ -17,6 +17,7 @@ from hkrr.exceptions import FitError
 from hkrr.held_out import HeldOut, is_doubtful
 from hkrr.kernel_search import grouped, search_kernels
 from hkrr.kernels import KERNELS, Kernel
+from hkrr.outliers import compared_without
 from hkrr.rows import InMemoryRows
 from hkrr.search import SEARCH_CENTERS, SEARCH_ROWS, search_dimensions
 from hkrr.shapes import Scaled, ScaledRows
@@ -81,8 +82,9 @@ def tune(task: Task, kernel: Kernel | None) -> tuple[Candidate, Result, list[Can
 def directions(task: Task, kernel: Kernel) -> tuple[list[Candidate], list[Candidate]]:
     """Return the best candidate of each number of directions, the lowest score first, and all that were tried."""
     few = subset(task.rows, SEARCH_ROWS, task.rng).on_threads(1)
+    criterion = task.make(few, uniform_or_all(few, SEARCH_CENTERS, task.rng), kernel, 1.0, True)
     best, ends = search_dimensions(
-        task.make(few, uniform_or_all(few, SEARCH_CENTERS, task.rng), kernel, 1.0, True),
+        criterion,
         task.dimensions,
         n_starts=task.n_starts,
         rng=task.rng,
@@ -92,7 +94,10 @@ def directions(task: Task, kernel: Kernel) -> tuple[list[Candidate], list[Candid
         patient=task.choose_dimension,
         verbose=task.verbose,
     )
-    return sorted(best.values(), key=lambda candidate: candidate.score), ends
+    ordered = compared_without(
+        criterion, list(best.values()), task.deadline, n_jobs=task.n_jobs, n_threads=task.n_threads
+    )
+    return ordered, ends
 
 
 def worth_polishing(task: Task, best: list[Candidate]) -> list[Candidate]:
