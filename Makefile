@@ -55,8 +55,8 @@ TABLES := $(patsubst %/data.csv.gz,%:split=0,$(wildcard $(DATA)/*/data.csv.gz))
 	@.venv-bench/bin/python -m pip --disable-pip-version-check --quiet install -e ".[cli]" -r benchmarks/requirements.txt
 	@touch $@
 
-rivals: .venv-bench/.ready  ## this library and its rivals side by side (two hours; Ctrl-C and again goes on): benchmarks/README.md
-	.venv-bench/bin/hkrr bench planted $(TABLES) --methods all --seconds 10 --limit 100 --n-jobs 2 --out benchmarks
+rivals: .venv-bench/.ready  ## this library and its rivals side by side (three hours; Ctrl-C and again goes on): benchmarks/README.md
+	.venv-bench/bin/hkrr bench planted $(TABLES) --methods all --seconds 20 --limit 300 --n-jobs 2 --out benchmarks
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
