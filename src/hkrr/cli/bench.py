@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -18,6 +17,8 @@ from hkrr.bench.problems import PLANTED_SUITE, label, load_problem, planted_name
 from hkrr.bench.results import results
 from hkrr.bench.runner import Row, Rules, run_cells
 from hkrr.cli._console import check_folder, in_words, progress_bar, say
+
+_ON_THE_PAGE_ALONE = ("last fit", "MB", "failed")
 
 
 def bench(
@@ -113,9 +114,15 @@ def _read_all(console: Console, problems: list[str]) -> list[str]:
 
 
 def _show(console: Console, rows: list[Row]) -> None:
-    """Print a line for each method, and what failed."""
-    lines = report.summary(results(rows))
-    table = Table(*lines[0], box=SIMPLE_HEAD)
+    """Print a line for each method, as much of the page's as a narrow terminal holds, and what failed."""
+    lines = [
+        {name: value.replace(" of ", "/") for name, value in line.items() if name not in _ON_THE_PAGE_ALONE}
+        for line in report.summary(results(rows))
+    ]
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
+    for name in lines[0]:
+        # Headings may wrap on a narrow terminal; names and numbers are shown whole.
+        table.add_column(name, min_width=max(len(line[name]) for line in lines))
     for line in lines:
         table.add_row(*line.values())
     console.print(table)
