@@ -111,14 +111,15 @@ def summary(found: Results) -> list[Row]:
 
 
 def _standing(found: Results) -> list[str]:
-    n, first, reached, sooner, sooner_than_fit = standing(found)
+    n, first, reached, sooner, clearly_sooner, sooner_than_fit = standing(found)
     failed = found.failed_peers()
     with_failures = f" Peers failed on {np.sum(failed > 0)} of them, {failed.max()} at most." if np.any(failed) else ""
     return [
         f"- `{OURS}` has less error than all methods of others on {first} of {n} ({first / n:.0%}).{with_failures}",
         f"- It reaches the best peer's error (1 - R2, to {TIE:.0%}) on {reached} of {n}, and in less time than that "
-        f"peer's tuning and fit, by a tenth or more, on {sooner} ({sooner / n:.0%}); than that peer's last fit alone, "
-        f"as if its settings had been known, on {sooner_than_fit} ({sooner_than_fit / n:.0%}).",
+        f"peer's tuning and fit on {sooner} ({sooner / n:.0%}), by a tenth or more on {clearly_sooner} "
+        f"({clearly_sooner / n:.0%}); than that peer's last fit alone, as if its settings had been known, by a tenth "
+        f"or more on {sooner_than_fit} ({sooner_than_fit / n:.0%}).",
     ]
 
 

@@ -12,8 +12,8 @@ from hkrr.bench.problems import parse, planted_names
 from hkrr.bench.runner import Row
 
 OURS = "hkrr"
-# An error within this part of another's reaches it, and a time below this part of another's is less.
-TIE, SOONER = 0.01, 0.9
+# An error within this part of another's reaches it, and a time below this part of another's is clearly less.
+TIE, CLEARLY = 0.01, 0.9
 _COLUMNS = ("R2", "subspace_distance", "seconds", "fit_seconds", "peak_mb", "n_train", "n_features")
 # Options that draw other rows of the same data: their cells are one problem, by the mean.
 _REPEATS = ("seed", "split")
@@ -92,27 +92,20 @@ class Standing(NamedTuple):
     first: int
     reached: int
     sooner: int
-    sooner_than_fit: int
+    clearly_sooner: int
+    sooner_than_fit: int  # clearly
 
 
 def standing(found: Results) -> Standing:
     """Return how often this library has the least error, and how often it is there sooner than the best peer."""
     ours, seconds = found.of("R2", OURS), found.of("seconds", OURS)
-    first = reached = sooner = sooner_than_fit = 0
+    counts = np.zeros(5, dtype=int)
     for k, peer in enumerate(best_peer(found)):
         if peer is None:
-            done = bool(np.isfinite(ours[k]))
-            first, reached, sooner, sooner_than_fit = (
-                first + done,
-                reached + done,
-                sooner + done,
-                sooner_than_fit + done,
-            )
+            counts += bool(np.isfinite(ours[k]))
             continue
-        theirs = found.of("R2", peer)[k]
-        first += bool(ours[k] > theirs)
-        if 1.0 - ours[k] <= (1.0 + TIE) * (1.0 - theirs):
-            reached += 1
-            sooner += bool(seconds[k] < SOONER * found.of("seconds", peer)[k])
-            sooner_than_fit += bool(seconds[k] < SOONER * found.of("fit_seconds", peer)[k])
-    return Standing(len(found.problems), first, reached, sooner, sooner_than_fit)
+        theirs, their_seconds, their_fit = (found.of(name, peer)[k] for name in ("R2", "seconds", "fit_seconds"))
+        reached = 1.0 - ours[k] <= (1.0 + TIE) * (1.0 - theirs)
+        times = (seconds[k] < their_seconds, seconds[k] < CLEARLY * their_seconds, seconds[k] < CLEARLY * their_fit)
+        counts += [ours[k] > theirs, reached, *(bool(reached and less) for less in times)]
+    return Standing(len(found.problems), *counts.tolist())
