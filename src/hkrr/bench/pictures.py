@@ -138,8 +138,9 @@ def risk_along(found: Results, axis: str, meaning: str, series: dict[str, list[t
     """Draw 1 - R2 of every method against m or D, a panel for each series."""
     import matplotlib.pyplot as plt
 
+    height = max(5.0, 0.6 + 0.19 * len(found.methods))  # the legend has a line for each
     figure, axes = plt.subplots(
-        1, len(series), figsize=(5.5 * len(series) + 1.5, 5), layout="constrained", squeeze=False, sharey=True
+        1, len(series), figsize=(5.5 * len(series) + 1.5, height), layout="constrained", squeeze=False, sharey=True
     )
     colours = _colours(found.methods)
     for ax, (name, points) in zip(axes[0], series.items(), strict=True):
