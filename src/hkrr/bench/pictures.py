@@ -14,6 +14,7 @@ from hkrr.bench.results import OURS, Results, results
 from hkrr.bench.runner import Row
 
 _LEVEL = 0.05
+_COLOURS = 20  # of the palette: from there on they come again, with dashed lines
 _FILES = (
     "accuracy-time-planted.png",
     "accuracy-time-tables.png",
@@ -58,7 +59,7 @@ def _colours(methods: Sequence[str]) -> dict[str, Any]:
 
     others = [method for method in methods if not method.startswith(OURS)]
     palette = plt.get_cmap("tab20")
-    return {OURS: "black", f"{OURS}_auto": "dimgray", **{name: palette(k % 20) for k, name in enumerate(others)}}
+    return {OURS: "black", f"{OURS}_auto": "dimgray", **{name: palette(k % _COLOURS) for k, name in enumerate(others)}}
 
 
 def accuracy_and_time(found: Results) -> Any:
@@ -145,13 +146,13 @@ def risk_along(found: Results, axis: str, meaning: str, series: dict[str, list[t
     colours = _colours(found.methods)
     for ax, (name, points) in zip(axes[0], series.items(), strict=True):
         rows = [found.problems.index(problem) for _, problem in points]
-        for method in found.methods:
+        for k, method in enumerate(found.methods):
             risk = np.clip(1.0 - found.of("R2", method)[rows], 1e-4, 2.0)
             ours = method.startswith(OURS)
             ax.plot(
                 [value for value, _ in points],
                 risk,
-                "o-",
+                "o-" if k < _COLOURS else "s--",
                 color=colours[method],
                 lw=2.5 if ours else 1,
                 ms=3,
