@@ -22,6 +22,7 @@ from hkrr.baselines._expansion import KernelExpansion
 from hkrr.centers import leverage, uniform
 from hkrr.kernels import Kernel, get_kernel
 from hkrr.rows import InMemoryRows
+from hkrr.threads import blas_for
 
 _MEDIAN_ROWS = 1000
 _FACTORS = (1 / 16, 1 / 4, 1.0, 4.0)
@@ -123,12 +124,13 @@ class KernelRidgeCV(KernelExpansion):
         lambdas = self._check(len(Z))
         rows = InMemoryRows(Z, Y)
         lowest = math.inf
-        for turn, kernel in enumerate(self._kernels(Z, rng)):
-            path = decompose(kernel, Z, self._draw(rows, kernel, lambdas, rng))
-            errors = path.errors(Y, lambdas)
-            k = int(np.argmin(errors))
-            if turn == 0 or errors[k] < lowest:
-                best, lowest = (path, lambdas[k]), float(errors[k])
+        with blas_for(len(Z) if self.n_centers == "all" else self.n_centers):
+            for turn, kernel in enumerate(self._kernels(Z, rng)):
+                path = decompose(kernel, Z, self._draw(rows, kernel, lambdas, rng))
+                errors = path.errors(Y, lambdas)
+                k = int(np.argmin(errors))
+                if turn == 0 or errors[k] < lowest:
+                    best, lowest = (path, lambdas[k]), float(errors[k])
         path, self.reg_lambda_ = best
         self.gamma_, self.loo_error_ = path.kernel.scale, lowest
         self._keep(np.eye(Z.shape[1]), path.kernel, path.centers, path.alpha(Y, self.reg_lambda_), found)
