@@ -15,13 +15,13 @@ from hkrr._validation import check_matrix, check_parameters
 from hkrr.centers import auto_size, draw_centers
 from hkrr.criteria import CRITERIA, Criterion
 from hkrr.exceptions import FitError
-from hkrr.initialization import Start, descend_lambda, median_kernel, ranked_maps
-from hkrr.kernels import Kernel, get_kernel
+from hkrr.kernels import Kernel
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
 from hkrr.samples import any_identical, check_weights, in_units_of_rows, merge_identical
 from hkrr.scaling import Moments
-from hkrr.solvers import LBFGS, Callback, Solver, get_solver, run
+from hkrr.solvers import Callback, Solver, get_solver, run
+from hkrr.starting import kernel_of, starting_point
 from hkrr.threads import blas_for
 
 # Where lambda begins when it is learned.
@@ -206,7 +206,7 @@ class HyperKernelRidge(MapModel):
         """
         X, y = self._validated(X, y, sample_weight)
         check_parameters(self, *X.shape)
-        kernel, solver = self._kernel(), get_solver(self.solver)
+        kernel, solver = kernel_of(self), get_solver(self.solver)
         weight = check_weights(sample_weight, X)
         deadline = time.perf_counter() + (np.inf if self.time_limit is None else self.time_limit)
         rng = np.random.RandomState() if self.random_state is None else check_random_state(self.random_state)
@@ -218,7 +218,7 @@ class HyperKernelRidge(MapModel):
         rows, scaling = self._rows(X, y, weight)
 
         with blas_for(self._n_centers(rows.n_counted)):
-            B, kernel = self._start(rows, kernel, solver, scaling, rng, deadline)
+            B, kernel = starting_point(self, rows, kernel, solver, scaling, rng, deadline)
             centers = self._centers(rows, kernel, B, scaling, rng)
             objective = self._objective(rows, centers, kernel)
             result = run(
@@ -241,54 +241,10 @@ class HyperKernelRidge(MapModel):
         """Lambda, or where it begins when it is learned."""
         return _FIRST_LAMBDA if isinstance(self.reg_lambda, str) else self.reg_lambda
 
-    def _kernel(self) -> Kernel:
-        kernel = get_kernel(self.kernel)
-        if self.gamma == "median":
-            return kernel
-        if kernel.gamma not in (None, self.gamma):
-            raise ValueError(f"gamma={self.gamma} and a kernel with gamma={kernel.gamma}: give one of them")
-        return kernel.with_gamma(self.gamma)
-
     def _n_centers(self, n_rows: int) -> int:
         if self.n_centers == "auto":
             return auto_size(n_rows, self._lambda)
         return n_rows if self.n_centers == "all" else min(self.n_centers, n_rows)
-
-    def _start(
-        self,
-        rows: InMemoryRows,
-        kernel: Kernel,
-        solver: Solver,
-        scaling: Moments,
-        rng: np.random.RandomState,
-        deadline: float,
-    ) -> Start:
-        if not isinstance(self.init, str):
-            B = check_matrix("init", self.init, rows.n_features, self.n_components) * scaling.x_scale
-            if np.linalg.matrix_rank(B) < self.n_components:
-                raise ValueError("init must have linearly independent rows, none of them zero: dependent rows stay so")
-            return B, median_kernel(kernel, rows, B, rng)
-        if self.init != "random":
-            from hkrr.baselines.start import starting_map  # its relatives are slow to import
-
-            B = starting_map(self.init, rows, self.n_components, rng)
-            return B, median_kernel(kernel, rows, B, rng)
-        n_centers = self._n_centers(rows.n_counted)
-        starts = ranked_maps(
-            rows,
-            kernel,
-            n_components=self.n_components,
-            n_init=self.n_init,
-            reg_lambda=self._lambda,
-            n_centers=n_centers,
-            rng=rng,
-            deadline=deadline,
-        )
-        if not isinstance(solver, LBFGS) or self.max_iter == 0:
-            return starts[0]
-        return descend_lambda(
-            rows, starts, solver, reg_lambda=self._lambda, n_centers=n_centers, rng=rng, deadline=deadline
-        )
 
     def _centers(
         self, rows: InMemoryRows, kernel: Kernel, B: Array, scaling: Moments, rng: np.random.RandomState

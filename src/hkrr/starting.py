@@ -1,0 +1,62 @@
+"""The start of a fit: its kernel, and a map that was given, a classical estimate, or the best of random maps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hkrr._validation import check_matrix
+from hkrr.initialization import Start, descend_lambda, median_kernel, ranked_maps
+from hkrr.kernels import Kernel, get_kernel
+from hkrr.rows import InMemoryRows
+from hkrr.scaling import Moments
+from hkrr.solvers import LBFGS, Solver
+
+
+def kernel_of(model: Any) -> Kernel:
+    """Return the kernel of a HyperKernelRidge, with its gamma where one is given."""
+    kernel = get_kernel(model.kernel)
+    if model.gamma == "median":
+        return kernel
+    if kernel.gamma not in (None, model.gamma):
+        raise ValueError(f"gamma={model.gamma} and a kernel with gamma={kernel.gamma}: give one of them")
+    return kernel.with_gamma(model.gamma)
+
+
+def starting_point(
+    model: Any,
+    rows: InMemoryRows,
+    kernel: Kernel,
+    solver: Solver,
+    scaling: Moments,
+    rng: np.random.RandomState,
+    deadline: float,
+) -> Start:
+    """Return where a HyperKernelRidge starts: at the map given, at an estimate, or at the best of random maps."""
+    if not isinstance(model.init, str):
+        B = check_matrix("init", model.init, rows.n_features, model.n_components) * scaling.x_scale
+        if np.linalg.matrix_rank(B) < model.n_components:
+            raise ValueError("init must have linearly independent rows, none of them zero: dependent rows stay so")
+        return B, median_kernel(kernel, rows, B, rng)
+    if model.init != "random":
+        from hkrr.baselines.start import starting_map  # its relatives are slow to import
+
+        B = starting_map(model.init, rows, model.n_components, rng)
+        return B, median_kernel(kernel, rows, B, rng)
+    n_centers = model._n_centers(rows.n_counted)
+    starts = ranked_maps(
+        rows,
+        kernel,
+        n_components=model.n_components,
+        n_init=model.n_init,
+        reg_lambda=model._lambda,
+        n_centers=n_centers,
+        rng=rng,
+        deadline=deadline,
+    )
+    if not isinstance(solver, LBFGS) or model.max_iter == 0:
+        return starts[0]
+    return descend_lambda(
+        rows, starts, solver, reg_lambda=model._lambda, n_centers=n_centers, rng=rng, deadline=deadline
+    )
