@@ -233,8 +233,9 @@ LOO_SLIDES = [("loo", 1, 0, "all", 0), ("loo", 1, 0, "all", 1), ("loo", 3, 1, "a
 def test_learned_lambda_is_stationary(request, name, T, weighted, n_centers, seed):
     """And so is the map. The solver's tolerance is 1e-6 of the loss at zero; a stall may stop it a little before."""
     if (name, T, weighted, n_centers, seed) in LOO_SLIDES:
+        # Which of the three does depends on the last bits of the standardised columns: not strict.
         reason = "known fault: leave-one-out with lambda learned slides towards lambda = 0 on small data"
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=False))
     X, y = _data(T=T, seed=seed)
     w = np.random.default_rng(1).uniform(0.5, 2.0, size=len(X))
     w = w / w.mean() if weighted else None  # above one on average, repeated rows tell the evidence of no noise

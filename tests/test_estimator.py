@@ -65,7 +65,14 @@ def test_signature():
     expected = {"n_components": 2, "reg_lambda": 1e-3, "kernel": "gaussian", "gamma": "median", "n_centers": "auto"}
     expected |= {"centers": "uniform", "criterion": "training", "solver": "lbfgs", "init": "random", "n_init": 10}
     expected |= {"fit_intercept": True, "scale_features": True, "max_iter": 200, "tol": 1e-6, "time_limit": None}
-    expected |= {"block_size": "auto", "n_jobs": None, "callbacks": None, "verbose": 0, "random_state": None}
+    expected |= {
+        "block_size": "auto",
+        "device": None,
+        "n_jobs": None,
+        "callbacks": None,
+        "verbose": 0,
+        "random_state": None,
+    }
     found = inspect.signature(HyperKernelRidge).parameters
     assert {name: parameter.default for name, parameter in found.items()} == expected
     assert list(found) == list(expected)

@@ -11,8 +11,9 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from hkrr import FitError, HyperKernelRidge
-from hkrr.rows import InMemoryRows, single_threaded_blas
+from hkrr.rows import InMemoryRows
 from hkrr.scaling import moments
+from hkrr.threads import single_threaded_blas
 
 
 def _rows(m=103, D=4, weighted=False, **options):
@@ -208,3 +209,11 @@ def test_a_constant_column_is_seen_as_one_and_gets_no_loading(value, m):
 def test_numbers_too_large_to_square_are_refused():
     with pytest.raises(FitError, match="too large"), np.errstate(over="ignore", invalid="ignore"):
         moments(InMemoryRows(np.array([[1e200], [-1e200]]), np.zeros(2)))
+
+
+@pytest.mark.parametrize("value", [3.0, 1e-200, -1e150])
+def test_a_constant_target_has_its_value_for_a_mean_whatever_rows_of_no_weight_say(value):
+    X, y, w = np.random.default_rng(0).normal(size=(60, 2)), np.full(60, value), np.ones(60)
+    y[0], w[0] = 7.0, 0.0
+    for rows in (InMemoryRows(X[1:], y[1:]), InMemoryRows(X, y, w)):
+        assert moments(rows).y_mean == value

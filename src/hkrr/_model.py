@@ -14,12 +14,16 @@ from sklearn.base import (
     RegressorMixin,
     TransformerMixin,
 )
+from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hkrr._arrays import Array
+from hkrr._arrays import Array, is_torch_array
+from hkrr._validation import check_installed
 from hkrr.canonical import canonical_map
 from hkrr.kernels import Kernel
-from hkrr.rows import InMemoryRows
+from hkrr.opening import apply_elsewhere, is_elsewhere, open_rows
+from hkrr.rows import InMemoryRows, Rows
+from hkrr.rows.base import targets
 from hkrr.samples import check_lengths, check_numbers
 from hkrr.scaling import Moments, moments
 from hkrr.solvers import Result
@@ -33,42 +37,102 @@ class MapModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMix
     scale_features: bool
     block_size: Literal["auto"] | int
     n_jobs: int | None
+    device: Any = None
 
     def predict(self, X: Any) -> Any:
         """Return ``g(Bx)`` for every row, in the dtype of X.
 
         Parameters
         ----------
-        X : array or data frame (n_samples, n_features)
+        X : array, data frame, tensor, path(s), function that gives blocks, or Dask collection
+            As in `fit`; files are read in pieces.
 
         Returns
         -------
-        array (n_samples,) or (n_samples, n_targets)
+        array (n_samples,) or (n_samples, n_targets); of a tensor a tensor, of a Dask collection one
         """
         check_is_fitted(self)
+        if is_elsewhere(X):
+            return apply_elsewhere(self, X, "predict", self.dual_coef_.shape[1:], self._predict_rows)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        rows = self._in_blocks(X, np.empty((len(X), 0)), x_offset=self.x_offset_)
+        rows = self._in_blocks(X, np.empty((len(X), 0)), None, self.device)
+        return self._predict_rows(rows).astype(X.dtype, copy=False)
+
+    def _predict_rows(self, rows: Rows) -> Array:
+        rows = rows.with_coordinates(self.x_offset_, None, None)
         C = (self.centers_ - self.x_offset_) @ self.components_.T
+        kernel = self.kernel_
 
-        def block(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
-            return (self.kernel_(X @ self.components_.T, C) @ self.dual_coef_ + self.intercept_,)
+        def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array, b: Array) -> tuple[Array]:
+            return (kernel(X @ B.T, C) @ alpha + b,)
 
-        return rows.map(block, len(C)).astype(X.dtype, copy=False)
+        small = (self.components_, C, self.dual_coef_, np.atleast_1d(self.intercept_))
+        return self._cut(rows.map(block, len(C), *(rows.place(array) for array in small)))
+
+    def _cut(self, predicted: Array) -> Array:
+        """Return predictions as they are to be seen; here as they are."""
+        return predicted
 
     def transform(self, X: Any) -> Any:
         """Return the latent coordinates ``X @ components_.T``.
 
         Parameters
         ----------
-        X : array or data frame (n_samples, n_features)
+        X : as in `predict`
 
         Returns
         -------
-        array (n_samples, n_components)
+        array (n_samples, n_components); of a tensor a tensor, of a Dask collection one
         """
         check_is_fitted(self)
+        if is_elsewhere(X):
+
+            def latent(X: Array, Y: Array, w: Array | None, B: Array) -> tuple[Array]:
+                return (X @ B.T,)
+
+            B = self.components_
+            return apply_elsewhere(self, X, "transform", B.shape[:1], lambda rows: rows.map(latent, 1, rows.place(B)))
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         return X @ self.components_.astype(X.dtype, copy=False).T
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Return R2, the mean over the targets.
+
+        Parameters
+        ----------
+        X, y : as in `fit`
+        sample_weight : array or tensor (n_samples,) or None
+
+        Returns
+        -------
+        float
+        """
+        if not is_elsewhere(X):
+            return float(super().score(X, y, sample_weight))
+        check_is_fitted(self)
+        names = list(self.feature_names_in_) if hasattr(self, "feature_names_in_") and not is_torch_array(X) else None
+        opened = open_rows(
+            X, y, sample_weight, device=None, block_size=self.block_size, n_threads=self._n_threads, names=names
+        )
+        if opened.rows.n_features != self.n_features_in_:
+            n, expected = opened.rows.n_features, self.n_features_in_
+            raise ValueError(f"X has {n} columns, and the model was fitted with {expected}")
+        weight = None if sample_weight is None else sample_weight.cpu()
+        return float(r2_score(opened.rows.map(targets), self._predict_rows(opened.rows), sample_weight=weight))
+
+    def _opened(self, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, bool]:
+        """Return the rows of tensors, files or Dask collections, and whether they have one target."""
+        opened = open_rows(
+            X, y, sample_weight, device=self.device, block_size=self.block_size, n_threads=self._n_threads
+        )
+        if opened.rows.n_rows < 2:
+            raise ValueError(f"X has {opened.rows.n_rows} rows; a fit needs at least 2")
+        self.n_features_in_ = opened.rows.n_features
+        if opened.names is not None:
+            self.feature_names_in_ = np.asarray(opened.names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        return opened.rows, opened.one_target
 
     def _validated(self, X: Any, y: Any, sample_weight: Any) -> tuple[Array, Array]:
         """Return the training data as arrays, or raise with the argument's name."""
@@ -91,22 +155,25 @@ class MapModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMix
     def _n_threads(self) -> int:
         return blas_threads() if self.n_jobs is None else int(joblib.effective_n_jobs(self.n_jobs))
 
-    def _in_blocks(self, X: Array, y: Array, weight: Array | None = None, **coordinates: Array | None) -> InMemoryRows:
-        return InMemoryRows(X, y, weight, block_size=self.block_size, n_threads=self._n_threads, **coordinates)
+    def _in_blocks(self, X: Array, y: Array, weight: Array | None, device: Any) -> Rows:
+        """Return the rows of arrays, on the device or, where that is None, in memory."""
+        if device is not None:
+            check_installed("torch", "torch", "devices")
+            from hkrr.rows.device import TorchRows
 
-    def _rows(self, X: Array, y: Array, weight: Array | None) -> tuple[InMemoryRows, Moments]:
+            return TorchRows(X, y, weight, device=device, block_size=self.block_size)
+        return InMemoryRows(X, y, weight, block_size=self.block_size, n_threads=self._n_threads)
+
+    def _scaled(self, data: Rows) -> tuple[Rows, Moments]:
         """Return the rows in the coordinates of the optimisation, and what those are."""
-        found = moments(self._in_blocks(X, y, weight))
-        # The mean of a constant target may be off by rounding, and what is left would look like a signal.
-        same = np.min(y, axis=0) == np.max(y, axis=0)
-        found = replace(found, y_mean=np.where(same, y[0], found.y_mean))
+        found = moments(data)
         if not self.scale_features:
             found = replace(found, x_mean=np.zeros_like(found.x_mean), x_scale=np.ones_like(found.x_scale))
         if not self.fit_intercept:
             found = replace(found, y_mean=np.zeros_like(found.y_mean))
         x_offset, x_scale = (found.x_mean, found.x_scale) if self.scale_features else (None, None)
         y_offset = found.y_mean if self.fit_intercept else None
-        return self._in_blocks(X, y, weight, x_offset=x_offset, x_scale=x_scale, y_offset=y_offset), found
+        return data.with_coordinates(x_offset, x_scale, y_offset), found
 
     def _store(self, result: Result, kernel: Kernel, centers: Array, scaling: Moments, one_target: bool) -> None:
         B = np.where(scaling.constant, 0.0, result.B) if self.scale_features else result.B

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 import numbers
 from typing import Any
@@ -15,6 +16,12 @@ from hkrr._arrays import Array
 _GRID_COMPONENTS = 10
 # Where HyperKernelRidge can start: sampled maps, or a classical estimate of the subspace.
 INITS = ("random", "sir", "save", "phd", "opg", "mave")
+
+
+def check_installed(module: str, extra: str, what: str) -> None:
+    """Raise with the remedy where an optional package is not there."""
+    if importlib.util.find_spec(module) is None:
+        raise ImportError(f"{what} need the package {module}: install it with pip install 'hkrr[{extra}]'")
 
 
 def check_int(name: str, value: Any, minimum: int) -> int:

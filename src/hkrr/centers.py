@@ -11,10 +11,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from sklearn.cluster import KMeans
 
-from hkrr._arrays import Array, jittered_cholesky
+from hkrr._arrays import Array, array_namespace, jittered_cholesky, solve_triangular
 from hkrr.kernels import Kernel
 from hkrr.rows import Rows
 
@@ -88,10 +87,11 @@ def approximate_leverage_scores(rows: Rows, B: Array, kernel: Kernel, t: float, 
     K_cc = kernel(C, C)
     factor, _ = jittered_cholesky(K_cc, t * len(C))
 
-    def block(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
+    def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, factor: Array) -> tuple[Array]:
         P = X @ B.T
-        half = solve_triangular(factor, kernel(P, C).T, lower=True, check_finite=False)
-        scores = kernel.diagonal(P) - np.sum(half * half, axis=0)
+        half = solve_triangular(factor, kernel(P, C).T)
+        scores = kernel.diagonal(P) - array_namespace(P).sum(half * half, axis=0)
         return (scores if w is None else scores * (w > 0),)
 
-    return np.maximum(rows.map(block, len(C)), 0.0) / (t * rows.n_rows)
+    small = (rows.place(array) for array in (B, C, factor))
+    return np.maximum(rows.map(block, len(C), *small), 0.0) / (t * rows.n_rows)

@@ -17,7 +17,8 @@ from hkrr.criteria import CRITERIA, Criterion
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel
 from hkrr.objective import Objective
-from hkrr.rows import InMemoryRows
+from hkrr.opening import is_elsewhere
+from hkrr.rows import Rows
 from hkrr.samples import any_identical, check_weights, in_units_of_rows, merge_identical
 from hkrr.scaling import Moments
 from hkrr.solvers import Callback, Solver, get_solver, run
@@ -26,6 +27,8 @@ from hkrr.threads import blas_for
 
 # Where lambda begins when it is learned.
 _FIRST_LAMBDA = 1e-3
+# Rows up to which repeated ones are looked for, where they count; data that are elsewhere are brought here for that.
+_MERGED_ROWS = 20_000
 
 
 class HyperKernelRidge(MapModel):
@@ -85,9 +88,13 @@ class HyperKernelRidge(MapModel):
     time_limit : float or None, default=None
         Seconds that the fit may take; the best map so far is kept.
     block_size : "auto" or int, default="auto"
-        Rows computed at once; "auto" suits the processor's cache.
+        Rows computed at once; "auto" suits the processor's cache, or the device's memory.
+    device : torch device, str or None, default=None
+        Where the passes over the rows run: None is NumPy, or the device of a tensor X; "cuda" a GPU, through PyTorch
+        (with Dask, that of each worker). Files are computed on the processor.
     n_jobs : int or None, default=None
-        Threads for the passes over the rows. None takes as many as BLAS would, -1 one for each processor.
+        Threads for the passes over the rows. None takes as many as BLAS would, -1 one for each processor. (Devices, and
+        the workers of a cluster, have their own.)
     callbacks : list of callables or None, default=None
         Each is called with a `hkrr.solvers.State` after every iteration; one that returns True ends the fit.
     verbose : int, default=0
@@ -157,6 +164,7 @@ class HyperKernelRidge(MapModel):
         tol: float = 1e-6,
         time_limit: float | None = None,
         block_size: Literal["auto"] | int = "auto",
+        device: Any = None,
         n_jobs: int | None = None,
         callbacks: Iterable[Callback] | None = None,
         verbose: int = 0,
@@ -178,20 +186,24 @@ class HyperKernelRidge(MapModel):
         self.tol = tol
         self.time_limit = time_limit
         self.block_size = block_size
+        self.device = device
         self.n_jobs = n_jobs
         self.callbacks = callbacks
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn the map and the function.
 
         Parameters
         ----------
         X : array or data frame (n_samples, n_features)
+            Or a tensor; a path, or a list of paths, of Parquet, CSV or .npy files; a function that gives blocks (X, y),
+            the same each time it is called; a Dask array or data frame.
         y : array (n_samples,) or (n_samples, n_targets)
-            Several targets share one map, and count by their variances: standardise them to count alike.
-        sample_weight : array (n_samples,) or None
+            Several targets share one map, and count by their variances: standardise them to count alike. For files the
+            name or the index of a column; nothing where X gives blocks; for a Dask data frame a name or a collection.
+        sample_weight : array or tensor (n_samples,) or None
 
         Returns
         -------
@@ -204,21 +216,16 @@ class HyperKernelRidge(MapModel):
         FitError
             Where the optimisation leaves no sound model: numbers too large to square, or a map that collapses.
         """
-        X, y = self._validated(X, y, sample_weight)
-        check_parameters(self, *X.shape)
+        began = time.perf_counter()
+        data, one_target = (self._opened if is_elsewhere(X) else self._in_memory)(X, y, sample_weight)
+        deadline = began + (np.inf if self.time_limit is None else self.time_limit)
         kernel, solver = kernel_of(self), get_solver(self.solver)
-        weight = check_weights(sample_weight, X)
-        deadline = time.perf_counter() + (np.inf if self.time_limit is None else self.time_limit)
         rng = np.random.RandomState() if self.random_state is None else check_random_state(self.random_state)
-        n_counted = len(X) if weight is None else int(np.count_nonzero(weight))
-        if self._n_centers(n_counted) == n_counted or (self.criterion != "training" and any_identical(X, y)):
-            X, y, weight = merge_identical(X, y, weight)
-        else:
-            weight = in_units_of_rows(weight)
-        rows, scaling = self._rows(X, y, weight)
+        rows, scaling = self._scaled(data)
+        n_threads = self._n_threads  # of BLAS, before it is held at one
 
         with blas_for(self._n_centers(rows.n_counted)):
-            B, kernel = starting_point(self, rows, kernel, solver, scaling, rng, deadline)
+            B, kernel = starting_point(self, rows, kernel, solver, scaling, rng, deadline, n_threads)
             centers = self._centers(rows, kernel, B, scaling, rng)
             objective = self._objective(rows, centers, kernel)
             result = run(
@@ -233,8 +240,33 @@ class HyperKernelRidge(MapModel):
             )
         if result.reason in ("collapsed", "not_finite"):
             raise FitError(f"The fit stopped after {result.n_iter} iterations: {result.message}.")
-        self._store(result, objective.kernel, objective.centers, scaling, one_target=y.ndim == 1)
+        self._store(result, objective.kernel, objective.centers, scaling, one_target=one_target)
         return self
+
+    def _opened(self, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, bool]:
+        """Return the rows; what may have to be merged, as arrays are."""
+        data, one_target = super()._opened(X, y, sample_weight)
+        check_parameters(self, data.n_rows, data.n_features)
+        exact = self._n_centers(data.n_counted) == data.n_counted
+        if exact or (self.criterion != "training" and data.n_rows <= _MERGED_ROWS):
+            X, Y, weight = data.gather()
+            return self._merged(X, Y[:, 0] if one_target else Y, weight, getattr(data, "device", None))
+        return data.in_units_of_rows(), one_target
+
+    def _in_memory(self, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, bool]:
+        X, y = self._validated(X, y, sample_weight)
+        check_parameters(self, *X.shape)
+        return self._merged(X, y, check_weights(sample_weight, X), self.device)
+
+    def _merged(self, X: Array, y: Array, weight: Array | None, device: Any) -> tuple[Rows, bool]:
+        """Return the rows of arrays; where all become centers, each sample once."""
+        n_counted = len(X) if weight is None else int(np.count_nonzero(weight))
+        few = self.criterion != "training" and len(X) <= _MERGED_ROWS
+        if self._n_centers(n_counted) == n_counted or (few and any_identical(X, y)):
+            X, y, weight = merge_identical(X, y, weight)
+        else:
+            weight = in_units_of_rows(weight)
+        return self._in_blocks(X, y, weight, device), y.ndim == 1
 
     @property
     def _lambda(self) -> float:
@@ -247,7 +279,7 @@ class HyperKernelRidge(MapModel):
         return n_rows if self.n_centers == "all" else min(self.n_centers, n_rows)
 
     def _centers(
-        self, rows: InMemoryRows, kernel: Kernel, B: Array, scaling: Moments, rng: np.random.RandomState
+        self, rows: Rows, kernel: Kernel, B: Array, scaling: Moments, rng: np.random.RandomState
     ) -> Array | None:
         """Return the centers in the coordinates of the optimisation, or None for all rows."""
         if not isinstance(self.centers, str):
@@ -258,7 +290,7 @@ class HyperKernelRidge(MapModel):
             return None
         return draw_centers(self.centers, rows, n_centers, rng, B=B, kernel=kernel, t0=self._lambda)
 
-    def _objective(self, rows: InMemoryRows, centers: Array | None, kernel: Kernel) -> Objective | Criterion:
+    def _objective(self, rows: Rows, centers: Array | None, kernel: Kernel) -> Objective | Criterion:
         if self.criterion == "training":
             return Objective(rows, centers, kernel, self._lambda)
         return CRITERIA[self.criterion](rows, centers, kernel, self._lambda, self.reg_lambda == "auto")

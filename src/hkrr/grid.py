@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
 from sklearn.base import clone
+from sklearn.model_selection import ShuffleSplit, check_cv
 from tqdm.auto import tqdm
 
 from hkrr._arrays import Array
+from hkrr._validation import check_positive
 from hkrr.estimator import HyperKernelRidge
 from hkrr.exceptions import FitError
+
+_LAMBDAS = tuple(10.0**-k for k in range(1, 7))
 
 
 def grid_errors(
@@ -90,6 +95,62 @@ def models_along_lambda(
         if warm_start and np.linalg.matrix_rank(model.components_ * X.std(axis=0)) == n_components:
             start = {"init": model.components_, "kernel": model.kernel_}
         yield model
+
+
+class Chosen(NamedTuple):
+    """The pair of least error: its fit on all rows, its number of directions, its error, and the table of all pairs."""
+
+    model: HyperKernelRidge
+    n_components: int
+    error: float
+    table: dict[str, Any]
+
+
+def fit_on_grid(
+    model: Any, X: Array, y: Array, weight: Array | None, dimensions: list[int], rng: np.random.RandomState
+) -> Chosen:
+    """Return the fit of the pair that a HyperKernelRidgeCV with `cv` chooses."""
+    lambdas: tuple[Any, ...]
+    if not isinstance(model.reg_lambdas, str):
+        grid = (check_positive("reg_lambdas", value) for value in model.reg_lambdas)
+        lambdas = tuple(sorted(grid, reverse=True))
+    else:
+        lambdas = _LAMBDAS if model.criterion == "training" else ("auto",)
+    seed = int(rng.randint(2**31 - 1))
+    splitter = ShuffleSplit(1, test_size=0.25, random_state=seed) if model.cv == "holdout" else check_cv(model.cv)
+    base = HyperKernelRidge(
+        kernel=model.kernel,
+        criterion=model.criterion,
+        solver=model.solver,
+        n_init=model.n_init,
+        fit_intercept=model.fit_intercept,
+        scale_features=model.scale_features,
+        block_size=model.block_size,
+        device=model.device,
+        random_state=seed,
+    )
+    splits = list(splitter.split(X, y))
+    errors = grid_errors(base, dimensions, lambdas, X, y, weight, splits, model.warm_start, model.n_jobs, model.verbose)
+    mean = errors.mean(axis=2) if errors.size else np.full(errors.shape[:2], np.nan)
+    if not np.any(np.isfinite(mean)):
+        raise FitError("No pair of the grid could be fitted: check the scale of X and y.")
+    i, j = np.unravel_index(int(np.argmin(np.where(np.isfinite(mean), mean, np.inf))), mean.shape)
+    table = {
+        "n_components": np.repeat(dimensions, len(lambdas)),
+        "reg_lambda": np.tile(lambdas, len(dimensions)),
+        "mean_error": mean.ravel(),
+        "std_error": errors.std(axis=2).ravel(),
+        **{f"split{k}_error": errors[:, :, k].ravel() for k in range(errors.shape[2])},
+    }
+    last = clone(base).set_params(n_jobs=model.n_jobs, verbose=model.verbose)
+    if model.refit != "full":
+        last.set_params(n_centers=min(model.refit, len(X)))
+    # A lambda that was chosen along a path is fitted along it.
+    along = lambdas[: j + 1] if model.warm_start else lambdas[j : j + 1]
+    best = deque(models_along_lambda(last, dimensions[i], along, X, y, weight, model.warm_start), maxlen=1)[0]
+    if best is None:
+        raise FitError("The pair chosen could be fitted on the splits, but not on all rows: check the scale of X.")
+    return Chosen(best, dimensions[i], float(mean[i, j]), table)
 
 
 def largest_target(y: Array) -> Array:

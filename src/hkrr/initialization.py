@@ -12,11 +12,13 @@ import time
 import numpy as np
 
 from hkrr._arrays import Array
+from hkrr.batch import can_be_batched, reduced_batch
 from hkrr.centers import uniform
 from hkrr.kernels import Kernel
-from hkrr.objective import Objective
-from hkrr.rows import InMemoryRows
+from hkrr.objective import Objective, Reduced
+from hkrr.rows import InMemoryRows, Rows
 from hkrr.solvers import Solver, run
+from hkrr.threads import InStep, in_threads
 
 # Rows that the median rule, and the scoring of starts, look at.
 _MEDIAN_ROWS = 1000
@@ -32,6 +34,15 @@ _PATH_ITERATIONS = 10
 _PATH_CENTERS = 100
 
 Start = tuple[Array, Kernel]
+
+
+def starting_rows(rows: Rows, rng: np.random.RandomState) -> InMemoryRows:
+    """Return the rows that the start is chosen on: 4,000 drawn uniformly, or all where there are no more."""
+    if rows.n_counted > _SCORING_ROWS:
+        some: InMemoryRows = rows.subset(rows.draw(_SCORING_ROWS, rng))
+        return some
+    everything: InMemoryRows = rows.in_memory()
+    return everything
 
 
 def sample_map(n_components: int, n_features: int, rng: np.random.RandomState) -> Array:
@@ -97,7 +108,7 @@ def _score(
 
 
 def descend_lambda(
-    rows: InMemoryRows,
+    rows: Rows,
     starts: list[Start],
     solver: Solver,
     *,
@@ -109,22 +120,60 @@ def descend_lambda(
     """Lead the first four starts from lambda = 0.1 down to ``reg_lambda``, and return the one that ends lowest.
 
     Ten iterations at each of 0.1, 0.032, 0.01, ... above ``reg_lambda``, from half the length of the map, where the
-    kernel is smoother still. At most 4,000 rows and 100 centers are used.
+    kernel is smoother still. At most 4,000 rows and 100 centers are used. On a GPU they go down in step, and what they
+    evaluate is one batch.
     """
     if reg_lambda >= _PATH_BEGIN:
         return starts[0]
     if rows.n_counted > _SCORING_ROWS:
         rows = rows.subset(rows.draw(_SCORING_ROWS, rng))
     centers = uniform(rows, min(n_centers, _PATH_CENTERS, rows.n_counted), rng)
-    ends: list[tuple[float, Start]] = []
-    for B, kernel in starts[:_PATH_STARTS]:
+    n_threads, rows = rows.n_threads, rows.on_threads(1)  # a thread for each start, not for each block: they are small
+    starts = starts[:_PATH_STARTS]
+    in_step = InStep(len(starts), _reduced_of_each)
+
+    def end_of(k: int) -> tuple[float, Start]:
+        B, kernel = starts[k]
+        if k > 0 and time.perf_counter() > deadline:
+            return np.inf, starts[k]
         B = 0.5 * B
         path_lambda = _PATH_BEGIN
         while path_lambda > reg_lambda and (left := deadline - time.perf_counter()) > 0:
             objective = Objective(rows, centers, kernel, path_lambda)
-            B = run(solver, objective, B, max_iter=_PATH_ITERATIONS, time_limit=left).B
+            asking = _Asking(objective, k, in_step) if rows.pays_to_batch else objective
+            B = run(solver, asking, B, max_iter=_PATH_ITERATIONS, time_limit=left).B
             path_lambda *= _PATH_FACTOR
-        ends.append((Objective(rows, centers, kernel, reg_lambda).reduced(B).value, (B, kernel)))
-        if time.perf_counter() > deadline:
-            break
-    return min(ends, key=lambda item: item[0])[1]
+        return Objective(rows, centers, kernel, reg_lambda).reduced(B).value, (B, kernel)
+
+    numbers = range(len(starts))
+    ends = in_step.map(end_of) if rows.pays_to_batch else in_threads(end_of, numbers, n_threads)
+    return min(ends, key=lambda end: end[0])[1]
+
+
+class _Asking:
+    """An objective as a solver sees it, evaluated together with those of the other starts."""
+
+    def __init__(self, objective: Objective, start: int, in_step: InStep) -> None:
+        self._objective, self._start, self._in_step = objective, start, in_step
+        self.n_centers, self.loss_at_zero = objective.n_centers, objective.loss_at_zero
+        self.reg_lambda = objective.reg_lambda
+
+    def reduced(self, B: Array) -> Reduced:
+        found: Reduced = self._in_step.ask(self._start, (self._objective, B))
+        return found
+
+
+def _reduced_of_each(questions: list[tuple[Objective, Array]]) -> list[Reduced | Exception]:
+    if all(can_be_batched(objective) for objective, _ in questions):
+        found = reduced_batch(*zip(*questions, strict=True))
+        if found is not None:
+            return list(found)
+    return [_reduced_or_error(*question) for question in questions]
+
+
+def _reduced_or_error(objective: Objective, B: Array) -> Reduced | Exception:
+    """Return the error, too: it ends one start, and not those beside it."""
+    try:
+        return objective.reduced(B)
+    except (ArithmeticError, np.linalg.LinAlgError) as error:
+        return error

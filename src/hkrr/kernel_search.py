@@ -59,6 +59,7 @@ def search_kernels(
     *,
     few_directions_only: bool,
     rng: np.random.RandomState,
+    total_weight: float | None = None,
     n_jobs: int | None = None,
     n_threads: int = 1,
     deadline: float = math.inf,
@@ -76,7 +77,8 @@ def search_kernels(
     typical = {kernel: math.sqrt(kernel.median_gamma(sample)) for kernel in kernels.values()}
     groups = grouped(make, rows, _GROUP_ROWS, _GROUPS, rng)
     with tqdm(disable=not verbose, desc="kernels", unit="run") as bar:
-        runs = _Runs(rows.total_weight, n_jobs, n_threads, deadline, bar, rows.n_targets)
+        W = rows.total_weight if total_weight is None else total_weight
+        runs = _Runs(W, n_jobs, n_threads, deadline, bar, rows.n_targets)
         # What few directions there are comes first: whatever the time limit, there is something to return.
         directions = runs.improve([_warm(start, start="directions") for start in few_directions], SHORT, groups)
         others = [

@@ -21,14 +21,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
-from hkrr._arrays import EPS, Array, jittered_cholesky, low_rank_product, solve_positive_definite
+from hkrr._arrays import (
+    EPS,
+    Array,
+    array_namespace,
+    dot,
+    gram,
+    is_torch_array,
+    jittered_cholesky,
+    solve_positive_definite,
+    solve_triangular,
+)
 from hkrr.kernels import Kernel
 from hkrr.rows import Rows
 
 # Below this lambda / kappa the normal equations are whitened: above it they lose at most eps * 1e8, eight digits.
-_WHITEN_BELOW = 1e-4
+WHITEN_BELOW = 1e-4
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,7 @@ class Quadratic:
 
     def value(self, alpha: Array) -> float:
         """Return L(B, alpha)."""
-        return float(np.vdot(alpha, self.A @ alpha - 2.0 * self.b)) + self.constant
+        return float(dot(alpha, self.A @ alpha - 2.0 * self.b)) + self.constant
 
     def grad(self, alpha: Array) -> Array:
         """Return ``2 (A alpha - b)``."""
@@ -63,7 +72,7 @@ class Quadratic:
 
     def change(self, gradient: Array, displacement: Array) -> float:
         """Return L(B, a + displacement) - L(B, a), given the gradient at a: exact, nothing cancels."""
-        return float(np.vdot(displacement, gradient + self.A @ displacement))
+        return float(dot(displacement, gradient + self.A @ displacement))
 
     def solve(self) -> Array:
         """Return the minimiser, the paper's closed form for alpha(B)."""
@@ -92,9 +101,11 @@ class Objective:
         self.rows, self.kernel, self.reg_lambda = rows, kernel, reg_lambda
         self.exact = centers is None
         if centers is None:
-            centers, self._Y, w = rows.gather()
-            self._root_weight = np.ones((rows.n_rows, 1)) if w is None else np.sqrt(w)[:, None]
+            centers, Y, w = rows.gather()
+            self._Y = rows.place(Y)
+            self._root_weight = rows.place(np.ones((rows.n_rows, 1)) if w is None else np.sqrt(w)[:, None])
         self.centers = centers
+        self._placed_centers = rows.place(centers)
         self.loss_at_zero = float(rows.sum(_sum_of_squares)[0]) / rows.total_weight
 
     @property
@@ -102,26 +113,34 @@ class Objective:
         """Number of centers."""
         return int(self.centers.shape[0])
 
+    def _place(self, B: Array, *more: Array) -> tuple[Array, ...]:
+        """Return B, ``C = X~ B'`` and what is given beside it, where the sums are."""
+        B = self.rows.place(B)
+        return B, self._placed_centers @ B.T, *(self.rows.place(array) for array in more)
+
     def value(self, B: Array, alpha: Array) -> float:
         """Return L(B, alpha)."""
-        C = self.centers @ B.T
+        B, C, alpha = self._place(B, alpha)
+        kernel = self.kernel
 
-        def block(X: Array, Y: Array, w: Array | None) -> tuple[float]:
-            return (_weighted_square(self.kernel(X @ B.T, C) @ alpha - Y, w),)
+        def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array) -> tuple[Array]:
+            return (_weighted_square(kernel(X @ B.T, C) @ alpha - Y, w),)
 
-        (loss,) = self.rows.sum(block, self.n_centers)
-        return float(loss) / self.rows.total_weight + self._penalty(self.kernel(C, C), alpha)
+        (loss,) = self.rows.sum(block, self.n_centers, B, C, alpha)
+        return float(loss / self.rows.total_weight + self._penalty(kernel(C, C), alpha))
 
     def grad_alpha(self, B: Array, alpha: Array) -> Array:
         """Return ``(2/W) K'w(K alpha - y) + 2 lambda K_cc alpha``."""
-        C = self.centers @ B.T
+        B, C, alpha = self._place(B, alpha)
+        kernel = self.kernel
 
-        def block(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
-            K = self.kernel(X @ B.T, C)
+        def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array) -> tuple[Array]:
+            K = kernel(X @ B.T, C)
             return (K.T @ _weighted(K @ alpha - Y, w),)
 
-        (Kr,) = self.rows.sum(block, self.n_centers)
-        return (2.0 / self.rows.total_weight) * Kr + 2.0 * self.reg_lambda * (self.kernel(C, C) @ alpha)
+        (Kr,) = self.rows.sum(block, self.n_centers, B, C, alpha)
+        gradient = (2.0 / self.rows.total_weight) * Kr + 2.0 * self.reg_lambda * (kernel(C, C) @ alpha)
+        return self.rows.fetch(gradient)[0]
 
     def grad_B(self, B: Array, alpha: Array) -> Array:
         """Return dL/dB at (B, alpha)."""
@@ -129,80 +148,101 @@ class Objective:
 
     def value_and_grad_B(self, B: Array, alpha: Array) -> tuple[float, Array]:
         """Return L(B, alpha) and dL/dB, from one pass over the rows."""
-        C = self.centers @ B.T
-        factor = 2.0 / self.rows.total_weight
+        value, grad = self.rows.fetch(*self._value_and_grad(*self._place(B, alpha)))
+        return float(value), grad
 
-        def block(X: Array, Y: Array, w: Array | None) -> tuple[float, Array, Array]:
-            K, pullback = self.kernel.vjp(X @ B.T, C)
+    def _value_and_grad(self, B: Array, C: Array, alpha: Array) -> tuple[Array, Array]:
+        kernel, factor = self.kernel, 2.0 / self.rows.total_weight
+
+        def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array) -> tuple[Array, Array, Array]:
+            K, pullback = kernel.vjp_low_rank(X @ B.T, C)
             residual = K @ alpha - Y
-            dP, dC = pullback(low_rank_product(factor * _weighted(residual, w), alpha))
+            dP, dC = pullback(factor * _weighted(residual, w), alpha)
             return _weighted_square(residual, w), dP.T @ X, dC
 
-        loss, grad, dC = self.rows.sum(block, self.n_centers)
-        K_cc, pullback = self.kernel.vjp(C, C)
-        value = float(loss) / self.rows.total_weight + self._penalty(K_cc, alpha)
-        left, right = pullback(low_rank_product(self.reg_lambda * alpha, alpha))
-        return value, grad + (dC + left + right).T @ self.centers
+        loss, grad, dC = self.rows.sum(block, self.n_centers, B, C, alpha)
+        K_cc, pullback = kernel.vjp_low_rank(C, C)
+        value = loss / self.rows.total_weight + self._penalty(K_cc, alpha)
+        left, right = pullback(self.reg_lambda * alpha, alpha)
+        return value, grad + (dC + left + right).T @ self._placed_centers
 
     def inner(self, B: Array) -> Quadratic:
         """Return L(B, .) as a quadratic in alpha, from one pass over the rows."""
-        C = self.centers @ B.T
+        B, C = self._place(B)
+        A, b = self.rows.fetch(*self._normal_equations(B, C))
+        return Quadratic(A, b, self.loss_at_zero, self._ridge(self._kappa(C)))
 
-        def block(X: Array, Y: Array, w: Array | None) -> tuple[Array, Array]:
-            K, Y = _times_root(w, self.kernel(X @ B.T, C), Y)
-            return K.T @ K, K.T @ Y
+    def _normal_equations(self, B: Array, C: Array) -> tuple[Array, Array]:
+        """Return ``A = K'WK/W + lambda K_cc`` and ``b = K'WY/W``."""
+        kernel = self.kernel
 
-        A, b = self.rows.sum(block, self.n_centers)
+        def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array) -> tuple[Array, Array]:
+            K, Y = _times_root(w, kernel(X @ B.T, C), Y)
+            return gram(K), K.T @ Y
+
+        A, b = self.rows.sum(block, self.n_centers, B, C)
         A /= self.rows.total_weight
-        A += self.reg_lambda * self.kernel(C, C)
-        return Quadratic(A, b / self.rows.total_weight, self.loss_at_zero, self._ridge(C))
+        A += self.reg_lambda * kernel(C, C)
+        return A, b / self.rows.total_weight
 
     def solve_alpha(self, B: Array) -> Array:
         """Return the minimiser of L(B, .): ``(K'WK + lambda W K_cc) alpha = K'Wy``."""
+        B, C = self._place(B)
         if self.exact:
-            C = self.centers @ B.T
-            return self._solve_exact(self.rows.map(lambda X, Y, w: (self.kernel(X @ B.T, C),), self.n_centers))
-        return self._solve(B)[0]
+            return self.rows.fetch(self._solve_exact(self._square_kernel(B, C)))[0]
+        return self.rows.fetch(self._solve(B, C)[0])[0]
 
     def reduced(self, B: Array) -> Reduced:
         """Return H(B) = min_a L(B, a), its gradient, and the minimiser."""
+        B, C = self._place(B)
         if self.exact:
-            return self._reduced_exact(B)
-        alpha, ridge = self._solve(B)
-        value, grad = self.value_and_grad_B(B, alpha)
-        return Reduced(value + ridge * float(np.vdot(alpha, alpha)), grad, alpha)
+            value, grad, alpha = self.rows.fetch(*self._reduced_exact(C))
+            return Reduced(float(value), grad, alpha)
+        alpha, ridge = self._solve(B, C)
+        value, grad = self._value_and_grad(B, C, alpha)
+        value, grad, alpha = self.rows.fetch(value + ridge * dot(alpha, alpha), grad, alpha)
+        return Reduced(float(value), grad, alpha)
 
-    def _solve(self, B: Array) -> tuple[Array, float]:
+    def _solve(self, B: Array, C: Array) -> tuple[Array, float]:
         """Return the minimiser, and the ridge it was found with."""
-        C = self.centers @ B.T
-        kappa = float(np.max(self.kernel.diagonal(C)))
-        if self.reg_lambda < _WHITEN_BELOW * kappa:
+        kappa = self._kappa(C)
+        if self.reg_lambda < WHITEN_BELOW * kappa:
             return self._solve_whitened(B, C, kappa)
-        inner = self.inner(B)
-        return solve_positive_definite(inner.A, inner.b, inner.ridge)
+        A, b = self._normal_equations(B, C)
+        return solve_positive_definite(A, b, self._ridge(kappa))
 
     def _solve_whitened(self, B: Array, C: Array, kappa: float) -> tuple[Array, float]:
         """With T T' = K_cc and V = T^-1 K': ``(V W V' / W + lambda I) beta = V W y / W``, ``alpha = T^-T beta``."""
-        T, jitter = jittered_cholesky(self.kernel(C, C), 10.0 * EPS * self.n_centers * kappa)
+        kernel = self.kernel
+        T, jitter = jittered_cholesky(kernel(C, C), 10.0 * EPS * self.n_centers * kappa)
 
-        def block(X: Array, Y: Array, w: Array | None) -> tuple[Array, Array]:
-            K, Y = _times_root(w, self.kernel(X @ B.T, C), Y)
-            V = solve_triangular(T, K.T, lower=True, overwrite_b=True, check_finite=False)
-            return V @ V.T, V @ Y
+        def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, T: Array) -> tuple[Array, Array]:
+            K, Y = _times_root(w, kernel(X @ B.T, C), Y)
+            V = solve_triangular(T, K.T)
+            return gram(V.T), V @ Y
 
-        S, v = self.rows.sum(block, self.n_centers)
+        S, v = self.rows.sum(block, self.n_centers, B, C, T)
         S /= self.rows.total_weight
         beta, _ = solve_positive_definite(S, v / self.rows.total_weight, self.reg_lambda)
-        alpha = solve_triangular(T, beta, lower=True, trans="T", check_finite=False)
-        return alpha, self.reg_lambda * jitter
+        return solve_triangular(T, beta, transpose=True), self.reg_lambda * jitter
 
-    def _reduced_exact(self, B: Array) -> Reduced:
+    def _reduced_exact(self, P: Array) -> tuple[Array, Array, Array]:
         """With all rows as centers, K a - y = -lambda W a / w: H = lambda tr(y'a) and dH/dK = -lambda a a'."""
-        P = self.centers @ B.T
-        K, pullback = self.kernel.vjp(P, P)
-        alpha = self._solve_exact(K.copy())
-        left, right = pullback(low_rank_product(-self.reg_lambda * alpha, alpha))
-        return Reduced(self.reg_lambda * float(np.vdot(self._Y, alpha)), (left + right).T @ self.centers, alpha)
+        K, pullback = self.kernel.vjp_low_rank(P, P)
+        alpha = self._solve_exact(array_namespace(K).asarray(K, copy=True))
+        left, right = pullback(-self.reg_lambda * alpha, alpha)
+        return self.reg_lambda * dot(self._Y, alpha), (left + right).T @ self._placed_centers, alpha
+
+    def _square_kernel(self, B: Array, C: Array) -> Array:
+        """Return K of all rows: where they are, at once on a device, on threads otherwise."""
+        kernel = self.kernel
+        if is_torch_array(C):
+            return kernel(C, C)
+
+        def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array) -> tuple[Array]:
+            return (kernel(X @ B.T, C),)
+
+        return self.rows.map(block, self.n_centers, B, C)
 
     def _solve_exact(self, K: Array) -> Array:
         """Solve ``(K + lambda W diag(1/w)) a = y`` as a = D b, (D K D + lambda W I) b = D y with D = diag(sqrt w)."""
@@ -212,11 +252,14 @@ class Objective:
         n = self.rows.n_threads
         return root * solve_positive_definite(K, root * self._Y, self.reg_lambda * self.rows.total_weight, n)[0]
 
-    def _penalty(self, K_cc: Array, alpha: Array) -> float:
-        return self.reg_lambda * float(np.vdot(alpha, K_cc @ alpha))
+    def _penalty(self, K_cc: Array, alpha: Array) -> Array:
+        return self.reg_lambda * dot(alpha, K_cc @ alpha)
 
-    def _ridge(self, C: Array) -> float:
-        kappa = float(np.max(self.kernel.diagonal(C)))
+    def _kappa(self, C: Array) -> float:
+        return float(array_namespace(C).max(self.kernel.diagonal(C)))
+
+    def _ridge(self, kappa: float) -> float:
+        """Return what keeps A definite."""
         return EPS * self.n_centers * kappa * (kappa + self.reg_lambda)
 
 
@@ -224,7 +267,7 @@ def _times_root(w: Array | None, K: Array, Y: Array) -> tuple[Array, Array]:
     """Return both with their rows times sqrt(w); K is overwritten."""
     if w is None:
         return K, Y
-    root = np.sqrt(w)[:, None]
+    root = array_namespace(w).sqrt(w)[:, None]
     K *= root
     return K, root * Y
 
@@ -233,9 +276,9 @@ def _weighted(R: Array, w: Array | None) -> Array:
     return R if w is None else w[:, None] * R
 
 
-def _weighted_square(R: Array, w: Array | None) -> float:
-    return float(np.vdot(R, _weighted(R, w)))
+def _weighted_square(R: Array, w: Array | None) -> Array:
+    return dot(R, _weighted(R, w))
 
 
-def _sum_of_squares(X: Array, Y: Array, w: Array | None) -> tuple[float]:
+def _sum_of_squares(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
     return (_weighted_square(Y, w),)

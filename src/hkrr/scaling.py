@@ -14,6 +14,8 @@ from hkrr._arrays import EPS, Array
 from hkrr.exceptions import FitError
 from hkrr.rows import Rows
 
+_SMALLEST = 2.0**-900  # scale that values are rounded at: its units are no subnormal numbers
+
 
 @dataclass(frozen=True)
 class Moments:
@@ -31,16 +33,21 @@ def moments(rows: Rows) -> Moments:
     def means(X: Array, Y: Array, w: Array | None) -> tuple[Array, Array]:
         return (X.sum(axis=0), Y.sum(axis=0)) if w is None else (w @ X, w @ Y)
 
-    x_sum, y_sum = rows.sum(means)
-    x_mean = x_sum / rows.total_weight
+    x_sum, y_sum = rows.fetch(*rows.sum(means))
+    x_mean, y_mean = x_sum / rows.total_weight, y_sum / rows.total_weight
 
-    def squares(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
-        centred = X - x_mean
+    def squares(X: Array, Y: Array, w: Array | None, x_mean: Array, y_mean: Array, first: Array) -> tuple[Array, ...]:
+        centred, deviations = X - x_mean, Y - y_mean
         centred *= centred
-        return (centred.sum(axis=0) if w is None else w @ centred,)
+        deviations *= deviations
+        apart = first != Y
+        if w is None:
+            return centred.sum(axis=0), deviations.sum(axis=0), apart.sum(axis=0)
+        return w @ centred, w @ deviations, (apart & (w > 0)[:, None]).sum(axis=0)
 
-    variance = rows.sum(squares)[0] / rows.total_weight
-    y_mean = y_sum / rows.total_weight
+    first = rows.subset(rows.draw(1, np.random.RandomState(0))).gather()[1][0]  # of those that count
+    small = (rows.place(array) for array in (x_mean, y_mean, first))
+    variance, y_variance, apart = (part / rows.total_weight for part in rows.fetch(*rows.sum(squares, 1, *small)))
     if not (np.all(np.isfinite(variance)) and np.all(np.isfinite(y_mean))):
         raise FitError("X or y is too large to square: divide the columns by their size first")
     # What the sums of n rounded terms can leave of a constant column is no deviation: the bound of scikit-learn's
@@ -48,4 +55,19 @@ def moments(rows: Rows) -> Moments:
     rounding = rows.n_rows * EPS
     constant = variance <= rounding * variance + (rounding * x_mean) ** 2
     variance[constant] = 1.0
-    return Moments(x_mean, np.sqrt(variance), constant, y_mean)
+    x_scale = _coarse(np.sqrt(variance), np.sqrt(variance))
+    # The mean of a constant target may be off by rounding, and what is left would look like a signal.
+    y_mean = np.where(apart == 0, first, _coarse(y_mean, np.sqrt(y_variance)))
+    return Moments(_coarse(x_mean, np.where(constant, np.abs(x_mean), x_scale)), x_scale, constant, y_mean)
+
+
+def _coarse(values: Array, scale: Array) -> Array:
+    """Return the values to 2^-40 (twelve digits) of a scale.
+
+    Any offset and scale near the moments will do; these are the same to the last bit (but for some right between two)
+    whatever the order the rows were summed in, and so is all that follows from them: threads, files, devices and
+    clusters start from the same place.
+    """
+    scale = np.where(scale > 0, scale, np.abs(values))
+    unit = np.ldexp(1.0, np.frexp(np.maximum(scale, _SMALLEST))[1] - 40)
+    return np.round(values / unit) * unit

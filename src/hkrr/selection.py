@@ -4,35 +4,32 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
 from dataclasses import replace
 from typing import Any, Literal, Self
 
 import joblib
 import numpy as np
-from sklearn.base import clone
-from sklearn.model_selection import ShuffleSplit, check_cv
 from sklearn.utils import check_random_state
 
 from hkrr._arrays import Array
 from hkrr._model import MapModel
-from hkrr._validation import check_positive, check_search
+from hkrr._validation import check_search
 from hkrr.candidates import path_table
 from hkrr.centers import uniform_or_all
 from hkrr.criteria import CRITERIA
-from hkrr.estimator import HyperKernelRidge
-from hkrr.exceptions import FitError
-from hkrr.grid import grid_errors, largest_target, models_along_lambda
+from hkrr.grid import fit_on_grid, largest_target
 from hkrr.kernels import KERNELS, Kernel, get_kernel
 from hkrr.last_fit import Clock, full_size
 from hkrr.objective import Objective
+from hkrr.opening import is_elsewhere
+from hkrr.rows import InMemoryRows, Rows
 from hkrr.samples import any_identical, check_weights, in_units_of_rows, merge_identical
 from hkrr.solvers import LBFGS, get_solver
 from hkrr.threads import single_threaded_blas
-from hkrr.tuning import Task, tune
+from hkrr.tuning import SAMPLE_ROWS, Task, tune
 
 _ROOM = 2.0  # that predictions have beyond the largest target
-_GRID_LAMBDAS = tuple(10.0**-k for k in range(1, 7))
+_LAST_PASSES = 3  # over the rows, by the last fit: centers, squares, sums
 
 
 class HyperKernelRidgeCV(MapModel):
@@ -73,8 +70,8 @@ class HyperKernelRidgeCV(MapModel):
     time_limit : float or None, default=None
         Seconds for all of it, without `cv`: the search ends in time for a last fit of the best model so far, which has
         fewer centers where even that would take too long.
-    fit_intercept, scale_features, block_size, verbose, random_state
-        As in `HyperKernelRidge`.
+    fit_intercept, scale_features, block_size, device, verbose, random_state
+        As in `HyperKernelRidge`. The search is on the processor, on at most 20,000 rows; the last fit is on the device.
     n_jobs : int or None, default=None
         Parallel starts (or grid points), through joblib; the model is the same for every number.
 
@@ -126,6 +123,7 @@ class HyperKernelRidgeCV(MapModel):
         fit_intercept: bool = True,
         scale_features: bool = True,
         block_size: Literal["auto"] | int = "auto",
+        device: Any = None,
         n_jobs: int | None = None,
         verbose: int = 0,
         random_state: Any = None,
@@ -144,46 +142,61 @@ class HyperKernelRidgeCV(MapModel):
         self.fit_intercept = fit_intercept
         self.scale_features = scale_features
         self.block_size = block_size
+        self.device = device
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Choose, and learn.
 
         Parameters
         ----------
-        X : array or data frame (n_samples, n_features)
-        y : array (n_samples,) or (n_samples, n_targets)
-        sample_weight : array (n_samples,) or None
+        X, y, sample_weight : as in `HyperKernelRidge.fit`
+            With `cv`, arrays or data frames.
 
         Returns
         -------
         self
         """
-        X, y = self._validated(X, y, sample_weight)
+        began = time.perf_counter()
+        rng = np.random.RandomState() if self.random_state is None else check_random_state(self.random_state)
+        device = self.device
+        if is_elsewhere(X):
+            data, one_target = self._opened(X, y, sample_weight)
+            device = getattr(data, "device", None)
+            if self.cv is not None:
+                raise ValueError("cv goes with arrays and data frames in memory: leave it at None for other data")
+            self._forget()
+            if data.n_rows > SAMPLE_ROWS:
+                largest = data.largest_targets()
+                self.truncation_ = _ROOM * (float(largest[0]) if one_target else largest)
+                return self._fit_rows(data.in_units_of_rows(), one_target, self._check(data.n_features), rng, began)
+            X, Y, sample_weight = data.gather()
+            y = Y[:, 0] if one_target else Y
+        else:
+            X, y = self._validated(X, y, sample_weight)
         dimensions = self._check(X.shape[1])
         weight = check_weights(sample_weight, X)
         counted = slice(None) if weight is None else weight > 0
-        for name in ("cv_results_", "path_", "map_shape_"):
-            if hasattr(self, name):
-                delattr(self, name)  # of an earlier fit of the other kind
-        rng = np.random.RandomState() if self.random_state is None else check_random_state(self.random_state)
+        self._forget()
         self.truncation_ = largest_target(y[counted])
         if self.cv is not None:
             return self._fit_grid(X, y, weight, dimensions, rng)
         self.truncation_ *= _ROOM
         if weight is not None and np.any(weight == 0):
             X, y, weight = X[counted], y[counted], weight[counted]
-        return self._fit_search(X, y, weight, dimensions, rng)
+        return self._fit_search(X, y, weight, device, dimensions, rng, began)
 
-    def predict(self, X: Any) -> Any:
-        """Return ``g(Bx)`` for every row, cut at ``truncation_`` in absolute value where `truncate` is set."""
-        predicted = super().predict(X)
-        if not self.truncate:
-            return predicted
-        M = np.asarray(self.truncation_, dtype=predicted.dtype)
-        return np.clip(predicted, -M, M)
+    def _forget(self) -> None:
+        """Remove what an earlier fit of the other kind has left."""
+        for name in ("cv_results_", "path_", "map_shape_"):
+            if hasattr(self, name):
+                delattr(self, name)
+
+    def _cut(self, predicted: Array) -> Array:
+        """Return the predictions, cut at ``truncation_`` in absolute value where `truncate` is set."""
+        return np.clip(predicted, -self.truncation_, self.truncation_) if self.truncate else predicted
 
     @property
     def _any_kernel(self) -> bool:
@@ -199,27 +212,47 @@ class HyperKernelRidgeCV(MapModel):
         return check_search(self, n_features)
 
     def _fit_search(
-        self, X: Array, y: Array, weight: Array | None, dimensions: list[int], rng: np.random.RandomState
+        self,
+        X: Array,
+        y: Array,
+        weight: Array | None,
+        device: Any,
+        dimensions: list[int],
+        rng: np.random.RandomState,
+        began: float,
     ) -> Self:
-        began = time.perf_counter()
-        kernel = None if self._any_kernel else get_kernel(self.kernel).with_gamma(1.0)
-        smooth = kernel is not None
-        if (self.refit == "full" and full_size(len(X), smooth) == len(X)) or any_identical(X, y):
+        if self._last_centers(len(X)) == len(X) or (len(X) <= SAMPLE_ROWS and any_identical(X, y)):
             X, y, weight = merge_identical(X, y, weight)
         else:
             weight = in_units_of_rows(weight)
-        n_centers = full_size(len(X), smooth) if self.refit == "full" else min(self.refit, len(X))
-        rows, scaling = self._rows(X, y, weight)
+        return self._fit_rows(self._in_blocks(X, y, weight, device), y.ndim == 1, dimensions, rng, began)
+
+    def _last_centers(self, n_rows: int) -> int:
+        """Return the number of centers of the last fit."""
+        return full_size(n_rows, not self._any_kernel) if self.refit == "full" else min(self.refit, n_rows)
+
+    def _fit_rows(
+        self, data: Rows, one_target: bool, dimensions: list[int], rng: np.random.RandomState, began: float
+    ) -> Self:
+        """Search on some of the rows, and fit the coefficients on all of them, wherever they are."""
+        kernel = None if self._any_kernel else get_kernel(self.kernel).with_gamma(1.0)
+        opened = time.perf_counter()
+        rows, scaling = self._scaled(data)
+        reading = _LAST_PASSES * (time.perf_counter() - opened) / 2  # of the last fit; the moments take two passes
+        n_centers = self._last_centers(rows.n_rows)
+        sample = rows.in_memory() if rows.n_rows <= SAMPLE_ROWS else _once(rows.subset(rows.draw(SAMPLE_ROWS, rng)))
+        sample = sample.on_threads(self._n_threads)
         deadline = math.inf
         if self.time_limit is not None:
             likely = KERNELS["product_matern32"] if kernel is None else kernel
             clock = Clock(likely, rows.n_features, self._n_threads)
             affordable = clock.affordable(rows.n_rows, n_centers, self.time_limit / 3)
-            deadline = began + self.time_limit - clock.seconds(rows.n_rows, affordable)
+            deadline = began + self.time_limit - clock.seconds(rows.n_rows, affordable) - reading
         task = Task(
-            rows,
+            sample,
             CRITERIA[self.criterion],
             dimensions,
+            stands_for=rows.total_weight,
             choose_dimension=isinstance(self.n_components, str),
             n_starts=self.n_init,
             rng=rng,
@@ -231,7 +264,7 @@ class HyperKernelRidgeCV(MapModel):
         winner, result, ends = tune(task, kernel)
 
         if self.time_limit is not None:
-            left = began + self.time_limit - time.perf_counter()
+            left = began + self.time_limit - time.perf_counter() - reading
             clock = Clock(winner.kernel, rows.n_features, self._n_threads)
             n_centers = clock.affordable(rows.n_rows, n_centers, max(left, self.time_limit / 10))
         reg_lambda = winner.nu / rows.total_weight
@@ -240,7 +273,7 @@ class HyperKernelRidgeCV(MapModel):
             B = winner.matrix
             alpha = objective.solve_alpha(B)
         result = replace(result, B=B, alpha=alpha, reg_lambda=reg_lambda)
-        self._store(result, winner.kernel, objective.centers, scaling, one_target=y.ndim == 1)
+        self._store(result, winner.kernel, objective.centers, scaling, one_target=one_target)
         self.n_components_, self.best_score_ = winner.n_components, winner.score
         self.map_shape_ = winner.shape.name
         self.path_ = path_table(ends, rows.total_weight)
@@ -250,47 +283,17 @@ class HyperKernelRidgeCV(MapModel):
         self, X: Array, y: Array, weight: Array | None, dimensions: list[int], rng: np.random.RandomState
     ) -> Self:
         """The paper's adaptive rule: the pair of least truncated held-out error, then a fit on all rows."""
-        lambdas: tuple[Any, ...]
-        if not isinstance(self.reg_lambdas, str):
-            grid = (check_positive("reg_lambdas", value) for value in self.reg_lambdas)
-            lambdas = tuple(sorted(grid, reverse=True))
-        else:
-            lambdas = _GRID_LAMBDAS if self.criterion == "training" else ("auto",)
-        seed = int(rng.randint(2**31 - 1))
-        splitter = ShuffleSplit(1, test_size=0.25, random_state=seed) if self.cv == "holdout" else check_cv(self.cv)
-        base = HyperKernelRidge(
-            kernel=self.kernel,
-            criterion=self.criterion,
-            solver=self.solver,
-            n_init=self.n_init,
-            fit_intercept=self.fit_intercept,
-            scale_features=self.scale_features,
-            block_size=self.block_size,
-            random_state=seed,
-        )
-        splits = list(splitter.split(X, y))
-        table = grid_errors(base, dimensions, lambdas, X, y, weight, splits, self.warm_start, self.n_jobs, self.verbose)
-        mean = table.mean(axis=2) if table.size else np.full(table.shape[:2], np.nan)
-        if not np.any(np.isfinite(mean)):
-            raise FitError("No pair of the grid could be fitted: check the scale of X and y.")
-        i, j = np.unravel_index(int(np.argmin(np.where(np.isfinite(mean), mean, np.inf))), mean.shape)
-        self.cv_results_ = {
-            "n_components": np.repeat(dimensions, len(lambdas)),
-            "reg_lambda": np.tile(lambdas, len(dimensions)),
-            "mean_error": mean.ravel(),
-            "std_error": table.std(axis=2).ravel(),
-            **{f"split{k}_error": table[:, :, k].ravel() for k in range(table.shape[2])},
-        }
-        last = clone(base).set_params(n_jobs=self.n_jobs, verbose=self.verbose)
-        if self.refit != "full":
-            last.set_params(n_centers=min(self.refit, len(X)))
-        # A lambda that was chosen along a path is fitted along it.
-        along = lambdas[: j + 1] if self.warm_start else lambdas[j : j + 1]
-        best = deque(models_along_lambda(last, dimensions[i], along, X, y, weight, self.warm_start), maxlen=1)[0]
-        if best is None:
-            raise FitError("The pair chosen could be fitted on the splits, but not on all rows: check the scale of X.")
-        for name, value in vars(best).items():
+        chosen = fit_on_grid(self, X, y, weight, dimensions, rng)
+        for name, value in vars(chosen.model).items():
             if name.endswith("_") and not name.startswith("_"):
                 setattr(self, name, value)
-        self.n_components_, self.best_score_ = dimensions[i], float(mean[i, j])
+        self.cv_results_, self.n_components_, self.best_score_ = chosen.table, chosen.n_components, chosen.error
         return self
+
+
+def _once(rows: InMemoryRows) -> InMemoryRows:
+    """Return each sample of some rows once: copies say nothing of the noise."""
+    X, Y, weight = rows.gather()
+    if not any_identical(X, Y):
+        return rows
+    return InMemoryRows(*merge_identical(X, Y, weight))

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from hkrr._validation import check_matrix
-from hkrr.initialization import Start, descend_lambda, median_kernel, ranked_maps
+from hkrr.initialization import Start, descend_lambda, median_kernel, ranked_maps, starting_rows
 from hkrr.kernels import Kernel, get_kernel
-from hkrr.rows import InMemoryRows
+from hkrr.rows import Rows
 from hkrr.scaling import Moments
 from hkrr.solvers import LBFGS, Solver
 
@@ -26,27 +26,29 @@ def kernel_of(model: Any) -> Kernel:
 
 def starting_point(
     model: Any,
-    rows: InMemoryRows,
+    rows: Rows,
     kernel: Kernel,
     solver: Solver,
     scaling: Moments,
     rng: np.random.RandomState,
     deadline: float,
+    n_threads: int,
 ) -> Start:
     """Return where a HyperKernelRidge starts: at the map given, at an estimate, or at the best of random maps."""
+    sample = starting_rows(rows, rng).on_threads(n_threads)
     if not isinstance(model.init, str):
         B = check_matrix("init", model.init, rows.n_features, model.n_components) * scaling.x_scale
         if np.linalg.matrix_rank(B) < model.n_components:
             raise ValueError("init must have linearly independent rows, none of them zero: dependent rows stay so")
-        return B, median_kernel(kernel, rows, B, rng)
+        return B, median_kernel(kernel, sample, B, rng)
     if model.init != "random":
         from hkrr.baselines.start import starting_map  # its relatives are slow to import
 
-        B = starting_map(model.init, rows, model.n_components, rng)
-        return B, median_kernel(kernel, rows, B, rng)
+        B = starting_map(model.init, sample, model.n_components, rng)
+        return B, median_kernel(kernel, sample, B, rng)
     n_centers = model._n_centers(rows.n_counted)
     starts = ranked_maps(
-        rows,
+        sample,
         kernel,
         n_components=model.n_components,
         n_init=model.n_init,
@@ -58,5 +60,5 @@ def starting_point(
     if not isinstance(solver, LBFGS) or model.max_iter == 0:
         return starts[0]
     return descend_lambda(
-        rows, starts, solver, reg_lambda=model._lambda, n_centers=n_centers, rng=rng, deadline=deadline
+        rows.bring(sample), starts, solver, reg_lambda=model._lambda, n_centers=n_centers, rng=rng, deadline=deadline
     )

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import cache
-from threading import Lock, current_thread
-from typing import TypeVar
+from threading import Condition, Lock, current_thread
+from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -82,6 +82,59 @@ def in_threads(fn: Callable[[_T], _U], items: Iterable[_T], n_threads: int) -> l
         if n_threads == 1 or on_one_of_ours():
             return [fn(item) for item in items]
         return list(pool(n_threads).map(fn, items))
+
+
+class InStep:
+    """Runs in threads that ask questions in step: when all that still run have asked, all are answered at once.
+
+    An answer that is an exception is raised where it was asked for. For one `map`.
+    """
+
+    def __init__(self, n: int, answer: Callable[[list[Any]], list[Any]]) -> None:
+        self._answer, self._running = answer, set(range(n))
+        self._questions: dict[int, Any] = {}
+        self._answers: dict[int, Any] = {}
+        self._changed = Condition()
+
+    def map(self, fn: Callable[[int], _U]) -> list[_U]:
+        """Return fn of 0, 1, ..., each in a thread of its own that may `ask`."""
+
+        def work(k: int) -> _U:
+            try:
+                return fn(k)
+            finally:
+                with self._changed:
+                    self._running.discard(k)
+                    self._answer_all()
+
+        n = len(self._running)
+        with single_threaded_blas(), ThreadPoolExecutor(n) as threads:
+            # All of them run, whatever becomes of one: a run that never began would be waited for.
+            ends = [threads.submit(work, k) for k in range(n)]
+        return [end.result() for end in ends]
+
+    def ask(self, k: int, question: Any) -> Any:
+        """Return the answer to run k's question; it waits for the questions of the others."""
+        with self._changed:
+            self._questions[k] = question
+            self._answer_all()
+            self._changed.wait_for(lambda: k in self._answers)
+            found = self._answers.pop(k)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _answer_all(self) -> None:
+        if not self._questions or set(self._questions) != self._running:
+            return
+        asked, self._questions = sorted(self._questions.items()), {}  # whoever came first, the same batch
+        try:
+            found = self._answer([question for _, question in asked])
+            answers = {k: answer for (k, _), answer in zip(asked, found, strict=True)}
+        except Exception as error:  # each of them has asked for it
+            answers = {k: error for k, _ in asked}
+        self._answers.update(answers)
+        self._changed.notify_all()
 
 
 def on_one_of_ours() -> bool:

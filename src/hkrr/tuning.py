@@ -25,7 +25,8 @@ from hkrr.solvers import Result
 from hkrr.solvers.base import MESSAGES
 from hkrr.threads import blas_for, single_threaded_blas
 
-_EXACT_ROWS, _POLISH_ROWS, _POLISH_CENTERS, _POLISH_ITERATIONS = 1_000, 20_000, 400, 40
+SAMPLE_ROWS = 20_000  # that any stage looks at, at most
+_EXACT_ROWS, _POLISH_CENTERS, _POLISH_ITERATIONS = 1_000, 400, 40
 _RESCALE_ROWS, _RESCALE_ITERATIONS, _SCALES_ITERATIONS = 2_000, 8, 30
 _FEW_DIRECTIONS = 2  # maps of few directions that the search for a kernel begins with
 _SHARE_OF_DIRECTIONS = 0.3  # of the time there is, while the kernel is still to be found
@@ -48,10 +49,16 @@ class Task:
     choose_dimension: bool  # whether all inputs, or a map of another shape, may take the place of few directions
     n_starts: int
     rng: np.random.RandomState
+    stands_for: float | None = None  # the weight of all rows, where these are a part of them
     n_jobs: int | None = None
     n_threads: int = 1
     deadline: float = math.inf
     verbose: int = 0
+
+    @property
+    def total_weight(self) -> float:
+        """What all the rows weigh."""
+        return self.rows.total_weight if self.stands_for is None else self.stands_for
 
     @property
     def in_time(self) -> bool:
@@ -105,8 +112,8 @@ def worth_polishing(task: Task, best: list[Candidate]) -> list[Candidate]:
 
     With many rows a weak direction is worth its parameters that was not with few.
     """
-    W = task.rows.total_weight
-    n = W * min(1.0, SEARCH_ROWS / task.rows.n_rows)  # what the rows searched weigh
+    W = task.total_weight
+    n = task.rows.total_weight * min(1.0, SEARCH_ROWS / task.rows.n_rows)  # what the rows searched weigh
 
     def at_all_rows(candidate: Candidate) -> float:
         dof = candidate.degrees_of_freedom
@@ -119,7 +126,7 @@ def worth_polishing(task: Task, best: list[Candidate]) -> list[Candidate]:
 
 def polish(task: Task, candidates: Sequence[Candidate]) -> tuple[Candidate, Result]:
     """Return the best of the candidates, improved on more rows with more centers, and the run."""
-    many = subset(task.rows, _POLISH_ROWS, task.rng)
+    many = task.rows
     centers = None if many.n_rows <= _EXACT_ROWS else uniform_or_all(many, _POLISH_CENTERS, task.rng)
     criterion = task.make(many, centers, candidates[0].kernel, 1.0, True)
     ends = []
@@ -164,7 +171,7 @@ def _as_it_stands(task: Task, candidate: Candidate) -> tuple[Candidate, Result]:
     """Return the candidate, and a run of no steps that ended with it."""
     reason = "stalled" if task.in_time else "time_limit"
     nothing: dict[str, list[float]] = {name: [] for name in ("time", "objective", "grad_norm", "step")}
-    reg_lambda = candidate.nu / task.rows.total_weight
+    reg_lambda = candidate.nu / task.total_weight
     return candidate, Result(
         candidate.B, np.zeros((0, 1)), candidate.value, reg_lambda, 0, reason, MESSAGES[reason], nothing
     )
@@ -203,7 +210,7 @@ def compared_with_plain(task: Task, polished: Candidate) -> tuple[Candidate, Can
         compared, _ = descend(exact, compared, _RESCALE_ITERATIONS, task.deadline)
     compared = replace(compared, shape=polished.shape)
     compared, rival = (
-        replace(one, score=score(exact, one.value, one.degrees_of_freedom, task.rows.total_weight))
+        replace(one, score=score(exact, one.value, one.degrees_of_freedom, task.total_weight))
         for one in (compared, rival)
     )
     return compared, rival, result
@@ -238,6 +245,7 @@ def _with_any_kernel(task: Task) -> tuple[Candidate, Result, list[Candidate]]:
         task.rows,
         best[:_FEW_DIRECTIONS],
         few_directions_only=not task.choose_dimension,
+        total_weight=task.total_weight,
         rng=task.rng,
         n_jobs=task.n_jobs,
         n_threads=task.n_threads,

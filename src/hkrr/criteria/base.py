@@ -19,10 +19,16 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
-from scipy.linalg import cho_solve, solve_triangular
-from scipy.linalg.lapack import dpotri
 
-from hkrr._arrays import EPS, Array, jittered_cholesky
+from hkrr._arrays import (
+    EPS,
+    Array,
+    array_namespace,
+    gram,
+    jittered_cholesky,
+    solve_triangular,
+    solve_with_lower,
+)
 from hkrr.kernels import Kernel, Pullback
 from hkrr.objective import Reduced
 from hkrr.rows import Rows
@@ -30,8 +36,9 @@ from hkrr.rows import Rows
 
 @dataclass(frozen=True)
 class Whitened:
-    """The sums over rows at one map, and what follows from them."""
+    """The sums over rows at one map, and what follows from them, all where the sums are."""
 
+    B: Array
     C: Array  # projected centers
     T: Array  # lower factor of K_cc
     pullback_cc: Pullback
@@ -40,7 +47,7 @@ class Whitened:
     beta: Array
     fitted: Array  # y' V' beta for each target: what the fit explains of y'y
     S_factor: Array
-    kappa_sum: float  # sum of w_i k(x_i, x_i)
+    kappa_sum: Array  # sum of w_i k(x_i, x_i)
 
     @property
     def alpha(self) -> Array:
@@ -49,7 +56,7 @@ class Whitened:
 
     def back(self, M: Array) -> Array:
         """Return ``T^-T M``."""
-        return solve_triangular(self.T, M, lower=True, trans="T", check_finite=False)
+        return solve_triangular(self.T, copied(M), transpose=True)
 
     def sandwich(self, M: Array) -> Array:
         """Return ``T^-T M T^-1`` for a symmetric M."""
@@ -57,7 +64,7 @@ class Whitened:
 
     def S_solve(self, M: Array) -> Array:
         """Return ``S^-1 M``."""
-        return cho_solve((self.S_factor, True), M, check_finite=False)
+        return solve_with_lower(self.S_factor, M)
 
 
 class Criterion(ABC):
@@ -79,12 +86,14 @@ class Criterion(ABC):
         self.rows, self.kernel, self.reg_lambda, self.learn_lambda = rows, kernel, reg_lambda, learn_lambda
         self.exact = centers is None
         if centers is None:
-            centers, self._Y, w = rows.gather()
-            self._w = np.ones(rows.n_rows) if w is None else w
-            if np.any(self._w == 0):
+            centers, Y, w = rows.gather()
+            w = np.ones(rows.n_rows) if w is None else w
+            if np.any(w == 0):
                 raise ValueError("rows of weight zero cannot be centers: leave them out")
+            self._Y, self._w = rows.place(Y), rows.place(w)
         self.centers = centers
-        self.squares = np.atleast_1d(rows.sum(_squares)[0])
+        self._placed_centers = rows.place(centers)
+        self.squares = np.atleast_1d(rows.fetch(rows.sum(_squares)[0])[0])
 
     def at(self, reg_lambda: float, kernel: Kernel | None = None) -> Self:
         """Return the same criterion with lambda learned from another beginning, or with another kernel."""
@@ -113,51 +122,57 @@ class Criterion(ABC):
         Where all rows are centers B may be a vector, the diagonal of a map of D directions.
         """
         reg_lambda = self.reg_lambda if reg_lambda is None else reg_lambda
-        return self._exact(B, reg_lambda) if self.exact else self._nystrom(B, reg_lambda)
+        B = self.rows.place(B)
+        found = self._exact(B, reg_lambda) if self.exact else self._nystrom(B, reg_lambda)
+        value, grad, alpha, slope = self.rows.fetch(*found)
+        return Reduced(float(value), grad, alpha, float(slope))
 
     @abstractmethod
-    def _exact(self, B: Array, reg_lambda: float) -> Reduced: ...
+    def _exact(self, B: Array, reg_lambda: float) -> tuple[Array, Array, Array, Array]:
+        """Return value, gradient in B, coefficients and gradient in log lambda, where the sums are."""
 
     @abstractmethod
-    def _nystrom(self, B: Array, reg_lambda: float) -> Reduced: ...
+    def _nystrom(self, B: Array, reg_lambda: float) -> tuple[Array, Array, Array, Array]:
+        """Return the same with centers."""
 
     def _whiten(self, B: Array, reg_lambda: float) -> Whitened:
         """The first pass: V V', V y and the diagonal of the kernel, summed."""
-        C = self.centers @ B.T
-        K_cc, pullback_cc = self.kernel.vjp(C, C)
-        kappa = float(np.max(self.kernel.diagonal(C)))
-        T, _ = jittered_cholesky(K_cc.copy(), 10.0 * EPS * self.n_centers * kappa)
+        kernel = self.kernel
+        C = self._placed_centers @ B.T
+        xp = array_namespace(C)
+        K_cc, pullback_cc = kernel.vjp(C, C)
+        kappa = float(xp.max(kernel.diagonal(C)))
+        T, _ = jittered_cholesky(copied(K_cc), 10.0 * EPS * self.n_centers * kappa)
 
-        def block(X: Array, Y: Array, w: Array | None) -> tuple[Array, Array, float]:
+        def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, T: Array) -> tuple[Array, Array, Array]:
+            xp = array_namespace(X)
             P = X @ B.T
-            K, diagonal = self.kernel(P, C), self.kernel.diagonal(P)
+            K, diagonal = kernel(P, C), kernel.diagonal(P)
             if w is not None:
-                root = np.sqrt(w)[:, None]
+                root = xp.sqrt(w)[:, None]
                 K *= root
                 Y = root * Y
                 diagonal = w * diagonal
-            V = solve_triangular(T, K.T, lower=True, overwrite_b=True, check_finite=False)
-            return V @ V.T, V @ Y, float(np.sum(diagonal))
+            V = solve_triangular(T, K.T)
+            return gram(V.T), V @ Y, xp.sum(diagonal)
 
-        VV, Vy, kappa_sum = self.rows.sum(block, self.n_centers)
+        VV, Vy, kappa_sum = self.rows.sum(block, self.n_centers, B, C, T)
         nu = reg_lambda * self.rows.total_weight
-        S_factor, _ = jittered_cholesky(VV.copy(), nu)
-        beta = cho_solve((S_factor, True), Vy, check_finite=False)
-        fitted = np.sum(Vy * beta, axis=0)
-        return Whitened(C, T, pullback_cc, nu, VV, beta, fitted, S_factor, float(kappa_sum))
+        S_factor, _ = jittered_cholesky(copied(VV), nu)
+        beta = solve_with_lower(S_factor, Vy)
+        fitted = xp.sum(Vy * beta, axis=0)
+        return Whitened(B, C, T, pullback_cc, nu, VV, beta, fitted, S_factor, kappa_sum)
 
     def _grad_from_centers(self, white: Whitened, dC: Array, A: Array) -> Array:
         """Return what the centers add to dl/dB: through K, and through K_cc."""
         left, right = white.pullback_cc(-0.5 * white.sandwich(0.5 * (A + A.T)))
-        return (dC + left + right).T @ self.centers
+        return (dC + left + right).T @ self._placed_centers
 
 
-def inverse_from_factor(factor: Array) -> Array:
-    """Return the inverse of L L' from its lower factor L."""
-    lower, _ = dpotri(factor, lower=1)
-    lower = np.tril(lower)
-    return lower + np.tril(lower, -1).T
+def copied(A: Array) -> Array:
+    """Return a copy, of the same namespace."""
+    return array_namespace(A).asarray(A, copy=True)
 
 
 def _squares(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
-    return (np.sum(Y * Y if w is None else w[:, None] * Y * Y, axis=0),)
+    return (array_namespace(Y).sum(Y * Y if w is None else w[:, None] * Y * Y, axis=0),)

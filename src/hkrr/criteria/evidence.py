@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
 
 import numpy as np
 
-from hkrr._arrays import Array, jittered_cholesky, low_rank_product, project, pull_to_map
-from hkrr.criteria.base import Criterion, inverse_from_factor
-from hkrr.objective import Reduced
+from hkrr._arrays import (
+    Array,
+    add_to_diagonal,
+    array_namespace,
+    inverse_from_factor,
+    jittered_cholesky,
+    low_rank_product,
+    project,
+    pull_to_map,
+)
+from hkrr.criteria.base import Criterion, copied
 
 # A target that is fitted without any residual has no finite evidence: its scale stops here.
 _LEAST_SCALE = 1e-300
@@ -38,62 +47,63 @@ class Evidence(Criterion):
     def nats(self, value: float) -> float:
         return value
 
-    @property
+    @cached_property
     def _share(self) -> Array:
         """What each target counts: alike, but a constant one has no evidence and no say."""
         varies = (self.squares > 0).astype(np.float64)
-        return varies / max(1.0, float(np.sum(varies)))
+        return self.rows.place(varies / max(1.0, float(np.sum(varies))))
 
-    def _exact(self, B: Array, reg_lambda: float) -> Reduced:
-        W, P = self.rows.total_weight, project(self.centers, B)
+    def _exact(self, B: Array, reg_lambda: float) -> tuple[Array, Array, Array, Array]:
+        W, P, share = self.rows.total_weight, project(self._placed_centers, B), self._share
+        xp = array_namespace(P)
         nu = reg_lambda * W
         K, pullback = self.kernel.vjp(P, P)
         noise = nu / self._w
-        A = K.copy()
-        np.fill_diagonal(A, A.diagonal() + noise)
-        factor, _ = jittered_cholesky(A, 0.0)
+        factor, _ = jittered_cholesky(add_to_diagonal(copied(K), noise), 0.0)
         inverse = inverse_from_factor(factor)
         alpha = inverse @ self._Y
-        q = np.maximum(np.sum(self._Y * alpha, axis=0) / W, _LEAST_SCALE)
+        q = xp.clip(xp.sum(self._Y * alpha, axis=0) / W, min=_LEAST_SCALE)
         # log det of W repeated rows: of the distinct ones, and of the noise that repetition leaves over.
         left_over = W - len(self._w)
-        log_det = 2.0 * np.sum(np.log(factor.diagonal())) + np.sum(np.log(self._w)) + left_over * math.log(nu)
-        value = float(self._share @ np.log(q)) / 2.0 + float(log_det) / (2.0 * W)
-        G = inverse / (2.0 * W) - low_rank_product(alpha * (self._share / (2.0 * W * q)), alpha)
-        grad_log_lambda = float(G.diagonal() @ noise) + left_over / (2.0 * W)
+        log_det = 2.0 * xp.sum(xp.log(factor.diagonal())) + xp.sum(xp.log(self._w)) + left_over * math.log(nu)
+        value = (share @ xp.log(q)) / 2.0 + log_det / (2.0 * W)
+        G = inverse / (2.0 * W) - low_rank_product(alpha * (share / (2.0 * W * q)), alpha)
+        grad_log_lambda = G.diagonal() @ noise + left_over / (2.0 * W)
         left, right = pullback(G)
-        return Reduced(value, pull_to_map(left + right, self.centers, B), alpha, grad_log_lambda)
+        return value, pull_to_map(left + right, self._placed_centers, B), alpha, grad_log_lambda
 
-    def _nystrom(self, B: Array, reg_lambda: float) -> Reduced:
+    def _nystrom(self, B: Array, reg_lambda: float) -> tuple[Array, Array, Array, Array]:
         white = self._whiten(B, reg_lambda)
-        W, nu, c = self.rows.total_weight, white.nu, self.n_centers
-        q = np.maximum((self.squares - white.fitted) / (nu * W), _LEAST_SCALE)
-        slack = white.kappa_sum - float(np.trace(white.VV))
-        log_det = 2.0 * np.sum(np.log(white.S_factor.diagonal())) + (W - c) * math.log(nu)
-        value = float(self._share @ np.log(q)) / 2.0 + float(log_det) / (2.0 * W) + slack / (2.0 * nu * W)
+        W, nu, c, share, kernel = self.rows.total_weight, white.nu, self.n_centers, self._share, self.kernel
+        xp = array_namespace(B)
+        q = xp.clip((self.rows.place(self.squares) - white.fitted) / (nu * W), min=_LEAST_SCALE)
+        slack = white.kappa_sum - xp.sum(white.VV.diagonal())
+        log_det = 2.0 * xp.sum(xp.log(white.S_factor.diagonal())) + (W - c) * math.log(nu)
+        value = (share @ xp.log(q)) / 2.0 + log_det / (2.0 * W) + slack / (2.0 * nu * W)
 
         S_inverse = inverse_from_factor(white.S_factor)
-        middle = S_inverse / W
-        np.fill_diagonal(middle, middle.diagonal() - 1.0 / (nu * W))
-        weight = self._share / (q * nu * W)  # of r alpha', for each target
+        middle = add_to_diagonal(S_inverse / W, -1.0 / (nu * W))
+        weight = share / (q * nu * W)  # of r alpha', for each target
         # V r = nu beta, so the row sums in A are known without another pass.
         A = white.VV @ middle - low_rank_product(nu * weight * white.beta, white.beta)
-        to_K, alpha, C = white.sandwich(middle), white.alpha, white.C
+        alpha = white.alpha
 
-        def block(X: Array, Y: Array, w: Array | None) -> tuple[Array, Array]:
+        def block(
+            X: Array, Y: Array, w: Array | None, B: Array, C: Array, to_K: Array, alpha: Array, weight: Array
+        ) -> tuple[Array, Array]:
             P = X @ B.T
-            K, pullback = self.kernel.vjp(P, C)
+            K, pullback = kernel.vjp(P, C)
             G = K @ to_K - low_rank_product(weight * (Y - K @ alpha), alpha)
             if w is not None:
                 G *= w[:, None]
             dP, dC = pullback(G)
-            on_diagonal = np.ones(len(P)) if w is None else w
-            dP += self.kernel.diagonal_pullback(P, on_diagonal / (2.0 * nu * W))
+            on_diagonal = array_namespace(P).ones_like(P[:, 0]) if w is None else w
+            dP += kernel.diagonal_pullback(P, on_diagonal / (2.0 * nu * W))
             return dP.T @ X, dC
 
-        grad, dC = self.rows.sum(block, c)
+        grad, dC = self.rows.sum(block, c, B, white.C, white.sandwich(middle), alpha, weight)
         # Each of the three terms above, differentiated in log nu.
-        by_scale = self._share @ (np.sum(white.beta * white.beta, axis=0) / (q * W) - 1.0) / 2.0
-        by_log_det = (nu * float(np.trace(S_inverse)) + W - c) / (2.0 * W)
-        grad_log_lambda = float(by_scale) + by_log_det - slack / (2.0 * nu * W)
-        return Reduced(value, grad + self._grad_from_centers(white, dC, A), alpha, grad_log_lambda)
+        by_scale = share @ (xp.sum(white.beta * white.beta, axis=0) / (q * W) - 1.0) / 2.0
+        by_log_det = (nu * xp.sum(S_inverse.diagonal()) + W - c) / (2.0 * W)
+        grad_log_lambda = by_scale + by_log_det - slack / (2.0 * nu * W)
+        return value, grad + self._grad_from_centers(white, dC, A), alpha, grad_log_lambda

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
-from hkrr._arrays import Array, jittered_cholesky, low_rank_product, project, pull_to_map
-from hkrr.criteria.base import Criterion, inverse_from_factor
-from hkrr.objective import Reduced
+from hkrr._arrays import (
+    Array,
+    add_to_diagonal,
+    array_namespace,
+    dot,
+    inverse_from_factor,
+    jittered_cholesky,
+    low_rank_product,
+    project,
+    pull_to_map,
+    solve_triangular,
+)
+from hkrr.criteria.base import Criterion, copied
 
 # A row that alone determines its own fit has h = 1, and no leave-one-out error: it is counted as nearly so.
 _LEAST_FREEDOM = 1e-10
@@ -24,64 +33,70 @@ class LeaveOneOut(Criterion):
     def loss_at_zero(self) -> float:
         return float(np.sum(self.squares)) / self.rows.total_weight
 
-    def _exact(self, B: Array, reg_lambda: float) -> Reduced:
+    def _exact(self, B: Array, reg_lambda: float) -> tuple[Array, Array, Array, Array]:
         """With A = K + nu/w: ``r_i / (1 - h_i) = alpha_i / (A^-1)_ii``."""
-        W, P = self.rows.total_weight, project(self.centers, B)
+        W, P = self.rows.total_weight, project(self._placed_centers, B)
+        xp = array_namespace(P)
         K, pullback = self.kernel.vjp(P, P)
         noise = reg_lambda * W / self._w
-        A = K.copy()
-        np.fill_diagonal(A, A.diagonal() + noise)
-        inverse = inverse_from_factor(jittered_cholesky(A, 0.0)[0])
+        inverse = inverse_from_factor(jittered_cholesky(add_to_diagonal(copied(K), noise), 0.0)[0])
         alpha = inverse @ self._Y
         diagonal = inverse.diagonal()[:, None]
         error = alpha / diagonal
-        value = float(np.sum(self._w[:, None] * error * error)) / W
+        value = xp.sum(self._w[:, None] * error * error) / W
         by_alpha = 2.0 * self._w[:, None] * error / (W * diagonal)
-        by_diagonal = -np.sum(by_alpha * error, axis=1)
+        by_diagonal = -xp.sum(by_alpha * error, axis=1)
         pulled = low_rank_product(inverse @ by_alpha, alpha)
         G = -0.5 * (pulled + pulled.T) - (inverse * by_diagonal) @ inverse
-        grad_log_lambda = float(G.diagonal() @ noise)
+        grad_log_lambda = G.diagonal() @ noise
         left, right = pullback(G)
-        return Reduced(value, pull_to_map(left + right, self.centers, B), alpha, grad_log_lambda)
+        return value, pull_to_map(left + right, self._placed_centers, B), alpha, grad_log_lambda
 
-    def _nystrom(self, B: Array, reg_lambda: float) -> Reduced:
+    def _nystrom(self, B: Array, reg_lambda: float) -> tuple[Array, Array, Array, Array]:
         white = self._whiten(B, reg_lambda)
-        W, C, alpha = self.rows.total_weight, white.C, white.alpha
+        kernel, W, alpha = self.kernel, self.rows.total_weight, white.alpha
 
-        def errors(X: Array, Y: Array, w: Array | None) -> tuple[Array, Array, Array, Array, Array]:
+        def errors(
+            X: Array, Y: Array, w: Array | None, B: Array, C: Array, T: Array, S_factor: Array, alpha: Array
+        ) -> tuple[Array, Array, Array, Array, Array]:
             """Return V, sqrt(w), sqrt(w) r, and the derivatives of the criterion in sqrt(w) r and h."""
-            K = self.kernel(X @ B.T, C)
-            root = np.ones((len(X), 1)) if w is None else np.sqrt(w)[:, None]
+            xp = array_namespace(X)
+            K = kernel(X @ B.T, C)
+            root = xp.ones_like(X[:, :1]) if w is None else xp.sqrt(w)[:, None]
             residual = root * (Y - K @ alpha)
-            V = solve_triangular(white.T, (root * K).T, lower=True, overwrite_b=True, check_finite=False)
-            half = solve_triangular(white.S_factor, V, lower=True, check_finite=False)
-            freedom = np.maximum(1.0 - np.sum(half * half, axis=0), _LEAST_FREEDOM)[:, None]
+            V = solve_triangular(T, (root * K).T)
+            half = solve_triangular(S_factor, copied(V))
+            freedom = xp.clip(1.0 - xp.sum(half * half, axis=0), min=_LEAST_FREEDOM)[:, None]
             by_residual = 2.0 * residual / (W * freedom**2)
-            by_h = np.sum(by_residual * residual / freedom, axis=1)
+            by_h = xp.sum(by_residual * residual / freedom, axis=1)
             return V, root, residual, by_residual, by_h
 
-        def second(X: Array, Y: Array, w: Array | None) -> tuple[float, Array, Array]:
-            V, _, residual, by_residual, by_h = errors(X, Y, w)
-            return 0.5 * float(np.vdot(by_residual, residual)), V @ by_residual, (V * by_h) @ V.T
+        def second(X: Array, Y: Array, w: Array | None, *small: Array) -> tuple[Array, Array, Array]:
+            V, _, residual, by_residual, by_h = errors(X, Y, w, *small)
+            return 0.5 * dot(by_residual, residual), V @ by_residual, (V * by_h) @ V.T
 
-        value, Vg, Q = self.rows.sum(second, self.n_centers)
+        small = (B, white.C, white.T, white.S_factor, alpha)
+        value, Vg, Q = self.rows.sum(second, self.n_centers, *small)
         z = white.S_solve(Vg)
         M = white.S_solve(white.S_solve(Q).T)
         M = 0.5 * (M + M.T)
         S_inverse = inverse_from_factor(white.S_factor)
 
-        def third(X: Array, Y: Array, w: Array | None) -> tuple[Array, Array]:
-            V, root, residual, by_residual, by_h = errors(X, Y, w)
+        def third(
+            X: Array, Y: Array, w: Array | None, beta: Array, z: Array, S_inverse: Array, M: Array, *small: Array
+        ) -> tuple[Array, Array]:
+            V, root, residual, by_residual, by_h = errors(X, Y, w, *small)
+            B, C, T = small[:3]
             # In V, where all is bounded; T^-1 enters once, so a singular K_cc costs half the digits and not all.
-            G_V = low_rank_product(white.beta, V.T @ z - by_residual) - low_rank_product(z, residual)
+            G_V = low_rank_product(beta, V.T @ z - by_residual) - low_rank_product(z, residual)
             G_V += 2.0 * (S_inverse @ (V * by_h) - M @ V)
-            _, pullback = self.kernel.vjp(X @ B.T, C)
-            dP, dC = pullback(np.ascontiguousarray(root * white.back(G_V).T))
+            _, pullback = kernel.vjp(X @ B.T, C)
+            dP, dC = pullback(copied(root * solve_triangular(T, G_V, transpose=True).T))
             return dP.T @ X, dC
 
-        grad, dC = self.rows.sum(third, self.n_centers)
         beta = white.beta
+        grad, dC = self.rows.sum(third, self.n_centers, beta, z, S_inverse, M, *small)
         A = low_rank_product(beta, white.VV @ z - Vg) - white.nu * low_rank_product(z, beta)
         A += 2.0 * white.S_solve(Q) - 2.0 * M @ white.VV
-        grad_log_lambda = white.nu * (float(np.vdot(z, beta)) - float(np.trace(M)))
-        return Reduced(float(value), grad + self._grad_from_centers(white, dC, A), alpha, grad_log_lambda)
+        grad_log_lambda = white.nu * (dot(z, beta) - array_namespace(M).sum(M.diagonal()))
+        return value, grad + self._grad_from_centers(white, dC, A), alpha, grad_log_lambda

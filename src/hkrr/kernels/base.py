@@ -11,9 +11,10 @@ from typing import Self
 import numpy as np
 from scipy.spatial.distance import pdist
 
-from hkrr._arrays import Array, array_namespace
+from hkrr._arrays import Array, array_namespace, low_rank_product
 
 Pullback = Callable[[Array], tuple[Array, Array]]
+LowRankPullback = Callable[[Array, Array], tuple[Array, Array]]
 
 # Rows of which a kernel without a formula for its diagonal computes the whole matrix.
 _DIAGONAL_BLOCK = 64
@@ -36,6 +37,11 @@ class Kernel(ABC):
     @abstractmethod
     def vjp(self, P: Array, C: Array) -> tuple[Array, Pullback]:
         """Return K and the map from G to the gradients of sum(G * K) in P and C. The map may overwrite G."""
+
+    def vjp_low_rank(self, P: Array, C: Array) -> tuple[Array, LowRankPullback]:
+        """Return K and the map from R and A to the gradients of sum(R A' * K): R A' need not be formed."""
+        K, pullback = self.vjp(P, C)
+        return K, lambda R, A: pullback(low_rank_product(R, A))
 
     @property
     def scale(self) -> float:
@@ -62,13 +68,18 @@ class Kernel(ABC):
         parts = []
         for i in range(0, P.shape[0], _DIAGONAL_BLOCK):
             block = P[i : i + _DIAGONAL_BLOCK]
-            left, right = self.vjp(block, block)[1](xp.eye(block.shape[0]) * g[i : i + _DIAGONAL_BLOCK])
+            left, right = self.vjp(block, block)[1](_diagonal_matrix(g[i : i + _DIAGONAL_BLOCK]))
             parts.append(left + right)
         return xp.concat(parts)
 
     def median_gamma(self, P: Array) -> float:
         """Return ``1 / (2 median^2)``, with the median distance of the distinct rows of P (the paper's section 5)."""
         return median_rule(P, "euclidean")
+
+
+def _diagonal_matrix(values: Array) -> Array:
+    xp = array_namespace(values)
+    return xp.eye(values.shape[0], dtype=values.dtype, device=values.device) * values
 
 
 def median_rule(P: Array, metric: str) -> float:

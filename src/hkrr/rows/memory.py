@@ -1,32 +1,18 @@
-"""Rows: data that can be summed over, block by block.
-
-Everything the method needs of the data is a sum over rows of some function of a block of them (K'K, K'y, |r|^2, the
-gradient), plus a few rows by index. `Rows.sum` is that one seam: nothing above it knows how many blocks there are, or
-which thread computes them.
-
-Blocks arrive in the coordinates of the optimisation: float64, shifted and scaled one block at a time, so X is never
-copied.
-"""
+"""Rows of arrays in memory, summed on this thread or on a pool of them."""
 
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 
 from hkrr._arrays import Array
+from hkrr.rows.base import BlockFunction, Rows, accumulate
 from hkrr.threads import on_one_of_ours, pool, single_threaded_blas
-
-_T = TypeVar("_T")
-_U = TypeVar("_U")
-
-# fn(X_block, Y_block, weights or None) -> the block's terms, summed entry by entry.
-BlockFunction = Callable[[Array, Array, Array | None], tuple[Any, ...]]
 
 # Bytes of one array of block rows x width: a few of them live in a core's cache. Measured: docs/performance.md.
 _BLOCK_BYTES = 5 << 20
@@ -44,38 +30,6 @@ np.empty((32 << 20) - (1 << 16), dtype=np.uint8)
 def threads_for_sums(width: int) -> int:
     """Return how many threads may sum terms of width x width numbers at once."""
     return max(1, _QUEUE_BYTES // (16 * width * width))
-
-
-class Rows(ABC):
-    """Rows (x_i, y_i, w_i) that can be summed over, and taken by index."""
-
-    n_rows: int
-    n_counted: int  # rows of positive weight
-    n_features: int
-    n_free_columns: int  # columns that are no combination of the others, where these were counted, or all
-    n_targets: int
-    total_weight: float
-    n_threads: int  # that sums, and large systems, may use
-
-    @abstractmethod
-    def sum(self, fn: BlockFunction, width: int = 1) -> tuple[Any, ...]:
-        """Return the entrywise sums of ``fn`` over blocks; ``width`` is the number of columns fn makes of a row."""
-
-    @abstractmethod
-    def map(self, fn: BlockFunction, width: int = 1) -> Array:
-        """Return one value a row, ``fn`` of each block in the order of the rows (fn returns a tuple of one array)."""
-
-    @abstractmethod
-    def take(self, indices: Array) -> Array:
-        """Return these rows of X, in the coordinates of the blocks."""
-
-    @abstractmethod
-    def draw(self, n: int, rng: np.random.RandomState) -> Array:
-        """Return the indices of n rows of positive weight (or of all such), drawn uniformly without replacement."""
-
-    @abstractmethod
-    def gather(self) -> tuple[Array, Array, Array | None]:
-        """Return all the rows as one block."""
 
 
 class InMemoryRows(Rows):
@@ -112,6 +66,10 @@ class InMemoryRows(Rows):
         self.total_weight = float(self.n_rows if sample_weight is None else np.sum(sample_weight, dtype=np.float64))
         self.n_free_columns = self.n_features
 
+    def __sizeof__(self) -> int:
+        """Bytes of the arrays: Dask weighs by them what to move, and what to leave where it is."""
+        return sum(array.nbytes for array in (self._X, self._Y, self._weight) if array is not None)
+
     def _coordinates(self, X: Array) -> Array:
         X = X.astype(np.float64, copy=False)
         if self._x_offset is not None:
@@ -132,7 +90,7 @@ class InMemoryRows(Rows):
 
     def draw(self, n: int, rng: np.random.RandomState) -> Array:
         if self._weight is None:
-            return rng.choice(self.n_rows, min(n, self.n_rows), replace=False)
+            return super().draw(n, rng)
         counted = np.flatnonzero(self._weight > 0)
         return rng.choice(counted, min(n, len(counted)), replace=False)
 
@@ -157,11 +115,13 @@ class InMemoryRows(Rows):
             other.n_free_columns = rank if rank < len(X) - 1 else X.shape[1]
         return other
 
-    def on_threads(self, n_threads: int) -> InMemoryRows:
-        """Return the same rows, summed by this many threads."""
+    def with_coordinates(self, x_offset: Array | None, x_scale: Array | None, y_offset: Array | None) -> InMemoryRows:
         other = copy.copy(self)
-        other.n_threads = n_threads
+        other._x_offset, other._x_scale, other._y_offset = x_offset, x_scale, y_offset
         return other
+
+    def in_memory(self) -> InMemoryRows:
+        return self
 
     def subset(self, indices: Array) -> InMemoryRows:
         """Return these rows as Rows of their own, in the same coordinates."""
@@ -178,16 +138,16 @@ class InMemoryRows(Rows):
         other.n_free_columns = self.n_free_columns
         return other
 
-    def sum(self, fn: BlockFunction, width: int = 1) -> tuple[Any, ...]:
+    def sum(self, fn: BlockFunction, width: int = 1, *small: Array) -> tuple[Any, ...]:
         def work(blocks: list[slice]) -> tuple[Any, ...]:
-            return _accumulate(fn(*self._block(block)) for block in blocks)
+            return accumulate(fn(*self._block(block), *small) for block in blocks)
 
         # The terms are width x width at most.
-        return _accumulate(self._over_groups(work, width, threads_for_sums(width)))
+        return accumulate(self._over_groups(work, width, threads_for_sums(width)))
 
-    def map(self, fn: BlockFunction, width: int = 1) -> Array:
+    def map(self, fn: BlockFunction, width: int = 1, *small: Array) -> Array:
         def work(blocks: list[slice]) -> list[Array]:
-            return [fn(*self._block(block))[0] for block in blocks]
+            return [fn(*self._block(block), *small)[0] for block in blocks]
 
         values = (block for part in self._over_groups(work, width, self.n_threads) for block in part)
         first = next(values)
@@ -237,11 +197,3 @@ class InMemoryRows(Rows):
             finally:
                 for future in pending:
                     future.cancel()
-
-
-def _accumulate(parts: Iterator[tuple[Any, ...]]) -> tuple[Any, ...]:
-    totals = list(next(parts))
-    for part in parts:
-        for k, term in enumerate(part):
-            totals[k] += term
-    return tuple(totals)

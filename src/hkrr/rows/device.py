@@ -1,0 +1,250 @@
+"""Rows on a device of PyTorch: a GPU, whose memory holds them or to which they are streamed, or the processor.
+
+Blocks are float64 tensors there, and so are their sums: nothing waits for the device inside a pass over them, and
+nothing comes back but what `fetch` is asked for. Data that do not fit are kept by the host and copied through two
+pinned buffers, the next block while this one is computed (a buffer waits for its last copy).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from hkrr._arrays import Array
+from hkrr.rows.base import BlockFunction, Rows, accumulate
+from hkrr.rows.memory import InMemoryRows
+
+# Bytes of one array of block rows x width: large enough that a device is busy, small beside its memory.
+_BLOCK_BYTES = {"cuda": 1 << 30, "cpu": 5 << 20}
+# Arrays of that size that a block's function may hold at once, and the share of the free memory they may take.
+_ARRAYS_AT_ONCE, _SHARE_FOR_BLOCKS = 6, 0.5
+# The share of the free memory that the data may take: beyond, they stay with the host.
+_SHARE_FOR_DATA = 0.6
+_LEAST_ROWS = 256
+
+
+class TorchRows(Rows):
+    """Rows on a device of PyTorch.
+
+    Parameters
+    ----------
+    X, y, sample_weight : tensors or NumPy arrays of m rows (y may have several columns)
+    device : torch device, or its name
+    x_offset, x_scale, y_offset : the blocks hold ``(X - x_offset) / x_scale`` and ``y - y_offset``
+    block_size : rows in a block, or "auto" for blocks that suit the device and its free memory
+    """
+
+    n_threads = 1
+
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        device: Any,
+        x_offset: Array | None = None,
+        x_scale: Array | None = None,
+        y_offset: Array | None = None,
+        block_size: int | Literal["auto"] = "auto",
+    ) -> None:
+        self.device = _device(device)
+        self._block_size = block_size
+        self.pays_to_batch = self.device.type == "cuda"
+        Y = y[:, None] if y.ndim == 1 else y
+        self._resident = self._fits(X, Y)
+        self._X, self._Y, self._weight = (self._keep(array) for array in (X, Y, sample_weight))
+        self._raw_coordinates = (x_offset, x_scale, y_offset)
+        self._coordinates = self._placed(x_offset, x_scale, y_offset)
+        self._halved: dict[int, int] = {}  # rows of a block that memory allowed, by its width
+        self.n_rows, self.n_features = X.shape
+        self.n_free_columns, self.n_targets = self.n_features, int(self._Y.shape[1])
+        weight = None if self._weight is None else self._weight.to(torch.float64)
+        self.n_counted = self.n_rows if weight is None else int(torch.count_nonzero(weight))
+        self.total_weight = float(self.n_rows) if weight is None else float(torch.sum(weight))
+
+    def __sizeof__(self) -> int:
+        """Bytes of the tensors: Dask weighs by them what to move, and what to leave where it is."""
+        return sum(tensor.nbytes for tensor in (self._X, self._Y, self._weight) if tensor is not None)
+
+    def with_coordinates(self, x_offset: Array | None, x_scale: Array | None, y_offset: Array | None) -> TorchRows:
+        other = copy.copy(self)
+        other._raw_coordinates = (x_offset, x_scale, y_offset)
+        other._coordinates = self._placed(x_offset, x_scale, y_offset)
+        return other
+
+    def in_units_of_rows(self) -> TorchRows:
+        other = copy.copy(self)
+        if self._weight is not None:
+            other._weight = self._weight * (self.n_counted / self.total_weight)
+            other.total_weight = float(torch.sum(other._weight))
+        return other
+
+    def bring(self, rows: InMemoryRows) -> Rows:
+        return TorchRows(*rows.gather(), device=self.device) if self.pays_to_batch else rows
+
+    def _placed(self, *arrays: Array | None) -> tuple[Any, ...]:
+        return tuple(None if array is None else self.place(array) for array in arrays)
+
+    def place(self, array: Array) -> Array:
+        return torch.as_tensor(array, dtype=torch.float64, device=self.device)
+
+    def fetch(self, *arrays: Array) -> tuple[Array, ...]:
+        arrays = tuple(torch.as_tensor(array, dtype=torch.float64, device=self.device) for array in arrays)
+        flat = torch.cat([array.reshape(-1) for array in arrays]).cpu().numpy()
+        ends = np.cumsum([array.numel() for array in arrays])
+        parts = np.split(flat, ends[:-1])
+        return tuple(part.reshape(tuple(array.shape)) for part, array in zip(parts, arrays, strict=True))
+
+    def sum(self, fn: BlockFunction, width: int = 1, *small: Array) -> tuple[Any, ...]:
+        small = tuple(self.place(array) for array in small)
+        with torch.no_grad():
+            sums: tuple[Any, ...] = self._smaller_where_needed(
+                width, lambda size: accumulate(fn(*block, *small) for block in self._blocks(size))
+            )
+        return sums
+
+    def map(self, fn: BlockFunction, width: int = 1, *small: Array) -> Array:
+        small = tuple(self.place(array) for array in small)
+
+        def work(size: int) -> Array:
+            return torch.cat([fn(*block, *small)[0] for block in self._blocks(size)])
+
+        with torch.no_grad():
+            return self._smaller_where_needed(width, work).cpu().numpy()
+
+    def draw(self, n: int, rng: np.random.RandomState) -> Array:
+        if self._weight is None:
+            return super().draw(n, rng)
+        counted = np.flatnonzero(self._weight.cpu().numpy() > 0)
+        return rng.choice(counted, min(n, len(counted)), replace=False)
+
+    def subset(self, indices: Array) -> InMemoryRows:
+        rows = InMemoryRows(*self._numpy(self._rows_at(indices))).with_coordinates(*self._raw_coordinates)
+        rows.n_free_columns = self.n_free_columns
+        return rows
+
+    def _fits(self, X: Any, Y: Any) -> bool:
+        if self.device.type != "cuda":
+            return True
+        if torch.is_tensor(X) and X.device == self.device:
+            return True
+        free = torch.cuda.mem_get_info(self.device)[0] + _reserved(self.device)
+        return bool(X.nbytes + Y.nbytes <= _SHARE_FOR_DATA * free)
+
+    def _keep(self, array: Any) -> Any:
+        if array is None:
+            return None
+        # PyTorch takes no negative strides, and warns of memory that cannot be written to.
+        if not torch.is_tensor(array):
+            array = torch.as_tensor(np.require(array, requirements=["C", "W"]))
+        tensor = array.detach()
+        if tensor.dtype == torch.bfloat16:
+            tensor = tensor.to(torch.float32)  # NumPy, which some of the rows go to, has no such dtype
+        return tensor.to(self.device) if self._resident else tensor.cpu()
+
+    def _rows_at(self, indices: Array) -> tuple[Any, Any, Any]:
+        at = torch.as_tensor(np.asarray(indices), device=self._X.device)
+        return self._X[at], self._Y[at], None if self._weight is None else self._weight[at]
+
+    def _in_coordinates(self, X: Any, Y: Any, w: Any) -> tuple[Any, Any, Any]:
+        x_offset, x_scale, y_offset = self._coordinates
+        X, Y = self.place(X), self.place(Y)
+        if x_offset is not None:
+            X = X - x_offset
+        if x_scale is not None:
+            X = X / x_scale
+        return X, Y if y_offset is None else Y - y_offset, None if w is None else self.place(w)
+
+    @staticmethod
+    def _numpy(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(None if array is None else array.cpu().numpy() for array in arrays)
+
+    def _size(self, width: int) -> int:
+        """Return the rows of a block."""
+        if self._block_size != "auto":
+            return self._block_size
+        row = 8 * max(width, self.n_features)
+        limit = _BLOCK_BYTES.get(self.device.type, _BLOCK_BYTES["cuda"])
+        if self.device.type == "cuda":
+            free = torch.cuda.mem_get_info(self.device)[0] + _reserved(self.device)
+            limit = min(limit, int(_SHARE_FOR_BLOCKS * free) // _ARRAYS_AT_ONCE)
+        return max(_LEAST_ROWS, limit // row)
+
+    def _smaller_where_needed(self, width: int, work: Any) -> Any:
+        """Return ``work(rows of a block)``; out of memory, the block is halved and the pass begun again."""
+        size = min(self._size(width), self._halved.get(width, self.n_rows))
+        while True:
+            try:
+                return work(min(size, self.n_rows))
+            except torch.cuda.OutOfMemoryError:
+                if size <= _LEAST_ROWS:
+                    raise
+            size = max(_LEAST_ROWS, min(size, self.n_rows) // 2)
+            self._halved[width] = size  # of the passes to come, too
+            torch.cuda.empty_cache()
+
+    def _blocks(self, size: int) -> Iterator[tuple[Any, Any, Any]]:
+        slices = [slice(start, min(start + size, self.n_rows)) for start in range(0, self.n_rows, size)]
+        if self._resident:
+            for rows in slices:
+                w = None if self._weight is None else self._weight[rows]
+                yield self._in_coordinates(self._X[rows], self._Y[rows], w)
+        else:
+            yield from self._streamed(slices)
+
+    def _streamed(self, slices: list[slice]) -> Iterator[tuple[Any, Any, Any]]:
+        """Copy through two sets of pinned buffers on a stream of its own: the next block while this one is computed."""
+        sources = [self._X, self._Y] + ([] if self._weight is None else [self._weight])
+        longest = slices[0].stop
+        pinned = [
+            [torch.empty((longest, *source.shape[1:]), dtype=source.dtype, pin_memory=True) for source in sources]
+            for _ in range(2)
+        ]
+        cuda: Any = torch.cuda  # its classes have no types
+        copied = [cuda.Event() for _ in range(2)]
+        stream, main = cuda.Stream(self.device), cuda.current_stream(self.device)
+
+        def start(k: int) -> list[Any]:
+            turn, rows = k % 2, slices[k]
+            copied[turn].synchronize()  # the buffer's last copy has left it
+            n = rows.stop - rows.start
+            for buffer, source in zip(pinned[turn], sources, strict=True):
+                buffer[:n].copy_(source[rows])
+            with cuda.stream(stream):
+                arrived = [buffer[:n].to(self.device, non_blocking=True) for buffer in pinned[turn]]
+                copied[turn].record(stream)
+            return arrived
+
+        coming = start(0)
+        for k in range(len(slices)):
+            arrived = coming
+            main.wait_event(copied[k % 2])
+            for tensor in arrived:
+                tensor.record_stream(main)
+            if k + 1 < len(slices):
+                coming = start(k + 1)
+            yield self._in_coordinates(arrived[0], arrived[1], arrived[2] if len(arrived) > 2 else None)
+
+
+def _device(name: Any) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ValueError(f"device={name!r} is none that PyTorch knows: {error}") from None
+    if device.type != "cuda":
+        return device
+    if not torch.cuda.is_available():
+        raise ValueError(
+            f"device={name!r}: PyTorch finds no GPU here; set_params(device=None) computes on the processor"
+        )
+    return device if device.index is not None else torch.device("cuda", torch.cuda.current_device())
+
+
+def _reserved(device: Any) -> int:
+    """Return what PyTorch holds of the device's memory and does not use."""
+    return int(torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))

@@ -1,0 +1,95 @@
+"""Rows that are never all in memory: read from files, chunk by chunk, the next one while this one is computed."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from hkrr._arrays import Array
+from hkrr.rows.base import BlockFunction, Rows, accumulate
+from hkrr.rows.memory import InMemoryRows
+from hkrr.rows.source import Chunk, Source
+
+
+class FileRows(Rows):
+    """Rows of a `Source`; each chunk is summed as `InMemoryRows` are.
+
+    Parameters
+    ----------
+    source : Source
+    block_size : rows in a block of a chunk, or "auto"
+    n_threads : threads to sum with
+    """
+
+    def __init__(self, source: Source, *, block_size: Any = "auto", n_threads: int = 1) -> None:
+        self._source, self._block_size, self.n_threads = source, block_size, n_threads
+        self.n_features = self.n_free_columns = source.n_features
+        self.n_targets = source.n_targets
+        self._coordinates: tuple[Array | None, Array | None, Array | None] = (None, None, None)
+
+    @property
+    def n_rows(self) -> int:  # type: ignore[override]  # counted where it is asked for: that may take a pass
+        return self._source.n_rows
+
+    @property
+    def n_counted(self) -> int:  # type: ignore[override]  # as n_rows
+        return self.n_rows
+
+    @property
+    def total_weight(self) -> float:  # type: ignore[override]  # as n_rows
+        return float(self.n_rows)
+
+    def with_coordinates(self, x_offset: Array | None, x_scale: Array | None, y_offset: Array | None) -> FileRows:
+        other = copy.copy(self)
+        other._coordinates = (x_offset, x_scale, y_offset)
+        return other
+
+    def sum(self, fn: BlockFunction, width: int = 1, *small: Array) -> tuple[Any, ...]:
+        return accumulate(rows.sum(fn, width, *small) for rows in self._chunks())
+
+    def map(self, fn: BlockFunction, width: int = 1, *small: Array) -> Array:
+        parts = [rows.map(fn, width, *small) for rows in self._chunks()]
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    def largest_targets(self) -> Array:
+        return np.max([rows.largest_targets() for rows in self._chunks()], axis=0)
+
+    def subset(self, indices: Array) -> InMemoryRows:
+        """Return these rows, from one pass over the files."""
+        indices = np.asarray(indices)
+        order = np.argsort(indices, kind="stable")
+        wanted, first, parts = indices[order], 0, []
+        for X, Y in _ahead(self._source.chunks()):
+            low, high = np.searchsorted(wanted, [first, first + len(X)])
+            here = wanted[low:high] - first
+            if len(here):
+                parts.append((X[here], Y[here]))
+            first += len(X)
+            if high == len(wanted):
+                break
+        back = np.argsort(order, kind="stable")
+        if not parts:
+            return self._in_memory_rows(np.empty((0, self.n_features)), np.empty((0, self.n_targets)))
+        X, Y = (np.concatenate(columns)[back] for columns in zip(*parts, strict=True))
+        return self._in_memory_rows(X, Y)
+
+    def _chunks(self) -> Iterator[InMemoryRows]:
+        for X, Y in _ahead(self._source.chunks()):
+            yield self._in_memory_rows(X, Y)
+
+    def _in_memory_rows(self, X: Array, Y: Array) -> InMemoryRows:
+        rows = InMemoryRows(X, Y, block_size=self._block_size, n_threads=self.n_threads)
+        return rows.with_coordinates(*self._coordinates)
+
+
+def _ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    """Yield the chunks, each read by another thread while the one before it is worked on."""
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(next, chunks, None)
+        while (chunk := coming.result()) is not None:
+            coming = reader.submit(next, chunks, None)
+            yield chunk

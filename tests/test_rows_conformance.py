@@ -1,0 +1,299 @@
+"""One suite that every kind of Rows passes: whatever is asked of rows in memory, the others answer alike."""
+
+from functools import cache
+from itertools import pairwise, product
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+
+from hkrr import HyperKernelRidge
+from hkrr.criteria import Evidence, LeaveOneOut
+from hkrr.kernels import Anova, Gaussian, Matern, Polynomial, ProductLaplace
+from hkrr.objective import Objective
+from hkrr.rows import InMemoryRows, source
+from hkrr.rows.device import TorchRows
+from hkrr.rows.files import FileRows
+from hkrr.rows.sources import open_source
+
+FILES = ["parquet", "csv", "npy"]
+WEIGHTED = ["blocks of 97", "one block", "two threads", "torch", "torch, blocks of 97"]
+KINDS = [*WEIGHTED, *FILES, "factory", "array", "frame"]
+SEVERAL_TARGETS = [kind for kind in KINDS if kind not in (*FILES, "frame")]
+OPTIONS = {
+    "blocks of 97": {"block_size": 97},
+    "one block": {"block_size": 10_000},
+    "two threads": {"n_threads": 2, "block_size": 150},
+    "torch, blocks of 97": {"block_size": 97},
+}
+# Files are read in chunks of 1,024 rows at least (CSV: of these bytes): the numbers of rows divide by none of them.
+M, M_FIT = 1303, 4211
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Of two threads in this process: test_dask.py has a cluster of processes."""
+    distributed = pytest.importorskip("distributed")
+    with distributed.Client(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as client:
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(source, "CHUNK_BYTES", 16 << 10)
+
+
+@cache
+def _data(m=M, D=3, T=1, dtype=np.float64):
+    """A planted model of one direction, in units that standardising changes."""
+    rng = np.random.default_rng([m, D, T])
+    X = (rng.normal(size=(m, D)) * np.logspace(0, 1, D) + np.arange(D)).astype(dtype)
+    Z = X / np.logspace(0, 1, D)
+    y = np.sin(Z[:, 0] + 0.5 * Z[:, 1]) + 0.3 * rng.normal(size=m)
+    return X, y if T == 1 else np.column_stack([y, *(Z[:, k] ** 2 for k in range(T - 1))])
+
+
+def _frame(X, y):
+    return pd.DataFrame({"x0": X[:, 0], "y": y, **{f"x{k}": X[:, k] for k in range(1, X.shape[1])}})
+
+
+def _files(kind, folder, X, y):
+    """Three files (the first without rows, but for CSV, see test_files.py), the target between the other columns."""
+    table = _frame(X, y)
+    cuts = [0, *([] if kind == "csv" else [0]), int(0.85 * len(X)), len(X)]
+    save = {
+        "parquet": lambda path, part: part.to_parquet(path, index=False, row_group_size=300),
+        "csv": lambda path, part: part.astype(float).to_csv(
+            path, index=False
+        ),  # a float32's short form is another number
+        "npy": lambda path, part: np.save(path, part.to_numpy()),
+    }[kind]
+    paths = [folder / f"{k}.{kind}" for k in range(len(cuts) - 1)]
+    for path, (start, stop) in zip(paths, pairwise(cuts), strict=True):
+        save(path, table.iloc[start:stop])
+    return paths, 1 if kind == "npy" else "y"
+
+
+def _as_input(kind, folder, X, y):
+    """X and y as `fit` takes them."""
+    if kind in FILES:
+        return _files(kind, folder, X, y)
+    if kind.startswith("torch"):
+        return torch.as_tensor(X), torch.as_tensor(y)
+    if kind == "factory":
+        return lambda: ((X[k : k + 300], y[k : k + 300]) for k in range(0, len(X), 300)), None
+    if kind == "array":
+        import dask.array as da
+
+        uneven = ((1, 500, 2, len(X) - 503), (X.shape[1],))
+        return da.from_array(X, chunks=uneven), da.from_array(y, chunks=(700, 1)[: y.ndim])
+    if kind == "frame":
+        import dask.dataframe as dd
+
+        return dd.from_pandas(_frame(X, y), npartitions=3), "y"
+    return X, y
+
+
+@pytest.fixture
+def given(request, tmp_path):
+    """A function that gives X and y as `fit` takes them; where a client is needed, it is there."""
+
+    def inputs(kind, X, y):
+        if kind in ("array", "frame"):
+            request.getfixturevalue("client")
+        return _as_input(kind, tmp_path, X, y)
+
+    return inputs
+
+
+@pytest.fixture
+def make(given):
+    """A function that makes Rows of some kind."""
+
+    def rows(kind, X, y, w=None):
+        X, y = given(kind, X, y)
+        if kind in ("array", "frame"):
+            from hkrr.rows.dask_collections import DaskRows
+
+            return DaskRows(X, y) if kind == "array" else DaskRows(X.drop(columns="y"), X["y"])
+        if kind in FILES or kind == "factory":
+            return FileRows(open_source(X, y), block_size=101)
+        if kind.startswith("torch"):
+            return TorchRows(X, y, w, device="cpu", **OPTIONS.get(kind, {}))
+        return InMemoryRows(X, y, w, **OPTIONS[kind])
+
+    return rows
+
+
+def _coordinates(X, y):
+    return X.mean(axis=0, dtype=np.float64), X.std(axis=0, dtype=np.float64), np.atleast_1d(y.mean(axis=0))
+
+
+def _terms(X, Y, w, B, shift):
+    P = X @ B.T + shift
+    Q = P if w is None else w[:, None] * P
+    return P.T @ Q, Q.T @ Y, (P * Q).sum(), len(X)
+
+
+def _check_same(found, expected):
+    """The same to the last bit; there may be no weights."""
+    for a, b in zip(found, expected, strict=True):
+        assert (a is None) == (b is None)
+        assert_array_equal(a, b)
+
+
+def _check_alike(rows, expected):
+    """Every question that can be put to Rows, put to both."""
+    for name in ("n_rows", "n_counted", "n_features", "n_free_columns", "n_targets"):
+        assert getattr(rows, name) == getattr(expected, name), name
+    assert_allclose(rows.total_weight, expected.total_weight, rtol=1e-14)
+
+    small = np.arange(2.0 * rows.n_features).reshape(2, -1) / 3.0, np.ones(2)
+    for a, b in zip(rows.fetch(*rows.sum(_terms, 40, *small)), expected.sum(_terms, 40, *small), strict=True):
+        # Another order of m terms of one size: m eps at worst, a part in 10^12.
+        assert_allclose(a, b, rtol=1e-12, atol=1e-12 * np.max(np.abs(b)))
+    # What is done to each row by itself is the same to the last bit, and the rows are in their order.
+    scale = np.linspace(1.0, 2.0, rows.n_features)
+    for fn in (lambda X, Y, w, scale: (X[:, 0] * scale[0] + Y[:, -1],), lambda X, Y, w, scale: ((X - scale) * X,)):
+        assert_array_equal(rows.map(fn, 40, scale), expected.map(fn, 40, scale))
+
+    some = np.random.RandomState(3).randint(rows.n_rows, size=60)  # in no order, and some of them twice
+    assert_array_equal(rows.take(some), expected.take(some))
+    _check_same(rows.gather(), expected.gather())
+    _check_same(rows.in_memory().gather(), expected.gather())
+    for indices in (some, np.array([rows.n_rows - 1])):
+        part = rows.subset(indices)
+        assert isinstance(part, InMemoryRows)
+        assert part.total_weight == expected.subset(indices).total_weight
+        _check_same(part.gather(), expected.subset(indices).gather())
+
+    one, other = np.random.RandomState(7), np.random.RandomState(7)
+    for n in (1, 37, rows.n_rows, 10 * rows.n_rows):
+        assert_array_equal(rows.draw(n, one), expected.draw(n, other))
+    assert one.randint(2**31) == other.randint(2**31)
+
+
+@pytest.mark.parametrize(
+    ("kind", "T", "dtype"),
+    [*product(KINDS, [1], [np.float64, np.float32]), *product(SEVERAL_TARGETS, [3], [np.float64])],
+)
+def test_rows_answer_as_those_in_memory(make, kind, T, dtype):
+    X, y = _data(T=T, dtype=dtype)
+    rows, expected = make(kind, X, y), InMemoryRows(X, y)
+    coordinates = _coordinates(X, y)
+    _check_alike(rows, expected)
+    _check_alike(rows.with_coordinates(*coordinates), expected.with_coordinates(*coordinates))
+    moved = rows.with_coordinates(coordinates[0], None, None)
+    assert_array_equal(moved.take(np.arange(9)), X[:9].astype(np.float64) - coordinates[0])
+    assert_array_equal(rows.take(np.arange(9)), X[:9].astype(np.float64))  # the first rows are where they were
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+@pytest.mark.parametrize("kind", WEIGHTED)
+def test_weighted_rows_answer_as_those_in_memory(make, kind, dtype):
+    (X, y), w = _data(T=2), np.random.default_rng(5).integers(0, 4, M).astype(dtype)
+    rows, expected = make(kind, X, y, w), InMemoryRows(X, y, w)
+    assert rows.n_counted == np.count_nonzero(w) < rows.n_rows
+    _check_alike(rows, expected)
+    _check_alike(rows.with_coordinates(*_coordinates(X, y)), expected.with_coordinates(*_coordinates(X, y)))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.startswith(("torch", "array", "frame"))])
+def test_more_threads_change_no_bit(make, kind):
+    rows = make(kind, *_data())
+    _check_same(*(part.sum(_terms, 9, np.ones((2, 3)), np.ones(2)) for part in (rows, rows.on_threads(2))))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_error_in_a_block_arrives(make, kind):
+    def broken(X, Y, w):
+        raise ZeroDivisionError("in a block")
+
+    rows = make(kind, *_data())
+    for method in ("sum", "map"):
+        with pytest.raises(ZeroDivisionError, match="in a block"):
+            getattr(rows, method)(broken)
+
+
+# Five centers, far apart in units of the kernels (and no more than the 6 features of a quadratic in two dimensions), no
+# two with a coordinate in common, where product kernels have kinks: K_cc has a condition number of some hundreds at
+# most, so that sums alike to 1e-12 give solutions alike to far below 1e-9.
+KERNELS = [Gaussian(gamma=2.0), Matern(nu=1.5, gamma=1.0), ProductLaplace(gamma=0.5), Anova(nu=1.5, gamma=0.5)]
+KERNELS.append(Polynomial(degree=2, coef0=1.0, gamma=1.0))
+MAP = np.array([[1.0, 0.5, -0.3], [-0.2, 0.8, 1.0]])
+CENTERS = np.array([[0, 0], [2, 0.2], [-2, 0.5], [0.3, 2], [-0.2, -2]]) @ np.linalg.pinv(MAP).T
+
+
+@pytest.mark.parametrize("criterion", [Objective, Evidence, LeaveOneOut])
+@pytest.mark.parametrize("kind", KINDS[:-1])  # the rows of a frame are those of its array
+def test_criteria_are_the_same(make, kind, criterion):
+    X, y = _data(T=2 if kind in SEVERAL_TARGETS else 1)
+    both = [rows.with_coordinates(*_coordinates(X, y)) for rows in (make(kind, X, y), InMemoryRows(X, y))]
+    for kernel in KERNELS:
+        assert np.linalg.cond(kernel(CENTERS @ MAP.T, CENTERS @ MAP.T)) < 1e3
+        _check_reduced(*(criterion(rows, CENTERS, kernel, 1e-2).reduced(MAP) for rows in both))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_rows_as_centers_are_the_same(make, kind):
+    X, y = (part[:607] for part in _data())
+    both = (rows.with_coordinates(*_coordinates(X, y)) for rows in (make(kind, X, y), InMemoryRows(X, y)))
+    _check_reduced(*(Objective(rows, None, KERNELS[1], 1e-2).reduced(MAP) for rows in both))
+
+
+def _check_reduced(found, expected):
+    for name, b in vars(expected).items():
+        assert isinstance(getattr(found, name), type(b)), name
+        if b is not None:
+            assert_allclose(getattr(found, name), b, rtol=1e-9, atol=1e-9 * np.max(np.abs(b)), err_msg=name)
+
+
+# A rough kernel, few centers, noise, a lambda near 1e-2 and fits that converge: rounding of the sums then moves the
+# optimum by 1e-9, well within the 1e-6 that is promised. (A smooth kernel with many centers in one direction has a K_cc
+# that is singular up to rounding, and a fit that is stopped halfway is where rounding has led it.)
+SETTINGS = [
+    {"reg_lambda": 1e-2, "centers": "leverage"},
+    {"reg_lambda": "auto", "criterion": "evidence"},
+    {"reg_lambda": 1e-2, "criterion": "loo", "centers": "kmeans", "scale_features": False, "fit_intercept": False},
+]
+
+
+@cache
+def _reference(setting):
+    return _estimator(n_jobs=1, **SETTINGS[setting]).fit(*_data(M_FIT))
+
+
+def _estimator(**options):
+    return HyperKernelRidge(1, **{"kernel": "matern32", "n_centers": 20, "n_init": 2, "random_state": 0, **options})
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting"),
+    [*((kind, 0) for kind in [*KINDS, "device"]), ("torch", 1), ("npy", 1), ("torch", 2), ("factory", 2)],
+)
+def test_fits_are_the_same(given, kind, setting):
+    """Also where the start is chosen on a part of the rows: there are more than 4,000."""
+    options = {"device": "cpu"} if kind == "device" else dict(OPTIONS.get(kind, {}))
+    model = _estimator(n_jobs=options.pop("n_threads", 1), **options, **SETTINGS[setting])
+    _check_model(model.fit(*given(kind, *_data(M_FIT))), _reference(setting))
+
+
+def _check_model(model, expected):
+    assert model.result_.reason == expected.result_.reason == "converged"
+    assert_array_equal(model.centers_, expected.centers_)
+    assert model.intercept_ == expected.intercept_
+    assert_allclose(model.components_, expected.components_, rtol=0.0, atol=1e-6)
+    # To first order what a map off by 1e-6 allows, with a factor of ten for the curvature.
+    for name in ("gamma_", "reg_lambda_"):
+        assert_allclose(getattr(model, name), getattr(expected, name), rtol=1e-5)
+    assert_allclose(model.dual_coef_, expected.dual_coef_, rtol=0.0, atol=1e-5 * np.max(np.abs(expected.dual_coef_)))
+
+
+@pytest.mark.parametrize("setting", [{"n_centers": "all"}, {"criterion": "evidence"}], ids=["all", "repeated"])
+@pytest.mark.parametrize("kind", ["torch", "parquet", "factory"])
+def test_fits_are_the_same_where_rows_in_memory_are_merged(given, kind, setting):
+    """All rows as centers (the default up to 1,000), or the evidence where rows are repeated."""
+    X, y = (np.concatenate([part[:520], part[:40]]) if "criterion" in setting else part[:520] for part in _data())
+    _check_model(*(_estimator(reg_lambda=1e-2, **setting).fit(*data) for data in (given(kind, X, y), (X, y))))
