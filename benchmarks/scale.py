@@ -1,0 +1,248 @@
+"""Past memory and past one process: a file of ten million rows, two Dask workers, and the cost of a pass against m.
+
+    python benchmarks/scale.py [file] [dask] [line]    (all by default; half an hour, 3 GB of disk)
+
+Writes scale.csv and scale.md into benchmarks/results. What is compared is measured side by side in one run.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hkrr.kernels import Gaussian
+from hkrr.objective import Objective
+from hkrr.rows import InMemoryRows
+from hkrr.rows.files import FileRows
+from hkrr.rows.sources import open_source
+
+RESULTS = Path(__file__).parent / "results"
+D, CENTERS, CHUNK = 50, 200, 100_000
+MAP = np.random.RandomState(0).standard_normal((5, D)) / np.sqrt(D)
+
+
+def block(k, n=CHUNK):
+    """Return the k-th block of rows of a sum of sines, float32."""
+    X = np.random.default_rng(k).standard_normal((n, D), dtype=np.float32)
+    return X, np.sin(1.5 * X @ MAP.T.astype(np.float32)).sum(axis=1)
+
+
+def blocks(m):
+    """Yield m rows, a multiple of the chunk or less than one, in blocks."""
+    for k in range(-(-m // CHUNK)):
+        yield block(k, min(m, CHUNK))
+
+
+def write_parquet(path, m):
+    """Write them to a file."""
+    names = [*(f"x{k}" for k in range(D)), "y"]
+    schema = pa.schema([(name, pa.float32()) for name in names])
+    with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
+        for X, y in blocks(m):
+            columns = [pa.array(np.ascontiguousarray(column)) for column in (*X.T, y)]
+            writer.write_table(pa.table(columns, schema=schema))
+
+
+def objective_of(rows):
+    """Return the objective with the first rows for centers, at a scale that suits five directions."""
+    return Objective(rows, rows.take(np.arange(CENTERS)), Gaussian(gamma=0.1), 1e-3)
+
+
+def seconds_of(work, repeats=3):
+    """Return the median seconds of some calls."""
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return float(np.median(times))
+
+
+def resident():
+    """Return the peak resident size of this process in MB (Linux)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 2**10
+
+
+def one_file(m):
+    """Yield a pass over a file beside reading it and computing on blocks in memory, and the memory of a whole fit."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.parquet"
+        write_parquet(path, m)
+        yield {"what": "Parquet file, GB", "m": m, "value": path.stat().st_size / 1e9}
+        peak, seconds = in_own_process(str(path), "y")
+        yield {"what": "fit from the file, 5 iterations, peak resident MB", "m": m, "value": peak}
+        yield {"what": "fit from the file, 5 iterations, seconds", "m": m, "value": seconds}
+        threads = os.cpu_count() or 1
+        file_rows = FileRows(open_source(path, "y"), n_threads=threads)
+        some = [pair for _, pair in zip(range(10), blocks(m), strict=False)]
+        in_memory = InMemoryRows(
+            np.concatenate([X for X, _ in some]), np.concatenate([y for _, y in some]), n_threads=threads
+        )
+        objectives = objective_of(file_rows), objective_of(in_memory)
+        for evaluate in objectives:
+            evaluate.value(MAP, np.ones((CENTERS, 1)))  # checks the file, and warms up
+        share = m / in_memory.n_rows
+        reading, bare, passing, computing = [], [], [], []
+        for _ in range(3):  # in turns; the file was just written, so all of them read what the system still holds
+            bare.append(seconds_of(lambda: [None for _ in pq.ParquetFile(path).iter_batches(CHUNK)], 1))
+            reading.append(seconds_of(lambda: [None for _ in file_rows._source.chunks()], 1))
+            passing.append(seconds_of(lambda: objectives[0]._normal_equations(MAP, objectives[0].centers @ MAP.T), 1))
+            computing.append(
+                share * seconds_of(lambda: objectives[1]._normal_equations(MAP, objectives[1].centers @ MAP.T), 1)
+            )
+        read, only, compute, whole = (float(np.median(each)) for each in (reading, bare, computing, passing))
+        yield {"what": "reading the file with pyarrow, seconds", "m": m, "value": only}
+        yield {"what": "reading the file into arrays, seconds", "m": m, "value": read}
+        yield {"what": "the normal equations of blocks in memory, seconds", "m": m, "value": compute}
+        yield {"what": "the normal equations of the file, seconds", "m": m, "value": whole}
+        yield {"what": "the pass over (reading into arrays + computing)", "m": m, "value": whole / (read + compute)}
+        yield {"what": "the pass over (reading with pyarrow + computing)", "m": m, "value": whole / (only + compute)}
+
+
+def fit(X, y):
+    """Fit from a file or from blocks made here, and print the peak of memory and the seconds."""
+    from hkrr import HyperKernelRidge
+
+    began = time.perf_counter()
+    X, y = (repeated(int(y)), None) if X == "blocks" else (X, y)
+    HyperKernelRidge(5, n_centers=CENTERS, max_iter=5, random_state=0).fit(X, y)
+    print(resident(), time.perf_counter() - began)
+
+
+def on_dask(m, n_centers=300):
+    """Yield a reduced value and gradient on one and on two worker processes, and what a pass costs beside its work."""
+    from distributed import Client, LocalCluster
+
+    seconds = {}
+    for workers in (1, 2, 1, 2):  # in turns
+        options = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0", "memory_limit": 0}
+        with LocalCluster(n_workers=workers, **options) as cluster, Client(cluster):
+            rows = dask_rows(8, m // 8)
+            objective = Objective(rows, rows.take(np.arange(n_centers)), Gaussian(gamma=0.1), 1e-3)
+            objective.reduced(MAP)
+            seconds.setdefault(workers, []).append(seconds_of(lambda objective=objective: objective.reduced(MAP)))
+            if len(seconds[workers]) == 2 and workers == 2:
+                square = np.zeros((n_centers, n_centers))
+                for n, some in ((8, rows), (200, dask_rows(200, 1000))):
+                    for what, small in (("", ()), (f", {n_centers} x {n_centers} numbers out and back", (square,))):
+                        empty = seconds_of(lambda some=some, small=small: some.sum(_nothing, 1, *small), 20)
+                        what = f"Dask, two workers: a pass that computes nothing on {n} partitions{what}, ms"
+                        yield {"what": what, "m": some.n_rows, "value": 1e3 * empty}
+    one, two = (min(seconds[workers]) for workers in (1, 2))
+    yield {"what": f"Dask, one worker: reduced with {n_centers} centers, seconds", "m": m, "value": one}
+    yield {"what": f"Dask, two workers: reduced with {n_centers} centers, seconds", "m": m, "value": two}
+    yield {"what": "Dask, two workers against one: times faster", "m": m, "value": one / two}
+
+
+def dask_rows(n_partitions, n):
+    """Return rows in partitions of n, made where they stay."""
+    import dask
+    import dask.array as da
+
+    from hkrr.rows.dask_collections import DaskRows
+
+    made = [dask.delayed(block, nout=2)(k, n) for k in range(n_partitions)]
+    X = da.concatenate([da.from_delayed(pair[0], (n, D), np.float32) for pair in made])
+    y = da.concatenate([da.from_delayed(pair[1], (n,), np.float32) for pair in made])
+    return DaskRows(X, y)
+
+
+def _nothing(X, Y, w, *small):
+    return tuple(np.zeros_like(array) for array in small) or (np.zeros(1),)
+
+
+def line(sizes=(10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)):
+    """Yield the seconds of a reduced value and gradient against m, how straight that is, and the memory of fits."""
+    objectives = {
+        m: objective_of(FileRows(open_source(repeated(m), None), n_threads=os.cpu_count() or 1)) for m in sizes
+    }
+    times = {m: [] for m in sizes}
+    for _ in range(3):  # all sizes in turn: what else the machine does is shared by them
+        for m in sizes:
+            work = lambda m=m: objectives[m].reduced(MAP)  # noqa: E731  # one line, timed
+            times[m].append(seconds_of(work, 5 if m <= 300_000 else 1))
+    seconds = np.array([np.median(times[m]) for m in sizes])
+    for m, value in zip(sizes, seconds, strict=True):
+        yield {"what": "reduced value and gradient of blocks from memory, seconds", "m": m, "value": value}
+    slope, intercept = np.polyfit(sizes, seconds, 1)
+    residual = seconds - slope * np.array(sizes) - intercept
+    R2 = 1.0 - np.sum(residual**2) / np.sum((seconds - np.mean(seconds)) ** 2)
+    yield {"what": "R2 of a straight line in m", "m": sizes[-1], "value": R2}
+    yield {"what": "that line at m = 0, seconds", "m": 0, "value": intercept}
+    # The line's R2 is decided by the largest sizes; the power of m is not.
+    power = np.polyfit(np.log(sizes), np.log(seconds), 1)[0]
+    yield {"what": "power of m that fits best (a line in the logarithms)", "m": sizes[-1], "value": power}
+    for m in sizes[::2]:
+        peak, _ = in_own_process("blocks", str(m))
+        yield {"what": "fit, 5 iterations, peak resident MB", "m": m, "value": peak}
+
+
+def repeated(m):
+    """Return a function that gives m rows, the same block again and again."""
+    X, y = block(0, min(m, CHUNK))
+    return lambda: ((X, y) for _ in range(-(-m // CHUNK)))
+
+
+def in_own_process(*arguments):
+    """Return the peak of memory and the seconds of a fit, counted from nothing."""
+    command = [sys.executable, __file__, "fit", *arguments]
+    found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    return float(found[0]), float(found[1])
+
+
+PARTS = {"file": lambda: one_file(10_000_000), "dask": lambda: on_dask(1_000_000), "line": line}
+
+
+def main():
+    wanted = sys.argv[1:] or list(PARTS)
+    if wanted[0] == "fit":
+        fit(*wanted[1:])
+        return
+    rows = []
+    if (RESULTS / "scale.csv").exists():
+        with open(RESULTS / "scale.csv", newline="") as file:
+            rows = [row for row in csv.DictReader(file) if row["part"] not in wanted]
+    for part in wanted:
+        for row in PARTS[part]():
+            rows.append({"part": part, **row, "value": f"{row['value']:.4g}"})
+            print(*rows[-1].values(), sep="  ", flush=True)
+            write(sorted(rows, key=lambda row: list(PARTS).index(row["part"])))
+
+
+def write(rows):
+    """Write what there is."""
+    with open(RESULTS / "scale.csv", "w", newline="") as file:
+        writer = csv.DictWriter(file, ["part", "what", "m", "value"], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    lines = ["# benchmarks/scale.py", "", f"{machine()}. D = {D}, d = 5, {CENTERS} centers where no other number is"]
+    lines += ["given, X in float32. Files are read from what the system still holds of them.", ""]
+    lines += ["| what | m | |", "| --- | --- | --- |"]
+    lines += [f"| {row['what']} | {int(row['m']):,} | {row['value']} |" for row in rows]
+    (RESULTS / "scale.md").write_text("\n".join([*lines, ""]))
+
+
+def machine():
+    """Return the processor, the memory and the versions, in words."""
+    info = Path("/proc/cpuinfo")
+    names = [line.split(":")[1].strip() for line in info.read_text().splitlines() if "model name" in line]
+    gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    packages = ", ".join(f"{name} {version(name)}" for name in ("numpy", "pyarrow", "dask"))
+    processor = names[0] if names else platform.machine()
+    return f"{os.cpu_count()} cores ({processor}), {gigabytes:.0f} GB, Python {platform.python_version()}, {packages}"
+
+
+if __name__ == "__main__":
+    main()
