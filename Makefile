@@ -42,9 +42,10 @@ lint: $(VENV)/.test  ## ruff, mypy in strict mode, the import contract
 test: lint  ## lint, then the tests with warnings as errors
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
-bench: $(VENV)/.test  ## the benchmarks (half an hour; rewrites benchmarks/results)
+bench: $(VENV)/.test  ## the benchmarks (an hour, 3 GB of disk; rewrites benchmarks/results)
 	$(BIN)/python benchmarks/objective.py
 	$(BIN)/python benchmarks/adaptive.py
+	$(BIN)/python benchmarks/scale.py
 
 # Tables, where there are some: make rivals DATA=folder, with folder/NAME/data.csv.gz and test_mask.csv.gz in it.
 TABLES := $(patsubst %/data.csv.gz,%:split=0,$(wildcard $(DATA)/*/data.csv.gz))
