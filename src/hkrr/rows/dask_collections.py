@@ -1,7 +1,7 @@
 """Rows of Dask collections: the partitions stay with the workers, the small arrays go out, sums come back.
 
 One task a partition a pass, each summed there as `InMemoryRows` are (or as `TorchRows`, on workers with a GPU), then
-added two by two on the workers, always in the same order. All that a task needs is in the graph: a worker that dies
+added eight by eight on the workers, always in the same order. All that a task needs is in the graph: a worker that dies
 costs the time to compute its partitions again.
 """
 
@@ -10,6 +10,8 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from concurrent.futures import CancelledError
+from functools import reduce
+from operator import add
 from typing import Any
 
 import dask
@@ -30,6 +32,7 @@ Call = tuple[BlockFunction, int, tuple[Array, ...], Coordinates]
 
 # Small arrays travel with the tasks: beyond this Dask would warn of them.
 _SMALL = {"distributed.admin.large-graph-warning-threshold": "1GB"}
+_FAN_IN = 8  # results added by a task: each level of them costs the scheduler's time
 _POLL, _PATIENCE = 2.0, 5  # seconds between looks whether there are workers, and looks without any
 _NO_WORKERS = (
     f"The Dask cluster has had no workers for {_PATIENCE * _POLL:.0f} seconds: where they are still to come, wait for "
@@ -89,8 +92,8 @@ class DaskRows(Rows):
     def sum(self, fn: BlockFunction, width: int = 1, *small: Array) -> tuple[Any, ...]:
         terms = self._on_parts(_sum, self._call(fn, width, small))
         while len(terms) > 1:
-            pairs = [terms[k : k + 2] for k in range(0, len(terms), 2)]
-            terms = [pair[0] if len(pair) == 1 else self._submit(_add, *pair) for pair in pairs]
+            groups = [terms[k : k + _FAN_IN] for k in range(0, len(terms), _FAN_IN)]
+            terms = [group[0] if len(group) == 1 else self._submit(_add, *group) for group in groups]
         return tuple(self._gather(terms)[0])
 
     def map(self, fn: BlockFunction, width: int = 1, *small: Array) -> Array:
@@ -234,5 +237,5 @@ def _take(rows: Rows, indices: Array) -> Part:
     return X, Y
 
 
-def _add(left: tuple[Any, ...], right: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(a + b for a, b in zip(left, right, strict=True))
+def _add(*terms: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(reduce(add, parts) for parts in zip(*terms, strict=True))
