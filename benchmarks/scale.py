@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ from hkrr.rows.files import FileRows
 from hkrr.rows.sources import open_source
 
 RESULTS = Path(__file__).parent / "results"
-D, CENTERS, CHUNK = 50, 200, 100_000
+D, CENTERS, CHUNK, GROUP = 50, 200, 100_000, 1_000_000
 MAP = np.random.RandomState(0).standard_normal((5, D)) / np.sqrt(D)
 
 
@@ -44,14 +45,21 @@ def blocks(m):
         yield block(k, min(m, CHUNK))
 
 
+def batched(items, n):
+    """Yield lists of n of them."""
+    items = iter(items)
+    while group := list(islice(items, n)):
+        yield group
+
+
 def write_parquet(path, m):
-    """Write them to a file."""
+    """Write them to a file, in row groups of a million: about what pyarrow and pandas make."""
     names = [*(f"x{k}" for k in range(D)), "y"]
     schema = pa.schema([(name, pa.float32()) for name in names])
     with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
-        for X, y in blocks(m):
-            columns = [pa.array(np.ascontiguousarray(column)) for column in (*X.T, y)]
-            writer.write_table(pa.table(columns, schema=schema))
+        for group in batched(blocks(m), GROUP // CHUNK):
+            tables = (pa.table([pa.array(np.ascontiguousarray(x)) for x in (*X.T, y)], schema=schema) for X, y in group)
+            writer.write_table(pa.concat_tables(tables), row_group_size=GROUP)
 
 
 def objective_of(rows):
@@ -229,7 +237,10 @@ def write(rows):
         writer.writeheader()
         writer.writerows(rows)
     lines = ["# benchmarks/scale.py", "", f"{machine()}. D = {D}, d = 5, {CENTERS} centers where no other number is"]
-    lines += ["given, X in float32. Files are read from what the system still holds of them.", ""]
+    lines += [
+        f"given, X in float32. Row groups of {GROUP:,}; files are read from what the system still holds of them.",
+        "",
+    ]
     lines += ["| what | m | |", "| --- | --- | --- |"]
     lines += [f"| {row['what']} | {int(row['m']):,} | {row['value']} |" for row in rows]
     (RESULTS / "scale.md").write_text("\n".join([*lines, ""]))

@@ -140,3 +140,50 @@ def test_the_search_draws_the_same_rows_from_collections(client, monkeypatch):
     assert found.truncation_ == expected.truncation_
     assert_array_equal(found.centers_, expected.centers_)
     assert_allclose(found.predict(table[:, :3]), expected.predict(table[:, :3]), rtol=0.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["X", "y"])
+@pytest.mark.parametrize("kind", ["complex128", "datetime64[s]", "U3"])
+def test_arrays_of_no_real_numbers_are_named(client, name, kind):
+    X, y = _arrays()
+    X, y = (X.astype(kind), y) if name == "X" else (X, y.astype(kind))
+    with pytest.raises(ValueError, match=f"{name} holds no real numbers"):
+        _model().fit(X, y)
+
+
+COMPUTED = []  # rows: the workers are threads of this process
+
+
+def _counted(block):
+    COMPUTED.append(len(block))
+    return block
+
+
+@pytest.mark.parametrize("cut", ["alike", "elsewhere"])
+def test_partitions_of_unknown_lengths_are_computed_once_where_x_and_y_are_cut_alike(client, cut):
+    COMPUTED.clear()
+    table = dd.from_pandas(_table(), npartitions=4)
+    X, y = table[["a", "b", "c"]], table["y"]
+    X = X.map_partitions(_counted, meta=X._meta)
+    y = y if cut == "alike" else dd.from_pandas(_table()["y"], npartitions=3)
+    found, expected = _model().fit(X, y), _model().fit(*_arrays())
+    assert_allclose(found.components_, expected.components_, rtol=0.0, atol=1e-6)
+    assert sum(COMPUTED) == M * (1 if cut == "alike" else 2)
+
+
+def test_a_scheduler_that_is_gone_is_an_error_after_two_looks(client, monkeypatch):
+    """And it is not asked anything first: that would take as long as its client is patient, half a minute."""
+    monkeypatch.setattr(dask_collections, "_POLL", 0.05)
+    rows = DaskRows(*_arrays(), client=client)
+    rows._client = _Lost()
+    with pytest.raises(FitError, match="lost its scheduler"):
+        rows._gather([distributed.Future("never", client=client)])
+
+
+class _Lost:
+    """A client that waits for its scheduler to come back."""
+
+    status = "connecting"
+
+    def scheduler_info(self):
+        raise AssertionError("asked")

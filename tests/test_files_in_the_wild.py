@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -203,6 +204,42 @@ def test_the_search_draws_the_same_rows_from_files(tmp_path, monkeypatch):
     assert_allclose(found.predict(table[:, :3]), expected.predict(table[:, :3]), rtol=0.0, atol=1e-6)
 
 
+def test_an_iterator_that_is_wrapped_anew_each_time_is_an_error():
+    """It has lost its first block to the look at its columns."""
+    blocks = iter([_table(m).to_numpy()[:, :3] for m in (100, 101, 102)])
+    model = _model().fit(*np.split(_table().to_numpy(), [3], axis=1))
+    with pytest.raises(ValueError, match="new iterable"):
+        model.predict(lambda: (block for block in blocks))
+
+
+def test_a_first_block_that_changes_is_an_error():
+    rng = np.random.default_rng(0)
+    with pytest.raises(ValueError, match="another first block"):
+        _model().fit(lambda: iter([(rng.normal(size=(50, 3)), np.arange(50.0))]))
+
+
+def test_a_table_of_numbers_without_names_is_an_error(tmp_path):
+    np.savetxt(tmp_path / "rows.csv", _table(), delimiter=",")
+    with pytest.raises(ValueError, match=r"rows\.csv.*names of its columns"):
+        _model().fit(tmp_path / "rows.csv", 3)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_the_target_may_be_a_column_that_the_model_knows(tmp_path, kind):
+    path, table = tmp_path / f"rows.{kind}", _table()
+    table.to_csv(path, index=False) if kind == "csv" else table.to_parquet(path, index=False)
+    model = _model().fit(table[["a", "b", "c"]], table["y"])
+    assert model.score(path, "a") == pytest.approx(model.score(table[["a", "b", "c"]], table["a"]))
+
+
+@pytest.mark.parametrize("make", [HyperKernelRidge, partial(HyperKernelRidgeCV, 1)])
+def test_predictions_of_no_rows_have_the_shape_of_some(tmp_path, make):
+    table = _table().to_numpy()
+    model = make(random_state=0).fit(table[:, :2], table[:, 2:])
+    np.save(tmp_path / "none.npy", table[:0, :2])
+    assert model.predict(tmp_path / "none.npy").shape == (0, 2)
+
+
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the memory as Linux shows it")
 @pytest.mark.parametrize("kind", ["parquet", "npy"])
 def test_memory_does_not_grow_with_the_file(tmp_path, kind):
@@ -218,7 +255,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, kind):
             del rows
         else:
             names = [f"x{k}" for k in range(50)]
-            pd.concat([pd.DataFrame(part, columns=names)] * n).to_parquet(path, index=False, row_group_size=50_000)
+            pd.concat([pd.DataFrame(part, columns=names)] * n).to_parquet(path, index=False)  # one row group
         code = f"""
             from pathlib import Path
             from hkrr import HyperKernelRidge

@@ -122,6 +122,11 @@ def _collections(X: Any, y: Any, device: Any, block_size: Any, wanted: list[str]
         for name, dtype in zip(names, X.dtypes, strict=True):
             if dtype.kind not in "fiub":
                 raise ValueError(f"column {name!r} of X is no column of numbers ({dtype}): encode it first, or drop it")
+    for name, collection in (("X", X), ("y", y)):
+        kinds = [collection.dtype] if hasattr(collection, "dtype") else list(collection.dtypes)
+        for kind in kinds:
+            if kind.kind not in "fiubO":  # objects may be numbers: that is seen where they are
+                raise ValueError(f"{name} holds no real numbers ({kind}): encode it first")
     rows = DaskRows(X, y, device=device, block_size=block_size)
     # As scikit-learn: names that are no text are none.
     names = names if names is not None and all(isinstance(name, str) for name in names) else None
@@ -161,8 +166,7 @@ def apply_elsewhere(model: Any, X: Any, name: str, tail: tuple[int, ...], of_row
         where = "" if callable(X) else f"{X if isinstance(X, str | Path) else X[0]}: "
         n, expected = source.n_features, model.n_features_in_
         raise ValueError(f"{where}X has {n} columns, and the model was fitted with {expected}")
-    values = of_rows(FileRows(source, block_size=model.block_size, n_threads=model._n_threads))
-    return values if len(values) else np.empty((0, *tail))
+    return of_rows(FileRows(source, block_size=model.block_size, n_threads=model._n_threads))
 
 
 def _apply_to_collection(model: Any, X: Any, name: str, tail: tuple[int, ...]) -> Any:

@@ -45,7 +45,9 @@ def moments(rows: Rows) -> Moments:
             return centred.sum(axis=0), deviations.sum(axis=0), apart.sum(axis=0)
         return w @ centred, w @ deviations, (apart & (w > 0)[:, None]).sum(axis=0)
 
-    first = rows.subset(rows.draw(1, np.random.RandomState(0))).gather()[1][0]  # of those that count
+    # One that counts; the first where all do, since to look for another may be half a pass over a file.
+    one = np.zeros(1, dtype=int) if rows.n_counted == rows.n_rows else rows.draw(1, np.random.RandomState(0))
+    first = rows.subset(one).gather()[1][0]
     small = (rows.place(array) for array in (x_mean, y_mean, first))
     variance, y_variance, apart = (part / rows.total_weight for part in rows.fetch(*rows.sum(squares, 1, *small)))
     if not (np.all(np.isfinite(variance)) and np.all(np.isfinite(y_mean))):

@@ -14,6 +14,8 @@ from hkrr._arrays import Array
 from hkrr.rows import source
 from hkrr.rows.source import Source, Target, check_unchanged, is_index
 
+_BUFFER_BYTES = 1 << 20  # that are read of a column at once
+
 
 class ParquetSource(Source):
     """Parquet files, through pyarrow."""
@@ -54,8 +56,9 @@ class ParquetSource(Source):
 
         for path, length in zip(self._paths, self._lengths, strict=True):
             first = 0
-            # Neither mapped nor buffered ahead: what was read does not stay resident.
-            with parquet.ParquetFile(path, pre_buffer=False) as file:
+            # Neither mapped nor buffered ahead, and a buffer for each column: without one pyarrow holds a whole row
+            # group, and of many writers that is the whole file.
+            with parquet.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
                 check_unchanged(path, file.metadata.num_rows, length)
                 batches = file.iter_batches(self._size, columns=self._used)
                 while True:
@@ -88,7 +91,8 @@ class CSVSource(Source):
     def _read(self) -> Iterator[tuple[str, int, Array, Array]]:
         import pyarrow
 
-        used = [*(self.names or ()), *([] if self._target is None else [self._target])]
+        # The target may be one of the columns, where a model is scored that was fitted with it.
+        used = list(dict.fromkeys([*(self.names or ()), *([] if self._target is None else [self._target])]))
         for path in self._paths:
             first, reader = 0, None
             while True:
@@ -138,6 +142,8 @@ def _header(path: Path) -> list[str]:
             raise ValueError(f"{path}: this is no CSV file that can be read ({error})") from None
     if not names:
         raise ValueError(f"{path}: its first line is empty; a CSV file begins with the names of its columns")
+    if all(_is_number(name, truths=False) for name in names):
+        raise ValueError(f"{path}: its first line holds numbers; a CSV file begins with the names of its columns")
     return names
 
 

@@ -38,6 +38,7 @@ _NO_WORKERS = (
     f"The Dask cluster has had no workers for {_PATIENCE * _POLL:.0f} seconds: where they are still to come, wait for "
     "them with client.wait_for_workers(1); otherwise start it again, and fit again."
 )
+_LENGTHS = "y has {} entries and X has {} rows: give one entry for each row"
 _GONE = "The Dask cluster does not answer any more ({}): start it again, with a new Client, and fit again."
 
 
@@ -60,18 +61,9 @@ class DaskRows(Rows):
     ) -> None:
         self._client: Any = _client_at_hand() if client is None else client
         names = [repr(name) for name in getattr(X, "columns", range(X.shape[1]))]
-        X, y = self._measured(X), None if y is None else self._measured(y)
-        if y is not None and len(X) != len(y):
-            raise ValueError(f"y has {len(y)} entries and X has {len(X)} rows: give one entry for each row")
+        X, y = _as_array(X), None if y is None else _as_array(y)
         self.n_features, self.n_targets = int(X.shape[1]), 0 if y is None else 1 if y.ndim == 1 else int(y.shape[1])
-        lengths = X.chunks[0]
-        blocks_X = X.rechunk({1: -1}).to_delayed().ravel()
-        blocks_Y = [None] * len(blocks_X)
-        if y is not None:
-            blocks_Y = list(y.rechunk({0: lengths, **({1: -1} if y.ndim == 2 else {})}).to_delayed().ravel())
-        self._parts = self._compute(
-            [delayed(_pair)(*both) for both, n in zip(zip(blocks_X, blocks_Y, strict=True), lengths, strict=True) if n]
-        )
+        lengths = self._pair_up(X, y)
         self._starts = np.concatenate([[0], np.cumsum([n for n in lengths if n])]).astype(int)
         self.n_rows = self.n_counted = int(self._starts[-1])
         self.n_free_columns, self.total_weight = self.n_features, float(self.n_rows)
@@ -83,6 +75,34 @@ class DaskRows(Rows):
                 raise ValueError(f"{array} holds {what} ({where}); impute it or drop those rows first")
         # Made once: on a worker with a GPU this is what brings them there.
         self._parts = self._on_parts(_rows, device, block_size)
+
+    def _pair_up(self, X: Any, y: Any) -> Array:
+        """Make the pairs (X, Y) of partitions that have rows, on the workers; return the lengths of all partitions."""
+        whole_columns = {1: -1}
+        X = X.rechunk(whole_columns)
+        blocks_X, blocks_Y = X.to_delayed().ravel(), [None] * X.numblocks[0]
+        if y is not None:
+            if not _known(X) or not _known(y):
+                if X.numblocks[0] != y.numblocks[0]:
+                    X, y = (
+                        self._measured(X),
+                        self._measured(y),
+                    )  # cut elsewhere: computed twice, to see where
+                    return self._pair_up(X, y)
+            elif len(X) != len(y):
+                raise ValueError(_LENGTHS.format(len(y), len(X)))
+            else:
+                y = y.rechunk({0: X.chunks[0]})
+            blocks_Y = list((y if y.ndim == 1 else y.rechunk(whole_columns)).to_delayed().ravel())
+        parts = self._compute([delayed(_pair)(*both) for both in zip(blocks_X, blocks_Y, strict=True)])
+        self._parts = parts
+        lengths, lengths_Y = np.array(self._gather(self._on_parts(_lengths))).reshape(-1, 2).T
+        if lengths.sum() != lengths_Y.sum():
+            raise ValueError(_LENGTHS.format(lengths_Y.sum(), lengths.sum()))
+        if np.any(lengths != lengths_Y):
+            return self._pair_up(_with_lengths(X, lengths), _with_lengths(y, lengths_Y))
+        self._parts = [part for part, n in zip(parts, lengths, strict=True) if n]
+        return lengths
 
     def with_coordinates(self, x_offset: Array | None, x_scale: Array | None, y_offset: Array | None) -> DaskRows:
         other = copy.copy(self)
@@ -136,7 +156,11 @@ class DaskRows(Rows):
                 try:
                     wait(futures, timeout=_POLL)  # type: ignore[no-untyped-call]  # distributed has few types
                 except TimeoutError:
-                    idle = 0 if self._client.scheduler_info()["workers"] else idle + 1
+                    connected = self._client.status == "running"  # before asking, which would wait for an answer
+                    workers = connected and self._client.scheduler_info().get("workers")
+                    idle = 0 if workers else idle + 1
+                    if not connected and idle == 2:
+                        raise FitError(_GONE.format("the client has lost its scheduler")) from None
                     if idle == _PATIENCE:
                         raise FitError(_NO_WORKERS) from None
                     continue
@@ -144,15 +168,13 @@ class DaskRows(Rows):
 
         return list(self._asked(answer))
 
-    def _measured(self, collection: Any) -> Any:
+    def _measured(self, array: Any) -> Any:
         """Return a Dask array whose chunks have known lengths."""
-        array = collection.to_dask_array() if hasattr(collection, "to_dask_array") else collection
-        if not np.any(np.isnan(array.chunks[0])):
+        if _known(array):
             return array
         blocks = array.to_delayed()
         lengths = self._gather(self._compute([delayed(len)(block) for block in blocks.reshape(len(blocks), -1)[:, 0]]))
-        chunks = (tuple(lengths), *array.chunks[1:])
-        return da.Array(array.dask, array.name, chunks, dtype=array.dtype)  # type: ignore[no-untyped-call]
+        return _with_lengths(array, lengths)
 
     def _asked(self, question: Callable[[], Any]) -> Any:
         """Return the cluster's answer, or say that it is gone."""
@@ -177,6 +199,24 @@ def _client_at_hand() -> Client:
             "X is a Dask collection, and there is no client: start one with dask.distributed.Client(), for this "
             "machine or with the address of a cluster"
         ) from None
+
+
+def _as_array(collection: Any) -> Any:
+    return collection.to_dask_array() if hasattr(collection, "to_dask_array") else collection
+
+
+def _known(array: Any) -> bool:
+    """Whether the lengths of a Dask array's chunks are known."""
+    return not np.any(np.isnan(array.chunks[0]))
+
+
+def _with_lengths(array: Any, lengths: Any) -> Any:
+    chunks = (tuple(int(n) for n in lengths), *array.chunks[1:])
+    return da.Array(array.dask, array.name, chunks, dtype=array.dtype)  # type: ignore[no-untyped-call]  # few types
+
+
+def _lengths(part: Part) -> tuple[int, int]:
+    return len(part[0]), len(part[1])
 
 
 def _same(call: Call) -> Call:

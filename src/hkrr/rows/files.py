@@ -53,7 +53,10 @@ class FileRows(Rows):
 
     def map(self, fn: BlockFunction, width: int = 1, *small: Array) -> Array:
         parts = [rows.map(fn, width, *small) for rows in self._chunks()]
-        return np.concatenate(parts) if parts else np.empty(0)
+        if parts:
+            return np.concatenate(parts)
+        one = self._in_memory_rows(np.zeros((1, self.n_features)), np.zeros((1, self.n_targets)))
+        return one.map(fn, width, *small)[:0]  # of no rows, but of the shape that rows would give
 
     def largest_targets(self) -> Array:
         return np.max([rows.largest_targets() for rows in self._chunks()], axis=0)

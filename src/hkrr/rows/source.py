@@ -22,6 +22,7 @@ Target = str | int
 
 # Bytes of a chunk: some of them are in memory at once, read ahead and computed with.
 CHUNK_BYTES = 16 << 20
+_ANEW = "X gave {} when called again: it must return a new iterable of the same blocks each time"
 
 
 class Source(ABC):
@@ -78,6 +79,7 @@ class BlockSource(Source):
         if first is None:
             raise ValueError("X gave no blocks: it must return an iterable of (X, y), the same each time it is called")
         self.n_features, self.n_targets = first[0].shape[1], first[1].shape[1]
+        self._first = _beginning(first)
 
     def _arrays(self) -> Iterator[Chunk]:
         blocks = self._factory()
@@ -101,13 +103,22 @@ class BlockSource(Source):
         for k, (X, Y) in enumerate(self._arrays()):
             if X.shape[1] != self.n_features or Y.shape[1] != self.n_targets:
                 raise ValueError(f"block {k} of X has {X.shape[1]} columns, the first one has {self.n_features}")
+            if k == 0 and not all(map(_same, self._first, _beginning((X, Y)))):
+                raise ValueError(_ANEW.format("another first block"))
             n_rows += len(X)
             yield f"block {k}", 0, X, Y
         if n_rows != self._n_seen and (self._n_seen is not None or n_rows == 0):
-            raise ValueError(
-                f"X gave {n_rows} rows when called again: it must return a new iterable of the same blocks each time"
-            )
+            raise ValueError(_ANEW.format(f"{n_rows} rows"))
         self._n_seen = n_rows
+
+
+def _beginning(block: Chunk) -> Chunk:
+    """Return the first rows of a block, to know it by."""
+    return block[0][:1000].copy(), block[1][:1000].copy()
+
+
+def _same(first: Array, again: Array) -> bool:
+    return np.array_equal(first, again, equal_nan=first.dtype.kind == "f" and again.dtype.kind == "f")
 
 
 def check_unchanged(path: Path, found: int, expected: int) -> None:
