@@ -238,7 +238,7 @@ def write(rows):
         writer.writerows(rows)
     lines = ["# benchmarks/scale.py", "", f"{machine()}. D = {D}, d = 5, {CENTERS} centers where no other number is"]
     lines += [
-        f"given, X in float32. Row groups of {GROUP:,}; files are read from what the system still holds of them.",
+        f"given, X in float32. Files (row groups of {GROUP:,}) are read from the cache of the system.",
         "",
     ]
     lines += ["| what | m | |", "| --- | --- | --- |"]
