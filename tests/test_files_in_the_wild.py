@@ -268,3 +268,25 @@ def test_memory_does_not_grow_with_the_file(tmp_path, kind):
         peaks.append(int(found) / 1024)
         path.unlink()
     assert peaks[1] - peaks[0] < 80
+
+
+def test_an_iterator_is_an_error_that_asks_for_a_function():
+    table = _table().to_numpy()
+    model = _model().fit(table[:, :3], table[:, 3])
+    blocks = (table[:, :3] for _ in range(2))
+    for call in (
+        lambda: _model().fit(blocks),
+        lambda: _model().fit(blocks, table[:, 3]),
+        lambda: model.predict(blocks),
+    ):
+        with pytest.raises(ValueError, match="give a function that returns a new one each time"):
+            call()
+
+
+def test_remedies_for_patterns_and_for_a_target_that_is_still_there(tmp_path):
+    np.save(tmp_path / "rows.npy", _table().to_numpy())
+    model = _model().fit(tmp_path / "rows.npy", 3)
+    with pytest.raises(ValueError, match="leave the target out"):
+        model.predict(tmp_path / "rows.npy")
+    with pytest.raises(FileNotFoundError, match="glob"):
+        _model().fit(tmp_path / "*.npy", 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,8 @@ class Opened(NamedTuple):
 
 def is_file(X: Any) -> bool:
     """Whether X is a path, a list of paths, or a function that gives blocks."""
+    if isinstance(X, Iterator):
+        raise ValueError("X is an iterator, which is read only once: give a function that returns a new one each time")
     if isinstance(X, list | tuple):
         return all(isinstance(path, str | Path) for path in X)
     return isinstance(X, str | Path) or (callable(X) and not hasattr(X, "shape"))
@@ -165,7 +168,8 @@ def apply_elsewhere(model: Any, X: Any, name: str, tail: tuple[int, ...], of_row
     if source.n_features != model.n_features_in_:
         where = "" if callable(X) else f"{X if isinstance(X, str | Path) else X[0]}: "
         n, expected = source.n_features, model.n_features_in_
-        raise ValueError(f"{where}X has {n} columns, and the model was fitted with {expected}")
+        remedy = "; leave the target out: a function can give blocks without it" if n == expected + 1 else ""
+        raise ValueError(f"{where}X has {n} columns, and the model was fitted with {expected}{remedy}")
     return of_rows(FileRows(source, block_size=model.block_size, n_threads=model._n_threads))
 
 

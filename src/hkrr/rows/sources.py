@@ -77,7 +77,8 @@ def open_source(X: Any, target: Target | None, names: list[str] | None = None) -
     paths = [Path(X)] if isinstance(X, str | Path) else [Path(path) for path in X]
     for path in paths:
         if not path.exists():
-            raise FileNotFoundError(f"{path}: there is no such file")
+            remedy = "; for a pattern, give sorted(glob.glob(...))" if "*" in str(path) else ""
+            raise FileNotFoundError(f"{path}: there is no such file{remedy}")
     suffixes = {path.suffix.lower() for path in paths}
     if len(suffixes) != 1 or not suffixes <= set(_BY_SUFFIX):
         raise ValueError(f"files must be of one kind, {', '.join(_BY_SUFFIX)}; got {', '.join(sorted(suffixes))}")
