@@ -3,12 +3,14 @@
 `HyperKernelRidgeCV` learns the map B and the function g together, and chooses lambda and the number of directions by
 itself; `HyperKernelRidge` is the same for given ones. The parts it is made of are public too: `hkrr.kernels`,
 `hkrr.rows`, `hkrr.centers`, `hkrr.objective`, `hkrr.solvers`; `hkrr.datasets` draws planted models, and
-`hkrr.metrics` measures how well a subspace was found.
+`hkrr.metrics` measures how well a subspace was found. `save` and `load` keep a fitted model in a file, and `to_onnx`
+turns it into a graph that runs without Python.
 """
 
 from hkrr import criteria, datasets, kernels, metrics, solvers
 from hkrr.estimator import HyperKernelRidge
-from hkrr.exceptions import FitError
+from hkrr.exceptions import FitError, ModelFileError
+from hkrr.saving import load, save, to_onnx
 from hkrr.selection import HyperKernelRidgeCV
 
 __version__ = "0.1.0"
@@ -17,10 +19,14 @@ __all__ = [
     "FitError",
     "HyperKernelRidge",
     "HyperKernelRidgeCV",
+    "ModelFileError",
     "__version__",
     "criteria",
     "datasets",
     "kernels",
+    "load",
     "metrics",
+    "save",
     "solvers",
+    "to_onnx",
 ]

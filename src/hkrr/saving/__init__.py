@@ -1,0 +1,13 @@
+"""Models in files: one safetensors file each, with a JSON header; and models as ONNX graphs.
+
+`save` and `load` go through three steps, a module each: a model becomes JSON and arrays (`models`, `values`), those
+become bytes (`format`), and the bytes a file, all of it or nothing (`disk`). What is read is checked twice: that the
+bytes are what their header says (`format`), and that the model can predict (`checks`).
+"""
+
+from __future__ import annotations
+
+from hkrr.saving.model_file import load, save
+from hkrr.saving.onnx import to_onnx
+
+__all__ = ["load", "save", "to_onnx"]

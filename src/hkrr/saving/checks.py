@@ -1,0 +1,185 @@
+"""What fitted attributes must be for a model to predict: kinds, shapes that agree with each other, finite numbers.
+
+A check is a function of an attribute's name, its value and the sizes seen so far, and raises Refusal. Shapes are
+written with letters, as ``floats("c", "D")``: the same letter is the same size wherever it stands in one model.
+``"*t"`` is whatever axes are left, none or one: a single target has none.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hkrr.kernels import Kernel
+from hkrr.saving.format import Refusal
+from hkrr.scaling import Moments
+from hkrr.solvers import Result
+
+Sizes = dict[str, tuple[int, ...]]
+Check = Callable[[str, Any, Sizes], None]
+
+
+def _bind(name: str, shape: tuple[int, ...], letters: tuple[str, ...], sizes: Sizes) -> None:
+    rest = shape
+    for letter in letters:
+        n = len(rest) if letter.startswith("*") else 1
+        part, rest = rest[:n], rest[n:]
+        fits = len(part) == n and (n <= 1) and 0 not in part
+        if not fits or sizes.setdefault(letter, part) != part:
+            raise Refusal(f"{name} has the shape {shape}, which does not fit the rest of the model")
+    if rest:
+        raise Refusal(f"{name} has the shape {shape}, which does not fit the rest of the model")
+
+
+def _finite(name: str, value: Any) -> None:
+    if not np.all(np.isfinite(value)):
+        raise Refusal(f"{name} holds NaN or infinity")
+
+
+def floats(*letters: str, positive: bool = False) -> Check:
+    """An array of finite floats of that shape."""
+
+    def check(name: str, value: Any, sizes: Sizes) -> None:
+        if not isinstance(value, np.ndarray) or value.dtype not in (np.float64, np.float32):
+            raise Refusal(f"{name} is no array of floats")
+        _bind(name, value.shape, letters, sizes)
+        _finite(name, value)
+        if positive and not np.all(value > 0):
+            raise Refusal(f"{name} is not positive")
+
+    return check
+
+
+def numeric(*letters: str) -> Check:
+    """An array of finite numbers of that shape: targets, which may be whole or booleans."""
+
+    def check(name: str, value: Any, sizes: Sizes) -> None:
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiub":
+            raise Refusal(f"{name} is no array of numbers")
+        _bind(name, value.shape, letters, sizes)
+        _finite(name, value)
+
+    return check
+
+
+def level(letters: str, *, at_least: float = -math.inf) -> Check:
+    """One finite number, or an array of one for each target."""
+
+    def check(name: str, value: Any, sizes: Sizes) -> None:
+        if not isinstance(value, float | np.floating) and not (
+            isinstance(value, np.ndarray) and value.dtype.kind == "f"
+        ):
+            raise Refusal(f"{name} is no number, nor an array of them")
+        _bind(name, np.shape(value), (letters,), sizes)
+        _finite(name, value)
+        if not np.all(value >= at_least):
+            raise Refusal(f"{name} is below {at_least}")
+
+    return check
+
+
+def number(*, positive: bool = False) -> Check:
+    """A number; finite where it must be positive, as other ones may say that something failed."""
+
+    def check(name: str, value: Any, sizes: Sizes) -> None:
+        if not isinstance(value, numbers.Real) or isinstance(value, bool):
+            raise Refusal(f"{name} is no number")
+        if positive and not 0 < value < math.inf:
+            raise Refusal(f"{name} is not positive and finite")
+
+    return check
+
+
+def finite_number(name: str, value: Any, sizes: Sizes) -> None:
+    """A finite float."""
+    number()(name, value, sizes)
+    _finite(name, float(value))
+
+
+def whole(name: str, value: Any, sizes: Sizes) -> None:
+    """A whole number that is not negative."""
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 0:
+        raise Refusal(f"{name} is no whole number")
+
+
+def n_columns(name: str, value: Any, sizes: Sizes) -> None:
+    """The number of columns, which is D."""
+    whole(name, value, sizes)
+    _bind(name, (int(value),), ("D",), sizes)
+
+
+def names(name: str, value: Any, sizes: Sizes) -> None:
+    """The names of the columns, as scikit-learn keeps them."""
+    if not isinstance(value, np.ndarray) or value.dtype != object or not all(isinstance(each, str) for each in value):
+        raise Refusal(f"{name} are no texts")
+    _bind(name, value.shape, ("D",), sizes)
+
+
+def flag(name: str, value: Any, sizes: Sizes) -> None:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise Refusal(f"{name} is neither true nor false")
+
+
+def one_of(*choices: Any) -> Check:
+    """One of these values."""
+
+    def check(name: str, value: Any, sizes: Sizes) -> None:
+        if not any(type(value) is type(choice) and value == choice for choice in choices):
+            raise Refusal(f"{name} is none of {', '.join(map(repr, choices))}")
+
+    return check
+
+
+def kernel(name: str, value: Any, sizes: Sizes) -> None:
+    """A kernel."""
+    if not isinstance(value, Kernel):
+        raise Refusal(f"{name} is no kernel")
+
+
+def table(name: str, value: Any, sizes: Sizes) -> None:
+    """Columns of equal lengths."""
+    columns = list(value.values()) if isinstance(value, dict) else [None]
+    if not all(isinstance(column, list) or (isinstance(column, np.ndarray) and column.ndim == 1) for column in columns):
+        raise Refusal(f"{name} is no table")
+    if len({len(column) for column in columns}) > 1:
+        raise Refusal(f"{name} has columns of different lengths")
+
+
+def result(name: str, value: Any, sizes: Sizes) -> None:
+    """How a run of the solver ended."""
+    if not isinstance(value, Result):
+        raise Refusal(f"{name} is no Result")
+    floats("rows of B", "D")(f"{name}.B", value.B, sizes)
+    floats("rows of alpha", "columns of alpha")(f"{name}.alpha", value.alpha, sizes)
+    for field in ("objective", "reg_lambda"):
+        number()(f"{name}.{field}", getattr(value, field), sizes)
+    whole(f"{name}.n_iter", value.n_iter, sizes)
+    for field in ("reason", "message"):
+        if not isinstance(getattr(value, field), str):
+            raise Refusal(f"{name}.{field} is no text")
+    table(f"{name}.history", value.history, sizes)
+    for column in value.history.values():
+        for each in column:
+            number()(f"{name}.history", each, sizes)
+
+
+def moments(name: str, value: Any, sizes: Sizes) -> None:
+    """Means and scales of the columns, and the mean of one target."""
+    if not isinstance(value, Moments):
+        raise Refusal(f"{name} are no Moments")
+    floats("D")(f"{name}.x_mean", value.x_mean, sizes)
+    floats("D", positive=True)(f"{name}.x_scale", value.x_scale, sizes)
+    numeric("D")(f"{name}.constant", value.constant, sizes)
+    floats("one target")(f"{name}.y_mean", value.y_mean, sizes)
+
+
+def output_config(name: str, value: Any, sizes: Sizes) -> None:
+    """What `set_output` was told."""
+    if not isinstance(value, dict) or set(value) != {"transform"}:
+        raise Refusal(f"{name} is none of scikit-learn's")
+    one_of("default", "pandas", "polars", None)(name, value["transform"], sizes)

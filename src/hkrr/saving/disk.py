@@ -1,0 +1,58 @@
+"""Writing a file so that there is, at every moment, either the old one or the new one, whole."""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+from pathlib import Path
+
+
+def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
+    """Write the bytes to a temporary file beside the target, make sure of them on the disk, and rename it.
+
+    Where that fails the target is as it was, no temporary file is left, and the OSError says so.
+    """
+    target = Path(os.path.realpath(path))  # of a link the file behind it, as with any other way of writing
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "Not saved: this is a folder; give the name of a file", str(target))
+    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.tmp")
+    try:
+        try:
+            with open(temporary, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+        except BaseException:  # Ctrl-C too
+            temporary.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        reason = f"Not saved ({error.strerror or error}): {_remedy(error)}; what was there before is as it was"
+        raise OSError(error.errno or errno.EIO, reason, str(target)) from error
+    _sync_folder(target.parent)
+
+
+def _remedy(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "make room, or choose another disk"
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return "the folder cannot be written to: choose another one"
+    if error.errno == errno.ENOENT:
+        return "the folder does not exist: make it first"
+    return "check the disk, or choose another folder"
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make sure of the rename, where the system can: on Windows, and on some network disks, there is no way."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            reason = f"Saved, but a power cut may bring back what was there before ({error.strerror})"
+            raise OSError(error.errno, reason, str(folder)) from error
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,176 @@
+"""Models as ONNX graphs: predictions without Python, in whatever runs ONNX.
+
+The graph takes float32 and gives float32, and computes in float64 in between, as the library does: the coefficients of
+a kernel model are large, of either sign, and cancel, so that float32 would leave few digits. It is the formula of
+`predict`, with the same care: points around the centers' mean before distances are taken, and for kernels with a kink
+at zero, distances that are only rounding set to zero.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from hkrr import kernels
+from hkrr._arrays import EPS, Array
+from hkrr._model import MapModel
+from hkrr.baselines._expansion import KernelExpansion
+from hkrr.selection import HyperKernelRidgeCV
+
+# Versions that runtimes of the last years read.
+_OPSET, _IR = 17, 8
+
+
+def to_onnx(model: Any) -> Any:
+    """Return a fitted model as an ONNX graph.
+
+    Needs the extra ``hkrr[onnx]``. ``onnx.save(graph, path)`` writes it, and onnxruntime runs it.
+
+    Parameters
+    ----------
+    model : HyperKernelRidge, HyperKernelRidgeCV, or of `hkrr.baselines` KernelRidgeCV, RBFNetwork, HyperRBFNetwork or
+        RecursiveFeatureMachine; fitted, with a kernel of `hkrr.kernels`
+
+    Returns
+    -------
+    onnx.ModelProto
+        With the input "X", float32 (N, n_features), and the output "y", float32, of the shape that `predict` gives.
+
+    Raises
+    ------
+    NotFittedError
+        For a model that is not fitted.
+    TypeError
+        For other estimators and kernels.
+    ImportError
+        Where onnx is not installed.
+    """
+    if not isinstance(model, MapModel | KernelExpansion):
+        raise TypeError(
+            f"hkrr.to_onnx takes sums of kernels (HyperKernelRidge, HyperKernelRidgeCV and their like in "
+            f"hkrr.baselines); got a {type(model).__name__}. skl2onnx knows many of scikit-learn's estimators"
+        )
+    check_is_fitted(model)
+    try:
+        import onnx
+    except ImportError as error:
+        raise ImportError("hkrr.to_onnx needs onnx: python -m pip install 'hkrr[onnx]'") from error
+
+    from hkrr import __version__
+
+    graph = _Graph()
+    X = graph.add("Cast", "X", to=onnx.TensorProto.DOUBLE)
+    P = graph.add("MatMul", graph.add("Sub", X, model.x_offset_), model.components_.T)
+    C = (model.centers_ - model.x_offset_) @ model.components_.T
+    K = _kernel(graph, model.kernel_, P, C)
+    y = graph.add("Add", graph.add("MatMul", K, model.dual_coef_), model.intercept_)
+    if isinstance(model, HyperKernelRidgeCV) and model.truncate:
+        # Clip takes one bound for all targets only.
+        y = graph.add("Min", graph.add("Max", y, np.negative(model.truncation_)), model.truncation_)
+    graph.add("Cast", y, to=onnx.TensorProto.FLOAT, output="y")
+
+    real = onnx.TensorProto.FLOAT
+    inputs = [onnx.helper.make_tensor_value_info("X", real, ["N", model.n_features_in_])]
+    outputs = [onnx.helper.make_tensor_value_info("y", real, ["N", *model.dual_coef_.shape[1:]])]
+    proto = onnx.helper.make_model(
+        onnx.helper.make_graph(graph.nodes, type(model).__name__, inputs, outputs, graph.constants),
+        producer_name="hkrr",
+        producer_version=__version__,
+        opset_imports=[onnx.helper.make_opsetid("", _OPSET)],
+        ir_version=_IR,
+    )
+    onnx.checker.check_model(proto)
+    return proto
+
+
+class _Graph:
+    """Nodes and constants, as they are added."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+
+    def add(self, operator: str, *inputs: Any, output: str | None = None, **attributes: Any) -> str:
+        """Add a node, and return the name of its output; inputs are such names, or numbers and arrays."""
+        from onnx.helper import make_node
+
+        names = [each if isinstance(each, str) else self._constant(each) for each in inputs]
+        output = output or f"{operator.lower()}_{len(self.nodes)}"
+        self.nodes.append(make_node(operator, names, [output], **attributes))
+        return output
+
+    def _constant(self, value: Any) -> str:
+        from onnx.numpy_helper import from_array
+
+        name = f"constant_{len(self.constants)}"
+        # Whole numbers are axes and indices; everything else is computed with.
+        dtype = np.int64 if isinstance(value, list) else np.float64
+        self.constants.append(from_array(np.array(value, dtype=dtype, order="C"), name))
+        return name
+
+
+def _kernel(graph: _Graph, kernel: kernels.Kernel, P: str, C: Array) -> str:
+    """Add the matrix k(p_i, c_j)."""
+    if type(kernel) not in [type(known) for known in kernels.KERNELS.values()]:
+        raise TypeError(f"hkrr.to_onnx knows the kernels of hkrr.kernels; got a {type(kernel).__name__}")
+    if isinstance(kernel, kernels.Polynomial):
+        product = graph.add("MatMul", P, kernel.scale * C.T)
+        return graph.add("Pow", graph.add("Add", product, kernel.coef0), float(kernel.degree))
+    if isinstance(kernel, kernels.Coordinatewise):
+        return _coordinatewise(graph, kernel, P, C)
+    u = _scaled_squared_distances(graph, kernel, P, C)
+    if isinstance(kernel, kernels.RationalQuadratic):
+        return graph.add("Pow", graph.add("Add", graph.add("Div", u, kernel.alpha), 1.0), -float(kernel.alpha))
+    if isinstance(kernel, kernels.InverseMultiquadric):
+        return graph.add("Pow", graph.add("Add", graph.add("Mul", u, 2.0), 1.0), -0.5)
+    if isinstance(kernel, kernels.Matern):
+        return _matern(graph, kernel.nu, graph.add("Sqrt", graph.add("Mul", u, 2.0)))
+    return graph.add("Exp", graph.add("Neg", u))  # Gaussian
+
+
+def _scaled_squared_distances(graph: _Graph, kernel: Any, P: str, C: Array) -> str:
+    """Add ``gamma |p_i - c_j|^2``, of points around the centers' mean."""
+    origin = C.mean(axis=0)
+    P, C = graph.add("Sub", P, origin), C - origin
+    p_norms = graph.add("ReduceSumSquare", P, axes=[1], keepdims=1)
+    norms = graph.add("Add", p_norms, np.sum(C * C, axis=1))
+    u = graph.add("Abs", graph.add("Sub", norms, graph.add("MatMul", P, 2.0 * C.T)))
+    if not kernel.smooth_at_zero:
+        apart = graph.add("Not", graph.add("Less", u, graph.add("Mul", norms, 8.0 * EPS)))
+        u = graph.add("Mul", u, graph.add("Cast", apart, to=_double()))
+    return graph.add("Mul", u, kernel.scale)
+
+
+def _coordinatewise(graph: _Graph, kernel: Any, P: str, C: Array) -> str:
+    """Add the product over the coordinates, one after the other: an N x c matrix at a time."""
+    rate = math.sqrt(2.0 * kernel.scale)
+    K = ""
+    for j, column in enumerate(C.T):
+        p = graph.add("Gather", P, [j], axis=1)
+        t = graph.add("Mul", graph.add("Abs", graph.add("Sub", p, column[None, :])), rate)
+        factor = _matern(graph, kernel.nu, t)
+        if isinstance(kernel, kernels.Anova):
+            factor = graph.add("Mul", graph.add("Add", factor, 1.0), 0.5)
+        K = factor if j == 0 else graph.add("Mul", K, factor)
+    return K
+
+
+def _matern(graph: _Graph, nu: float, t: str) -> str:
+    """Add the Matern function of t = distance / ell."""
+    z = graph.add("Mul", t, math.sqrt(2.0 * nu))
+    decay = graph.add("Exp", graph.add("Neg", z))
+    if nu == 0.5:
+        return decay
+    polynomial = graph.add("Add", z, 1.0)
+    if nu == 2.5:
+        polynomial = graph.add("Add", polynomial, graph.add("Div", graph.add("Mul", z, z), 3.0))
+    return graph.add("Mul", polynomial, decay)
+
+
+def _double() -> int:
+    from onnx import TensorProto
+
+    return int(TensorProto.DOUBLE)

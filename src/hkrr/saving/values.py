@@ -1,0 +1,283 @@
+"""Values as JSON, and back: what parameters and fitted attributes are made of.
+
+None, booleans, texts, whole numbers, finite floats and lists are themselves. Everything else is an object with one
+name, which says what it is: ``{"tensor": name}`` is an array, kept among the tensors; ``{"tuple": [...]}``,
+``{"dict": [[key, value], ...]}``, ``{"float": "inf"}``; ``{"object": {"class": "Gaussian", "gamma": 0.5}}`` is a
+kernel, a solver or a record, of a class that stands in the table here. No other class is ever looked up, and no tensor
+is used twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import KFold, ShuffleSplit
+
+from hkrr import kernels
+from hkrr._arrays import Array
+from hkrr.saving.format import Refusal
+from hkrr.scaling import Moments
+from hkrr.solvers import AGD, LBFGS, Result, VarPro
+
+Arrays = dict[str, Array]
+
+_SETTINGS: tuple[Any, ...] = (
+    *(type(kernel) for kernel in kernels.KERNELS.values()),
+    AGD,
+    LBFGS,
+    VarPro,
+)
+_RECORDS: tuple[Any, ...] = (Result, Moments)
+_OBJECTS: dict[str, Any] = {cls.__name__: cls for cls in (*_SETTINGS, *_RECORDS)}
+_SPLITTERS: dict[str, Any] = {
+    "KFold": (KFold, ("n_splits", "shuffle", "random_state")),
+    "ShuffleSplit": (ShuffleSplit, ("n_splits", "test_size", "train_size", "random_state")),
+}
+_SCALARS = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8")
+_NOT_FINITE = ("inf", "-inf", "nan")
+# Floats that a list may have before they are kept as a tensor: short lists are better read in the header.
+_SHORT = 64
+# Characters of an array of texts, each as wide as the widest: a hostile one could be wide and long.
+_MOST_CHARACTERS = 1 << 20
+
+
+def encode(value: Any, name: str, arrays: Arrays) -> Any:
+    """Return a value as JSON; its arrays are put into `arrays`, under names that begin with `name`."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, np.generic):
+        return _encode_scalar(value, name)
+    if type(value) is int:
+        if not -(2**63) <= value < 2**63:
+            raise Refusal(f"{name}={value!r} is too large for a file: whole numbers have 64 bits there")
+        return value
+    if type(value) is float:
+        return value if math.isfinite(value) else {"float": repr(value)}
+    if type(value) is np.ndarray:
+        return _encode_array(value, name, arrays)
+    if type(value) is list:
+        return _encode_list(value, name, arrays)
+    if type(value) is tuple:
+        return {"tuple": [encode(each, f"{name}.{i}", arrays) for i, each in enumerate(value)]}
+    if type(value) is range:
+        return {"range": [value.start, value.stop, value.step]}
+    if type(value) is dict:
+        return _encode_dict(value, name, arrays)
+    if _OBJECTS.get(type(value).__name__) is type(value):
+        settings = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+        return {"object": _named(type(value).__name__, settings, name, arrays)}
+    if _SPLITTERS.get(type(value).__name__, (None,))[0] is type(value):
+        settings = {field: getattr(value, field) for field in _SPLITTERS[type(value).__name__][1]}
+        return {"splitter": _named(type(value).__name__, settings, name, arrays)}
+    if isinstance(value, np.random.RandomState):
+        return {"random_state": _encode_random_state(value, name, arrays)}
+    if type(value).__module__ == "torch" and type(value).__name__ == "device":
+        return str(value)  # the same to every estimator here
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    raise Refusal(f"{name} is a {kind}, and a file has place for plain values, arrays, and the library's own classes")
+
+
+def _put(name: str, array: Array, arrays: Arrays) -> str:
+    if name in arrays:
+        raise Refusal(f"two of its arrays would have the name {name!r}")
+    arrays[name] = array
+    return name
+
+
+def _encode_scalar(value: Any, name: str) -> Any:
+    if isinstance(value, np.bool_):
+        return {"scalar": ["bool", bool(value)]}
+    if value.dtype.name not in _SCALARS:
+        raise Refusal(f"{name} is a number of kind {value.dtype}, which a file has no place for: make it a float")
+    number = value.item()
+    return {"scalar": [value.dtype.name, encode(number, name, {}) if isinstance(number, float) else number]}
+
+
+def _encode_array(value: Array, name: str, arrays: Arrays) -> Any:
+    if value.dtype.kind == "U" and value.ndim == 1 and value.dtype.itemsize // 4 * len(value) <= _MOST_CHARACTERS:
+        return {"texts": value.tolist()}
+    return {"tensor": _put(name, value, arrays)}
+
+
+def _encode_list(value: list[Any], name: str, arrays: Arrays) -> Any:
+    for kind in (float, np.float64):
+        if len(value) > _SHORT and all(type(each) is kind for each in value):
+            return {"column": [_put(name, np.array(value, dtype=np.float64), arrays), kind.__name__]}
+    return [encode(each, f"{name}.{i}", arrays) for i, each in enumerate(value)]
+
+
+def _encode_dict(value: dict[Any, Any], name: str, arrays: Arrays) -> Any:
+    if all(isinstance(key, str) for key in value):
+        return {"dict": [[str(key), encode(each, f"{name}.{key}", arrays)] for key, each in value.items()]}
+    # The cells of a grid: their numbers, and a row of coefficients for each.
+    if all(type(key) is np.int64 and type(row) is np.ndarray for key, row in value.items()):
+        keys, rows = np.array(list(value)), np.stack(list(value.values()))
+        return {"cells": [_put(f"{name}.keys", keys, arrays), _put(f"{name}.rows", rows, arrays)]}
+    raise Refusal(f"{name} is a dict whose keys are no texts, which a file has no place for")
+
+
+def _named(cls: str, settings: dict[str, Any], name: str, arrays: Arrays) -> dict[str, Any]:
+    return {"class": cls, **{field: encode(value, f"{name}.{field}", arrays) for field, value in settings.items()}}
+
+
+def _encode_random_state(value: np.random.RandomState, name: str, arrays: Arrays) -> dict[str, Any]:
+    state: Any = value.get_state(legacy=False)
+    if state["bit_generator"] != "MT19937":
+        raise Refusal(f"{name} is a RandomState of {state['bit_generator']}, which a file has no place for: use a seed")
+    return {
+        "key": _put(name, state["state"]["key"], arrays),
+        "position": int(state["state"]["pos"]),
+        "has_gauss": int(state["has_gauss"]),
+        "gauss": float(state["gauss"]),
+    }
+
+
+def decode(value: Any, arrays: Arrays) -> Any:
+    """Return the value that JSON stands for; the tensors that it uses are taken out of `arrays`."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, int) and -(2**63) <= value < 2**63:
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    if isinstance(value, list):
+        return [decode(each, arrays) for each in value]
+    if isinstance(value, dict) and len(value) == 1:
+        ((tag, content),) = value.items()
+        if tag in _DECODERS:
+            return _DECODERS[tag](content, arrays)
+        raise Refusal(f"it holds a value of an unknown kind, {tag[:40]!r}: a newer hkrr may know it")
+    raise Refusal("it holds a value that is none: it was damaged, or hkrr.save did not write it")
+
+
+def _take(name: Any, arrays: Arrays) -> Array:
+    if not isinstance(name, str) or name not in arrays:
+        raise Refusal("it speaks of a tensor that is not there, or twice of the same one")
+    return arrays.pop(name)
+
+
+def _expect(fine: bool) -> None:
+    if not fine:
+        raise Refusal("it holds a value that cannot be read: it was damaged, or hkrr.save did not write it")
+
+
+def _decode_float(content: Any, arrays: Arrays) -> float:
+    _expect(isinstance(content, str) and content in _NOT_FINITE)
+    return float(content)
+
+
+def _decode_scalar(content: Any, arrays: Arrays) -> Any:
+    _expect(isinstance(content, list) and len(content) == 2 and isinstance(content[0], str))
+    kind, number = content[0], decode(content[1], arrays) if not isinstance(content[1], int) else content[1]
+    if kind == "bool":
+        _expect(isinstance(number, bool))
+        return np.bool_(number)
+    _expect(kind in _SCALARS and type(number) is (float if kind.startswith("float") else int))
+    if not kind.startswith("float"):
+        limits = np.iinfo(kind)
+        _expect(limits.min <= number <= limits.max)
+    elif math.isfinite(number):
+        _expect(abs(number) <= float(np.finfo(kind).max))
+    return np.dtype(kind).type(number)
+
+
+def _decode_tuple(content: Any, arrays: Arrays) -> tuple[Any, ...]:
+    _expect(isinstance(content, list))
+    return tuple(decode(each, arrays) for each in content)
+
+
+def _decode_range(content: Any, arrays: Arrays) -> range:
+    _expect(isinstance(content, list) and len(content) == 3 and all(type(each) is int for each in content))
+    _expect(content[2] != 0)
+    return range(*content)
+
+
+def _decode_dict(content: Any, arrays: Arrays) -> dict[str, Any]:
+    _expect(isinstance(content, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in content))
+    _expect(all(isinstance(key, str) for key, _ in content) and len({key for key, _ in content}) == len(content))
+    return {key: decode(each, arrays) for key, each in content}
+
+
+def _decode_texts(content: Any, arrays: Arrays) -> Array:
+    _expect(isinstance(content, list) and len(content) > 0 and all(isinstance(each, str) for each in content))
+    _expect(len(content) * max(map(len, content)) <= _MOST_CHARACTERS)
+    return np.array(content)
+
+
+def _decode_column(content: Any, arrays: Arrays) -> list[Any]:
+    _expect(isinstance(content, list) and len(content) == 2)
+    column = _take(content[0], arrays)
+    _expect(column.dtype == np.float64 and column.ndim == 1 and content[1] in ("float", "float64"))
+    return column.tolist() if content[1] == "float" else list(column)
+
+
+def _decode_cells(content: Any, arrays: Arrays) -> dict[Any, Array]:
+    _expect(isinstance(content, list) and len(content) == 2)
+    keys, rows = _take(content[0], arrays), _take(content[1], arrays)
+    _expect(keys.dtype == np.int64 and keys.ndim == 1 and rows.ndim == 2 and len(keys) == len(rows))
+    _expect(len(np.unique(keys)) == len(keys))
+    return {key: row.copy() for key, row in zip(keys, rows, strict=True)}
+
+
+def _decode_named(
+    content: Any, arrays: Arrays, known: dict[str, Any], make: Callable[[str, dict[str, Any]], Any]
+) -> Any:
+    _expect(isinstance(content, dict) and isinstance(content.get("class"), str))
+    name = content["class"]
+    if name not in known:
+        raise Refusal(f"it holds a {name[:40]!r}, which is unknown here: a newer hkrr may know it")
+    settings = {key: decode(each, arrays) for key, each in content.items() if key != "class"}
+    try:
+        return make(name, settings)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise Refusal(f"it holds a {name} that cannot be: {error}") from None
+
+
+def _decode_object(content: Any, arrays: Arrays) -> Any:
+    def make(name: str, settings: dict[str, Any]) -> Any:
+        plain = (type(None), bool, int, float, str, np.generic)
+        _expect(_OBJECTS[name] in _RECORDS or all(isinstance(each, plain) for each in settings.values()))
+        return _OBJECTS[name](**settings)
+
+    return _decode_named(content, arrays, _OBJECTS, make)
+
+
+def _decode_splitter(content: Any, arrays: Arrays) -> Any:
+    return _decode_named(content, arrays, _SPLITTERS, lambda name, settings: _SPLITTERS[name][0](**settings))
+
+
+def _decode_random_state(content: Any, arrays: Arrays) -> np.random.RandomState:
+    _expect(isinstance(content, dict) and set(content) == {"key", "position", "has_gauss", "gauss"})
+    key, position, gauss = _take(content["key"], arrays), content["position"], content["gauss"]
+    _expect(key.dtype == np.uint32 and key.shape == (624,))
+    _expect(type(position) is int and 0 <= position <= 624 and type(gauss) is float and math.isfinite(gauss))
+    _expect(type(content["has_gauss"]) is int and content["has_gauss"] in (0, 1))
+    state = np.random.RandomState(0)
+    state.set_state(("MT19937", key, position, content["has_gauss"], gauss))
+    return state
+
+
+def _decode_tensor(content: Any, arrays: Arrays) -> Array:
+    return _take(content, arrays)
+
+
+_DECODERS: dict[str, Callable[[Any, Arrays], Any]] = {
+    "float": _decode_float,
+    "scalar": _decode_scalar,
+    "tuple": _decode_tuple,
+    "range": _decode_range,
+    "dict": _decode_dict,
+    "texts": _decode_texts,
+    "tensor": _decode_tensor,
+    "column": _decode_column,
+    "cells": _decode_cells,
+    "object": _decode_object,
+    "splitter": _decode_splitter,
+    "random_state": _decode_random_state,
+}
