@@ -54,12 +54,12 @@ def floats(*letters: str, positive: bool = False) -> Check:
     return check
 
 
-def numeric(*letters: str) -> Check:
-    """An array of finite numbers of that shape: targets, which may be whole or booleans."""
+def numeric(*letters: str, kinds: str = "fiub") -> Check:
+    """An array of finite numbers of that shape, which may be whole or booleans, as targets may."""
 
     def check(name: str, value: Any, sizes: Sizes) -> None:
-        if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiub":
-            raise Refusal(f"{name} is no array of numbers")
+        if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds:
+            raise Refusal(f"{name} is no array of such numbers")
         _bind(name, value.shape, letters, sizes)
         _finite(name, value)
 
@@ -154,8 +154,8 @@ def result(name: str, value: Any, sizes: Sizes) -> None:
     """How a run of the solver ended."""
     if not isinstance(value, Result):
         raise Refusal(f"{name} is no Result")
-    floats("rows of B", "D")(f"{name}.B", value.B, sizes)
-    floats("rows of alpha", "columns of alpha")(f"{name}.alpha", value.alpha, sizes)
+    floats("d", "D")(f"{name}.B", value.B, sizes)
+    floats("c", "columns of alpha")(f"{name}.alpha", value.alpha, sizes)
     for field in ("objective", "reg_lambda"):
         number()(f"{name}.{field}", getattr(value, field), sizes)
     whole(f"{name}.n_iter", value.n_iter, sizes)
@@ -174,7 +174,7 @@ def moments(name: str, value: Any, sizes: Sizes) -> None:
         raise Refusal(f"{name} are no Moments")
     floats("D")(f"{name}.x_mean", value.x_mean, sizes)
     floats("D", positive=True)(f"{name}.x_scale", value.x_scale, sizes)
-    numeric("D")(f"{name}.constant", value.constant, sizes)
+    numeric("D", kinds="b")(f"{name}.constant", value.constant, sizes)
     floats("one target")(f"{name}.y_mean", value.y_mean, sizes)
 
 

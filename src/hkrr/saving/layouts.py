@@ -165,7 +165,7 @@ _FUNCTION: _Attributes = {
 _MAP_MODEL: _Attributes = {
     **_FUNCTION,
     "gamma_": number(positive=True),
-    "singular_values_": floats("singular values"),
+    "singular_values_": floats("d"),
     "reg_lambda_": number(),
     "n_iter_": whole,
     "result_": checks.result,
@@ -176,7 +176,8 @@ _MAP_MODEL_CV: _Attributes = {
     "n_components_": whole,
     "best_score_": number(),
 }
-_EXPANSION: _Attributes = {**_FUNCTION, "_one_target": checks.flag}
+_MAPPED_EXPANSION: _Attributes = {**_FUNCTION, "_one_target": checks.flag}
+_EXPANSION: _Attributes = {**_MAPPED_EXPANSION, "components_": floats("D", "D")}
 _SUBSPACE: _Attributes = {**_COLUMNS, "components_": floats("d", "D"), "eigenvalues_": floats("d")}
 _BKERNN: _Attributes = {
     **_COLUMNS,
@@ -233,7 +234,7 @@ _ALL = (
         {**_EXPANSION, "reg_lambda_": number(), "gamma_": number(positive=True), "loo_error_": number()},
     ),
     Layout(baselines.RBFNetwork, {**_EXPANSION, "n_iter_": whole}),
-    Layout(baselines.HyperRBFNetwork, {**_EXPANSION, "n_iter_": whole}),
+    Layout(baselines.HyperRBFNetwork, {**_MAPPED_EXPANSION, "n_iter_": whole}),
     Layout(baselines.RecursiveFeatureMachine, {**_EXPANSION, "M_": floats("D", "D"), "best_iter_": whole}),
     Layout(baselines.BKerNN, _BKERNN),
     Layout(

@@ -1,0 +1,118 @@
+"""Mutated files through hkrr.load: the kinds of outcomes, the peak memory and the slowest file.
+
+    python benchmarks/fuzz_load.py [n_files] [seed]      (100,000 files by default; about ten minutes)
+
+Each file is a saved model, mutated by one of the ways of tests/mutated_files.py. It must be refused with the library's
+own error, or load as a model that predicts (or transforms) rows without an error. Ends with status 1 where one does
+not, and keeps such files in the folder that it names.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import tempfile
+import time
+import warnings
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from random import Random
+
+import numpy as np
+
+import hkrr
+from hkrr import baselines
+from hkrr.kernels import Polynomial
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from mutated_files import MUTATIONS
+
+# Long headers take milliseconds each, where others take a fraction of one.
+_RARE = {"huge": 0.05, "deep": 0.3}
+_ROWS = 3
+
+
+def seeds() -> list[bytes]:
+    """Return the files that are mutated: models of different classes, kernels and parameters."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((25, 3))
+    y = np.sin(X[:, 0]) + 0.1 * X[:, 1]
+    quick = {"n_init": 1, "random_state": 0}
+    models = [
+        hkrr.HyperKernelRidge(2, max_iter=3, **quick).fit(X, y),
+        hkrr.HyperKernelRidge(1, kernel=Polynomial(degree=2), max_iter=3, init=X[:1], **quick).fit(X, np.c_[y, -y]),
+        hkrr.HyperKernelRidge(kernel="product_matern52", solver=hkrr.solvers.AGD(n_alpha=2), max_iter=2, **quick).fit(
+            X, y
+        ),
+        hkrr.HyperKernelRidgeCV(n_components=1, **quick).fit(X, y),
+        hkrr.HyperKernelRidgeCV([1], cv=2, criterion="training", reg_lambdas=[0.1], **quick).fit(X, y),
+        baselines.SIR(1).fit(X, y),
+        baselines.RCLS(1).fit(X, y),
+        baselines.RCLS(1, link="polynomial", n_cells=2, degree=1).fit(X, y),
+        baselines.BKerNN(n_particles=3, max_iter=2, random_state=0).fit(X, y),
+        baselines.RBFNetwork(5, max_iter=2, random_state=np.random.RandomState(0)).fit(X, y),
+        baselines.ReLUNetwork(4, max_iter=2, random_state=0).fit(X, y),
+    ]
+    files = []
+    with tempfile.TemporaryDirectory() as folder:
+        for model in models:
+            hkrr.save(model, f"{folder}/model")
+            files.append(Path(folder, "model").read_bytes())
+    return files
+
+
+def outcome(path: Path) -> str:
+    """Return what becomes of a file: "refused", "loaded", or the error that should not have been."""
+    try:
+        model = hkrr.load(path)
+    except hkrr.ModelFileError:
+        return "refused"
+    except Exception as error:
+        return f"load raised {type(error).__name__}: {error}"
+    try:
+        X = np.linspace(-1.0, 1.0, _ROWS * model.n_features_in_).reshape(_ROWS, -1)
+        repr(model)
+        found = model.predict(X) if hasattr(model, "predict") else model.transform(X)
+        return "loaded" if len(found) == _ROWS else f"predicted {len(found)} rows"
+    except Exception as error:
+        # A scale of 1e-308 is a scale, and what it is given may overflow on the way: that is said, as for any data.
+        if isinstance(error, ValueError) and "infinity" in str(error):
+            return "loaded, and overflows"
+        return f"predict raised {type(error).__name__}: {error}"
+
+
+def main(n_files: int = 100_000, seed: int = 0) -> int:
+    """Run the files; return the exit status."""
+    random, counts, slowest, bad = Random(seed), Counter[tuple[str, str]](), (0.0, ""), 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # In a process of its own: what fitting takes is not what loading takes.
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            originals = pool.submit(seeds).result()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        folder = Path(tempfile.mkdtemp(prefix="hkrr-fuzz-"))
+        path = folder / "model"
+        weights = [_RARE.get(name, 1.0) for name in MUTATIONS]
+        for i in range(n_files):
+            (name,) = random.choices(list(MUTATIONS), weights)
+            path.write_bytes(MUTATIONS[name](random.choice(originals), random))
+            began = time.perf_counter()
+            what = outcome(path)
+            slowest = max(slowest, (time.perf_counter() - began, name))
+            counts[name, what] += 1
+            if "raised" in what or "rows" in what:
+                bad += 1
+                path.rename(folder / f"bad-{i}")
+    for (name, what), count in sorted(counts.items()):
+        print(f"{count:8,}  {name:10} {what}")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(f"peak resident memory {peak / 1024:.0f} MB, of which {before / 1024:.0f} MB before the first file")
+    print(f"slowest {slowest[0]:.3f} s ({slowest[1]})")
+    print(f"{bad} of {n_files:,} files did what none should" + (f": see {folder}" if bad else ""))
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*(int(argument) for argument in sys.argv[1:])))
