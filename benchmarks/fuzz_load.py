@@ -1,6 +1,6 @@
 """Mutated files through hkrr.load: the kinds of outcomes, the peak memory and the slowest file.
 
-    python benchmarks/fuzz_load.py [n_files] [seed]      (100,000 files by default; about ten minutes)
+    python benchmarks/fuzz_load.py [n_files] [seed]      (100,000 files by default; some minutes)
 
 Each file is a saved model, mutated by one of the ways of tests/mutated_files.py. It must be refused with the library's
 own error, or load as a model that predicts (or transforms) rows without an error. Ends with status 1 where one does
@@ -36,6 +36,7 @@ _ROWS = 3
 
 def seeds() -> list[bytes]:
     """Return the files that are mutated: models of different classes, kernels and parameters."""
+    warnings.simplefilter("ignore")  # networks of two passes have not converged
     rng = np.random.default_rng(0)
     X = rng.standard_normal((25, 3))
     y = np.sin(X[:, 0]) + 0.1 * X[:, 1]
@@ -108,7 +109,7 @@ def main(n_files: int = 100_000, seed: int = 0) -> int:
     for (name, what), count in sorted(counts.items()):
         print(f"{count:8,}  {name:10} {what}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(f"peak resident memory {peak / 1024:.0f} MB, of which {before / 1024:.0f} MB before the first file")
+    print(f"peak resident memory {peak / 1024:.0f} MB, of which {before / 1024:.0f} MB before the first file (imports)")
     print(f"slowest {slowest[0]:.3f} s ({slowest[1]})")
     print(f"{bad} of {n_files:,} files did what none should" + (f": see {folder}" if bad else ""))
     return 1 if bad else 0

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import hkrr
-from hkrr.saving.format import pack
+from hkrr.saving.format import as_json, checksum, pack
 from mutated_files import JUNK, MUTATIONS, deep, nodes, parts, with_table
 from saved_models import CLASSES, apply, fitted, new_rows, saved
 
@@ -204,6 +204,7 @@ def _entry(**changes):
         _entry(shape=[2, 3.0]),
         _entry(shape=[True, 6]),
         _entry(shape=[0] * 50),
+        _entry(shape=[0, 2**47, 2**47], data_offsets=[0, 0]),
         _entry(shape="23"),
         _entry(data_offsets=[0, 2**62]),
         _entry(data_offsets=[8, 56]),
@@ -251,6 +252,21 @@ def test_shapes_and_dtypes_that_disagree_are_refused(name):
                 assert refused_or_sound(pack(header, {**arrays, key: other}))
             else:
                 refused(pack(header, {**arrays, key: other}))
+
+
+def test_an_empty_tensor_of_endless_axes_is_refused():
+    """It has no bytes, as it should, and yet no array has that shape."""
+    header, arrays = parts(data_of("SIR"))
+    data = pack(header, {**arrays, "eigenvalues_": np.zeros(0)})
+
+    def change(table):
+        table["eigenvalues_"]["shape"] = [0, 2**47, 2**47]
+        inner = json.loads(table["__metadata__"]["hkrr"])
+        inner["tensors"]["eigenvalues_"]["shape"] = [0, 2**47, 2**47]
+        inner["checksum"] = checksum(inner, [arrays["components_"].tobytes()])
+        table["__metadata__"]["hkrr"] = as_json(inner)
+
+    refused(with_table(data, change), "the shape of a tensor")
 
 
 def test_swapped_tensors_are_refused():

@@ -88,7 +88,7 @@ def number(*, positive: bool = False) -> Check:
     def check(name: str, value: Any, sizes: Sizes) -> None:
         if not isinstance(value, numbers.Real) or isinstance(value, bool):
             raise Refusal(f"{name} is no number")
-        if positive and not 0 < value < math.inf:
+        if positive and not 0.0 < float(value) < math.inf:
             raise Refusal(f"{name} is not positive and finite")
 
     return check
@@ -143,7 +143,7 @@ def kernel(name: str, value: Any, sizes: Sizes) -> None:
 
 def table(name: str, value: Any, sizes: Sizes) -> None:
     """Columns of equal lengths."""
-    columns = list(value.values()) if isinstance(value, dict) else [None]
+    columns: list[Any] = list(value.values()) if isinstance(value, dict) else [None]
     if not all(isinstance(column, list) or (isinstance(column, np.ndarray) and column.ndim == 1) for column in columns):
         raise Refusal(f"{name} is no table")
     if len({len(column) for column in columns}) > 1:

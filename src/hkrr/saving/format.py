@@ -33,7 +33,7 @@ _KEY = "hkrr"
 _MOST_TABLE = 2 << 20
 _DEEPEST = 16
 _MOST_AXES, _LONGEST_AXIS = 8, 2**48
-_DTYPES = {
+_DTYPES: dict[str, np.dtype[Any]] = {
     "F64": np.dtype("<f8"),
     "F32": np.dtype("<f4"),
     "F16": np.dtype("<f2"),
@@ -126,10 +126,10 @@ def checksum(header: dict[str, Any], tensors: Iterable[bytes | memoryview]) -> s
 
 
 def _dtype(name: str, array: Array) -> np.dtype[Any]:
-    dtype = array.dtype.newbyteorder("<")
+    dtype: np.dtype[Any] = array.dtype.newbyteorder("<")
     if dtype not in _NAMES:
         raise Refusal(f"{name} is an array of {array.dtype}, which a file has no place for: make it one of floats")
-    return np.dtype(dtype)
+    return dtype
 
 
 def _order(array: Array) -> str:
@@ -183,10 +183,7 @@ def check_format(header: dict[str, Any]) -> None:
 
 def _parsed(text: str) -> dict[str, Any]:
     """Return a JSON object; nesting is looked at first, as parsers go as deep as the text."""
-    brackets = np.frombuffer(_STRING.sub("", text).encode("ascii", "replace"), dtype=np.uint8)
-    deeper = np.isin(brackets, np.frombuffer(b"[{", dtype=np.uint8)).astype(np.int8)
-    deeper -= np.isin(brackets, np.frombuffer(b"]}", dtype=np.uint8)).astype(np.int8)
-    if np.cumsum(deeper, dtype=np.int32).max(initial=0) > _DEEPEST:
+    if _depth(text) > _DEEPEST:
         raise Refusal("its header is nested deeper than any that hkrr.save writes")
     try:
         parsed = json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
@@ -195,6 +192,14 @@ def _parsed(text: str) -> dict[str, Any]:
     if not isinstance(parsed, dict):
         raise Refusal("its header is no JSON object: it was damaged, or hkrr.save did not write it")
     return parsed
+
+
+def _depth(text: str) -> int:
+    """Return how deep the brackets of a JSON text go, those within its strings aside."""
+    outside = np.frombuffer(_STRING.sub("", text).encode("ascii", "replace"), dtype=np.uint8)
+    steps = np.isin(outside, np.frombuffer(b"[{", dtype=np.uint8)).astype(np.int8)
+    steps -= np.isin(outside, np.frombuffer(b"]}", dtype=np.uint8)).astype(np.int8)
+    return int(np.cumsum(steps, dtype=np.int32).max(initial=0))
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -230,7 +235,9 @@ def _tensor(entry: Any) -> _Tensor:
     if not (_whole(shape) and len(shape) <= _MOST_AXES and _whole(offsets) and len(offsets) == 2):
         raise Refusal("its table of tensors is not that of a safetensors file: it was damaged")
     begin, end = offsets
-    if end - begin != math.prod(shape) * _DTYPES[dtype].itemsize:
+    # Of an empty tensor the other axes take no bytes, and could still be too long for an array.
+    too_long = math.prod(max(n, 1) for n in shape) >= _LONGEST_AXIS
+    if too_long or end - begin != math.prod(shape) * _DTYPES[dtype].itemsize:
         raise Refusal("the shape of a tensor does not fit its bytes: it was damaged")
     return _Tensor(_DTYPES[dtype], tuple(shape), begin, end)
 

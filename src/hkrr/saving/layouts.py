@@ -1,6 +1,7 @@
 """Which classes can be saved, what each keeps, and what must hold of it for the model to predict.
 
-The table at the end is all there is: an estimator with a new attribute needs a line here.
+The table at the end is all there is: an estimator with a new attribute needs a line here, among the optional ones as
+earlier files lack it.
 """
 
 from __future__ import annotations
