@@ -10,6 +10,7 @@ not, and keeps such files in the folder that it names.
 from __future__ import annotations
 
 import resource
+import shutil
 import sys
 import tempfile
 import time
@@ -112,6 +113,8 @@ def main(n_files: int = 100_000, seed: int = 0) -> int:
     print(f"peak resident memory {peak / 1024:.0f} MB, of which {before / 1024:.0f} MB before the first file (imports)")
     print(f"slowest {slowest[0]:.3f} s ({slowest[1]})")
     print(f"{bad} of {n_files:,} files did what none should" + (f": see {folder}" if bad else ""))
+    if not bad:
+        shutil.rmtree(folder)
     return 1 if bad else 0
 
 
