@@ -22,8 +22,7 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold, RepeatedKFold, ShuffleSplit
 
 import hkrr
-from hkrr import baselines, kernels, solvers
-from hkrr.saving import disk
+from hkrr import baselines, disk, kernels, solvers
 from hkrr.saving.layouts import LAYOUTS
 from saved_models import CLASSES, apply, fitted, new_rows, rows, saved, unfitted
 

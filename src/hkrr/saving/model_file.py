@@ -7,8 +7,8 @@ from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from hkrr.disk import replace_file
 from hkrr.exceptions import ModelFileError
-from hkrr.saving.disk import replace_file
 from hkrr.saving.format import FORMAT, Refusal, pack, unpack
 from hkrr.saving.layouts import LAYOUTS, check_model
 from hkrr.saving.models import decode_model, encode_model
