@@ -1,9 +1,12 @@
-"""Small fitted models of every class, that the tests of saving share."""
+"""Small fitted models of every class, and how two of them are compared: what the tests of saving share."""
 
+import json
 import warnings
 from functools import cache
 
 import numpy as np
+from numpy.testing import assert_array_equal
+from safetensors import safe_open
 
 import hkrr
 from hkrr import baselines
@@ -61,3 +64,41 @@ def saved(model, folder):
     """Return the bytes of the saved model."""
     hkrr.save(model, folder / "saved")
     return (folder / "saved").read_bytes()
+
+
+def header_of(path):
+    with safe_open(path, framework="numpy") as file:
+        return json.loads(file.metadata()["hkrr"])
+
+
+def through_a_file(model, folder):
+    hkrr.save(model, folder / "model.safetensors")
+    return hkrr.load(folder / "model.safetensors")
+
+
+def assert_same(found, expected, where=""):
+    """Types, values, dtypes and the order of memory."""
+    assert type(found) is type(expected), where
+    if isinstance(expected, np.ndarray):
+        assert_array_equal(found, expected, err_msg=where, strict=True)
+        assert found.flags.f_contiguous == expected.flags.f_contiguous, where
+        assert found.flags.writeable
+    elif isinstance(expected, dict):
+        assert list(found) == list(expected), where
+        for key in expected:
+            assert_same(found[key], expected[key], f"{where}[{key!r}]")
+    elif isinstance(expected, list | tuple):
+        assert len(found) == len(expected), where
+        for i, (one, other) in enumerate(zip(found, expected, strict=True)):
+            assert_same(one, other, f"{where}[{i}]")
+    elif isinstance(expected, np.random.RandomState):
+        assert_same(found.get_state(legacy=False), expected.get_state(legacy=False), where)
+    elif type(expected).__module__.startswith(("hkrr.", "sklearn.neural_network", "sklearn.neighbors._reg")):
+        names = [name for name in vars(expected) if not name.startswith("_")]
+        assert names
+        for name in names:
+            assert_same(getattr(found, name), getattr(expected, name), f"{where}.{name}")
+    elif hasattr(expected, "split") and not isinstance(expected, str):
+        assert repr(found) == repr(expected), where
+    else:
+        assert found == expected or (found != found and expected != expected), where

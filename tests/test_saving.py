@@ -1,74 +1,23 @@
-"""Saved and loaded, a model is the same to the last bit; a save that fails leaves what was there."""
+"""Saved and loaded, a model is the same to the last bit, whatever it was fitted on."""
 
-import errno
-import json
 import os
 import pickle
-import re
-import resource
-import subprocess
-import sys
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import joblib
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
-from safetensors import safe_open
+from numpy.testing import assert_array_equal
 from sklearn.base import clone
-from sklearn.exceptions import NotFittedError
-from sklearn.linear_model import Ridge
-from sklearn.model_selection import KFold, RepeatedKFold, ShuffleSplit
 
 import hkrr
-from hkrr import baselines, disk, kernels, solvers
+from hkrr import baselines, kernels
+from hkrr.saving import checks, values
 from hkrr.saving.layouts import LAYOUTS
-from saved_models import CLASSES, apply, fitted, new_rows, rows, saved, unfitted
+from saved_models import CLASSES, apply, assert_same, fitted, header_of, new_rows, rows, through_a_file, unfitted
 
-HERE = Path(__file__).parent
 VARIANTS = ["grid", "learned grid", "polynomials", "cells"]
-
-
-def header_of(path):
-    with safe_open(path, framework="numpy") as file:
-        return json.loads(file.metadata()["hkrr"])
-
-
-def through_a_file(model, folder):
-    hkrr.save(model, folder / "model.safetensors")
-    return hkrr.load(folder / "model.safetensors")
-
-
-def assert_same(found, expected, where=""):
-    """Types, values, dtypes and the order of memory."""
-    assert type(found) is type(expected), where
-    if isinstance(expected, np.ndarray):
-        assert_array_equal(found, expected, err_msg=where, strict=True)
-        assert found.flags.f_contiguous == expected.flags.f_contiguous, where
-        assert found.flags.writeable
-    elif isinstance(expected, dict):
-        assert list(found) == list(expected), where
-        for key in expected:
-            assert_same(found[key], expected[key], f"{where}[{key!r}]")
-    elif isinstance(expected, list | tuple):
-        assert len(found) == len(expected), where
-        for i, (one, other) in enumerate(zip(found, expected, strict=True)):
-            assert_same(one, other, f"{where}[{i}]")
-    elif isinstance(expected, np.random.RandomState):
-        assert_same(found.get_state(legacy=False), expected.get_state(legacy=False), where)
-    elif type(expected).__module__.startswith(("hkrr.", "sklearn.neural_network", "sklearn.neighbors._reg")):
-        names = [name for name in vars(expected) if not name.startswith("_")]
-        assert names
-        for name in names:
-            assert_same(getattr(found, name), getattr(expected, name), f"{where}.{name}")
-    elif hasattr(expected, "split") and not isinstance(expected, str):
-        assert repr(found) == repr(expected), where
-    else:
-        assert found == expected or (found != found and expected != expected), where
-
-
-# ------------------------------------------------------------------------------------------------------ round trips
 
 
 def test_every_estimator_has_a_layout():
@@ -145,6 +94,91 @@ def test_a_fit_of_tensors(tmp_path):
     assert_array_equal(again.predict(X).numpy(), model.predict(X).numpy(), strict=True)
 
 
+def _blocks():
+    X, y = rows()
+    return [(X[:20], y[:20]), (X[20:], y[20:])]
+
+
+def _frame():
+    X, y = rows()
+    return pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=y)
+
+
+@pytest.mark.parametrize("name", ["HyperKernelRidge", "HyperKernelRidgeCV"])
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npy", "blocks"])
+def test_a_fit_of_files(name, kind, tmp_path):
+    _frame().to_csv(tmp_path / "rows.csv", index=False)
+    _frame().to_parquet(tmp_path / "rows.parquet")
+    np.save(tmp_path / "rows.npy", _frame().to_numpy())
+    model = unfitted(name).fit(_blocks) if kind == "blocks" else unfitted(name).fit(tmp_path / f"rows.{kind}", -1)
+    again = through_a_file(model, tmp_path)
+    assert_same(again, model)
+    given = _blocks
+    if kind in ("csv", "parquet"):
+        assert list(again.feature_names_in_) == ["a", "b", "c"]
+        given = tmp_path / f"rows.{kind}"
+    assert_array_equal(again.predict(given), model.predict(given), strict=True)
+
+
+def test_a_fit_of_dask_collections(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    dd = pytest.importorskip("dask.dataframe")
+    with distributed.Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"):
+        collection = dd.from_pandas(_frame(), npartitions=2)
+        model = unfitted("HyperKernelRidge").fit(collection, "y")
+        again = through_a_file(model, tmp_path)
+        assert_same(again, model)
+        assert list(again.feature_names_in_) == ["a", "b", "c"]
+        assert_array_equal(again.predict(collection).compute(), model.predict(collection).compute(), strict=True)
+
+
+@dataclass(frozen=True)
+class Noted:
+    """An attribute of one's own, of all kinds that it may have."""
+
+    share: float
+    count: int
+    fine: bool = True
+    least: float | None = None
+    remarks: tuple[str, ...] = ()
+
+
+@pytest.fixture
+def noted(monkeypatch):
+    """Models may have `noted_`: what a line of `values.ATTRIBUTE_RECORDS` does."""
+    monkeypatch.setitem(values._OBJECTS, "Noted", Noted)
+    monkeypatch.setattr(values, "_RECORDS", (*values._RECORDS, Noted))
+    monkeypatch.setitem(LAYOUTS["HyperKernelRidge"].optional, "noted_", checks.record(Noted))
+    return pickle.loads(pickle.dumps(fitted("HyperKernelRidge")))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Noted(0.5, 3),
+        Noted(np.float64(0.5), np.int64(3), np.bool_(False), float("inf"), ("a", "b")),
+        Noted(1, 2, False, None, ()),
+    ],
+)
+def test_attributes_that_are_records(value, noted, tmp_path):
+    noted.noted_ = value
+    again = through_a_file(noted, tmp_path)
+    assert_same(again, noted)
+    assert again.noted_ == value
+    # An earlier file lacks it.
+    assert not hasattr(through_a_file(fitted("HyperKernelRidge"), tmp_path), "noted_")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("share", "much"), ("share", None), ("count", 1.5), ("count", True), ("fine", 1), ("remarks", ("a", 1))],
+)
+def test_records_whose_fields_are_something_else_are_refused(field, value, noted, tmp_path):
+    noted.noted_ = replace(Noted(0.5, 3), **{field: value})
+    with pytest.raises(ValueError, match=rf"cannot be saved: noted_\.{field} is no"):
+        hkrr.save(noted, tmp_path / "model")
+
+
 def test_several_targets_and_their_truncation(tmp_path):
     X, y = rows()
     model = unfitted("HyperKernelRidgeCV").fit(X, np.column_stack([y, 2 * y]))
@@ -170,286 +204,3 @@ def test_pickle_and_joblib_keep_working(name, tmp_path):
         joblib.load(tmp_path / "joblib"),
     ):
         assert_array_equal(apply(copied, new_rows()), apply(model, new_rows()), strict=True)
-
-
-# ------------------------------------------------------------------------------------------------------- parameters
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("kernel", kernels.Matern(nu=2.5, gamma=0.5)),
-        ("kernel", kernels.Laplace()),
-        ("kernel", kernels.RationalQuadratic(alpha=2)),
-        ("solver", solvers.AGD(n_alpha=3, alpha_step="lipschitz")),
-        ("solver", solvers.VarPro(s_max=2.0, norm_bound=None)),
-        ("solver", solvers.LBFGS(memory=3)),
-        ("random_state", np.random.RandomState(7)),
-        ("init", np.eye(3)[:2].astype(np.float32)),
-        ("centers", [[0.0, 1.0, 2.0], [1.0, 2.0, 3.0]]),
-        ("tol", np.float64(1e-3)),
-        ("n_init", np.int32(3)),
-        ("n_init", np.uint64(2**63)),
-        ("scale_features", np.bool_(False)),
-        ("time_limit", float("inf")),
-        ("time_limit", np.float32(0.1)),
-    ],
-)
-def test_parameters_come_back(name, value, tmp_path):
-    model = clone(fitted("HyperKernelRidge")).fit(*rows())
-    setattr(model, name, value)
-    if name == "time_limit" and value == float("inf"):
-        with pytest.raises(ValueError, match="cannot be saved: time_limit must be"):
-            hkrr.save(model, tmp_path / "model")
-        return
-    assert_same(getattr(through_a_file(model, tmp_path), name), value)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("cv", KFold(3, shuffle=True, random_state=1)),
-        ("cv", ShuffleSplit(2, test_size=0.2, random_state=np.random.RandomState(3))),
-        ("cv", [(np.arange(3), np.arange(3, 5))]),
-        ("n_components", range(1, 4)),
-        ("n_components", (1, 2)),
-        ("reg_lambdas", np.logspace(-3, -1, 3)),
-        ("reg_lambdas", [0.1, 1]),
-    ],
-)
-def test_parameters_of_the_search_come_back(name, value, tmp_path):
-    model = pickle.loads(pickle.dumps(fitted("grid")))
-    setattr(model, name, value)
-    found = getattr(through_a_file(model, tmp_path), name)
-    assert_same(found, value) if name != "cv" or isinstance(value, list) else _assert_same_splits(found, value)
-
-
-def _assert_same_splits(found, expected):
-    X = np.zeros((9, 1))
-    assert type(found) is type(expected)
-    for one, other in zip(found.split(X), expected.split(X), strict=True):
-        assert_same(one, other)
-
-
-def test_a_random_state_goes_on_where_it_was(tmp_path):
-    state = np.random.RandomState(3)
-    state.standard_normal(3)  # an odd number: one is kept for the next call
-    model = clone(fitted("GradientKDR")).fit(*rows()).set_params(random_state=state)
-    again = through_a_file(model, tmp_path).random_state
-    assert_array_equal(again.standard_normal(700), state.standard_normal(700))
-
-
-def test_callbacks_are_left_out_and_the_header_says_so(tmp_path):
-    model = unfitted("HyperKernelRidge").set_params(callbacks=[lambda state: None]).fit(*rows())
-    assert through_a_file(model, tmp_path).callbacks is None
-    assert header_of(tmp_path / "model.safetensors")["left_out"] == ["callbacks"]
-    assert len(model.callbacks) == 1
-
-
-class OwnKernel(kernels.Gaussian):
-    """A kernel that the library does not know."""
-
-
-class Gaussian(kernels.Gaussian):
-    """One that has the name of one it knows."""
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("kernel", OwnKernel(), "kernel is a test_saving.OwnKernel"),
-        ("kernel", Gaussian(), "kernel is a test_saving.Gaussian"),
-        ("solver", object(), "solver is a builtins.object"),
-        ("init", np.ones((2, 3), dtype=object), "init is an array of object"),
-        ("centers", pd.DataFrame(np.ones((2, 3))), "centers is a pandas"),
-        ("random_state", np.random.RandomState(np.random.PCG64(0)), "use a seed"),
-        ("max_iter", 2**63, "64 bits"),
-        ("tol", np.longdouble(1), "tol is a number of kind"),
-        ("init", {1: 2}, "keys are no texts"),
-        ("device", "nowhere", "device='nowhere' is none of PyTorch's"),
-    ],
-)
-def test_what_cannot_be_saved_is_refused_with_its_name(name, value, said, tmp_path):
-    model = clone(fitted("HyperKernelRidge")).fit(*rows())
-    setattr(model, name, value)
-    with pytest.raises(ValueError, match=re.escape(said)):
-        hkrr.save(model, tmp_path / "model")
-    assert os.listdir(tmp_path) == []
-
-
-def test_a_splitter_of_another_kind_is_refused_with_the_remedy(tmp_path):
-    model = pickle.loads(pickle.dumps(fitted("grid"))).set_params(cv=RepeatedKFold())
-    with pytest.raises(ValueError, match=r"cv is a sklearn.*RepeatedKFold.*model\.set_params\(cv=\.\.\.\)"):
-        hkrr.save(model, tmp_path / "model")
-    hkrr.save(model.set_params(cv=5), tmp_path / "model")
-
-
-def test_models_that_are_no_models_are_refused(tmp_path):
-    for name in CLASSES:
-        with pytest.raises(NotFittedError):
-            hkrr.save(unfitted(name), tmp_path / "model")
-    for other in (Ridge().fit(*rows()), fitted("RCLS").link_, "model", None):
-        with pytest.raises(TypeError, match=rf"got a {type(other).__name__}"):
-            hkrr.save(other, tmp_path / "model")
-    noted = pickle.loads(pickle.dumps(fitted("SIR")))
-    noted.note_ = "mine"
-    with pytest.raises(ValueError, match="'note_', which a file has no place for"):
-        hkrr.save(noted, tmp_path / "model")
-    broken = pickle.loads(pickle.dumps(fitted("HyperKernelRidge")))
-    broken.dual_coef_[3] = np.nan
-    with pytest.raises(ValueError, match="dual_coef_ holds NaN"):
-        hkrr.save(broken, tmp_path / "model")
-    assert os.listdir(tmp_path) == []
-
-
-def test_more_names_than_a_header_has_room_for(tmp_path):
-    X = np.random.default_rng(0).standard_normal((5, 3000))
-    model = baselines.SIR(1, n_slices=2).fit(pd.DataFrame(X, columns=[f"{i:1000}" for i in range(3000)]), X[:, 0])
-    with pytest.raises(ValueError, match="names of the columns"):
-        hkrr.save(model, tmp_path / "model")
-    del model.feature_names_in_
-    assert_array_equal(through_a_file(model, tmp_path).components_, model.components_)
-
-
-# --------------------------------------------------------------------------------------------------------- the file
-
-
-def test_the_header_says_what_the_file_is(tmp_path):
-    X, y = rows()
-    model = unfitted("HyperKernelRidge").fit(X, np.column_stack([y, y]))
-    hkrr.save(model, tmp_path / "model")
-    header = header_of(tmp_path / "model")
-    assert header["format"] == 1
-    assert header["library"] == hkrr.__version__
-    assert header["class"] == "HyperKernelRidge"
-    assert header["parameters"]["kernel"] == "gaussian"
-    assert header["tensors"]["centers_"] == {"dtype": "F64", "shape": [30, 3], "order": "C"}
-    seconds = model.history_["time"][-1]
-    expected = {"n_features": 3, "n_centers": 30, "n_targets": 2, "n_components": 2, "n_iter": model.n_iter_}
-    assert header["summary"] == {**expected, "stopped": model.result_.reason, "seconds": seconds}
-
-
-@pytest.mark.parametrize("name", ["HyperKernelRidgeCV", "ReLUNetwork", "polynomials", "RCLS"])
-def test_files_of_format_1_are_read(name):
-    """These files were written once, by the first version that could: they must be read for ever."""
-    folder = HERE / "fixtures"
-    expected = json.loads((folder / "format1.json").read_text())[name]
-    model = hkrr.load(folder / f"format1-{name}.safetensors")
-    assert_allclose(model.predict(np.array(expected["X"])), expected["predicted"], rtol=1e-9)
-    assert {key: repr(value) for key, value in model.get_params().items()} == expected["parameters"]
-
-
-def test_importing_the_library_imports_neither_onnx_nor_safetensors():
-    code = "import sys, hkrr; print(*(name for name in ('onnx', 'onnxruntime', 'safetensors') if name in sys.modules))"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == ""
-
-
-def test_the_page_on_saving_runs(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    code = re.findall(r"```python\n(.*?)```", (HERE.parent / "docs" / "saving.md").read_text(), flags=re.DOTALL)
-    exec("\n".join(code), {"__name__": "__main__"})
-    assert capsys.readouterr().out == "True\nTrue\nTrue\n"
-
-
-# --------------------------------------------------------------------------------------------- a save that goes wrong
-
-
-def _fail(error):
-    def failing(*arguments, **options):
-        raise error
-
-    return failing
-
-
-@pytest.mark.parametrize("call", ["replace", "fsync"])
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (OSError(errno.ENOSPC, "No space left on device"), r"Not saved \(No space left on device\): make room"),
-        (OSError(errno.EROFS, "Read-only file system"), "cannot be written to: choose another one"),
-        (OSError(errno.EIO, "Input/output error"), "check the disk"),
-        (KeyboardInterrupt(), None),
-    ],
-)
-def test_a_save_that_fails_leaves_what_was_there(call, error, expected, tmp_path, monkeypatch):
-    before = saved(fitted("SIR"), tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(disk.os, call, _fail(error))
-        with pytest.raises(type(error), match=expected) as raised:
-            hkrr.save(fitted("SAVE"), tmp_path / "saved")
-    assert getattr(raised.value, "errno", None) == getattr(error, "errno", None)
-    assert os.listdir(tmp_path) == ["saved"]
-    assert (tmp_path / "saved").read_bytes() == before
-
-
-def test_a_write_that_ends_half_way_leaves_what_was_there(tmp_path):
-    before = saved(fitted("SIR"), tmp_path)
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200, hard))
-    try:
-        with pytest.raises(OSError, match="what was there before is as it was"):
-            hkrr.save(fitted("SAVE"), tmp_path / "saved")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert os.listdir(tmp_path) == ["saved"]
-    assert (tmp_path / "saved").read_bytes() == before
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only for the superuser")
-def test_a_folder_that_is_read_only(tmp_path):
-    tmp_path.chmod(0o500)
-    with pytest.raises(PermissionError, match="choose another one"):
-        hkrr.save(fitted("SIR"), tmp_path / "model")
-    tmp_path.chmod(0o700)
-    assert os.listdir(tmp_path) == []
-
-
-def test_places_that_are_none(tmp_path):
-    with pytest.raises(FileNotFoundError, match="the folder does not exist"):
-        hkrr.save(fitted("SIR"), tmp_path / "nowhere" / "model")
-    with pytest.raises(IsADirectoryError, match="give the name of a file"):
-        hkrr.save(fitted("SIR"), tmp_path)
-    assert os.listdir(tmp_path) == []
-
-
-def test_the_folder_is_synced_after_the_rename(tmp_path, monkeypatch):
-    done = []
-    replace, fsync = os.replace, os.fsync
-
-    def watched_fsync(descriptor):
-        done.append("folder" if os.path.isdir(f"/proc/self/fd/{descriptor}") else "file")
-        fsync(descriptor)
-
-    monkeypatch.setattr(disk.os, "replace", lambda *paths: (done.append("rename"), replace(*paths)))
-    monkeypatch.setattr(disk.os, "fsync", watched_fsync)
-    hkrr.save(fitted("SIR"), tmp_path / "model")
-    assert done == ["file", "rename", "folder"]
-
-
-@pytest.mark.parametrize(("code", "raises"), [(errno.EINVAL, False), (errno.EIO, True)])
-def test_a_folder_that_cannot_be_synced(code, raises, tmp_path, monkeypatch):
-    fsync = os.fsync
-
-    def failing(descriptor):
-        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
-            raise OSError(code, os.strerror(code))
-        fsync(descriptor)
-
-    monkeypatch.setattr(disk.os, "fsync", failing)
-    if raises:
-        with pytest.raises(OSError, match="Saved, but a power cut"):
-            hkrr.save(fitted("SIR"), tmp_path / "model")
-    else:
-        hkrr.save(fitted("SIR"), tmp_path / "model")
-    assert_array_equal(hkrr.load(tmp_path / "model").components_, fitted("SIR").components_)
-
-
-def test_links_and_permissions_are_those_of_any_other_file(tmp_path):
-    (tmp_path / "real").write_bytes(b"old")
-    (tmp_path / "link").symlink_to("real")
-    hkrr.save(fitted("SIR"), tmp_path / "link")
-    (tmp_path / "plain").touch()
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "real").read_bytes() == saved(fitted("SIR"), tmp_path)
-    assert (tmp_path / "saved").stat().st_mode == (tmp_path / "plain").stat().st_mode

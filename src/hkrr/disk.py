@@ -16,7 +16,9 @@ def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
     target = Path(os.path.realpath(path))  # of a link the file behind it, as with any other way of writing
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, "Not saved: this is a folder; give the name of a file", str(target))
-    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.tmp")
+    if target.exists() and not target.is_file():  # a rename would put a plain file in the place of /dev/null
+        raise OSError(errno.EINVAL, "Not saved: this is a device or a pipe; give the name of a file", str(target))
+    temporary = target.with_name(f".{target.name[:40]}.{secrets.token_hex(8)}.tmp")
     try:
         try:
             with open(temporary, "xb") as file:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable
-from typing import Any
+from dataclasses import fields
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -176,6 +178,44 @@ def moments(name: str, value: Any, sizes: Sizes) -> None:
     floats("D", positive=True)(f"{name}.x_scale", value.x_scale, sizes)
     numeric("D", kinds="b")(f"{name}.constant", value.constant, sizes)
     floats("one target")(f"{name}.y_mean", value.y_mean, sizes)
+
+
+def plain(name: str, value: Any, sizes: Sizes) -> None:
+    """A number, a text, True, False or None."""
+    if not isinstance(value, numbers.Real | np.bool_ | str | NoneType):
+        raise Refusal(f"{name} is no plain value")
+
+
+def record(cls: Any) -> Check:
+    """A dataclass whose fields are what their annotations say: plain values, None, and tuples of them."""
+    hints = get_type_hints(cls)
+
+    def check(name: str, value: Any, sizes: Sizes) -> None:
+        if type(value) is not cls:
+            raise Refusal(f"{name} is no {cls.__name__}")
+        for each in fields(cls):
+            if not _is_a(getattr(value, each.name), hints[each.name]):
+                raise Refusal(f"{name}.{each.name} is no {each.type}")
+
+    return check
+
+
+_KINDS: dict[Any, Any] = {float: numbers.Real, int: numbers.Integral, bool: bool | np.bool_}
+
+
+def _is_a(value: Any, hint: Any) -> bool:
+    """Whether a value is what an annotation says; whole numbers are floats too, and truths are no numbers."""
+    if isinstance(hint, UnionType):
+        return any(_is_a(value, each) for each in get_args(hint))
+    if get_origin(hint) is tuple:
+        inner = get_args(hint)
+        if not isinstance(value, tuple):
+            return False
+        each_hint = [inner[0]] * len(value) if inner[-1] is Ellipsis else inner
+        return len(value) == len(each_hint) and all(map(_is_a, value, each_hint))
+    if isinstance(value, bool | np.bool_) and hint is not bool:
+        return False
+    return isinstance(value, _KINDS.get(hint, hint))
 
 
 def output_config(name: str, value: Any, sizes: Sizes) -> None:

@@ -85,6 +85,14 @@ def pack(header: dict[str, Any], arrays: dict[str, Array]) -> bytes:
 
 def unpack(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the header and the arrays of a file, or raise Refusal."""
+    try:
+        return _unpack(path)
+    except MemoryError:  # a file that is mostly a hole can say any size, and be right
+        size = os.stat(path).st_size
+        raise Refusal(f"its {size:,} bytes are more than there is memory for: load it on a larger machine") from None
+
+
+def _unpack(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 

@@ -1,7 +1,8 @@
 """Which classes can be saved, what each keeps, and what must hold of it for the model to predict.
 
-The table at the end is all there is: an estimator with a new attribute needs a line here, among the optional ones as
-earlier files lack it.
+The table at the end is all there is. Parameters are those of the constructor, and need nothing here. A new attribute
+needs a line, among the optional ones as earlier files lack it: of a plain value ``"name_": checks.plain`` in `_MAP`, of
+a dataclass one in `values.ATTRIBUTE_RECORDS`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from hkrr.estimator import HyperKernelRidge
 from hkrr.saving import checks
 from hkrr.saving.checks import Check, Sizes, floats, level, number, numeric, one_of, whole
 from hkrr.saving.format import Refusal
+from hkrr.saving.values import ATTRIBUTE_RECORDS
 from hkrr.selection import HyperKernelRidgeCV
 
 
@@ -219,8 +221,9 @@ _NETWORK_PARAMETERS = (
     "random_state",
 )
 _OUTPUT: dict[str, Check] = {"_sklearn_output_config": checks.output_config}
+_MAP: dict[str, Check] = {**_OUTPUT, **{name: checks.record(cls) for name, cls in ATTRIBUTE_RECORDS.items()}}
 _SEARCHED: dict[str, Check] = {
-    **_OUTPUT,
+    **_MAP,
     "map_shape_": one_of("full", "diagonal", "identity"),
     "path_": checks.table,
     "cv_results_": checks.table,
@@ -228,7 +231,7 @@ _SEARCHED: dict[str, Check] = {
 
 
 _ALL = (
-    Layout(HyperKernelRidge, _MAP_MODEL, _OUTPUT, _map_model),
+    Layout(HyperKernelRidge, _MAP_MODEL, _MAP, _map_model),
     Layout(HyperKernelRidgeCV, _MAP_MODEL_CV, _SEARCHED, _map_model_cv),
     Layout(
         baselines.KernelRidgeCV,

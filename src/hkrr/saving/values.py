@@ -10,6 +10,7 @@ is used twice.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
@@ -31,7 +32,10 @@ _SETTINGS: tuple[Any, ...] = (
     LBFGS,
     VarPro,
 )
-_RECORDS: tuple[Any, ...] = (Result, Moments)
+# Fitted attributes that are dataclasses of plain values, by name: a line here is all that another one needs. (Fields
+# that it gets later need defaults, as earlier files lack them.)
+ATTRIBUTE_RECORDS: dict[str, Any] = {}
+_RECORDS: tuple[Any, ...] = (Result, Moments, *ATTRIBUTE_RECORDS.values())
 _OBJECTS: dict[str, Any] = {cls.__name__: cls for cls in (*_SETTINGS, *_RECORDS)}
 _SPLITTERS: dict[str, Any] = {
     "KFold": (KFold, ("n_splits", "shuffle", "random_state")),
@@ -79,6 +83,8 @@ def encode(value: Any, name: str, arrays: Arrays) -> Any:
         return {"random_state": _encode_random_state(value, name, arrays)}
     if type(value).__module__ == "torch" and type(value).__name__ == "device":
         return str(value)  # the same to every estimator here
+    if isinstance(value, os.PathLike) and isinstance(os.fspath(value), str):
+        return os.fspath(value)
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     raise Refusal(f"{name} is a {kind}, and a file has place for plain values, arrays, and the library's own classes")
 

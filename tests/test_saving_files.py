@@ -1,0 +1,173 @@
+"""What is in the file, which files are read for ever, and saves that fail and leave what was there."""
+
+import errno
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import hkrr
+from hkrr import disk
+from saved_models import fitted, header_of, rows, saved, unfitted
+
+HERE = Path(__file__).parent
+
+
+def test_the_header_says_what_the_file_is(tmp_path):
+    X, y = rows()
+    model = unfitted("HyperKernelRidge").fit(X, np.column_stack([y, y]))
+    hkrr.save(model, tmp_path / "model")
+    header = header_of(tmp_path / "model")
+    assert header["format"] == 1
+    assert header["library"] == hkrr.__version__
+    assert header["class"] == "HyperKernelRidge"
+    assert header["parameters"]["kernel"] == "gaussian"
+    assert header["tensors"]["centers_"] == {"dtype": "F64", "shape": [30, 3], "order": "C"}
+    seconds = model.history_["time"][-1]
+    expected = {"n_features": 3, "n_centers": 30, "n_targets": 2, "n_components": 2, "n_iter": model.n_iter_}
+    assert header["summary"] == {**expected, "stopped": model.result_.reason, "seconds": seconds}
+
+
+@pytest.mark.parametrize("name", ["HyperKernelRidgeCV", "ReLUNetwork", "polynomials", "RCLS"])
+def test_files_of_format_1_are_read(name):
+    """These files were written once, by the first version that could: they must be read for ever."""
+    folder = HERE / "fixtures"
+    expected = json.loads((folder / "format1.json").read_text())[name]
+    model = hkrr.load(folder / f"format1-{name}.safetensors")
+    assert_allclose(model.predict(np.array(expected["X"])), expected["predicted"], rtol=1e-9)
+    # Parameters that came later have their defaults.
+    expected_parameters = {key: repr(value) for key, value in type(model)().get_params().items()}
+    expected_parameters.update(expected["parameters"])
+    assert {key: repr(value) for key, value in model.get_params().items()} == expected_parameters
+
+
+def test_importing_the_library_imports_neither_onnx_nor_safetensors():
+    code = "import sys, hkrr; print(*(name for name in ('onnx', 'onnxruntime', 'safetensors') if name in sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == ""
+
+
+def test_the_page_on_saving_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    code = re.findall(r"```python\n(.*?)```", (HERE.parent / "docs" / "saving.md").read_text(), flags=re.DOTALL)
+    exec("\n".join(code), {"__name__": "__main__"})
+    assert capsys.readouterr().out == "True\nTrue\nTrue\n"
+
+
+def _fail(error):
+    def failing(*arguments, **options):
+        raise error
+
+    return failing
+
+
+@pytest.mark.parametrize("call", ["replace", "fsync"])
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), r"Not saved \(No space left on device\): make room"),
+        (OSError(errno.EROFS, "Read-only file system"), "cannot be written to: choose another one"),
+        (OSError(errno.EIO, "Input/output error"), "check the disk"),
+        (KeyboardInterrupt(), None),
+    ],
+)
+def test_a_save_that_fails_leaves_what_was_there(call, error, expected, tmp_path, monkeypatch):
+    before = saved(fitted("SIR"), tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(disk.os, call, _fail(error))
+        with pytest.raises(type(error), match=expected) as raised:
+            hkrr.save(fitted("SAVE"), tmp_path / "saved")
+    assert getattr(raised.value, "errno", None) == getattr(error, "errno", None)
+    assert os.listdir(tmp_path) == ["saved"]
+    assert (tmp_path / "saved").read_bytes() == before
+
+
+def test_a_write_that_ends_half_way_leaves_what_was_there(tmp_path):
+    before = saved(fitted("SIR"), tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200, hard))
+    try:
+        with pytest.raises(OSError, match="what was there before is as it was"):
+            hkrr.save(fitted("SAVE"), tmp_path / "saved")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert os.listdir(tmp_path) == ["saved"]
+    assert (tmp_path / "saved").read_bytes() == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only for the superuser")
+def test_a_folder_that_is_read_only(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(PermissionError, match="choose another one"):
+        hkrr.save(fitted("SIR"), tmp_path / "model")
+    tmp_path.chmod(0o700)
+    assert os.listdir(tmp_path) == []
+
+
+def test_places_that_are_none(tmp_path):
+    with pytest.raises(FileNotFoundError, match="the folder does not exist"):
+        hkrr.save(fitted("SIR"), tmp_path / "nowhere" / "model")
+    with pytest.raises(IsADirectoryError, match="give the name of a file"):
+        hkrr.save(fitted("SIR"), tmp_path)
+    assert os.listdir(tmp_path) == []
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="a device or a pipe; give the name of a file"):
+        hkrr.save(fitted("SIR"), tmp_path / "pipe")
+    assert (tmp_path / "pipe").is_fifo()
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
+def test_the_longest_name_that_a_file_can_have(tmp_path):
+    """255 bytes on most disks; the temporary file beside it must not have more."""
+    name = "\N{CAT FACE}" * 63
+    hkrr.save(fitted("SIR"), tmp_path / name)
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_the_folder_is_synced_after_the_rename(tmp_path, monkeypatch):
+    done = []
+    replace, fsync = os.replace, os.fsync
+
+    def watched_fsync(descriptor):
+        done.append("folder" if os.path.isdir(f"/proc/self/fd/{descriptor}") else "file")
+        fsync(descriptor)
+
+    monkeypatch.setattr(disk.os, "replace", lambda *paths: (done.append("rename"), replace(*paths)))
+    monkeypatch.setattr(disk.os, "fsync", watched_fsync)
+    hkrr.save(fitted("SIR"), tmp_path / "model")
+    assert done == ["file", "rename", "folder"]
+
+
+@pytest.mark.parametrize(("code", "raises"), [(errno.EINVAL, False), (errno.EIO, True)])
+def test_a_folder_that_cannot_be_synced(code, raises, tmp_path, monkeypatch):
+    fsync = os.fsync
+
+    def failing(descriptor):
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+            raise OSError(code, os.strerror(code))
+        fsync(descriptor)
+
+    monkeypatch.setattr(disk.os, "fsync", failing)
+    if raises:
+        with pytest.raises(OSError, match="Saved, but a power cut"):
+            hkrr.save(fitted("SIR"), tmp_path / "model")
+    else:
+        hkrr.save(fitted("SIR"), tmp_path / "model")
+    assert_array_equal(hkrr.load(tmp_path / "model").components_, fitted("SIR").components_)
+
+
+def test_links_and_permissions_are_those_of_any_other_file(tmp_path):
+    (tmp_path / "real").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("real")
+    hkrr.save(fitted("SIR"), tmp_path / "link")
+    (tmp_path / "plain").touch()
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_bytes() == saved(fitted("SIR"), tmp_path)
+    assert (tmp_path / "saved").stat().st_mode == (tmp_path / "plain").stat().st_mode
