@@ -97,6 +97,10 @@ def test_more_bytes_than_memory_are_refused(tmp_path):
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
+def test_headers_of_many_parts_are_refused_before_they_are_parsed():
+    refused(with_table(data_of("SIR"), lambda table: b"[" + b"{}," * 200_000 + b"1]"), "more parts than any")
+
+
 def test_text_that_hides_brackets_from_the_look_at_nesting():
     for text in ('{"a":"' + "[" * 50 + '"}', '{"a":"\\"' + "{" * 50 + '"}'):
         refused(

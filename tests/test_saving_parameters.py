@@ -138,6 +138,13 @@ def test_a_splitter_of_another_kind_is_refused_with_the_remedy(tmp_path):
     hkrr.save(model.set_params(cv=5), tmp_path / "model")
 
 
+def test_a_list_of_more_parts_than_a_header_may_have_is_refused_with_the_remedy(tmp_path):
+    model = clone(fitted("HyperKernelRidge")).fit(*rows()).set_params(centers=[[]] * 100_000)
+    with pytest.raises(ValueError, match=r"100,000 parts.*may be an array"):
+        hkrr.save(model, tmp_path / "model")
+    assert os.listdir(tmp_path) == []
+
+
 def test_models_that_are_no_models_are_refused(tmp_path):
     for name in CLASSES:
         with pytest.raises(NotFittedError):

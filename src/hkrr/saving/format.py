@@ -29,8 +29,9 @@ FORMAT = 1
 
 # The name that safetensors' table has our header under.
 _KEY = "hkrr"
-# Bytes of the table. Parsed, a hostile one takes some thirty times that; an honest one is mostly the names of columns.
-_MOST_TABLE = 2 << 20
+# Bytes of the table, and its objects and lists: parsed, one of nothing else would take thirty times its bytes, where an
+# honest one is mostly the names of columns.
+_MOST_TABLE, _MOST_BRACKETS = 2 << 20, 100_000
 _DEEPEST = 16
 _MOST_AXES, _LONGEST_AXIS = 8, 2**48
 _DTYPES: dict[str, np.dtype[Any]] = {
@@ -75,6 +76,8 @@ def pack(header: dict[str, Any], arrays: dict[str, Array]) -> bytes:
     header["checksum"] = checksum(header, (stored[name].tobytes() for name in sorted(stored)))
     data = save(stored, metadata={_KEY: as_json(header)})
     length = int.from_bytes(data[:8], "little")
+    if _brackets(as_json(header))[1] > _MOST_BRACKETS or 3 * len(tensors) > _MOST_BRACKETS - 3:
+        raise Refusal(f"it has more than {_MOST_BRACKETS:,} parts: a parameter that is a long list may be an array")
     if length > _MOST_TABLE:
         raise Refusal(
             f"its header has {length:,} bytes, and a file has room for {_MOST_TABLE:,}: most of it are the names of "
@@ -191,8 +194,11 @@ def check_format(header: dict[str, Any]) -> None:
 
 def _parsed(text: str) -> dict[str, Any]:
     """Return a JSON object; nesting is looked at first, as parsers go as deep as the text."""
-    if _depth(text) > _DEEPEST:
+    deepest, n_brackets = _brackets(text)
+    if deepest > _DEEPEST:
         raise Refusal("its header is nested deeper than any that hkrr.save writes")
+    if n_brackets > _MOST_BRACKETS:
+        raise Refusal("its header has more parts than any that hkrr.save writes")
     try:
         parsed = json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
     except ValueError as error:  # not JSON, a name twice, NaN, a number of thousands of digits
@@ -202,12 +208,13 @@ def _parsed(text: str) -> dict[str, Any]:
     return parsed
 
 
-def _depth(text: str) -> int:
-    """Return how deep the brackets of a JSON text go, those within its strings aside."""
+def _brackets(text: str) -> tuple[int, int]:
+    """Return how deep the brackets of a JSON text go, and how many open, those within its strings aside."""
     outside = np.frombuffer(_STRING.sub("", text).encode("ascii", "replace"), dtype=np.uint8)
     steps = np.isin(outside, np.frombuffer(b"[{", dtype=np.uint8)).astype(np.int8)
+    n_open = int(np.count_nonzero(steps))
     steps -= np.isin(outside, np.frombuffer(b"]}", dtype=np.uint8)).astype(np.int8)
-    return int(np.cumsum(steps, dtype=np.int32).max(initial=0))
+    return int(np.cumsum(steps, dtype=np.int32).max(initial=0)), n_open
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
