@@ -23,6 +23,8 @@ Target = str | int
 # Bytes of a chunk: some of them are in memory at once, read ahead and computed with.
 CHUNK_BYTES = 16 << 20
 _ANEW = "X gave {} when called again: it must return a new iterable of the same blocks each time"
+# Characters of a name or a value that an error shows.
+_SHOWN = 100
 
 
 class Source(ABC):
@@ -55,7 +57,7 @@ class Source(ABC):
 
     def _check(self, where: str, first: int, X: Array, Y: Array) -> None:
         for values, is_target in ((X, False), (Y, True)):
-            with np.errstate(invalid="ignore"):  # infinities of both signs
+            with np.errstate(invalid="ignore", over="ignore"):  # infinities of both signs, and numbers near the largest
                 total = values.sum(dtype=np.float64)
             if not np.isfinite(total) and not np.all(np.isfinite(values)):
                 row, column = (int(k) for k in np.argwhere(~np.isfinite(values))[0])
@@ -64,7 +66,7 @@ class Source(ABC):
                 raise ValueError(f"{where}: {name} holds {value} in row {first + row}; impute it or drop the row first")
 
     def _name(self, column: int) -> str:
-        return f"column {column}" if self.names is None else f"column {self.names[column]!r}"
+        return f"column {column}" if self.names is None else f"column {shown(self.names[column])}"
 
 
 class BlockSource(Source):
@@ -119,6 +121,18 @@ def _beginning(block: Chunk) -> Chunk:
 
 def _same(first: Array, again: Array) -> bool:
     return np.array_equal(first, again, equal_nan=first.dtype.kind == "f" and again.dtype.kind == "f")
+
+
+def shown(text: Any) -> str:
+    """Return a value of a file, or a name, as an error shows it: the beginning of it, where it is long."""
+    found = repr(text)
+    return found if len(found) <= _SHOWN else f"{found[:_SHOWN]}..."
+
+
+def reason(error: Exception) -> str:
+    """Return the first line of another library's message, or its kind where it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0][: 2 * _SHOWN] if lines else type(error).__name__
 
 
 def check_unchanged(path: Path, found: int, expected: int) -> None:

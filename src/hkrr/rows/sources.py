@@ -13,7 +13,7 @@ from hkrr._arrays import Array
 from hkrr._validation import check_installed
 from hkrr.rows import source
 from hkrr.rows.arrow import CSVSource, ParquetSource
-from hkrr.rows.source import BlockSource, Source, Target, check_unchanged, is_index
+from hkrr.rows.source import BlockSource, Source, Target, check_unchanged, is_index, reason
 
 
 class NumpySource(Source):
@@ -31,8 +31,11 @@ class NumpySource(Source):
             if array.shape[1] != shapes[0][1]:
                 raise ValueError(f"{path}: {array.shape[1]} columns, but {paths[0]} has {shapes[0][1]}")
         n_columns = shapes[0][1]
+        if n_columns <= (target is not None):
+            raise ValueError(f"{paths[0]}: {n_columns} columns; there must be one at least, beside the target")
         if target is not None and not (is_index(target) and -n_columns <= int(target) < n_columns):
-            raise ValueError(f"y must be the index of a column, below {n_columns}, for .npy files; got {target!r}")
+            of = f"{paths[0]}: y must be the index of a column, below {n_columns}, for .npy files"
+            raise ValueError(f"{of}; got {target!r}")
         self._lengths = [shape[0] for shape in shapes]
         self._target = None if target is None else int(target) % n_columns
         self.n_features = n_columns - (target is not None)
@@ -57,9 +60,9 @@ class NumpySource(Source):
 
 def _mapped(path: Path) -> Array:
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
-        raise ValueError(f"{path}: this is no array of numbers that can be read ({error})") from None
+        return np.lib.format.open_memmap(path, mode="r")
+    except Exception as error:  # whatever NumPy makes of a header that was spoilt
+        raise ValueError(f"{path}: this is no array of numbers that can be read ({reason(error)})") from None
 
 
 _BY_SUFFIX: dict[str, type[ParquetSource] | type[CSVSource] | type[NumpySource]] = {
@@ -79,6 +82,8 @@ def open_source(X: Any, target: Target | None, names: list[str] | None = None) -
         if not path.exists():
             remedy = "; for a pattern, give sorted(glob.glob(...))" if "*" in str(path) else ""
             raise FileNotFoundError(f"{path}: there is no such file{remedy}")
+        if not path.is_file():
+            raise ValueError(f"{path}: this is no file; for the files of a folder, give a list of them")
     suffixes = {path.suffix.lower() for path in paths}
     if len(suffixes) != 1 or not suffixes <= set(_BY_SUFFIX):
         raise ValueError(f"files must be of one kind, {', '.join(_BY_SUFFIX)}; got {', '.join(sorted(suffixes))}")

@@ -1,0 +1,91 @@
+"""Mutated CSV, Parquet and .npy files, read as `fit` reads them: the kinds of outcomes, crashes and the peak memory.
+
+    python benchmarks/fuzz_tables.py [n_files] [seed]      (30,000 files by default; some minutes)
+
+Each file is a table, mutated by one of the ways of tests/mutated_tables.py. It must be refused with an error of the
+library that names it, or be read as finite numbers. Another process reads them, so that one that dies, or takes more
+than a minute, is seen: the file is kept, and the next ones are read by a new process. Ends with status 1 where a file
+did what none should. Results: benchmarks/results/fuzzing.md.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import resource
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from multiprocessing import get_context
+from pathlib import Path
+from random import Random
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from mutated_tables import KINDS, mutated, originals, outcome
+
+# Seconds that a file may take, on a busy machine too; and bytes of address space: what lies about its size must fail.
+_LIMIT, _MOST_BYTES = 60, 6 << 30
+
+
+def read(folder: Path, first: int, last: int, seed: int) -> None:
+    """Read files; write a line about each, before it is read and after."""
+    resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
+    for kind in KINDS:  # with all imports: what these take is not what reading takes
+        (folder / f"first.{kind}").write_bytes(originals(kind)[0])
+        outcome(folder / f"first.{kind}", None)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with open(folder / "log", "a", encoding="utf-8") as log:
+        for i in range(first, last):
+            random = Random(f"{seed} {i}")
+            kind = random.choice(KINDS)
+            way, data = mutated(kind, random)
+            target = random.choice([-1, None] if kind == "npy" else ["yy", "yy", 0, None])
+            path = folder / f"{i}.{kind}"
+            path.write_bytes(data)
+            print(f"{i}\t{kind} {way}\t", end="", file=log, flush=True)
+            faulthandler.dump_traceback_later(_LIMIT, exit=True)
+            what = outcome(path, target)
+            faulthandler.cancel_dump_traceback_later()
+            print(
+                " ".join(f"{what} (target {target})".split())[:300] if what not in ("read", "refused") else what,
+                file=log,
+            )
+            if what in ("read", "refused"):
+                path.unlink()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        print(f"memory\t{before}\t{peak}", file=log)
+
+
+def main(n_files: int = 30_000, seed: int = 0) -> int:
+    """Run the files; return the exit status."""
+    folder = Path(tempfile.mkdtemp(prefix="hkrr-fuzz-"))
+    print(f"files are written to {folder}", flush=True)
+    first, crashes = 0, 0
+    while first < n_files:
+        child = get_context("spawn").Process(target=read, args=(folder, first, n_files, seed))
+        child.start()
+        child.join()
+        if child.exitcode == 0:
+            break
+        with open(folder / "log", "a", encoding="utf-8") as log:
+            print(f"died with status {child.exitcode}", file=log)
+        crashes += 1
+        begun = [line for line in (folder / "log").read_text(encoding="utf-8").splitlines() if line[0].isdigit()]
+        first = int(begun[-1].split("\t")[0]) + 1
+    lines = [line.split("\t") for line in (folder / "log").read_text(encoding="utf-8").splitlines()]
+    counts = Counter((way, what if what in ("read", "refused") else "wrong") for i, way, what in lines if i.isdigit())
+    for (way, what), count in sorted(counts.items()):
+        print(f"{count:8,}  {way:22} {what}")
+    wrong = [line for line in lines if line[0].isdigit() and line[2] not in ("read", "refused")]
+    for i, way, what in wrong[:50]:
+        print(f"{i}: {way}: {what}")
+    before, peak = (max(int(line[k]) for line in lines if line[0] == "memory") / 1024 for k in (1, 2))
+    print(f"peak resident memory {peak:.0f} MB, of which {before:.0f} MB before the first file (imports)")
+    print(f"{crashes} crashes; {len(wrong)} of {n_files:,} files did what none should: {folder if wrong else 'none'}")
+    if not wrong:
+        shutil.rmtree(folder)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*(int(argument) for argument in sys.argv[1:])))
