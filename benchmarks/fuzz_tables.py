@@ -67,11 +67,13 @@ def main(n_files: int = 30_000, seed: int = 0) -> int:
         child.join()
         if child.exitcode == 0:
             break
+        written = (folder / "log").read_text(encoding="utf-8")
+        if not written.endswith("\t"):
+            raise RuntimeError("the fuzzer itself failed, between two files: its error is above")
         with open(folder / "log", "a", encoding="utf-8") as log:
             print(f"died with status {child.exitcode}", file=log)
         crashes += 1
-        begun = [line for line in (folder / "log").read_text(encoding="utf-8").splitlines() if line[0].isdigit()]
-        first = int(begun[-1].split("\t")[0]) + 1
+        first = int(written.splitlines()[-1].split("\t")[0]) + 1
     lines = [line.split("\t") for line in (folder / "log").read_text(encoding="utf-8").splitlines()]
     counts = Counter((way, what if what in ("read", "refused") else "wrong") for i, way, what in lines if i.isdigit())
     for (way, what), count in sorted(counts.items()):

@@ -75,7 +75,7 @@ def originals(kind: str) -> list[bytes]:
     mixed = {**numbers, "bb": rng.integers(0, 9, 40), "cc": rng.random(40) < 0.5}
     if kind == "csv":
         plain, truths = (_as_csv(table) for table in (numbers, mixed))
-        quoted = "\n".join(",".join(f'"{cell}"' for cell in line.split(",")) for line in plain.split("\n"))
+        quoted = '"' + plain.strip().replace(",", '","').replace("\n", '"\n"') + '"\n'
         windows = truths.replace("\n", "\r\n")
         return [text.encode(code) for text, code in ((plain, "utf-8"), (quoted, "utf-8"), (windows, "utf-8-sig"))]
     if kind == "npy":
@@ -169,11 +169,11 @@ def mutate_cells(data: bytes, random: Random) -> bytes:
     for _ in range(random.choice([1, 1, 3])):
         line = random.choice([lines[0], random.choice(lines)])
         action = random.randrange(4)
-        if action == 0:
-            del line[random.randrange(len(line)) :]
-        elif action == 1:
+        if action == 0 or not line:
             line.insert(random.randrange(len(line) + 1), random.choice(CELLS))
-        elif line:
+        elif action == 1:
+            del line[random.randrange(len(line)) :]
+        else:
             line[random.randrange(len(line))] = random.choice([*CELLS, *NAMES])
     return "\n".join(",".join(line) for line in lines).encode("utf-8")
 

@@ -59,13 +59,14 @@ class ParquetSource(Source):
                         batch = next(batches, None)
                         chunk = None if batch is None else _split(batch, self.names, self._target)
                     except Exception as error:  # whatever pyarrow makes of a spoilt page
-                        raise ValueError(f"{path}: cannot be read after row {first} ({reason(error)})") from error
+                        found = f"cannot be read after row {first} ({reason(error)}); write it again"
+                        raise ValueError(f"{path}: {found}") from error
                     if chunk is None:
                         break
                     yield str(path), first, *chunk
                     first += len(chunk[0])
             if first != length:
-                raise ValueError(f"{path}: it has {first} rows, and says that it has {length}: it was damaged")
+                raise ValueError(f"{path}: it has {first} rows, and says that it has {length}; write it again")
 
 
 class CSVSource(Source):
@@ -182,9 +183,9 @@ def _kinds_and_length(path: Path) -> tuple[dict[str, str], int]:
             length = int(metadata.num_rows)
             in_groups = [int(metadata.row_group(k).num_rows) for k in range(metadata.num_row_groups)]
         except Exception as error:  # a name that is no text, pandas' metadata that are no JSON
-            raise ValueError(f"{path}: its footer cannot be read ({reason(error)})") from None
+            raise ValueError(f"{path}: its footer cannot be read ({reason(error)}); write it again") from None
     if length != sum(in_groups) or min(in_groups, default=0) < 0:
-        raise ValueError(f"{path}: it says that it has {length} rows, and {sum(in_groups)} in groups: it was damaged")
+        raise ValueError(f"{path}: it says that it has {length} rows, and {sum(in_groups)} in groups; write it again")
     _check_once(path, names)
     # Without the columns that pandas wrote for its index.
     return {name: kind for name, kind in zip(names, kinds, strict=True) if name not in index}, length
@@ -222,7 +223,7 @@ def _chosen(wanted: list[str] | None, there: list[str], target: str | None, path
 
 
 def _listed(names: list[str]) -> str:
-    found = ", ".join(names[:_LISTED])
+    found = ", ".join(names[:_LISTED]) or "none"
     return found if len(found) <= _LISTED_LETTERS and len(names) <= _LISTED else f"{found[:_LISTED_LETTERS]}, ..."
 
 
