@@ -11,6 +11,7 @@ from numpy.testing import assert_array_equal
 
 import hkrr
 from hkrr.saving.format import as_json, checksum, pack
+from hkrr.saving.layouts import LAYOUTS
 from mutated_files import JUNK, MUTATIONS, nodes, parts, with_table
 from saved_models import CLASSES, apply, fitted, new_rows
 from strangers import MODELS, changed, data_of, load, refused, refused_or_sound, with_value
@@ -156,7 +157,7 @@ def test_missing_parts_are_refused_and_missing_parameters_are_defaults():
         for attribute in header["attributes"]:
             less = {key: value for key, value in header["attributes"].items() if key != attribute}
             used = {key: array for key, array in arrays.items() if key.split(".")[0] != attribute}
-            optional = attribute in ("path_", "map_shape_", "cv_results_")
+            optional = attribute in LAYOUTS[header["class"]].optional
             assert refused_or_sound(pack({**header, "attributes": less}, used)) == optional
     header, arrays = parts(data_of("HyperKernelRidge"))
     del header["parameters"]["n_init"]
