@@ -8,18 +8,35 @@ turns it into a graph that runs without Python.
 """
 
 from hkrr import criteria, datasets, kernels, metrics, solvers
+from hkrr.diagnostics import Diagnostics
 from hkrr.estimator import HyperKernelRidge
-from hkrr.exceptions import FitError, ModelFileError
+from hkrr.exceptions import (
+    EdgeWarning,
+    FailedStartsWarning,
+    FitError,
+    HKRRWarning,
+    IllConditionedWarning,
+    ModelFileError,
+    NotConvergedWarning,
+    PoorFitWarning,
+)
 from hkrr.saving import load, save, to_onnx
 from hkrr.selection import HyperKernelRidgeCV
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Diagnostics",
+    "EdgeWarning",
+    "FailedStartsWarning",
     "FitError",
+    "HKRRWarning",
     "HyperKernelRidge",
     "HyperKernelRidgeCV",
+    "IllConditionedWarning",
     "ModelFileError",
+    "NotConvergedWarning",
+    "PoorFitWarning",
     "__version__",
     "criteria",
     "datasets",

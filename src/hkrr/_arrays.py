@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 from array_api_compat import array_namespace, is_torch_array
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 from scipy.linalg import solve_triangular as scipy_solve_triangular
-from scipy.linalg.lapack import dpotri
+from scipy.linalg.lapack import dlange, dpotri
 
 from hkrr._cholesky import cholesky_in_place, solve_with_factor
 
@@ -32,6 +33,7 @@ _PANEL = 250  # columns of a device's product at least: smaller ones leave it id
 __all__ = [
     "EPS",
     "Array",
+    "Watch",
     "add_to_diagonal",
     "array_namespace",
     "dot",
@@ -167,10 +169,42 @@ def _with_jitter(A: Array, jitter: float, factorise: Callable[[], Array]) -> tup
     raise FloatingPointError("a kernel matrix is not positive definite, or holds values that are not finite")
 
 
-def solve_positive_definite(A: Array, b: Array, jitter: float, n_threads: int = 1) -> tuple[Array, float]:
+@dataclass
+class Watch:
+    """What a solve leaves behind for a health report: see `hkrr.diagnostics`.
+
+    The lower factor of the system solved (what is above its diagonal means nothing) and its 1-norm; what was added to a
+    diagonal beyond lambda, as a share of that diagonal's largest entry; and lambda's part of the system, a matrix or,
+    for a multiple of the identity, a number.
+    """
+
+    factor: Array = None
+    norm: float = math.nan
+    jitter: float = 0.0
+    penalty: Array | float = 0.0
+
+
+def solve_positive_definite(
+    A: Array, b: Array, jitter: float, n_threads: int = 1, watch: Watch | None = None
+) -> tuple[Array, float]:
     """Return the solution of ``(A + jitter I) x = b``, and the jitter that was needed. ``A`` is overwritten."""
+    asked, norm, largest = jitter, 0.0, 0.0
+    if watch is not None:
+        norm, largest = _one_norm(A), float(array_namespace(A).max(A.diagonal()))
     if len(A) >= _LARGE and not is_torch_array(A):
-        A, jitter = _with_jitter(A, jitter, lambda: cholesky_in_place(A, n_threads))
-        return solve_with_factor(A, b), jitter
-    factor, jitter = jittered_cholesky(A, jitter)
-    return solve_with_lower(factor, b), jitter
+        factor, jitter = _with_jitter(A, jitter, lambda: cholesky_in_place(A, n_threads))
+        x = solve_with_factor(factor, b)
+    else:
+        factor, jitter = jittered_cholesky(A, jitter)
+        x = solve_with_lower(factor, b)
+    if watch is not None:
+        watch.factor, watch.norm = factor, norm + jitter  # the diagonal is not negative
+        watch.jitter += (jitter - asked) / (largest + asked) if jitter > asked else 0.0
+    return x, jitter
+
+
+def _one_norm(A: Array) -> float:
+    """Return the largest sum of a column's absolute values, of a symmetric matrix."""
+    if is_torch_array(A):
+        return float(abs(A).sum(dim=0).max())
+    return float(dlange("1", A.T))  # in the order of memory that LAPACK takes without a copy

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hkrr._arrays import Array, is_torch_array
 from hkrr._validation import check_installed
 from hkrr.canonical import canonical_map
+from hkrr.diagnostics import Diagnostics, announce
 from hkrr.kernels import Kernel
 from hkrr.opening import apply_elsewhere, is_elsewhere, open_rows
 from hkrr.rows import InMemoryRows, Rows
@@ -40,7 +41,7 @@ class MapModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMix
     device: Any = None
 
     def predict(self, X: Any) -> Any:
-        """Return ``g(Bx)`` for every row, in the dtype of X.
+        """Return ``g(Bx)`` for every row, in the dtype of X, or in float64 where float32 has no numbers of that size.
 
         Parameters
         ----------
@@ -56,7 +57,7 @@ class MapModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMix
             return apply_elsewhere(self, X, "predict", self.dual_coef_.shape[1:], self._predict_rows)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         rows = self._in_blocks(X, np.empty((len(X), 0)), None, self.device)
-        return self._predict_rows(rows).astype(X.dtype, copy=False)
+        return _as_dtype(self._predict_rows(rows), X.dtype)
 
     def _predict_rows(self, rows: Rows) -> Array:
         rows = rows.with_coordinates(self.x_offset_, None, None)
@@ -168,15 +169,18 @@ class MapModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMix
         """Return the rows in the coordinates of the optimisation, and what those are."""
         found = moments(data)
         if not self.scale_features:
-            found = replace(found, x_mean=np.zeros_like(found.x_mean), x_scale=np.ones_like(found.x_scale))
+            zero = np.zeros_like(found.x_mean)
+            found = replace(found, x_mean=zero, x_scale=zero + 1.0, constant=np.zeros_like(found.constant))
         if not self.fit_intercept:
             found = replace(found, y_mean=np.zeros_like(found.y_mean))
-        x_offset, x_scale = (found.x_mean, found.x_scale) if self.scale_features else (None, None)
+        x_offset, x_scale = (None, None)
+        if self.scale_features:  # what is constant up to rounding is zero, as it is to the map
+            x_offset, x_scale = found.x_mean, np.where(found.constant, np.inf, found.x_scale)
         y_offset = found.y_mean if self.fit_intercept else None
         return data.with_coordinates(x_offset, x_scale, y_offset), found
 
     def _store(self, result: Result, kernel: Kernel, centers: Array, scaling: Moments, one_target: bool) -> None:
-        B = np.where(scaling.constant, 0.0, result.B) if self.scale_features else result.B
+        B = np.where(scaling.constant, 0.0, result.B)
         self.components_, self.kernel_, self.singular_values_ = canonical_map(B, kernel, scaling.x_scale)
         self.gamma_ = self.kernel_.scale
         self.centers_ = centers * scaling.x_scale + scaling.x_mean
@@ -186,3 +190,15 @@ class MapModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMix
         self.reg_lambda_ = result.reg_lambda
         self.n_iter_ = max(1, result.n_iter)
         self.result_, self.history_ = result, result.history
+
+    def _examine(self, found: Diagnostics) -> None:
+        """Keep what a fit says of its health, and warn of what deserves attention."""
+        self.diagnostics_ = found
+        announce(found)
+
+
+def _as_dtype(values: Array, dtype: Any) -> Array:
+    """Return the values in that dtype, unless it has no numbers of their size."""
+    limits, largest = np.finfo(dtype), float(np.max(np.abs(values)))
+    fits = largest == 0.0 or float(limits.tiny) <= largest <= float(limits.max)
+    return values.astype(dtype, copy=False) if fits else values

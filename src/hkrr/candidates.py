@@ -25,7 +25,7 @@ from hkrr.criteria import Criterion, Grouped
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel, kernel_name
 from hkrr.shapes import Full, Scaled, Shape, Shaped
-from hkrr.solvers import LBFGS, Result, State, run
+from hkrr.solvers import LBFGS, Result, State, at_bound, run
 from hkrr.threads import in_threads, single_threaded_blas
 
 FIRST_LAMBDA = 0.03  # at a random start
@@ -46,6 +46,7 @@ class Candidate:
     seconds: float = 0.0
     shape: Shape = field(default_factory=Full)
     n_free_columns: int | None = None  # of X, where they are fewer than its columns
+    lambda_at_bound: bool = False  # of those that a learned one has
 
     @property
     def n_components(self) -> int:
@@ -130,6 +131,7 @@ def descend(
         value=result.objective,
         score=score(criterion, result.objective, start.degrees_of_freedom),
         seconds=start.seconds + time.perf_counter() - began,
+        lambda_at_bound=at_bound(result.reg_lambda),
     )
     return end, result
 

@@ -14,6 +14,7 @@ from hkrr._model import MapModel
 from hkrr._validation import check_matrix, check_parameters
 from hkrr.centers import auto_size, draw_centers
 from hkrr.criteria import CRITERIA, Criterion
+from hkrr.examination import diagnose
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel
 from hkrr.objective import Objective
@@ -127,11 +128,12 @@ class HyperKernelRidge(MapModel):
         Iterations of the solver (1 where none was needed).
     result_ : Result
         The end of the run: ``result_.reason`` is "converged" (the gradient is below `tol`), "stalled" (no step lowers
-        the objective by more than rounding), "max_iter", "time_limit" or "callback"; ``result_.objective`` is the last
-        value.
+        the objective any more), "max_iter", "time_limit" or "callback"; ``result_.objective`` is the last value.
     history_ : dict of lists
         "time" (seconds), "objective", "grad_norm" and "step" (the step size of VarPro and AGD, the length of the move
         of L-BFGS), one entry for each iteration and the start.
+    diagnostics_ : Diagnostics
+        The health of the fit, to be printed; see `hkrr.diagnostics`.
     n_features_in_, feature_names_in_
         As everywhere in scikit-learn.
 
@@ -225,7 +227,7 @@ class HyperKernelRidge(MapModel):
         n_threads = self._n_threads  # of BLAS, before it is held at one
 
         with blas_for(self._n_centers(rows.n_counted)):
-            B, kernel = starting_point(self, rows, kernel, solver, scaling, rng, deadline, n_threads)
+            B, kernel, starts = starting_point(self, rows, kernel, solver, scaling, rng, deadline, n_threads)
             centers = self._centers(rows, kernel, B, scaling, rng)
             objective = self._objective(rows, centers, kernel)
             result = run(
@@ -241,6 +243,7 @@ class HyperKernelRidge(MapModel):
         if result.reason in ("collapsed", "not_finite"):
             raise FitError(f"The fit stopped after {result.n_iter} iterations: {result.message}.")
         self._store(result, objective.kernel, objective.centers, scaling, one_target=one_target)
+        self._examine(diagnose(rows, objective, result, scaling.y_mean, starts))
         return self
 
     def _opened(self, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, bool]:
@@ -283,8 +286,7 @@ class HyperKernelRidge(MapModel):
     ) -> Array | None:
         """Return the centers in the coordinates of the optimisation, or None for all rows."""
         if not isinstance(self.centers, str):
-            points = check_matrix("centers", self.centers, rows.n_features)
-            return (points - scaling.x_mean) / scaling.x_scale
+            return scaling.coordinates(check_matrix("centers", self.centers, rows.n_features))
         n_centers = self._n_centers(rows.n_counted)
         if n_centers == rows.n_counted:
             return None

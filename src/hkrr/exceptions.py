@@ -1,6 +1,8 @@
-"""The library's own errors."""
+"""The library's own errors and warnings."""
 
 from __future__ import annotations
+
+from sklearn.exceptions import ConvergenceWarning
 
 
 class FitError(RuntimeError):
@@ -9,3 +11,27 @@ class FitError(RuntimeError):
 
 class ModelFileError(ValueError):
     """A file holds no model that can be read; the message names the file, says why, and what to do."""
+
+
+class HKRRWarning(UserWarning):
+    """Something about a fit deserves a person's attention; the message says what, why it matters, and what to do."""
+
+
+class IllConditionedWarning(HKRRWarning):
+    """The coefficients solve a system that rounding leaves few digits of."""
+
+
+class EdgeWarning(HKRRWarning):
+    """Lambda, the number of directions or gamma ended at an edge of what could be chosen: beyond it may be better."""
+
+
+class PoorFitWarning(HKRRWarning):
+    """The model says little more than the mean of y, or has to be cut down to the size of y."""
+
+
+class FailedStartsWarning(HKRRWarning):
+    """Most of the starts could not be evaluated: the map is the best of few."""
+
+
+class NotConvergedWarning(HKRRWarning, ConvergenceWarning):
+    """The solver was stopped while its objective was still falling."""

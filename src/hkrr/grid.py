@@ -15,6 +15,7 @@ from tqdm.auto import tqdm
 
 from hkrr._arrays import Array
 from hkrr._validation import check_positive
+from hkrr.diagnostics import unannounced
 from hkrr.estimator import HyperKernelRidge
 from hkrr.exceptions import FitError
 
@@ -88,7 +89,8 @@ def models_along_lambda(
     for reg_lambda in lambdas:
         model = clone(base).set_params(n_components=n_components, reg_lambda=reg_lambda, **start)
         try:
-            model.fit(X, y, weight)
+            with unannounced():
+                model.fit(X, y, weight)
         except FitError:
             yield None
             continue

@@ -8,12 +8,14 @@ best few are then led down a path of lambda, from smooth landscapes to rough one
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
 
 import numpy as np
 
 from hkrr._arrays import Array
 from hkrr.batch import can_be_batched, reduced_batch
 from hkrr.centers import uniform
+from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel
 from hkrr.objective import Objective, Reduced
 from hkrr.rows import InMemoryRows, Rows
@@ -34,6 +36,13 @@ _PATH_ITERATIONS = 10
 _PATH_CENTERS = 100
 
 Start = tuple[Array, Kernel]
+
+
+class Ranked(NamedTuple):
+    """Maps to start from, the best first, and how many were drawn: the others could not be scored."""
+
+    starts: list[Start]
+    n_drawn: int
 
 
 def starting_rows(rows: Rows, rng: np.random.RandomState) -> InMemoryRows:
@@ -68,12 +77,13 @@ def ranked_maps(
     n_centers: int,
     rng: np.random.RandomState,
     deadline: float = np.inf,
-) -> list[Start]:
-    """Return ``n_init`` sampled maps with their kernels, the best first.
+) -> Ranked:
+    """Return ``n_init`` sampled maps with their kernels, the best first; one that cannot be scored is no start.
 
     Each map has its own median gamma (unless the kernel's gamma is given) and its closed-form coefficients on two
     thirds of the rows; the mean squared error on the other third is its score. At most 4,000 rows and 300 centers are
-    used. Past the deadline (of ``time.perf_counter``) no more maps are drawn.
+    used. Past the deadline (of ``time.perf_counter``) no more maps are drawn. Where none can be scored the first one is
+    returned: the fit says why.
     """
     if rows.n_counted < _TOO_FEW_TO_HOLD_OUT:
         training = held_out = rows
@@ -91,9 +101,8 @@ def ranked_maps(
         scored.append((_score(training, held_out, centers, start, reg_lambda), start))
         if time.perf_counter() > deadline:
             break
-    # A map that could not be scored is no start: NaN counts as the worst.
-    scored.sort(key=lambda item: np.inf if np.isnan(item[0]) else item[0])
-    return [start for _, start in scored]
+    sound = sorted((item for item in scored if np.isfinite(item[0])), key=lambda item: item[0])
+    return Ranked([start for _, start in sound or scored[:1]], len(scored))
 
 
 def _score(
@@ -101,10 +110,13 @@ def _score(
 ) -> float:
     B, kernel = start
     objective = Objective(training, centers, kernel, reg_lambda)
-    if held_out is training:
-        return objective.reduced(B).value
-    # With lambda = 0 the objective is the mean squared error.
-    return Objective(held_out, centers, kernel, 0.0).value(B, objective.solve_alpha(B))
+    try:
+        if held_out is training:
+            return objective.reduced(B).value
+        # With lambda = 0 the objective is the mean squared error.
+        return Objective(held_out, centers, kernel, 0.0).value(B, objective.solve_alpha(B))
+    except (ArithmeticError, np.linalg.LinAlgError):
+        return np.inf
 
 
 def descend_lambda(
@@ -133,9 +145,15 @@ def descend_lambda(
     in_step = InStep(len(starts), _reduced_of_each)
 
     def end_of(k: int) -> tuple[float, Start]:
-        B, kernel = starts[k]
         if k > 0 and time.perf_counter() > deadline:
             return np.inf, starts[k]
+        try:
+            return led_down(k)
+        except (FitError, ArithmeticError, np.linalg.LinAlgError):
+            return np.inf, starts[k]  # of several: what cannot be evaluated is not the lowest
+
+    def led_down(k: int) -> tuple[float, Start]:
+        B, kernel = starts[k]
         B = 0.5 * B
         path_lambda = _PATH_BEGIN
         while path_lambda > reg_lambda and (left := deadline - time.perf_counter()) > 0:

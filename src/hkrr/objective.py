@@ -25,6 +25,7 @@ import numpy as np
 from hkrr._arrays import (
     EPS,
     Array,
+    Watch,
     array_namespace,
     dot,
     gram,
@@ -185,12 +186,12 @@ class Objective:
         A += self.reg_lambda * kernel(C, C)
         return A, b / self.rows.total_weight
 
-    def solve_alpha(self, B: Array) -> Array:
+    def solve_alpha(self, B: Array, watch: Watch | None = None) -> Array:
         """Return the minimiser of L(B, .): ``(K'WK + lambda W K_cc) alpha = K'Wy``."""
         B, C = self._place(B)
         if self.exact:
-            return self.rows.fetch(self._solve_exact(self._square_kernel(B, C)))[0]
-        return self.rows.fetch(self._solve(B, C)[0])[0]
+            return self.rows.fetch(self._solve_exact(self._square_kernel(B, C), watch))[0]
+        return self.rows.fetch(self._solve(B, C, watch)[0])[0]
 
     def reduced(self, B: Array) -> Reduced:
         """Return H(B) = min_a L(B, a), its gradient, and the minimiser."""
@@ -203,15 +204,17 @@ class Objective:
         value, grad, alpha = self.rows.fetch(value + ridge * dot(alpha, alpha), grad, alpha)
         return Reduced(float(value), grad, alpha)
 
-    def _solve(self, B: Array, C: Array) -> tuple[Array, float]:
+    def _solve(self, B: Array, C: Array, watch: Watch | None = None) -> tuple[Array, float]:
         """Return the minimiser, and the ridge it was found with."""
         kappa = self._kappa(C)
         if self.reg_lambda < WHITEN_BELOW * kappa:
-            return self._solve_whitened(B, C, kappa)
+            return self._solve_whitened(B, C, kappa, watch)
         A, b = self._normal_equations(B, C)
-        return solve_positive_definite(A, b, self._ridge(kappa))
+        if watch is not None:
+            watch.jitter, watch.penalty = EPS * self.n_centers, self.reg_lambda * self.kernel(C, C)
+        return solve_positive_definite(A, b, self._ridge(kappa), watch=watch)
 
-    def _solve_whitened(self, B: Array, C: Array, kappa: float) -> tuple[Array, float]:
+    def _solve_whitened(self, B: Array, C: Array, kappa: float, watch: Watch | None = None) -> tuple[Array, float]:
         """With T T' = K_cc and V = T^-1 K': ``(V W V' / W + lambda I) beta = V W y / W``, ``alpha = T^-T beta``."""
         kernel = self.kernel
         T, jitter = jittered_cholesky(kernel(C, C), 10.0 * EPS * self.n_centers * kappa)
@@ -223,7 +226,9 @@ class Objective:
 
         S, v = self.rows.sum(block, self.n_centers, B, C, T)
         S /= self.rows.total_weight
-        beta, _ = solve_positive_definite(S, v / self.rows.total_weight, self.reg_lambda)
+        if watch is not None:
+            watch.jitter, watch.penalty = jitter / kappa, self.reg_lambda
+        beta, _ = solve_positive_definite(S, v / self.rows.total_weight, self.reg_lambda, watch=watch)
         return solve_triangular(T, beta, transpose=True), self.reg_lambda * jitter
 
     def _reduced_exact(self, P: Array) -> tuple[Array, Array, Array]:
@@ -244,13 +249,15 @@ class Objective:
 
         return self.rows.map(block, self.n_centers, B, C)
 
-    def _solve_exact(self, K: Array) -> Array:
+    def _solve_exact(self, K: Array, watch: Watch | None = None) -> Array:
         """Solve ``(K + lambda W diag(1/w)) a = y`` as a = D b, (D K D + lambda W I) b = D y with D = diag(sqrt w)."""
         root = self._root_weight
         K *= root
         K *= root.T
-        n = self.rows.n_threads
-        return root * solve_positive_definite(K, root * self._Y, self.reg_lambda * self.rows.total_weight, n)[0]
+        nu = self.reg_lambda * self.rows.total_weight
+        if watch is not None:
+            watch.penalty = nu
+        return root * solve_positive_definite(K, root * self._Y, nu, self.rows.n_threads, watch)[0]
 
     def _penalty(self, K_cc: Array, alpha: Array) -> Array:
         return self.reg_lambda * dot(alpha, K_cc @ alpha)

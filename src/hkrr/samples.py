@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import _check_sample_weight, _num_samples
 
 from hkrr._arrays import Array
+from hkrr.rows import InMemoryRows
 
 _BLOCK = 10_000
 
@@ -102,6 +103,14 @@ def merge_identical(X: Array, y: Array, weight: Array | None) -> tuple[Array, Ar
     if whole and np.sum(repeated[_seen_with_other_targets(X)]) > 0.5 * np.sum(repeated):
         return X, y, counts
     return X, y, in_units_of_rows(counts)
+
+
+def each_once(rows: InMemoryRows) -> InMemoryRows:
+    """Return each sample of some rows once: copies say nothing of the noise."""
+    X, Y, weight = rows.gather()
+    if not any_identical(X, Y):
+        return rows
+    return InMemoryRows(*merge_identical(X, Y, weight))
 
 
 def _seen_with_other_targets(X: Array) -> Array:

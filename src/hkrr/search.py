@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
+from scipy.linalg import norm as vector_norm  # whose squares do not overflow
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from tqdm.auto import tqdm
 
@@ -99,7 +100,7 @@ def grown(
     best, lowest = None, math.inf
     for direction in directions:
         direction = direction - basis @ (basis.T @ direction)
-        length = float(np.linalg.norm(direction))
+        length = float(vector_norm(direction))
         if length == 0.0 or (best is not None and time.perf_counter() > deadline):
             continue
         for step in (0.1, 0.3, 0.6):
@@ -195,6 +196,7 @@ def search_dimensions(
             # The start from moments takes the place of no other: it may be ahead early, and no better in the end.
             places = _SURVIVORS + any(end.start == _MOMENTS for end in begun[:_SURVIVORS])
             going_on, dropped = begun[:places], begun[places:]
+            dropped += [end for end in going_on if not math.isfinite(end.value)]
             ends += [replace(end, start=f"{end.start}, dropped") for end in dropped]
             for candidate in improve_all([end for end in going_on if math.isfinite(end.value)], LONG):
                 keep(candidate)

@@ -11,19 +11,20 @@ import joblib
 import numpy as np
 from sklearn.utils import check_random_state
 
-from hkrr._arrays import Array
+from hkrr._arrays import Array, Watch
 from hkrr._model import MapModel
 from hkrr._validation import check_search
 from hkrr.candidates import path_table
 from hkrr.centers import uniform_or_all
 from hkrr.criteria import CRITERIA
+from hkrr.examination import of_grid, of_search
 from hkrr.grid import fit_on_grid, largest_target
 from hkrr.kernels import KERNELS, Kernel, get_kernel
 from hkrr.last_fit import Clock, full_size
 from hkrr.objective import Objective
 from hkrr.opening import is_elsewhere
-from hkrr.rows import InMemoryRows, Rows
-from hkrr.samples import any_identical, check_weights, in_units_of_rows, merge_identical
+from hkrr.rows import Rows
+from hkrr.samples import any_identical, check_weights, each_once, in_units_of_rows, merge_identical
 from hkrr.solvers import LBFGS, get_solver
 from hkrr.threads import single_threaded_blas
 from hkrr.tuning import SAMPLE_ROWS, Task, tune
@@ -93,7 +94,7 @@ class HyperKernelRidgeCV(MapModel):
         With `cv`: every pair, its error on each split, the mean and the standard deviation.
     truncation_ : float or array
         M: the largest absolute target seen; without `cv`, twice that, since of few rows a good model goes beyond them.
-    components_, gamma_, kernel_, centers_, dual_coef_, intercept_, singular_values_, history_, result_, ...
+    components_, gamma_, kernel_, centers_, dual_coef_, intercept_, singular_values_, history_, diagnostics_, ...
         As in `HyperKernelRidge`.
 
     Examples
@@ -240,7 +241,7 @@ class HyperKernelRidgeCV(MapModel):
         rows, scaling = self._scaled(data)
         reading = _LAST_PASSES * (time.perf_counter() - opened) / 2  # of the last fit; the moments take two passes
         n_centers = self._last_centers(rows.n_rows)
-        sample = rows.in_memory() if rows.n_rows <= SAMPLE_ROWS else _once(rows.subset(rows.draw(SAMPLE_ROWS, rng)))
+        sample = rows.in_memory() if rows.n_rows <= SAMPLE_ROWS else each_once(rows.subset(rows.draw(SAMPLE_ROWS, rng)))
         sample = sample.on_threads(self._n_threads)
         deadline = math.inf
         if self.time_limit is not None:
@@ -271,12 +272,13 @@ class HyperKernelRidgeCV(MapModel):
         with single_threaded_blas():
             objective = Objective(rows, uniform_or_all(rows, n_centers, rng), winner.kernel, reg_lambda)
             B = winner.matrix
-            alpha = objective.solve_alpha(B)
+            alpha = objective.solve_alpha(B, watch := Watch())
         result = replace(result, B=B, alpha=alpha, reg_lambda=reg_lambda)
         self._store(result, winner.kernel, objective.centers, scaling, one_target=one_target)
         self.n_components_, self.best_score_ = winner.n_components, winner.score
         self.map_shape_ = winner.shape.name
         self.path_ = path_table(ends, rows.total_weight)
+        self._examine(of_search(self, rows, objective, result, scaling.y_mean, winner, ends, watch))
         return self
 
     def _fit_grid(
@@ -288,12 +290,5 @@ class HyperKernelRidgeCV(MapModel):
             if name.endswith("_") and not name.startswith("_"):
                 setattr(self, name, value)
         self.cv_results_, self.n_components_, self.best_score_ = chosen.table, chosen.n_components, chosen.error
+        self._examine(of_grid(self, chosen.model, X))
         return self
-
-
-def _once(rows: InMemoryRows) -> InMemoryRows:
-    """Return each sample of some rows once: copies say nothing of the noise."""
-    X, Y, weight = rows.gather()
-    if not any_identical(X, Y):
-        return rows
-    return InMemoryRows(*merge_identical(X, Y, weight))

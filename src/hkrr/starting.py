@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from hkrr._arrays import Array
 from hkrr._validation import check_matrix
-from hkrr.initialization import Start, descend_lambda, median_kernel, ranked_maps, starting_rows
+from hkrr.diagnostics import Starts
+from hkrr.initialization import descend_lambda, median_kernel, ranked_maps, starting_rows
 from hkrr.kernels import Kernel, get_kernel
 from hkrr.rows import Rows
 from hkrr.scaling import Moments
@@ -33,21 +35,21 @@ def starting_point(
     rng: np.random.RandomState,
     deadline: float,
     n_threads: int,
-) -> Start:
+) -> tuple[Array, Kernel, Starts]:
     """Return where a HyperKernelRidge starts: at the map given, at an estimate, or at the best of random maps."""
     sample = starting_rows(rows, rng).on_threads(n_threads)
     if not isinstance(model.init, str):
         B = check_matrix("init", model.init, rows.n_features, model.n_components) * scaling.x_scale
         if np.linalg.matrix_rank(B) < model.n_components:
             raise ValueError("init must have linearly independent rows, none of them zero: dependent rows stay so")
-        return B, median_kernel(kernel, sample, B, rng)
+        return B, median_kernel(kernel, sample, B, rng), Starts()
     if model.init != "random":
         from hkrr.baselines.start import starting_map  # its relatives are slow to import
 
         B = starting_map(model.init, sample, model.n_components, rng)
-        return B, median_kernel(kernel, sample, B, rng)
+        return B, median_kernel(kernel, sample, B, rng), Starts()
     n_centers = model._n_centers(rows.n_counted)
-    starts = ranked_maps(
+    starts, n_drawn = ranked_maps(
         sample,
         kernel,
         n_components=model.n_components,
@@ -57,8 +59,10 @@ def starting_point(
         rng=rng,
         deadline=deadline,
     )
+    told = Starts(tried=n_drawn, dropped=len(starts) - 1, failed=n_drawn - len(starts))
     if not isinstance(solver, LBFGS) or model.max_iter == 0:
-        return starts[0]
-    return descend_lambda(
+        return *starts[0], told
+    best = descend_lambda(
         rows.bring(sample), starts, solver, reg_lambda=model._lambda, n_centers=n_centers, rng=rng, deadline=deadline
     )
+    return *best, told

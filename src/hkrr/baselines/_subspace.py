@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hkrr._arrays import Array
 from hkrr._validation import check_int
+from hkrr.exceptions import PoorFitWarning
 
 # Directions of the inputs with less than this share of the largest variance are taken for constant.
 _RANK = 1e-10
@@ -46,7 +47,7 @@ class SubspaceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
             warnings.warn(
                 f"{type(self).__name__} sees nothing of X in this target: the directions are arbitrary; try another "
                 "method, or a target that varies",
-                UserWarning,
+                PoorFitWarning,
                 stacklevel=2,
             )
         values, vectors = np.linalg.eigh(M)

@@ -8,12 +8,12 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.cluster import kmeans_plusplus
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from hkrr._arrays import Array
 from hkrr._validation import check_int, check_positive
 from hkrr.baselines._expansion import KernelExpansion
+from hkrr.exceptions import NotConvergedWarning
 from hkrr.initialization import sample_map
 from hkrr.kernels import Kernel, get_kernel
 
@@ -130,7 +130,7 @@ class RBFNetwork(KernelExpansion):
             warnings.warn(
                 f"{type(self).__name__} diverged after {self.n_iter_} passes, and what it had best by then is kept: "
                 f"lower learning_rate={self.learning_rate}",
-                ConvergenceWarning,
+                NotConvergedWarning,
                 stacklevel=2,
             )
         a, T, B = best

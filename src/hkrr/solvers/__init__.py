@@ -6,10 +6,23 @@ from typing import Any
 
 from hkrr.solvers.agd import AGD
 from hkrr.solvers.base import Callback, Monitor, Result, Solver, State, StopRun, run
-from hkrr.solvers.lbfgs import LBFGS
+from hkrr.solvers.lbfgs import LBFGS, at_bound
 from hkrr.solvers.varpro import VarPro
 
-__all__ = ["AGD", "LBFGS", "Callback", "Monitor", "Result", "Solver", "State", "StopRun", "VarPro", "get_solver", "run"]
+__all__ = [
+    "AGD",
+    "LBFGS",
+    "Callback",
+    "Monitor",
+    "Result",
+    "Solver",
+    "State",
+    "StopRun",
+    "VarPro",
+    "at_bound",
+    "get_solver",
+    "run",
+]
 
 SOLVERS = {"lbfgs": LBFGS, "varpro": VarPro, "agd": AGD}
 

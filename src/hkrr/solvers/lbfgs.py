@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.linalg import norm as vector_norm  # whose squares do not overflow
 from scipy.optimize import minimize
 
 from hkrr._arrays import EPS, Array
@@ -16,8 +17,15 @@ from hkrr.solvers.base import Monitor, StopRun
 
 # Relative decrease, of the loss of the zero function, that is nothing but rounding.
 _ROUNDING = 10.0 * EPS
+_AT_BOUND = 1e-6  # of log lambda, where it is at a bound but for rounding
 # Where lambda may go when it is learned: beyond, nothing is fitted, or rounding is.
 _LOG_LAMBDA_BOUNDS = (math.log(1e-12), math.log(1e3))
+
+
+def at_bound(reg_lambda: float) -> bool:
+    """Return whether a lambda that was learned ended where it may not go beyond."""
+    low, high = _LOG_LAMBDA_BOUNDS
+    return not low + _AT_BOUND < math.log(reg_lambda) < high - _AT_BOUND
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +72,12 @@ class LBFGS:
             B, reg_lambda = problem.split(x, B0.shape)
             step = float(np.linalg.norm(B - previous))
             previous = B.copy()
-            norm = float(np.linalg.norm(problem.gradient(reduced)))
+            norm = float(vector_norm(problem.gradient(reduced)))
             monitor(B, reduced.alpha, reduced.value, norm, step, reg_lambda)
 
         x0 = problem.join(B0)
         start = problem.reduced(x0, B0.shape)
-        monitor(B0, start.alpha, start.value, float(np.linalg.norm(problem.gradient(start))), 0.0)
+        monitor(B0, start.alpha, start.value, float(vector_norm(problem.gradient(start))), 0.0)
         unlimited = np.iinfo(np.int32).max
         minimize(
             value_and_grad,

@@ -1,0 +1,177 @@
+"""What a fitted model says of its own health, and what of it a person should look at: a warning with a remedy.
+
+How it is found out is in `hkrr.examination`.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from hkrr.exceptions import (
+    EdgeWarning,
+    FailedStartsWarning,
+    HKRRWarning,
+    IllConditionedWarning,
+    NotConvergedWarning,
+    PoorFitWarning,
+)
+
+# What deserves a warning.
+_MOST_CONDITION = 1e13  # three digits are left
+_MOST_JITTER = 1e-8
+_MOST_TRUNCATED = 0.1
+_LEAST_EXPLAINED = 1e-3
+
+
+@dataclass(frozen=True)
+class Starts:
+    """How many starts there were, how many were given up as poorer than others, and how many could not be evaluated."""
+
+    tried: int = 1
+    dropped: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """The health of a fitted model; `print` it.
+
+    Attributes
+    ----------
+    condition : float
+        Condition number of the system that gave the coefficients, as LAPACK estimates it in the 1-norm. They have about
+        ``16 - log10(condition)`` sure digits; predictions have more.
+    jitter : float
+        What was added to a diagonal beyond lambda so that it could be factorised, as a share of its largest entry. With
+        centers some 1e-13 are always added.
+    effective_dimension : float
+        Trace of the hat matrix: how many parameters the function has, at most the number of centers.
+    explained_share : float or None
+        Share of the variance of y explained on (at most 20,000 of) the training rows; None for a constant y.
+    truncated_share : float or None
+        Share of those rows whose prediction is cut at ``truncation_``; None where nothing is cut.
+    starts_tried, starts_dropped, starts_failed : int
+        Starts of the optimisation; those given up early as poorer than others, which is usual; and those that could not
+        be evaluated.
+    stopped : str
+        Why the solver stopped, as ``result_.reason``.
+    still_falling : bool
+        Whether that was `max_iter`, while the last fifth of its iterations had lowered the objective by a hundredth of
+        the loss of the mean or more (of runs of at least 50).
+    at_edge : tuple of str
+        Which of "reg_lambda", "n_components" and "gamma" ended at an edge: of its grid, of the numbers of directions
+        tried, of the bounds 1e-12 and 1e3 of a lambda that is learned; and for gamma where the kernel no longer notices
+        it, all rows being alike to it, or none.
+    """
+
+    condition: float
+    jitter: float
+    effective_dimension: float
+    explained_share: float | None
+    truncated_share: float | None
+    starts_tried: int
+    starts_dropped: int
+    starts_failed: int
+    stopped: str
+    still_falling: bool
+    at_edge: tuple[str, ...]
+
+    def findings(self) -> list[tuple[type[HKRRWarning], str]]:
+        """Return what deserves attention: the warnings that `fit` gave, and what they said."""
+        return [(category, message) for is_so, category, message in _findings(self) if is_so]
+
+    def __str__(self) -> str:
+        def share(value: float | None) -> str:
+            return "none" if value is None else f"{100.0 * value:.3g}%"
+
+        lines = [
+            f"condition of the solve   {self.condition:.2g}, jitter {self.jitter:.2g}",
+            f"effective dimension      {self.effective_dimension:.1f}",
+            f"variance explained       {share(self.explained_share)} of the training rows'",
+            f"rows truncated           {share(self.truncated_share)}",
+            f"starts                   {self.starts_tried} tried, {self.starts_dropped} dropped, "
+            f"{self.starts_failed} failed; stopped: {self.stopped}",
+            f"at an edge               {', '.join(self.at_edge) or 'nothing'}",
+        ]
+        return "\n".join([*lines, *(f"! {message}" for _, message in self.findings())])
+
+
+def _findings(found: Diagnostics) -> Iterator[tuple[bool, type[HKRRWarning], str]]:
+    """Yield every finding there may be: whether it is one, its warning, and the message."""
+    yield (
+        not found.condition <= _MOST_CONDITION,
+        IllConditionedWarning,
+        f"the system for the coefficients has a condition number of {found.condition:.1g}, which leaves them hardly a "
+        "digit: a larger reg_lambda, or fewer centers, would make them sure",
+    )
+    yield (
+        found.jitter > _MOST_JITTER,
+        IllConditionedWarning,
+        f"a kernel matrix was not positive definite, and {found.jitter:.1g} of its diagonal was added to it: the model "
+        "is smoother than reg_lambda says; use scale_features=True, or raise reg_lambda",
+    )
+    poor = found.explained_share is not None and found.explained_share < _LEAST_EXPLAINED
+    for name in found.at_edge:
+        yield not poor, EdgeWarning, EDGES[name]
+    yield (
+        found.truncated_share is not None and found.truncated_share > _MOST_TRUNCATED,
+        PoorFitWarning,
+        f"predictions are cut at truncation_ for {100.0 * (found.truncated_share or 0.0):.0f}% of the training rows: "
+        "the function goes far beyond y; give it larger reg_lambdas, or check the targets for outliers",
+    )
+    yield (
+        poor,
+        PoorFitWarning,
+        "the model explains nothing of y on its own training rows, and predicts the mean: lower reg_lambda, check that "
+        "y depends on X, and that no single target outweighs all others",
+    )
+    yield (
+        found.starts_failed > found.starts_tried / 2,
+        FailedStartsWarning,
+        f"{found.starts_failed} of {found.starts_tried} starts could not be evaluated: check the scale of X and y, use "
+        "scale_features=True, or raise n_init",
+    )
+    yield (
+        found.still_falling,
+        NotConvergedWarning,
+        "max_iter iterations were made, and the objective was still falling: raise max_iter, or use solver='lbfgs'",
+    )
+
+
+EDGES = {
+    "reg_lambda": "reg_lambda ended at an edge of what it could be (reg_lambda_ is its value): a better one may lie "
+    "beyond. Give reg_lambdas that go on; where lambda is learned, the lowest one says that y has no noise that the "
+    "model can see: check the score on rows that were held out",
+    "n_components": "n_components_ is at an edge of the numbers of directions that were tried: give n_components more "
+    "of them, or more time",
+    "gamma": "the kernel no longer notices its scale gamma_: to it all rows are alike, or no two of them are. Check "
+    "that y depends on X, scale the columns, or try another kernel",
+}
+
+_announced: ContextVar[bool] = ContextVar("announced", default=True)
+
+
+@contextmanager
+def unannounced() -> Iterator[None]:
+    """Keep the fits within from warning: they are parts of a search, of which only the end is a person's business."""
+    token = _announced.set(False)
+    try:
+        yield
+    finally:
+        _announced.reset(token)
+
+
+def announce(found: Diagnostics) -> None:
+    """Warn of what deserves attention, at the line outside the library that asked for the fit."""
+    if not _announced.get():
+        return
+    level, frame = 1, sys._getframe()
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("hkrr."):
+        level, frame = level + 1, frame.f_back  # type: ignore[assignment]  # the outermost frame has None behind it
+    for category, message in found.findings():
+        warnings.warn(message, category, stacklevel=level)

@@ -1,0 +1,226 @@
+"""How the health of a fitted model is found out: the numbers of its `hkrr.diagnostics.Diagnostics`.
+
+With A the positive definite system that gave the coefficients, L its Cholesky factor and R lambda's part of it,
+
+    with all rows as centers            A = sqrt(w) K sqrt(w) + lambda W I,      R = lambda W I
+    with centers, lambda >= 1e-4 kappa  A = K'WK / W + lambda K_cc,              R = lambda K_cc
+    with centers, below                 A = T^-1 K'WK T^-T / W + lambda I,       R = lambda I    (T T' = K_cc)
+
+the effective dimension is ``d_eff = tr A^-1 (A - R) = c - tr L^-1 R L^-T``, the trace of the hat matrix: how many
+parameters the function has. Beyond 512 centers the trace is an average over 64 random signs z of ``z' L^-1 R L^-T z``
+(Hutchinson's): off by ``sqrt(d_eff / 32)`` at most, one standard deviation, as the eigenvalues of the hat matrix are
+between 0 and 1. The condition number is LAPACK's estimate in the 1-norm.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpocon
+
+from hkrr._arrays import Array, Watch
+from hkrr.diagnostics import Diagnostics, Starts
+from hkrr.kernels import Kernel
+from hkrr.objective import Objective
+from hkrr.rows import InMemoryRows, Rows
+from hkrr.solvers import Result, at_bound
+from hkrr.threads import blas_for
+
+SAMPLE_ROWS = 20_000  # that predictions are looked at, and a system is formed of once more, at most
+_PROBES, _EXACT_TRACE = 64, 512
+_COMPARED = 200  # rows whose correlations are looked at
+_NO_SCALE = 1e-6  # from one, or zero: correlations at which gamma has lost its meaning
+_SHORT_RUN, _TAIL, _STILL_FALLING = 50, 0.2, 0.01
+
+
+def diagnose(
+    rows: Rows,
+    objective: Any,
+    result: Result,
+    y_mean: Array,
+    starts: Starts,
+    *,
+    edges: tuple[str, ...] = (),
+    truncation: Any = None,
+    watch: Watch | None = None,
+) -> Diagnostics:
+    """Return the health of a model, in the coordinates of its optimisation.
+
+    Parameters
+    ----------
+    rows : Rows
+    objective : Objective or Criterion
+        What was solved: its kernel, its centers, and whether these are all rows.
+    result : Result
+    y_mean : array (n_targets,)
+        What was subtracted from y.
+    starts : Starts
+    edges : tuple of str
+        What is known to have ended at an edge.
+    truncation : float, array or None
+        Where predictions are cut.
+    watch : Watch or None
+        Of the solve that gave the coefficients; without, it is done once more, with centers on 20,000 rows at most: as
+        much as half an evaluation of the objective.
+    """
+    if objective.learn_lambda and at_bound(result.reg_lambda):
+        edges = (*edges, "reg_lambda")
+    with np.errstate(all="ignore"), blas_for(len(objective.centers)):
+        return _diagnose(rows, objective, result, y_mean, starts, edges, truncation, watch)
+
+
+def _diagnose(
+    rows: Rows,
+    objective: Any,
+    result: Result,
+    y_mean: Array,
+    starts: Starts,
+    edges: tuple[str, ...],
+    truncation: Any,
+    watch: Watch | None,
+) -> Diagnostics:
+    sample = rows.in_memory() if rows.n_rows <= SAMPLE_ROWS else rows.subset(rows.draw(SAMPLE_ROWS, _rng()))
+    kernel, B, C = objective.kernel, result.B, objective.centers @ result.B.T
+    if watch is None:
+        watch = Watch()
+        data, centers = (rows, None) if objective.exact else (sample, objective.centers)
+        try:
+            Objective(data, centers, kernel, result.reg_lambda).solve_alpha(B, watch)
+        except (ArithmeticError, np.linalg.LinAlgError):
+            watch = Watch()  # what cannot be solved again has an infinite condition
+    condition, effective = condition_and_dimension(watch, rows)
+    explained, truncated = _shares(sample, kernel, B, C, result.alpha, y_mean, truncation)
+    if not _has_scale(sample, kernel, B, C):
+        edges = (*edges, "gamma")
+    if explained is None:
+        edges = ()  # to fit what is constant, everything is as good
+    return Diagnostics(
+        condition=condition,
+        jitter=float(watch.jitter),
+        effective_dimension=effective,
+        explained_share=explained,
+        truncated_share=truncated,
+        starts_tried=starts.tried,
+        starts_dropped=starts.dropped,
+        starts_failed=starts.failed,
+        stopped=result.reason,
+        still_falling=_still_falling(result, objective.loss_at_zero),
+        at_edge=edges,
+    )
+
+
+def of_search(
+    model: Any, rows: Rows, objective: Any, result: Result, y_mean: Array, winner: Any, ends: list[Any], watch: Watch
+) -> Diagnostics:
+    """Return the health of a HyperKernelRidgeCV that a search has chosen: the winner, of all candidates tried."""
+    failed = sum(not math.isfinite(end.value) for end in ends)
+    dropped = sum("dropped" in end.start and math.isfinite(end.value) for end in ends)
+    tried = {end.n_components for end in ends if end.shape.name == "full"}
+    edges: tuple[str, ...] = ()
+    if winner.shape.name == "full":
+        edges = _at_an_end("n_components", winner.n_components, tried, model.n_features_in_)
+    if winner.lambda_at_bound:
+        edges = (*edges, "reg_lambda")
+    starts, cut = Starts(len(ends), dropped, failed), model.truncation_ if model.truncate else None
+    return diagnose(rows, objective, result, y_mean, starts, edges=edges, truncation=cut, watch=watch)
+
+
+def of_grid(model: Any, last: Any, X: Array) -> Diagnostics:
+    """Return the health of a HyperKernelRidgeCV whose pair is of a grid, from its last fit, a HyperKernelRidge."""
+    found: Diagnostics = last.diagnostics_
+    lambdas, dimensions = (set(model.cv_results_[name].tolist()) for name in ("reg_lambda", "n_components"))
+    edges = _at_an_end("n_components", model.n_components_, dimensions, model.n_features_in_)
+    if len(lambdas) > 1:
+        edges += _at_an_end("reg_lambda", model.reg_lambda_, lambdas, math.inf)
+    share = None
+    if model.truncate:
+        some = X if len(X) <= SAMPLE_ROWS else X[_rng().permutation(len(X))[:SAMPLE_ROWS]]
+        sizes = np.abs(last.predict(some)).reshape(len(some), -1)
+        share = float(np.mean(np.any(sizes > model.truncation_, axis=1)))
+    return replace(found, at_edge=(*edges, *found.at_edge), truncated_share=share)
+
+
+def _at_an_end(name: str, value: float, tried: set[Any], most: float) -> tuple[str, ...]:
+    """Return the name if the value is the least or the largest of several that were tried, and more would be possible.
+
+    One direction is the fewest there can be, and ``most`` the most.
+    """
+    if len(tried) < 2:
+        return ()
+    fewest = name == "n_components" and value == 1
+    return (name,) if (value == min(tried) and not fewest) or (value == max(tried) and value < most) else ()
+
+
+def condition_and_dimension(watch: Watch, rows: Rows) -> tuple[float, float]:
+    """Return the condition number and the effective dimension of a system that was solved."""
+    if watch.factor is None:
+        return math.inf, math.nan
+    # On the processor: a transfer of what is c x c, and c^2 of work for each of the probes.
+    factor = rows.fetch(watch.factor)[0]
+    upper = factor.T  # in the order of memory that LAPACK takes without a copy
+    reciprocal, _ = dpocon(upper, watch.norm, uplo="U")
+    c = len(factor)
+    Z = np.eye(c) if c <= _EXACT_TRACE else _rng().choice([-1.0, 1.0], (c, _PROBES))
+    half = solve_triangular(upper, Z, check_finite=False)  # L^-T Z
+    penalty = watch.penalty
+    of_lambda = np.vdot(half, penalty * half if isinstance(penalty, float) else rows.fetch(penalty)[0] @ half)
+    if c > _EXACT_TRACE:
+        of_lambda /= _PROBES
+    return 1.0 / reciprocal if reciprocal > 0 else math.inf, float(np.clip(c - of_lambda, 0.0, c))
+
+
+def _rng() -> np.random.RandomState:
+    """Return a generator of its own: the user's is what it would be without an examination."""
+    return np.random.RandomState(0)
+
+
+def _shares(
+    sample: InMemoryRows, kernel: Kernel, B: Array, C: Array, alpha: Array, y_mean: Array, truncation: Any
+) -> tuple[float | None, float | None]:
+    """Return the share of the variance that is explained, and of the rows whose prediction is cut."""
+
+    def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array) -> tuple[Array]:
+        return (kernel(X @ B.T, C) @ alpha,)
+
+    predicted = sample.map(block, len(C), B, C, alpha)
+    _, Y, w = sample.gather()
+    w = np.ones(len(Y)) if w is None else w
+    truncated = None
+    if truncation is not None:
+        whole = predicted + y_mean
+        truncated = float(np.average(np.any(np.abs(whole) > truncation, axis=1), weights=w > 0))
+        predicted = np.clip(whole, -truncation, truncation) - y_mean
+    spread, residual = Y - np.average(Y, axis=0, weights=w), Y - predicted
+    unit = float(np.max(np.abs(spread))) or 1.0  # the squares of very large numbers, or small ones, are none
+    of_mean, of_model = (float(np.sum(w[:, None] * (part / unit) ** 2)) for part in (spread, residual))
+    return (1.0 - of_model / of_mean if of_mean > 0 else None), truncated
+
+
+def _has_scale(sample: InMemoryRows, kernel: Kernel, B: Array, C: Array) -> bool:
+    """Return whether the kernel tells some pairs of rows and centers from others.
+
+    Its correlations ``k(p, c) / sqrt(k(p, p) k(c, c))``, but for those of a point with itself, are neither all one nor
+    all zero.
+    """
+    rng = _rng()
+    P = sample.take(sample.draw(_COMPARED, rng)) @ B.T
+    C = C[rng.permutation(len(C))[:_COMPARED]]
+    apart = np.any(P[:, None] != C[None], axis=2)
+    if not np.any(apart):
+        return True  # one point, or a map of nothing: there is no scale to find
+    correlations = kernel(P, C) / np.sqrt(kernel.diagonal(P)[:, None] * kernel.diagonal(C))
+    nearest, farthest = float(np.max(correlations[apart])), float(np.min(correlations[apart]))
+    return not (farthest > 1.0 - _NO_SCALE or nearest < _NO_SCALE)
+
+
+def _still_falling(result: Result, loss_at_zero: float) -> bool:
+    """Return whether a run that was not meant to be short ended at its limit, its objective far from resting."""
+    values = result.history["objective"]
+    if result.reason != "max_iter" or result.n_iter < _SHORT_RUN:
+        return False
+    before = values[-1 - math.ceil(_TAIL * result.n_iter)]
+    return bool(before - values[-1] > _STILL_FALLING * loss_at_zero)

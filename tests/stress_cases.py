@@ -1,0 +1,277 @@
+"""Data and settings at the limits of what numbers can be, and the one check that each of them must pass.
+
+`CASES` is what tests/test_stress.py runs and what docs/robustness.md shows: ``python tests/stress_cases.py`` writes
+the table of that page.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import signal
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hkrr import FitError, HKRRWarning, HyperKernelRidge, HyperKernelRidgeCV
+from hkrr.kernels import KERNELS
+
+M, D = 30, 3
+SECONDS = 60  # that no case may take: a guard against hanging, far above what any takes
+_SLACK = 1e-6  # by which the error may be above that of the mean
+
+Data = tuple[Any, Any, Any]  # X, y, sample_weight
+
+
+@dataclass(frozen=True)
+class Case:
+    """Data, and the settings of either estimator that go with them (None: the case is for the other one)."""
+
+    make: Callable[[], Data]
+    ridge: dict[str, Any] | None = field(default_factory=dict)
+    tuned: dict[str, Any] | None = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a case: the share of the variance explained on the training rows, or what the error said."""
+
+    explained: float | None
+    said: str
+    warned: tuple[str, ...]
+    seconds: float
+
+
+def check(model: Any, X: Any, y: Any, weight: Any = None) -> Outcome:
+    """Return what came of a fit; raise AssertionError unless it is sound, or refused by the library's own error.
+
+    Sound: in time, without a warning but the library's own; map, coefficients and predictions are finite, on the
+    training rows and on new ones; and on the training rows the error is not above that of the (weighted) mean of y.
+    """
+    began = time.perf_counter()
+    refusal, predicted = None, []
+    with warnings.catch_warnings(record=True) as caught, time_bound(SECONDS):
+        warnings.simplefilter("always")
+        try:
+            model.fit(X, y, weight)
+            predicted = [model.predict(rows) for rows in (X, _new_rows(X))]
+        except (ValueError, FitError) as error:
+            refusal = error
+    seconds = time.perf_counter() - began
+    foreign = [warning for warning in caught if not issubclass(warning.category, HKRRWarning)]
+    assert not foreign, f"a warning that is not the library's: {foreign[0].message}"
+    if refusal is not None:
+        assert _is_clear(refusal), repr(refusal)
+        return Outcome(None, str(refusal), (), seconds)
+    for name in ("components_", "dual_coef_", "centers_", "gamma_", "reg_lambda_", "intercept_"):
+        assert np.all(np.isfinite(getattr(model, name))), f"{name} is not finite"
+    assert all(np.all(np.isfinite(values)) for values in predicted), "predictions are not finite"
+    share = error_of_mean_and_model(predicted[0], y, weight)
+    assert share <= 1.0 + _SLACK, f"the error is {share} times that of the mean"
+    names = tuple(sorted({warning.category.__name__ for warning in caught}))
+    return Outcome(1.0 - share, "", names, seconds)
+
+
+def error_of_mean_and_model(predicted: Any, y: Any, weight: Any) -> float:
+    """Return the squared error over that of the mean of y, both up to the rounding of the predictions."""
+    y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+    w = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64) / np.max(weight)
+    unit = np.max(np.abs(y)) or 1.0
+    y, found = y / unit, np.asarray(predicted, dtype=np.float64).reshape(y.shape) / unit
+    rounding = np.sum(w) * y.shape[1] * (8 * np.finfo(np.asarray(predicted).dtype).eps) ** 2
+    of_mean = np.sum(w[:, None] * (y - np.average(y, axis=0, weights=w)) ** 2)
+    return float(np.sum(w[:, None] * (y - found) ** 2) / (of_mean + rounding))
+
+
+def _new_rows(X: Any) -> Any:
+    """Return rows between those of X, and beyond them."""
+    X = np.asarray(X)
+    if X.dtype.kind not in "f":
+        return X[::-1]
+    return np.concatenate([0.5 * X + 0.5 * X[::-1], 2.0 * X[:2]])
+
+
+def _is_clear(error: Exception) -> bool:
+    """Return whether the message says what is wrong in words, and the error is no other library's in disguise."""
+    return len(str(error).split()) >= 5 and not isinstance(error, np.linalg.LinAlgError)
+
+
+@contextmanager
+def time_bound(seconds: int):
+    """Raise TimeoutError in the main thread after so many seconds; print all stacks first."""
+
+    def stop(*_: Any) -> None:
+        faulthandler.dump_traceback()
+        raise TimeoutError(f"not done after {seconds} seconds")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def rows(m: int = M, n_features: int = D, seed: int = 0) -> tuple[Any, Any]:
+    """Return inputs, and a target that depends on the first column and a little noise."""
+    rng = np.random.default_rng([seed, m, n_features])
+    X = rng.normal(size=(m, n_features))
+    return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.normal(size=m)
+
+
+def _with(change: Callable[[Any, Any], Any], **options: Any) -> Callable[[], Data]:
+    def make() -> Data:
+        made = change(*rows(**options))
+        return made if len(made) == 3 else (*made, None)
+
+    return make
+
+
+def _frozen(*arrays: Any) -> tuple[Any, ...]:
+    for array in arrays:
+        array.flags.writeable = False
+    return arrays
+
+
+def _spread(values: Any, at: Any, value: float) -> Any:
+    values = np.array(values, dtype=np.float64)
+    values[at] = value
+    return values
+
+
+def _scales() -> dict[str, Case]:
+    found = {}
+    for power in (-150, -100, -30, -8, 8, 30, 100, 150):
+        s = 10.0**power
+        found[f"X times 1e{power}"] = Case(_with(lambda X, y, s=s: (s * X, y)))
+        found[f"y times 1e{power}"] = Case(_with(lambda X, y, s=s: (X, s * y)))
+        found[f"X and y times 1e{power}"] = Case(_with(lambda X, y, s=s: (s * X, s * y)))
+    for power in (-150, -8, 8, 150):
+        raw = {"scale_features": False}
+        found[f"X times 1e{power}, scale_features=False"] = Case(
+            _with(lambda X, y, s=10.0**power: (s * X, y)), raw, raw
+        )
+    found["columns times 1e-150, 1 and 1e150"] = Case(_with(lambda X, y: (X * [1e-150, 1.0, 1e150], y)))
+    found["columns times 1e-8, 1 and 1e8"] = Case(_with(lambda X, y: (X * [1e-8, 1.0, 1e8], y)))
+    found["X 1e8 from the origin"] = Case(_with(lambda X, y: (X + 1e8, y)))
+    found["X 1e15 from the origin"] = Case(_with(lambda X, y: (X + 1e15, y)))
+    found["y 1e12 from zero"] = Case(_with(lambda X, y: (X, y + 1e12)))
+    found["X of subnormal numbers"] = Case(_with(lambda X, y: (X * 1e-310, y)))
+    found["y of subnormal numbers"] = Case(_with(lambda X, y: (X, y * 1e-310)))
+    found["a column of subnormal numbers"] = Case(_with(lambda X, y: (X * [1.0, 1e-310, 1.0], y)))
+    found["some entries subnormal"] = Case(_with(lambda X, y: (_spread(X, np.s_[::3, 1], 5e-324), y)))
+    found["X times 1e200"] = Case(_with(lambda X, y: (1e200 * X, y)))
+    found["y times 1e200"] = Case(_with(lambda X, y: (X, 1e200 * y)))
+    found["X times 1e-200"] = Case(_with(lambda X, y: (1e-200 * X, y)))
+    found["y times 1e-200"] = Case(_with(lambda X, y: (X, 1e-200 * y)))
+    return found
+
+
+def _kinds_and_memory() -> dict[str, Case]:
+    found = {}
+    for kind in ("float16", "float32", "float64", "int8", "int64", "uint8", "bool", ">f8"):
+        found[f"X of {kind}"] = Case(_with(lambda X, y, kind=kind: ((40 * X).astype("i8").astype(kind), y)))
+        found[f"y of {kind}"] = Case(_with(lambda X, y, kind=kind: (X, (40 * y).astype("i8").astype(kind))))
+    found["X of float32, y times 1e150"] = Case(_with(lambda X, y: (X.astype(np.float32), 1e150 * y)))
+    found["X of float32, times 1e30"] = Case(_with(lambda X, y: ((1e30 * X).astype(np.float32), y)))
+    found["X of float32, times 1e-40"] = Case(_with(lambda X, y: ((1e-40 * X).astype(np.float32), y)))
+    found["Fortran order"] = Case(_with(lambda X, y: (np.asfortranarray(X), y)))
+    found["strided"] = Case(_with(lambda X, y: (np.repeat(np.repeat(X, 2, 0), 3, 1)[::2, ::3], np.repeat(y, 2)[::2])))
+    found["reversed"] = Case(_with(lambda X, y: (X[::-1, ::-1], y[::-1])))
+    found["read-only"] = Case(_with(lambda X, y: _frozen(X, y, np.ones(M))))
+    found["a broadcast column"] = Case(_with(lambda X, y: (np.broadcast_to(X[:, :1], X.shape), y)))
+    return found
+
+
+def _shapes() -> dict[str, Case]:
+    one = {"n_components": 1}
+    return {
+        "duplicate columns": Case(_with(lambda X, y: (X[:, [0, 0, 1, 1, 2]], y))),
+        "collinear columns": Case(_with(lambda X, y: (np.column_stack([X, X @ [1.0, 2.0, 3.0]]), y))),
+        "nearly collinear columns": Case(_with(lambda X, y: (np.column_stack([X, X[:, 0] * (1 + 1e-13)]), y))),
+        "a constant column": Case(_with(lambda X, y: (np.column_stack([X, np.full(M, 7.1e8)]), y))),
+        "all columns constant": Case(_with(lambda X, y: (np.full_like(X, 0.3), y))),
+        "6 rows, 200 columns": Case(_with(lambda X, y: (X, y), m=6, n_features=200)),
+        "2 rows": Case(_with(lambda X, y: (X, y), m=2)),
+        "2 rows, 1 column": Case(_with(lambda X, y: (X, y), m=2, n_features=1), one),
+        "D = 1": Case(_with(lambda X, y: (X, y), n_features=1), one),
+        "d = D": Case(_with(lambda X, y: (X, y)), {"n_components": D}, {"n_components": D}),
+        "one unique row": Case(_with(lambda X, y: (np.tile(X[:1], (M, 1)), np.full(M, y[0])))),
+        "one unique x": Case(_with(lambda X, y: (np.tile(X[:1], (M, 1)), y))),
+        "every row twice": Case(_with(lambda X, y: (np.tile(X, (2, 1)), np.tile(y, 2)))),
+        "one center": Case(_with(lambda X, y: (X, y)), {"n_centers": 1}, {"refit": 1}),
+        "all rows as centers": Case(_with(lambda X, y: (X, y)), {"n_centers": "all"}),
+        "half of the rows as centers": Case(_with(lambda X, y: (X, y)), {"n_centers": M // 2}, {"refit": M // 2}),
+    }
+
+
+def _targets_and_weights() -> dict[str, Case]:
+    lopsided = _spread(np.full(M, 1e-12), [0, 1], 1e12)
+    return {
+        "one y at 1e12": Case(_with(lambda X, y: (X, _spread(y, 0, 1e12)))),
+        "outliers at 1e12 and -1e12": Case(_with(lambda X, y: (X, _spread(y, [1, 5, 9], [1e12, -1e12, 1e12])))),
+        "y without noise": Case(_with(lambda X, y: (X, np.sin(X[:, 0])))),
+        "y linear, without noise": Case(_with(lambda X, y: (X, 3.0 * X[:, 0] + 1.0))),
+        "y of noise": Case(_with(lambda X, y: (X, np.random.default_rng(1).normal(size=M)))),
+        "y constant": Case(_with(lambda X, y: (X, np.full(M, 0.1)))),
+        "y constant at 1e150": Case(_with(lambda X, y: (X, np.full(M, 1e150)))),
+        "y zero": Case(_with(lambda X, y: (X, np.zeros(M)))),
+        "two targets, 1e-100 and 1e100": Case(_with(lambda X, y: (X, np.column_stack([1e-100 * y, 1e100 * y])))),
+        "two targets, one constant": Case(_with(lambda X, y: (X, np.column_stack([y, np.ones(M)])))),
+        "weights of zero for half the rows": Case(_with(lambda X, y: (X, y, np.arange(M) % 2))),
+        "weights of zero for all rows but 2": Case(_with(lambda X, y: (X, y, _spread(np.zeros(M), [3, 7], 1.0)))),
+        "weights from 1e-12 to 1e12": Case(_with(lambda X, y: (X, y, np.logspace(-12, 12, M)))),
+        "nearly all the weight on 2 rows": Case(_with(lambda X, y: (X, y, lopsided))),
+        "weights of 1e-300": Case(_with(lambda X, y: (X, y, np.full(M, 1e-300)))),
+        "weights of 1e300": Case(_with(lambda X, y: (X, y, np.full(M, 1e300)))),
+    }
+
+
+def _settings() -> dict[str, Case]:
+    found = {}
+    for power in (-14, -12, -9, -6, -3, 0, 3, 6):
+        value = 10.0**power
+        grid = {"cv": "holdout", "criterion": "training", "reg_lambdas": [value], "n_components": 1}
+        found[f"lambda = 1e{power}"] = Case(_with(lambda X, y: (X, y)), {"reg_lambda": value}, grid)
+        found[f"lambda = 1e{power}, 10 centers"] = Case(
+            _with(lambda X, y: (X, y)), {"reg_lambda": value, "n_centers": 10}, {**grid, "refit": 10}
+        )
+    for name in KERNELS:
+        found[f"kernel {name}"] = Case(_with(lambda X, y: (X, y)), {"kernel": name}, {"kernel": name})
+    for criterion in ("evidence", "loo"):
+        chosen = {"criterion": criterion}
+        found[f"criterion {criterion}"] = Case(_with(lambda X, y: (X, y)), {**chosen, "reg_lambda": "auto"}, chosen)
+    for solver in ("varpro", "agd"):
+        grid = {"cv": 2, "criterion": "training", "solver": solver, "reg_lambdas": [0.1, 0.01], "n_components": 1}
+        found[f"solver {solver}"] = Case(_with(lambda X, y: (X, y)), {"solver": solver}, grid)
+    for gamma in (1e-12, 1e12):
+        found[f"gamma = {gamma:g}"] = Case(_with(lambda X, y: (X, y)), {"gamma": gamma, "max_iter": 0}, None)
+    return found
+
+
+GROUPS: dict[str, dict[str, Case]] = {
+    "Scales": _scales(),
+    "Kinds of numbers, and memory": _kinds_and_memory(),
+    "Shapes": _shapes(),
+    "Targets and weights": _targets_and_weights(),
+    "Settings": _settings(),
+}
+CASES: dict[str, Case] = {name: case for group in GROUPS.values() for name, case in group.items()}
+
+
+def estimators(case: Case) -> dict[str, Any]:
+    """Return the estimators of a case, by the names of their classes."""
+    X = case.make()[0]
+    found: dict[str, Any] = {}
+    if case.ridge is not None:
+        few = {"n_components": min(2, X.shape[1]), "n_init": 3, "max_iter": 20}
+        found["HyperKernelRidge"] = HyperKernelRidge(**{**few, **case.ridge}, random_state=0)
+    if case.tuned is not None:
+        few = {"n_components": [1, 2][: X.shape[1]], "n_init": 1}
+        found["HyperKernelRidgeCV"] = HyperKernelRidgeCV(**{**few, **case.tuned}, random_state=0)
+    return found
