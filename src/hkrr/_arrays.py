@@ -174,14 +174,15 @@ class Watch:
     """What a solve leaves behind for a health report: see `hkrr.diagnostics`.
 
     The lower factor of the system solved (what is above its diagonal means nothing) and its 1-norm; what was added to a
-    diagonal beyond lambda, as a share of that diagonal's largest entry; and lambda's part of the system, a matrix or,
-    for a multiple of the identity, a number.
+    diagonal beyond lambda, as a share of that diagonal's largest entry; lambda's part of the system, a matrix or, for a
+    multiple of the identity, a number; and the largest condition number that costs the fitted function digits.
     """
 
     factor: Array = None
     norm: float = math.nan
     jitter: float = 0.0
     penalty: Array | float = 0.0
+    worst: float = math.inf
 
 
 def solve_positive_definite(

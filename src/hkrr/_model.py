@@ -60,6 +60,9 @@ class MapModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMix
         return _as_dtype(self._predict_rows(rows), X.dtype)
 
     def _predict_rows(self, rows: Rows) -> Array:
+        return self._cut(self._uncut(rows))
+
+    def _uncut(self, rows: Rows) -> Array:
         rows = rows.with_coordinates(self.x_offset_, None, None)
         C = (self.centers_ - self.x_offset_) @ self.components_.T
         kernel = self.kernel_
@@ -68,7 +71,7 @@ class MapModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMix
             return (kernel(X @ B.T, C) @ alpha + b,)
 
         small = (self.components_, C, self.dual_coef_, np.atleast_1d(self.intercept_))
-        return self._cut(rows.map(block, len(C), *(rows.place(array) for array in small)))
+        return rows.map(block, len(C), *(rows.place(array) for array in small))
 
     def _cut(self, predicted: Array) -> Array:
         """Return predictions as they are to be seen; here as they are."""

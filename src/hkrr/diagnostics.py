@@ -22,7 +22,7 @@ from hkrr.exceptions import (
 )
 
 # What deserves a warning.
-_MOST_CONDITION = 1e13  # three digits are left
+_LEAST_DIGITS = 3.0
 _MOST_JITTER = 1e-8
 _MOST_TRUNCATED = 0.1
 _LEAST_EXPLAINED = 1e-3
@@ -44,8 +44,11 @@ class Diagnostics:
     Attributes
     ----------
     condition : float
-        Condition number of the system that gave the coefficients, as LAPACK estimates it in the 1-norm. They have about
-        ``16 - log10(condition)`` sure digits; predictions have more.
+        Condition number of the system that gave the coefficients, as LAPACK estimates it in the 1-norm.
+    digits : float
+        Decimal digits of the fitted function that rounding is sure to leave: ``-log10(eps condition)``; but with
+        centers and a lambda of at least 1e-4, where centers that are nearly alike make for any condition number and
+        cost nothing, ``-log10(eps / lambda^2)`` at least (for a kernel of k(x, x) = 1).
     jitter : float
         What was added to a diagonal beyond lambda so that it could be factorised, as a share of its largest entry. With
         centers some 1e-13 are always added.
@@ -70,6 +73,7 @@ class Diagnostics:
     """
 
     condition: float
+    digits: float
     jitter: float
     effective_dimension: float
     explained_share: float | None
@@ -90,7 +94,7 @@ class Diagnostics:
             return "none" if value is None else f"{100.0 * value:.3g}%"
 
         lines = [
-            f"condition of the solve   {self.condition:.2g}, jitter {self.jitter:.2g}",
+            f"condition of the solve   {self.condition:.2g}, jitter {self.jitter:.2g}; sure digits: {self.digits:.1f}",
             f"effective dimension      {self.effective_dimension:.1f}",
             f"variance explained       {share(self.explained_share)} of the training rows'",
             f"rows truncated           {share(self.truncated_share)}",
@@ -104,10 +108,10 @@ class Diagnostics:
 def _findings(found: Diagnostics) -> Iterator[tuple[bool, type[HKRRWarning], str]]:
     """Yield every finding there may be: whether it is one, its warning, and the message."""
     yield (
-        not found.condition <= _MOST_CONDITION,
+        not found.digits >= _LEAST_DIGITS,
         IllConditionedWarning,
-        f"the system for the coefficients has a condition number of {found.condition:.1g}, which leaves them hardly a "
-        "digit: a larger reg_lambda, or fewer centers, would make them sure",
+        f"the system for the coefficients has a condition number of {found.condition:.1g}: rounding may leave "
+        f"{max(found.digits, 0.0):.0f} digits of them, and the model may change with the machine; raise reg_lambda",
     )
     yield (
         found.jitter > _MOST_JITTER,

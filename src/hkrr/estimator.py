@@ -243,7 +243,7 @@ class HyperKernelRidge(MapModel):
         if result.reason in ("collapsed", "not_finite"):
             raise FitError(f"The fit stopped after {result.n_iter} iterations: {result.message}.")
         self._store(result, objective.kernel, objective.centers, scaling, one_target=one_target)
-        self._examine(diagnose(rows, objective, result, scaling.y_mean, starts))
+        self._examine(diagnose(rows, objective, result, self._uncut, starts))
         return self
 
     def _opened(self, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, bool]:

@@ -15,6 +15,7 @@ between 0 and 1. The condition number is LAPACK's estimate in the 1-norm.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,8 +23,9 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpocon
 
-from hkrr._arrays import Array, Watch
+from hkrr._arrays import EPS, Array, Watch
 from hkrr.diagnostics import Diagnostics, Starts
+from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows, Rows
@@ -35,13 +37,21 @@ _PROBES, _EXACT_TRACE = 64, 512
 _COMPARED = 200  # rows whose correlations are looked at
 _NO_SCALE = 1e-6  # from one, or zero: correlations at which gamma has lost its meaning
 _SHORT_RUN, _TAIL, _STILL_FALLING = 50, 0.2, 0.01
+_SLACK, _SLACK_OF_SAMPLE = 1e-7, 1e-2
+
+LOST = (
+    "Rounding has left nothing of the fit: on its own training rows it is worse than the mean of y. Raise reg_lambda, "
+    "use scale_features=True, or take a bounded kernel such as 'gaussian'."
+)
+
+Predict = Callable[[Rows], Array]
 
 
 def diagnose(
     rows: Rows,
     objective: Any,
     result: Result,
-    y_mean: Array,
+    predict: Predict,
     starts: Starts,
     *,
     edges: tuple[str, ...] = (),
@@ -56,8 +66,8 @@ def diagnose(
     objective : Objective or Criterion
         What was solved: its kernel, its centers, and whether these are all rows.
     result : Result
-    y_mean : array (n_targets,)
-        What was subtracted from y.
+    predict : callable
+        The stored model as a function of rows, before it is cut.
     starts : Starts
     edges : tuple of str
         What is known to have ended at an edge.
@@ -66,18 +76,23 @@ def diagnose(
     watch : Watch or None
         Of the solve that gave the coefficients; without, it is done once more, with centers on 20,000 rows at most: as
         much as half an evaluation of the objective.
+
+    Raises
+    ------
+    FitError
+        Where rounding has left nothing of the fit.
     """
     if objective.learn_lambda and at_bound(result.reg_lambda):
         edges = (*edges, "reg_lambda")
     with np.errstate(all="ignore"), blas_for(len(objective.centers)):
-        return _diagnose(rows, objective, result, y_mean, starts, edges, truncation, watch)
+        return _diagnose(rows, objective, result, predict, starts, edges, truncation, watch)
 
 
 def _diagnose(
     rows: Rows,
     objective: Any,
     result: Result,
-    y_mean: Array,
+    predict: Predict,
     starts: Starts,
     edges: tuple[str, ...],
     truncation: Any,
@@ -93,13 +108,15 @@ def _diagnose(
         except (ArithmeticError, np.linalg.LinAlgError):
             watch = Watch()  # what cannot be solved again has an infinite condition
     condition, effective = condition_and_dimension(watch, rows)
-    explained, truncated = _shares(sample, kernel, B, C, result.alpha, y_mean, truncation)
+    slack = _SLACK if rows.n_rows <= SAMPLE_ROWS else _SLACK_OF_SAMPLE
+    explained, truncated = _shares(sample, predict, truncation, slack)
     if not _has_scale(sample, kernel, B, C):
         edges = (*edges, "gamma")
     if explained is None:
         edges = ()  # to fit what is constant, everything is as good
     return Diagnostics(
         condition=condition,
+        digits=-math.log10(EPS * min(condition, watch.worst)),
         jitter=float(watch.jitter),
         effective_dimension=effective,
         explained_share=explained,
@@ -114,7 +131,7 @@ def _diagnose(
 
 
 def of_search(
-    model: Any, rows: Rows, objective: Any, result: Result, y_mean: Array, winner: Any, ends: list[Any], watch: Watch
+    model: Any, rows: Rows, objective: Any, result: Result, winner: Any, ends: list[Any], watch: Watch
 ) -> Diagnostics:
     """Return the health of a HyperKernelRidgeCV that a search has chosen: the winner, of all candidates tried."""
     failed = sum(not math.isfinite(end.value) for end in ends)
@@ -126,7 +143,7 @@ def of_search(
     if winner.lambda_at_bound:
         edges = (*edges, "reg_lambda")
     starts, cut = Starts(len(ends), dropped, failed), model.truncation_ if model.truncate else None
-    return diagnose(rows, objective, result, y_mean, starts, edges=edges, truncation=cut, watch=watch)
+    return diagnose(rows, objective, result, model._uncut, starts, edges=edges, truncation=cut, watch=watch)
 
 
 def of_grid(model: Any, last: Any, X: Array) -> Diagnostics:
@@ -178,26 +195,32 @@ def _rng() -> np.random.RandomState:
     return np.random.RandomState(0)
 
 
-def _shares(
-    sample: InMemoryRows, kernel: Kernel, B: Array, C: Array, alpha: Array, y_mean: Array, truncation: Any
-) -> tuple[float | None, float | None]:
-    """Return the share of the variance that is explained, and of the rows whose prediction is cut."""
+def _shares(sample: InMemoryRows, predict: Predict, truncation: Any, slack: float) -> tuple[float | None, float | None]:
+    """Return the share of the variance that is explained, and of the rows whose prediction is cut.
 
-    def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array) -> tuple[Array]:
-        return (kernel(X @ B.T, C) @ alpha,)
-
-    predicted = sample.map(block, len(C), B, C, alpha)
-    _, Y, w = sample.gather()
+    The coefficients are a minimum of what is ``sum w y^2`` at zero. Where the error is above that, up to the slack of
+    what a part of the rows can say, there is nothing in them but rounding.
+    """
+    _, centred, w = sample.gather()
+    _, Y, _ = sample.with_coordinates(None, None, None).gather()
     w = np.ones(len(Y)) if w is None else w
+    predicted = predict(sample).reshape(Y.shape)
     truncated = None
     if truncation is not None:
-        whole = predicted + y_mean
-        truncated = float(np.average(np.any(np.abs(whole) > truncation, axis=1), weights=w > 0))
-        predicted = np.clip(whole, -truncation, truncation) - y_mean
-    spread, residual = Y - np.average(Y, axis=0, weights=w), Y - predicted
-    unit = float(np.max(np.abs(spread))) or 1.0  # the squares of very large numbers, or small ones, are none
-    of_mean, of_model = (float(np.sum(w[:, None] * (part / unit) ** 2)) for part in (spread, residual))
-    return (1.0 - of_model / of_mean if of_mean > 0 else None), truncated
+        truncated = float(np.average(np.any(np.abs(predicted) > truncation, axis=1), weights=w > 0))
+        predicted = np.clip(predicted, -truncation, truncation)
+    unit = float(np.max(np.abs(Y))) or 1.0  # the squares of very large numbers, or small ones, are none
+
+    def squares(part: Array) -> float:
+        return float(np.sum(w[:, None] * (part / unit) ** 2))
+
+    of_model, of_mean, of_zero = (
+        squares(part) for part in (Y - predicted, Y - np.average(Y, axis=0, weights=w), centred)
+    )
+    rounding = float(np.sum(w)) * Y.shape[1] * (64.0 * EPS) ** 2
+    if not of_model <= (1.0 + slack) * of_zero + rounding:
+        raise FitError(LOST)
+    return (1.0 - of_model / of_mean if of_mean > rounding else None), truncated
 
 
 def _has_scale(sample: InMemoryRows, kernel: Kernel, B: Array, C: Array) -> bool:

@@ -212,6 +212,7 @@ class Objective:
         A, b = self._normal_equations(B, C)
         if watch is not None:
             watch.jitter, watch.penalty = EPS * self.n_centers, self.reg_lambda * self.kernel(C, C)
+            watch.worst = (kappa / self.reg_lambda + 1.0) ** 2
         return solve_positive_definite(A, b, self._ridge(kappa), watch=watch)
 
     def _solve_whitened(self, B: Array, C: Array, kappa: float, watch: Watch | None = None) -> tuple[Array, float]:

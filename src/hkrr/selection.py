@@ -278,7 +278,7 @@ class HyperKernelRidgeCV(MapModel):
         self.n_components_, self.best_score_ = winner.n_components, winner.score
         self.map_shape_ = winner.shape.name
         self.path_ = path_table(ends, rows.total_weight)
-        self._examine(of_search(self, rows, objective, result, scaling.y_mean, winner, ends, watch))
+        self._examine(of_search(self, rows, objective, result, winner, ends, watch))
         return self
 
     def _fit_grid(

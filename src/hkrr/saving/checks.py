@@ -175,7 +175,7 @@ def diagnostics(name: str, value: Any, sizes: Sizes) -> None:
     """What a fit said of its health."""
     if not isinstance(value, Diagnostics):
         raise Refusal(f"{name} are no Diagnostics")
-    for field in ("condition", "jitter", "effective_dimension"):
+    for field in ("condition", "digits", "jitter", "effective_dimension"):
         number()(f"{name}.{field}", getattr(value, field), sizes)
     for field in ("explained_share", "truncated_share"):
         if getattr(value, field) is not None:

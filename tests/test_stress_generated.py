@@ -1,0 +1,111 @@
+"""Hundreds of generated data sets and settings, with the check of the stress table. HKRR_LONG=1: thousands."""
+
+import os
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hkrr import HyperKernelRidge, HyperKernelRidgeCV
+from hkrr.kernels import KERNELS
+from stress_check import check
+
+LONG = 20 if os.environ.get("HKRR_LONG") == "1" else 1
+
+_powers = st.integers(-150, 150)
+_kinds = st.sampled_from(["float64", "float32", "float16", "int64", "int8", "bool"])
+
+
+@st.composite
+def tables(draw):
+    """Return X, y and weights of all sizes, kinds and ranks."""
+    m, D, n_targets = draw(st.integers(2, 20)), draw(st.integers(1, 6)), draw(st.sampled_from([0, 0, 0, 1, 2]))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    X, y = rng.normal(size=(m, D)), rng.normal(size=(m, n_targets) if n_targets else m)
+    if draw(st.booleans()):
+        y = (y.T + np.sin(2.0 * X[:, 0])).T
+    for _ in range(draw(st.integers(0, 3))):
+        j, k = draw(st.integers(0, D - 1)), draw(st.integers(0, D - 1))
+        change = draw(st.sampled_from(["copied", "constant", "scaled", "shifted", "nearly copied"]))
+        if change == "copied":
+            X[:, j] = X[:, k]
+        elif change == "nearly copied":
+            X[:, j] = X[:, k] * (1.0 + 1e-14 * rng.normal(size=m))
+        elif change == "constant":
+            X[:, j] = draw(st.floats(-1e12, 1e12))
+        elif change == "scaled":
+            X[:, j] *= 10.0 ** draw(st.integers(-12, 12))
+        else:
+            X[:, j] += 10.0 ** draw(st.integers(0, 15))
+    if draw(st.booleans()):
+        rows = rng.integers(0, m, size=m)
+        X = X[rows]
+        y = y[rows] if draw(st.booleans()) else y
+    kind = draw(_kinds)
+    scale = 10.0 ** draw(st.one_of(st.just(0), _powers)) if kind == "float64" else 20.0
+    X = (X / np.max(np.abs(X)) * scale).astype(kind)
+    y = y * 10.0 ** draw(st.one_of(st.just(0), _powers)) + draw(st.sampled_from([0.0, 1.0, 1e12]))
+    if draw(st.booleans()):
+        y[rng.integers(0, m)] = draw(st.sampled_from([1e12, -1e12, 0.0]))
+    weight = draw(st.sampled_from([None, None, "zeros", "spread", "whole"]))
+    if weight == "zeros":
+        weight = rng.integers(0, 2, size=m)
+        weight[:2] = 1
+    elif weight == "spread":
+        weight = 10.0 ** rng.uniform(-10, 10, size=m)
+    elif weight == "whole":
+        weight = rng.integers(1, 4, size=m)
+    return X, y, weight
+
+
+def _told(examples):
+    return settings(max_examples=examples * LONG, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@_told(150)
+@given(
+    table=tables(),
+    share=st.floats(0.0, 1.0),
+    kernel=st.sampled_from(sorted(KERNELS)),
+    log_lambda=st.integers(-14, 6),
+    n_centers=st.sampled_from(["auto", "all", 1, 0.5]),
+    scale_features=st.booleans(),
+    criterion=st.sampled_from(["training", "training", "evidence", "loo"]),
+)
+def test_any_fit(table, share, kernel, log_lambda, n_centers, scale_features, criterion):
+    X, _, weight = table
+    counted = len(X) if weight is None else int(np.count_nonzero(weight))
+    model = HyperKernelRidge(
+        1 + int(share * (X.shape[1] - 1)),
+        kernel=kernel,
+        reg_lambda=10.0**log_lambda,
+        n_centers=max(1, counted // 2) if n_centers == 0.5 else n_centers,
+        criterion=criterion,
+        scale_features=scale_features,
+        n_init=1,
+        max_iter=4,
+        random_state=0,
+    )
+    check(model, *table)
+
+
+@_told(60)
+@given(
+    table=tables(),
+    share=st.floats(0.0, 1.0),
+    kernel=st.sampled_from(sorted(KERNELS)),
+    criterion=st.sampled_from(["evidence", "loo"]),
+    refit=st.sampled_from(["full", 1, 5]),
+    scale_features=st.booleans(),
+)
+def test_any_search(table, share, kernel, criterion, refit, scale_features):
+    model = HyperKernelRidgeCV(
+        1 + int(share * (table[0].shape[1] - 1)),
+        kernel=kernel,
+        criterion=criterion,
+        refit=refit,
+        scale_features=scale_features,
+        n_init=1,
+        random_state=0,
+    )
+    check(model, *table)
