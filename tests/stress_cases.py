@@ -1,4 +1,4 @@
-"""Data and settings at the limits of what numbers can be: tests/test_stress.py runs them, docs/robustness.md shows them."""
+"""Data and settings at the limits of what numbers can be: the cases of tests/test_stress.py and docs/robustness.md."""
 
 from __future__ import annotations
 

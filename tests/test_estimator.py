@@ -44,6 +44,7 @@ def cannot_hold(estimator):
     return drawn if estimator.n_centers == 5 else {}
 
 
+@pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")  # of targets that are noise, and that is said
 @parametrize_with_checks(
     [
         HyperKernelRidge(),

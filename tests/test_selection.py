@@ -15,6 +15,7 @@ from hkrr.shapes import Diagonal, Full, Scaled
 from hkrr.solvers import run
 
 
+@pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")  # of targets that are noise, and that is said
 @parametrize_with_checks([HyperKernelRidgeCV()])
 def test_sklearn_compatible(estimator, check):
     check(estimator)
@@ -133,6 +134,7 @@ def test_weights_that_are_no_counts_count_by_their_ratios(refit):
     assert_array_equal(one, other)
 
 
+@pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # a grid of few, of which an end is chosen
 def test_cv_results_are_those_of_a_loop_over_the_plain_estimator():
     """The paper's rule by hand: each pair on each fold, predictions cut at the largest |y| of the training part."""
     X, y, *_ = _small(m=90, D=4)
@@ -156,6 +158,7 @@ def test_cv_results_are_those_of_a_loop_over_the_plain_estimator():
     assert model.best_score_ == pytest.approx(best["mean_error"])
 
 
+@pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # a grid of few, of which an end is chosen
 @pytest.mark.parametrize("cv", ["holdout", 3])
 @pytest.mark.parametrize("warm_start", [False, True])
 def test_held_out_choice(cv, warm_start):
@@ -203,6 +206,7 @@ CASES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")  # odd data, of which the library says so
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("criterion", ["evidence", "loo"])
 def test_fits_and_predicts_finitely(case, criterion):

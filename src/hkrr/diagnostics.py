@@ -67,9 +67,9 @@ class Diagnostics:
         Whether that was `max_iter`, while the last fifth of its iterations had lowered the objective by a hundredth of
         the loss of the mean or more (of runs of at least 50).
     at_edge : tuple of str
-        Which of "reg_lambda", "n_components" and "gamma" ended at an edge: of its grid, of the numbers of directions
-        tried, of the bounds 1e-12 and 1e3 of a lambda that is learned; and for gamma where the kernel no longer notices
-        it, all rows being alike to it, or none.
+        What ended at an edge: "reg_lambda", learned, at a bound, 1e-12 or 1e3; "reg_lambdas", at an end of that grid;
+        "n_components", at an end of the numbers of directions tried; "gamma", where the kernel no longer notices it,
+        all rows being alike to it, or none.
     """
 
     condition: float
@@ -121,7 +121,7 @@ def _findings(found: Diagnostics) -> Iterator[tuple[bool, type[HKRRWarning], str
     )
     poor = found.explained_share is not None and found.explained_share < _LEAST_EXPLAINED
     for name in found.at_edge:
-        yield not poor, EdgeWarning, EDGES[name]
+        yield not poor and EDGES[name] != "", EdgeWarning, EDGES[name]
     yield (
         found.truncated_share is not None and found.truncated_share > _MOST_TRUNCATED,
         PoorFitWarning,
@@ -147,14 +147,16 @@ def _findings(found: Diagnostics) -> Iterator[tuple[bool, type[HKRRWarning], str
     )
 
 
+# What may end at an edge, and what is to be done about it. A lambda that is learned ends at its lower bound wherever y
+# has no noise, which is no fault, and at its upper one where nothing is explained, which has a warning of its own.
 EDGES = {
-    "reg_lambda": "reg_lambda ended at an edge of what it could be (reg_lambda_ is its value): a better one may lie "
-    "beyond. Give reg_lambdas that go on; where lambda is learned, the lowest one says that y has no noise that the "
-    "model can see: check the score on rows that were held out",
-    "n_components": "n_components_ is at an edge of the numbers of directions that were tried: give n_components more "
-    "of them, or more time",
-    "gamma": "the kernel no longer notices its scale gamma_: to it all rows are alike, or no two of them are. Check "
-    "that y depends on X, scale the columns, or try another kernel",
+    "reg_lambda": "",
+    "reg_lambdas": "reg_lambda_ is at an edge of the grid that it was chosen from: a better one may lie beyond; give "
+    "reg_lambdas that go on",
+    "n_components": "n_components_ is at an edge of the numbers of directions that were tried: more of them, or fewer, "
+    "may do better; give n_components more to choose from, or more time",
+    "gamma": "the kernel no longer notices its scale gamma_: to it all rows are alike, or no two of them are, and new "
+    "rows have the mean predicted. Check that y depends on X, scale the columns, raise reg_lambda, or use the evidence",
 }
 
 _announced: ContextVar[bool] = ContextVar("announced", default=True)

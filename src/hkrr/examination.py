@@ -34,7 +34,7 @@ from hkrr.threads import blas_for
 
 SAMPLE_ROWS = 20_000  # that predictions are looked at, and a system is formed of once more, at most
 _PROBES, _EXACT_TRACE = 64, 512
-_COMPARED = 200  # rows whose correlations are looked at
+_COMPARED, _FEW = 200, 10  # rows whose correlations are looked at, and what they must be at least
 _NO_SCALE = 1e-6  # from one, or zero: correlations at which gamma has lost its meaning
 _SHORT_RUN, _TAIL, _STILL_FALLING = 50, 0.2, 0.01
 _SLACK, _SLACK_OF_SAMPLE = 1e-7, 1e-2
@@ -134,8 +134,10 @@ def of_search(
     model: Any, rows: Rows, objective: Any, result: Result, winner: Any, ends: list[Any], watch: Watch
 ) -> Diagnostics:
     """Return the health of a HyperKernelRidgeCV that a search has chosen: the winner, of all candidates tried."""
-    failed = sum(not math.isfinite(end.value) for end in ends)
     dropped = sum("dropped" in end.start and math.isfinite(end.value) for end in ends)
+    failed = sum(not math.isfinite(end.value) for end in ends)
+    if model.time_limit is not None:  # what there was no time to look at has no value either, and has not failed
+        dropped, failed = dropped + failed, 0
     tried = {end.n_components for end in ends if end.shape.name == "full"}
     edges: tuple[str, ...] = ()
     if winner.shape.name == "full":
@@ -152,7 +154,7 @@ def of_grid(model: Any, last: Any, X: Array) -> Diagnostics:
     lambdas, dimensions = (set(model.cv_results_[name].tolist()) for name in ("reg_lambda", "n_components"))
     edges = _at_an_end("n_components", model.n_components_, dimensions, model.n_features_in_)
     if len(lambdas) > 1:
-        edges += _at_an_end("reg_lambda", model.reg_lambda_, lambdas, math.inf)
+        edges += _at_an_end("reg_lambdas", model.reg_lambda_, lambdas, math.inf)
     share = None
     if model.truncate:
         some = X if len(X) <= SAMPLE_ROWS else X[_rng().permutation(len(X))[:SAMPLE_ROWS]]
@@ -233,8 +235,8 @@ def _has_scale(sample: InMemoryRows, kernel: Kernel, B: Array, C: Array) -> bool
     P = sample.take(sample.draw(_COMPARED, rng)) @ B.T
     C = C[rng.permutation(len(C))[:_COMPARED]]
     apart = np.any(P[:, None] != C[None], axis=2)
-    if not np.any(apart):
-        return True  # one point, or a map of nothing: there is no scale to find
+    if np.count_nonzero(np.any(apart, axis=1)) < _FEW:
+        return True  # of few points, all alike or all apart is no surprise
     correlations = kernel(P, C) / np.sqrt(kernel.diagonal(P)[:, None] * kernel.diagonal(C))
     nearest, farthest = float(np.max(correlations[apart])), float(np.min(correlations[apart]))
     return not (farthest > 1.0 - _NO_SCALE or nearest < _NO_SCALE)

@@ -1,0 +1,203 @@
+"""The health report: each number is what it says, each warning comes where it should, and only there."""
+
+import contextlib
+import dataclasses
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import hkrr
+from hkrr import (
+    EdgeWarning,
+    FailedStartsWarning,
+    FitError,
+    HKRRWarning,
+    HyperKernelRidge,
+    HyperKernelRidgeCV,
+    IllConditionedWarning,
+    NotConvergedWarning,
+    PoorFitWarning,
+)
+from hkrr._arrays import Watch
+from hkrr.diagnostics import Diagnostics, Starts, announce, unannounced
+from hkrr.examination import condition_and_dimension, diagnose
+from hkrr.kernels import Gaussian, Laplace
+from hkrr.objective import Objective
+from hkrr.rows import InMemoryRows
+
+SOUND = Diagnostics(
+    condition=1e3,
+    digits=12.0,
+    jitter=0.0,
+    effective_dimension=5.0,
+    explained_share=0.9,
+    truncated_share=None,
+    starts_tried=10,
+    starts_dropped=9,
+    starts_failed=0,
+    stopped="converged",
+    still_falling=False,
+    at_edge=(),
+)
+
+
+def _data(m=120, D=4, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(m, D))
+    return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.normal(size=m)
+
+
+def _hat_trace(K, K_cc, w, reg_lambda):
+    """Return the trace of K (K'WK + lambda W K_cc)^-1 K'W, from its definition."""
+    A = K.T @ (w[:, None] * K) + reg_lambda * np.sum(w) * K_cc
+    return np.trace(K @ np.linalg.solve(A, K.T * w))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("reg_lambda", [1e-2, 1e-6])
+@pytest.mark.parametrize("n_centers", [None, 20])
+def test_effective_dimension_and_condition(n_centers, reg_lambda, weighted):
+    """Of all three systems, against the definition and NumPy's condition number."""
+    X, y = _data()
+    w = np.arange(1.0, 121.0) if weighted else None
+    rows = InMemoryRows(X, y, w)
+    B, kernel = np.eye(2, 4), Laplace(gamma=0.5)
+    objective = Objective(rows, None if n_centers is None else X[:n_centers], kernel, reg_lambda)
+    watch = Watch()
+    alpha = objective.solve_alpha(B, watch)
+    assert_allclose(alpha, objective.solve_alpha(B), rtol=1e-10)
+    condition, effective = condition_and_dimension(watch, rows)
+    P = X @ B.T
+    C = P if n_centers is None else P[:n_centers]
+    weights = np.ones(120) if w is None else w
+    assert effective == pytest.approx(_hat_trace(kernel(P, C), kernel(C, C), weights, reg_lambda), rel=1e-5)
+    lower = np.tril(watch.factor)
+    exact = np.linalg.cond(lower @ lower.T, 1)
+    assert exact / 10 < condition < exact * 1.01  # LAPACK's estimate is from below
+
+
+def test_many_centers_have_their_trace_estimated():
+    X, y = _data(700)
+    objective = Objective(InMemoryRows(X, y), None, Laplace(gamma=0.5), 1e-3)
+    watch = Watch()
+    objective.solve_alpha(np.eye(2, 4), watch)
+    P = X[:, :2]
+    K = Laplace(gamma=0.5)(P, P)
+    exact = np.trace(np.linalg.solve(K + 0.7 * np.eye(700), K))
+    found = condition_and_dimension(watch, objective.rows)[1]
+    assert abs(found - exact) < 5 * np.sqrt(exact / 32)  # five standard deviations
+    assert found != pytest.approx(exact, rel=1e-9)
+
+
+def test_the_report_of_a_fit():
+    X, y = _data()
+    model = HyperKernelRidge(1, n_init=3, random_state=0).fit(X, y)
+    found = model.diagnostics_
+    assert found.explained_share == pytest.approx(model.score(X, y), abs=1e-9)
+    assert (found.starts_tried, found.starts_dropped, found.starts_failed) == (3, 2, 0)
+    assert (found.truncated_share, found.at_edge, found.stopped) == (None, (), model.result_.reason)
+    assert found.findings() == []
+    assert "effective dimension" in str(found)
+    assert all(
+        isinstance(value, float | int | str | bool | tuple | None) for value in dataclasses.asdict(found).values()
+    )
+
+
+def test_the_report_of_a_search_and_of_a_grid():
+    X, y = _data()
+    model = HyperKernelRidgeCV(n_init=1, random_state=0).fit(X, y)
+    assert model.diagnostics_.starts_tried == len(model.path_["start"])
+    assert model.diagnostics_.truncated_share == 0.0
+    with pytest.warns(EdgeWarning, match="reg_lambdas") as caught:
+        model = HyperKernelRidgeCV(1, cv=2, criterion="training", reg_lambdas=[10.0, 1.0], random_state=0).fit(X, y)
+    assert model.diagnostics_.at_edge == ("reg_lambdas",)
+    assert len(caught) == 1  # the fits of the grid say nothing for themselves
+    assert caught[0].filename == __file__
+
+
+def test_an_end_of_the_numbers_of_directions():
+    X, _ = _data(150)
+    y = X[:, 0] * X[:, 1]
+    options = {"cv": 2, "criterion": "training", "reg_lambdas": [1e-2], "random_state": 0}
+    with pytest.warns(EdgeWarning, match="n_components"):
+        HyperKernelRidgeCV([1, 2], **options).fit(X, y)
+    with pytest.warns(PoorFitWarning) as caught:
+        HyperKernelRidgeCV([1], **{**options, "reg_lambdas": [1e6]}).fit(X, y)
+    assert [warning.category for warning in caught] == [PoorFitWarning]
+
+
+@pytest.mark.parametrize(
+    ("change", "category", "says"),
+    [
+        ({"digits": 1.0, "condition": 1e15}, IllConditionedWarning, "raise reg_lambda"),
+        ({"digits": float("nan")}, IllConditionedWarning, "raise reg_lambda"),
+        ({"jitter": 1e-6}, IllConditionedWarning, "not positive definite"),
+        ({"at_edge": ("gamma",)}, EdgeWarning, "gamma_"),
+        ({"truncated_share": 0.4}, PoorFitWarning, "40% of the training rows"),
+        ({"explained_share": 1e-5}, PoorFitWarning, "explains nothing"),
+        ({"starts_failed": 8}, FailedStartsWarning, "8 of 10 starts"),
+        ({"still_falling": True}, NotConvergedWarning, "raise max_iter"),
+    ],
+)
+def test_what_deserves_attention_is_a_warning(change, category, says):
+    found = dataclasses.replace(SOUND, **change)
+    with pytest.warns(category, match=says) as caught:
+        announce(found)
+    assert len(caught) == 1
+    assert issubclass(category, HKRRWarning)
+    assert says.split()[-1] in str(found)
+
+
+@pytest.mark.parametrize("change", [{}, {"at_edge": ("reg_lambda",)}, {"explained_share": None}, {"jitter": 1e-13}])
+def test_what_is_sound_or_usual_is_none(change):
+    announce(dataclasses.replace(SOUND, **change))
+    assert "!" not in str(dataclasses.replace(SOUND, **change))
+
+
+def test_no_warning_while_unannounced():
+    with unannounced():
+        announce(dataclasses.replace(SOUND, still_falling=True))
+
+
+@pytest.mark.parametrize("gamma", [1e-12, 1e12])
+def test_a_gamma_without_meaning(gamma):
+    X, y = _data()
+    with pytest.warns(HKRRWarning) as caught:
+        model = HyperKernelRidge(1, gamma=gamma, max_iter=0, n_init=1, random_state=0).fit(X, y)
+    assert model.diagnostics_.at_edge == ("gamma",)
+    assert {warning.category for warning in caught} <= {EdgeWarning, PoorFitWarning}
+
+
+def test_a_run_that_was_stopped_too_early():
+    X, y = _data(200)
+    fit = HyperKernelRidge(2, solver="varpro", reg_lambda=1e-4, n_centers=10, n_init=1, max_iter=50, random_state=0).fit
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = fit(X, y).diagnostics_
+    assert found.still_falling == any(warning.category is NotConvergedWarning for warning in caught)
+    assert found.stopped == "max_iter"
+
+
+@pytest.mark.parametrize(("constant", "refused"), [(0.0, False), (0.1, True), (np.nan, True)])
+def test_a_fit_that_rounding_has_spoilt_is_refused(constant, refused):
+    """One that is worse than the mean of y, on its own rows."""
+    X, y = _data()
+    model = HyperKernelRidge(1, n_init=1, random_state=0).fit(X, y)
+    rows = InMemoryRows(X, y).with_coordinates(None, None, np.array([y.mean()]))
+    objective = Objective(rows, None, Gaussian(gamma=1.0), 0.1)
+
+    def predict(sample):
+        return np.full(sample.n_rows, y.mean() + constant)
+
+    expected = pytest.raises(FitError, match="worse than the mean of y") if refused else contextlib.nullcontext()
+    with expected:
+        diagnose(rows, objective, model.result_, predict, Starts())
+
+
+def test_it_is_kept_in_files(tmp_path):
+    X, y = _data(40)
+    model = HyperKernelRidge(1, n_init=1, random_state=0).fit(X, y)
+    hkrr.save(model, tmp_path / "model")
+    assert hkrr.load(tmp_path / "model").diagnostics_ == model.diagnostics_
