@@ -62,6 +62,8 @@ def moments(rows: Rows) -> Moments:
     variance, y_variance = (part / rows.total_weight for part in sums)
     if not (np.all(np.isfinite(variance)) and np.all(np.isfinite(y_variance))):
         raise FitError("X or y is too large to square: divide the columns by their size first")
+    if np.any(y_apart > 0) and not np.any(y_variance > 0):
+        raise FitError("y is too small to square: multiply it by a large number first")
     # Differences that are but the last digits of a column are no signal, and new rows would round elsewhere; and of
     # numbers whose squares vanish nothing is known.
     constant = (x_apart == 0) | (variance <= (_LAST_DIGITS * x_mean) ** 2) | (variance == 0.0)

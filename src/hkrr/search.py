@@ -104,7 +104,7 @@ def grown(
         if length == 0.0 or (best is not None and time.perf_counter() > deadline):
             continue
         for step in (0.1, 0.3, 0.6):
-            tried = np.vstack([B, (step * np.linalg.norm(B, 2) / length) * direction])
+            tried = np.vstack([B, step * np.linalg.norm(B, 2) * (direction / length)])
             value = criterion.reduced(tried, reg_lambda).value
             if value < lowest:
                 best, lowest = tried, value
