@@ -83,8 +83,12 @@ def _scales() -> dict[str, Case]:
 def _kinds_and_memory() -> dict[str, Case]:
     found = {}
     for kind in ("float16", "float32", "float64", "int8", "int64", "uint8", "bool", ">f8"):
-        found[f"X of {kind}"] = Case(_with(lambda X, y, kind=kind: ((40 * X).astype("i8").astype(kind), y)))
-        found[f"y of {kind}"] = Case(_with(lambda X, y, kind=kind: (X, (40 * y).astype("i8").astype(kind))))
+
+        def of_kind(values: Any, kind: str = kind) -> Any:
+            return values > 0 if kind == "bool" else (40 * values).astype("i8").astype(kind)
+
+        found[f"X of {kind}"] = Case(_with(lambda X, y, of_kind=of_kind: (of_kind(X), y)))
+        found[f"y of {kind}"] = Case(_with(lambda X, y, of_kind=of_kind: (X, of_kind(y))))
     found["X of float32, y times 1e150"] = Case(_with(lambda X, y: (X.astype(np.float32), 1e150 * y)))
     found["X of float32, times 1e30"] = Case(_with(lambda X, y: ((1e30 * X).astype(np.float32), y)))
     found["X of float32, times 1e-40"] = Case(_with(lambda X, y: ((1e-40 * X).astype(np.float32), y)))

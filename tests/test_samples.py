@@ -187,6 +187,7 @@ def test_any_unit_changes_a_single_run_by_rounding(n_centers):
         assert_allclose(other.predict(X[test]), one.predict(X[test]), rtol=0, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::hkrr.PoorFitWarning")  # noise has the mean predicted, and that is said
 @both
 def test_frequencies_tell_of_the_noise(make):
     """Eight samples, two thousand times: told so by repeats or by weights, their frequencies are known to a percent."""
