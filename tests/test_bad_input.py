@@ -255,6 +255,7 @@ def test_the_layout_of_memory_does_not_matter(layout):
     assert_allclose(HyperKernelRidge(**parameters).fit(layout(X), Y).predict(layout(X)), expected, rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")  # targets of noise, and data of two rows
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(
     m=st.integers(2, 30),

@@ -95,7 +95,7 @@ def test_a_split_without_a_row_that_counts_decides_nothing():
     assert "split2_error" not in model.cv_results_
 
 
-@pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # a grid of few, of which an end is chosen
+@pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")  # a grid of few, and solvers of many short steps
 @pytest.mark.parametrize("solver", ["varpro", "agd"])
 def test_other_solvers_fit_the_grid(solver):
     X, y = _data(m=60, D=3)

@@ -39,6 +39,7 @@ def test_as_many_directions_as_columns(kernel, seed):
     assert found.map_shape_ == "full"
 
 
+@pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")  # of the target that is noise
 @both_kernels
 def test_fewer_rows_than_columns(kernel, seed):
     """A column of 60 that 30 rows show is used; and where there is nothing but noise, little more is made of it."""
@@ -50,6 +51,7 @@ def test_fewer_rows_than_columns(kernel, seed):
         assert np.mean((found.predict(X[30:]) - y[30:]) ** 2) < most * np.var(y[30:])
 
 
+@pytest.mark.filterwarnings("ignore::hkrr.PoorFitWarning")  # and that is said
 @both_kernels
 def test_rows_that_are_all_equal_have_their_mean_predicted(kernel, seed):
     y = np.random.default_rng(seed).normal(size=40)
