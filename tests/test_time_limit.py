@@ -64,6 +64,7 @@ def _late(monkeypatch, limit, n_threads, **options):
     return len(inside), len(late) - len(inside)
 
 
+@pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # there is no time for more directions
 @pytest.mark.parametrize("n_threads", [1, 2])
 @pytest.mark.parametrize("limit", [0.5, 20.5, 99.5, 250.5, 400.5, 600.5])
 def test_with_a_given_kernel_no_run_goes_on_beyond_the_limit(monkeypatch, limit, n_threads):
