@@ -120,6 +120,7 @@ def test_the_same_model_for_every_n_jobs(model, n_jobs):
     assert_array_equal(_auto(n_jobs=n_jobs).fit(X, y).predict(X), model.predict(X))
 
 
+@pytest.mark.filterwarnings("ignore::hkrr.PoorFitWarning")  # of no time at all, and that is said
 @pytest.mark.parametrize("seconds", [1e-9, 0.1, 0.4, 1.0])
 def test_it_has_a_model_when_its_time_is_up(seconds):
     X, y, X_test, _ = _zigzags(2, m=300)
@@ -154,6 +155,7 @@ ODD_FOR_LOO = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")  # odd data, of which the library says so
 @pytest.mark.parametrize(
     ("criterion", "case"), [*(("evidence", case) for case in ODD), *(("loo", case) for case in ODD_FOR_LOO)]
 )
