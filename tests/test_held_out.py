@@ -337,6 +337,7 @@ def _noise_fit(seed, w=None):
     return HyperKernelRidgeCV(n_init=2, random_state=seed).fit(X, y, w)
 
 
+@pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # of a fit to noise
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_refused_map_leaves_its_errors_in_the_path(seed):
     """A hundred rows of noise in forty columns: the criterion is taken in, held-out rows are not."""

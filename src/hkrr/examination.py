@@ -23,12 +23,13 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpocon
 
-from hkrr._arrays import EPS, Array, Watch
+from hkrr._arrays import EPS, Array, Watch, array_namespace
 from hkrr.diagnostics import Diagnostics, Starts
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel
 from hkrr.objective import Objective
-from hkrr.rows import InMemoryRows, Rows
+from hkrr.rows import Rows
+from hkrr.rows.base import targets
 from hkrr.solvers import Result, at_bound
 from hkrr.threads import blas_for
 
@@ -98,7 +99,7 @@ def _diagnose(
     truncation: Any,
     watch: Watch | None,
 ) -> Diagnostics:
-    sample = rows.in_memory() if rows.n_rows <= SAMPLE_ROWS else rows.subset(rows.draw(SAMPLE_ROWS, _rng()))
+    sample: Rows = rows if rows.n_rows <= SAMPLE_ROWS else rows.subset(rows.draw(SAMPLE_ROWS, _rng()))
     kernel, B, C = objective.kernel, result.B, objective.centers @ result.B.T
     if watch is None:
         watch = Watch()
@@ -197,15 +198,15 @@ def _rng() -> np.random.RandomState:
     return np.random.RandomState(0)
 
 
-def _shares(sample: InMemoryRows, predict: Predict, truncation: Any, slack: float) -> tuple[float | None, float | None]:
+def _shares(sample: Rows, predict: Predict, truncation: Any, slack: float) -> tuple[float | None, float | None]:
     """Return the share of the variance that is explained, and of the rows whose prediction is cut.
 
     The coefficients are a minimum of what is ``sum w y^2`` at zero. Where the error is above that, up to the slack of
     what a part of the rows can say, there is nothing in them but rounding.
     """
-    _, centred, w = sample.gather()
-    _, Y, _ = sample.with_coordinates(None, None, None).gather()
-    w = np.ones(len(Y)) if w is None else w
+    # Rows that are elsewhere stay there: what comes back is a few numbers for each.
+    centred, Y = sample.map(targets), sample.with_coordinates(None, None, None).map(targets)
+    w = sample.map(_weights)[:, 0]
     predicted = predict(sample).reshape(Y.shape)
     truncated = None
     if truncation is not None:
@@ -225,7 +226,11 @@ def _shares(sample: InMemoryRows, predict: Predict, truncation: Any, slack: floa
     return (1.0 - of_model / of_mean if of_mean > rounding else None), truncated
 
 
-def _has_scale(sample: InMemoryRows, kernel: Kernel, B: Array, C: Array) -> bool:
+def _weights(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
+    return (array_namespace(Y).ones_like(Y[:, :1]) if w is None else w[:, None],)
+
+
+def _has_scale(sample: Rows, kernel: Kernel, B: Array, C: Array) -> bool:
     """Return whether the kernel tells some pairs of rows and centers from others.
 
     Its correlations ``k(p, c) / sqrt(k(p, p) k(c, c))``, but for those of a point with itself, are neither all one nor
