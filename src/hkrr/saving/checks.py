@@ -16,7 +16,6 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from hkrr.diagnostics import EDGES, Diagnostics
 from hkrr.kernels import Kernel
 from hkrr.saving.format import Refusal
 from hkrr.scaling import Moments
@@ -169,26 +168,6 @@ def result(name: str, value: Any, sizes: Sizes) -> None:
     for column in value.history.values():
         for each in column:
             number()(f"{name}.history", each, sizes)
-
-
-def diagnostics(name: str, value: Any, sizes: Sizes) -> None:
-    """What a fit said of its health."""
-    if not isinstance(value, Diagnostics):
-        raise Refusal(f"{name} are no Diagnostics")
-    for field in ("condition", "digits", "jitter", "effective_dimension"):
-        number()(f"{name}.{field}", getattr(value, field), sizes)
-    for field in ("explained_share", "truncated_share"):
-        if getattr(value, field) is not None:
-            number()(f"{name}.{field}", getattr(value, field), sizes)
-    for field in ("starts_tried", "starts_dropped", "starts_failed"):
-        whole(f"{name}.{field}", getattr(value, field), sizes)
-    if not isinstance(value.stopped, str):
-        raise Refusal(f"{name}.stopped is no text")
-    flag(f"{name}.still_falling", value.still_falling, sizes)
-    if not isinstance(value.at_edge, tuple) or not all(
-        isinstance(each, str) and each in EDGES for each in value.at_edge
-    ):
-        raise Refusal(f"{name}.at_edge holds an unknown name")
 
 
 def moments(name: str, value: Any, sizes: Sizes) -> None:
