@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
-from hkrr.saving.format import pack
+from hkrr.records.format import pack
 
 JUNK: list[Any] = [
     None,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hkrr
-from hkrr.saving.format import pack
+from hkrr.records.format import pack
 from mutated_files import parts
 from saved_models import apply, fitted, saved
 

@@ -73,6 +73,8 @@ def test_signature():
         "callbacks": None,
         "verbose": 0,
         "random_state": None,
+        "checkpoint": None,
+        "checkpoint_every": 60.0,
     }
     found = inspect.signature(HyperKernelRidge).parameters
     assert {name: parameter.default for name, parameter in found.items()} == expected

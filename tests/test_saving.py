@@ -13,7 +13,8 @@ from sklearn.base import clone
 
 import hkrr
 from hkrr import baselines, kernels
-from hkrr.saving import checks, values
+from hkrr.records import values
+from hkrr.saving import checks
 from hkrr.saving.layouts import LAYOUTS
 from saved_models import CLASSES, apply, assert_same, fitted, header_of, new_rows, rows, through_a_file, unfitted
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import hkrr
-from hkrr.saving.format import pack
+from hkrr.records.format import pack
 from mutated_files import deep, parts, with_table
 from saved_models import apply, fitted, new_rows
 from strangers import MODELS, data_of, load, refused

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import hkrr
-from hkrr.saving.format import as_json, checksum, pack
+from hkrr.records.format import as_json, checksum, pack
 from hkrr.saving.layouts import LAYOUTS
 from mutated_files import JUNK, MUTATIONS, nodes, parts, with_table
 from saved_models import CLASSES, apply, fitted, new_rows

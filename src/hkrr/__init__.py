@@ -8,9 +8,11 @@ turns it into a graph that runs without Python.
 """
 
 from hkrr import criteria, datasets, kernels, metrics, solvers
+from hkrr._version import __version__
 from hkrr.diagnostics import Diagnostics
 from hkrr.estimator import HyperKernelRidge
 from hkrr.exceptions import (
+    CheckpointError,
     EdgeWarning,
     FailedStartsWarning,
     FitError,
@@ -23,9 +25,8 @@ from hkrr.exceptions import (
 from hkrr.saving import load, save, to_onnx
 from hkrr.selection import HyperKernelRidgeCV
 
-__version__ = "0.1.0"
-
 __all__ = [
+    "CheckpointError",
     "Diagnostics",
     "EdgeWarning",
     "FailedStartsWarning",

@@ -193,6 +193,7 @@ class MapModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMix
         self.reg_lambda_ = result.reg_lambda
         self.n_iter_ = max(1, result.n_iter)
         self.result_, self.history_ = result, result.history
+        self.__dict__.pop("diagnostics_", None)  # of an earlier fit, until this one is examined
 
     def _examine(self, found: Diagnostics) -> None:
         """Keep what a fit says of its health, and warn of what deserves attention."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import numbers
+import os
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,9 @@ def check_common(model: Any) -> None:
         check_choice_of_bool(name, getattr(model, name))
     if model.n_jobs is not None and (not isinstance(model.n_jobs, numbers.Integral) or model.n_jobs == 0):
         raise ValueError(f"n_jobs must be None or a whole number other than 0, got {model.n_jobs!r}")
+    if model.checkpoint is not None and not isinstance(model.checkpoint, str | os.PathLike):
+        raise ValueError(f"checkpoint must be the path of a file, or None; got {model.checkpoint!r}")
+    check_positive("checkpoint_every", model.checkpoint_every, zero=True)
     check_int("verbose", int(model.verbose) if isinstance(model.verbose, bool) else model.verbose, 0)
 
 

@@ -20,11 +20,12 @@ from typing import Any
 import joblib
 import numpy as np
 
+from hkrr import journal
 from hkrr._arrays import Array
 from hkrr.criteria import Criterion, Grouped
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel, kernel_name
-from hkrr.shapes import Full, Scaled, Shape, Shaped
+from hkrr.shapes import Full, Scaled, Shape, Shaped, content_of
 from hkrr.solvers import LBFGS, Result, State, at_bound, run
 from hkrr.threads import in_threads, single_threaded_blas
 
@@ -70,6 +71,10 @@ class Candidate:
         return self.shape.degrees_of_freedom(self.B.shape[0], columns, self.kernel.rotation_invariant)
 
 
+def nobody(candidate: Candidate) -> None:
+    """Tell nobody of the best candidate so far."""
+
+
 class Plateau:
     """A callback that ends a run whose objective has fallen by less than ``least`` an iteration for five of them."""
 
@@ -104,17 +109,24 @@ def descend(
     verbose: int = 0,
 ) -> tuple[Candidate, Result]:
     """Return the candidate after at most ``max_iter`` steps of L-BFGS on its map and lambda, and the run."""
-    began, W = time.perf_counter(), criterion.rows.total_weight
-    result = run(
-        LBFGS(),
-        Shaped(criterion.at(start.nu / W, start.kernel), start.shape),
-        start.shape.parameters(start.B),
-        max_iter=max_iter,
-        tol=tol,
-        time_limit=None if math.isinf(deadline) else deadline - began,
-        callbacks=[Plateau(plateau * criterion.loss_at_zero)],
-        verbose=verbose,
-    )
+    W = criterion.rows.total_weight
+
+    def compute() -> tuple[Result, float]:
+        began = time.perf_counter()
+        result = run(
+            LBFGS(),
+            Shaped(criterion.at(start.nu / W, start.kernel), start.shape),
+            start.shape.parameters(start.B),
+            max_iter=max_iter,
+            tol=tol,
+            time_limit=None if math.isinf(deadline) else deadline - began,
+            callbacks=[Plateau(plateau * criterion.loss_at_zero)],
+            verbose=verbose,
+        )
+        return result, time.perf_counter() - began
+
+    key = ("descend", *_content(criterion, start), max_iter, tol, plateau)
+    result, seconds = journal.step(key, compute, lambda found: found[0].reason != "time_limit")
     result = replace(result, B=start.shape.map(result.B))
     if result.reason == "callback":
         result = replace(result, reason="stalled", message="the criterion came to rest")
@@ -130,19 +142,42 @@ def descend(
         nu=result.reg_lambda * W,
         value=result.objective,
         score=score(criterion, result.objective, start.degrees_of_freedom),
-        seconds=start.seconds + time.perf_counter() - began,
+        seconds=start.seconds + seconds,
         lambda_at_bound=at_bound(result.reg_lambda),
     )
     return end, result
 
 
+def _content(criterion: Criterion | Grouped, start: Candidate) -> tuple[Any, ...]:
+    """Return what a descent depends on, for the keys of a journal."""
+    return criterion.content, start.kernel, start.B, start.nu, *content_of(start.shape)
+
+
 def improve(criterion: Criterion | Grouped, start: Candidate, max_iter: int, deadline: float = math.inf) -> Candidate:
     """Return the candidate after at most ``max_iter`` steps; one that cannot be evaluated comes back with infinity."""
-    with single_threaded_blas():
-        try:
-            return descend(criterion, start, max_iter, deadline)[0]
-        except FitError:
-            return replace(start, value=math.inf, score=math.inf)
+
+    def compute() -> _End:
+        with single_threaded_blas():
+            try:
+                return _end_of(descend(criterion, start, max_iter, deadline)[0])
+            except FitError:
+                return _end_of(replace(start, value=math.inf, score=math.inf))
+
+    key = ("improve", *_content(criterion, start), max_iter)
+    return _ended(start, journal.step(key, compute, lambda _: time.perf_counter() < deadline))
+
+
+# What is new in a candidate at the end of a run: all that has to be recorded.
+_End = tuple[Array, float, float, float, float]
+
+
+def _end_of(candidate: Candidate) -> _End:
+    return candidate.B, candidate.nu, candidate.value, candidate.score, candidate.seconds
+
+
+def _ended(start: Candidate, end: _End) -> Candidate:
+    B, nu, value, score, seconds = end
+    return replace(start, B=B, nu=nu, value=value, score=score, seconds=seconds)
 
 
 def _improve_within(criterion: Criterion | Grouped, start: Candidate, max_iter: int, seconds: float) -> Candidate:
@@ -165,8 +200,15 @@ def improve_each(
     if joblib.effective_n_jobs(n_jobs) > 1:
         # In seconds from now: a worker may be on another machine, with another clock.
         left = deadline - time.perf_counter()
-        jobs = (joblib.delayed(_improve_within)(criterion, start, max_iter, left) for start in starts)
-        return list(joblib.Parallel(n_jobs=n_jobs)(jobs))
+        keys = [("improve", *_content(criterion, start), max_iter) for start in starts]
+        ends: list[_End | None] = [journal.known(key) for key in keys]
+        missing = [k for k, end in enumerate(ends) if end is None]
+        jobs = (joblib.delayed(_improve_within)(criterion, starts[k], max_iter, left) for k in missing)
+        for k, found in zip(missing, joblib.Parallel(n_jobs=n_jobs, return_as="generator")(jobs), strict=True):
+            ends[k] = _end_of(found)
+            if time.perf_counter() < deadline:
+                journal.record(keys[k], ends[k])
+        return [_ended(start, end) for start, end in zip(starts, ends, strict=True) if end is not None]
 
     def one(k: int) -> Candidate:
         if k > 0 and time.perf_counter() > deadline:

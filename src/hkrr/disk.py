@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 from pathlib import Path
 
@@ -30,9 +31,22 @@ def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
             temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
-        reason = f"Not saved ({error.strerror or error}): {_remedy(error)}; what was there before is as it was"
-        raise OSError(error.errno or errno.EIO, reason, str(target)) from error
+        raise explained(error, target) from error
     _sync_folder(target.parent)
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove the temporary files of writes that a kill has ended; for whoever alone writes to this path."""
+    ours = re.compile(rf"\.{re.escape(path.name[:100])}\.[0-9a-f]{{16}}\.tmp")
+    for each in os.listdir(path.parent):
+        if ours.fullmatch(each):
+            (path.parent / each).unlink(missing_ok=True)
+
+
+def explained(error: OSError, target: Path) -> OSError:
+    """Return the error that says what could not be written, why, and what to do."""
+    reason = f"Not saved ({error.strerror or error}): {_remedy(error)}; what was there before is as it was"
+    return OSError(error.errno or errno.EIO, reason, str(target))
 
 
 def _remedy(error: OSError) -> str:

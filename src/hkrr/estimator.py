@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.utils import check_random_state
 
 from hkrr._arrays import Array
 from hkrr._model import MapModel
-from hkrr._validation import check_matrix, check_parameters
-from hkrr.centers import auto_size, draw_centers
-from hkrr.criteria import CRITERIA, Criterion
+from hkrr._validation import check_parameters
+from hkrr.centers import auto_size
+from hkrr.checkpoints import checkpointing, left_as_it_was
 from hkrr.examination import diagnose
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel
-from hkrr.objective import Objective
 from hkrr.opening import is_elsewhere
 from hkrr.rows import Rows
 from hkrr.samples import any_identical, check_weights, in_units_of_rows, merge_identical
-from hkrr.scaling import Moments
-from hkrr.solvers import Callback, Solver, get_solver, run
-from hkrr.starting import kernel_of, starting_point
+from hkrr.solvers import Callback, Interrupted, Solver, get_solver, run
+from hkrr.starting import centers_of, kernel_of, objective_of, recorded_start
 from hkrr.threads import blas_for
 
 # Where lambda begins when it is learned.
@@ -102,6 +100,11 @@ class HyperKernelRidge(MapModel):
         Above 0: a progress bar.
     random_state : int, RandomState or None, default=None
         Seed of the sampled maps, the held-out rows and the centers.
+    checkpoint : str, path or None, default=None
+        A file to keep the state of the fit in. However a fit is broken off, the same call goes on from there, and ends
+        with the same model; Ctrl-C then also leaves the best model so far in the estimator. See docs/checkpoints.md.
+    checkpoint_every : float, default=60
+        Seconds between two writes of that file.
 
     Attributes
     ----------
@@ -128,7 +131,8 @@ class HyperKernelRidge(MapModel):
         Iterations of the solver (1 where none was needed).
     result_ : Result
         The end of the run: ``result_.reason`` is "converged" (the gradient is below `tol`), "stalled" (no step lowers
-        the objective any more), "max_iter", "time_limit" or "callback"; ``result_.objective`` is the last value.
+        the objective any more), "max_iter", "time_limit", "callback" or "interrupted"; ``result_.objective`` is the
+        last value.
     history_ : dict of lists
         "time" (seconds), "objective", "grad_norm" and "step" (the step size of VarPro and AGD, the length of the move
         of L-BFGS), one entry for each iteration and the start.
@@ -171,6 +175,8 @@ class HyperKernelRidge(MapModel):
         callbacks: Iterable[Callback] | None = None,
         verbose: int = 0,
         random_state: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
     ) -> None:
         self.n_components = n_components
         self.reg_lambda = reg_lambda
@@ -193,6 +199,8 @@ class HyperKernelRidge(MapModel):
         self.callbacks = callbacks
         self.verbose = verbose
         self.random_state = random_state
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn the map and the function.
@@ -217,34 +225,44 @@ class HyperKernelRidge(MapModel):
             For data or parameters that cannot be; the message names the argument and the remedy.
         FitError
             Where the optimisation leaves no sound model: numbers too large to square, or a map that collapses.
+        CheckpointError
+            Where `checkpoint` is damaged, in use, or belongs to another fit.
         """
         began = time.perf_counter()
-        data, one_target = (self._opened if is_elsewhere(X) else self._in_memory)(X, y, sample_weight)
+        with left_as_it_was(self):
+            data, one_target = (self._opened if is_elsewhere(X) else self._in_memory)(X, y, sample_weight)
+            with checkpointing(self, data) as rng:
+                self._learn(data, one_target, rng, began)
+        return self
+
+    def _learn(self, data: Rows, one_target: bool, rng: np.random.RandomState, began: float) -> None:
         deadline = began + (np.inf if self.time_limit is None else self.time_limit)
         kernel, solver = kernel_of(self), get_solver(self.solver)
-        rng = np.random.RandomState() if self.random_state is None else check_random_state(self.random_state)
         rows, scaling = self._scaled(data)
         n_threads = self._n_threads  # of BLAS, before it is held at one
 
         with blas_for(self._n_centers(rows.n_counted)):
-            B, kernel, starts = starting_point(self, rows, kernel, solver, scaling, rng, deadline, n_threads)
-            centers = self._centers(rows, kernel, B, scaling, rng)
-            objective = self._objective(rows, centers, kernel)
-            result = run(
-                solver,
-                objective,
-                B,
-                max_iter=self.max_iter,
-                tol=self.tol,
-                time_limit=None if self.time_limit is None else deadline - time.perf_counter(),
-                callbacks=self.callbacks or (),
-                verbose=self.verbose,
-            )
+            B, kernel, starts = recorded_start(self, rows, kernel, solver, scaling, rng, deadline, n_threads)
+            objective = objective_of(self, rows, centers_of(self, rows, kernel, B, scaling, rng), kernel)
+            try:
+                result = run(
+                    solver,
+                    objective,
+                    B,
+                    max_iter=self.max_iter,
+                    tol=self.tol,
+                    time_limit=None if self.time_limit is None else deadline - time.perf_counter(),
+                    callbacks=self.callbacks or (),
+                    verbose=self.verbose,
+                )
+            except Interrupted as stop:
+                self._store(stop.result, objective.kernel, objective.centers, scaling, one_target=one_target)
+                stop.model = self
+                raise
         if result.reason in ("collapsed", "not_finite"):
             raise FitError(f"The fit stopped after {result.n_iter} iterations: {result.message}.")
         self._store(result, objective.kernel, objective.centers, scaling, one_target=one_target)
         self._examine(diagnose(rows, objective, result, self._uncut, starts))
-        return self
 
     def _opened(self, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, bool]:
         """Return the rows; what may have to be merged, as arrays are."""
@@ -280,19 +298,3 @@ class HyperKernelRidge(MapModel):
         if self.n_centers == "auto":
             return auto_size(n_rows, self._lambda)
         return n_rows if self.n_centers == "all" else min(self.n_centers, n_rows)
-
-    def _centers(
-        self, rows: Rows, kernel: Kernel, B: Array, scaling: Moments, rng: np.random.RandomState
-    ) -> Array | None:
-        """Return the centers in the coordinates of the optimisation, or None for all rows."""
-        if not isinstance(self.centers, str):
-            return scaling.coordinates(check_matrix("centers", self.centers, rows.n_features))
-        n_centers = self._n_centers(rows.n_counted)
-        if n_centers == rows.n_counted:
-            return None
-        return draw_centers(self.centers, rows, n_centers, rng, B=B, kernel=kernel, t0=self._lambda)
-
-    def _objective(self, rows: Rows, centers: Array | None, kernel: Kernel) -> Objective | Criterion:
-        if self.criterion == "training":
-            return Objective(rows, centers, kernel, self._lambda)
-        return CRITERIA[self.criterion](rows, centers, kernel, self._lambda, self.reg_lambda == "auto")

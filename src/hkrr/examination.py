@@ -132,7 +132,7 @@ def _diagnose(
 
 
 def of_search(
-    model: Any, rows: Rows, objective: Any, result: Result, winner: Any, ends: list[Any], watch: Watch
+    model: Any, rows: Rows, objective: Any, result: Result, winner: Any, ends: list[Any], watch: Watch | None
 ) -> Diagnostics:
     """Return the health of a HyperKernelRidgeCV that a search has chosen: the winner, of all candidates tried."""
     dropped = sum("dropped" in end.start and math.isfinite(end.value) for end in ends)

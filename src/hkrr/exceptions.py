@@ -13,6 +13,10 @@ class ModelFileError(ValueError):
     """A file holds no model that can be read; the message names the file, says why, and what to do."""
 
 
+class CheckpointError(ValueError):
+    """A checkpoint cannot be used: of another fit, damaged, or in use; the message names the file and the remedy."""
+
+
 class HKRRWarning(UserWarning):
     """Something about a fit deserves a person's attention; the message says what, why it matters, and what to do."""
 

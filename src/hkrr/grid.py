@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.model_selection import ShuffleSplit, check_cv
 from tqdm.auto import tqdm
 
+from hkrr import journal
 from hkrr._arrays import Array
 from hkrr._validation import check_positive
 from hkrr.diagnostics import unannounced
@@ -39,13 +40,25 @@ def grid_errors(
     A fit that fails has an infinite error. A split without a row that counts is left out: it decides nothing.
     """
     jobs = [(d, split) for d in dimensions for split in splits]
+    keys = [("errors", d, lambdas, split, warm_start) for d, split in jobs]
+    errors: list[Any] = [journal.known(key) for key in keys]
+    missing = [k for k, known in enumerate(errors) if known is None]
     found = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(
-        joblib.delayed(_errors_along_lambda)(base, d, lambdas, X, y, weight, split, warm_start) for d, split in jobs
+        joblib.delayed(_recorded_errors)(keys[k], base, jobs[k][0], lambdas, X, y, weight, jobs[k][1], warm_start)
+        for k in missing
     )
     told = f"{len(dimensions)} numbers of directions x {len(splits)} splits, {len(lambdas)} lambdas each"
-    errors = list(tqdm(found, desc=told, total=len(jobs), disable=not verbose))
+    bar = tqdm(found, desc=told, total=len(jobs), initial=len(jobs) - len(missing), disable=not verbose)
+    for k, one in zip(missing, bar, strict=True):
+        errors[k] = one
+        journal.record(keys[k], one)  # by whichever process it was found
     table = np.array(errors).reshape(len(dimensions), len(splits), len(lambdas)).transpose(0, 2, 1)
     return table[:, :, ~np.all(np.isnan(table), axis=(0, 1))]
+
+
+def _recorded_errors(key: tuple[Any, ...], *task: Any) -> list[float]:
+    """Return `_errors_along_lambda`; in this process, whose journal it is, a step."""
+    return journal.step(key, lambda: _errors_along_lambda(*task))
 
 
 def _errors_along_lambda(

@@ -174,7 +174,7 @@ class _Asking:
     def __init__(self, objective: Objective, start: int, in_step: InStep) -> None:
         self._objective, self._start, self._in_step = objective, start, in_step
         self.n_centers, self.loss_at_zero = objective.n_centers, objective.loss_at_zero
-        self.reg_lambda = objective.reg_lambda
+        self.reg_lambda, self.content = objective.reg_lambda, objective.content
 
     def reduced(self, B: Array) -> Reduced:
         found: Reduced = self._in_step.ask(self._start, (self._objective, B))

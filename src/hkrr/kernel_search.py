@@ -26,7 +26,7 @@ import joblib
 import numpy as np
 from tqdm.auto import tqdm
 
-from hkrr.candidates import FIRST_LAMBDA, LONG, SHORT, Candidate, improve, improve_each, optimism, score
+from hkrr.candidates import FIRST_LAMBDA, LONG, SHORT, Candidate, improve, improve_each, nobody, optimism, score
 from hkrr.criteria import Criterion, Grouped, LeaveOneOut
 from hkrr.exceptions import FitError
 from hkrr.kernels import KERNELS, Kernel
@@ -64,6 +64,7 @@ def search_kernels(
     n_threads: int = 1,
     deadline: float = math.inf,
     verbose: int = 0,
+    found: Callable[[Candidate], object] = nobody,
 ) -> tuple[Candidate, list[Candidate]]:
     """Return the best candidate of all kernels and shapes, and all that were tried, the finalists last.
 
@@ -78,7 +79,7 @@ def search_kernels(
     groups = grouped(make, rows, _GROUP_ROWS, _GROUPS, rng)
     with tqdm(disable=not verbose, desc="kernels", unit="run") as bar:
         W = rows.total_weight if total_weight is None else total_weight
-        runs = _Runs(W, n_jobs, n_threads, deadline, bar, rows.n_targets)
+        runs = _Runs(W, n_jobs, n_threads, deadline, bar, rows.n_targets, found)
         # What few directions there are comes first: whatever the time limit, there is something to return.
         directions = runs.improve([_warm(start, start="directions") for start in few_directions], SHORT, groups)
         others = [
@@ -116,10 +117,11 @@ class _Runs:
         deadline: float,
         bar: Any,
         n_targets: int = 1,
+        found: Callable[[Candidate], object] = nobody,
     ) -> None:
         self.total_weight, self._n_targets = total_weight, n_targets
         self._n_jobs, self._n_threads = n_jobs, n_threads
-        self._deadline, self._bar = deadline, bar
+        self._deadline, self._bar, self._found = deadline, bar, found
         self.tried: list[Candidate] = []
 
     @property
@@ -146,7 +148,11 @@ class _Runs:
         self._bar.update(len(ends))
         ends = [self.price(end, on) for end in ends if math.isfinite(end.score)]
         self.tried.extend(ends)
-        return sorted(ends, key=lambda end: end.score)
+        ends = sorted(ends, key=lambda end: end.score)
+        whole = [end for end in self.tried if not end.start.endswith("half")]
+        if whole:
+            self._found(min(whole, key=lambda end: ("finalist" not in end.start, end.score)))
+        return ends
 
     def hopeful(self, ends: Sequence[Candidate]) -> list[Candidate]:
         """Return those that are not far behind the first, which has the lowest score."""

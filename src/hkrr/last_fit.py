@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
+from hkrr._arrays import Watch
+from hkrr.candidates import Candidate
+from hkrr.centers import uniform_or_all
+from hkrr.journal import step
 from hkrr.kernels import Kernel
-from hkrr.rows import threads_for_sums
-from hkrr.threads import in_threads
+from hkrr.objective import Objective
+from hkrr.rows import InMemoryRows, Rows, threads_for_sums
+from hkrr.solvers import Result
+from hkrr.solvers.base import MESSAGES
+from hkrr.threads import in_threads, single_threaded_blas
 
 # Up to this many rows all of them are centers; beyond, so many. Rough kernels want more of them than smooth ones.
 EXACT_ROWS, CENTERS = 5_000, 2_000
 EXACT_ROWS_ROUGH, CENTERS_ROUGH = 10_000, 4_000
+_QUICK_CENTERS = 500
 # Rows of the small pieces: of a factorisation, which is slow for its size where it is small; of a product; of the
 # kernel, which many columns make slow.
 _FACTOR_SAMPLE, _SAMPLE, _KERNEL_SAMPLE = 1000, 500, 150
@@ -24,6 +34,33 @@ def full_size(n_rows: int, smooth: bool) -> int:
     """Return the number of centers that ``refit="full"`` stands for."""
     exact, centers = (EXACT_ROWS, CENTERS) if smooth else (EXACT_ROWS_ROUGH, CENTERS_ROUGH)
     return n_rows if n_rows <= exact else centers
+
+
+def last_fit(
+    rows: Rows, winner: Candidate, result: Result, n_centers: int, rng: np.random.RandomState
+) -> tuple[Objective, Result, Watch | None]:
+    """Return what was solved, and the run that ended with the winner, its coefficients those on all rows.
+
+    And what the solve leaves behind, unless its result is that of a checkpoint.
+    """
+    reg_lambda, B = winner.nu / rows.total_weight, winner.matrix
+    with single_threaded_blas():
+        objective = Objective(rows, uniform_or_all(rows, n_centers, rng), winner.kernel, reg_lambda)
+        watch = Watch()
+        alpha = step(("last fit", objective.content, B), lambda: objective.solve_alpha(B, watch))
+    result = replace(result, B=B, alpha=alpha, reg_lambda=reg_lambda)
+    return objective, result, None if watch.factor is None else watch
+
+
+def quick_fit(sample: InMemoryRows, candidate: Candidate) -> tuple[Objective, Result, Watch | None]:
+    """Return a last fit that takes no time, for a search that was interrupted: few centers, and the rows of the search.
+
+    Its random numbers are its own: the search goes on as if it had not been.
+    """
+    nothing: dict[str, list[float]] = {name: [] for name in ("time", "objective", "grad_norm", "step")}
+    message, rng = MESSAGES["interrupted"], np.random.RandomState(0)
+    result = Result(candidate.B, np.zeros((0, 1)), candidate.value, 0.0, 0, "interrupted", message, nothing)
+    return last_fit(sample, candidate, result, _QUICK_CENTERS, rng)
 
 
 class Clock:
@@ -67,3 +104,30 @@ class Clock:
         while n_centers > 1 and self.seconds(n_rows, n_centers) > seconds:
             n_centers = max(1, int(0.8 * n_centers))
         return n_centers
+
+
+class TimeLeft:
+    """What a time limit leaves for the search, and for the last fit; without one, all.
+
+    ``reading`` is how long the last fit will take to read the rows.
+    """
+
+    def __init__(self, rows: Rows, limit: float | None, began: float, reading: float, n_threads: int) -> None:
+        self._rows, self._limit, self._began = rows, limit, began
+        self._reading, self._n_threads = reading, n_threads
+
+    def deadline(self, kernel: Kernel, n_centers: int) -> float:
+        """Return when the search should end, for a last fit that takes a third of the time at most."""
+        if self._limit is None:
+            return math.inf
+        clock = Clock(kernel, self._rows.n_features, self._n_threads)
+        affordable = clock.affordable(self._rows.n_rows, n_centers, self._limit / 3)
+        return self._began + self._limit - clock.seconds(self._rows.n_rows, affordable) - self._reading
+
+    def n_centers(self, kernel: Kernel, n_centers: int) -> int:
+        """Return how many centers the last fit can have now."""
+        if self._limit is None:
+            return n_centers
+        left = self._began + self._limit - time.perf_counter() - self._reading
+        clock = Clock(kernel, self._rows.n_features, self._n_threads)
+        return clock.affordable(self._rows.n_rows, n_centers, max(left, self._limit / 10))

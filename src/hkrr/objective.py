@@ -19,6 +19,7 @@ is accurate for every lambda. `reduced` counts either ridge in its value: value 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +35,7 @@ from hkrr._arrays import (
     solve_positive_definite,
     solve_triangular,
 )
+from hkrr.journal import about
 from hkrr.kernels import Kernel
 from hkrr.rows import Rows
 
@@ -113,6 +115,12 @@ class Objective:
     def n_centers(self) -> int:
         """Number of centers."""
         return int(self.centers.shape[0])
+
+    @property
+    def content(self) -> tuple[Any, ...]:
+        """What its values depend on, for the keys of a journal; of the rows their number, weight and squares."""
+        rows = about(self.loss_at_zero, self.rows.total_weight)
+        return ("training", self.rows.n_rows, *rows, self.centers, self.exact, self.kernel, self.reg_lambda)
 
     def _place(self, B: Array, *more: Array) -> tuple[Array, ...]:
         """Return B, ``C = X~ B'`` and what is given beside it, where the sums are."""

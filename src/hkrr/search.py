@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from tqdm.auto import tqdm
 
 from hkrr._arrays import Array
-from hkrr.candidates import FIRST_LAMBDA, LONG, SHORT, Candidate, improve, improve_each
+from hkrr.candidates import FIRST_LAMBDA, LONG, SHORT, Candidate, improve, improve_each, nobody
 from hkrr.criteria import Criterion
 from hkrr.exceptions import FitError
 from hkrr.initialization import sample_map
@@ -159,11 +159,13 @@ def search_dimensions(
     deadline: float = math.inf,
     patient: bool = True,
     verbose: int = 0,
+    found: Callable[[Candidate], object] = nobody,
 ) -> tuple[dict[int, Candidate], list[Candidate]]:
     """Return the best candidate for each number of directions tried, and all of them in the order of their ends.
 
     ``patient`` ends the search two directions past the best; otherwise all the dimensions are tried. The starts share
-    ``n_threads`` threads, so the rows of the criterion should have none of their own.
+    ``n_threads`` threads, so the rows of the criterion should have none of their own. ``found`` is told of the best
+    candidate each time there is a better one.
     """
     rows, kernel = criterion.rows, criterion.kernel
     assert isinstance(rows, InMemoryRows)
@@ -182,6 +184,8 @@ def search_dimensions(
         if not math.isfinite(candidate.value) or (d in best and candidate.value >= best[d].value):
             return False
         best[d] = candidate
+        if candidate.score <= min(one.score for one in best.values()):
+            found(candidate)
         return True
 
     with tqdm(disable=not verbose, desc="search", unit="run") as bar:

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import math
+import os
 import time
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 import joblib
 import numpy as np
-from sklearn.utils import check_random_state
 
-from hkrr._arrays import Array, Watch
+from hkrr._arrays import Array
 from hkrr._model import MapModel
 from hkrr._validation import check_search
-from hkrr.candidates import path_table
-from hkrr.centers import uniform_or_all
+from hkrr.candidates import Candidate, path_table
+from hkrr.checkpoints import checkpointing, left_as_it_was
 from hkrr.criteria import CRITERIA
 from hkrr.examination import of_grid, of_search
 from hkrr.grid import fit_on_grid, largest_target
 from hkrr.kernels import KERNELS, Kernel, get_kernel
-from hkrr.last_fit import Clock, full_size
-from hkrr.objective import Objective
+from hkrr.last_fit import TimeLeft, full_size, last_fit, quick_fit
 from hkrr.opening import is_elsewhere
-from hkrr.rows import Rows
+from hkrr.rows import InMemoryRows, Rows
 from hkrr.samples import any_identical, check_weights, each_once, in_units_of_rows, merge_identical
-from hkrr.solvers import LBFGS, get_solver
-from hkrr.threads import single_threaded_blas
+from hkrr.solvers import LBFGS, Interrupted, get_solver
 from hkrr.tuning import SAMPLE_ROWS, Task, tune
 
 _ROOM = 2.0  # that predictions have beyond the largest target
@@ -75,6 +71,8 @@ class HyperKernelRidgeCV(MapModel):
         As in `HyperKernelRidge`. The search is on the processor, on at most 20,000 rows; the last fit is on the device.
     n_jobs : int or None, default=None
         Parallel starts (or grid points), through joblib; the model is the same for every number.
+    checkpoint, checkpoint_every
+        As in `HyperKernelRidge`. After Ctrl-C the best map so far has coefficients from few centers (none with `cv`).
 
     Attributes
     ----------
@@ -128,6 +126,8 @@ class HyperKernelRidgeCV(MapModel):
         n_jobs: int | None = None,
         verbose: int = 0,
         random_state: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
     ) -> None:
         self.n_components = n_components
         self.criterion = criterion
@@ -147,6 +147,8 @@ class HyperKernelRidgeCV(MapModel):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.random_state = random_state
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Choose, and learn.
@@ -160,8 +162,10 @@ class HyperKernelRidgeCV(MapModel):
         -------
         self
         """
-        began = time.perf_counter()
-        rng = np.random.RandomState() if self.random_state is None else check_random_state(self.random_state)
+        with left_as_it_was(self):
+            return self._fit(X, y, sample_weight, time.perf_counter())
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, began: float) -> Self:
         device = self.device
         if is_elsewhere(X):
             data, one_target = self._opened(X, y, sample_weight)
@@ -172,7 +176,7 @@ class HyperKernelRidgeCV(MapModel):
             if data.n_rows > SAMPLE_ROWS:
                 largest = data.largest_targets()
                 self.truncation_ = _ROOM * (float(largest[0]) if one_target else largest)
-                return self._fit_rows(data.in_units_of_rows(), one_target, self._check(data.n_features), rng, began)
+                return self._fit_rows(data.in_units_of_rows(), one_target, self._check(data.n_features), began)
             X, Y, sample_weight = data.gather()
             y = Y[:, 0] if one_target else Y
         else:
@@ -183,11 +187,11 @@ class HyperKernelRidgeCV(MapModel):
         self._forget()
         self.truncation_ = largest_target(y[counted])
         if self.cv is not None:
-            return self._fit_grid(X, y, weight, dimensions, rng)
+            return self._fit_grid(X, y, weight, dimensions)
         self.truncation_ *= _ROOM
         if weight is not None and np.any(weight == 0):
             X, y, weight = X[counted], y[counted], weight[counted]
-        return self._fit_search(X, y, weight, device, dimensions, rng, began)
+        return self._fit_search(X, y, weight, device, dimensions, began)
 
     def _forget(self) -> None:
         """Remove what an earlier fit of the other kind has left."""
@@ -213,29 +217,26 @@ class HyperKernelRidgeCV(MapModel):
         return check_search(self, n_features)
 
     def _fit_search(
-        self,
-        X: Array,
-        y: Array,
-        weight: Array | None,
-        device: Any,
-        dimensions: list[int],
-        rng: np.random.RandomState,
-        began: float,
+        self, X: Array, y: Array, weight: Array | None, device: Any, dimensions: list[int], began: float
     ) -> Self:
         if self._last_centers(len(X)) == len(X) or (len(X) <= SAMPLE_ROWS and any_identical(X, y)):
             X, y, weight = merge_identical(X, y, weight)
         else:
             weight = in_units_of_rows(weight)
-        return self._fit_rows(self._in_blocks(X, y, weight, device), y.ndim == 1, dimensions, rng, began)
+        return self._fit_rows(self._in_blocks(X, y, weight, device), y.ndim == 1, dimensions, began)
 
     def _last_centers(self, n_rows: int) -> int:
         """Return the number of centers of the last fit."""
         return full_size(n_rows, not self._any_kernel) if self.refit == "full" else min(self.refit, n_rows)
 
-    def _fit_rows(
+    def _fit_rows(self, data: Rows, one_target: bool, dimensions: list[int], began: float) -> Self:
+        """Search on some of the rows, and fit the coefficients on all of them, wherever they are."""
+        with checkpointing(self, data) as rng:
+            return self._search(data, one_target, dimensions, rng, began)
+
+    def _search(
         self, data: Rows, one_target: bool, dimensions: list[int], rng: np.random.RandomState, began: float
     ) -> Self:
-        """Search on some of the rows, and fit the coefficients on all of them, wherever they are."""
         kernel = None if self._any_kernel else get_kernel(self.kernel).with_gamma(1.0)
         opened = time.perf_counter()
         rows, scaling = self._scaled(data)
@@ -243,12 +244,10 @@ class HyperKernelRidgeCV(MapModel):
         n_centers = self._last_centers(rows.n_rows)
         sample = rows.in_memory() if rows.n_rows <= SAMPLE_ROWS else each_once(rows.subset(rows.draw(SAMPLE_ROWS, rng)))
         sample = sample.on_threads(self._n_threads)
-        deadline = math.inf
-        if self.time_limit is not None:
-            likely = KERNELS["product_matern32"] if kernel is None else kernel
-            clock = Clock(likely, rows.n_features, self._n_threads)
-            affordable = clock.affordable(rows.n_rows, n_centers, self.time_limit / 3)
-            deadline = began + self.time_limit - clock.seconds(rows.n_rows, affordable) - reading
+        likely = KERNELS["product_matern32"] if kernel is None else kernel
+        time_left = TimeLeft(rows, self.time_limit, began, reading, self._n_threads)
+        best: list[Candidate] = []
+        interrupted = None
         task = Task(
             sample,
             CRITERIA[self.criterion],
@@ -259,33 +258,35 @@ class HyperKernelRidgeCV(MapModel):
             rng=rng,
             n_jobs=self.n_jobs,
             n_threads=self._n_threads if joblib.effective_n_jobs(self.n_jobs) == 1 else 1,
-            deadline=deadline,
+            deadline=time_left.deadline(likely, n_centers),
             verbose=self.verbose,
+            found=best.append,
         )
-        winner, result, ends = tune(task, kernel)
-
-        if self.time_limit is not None:
-            left = began + self.time_limit - time.perf_counter() - reading
-            clock = Clock(winner.kernel, rows.n_features, self._n_threads)
-            n_centers = clock.affordable(rows.n_rows, n_centers, max(left, self.time_limit / 10))
-        reg_lambda = winner.nu / rows.total_weight
-        with single_threaded_blas():
-            objective = Objective(rows, uniform_or_all(rows, n_centers, rng), winner.kernel, reg_lambda)
-            B = winner.matrix
-            alpha = objective.solve_alpha(B, watch := Watch())
-        result = replace(result, B=B, alpha=alpha, reg_lambda=reg_lambda)
+        try:
+            winner, result, ends = tune(task, kernel)
+            n_centers = time_left.n_centers(winner.kernel, n_centers)
+            objective, result, watch = last_fit(rows, winner, result, n_centers, rng)
+        except KeyboardInterrupt as stop:
+            if self.checkpoint is None or not best:
+                raise
+            interrupted, winner, ends = stop, best[-1], best[-1:]
+            try:
+                objective, result, watch = quick_fit(sample, winner)
+            except (ArithmeticError, np.linalg.LinAlgError):  # no model; what was asked for is to stop
+                raise stop from None
         self._store(result, winner.kernel, objective.centers, scaling, one_target=one_target)
         self.n_components_, self.best_score_ = winner.n_components, winner.score
         self.map_shape_ = winner.shape.name
         self.path_ = path_table(ends, rows.total_weight)
+        if interrupted is not None:
+            raise Interrupted(result, self) from interrupted
         self._examine(of_search(self, rows, objective, result, winner, ends, watch))
         return self
 
-    def _fit_grid(
-        self, X: Array, y: Array, weight: Array | None, dimensions: list[int], rng: np.random.RandomState
-    ) -> Self:
+    def _fit_grid(self, X: Array, y: Array, weight: Array | None, dimensions: list[int]) -> Self:
         """The paper's adaptive rule: the pair of least truncated held-out error, then a fit on all rows."""
-        chosen = fit_on_grid(self, X, y, weight, dimensions, rng)
+        with checkpointing(self, InMemoryRows(X, y, weight)) as rng:
+            chosen = fit_on_grid(self, X, y, weight, dimensions, rng)
         for name, value in vars(chosen.model).items():
             if name.endswith("_") and not name.startswith("_"):
                 setattr(self, name, value)

@@ -130,6 +130,11 @@ class ScaledRows(Full):
         return _scales(parameters)[1] * np.sum(grad * self.base, axis=1, keepdims=True)
 
 
+def content_of(shape: Shape) -> tuple[Any, ...]:
+    """Return what a shape is, for the keys of a journal."""
+    return (type(shape).__name__, getattr(shape, "base", None))
+
+
 class Shaped:
     """A criterion as a function of the parameters of a shape, for a solver that learns lambda too."""
 
@@ -139,6 +144,11 @@ class Shaped:
         self._criterion, self._shape = criterion, shape
         self.reg_lambda, self.loss_at_zero = criterion.reg_lambda, criterion.loss_at_zero
         self.n_centers = criterion.n_centers
+
+    @property
+    def content(self) -> tuple[Any, ...]:
+        """What its values depend on, for the keys of a journal."""
+        return (*content_of(self._shape), self._criterion.content)
 
     def reduced(self, parameters: Array, reg_lambda: float) -> Reduced:
         """Return the criterion, its derivatives in the parameters and in log lambda, and the coefficients."""

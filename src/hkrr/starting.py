@@ -1,16 +1,25 @@
-"""The start of a fit: its kernel, and a map that was given, a classical estimate, or the best of random maps."""
+"""The start of a fit: its kernel, a map that was given, a classical estimate, or the best of random maps; its centers.
+
+For a checkpoint it is one step, whose result is the map, the kernel's gamma, and the random numbers that come next.
+"""
 
 from __future__ import annotations
 
+import copy
+import time
 from typing import Any
 
 import numpy as np
 
 from hkrr._arrays import Array
 from hkrr._validation import check_matrix
+from hkrr.centers import draw_centers
+from hkrr.criteria import CRITERIA, Criterion
 from hkrr.diagnostics import Starts
 from hkrr.initialization import descend_lambda, median_kernel, ranked_maps, starting_rows
+from hkrr.journal import about, digest, step
 from hkrr.kernels import Kernel, get_kernel
+from hkrr.objective import Objective
 from hkrr.rows import Rows
 from hkrr.scaling import Moments
 from hkrr.solvers import LBFGS, Solver
@@ -24,6 +33,49 @@ def kernel_of(model: Any) -> Kernel:
     if kernel.gamma not in (None, model.gamma):
         raise ValueError(f"gamma={model.gamma} and a kernel with gamma={kernel.gamma}: give one of them")
     return kernel.with_gamma(model.gamma)
+
+
+def recorded_start(
+    model: Any,
+    rows: Rows,
+    kernel: Kernel,
+    solver: Solver,
+    scaling: Moments,
+    rng: np.random.RandomState,
+    deadline: float,
+    n_threads: int,
+) -> tuple[Array, Kernel, Starts]:
+    """Return `starting_point`, or what it was before the fit was broken off."""
+
+    def compute() -> tuple[Array, float | None, np.random.RandomState, tuple[int, int, int]]:
+        B, started, starts = starting_point(model, rows, kernel, solver, scaling, rng, deadline, n_threads)
+        return B, started.gamma, copy.deepcopy(rng), (starts.tried, starts.dropped, starts.failed)
+
+    told = (model.n_components, model.reg_lambda, model.criterion, model.init, model.n_init, model.n_centers, kernel)
+    key = (*told, type(solver).__name__, model.max_iter == 0, rows.n_rows, *about(scaling.x_mean, scaling.y_mean))
+    key = ("start", *key, digest(rng.get_state()))
+    B, gamma, after, starts = step(key, compute, lambda _: time.perf_counter() < deadline)
+    rng.set_state(after.get_state())
+    return B, kernel if gamma is None else kernel.with_gamma(gamma), Starts(*starts)
+
+
+def centers_of(
+    model: Any, rows: Rows, kernel: Kernel, B: Array, scaling: Moments, rng: np.random.RandomState
+) -> Array | None:
+    """Return the centers of a HyperKernelRidge in the coordinates of the optimisation, or None for all rows."""
+    if not isinstance(model.centers, str):
+        return scaling.coordinates(check_matrix("centers", model.centers, rows.n_features))
+    n_centers = model._n_centers(rows.n_counted)
+    if n_centers == rows.n_counted:
+        return None
+    return draw_centers(model.centers, rows, n_centers, rng, B=B, kernel=kernel, t0=model._lambda)
+
+
+def objective_of(model: Any, rows: Rows, centers: Array | None, kernel: Kernel) -> Objective | Criterion:
+    """Return what a HyperKernelRidge minimises."""
+    if model.criterion == "training":
+        return Objective(rows, centers, kernel, model._lambda)
+    return CRITERIA[model.criterion](rows, centers, kernel, model._lambda, model.reg_lambda == "auto")
 
 
 def starting_point(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextvars import ContextVar, copy_context
 from functools import cache
-from threading import Condition, Lock, current_thread
+from threading import Condition, Event, Lock, current_thread
 from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -76,12 +77,45 @@ def pool(n_threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads, thread_name_prefix=_PREFIX)
 
 
+class Stopped(BaseException):
+    """Raised in a thread whose result nobody waits for any more. No Exception: nothing on the way should handle it."""
+
+
+_stop: ContextVar[Event | None] = ContextVar("stop", default=None)
+
+
+def leave_if_stopped() -> None:
+    """Raise Stopped in a thread of `in_threads` that should end: what takes long calls this now and then."""
+    stop = _stop.get()
+    if stop is not None and stop.is_set():
+        raise Stopped
+
+
 def in_threads(fn: Callable[[_T], _U], items: Iterable[_T], n_threads: int) -> list[_U]:
-    """Return fn of each item, in their order, on this many threads; BLAS has one in each."""
+    """Return fn of each item, in their order, on this many threads; BLAS has one in each.
+
+    They inherit the context variables. Where one fails, or Ctrl-C is pressed, the others end before that is raised.
+    """
     with single_threaded_blas():
         if n_threads == 1 or on_one_of_ours():
             return [fn(item) for item in items]
-        return list(pool(n_threads).map(fn, items))
+        stop = Event()
+
+        def one(item: _T) -> _U:
+            _stop.set(stop)  # in a context of its own
+            return fn(item)
+
+        ends = [pool(n_threads).submit(copy_context().run, one, item) for item in items]
+        try:
+            first, _ = wait(ends, return_when=FIRST_EXCEPTION)
+            # In their order, and of those that are done: whoever is still running need not end by itself.
+            return [end.result() for end in ends if end in first]
+        except BaseException:
+            stop.set()
+            for end in ends:
+                end.cancel()
+            wait(ends)
+            raise
 
 
 class InStep:

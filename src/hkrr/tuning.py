@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hkrr.candidates import FIRST_LAMBDA, Candidate, descend, optimism, plain, score
+from hkrr.candidates import FIRST_LAMBDA, Candidate, descend, nobody, optimism, plain, score
 from hkrr.centers import uniform_or_all
 from hkrr.criteria import Criterion, Grouped
 from hkrr.exceptions import FitError
@@ -54,6 +54,7 @@ class Task:
     n_threads: int = 1
     deadline: float = math.inf
     verbose: int = 0
+    found: Callable[[Candidate], object] = nobody  # is told of the best candidate so far
 
     @property
     def total_weight(self) -> float:
@@ -76,10 +77,12 @@ def tune(task: Task, kernel: Kernel | None) -> tuple[Candidate, Result, list[Can
         return _with_any_kernel(task)
     best, ends = directions(task, kernel)
     polished, result = polish(task, worth_polishing(task, best))
+    task.found(polished)
     ends = [*ends, polished]
     if task.in_time:
         with suppress(FitError):  # scales that cannot be learned anew stay as they are
             polished = rescaled(task, polished)
+            task.found(polished)
             ends = [*ends, polished]
     if task.choose_dimension and task.rows.n_features > 1 and task.in_time:
         return _against_plain(task, polished, result, ends)
@@ -100,6 +103,7 @@ def directions(task: Task, kernel: Kernel) -> tuple[list[Candidate], list[Candid
         deadline=task.deadline,
         patient=task.choose_dimension,
         verbose=task.verbose,
+        found=task.found,
     )
     ordered = compared_without(
         criterion, list(best.values()), task.deadline, n_jobs=task.n_jobs, n_threads=task.n_threads
@@ -251,6 +255,7 @@ def _with_any_kernel(task: Task) -> tuple[Candidate, Result, list[Candidate]]:
         n_threads=task.n_threads,
         deadline=task.deadline,
         verbose=task.verbose,
+        found=task.found,
     )
     message = None
     others = [end for end in tried if end.shape.name != "full" and "half" not in end.start]

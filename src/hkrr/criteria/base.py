@@ -16,7 +16,7 @@ import copy
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from hkrr._arrays import (
     solve_triangular,
     solve_with_lower,
 )
+from hkrr.journal import about
 from hkrr.kernels import Kernel, Pullback
 from hkrr.objective import Reduced
 from hkrr.rows import Rows
@@ -110,6 +111,12 @@ class Criterion(ABC):
     def n_centers(self) -> int:
         """Number of centers."""
         return int(self.centers.shape[0])
+
+    @property
+    def content(self) -> tuple[Any, ...]:
+        """What its values depend on, for the keys of a journal; of the rows their number, weight and squares."""
+        rows = (self.rows.n_rows, *about(self.squares, self.rows.total_weight))
+        return (type(self).__name__, *rows, self.centers, self.exact, self.kernel, self.reg_lambda, self.learn_lambda)
 
     @property
     @abstractmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -61,6 +61,11 @@ class Grouped:
             other.kernel = kernel
             other._parts = [part.at(1.0, kernel) for part in self._parts]
         return other
+
+    @property
+    def content(self) -> tuple[Any, ...]:
+        """What its values depend on, for the keys of a journal."""
+        return ("grouped", self.reg_lambda, *(part.content for part in self._parts))
 
     def on_threads(self, n_threads: int) -> Self:
         """Return the same criterion, its groups shared by this many threads."""

@@ -66,6 +66,11 @@ class InMemoryRows(Rows):
         self.total_weight = float(self.n_rows if sample_weight is None else np.sum(sample_weight, dtype=np.float64))
         self.n_free_columns = self.n_features
 
+    @property
+    def arrays(self) -> tuple[Array, Array, Array | None]:
+        """X, Y and the weights as they were given, in no other coordinates."""
+        return self._X, self._Y, self._weight
+
     def __sizeof__(self) -> int:
         """Bytes of the arrays: Dask weighs by them what to move, and what to leave where it is."""
         return sum(array.nbytes for array in (self._X, self._Y, self._weight) if array is not None)

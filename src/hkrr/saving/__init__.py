@@ -1,8 +1,8 @@
 """Models in files: one safetensors file each, with a JSON header; and models as ONNX graphs.
 
-`save` and `load` go through three steps, a module each: a model becomes JSON and arrays (`models`, `values`), those
-become bytes (`format`), and the bytes a file, all of it or nothing (`disk`). What is read is checked twice: that the
-bytes are what their header says (`format`), and that the model can predict (`checks`).
+`save` and `load` go through three steps: a model becomes JSON and arrays (`models`, `hkrr.records.values`), those
+become bytes (`hkrr.records.format`), and the bytes a file, all of it or nothing (`hkrr.disk`). What is read is checked
+twice: that the bytes are what their header says, and that the model can predict (`checks`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 
 from hkrr.kernels import Kernel
-from hkrr.saving.format import Refusal
+from hkrr.records.format import Refusal
 from hkrr.scaling import Moments
 from hkrr.solvers import Result
 

@@ -20,10 +20,10 @@ from sklearn.neural_network import MLPRegressor
 from hkrr import baselines
 from hkrr._validation import check_choice_of_bool, check_common, check_int
 from hkrr.estimator import HyperKernelRidge
+from hkrr.records.format import Refusal
+from hkrr.records.values import ATTRIBUTE_RECORDS
 from hkrr.saving import checks
 from hkrr.saving.checks import Check, Sizes, floats, level, number, numeric, one_of, whole
-from hkrr.saving.format import Refusal
-from hkrr.saving.values import ATTRIBUTE_RECORDS
 from hkrr.selection import HyperKernelRidgeCV
 
 

@@ -9,10 +9,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from hkrr.disk import replace_file
 from hkrr.exceptions import ModelFileError
-from hkrr.saving.format import FORMAT, Refusal, pack, unpack
+from hkrr.records.format import FORMAT, Refusal, pack, unpack
+from hkrr.records.values import Arrays, encode
 from hkrr.saving.layouts import LAYOUTS, check_model
-from hkrr.saving.models import decode_model, encode_model
-from hkrr.saving.values import Arrays, encode
+from hkrr.saving.models import LEFT_OUT, decode_model, encode_model
 
 _CLASSES = tuple(name for name, layout in LAYOUTS.items() if layout.ours)
 _FIELDS = {"format", "library", "class", "parameters", "attributes", "feature_names", "summary", "left_out"}
@@ -38,7 +38,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 
     Notes
     -----
-    `callbacks` are functions and are left out: the loaded model has None.
+    `callbacks` are functions, and `checkpoint` is a path of this machine: they are left out, and None when loaded.
 
     Examples
     --------
@@ -100,7 +100,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def _as_bytes(model: Any) -> bytes:
-    from hkrr import __version__
+    from hkrr._version import __version__
 
     arrays: Arrays = {}
     names = getattr(model, "feature_names_in_", None)
@@ -110,7 +110,7 @@ def _as_bytes(model: Any) -> bytes:
         **encode_model(model, arrays),
         "feature_names": None if names is None else [str(name) for name in names],
         "summary": _summary(model),
-        "left_out": ["callbacks"] if getattr(model, "callbacks", None) is not None else [],
+        "left_out": [name for name in LEFT_OUT if getattr(model, name, None) is not None],
     }
     return pack(header, arrays)
 

@@ -12,11 +12,13 @@ import numpy as np
 from sklearn.neighbors import KNeighborsRegressor
 
 from hkrr._arrays import Array
-from hkrr.saving.format import Refusal
+from hkrr.records.format import Refusal
+from hkrr.records.values import Arrays, decode, encode
 from hkrr.saving.layouts import LAYOUTS, check_model
-from hkrr.saving.values import Arrays, decode, encode
 
 _DAMAGED = "it was damaged, or hkrr.save did not write it"
+# Parameters that are None in a file: functions, of which a file holds none, and a path of this machine.
+LEFT_OUT = ("callbacks", "checkpoint")
 # Kept otherwise: names stand in the header, and the history is a part of result_.
 _ELSEWHERE = {"feature_names_in_", "history_"}
 
@@ -42,8 +44,8 @@ def encode_model(model: Any, arrays: Arrays, prefix: str = "") -> dict[str, Any]
 
 
 def _encode_parameter(name: str, value: Any, arrays: Arrays, prefix: str) -> Any:
-    if name == "callbacks":
-        return None  # functions: a file holds none
+    if name in LEFT_OUT:
+        return None
     try:
         return encode(value, f"{prefix}parameters.{name}", arrays)
     except Refusal as error:

@@ -59,7 +59,7 @@ def to_onnx(model: Any) -> Any:
     except ImportError as error:
         raise ImportError("hkrr.to_onnx needs onnx: python -m pip install 'hkrr[onnx]'") from error
 
-    from hkrr import __version__
+    from hkrr._version import __version__
 
     graph = _Graph()
     X = graph.add("Cast", "X", to=onnx.TensorProto.DOUBLE)

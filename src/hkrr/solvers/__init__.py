@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hkrr.solvers.agd import AGD
-from hkrr.solvers.base import Callback, Monitor, Result, Solver, State, StopRun, run
+from hkrr.solvers.base import Callback, Interrupted, Monitor, Result, Solver, State, StopRun, run
 from hkrr.solvers.lbfgs import LBFGS, at_bound
 from hkrr.solvers.varpro import VarPro
 
@@ -13,6 +13,7 @@ __all__ = [
     "AGD",
     "LBFGS",
     "Callback",
+    "Interrupted",
     "Monitor",
     "Result",
     "Solver",

@@ -50,13 +50,19 @@ class AGD(ProjectedGradient):
 
     def minimize(self, objective: Objective, B0: Array, monitor: Monitor) -> None:
         """Run from B0 until the monitor ends it, or no step decreases the objective."""
-        B = self.project(B0)
-        inner = objective.inner(B)
-        alpha = objective.solve_alpha(B)
-        value, grad = objective.value_and_grad_B(B, alpha)
-        size_B = self.first_step or self.own_length_step(B, grad)
-        size_alpha = self.first_alpha_step or _inverse(inner.lipschitz())
-        monitor(B, alpha, value, self.mapping_norm(B, grad, size_B), size_B)
+        saved = monitor.resume()
+        if saved is None:
+            B = self.project(B0)
+            inner = objective.inner(B)
+            alpha = objective.solve_alpha(B)
+            value, grad = objective.value_and_grad_B(B, alpha)
+            size_B = self.first_step or self.own_length_step(B, grad)
+            size_alpha = self.first_alpha_step or _inverse(inner.lipschitz())
+            memory = {"B": B, "alpha": alpha, "value": value, "grad": grad, "size_B": size_B, "size_alpha": size_alpha}
+            monitor(B, alpha, value, self.mapping_norm(B, grad, size_B), size_B, memory=memory)
+        else:
+            B, alpha, value, grad = (saved[name] for name in ("B", "alpha", "value", "grad"))
+            size_B, size_alpha = saved["size_B"], saved["size_alpha"]
         while (step := self.step_in_B(objective, monitor, B, alpha, value, grad, size_B)) is not None:
             B, size_B = step.point, step.size
             inner = objective.inner(B)
@@ -65,7 +71,8 @@ class AGD(ProjectedGradient):
             # Critical in both variables; dL/dalpha has the units of y, dL/dB those of y^2.
             slope = math.sqrt(objective.loss_at_zero) * float(np.linalg.norm(inner.grad(alpha)))
             norm = math.hypot(self.mapping_norm(B, grad, size_B), slope)
-            monitor(B, alpha, value, norm, size_B)
+            memory = {"B": B, "alpha": alpha, "value": value, "grad": grad, "size_B": size_B, "size_alpha": size_alpha}
+            monitor(B, alpha, value, norm, size_B, memory=memory)
 
     def _steps_in_alpha(self, inner: Quadratic, alpha: Array, size: float) -> tuple[Array, float]:
         """Return alpha^(i, n_alpha) and the last step size, at the new map on both sides of the Armijo test."""

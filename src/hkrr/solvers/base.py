@@ -16,9 +16,11 @@ from typing import Any, Protocol
 import numpy as np
 from tqdm.auto import tqdm
 
+from hkrr import journal
 from hkrr._arrays import Array
 from hkrr.exceptions import FitError
-from hkrr.threads import blas_for
+from hkrr.solvers.noted import Noted
+from hkrr.threads import blas_for, leave_if_stopped
 
 # A map this much smaller than the start is numerically zero: the kernel is constant to rounding.
 _COLLAPSED = 1e-6
@@ -29,6 +31,7 @@ MESSAGES = {
     "max_iter": "max_iter iterations were made; raise max_iter, or loosen tol",
     "time_limit": "the time limit was reached",
     "callback": "a callback ended the run",
+    "interrupted": "Ctrl-C ended the run; the same call goes on from its checkpoint",
     "collapsed": "the map collapsed to zero; lower reg_lambda, or check that y depends on X at all",
     "not_finite": "the objective stopped being finite; check the scale of X and y, or raise reg_lambda",
 }
@@ -73,8 +76,20 @@ class StopRun(Exception):
         self.reason = reason
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C in a fit with a checkpoint: the run as far as it came, and the model that has kept it, if any."""
+
+    def __init__(self, result: Result, model: Any = None) -> None:
+        super().__init__(MESSAGES["interrupted"])
+        self.result, self.model = result, model
+
+
 class Monitor:
-    """Watches a run: what a solver reports to."""
+    """Watches a run: what a solver reports to.
+
+    A solver that evaluates by ``objective.reduced`` alone has nothing to do for checkpoints. Another one gives the
+    monitor all that it needs to go on (``memory``), and asks for it at its start (`resume`).
+    """
 
     def __init__(
         self,
@@ -85,11 +100,13 @@ class Monitor:
         time_limit: float | None,
         callbacks: Iterable[Callback],
         bar: Any,
+        noted: journal.Run | None = None,
     ) -> None:
         self._loss_scale, self._max_iter, self._tol = loss_scale, max_iter, tol
         self._reg_lambda = reg_lambda
         self._time_limit, self._callbacks, self._bar = time_limit, tuple(callbacks), bar
-        self._started = time.perf_counter()
+        self._started = self._called = time.perf_counter()
+        self._noted = noted
         self._start_norm = math.nan
         self.state: State | None = None
         self.history: dict[str, list[float]] = {"time": [], "objective": [], "grad_norm": [], "step": []}
@@ -102,6 +119,7 @@ class Monitor:
         grad_norm: float,
         step: float,
         reg_lambda: float | None = None,
+        memory: dict[str, Any] | None = None,
     ) -> None:
         """Record an iterate, and raise StopRun when it is the last. Give lambda where the solver learns it."""
         if not (math.isfinite(objective) and math.isfinite(grad_norm) and np.all(np.isfinite(alpha))):
@@ -111,7 +129,7 @@ class Monitor:
             self._start_norm = norm
         elif norm <= _COLLAPSED * self._start_norm:
             raise StopRun("collapsed")
-        elapsed = time.perf_counter() - self._started
+        elapsed = self.seconds
         n_iter = 0 if self.state is None else self.state.n_iter + 1
         reg_lambda = self._reg_lambda if reg_lambda is None else reg_lambda
         self.state = State(n_iter, B.copy(), alpha.copy(), objective, grad_norm, step, elapsed, reg_lambda)
@@ -120,6 +138,30 @@ class Monitor:
         self._bar.update(n_iter - self._bar.n)
         self._bar.set_postfix(objective=f"{objective:.4g}", refresh=False)
         self._stop_where_due()
+        if memory is not None and self._noted is not None:
+            # The columns grow, so their length now is noted too.
+            own = {"state": self.state, "start_norm": self._start_norm, "history": self.history, "length": n_iter + 1}
+            self._noted.remember({**own, "memory": {name: _own(value) for name, value in memory.items()}})
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the start of the run, those before a kill among them."""
+        return time.perf_counter() - self._started
+
+    def went_by(self, seconds: float) -> None:
+        """Set the seconds since the start: what is handed back from a journal took its time when it was computed."""
+        self._started = time.perf_counter() - seconds
+
+    def resume(self) -> dict[str, Any] | None:
+        """Return the last ``memory`` of a run that was broken off, the history being as it was; None at a start."""
+        noted = None if self._noted is None else self._noted.memory
+        if noted is None:
+            return None
+        self.state, self._start_norm = noted["state"], noted["start_norm"]
+        self.history = {name: list(column[: noted["length"]]) for name, column in noted["history"].items()}
+        self.went_by(self.history["time"][-1])
+        memory: dict[str, Any] = noted["memory"]
+        return memory
 
     def _stop_where_due(self) -> None:
         assert self.state is not None
@@ -135,7 +177,8 @@ class Monitor:
 
     def check_time(self) -> None:
         """Raise StopRun when the time limit has passed: solvers call it within long iterations."""
-        late = self._time_limit is not None and time.perf_counter() - self._started >= self._time_limit
+        leave_if_stopped()
+        late = self._time_limit is not None and time.perf_counter() - self._called >= self._time_limit
         if late and self.state is not None:
             raise StopRun("time_limit")
 
@@ -181,19 +224,46 @@ def run(
     -------
     Result
     """
+    with journal.begin(type(solver).__qualname__, _content(objective), B0, max_iter, tol) as noted:
+        if noted is not None and noted.result is not None:
+            known: Result = noted.result
+            return known
+        result = _run(solver, objective, B0, max_iter, tol, time_limit, callbacks, verbose, noted)
+        # A run that ran out of time goes on when it is called again.
+        if noted is not None and result.reason != "time_limit":
+            noted.done(result)
+        return result
+
+
+def _run(
+    solver: Solver,
+    objective: Any,
+    B0: Array,
+    max_iter: int,
+    tol: float,
+    time_limit: float | None,
+    callbacks: Iterable[Callback],
+    verbose: int,
+    noted: journal.Run | None,
+) -> Result:
     with (
         blas_for(objective.n_centers),
         tqdm(total=max_iter, disable=not verbose, desc=type(solver).__name__, unit="it") as bar,
     ):
-        monitor = Monitor(objective.loss_at_zero, objective.reg_lambda, max_iter, tol, time_limit, callbacks, bar)
+        scale, reg_lambda = objective.loss_at_zero, objective.reg_lambda
+        monitor = Monitor(scale, reg_lambda, max_iter, tol, time_limit, callbacks, bar, noted)
         try:
-            solver.minimize(objective, B0, monitor)
+            solver.minimize(objective if noted is None else Noted(objective, noted, monitor), B0, monitor)
             reason = "stalled"
         except StopRun as stop:
             reason = stop.reason
         except (ArithmeticError, np.linalg.LinAlgError):
             # Overflow and NaN meet NumPy and SciPy in many places, and each has its own way to say so.
             reason = "not_finite"
+        except KeyboardInterrupt as stop:
+            if noted is None or monitor.state is None:
+                raise
+            raise Interrupted(_result(monitor, monitor.state, "interrupted")) from stop
         bar.total = bar.n  # a run that needed fewer iterations is complete, and should look so
         bar.refresh()
     state = monitor.state
@@ -201,6 +271,10 @@ def run(
         raise FitError(f"{type(solver).__name__} reported no iterate: its minimize must call the monitor.")
     if state is None:
         raise FitError(f"No iteration could be made: {MESSAGES['not_finite']}.")
+    return _result(monitor, state, reason)
+
+
+def _result(monitor: Monitor, state: State, reason: str) -> Result:
     return Result(
         state.B,
         state.alpha,
@@ -211,3 +285,14 @@ def run(
         MESSAGES[reason],
         monitor.history,
     )
+
+
+def _content(objective: Any) -> Any:
+    """Return what an objective is a function of; of one that is not the library's, what there is of it."""
+    names = (type(objective).__qualname__, objective.n_centers, journal.about(objective.loss_at_zero))
+    return getattr(objective, "content", (*names, objective.reg_lambda))
+
+
+def _own(value: Any) -> Any:
+    """Return a copy of an array, in the same order of memory: products round differently in another."""
+    return np.array(value, order="K") if isinstance(value, np.ndarray) else value

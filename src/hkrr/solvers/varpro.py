@@ -28,13 +28,21 @@ class VarPro(ProjectedGradient):
 
     def minimize(self, objective: Objective, B0: Array, monitor: Monitor) -> None:
         """Run from B0 until the monitor ends it, or no step decreases the objective."""
-        B = self.project(B0)
-        alpha = objective.solve_alpha(B)
-        value, grad = objective.value_and_grad_B(B, alpha)
-        size = self.first_step or self.own_length_step(B, grad)
-        monitor(B, alpha, value, self.mapping_norm(B, grad, size), size)
+        saved = monitor.resume()
+        if saved is None:
+            B = self.project(B0)
+            alpha = objective.solve_alpha(B)
+            value, grad = objective.value_and_grad_B(B, alpha)
+            size = self.first_step or self.own_length_step(B, grad)
+            self._report(monitor, B, alpha, value, grad, size)
+        else:
+            B, alpha, value, grad, size = (saved[name] for name in ("B", "alpha", "value", "grad", "size"))
         while (step := self.step_in_B(objective, monitor, B, alpha, value, grad, size)) is not None:
             B, size = step.point, step.size
             alpha = objective.solve_alpha(B)
             value, grad = objective.value_and_grad_B(B, alpha)
-            monitor(B, alpha, value, self.mapping_norm(B, grad, size), size)
+            self._report(monitor, B, alpha, value, grad, size)
+
+    def _report(self, monitor: Monitor, B: Array, alpha: Array, value: float, grad: Array, size: float) -> None:
+        memory = {"B": B, "alpha": alpha, "value": value, "grad": grad, "size": size}
+        monitor(B, alpha, value, self.mapping_norm(B, grad, size), size, memory=memory)

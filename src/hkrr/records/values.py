@@ -21,7 +21,7 @@ from sklearn.model_selection import KFold, ShuffleSplit
 from hkrr import kernels
 from hkrr._arrays import Array
 from hkrr.diagnostics import Diagnostics
-from hkrr.saving.format import Refusal
+from hkrr.records.format import Refusal
 from hkrr.scaling import Moments
 from hkrr.solvers import AGD, LBFGS, Result, VarPro
 
@@ -160,7 +160,7 @@ def decode(value: Any, arrays: Arrays) -> Any:
         if tag in _DECODERS:
             return _DECODERS[tag](content, arrays)
         raise Refusal(f"it holds a value of an unknown kind, {tag[:40]!r}: a newer hkrr may know it")
-    raise Refusal("it holds a value that is none: it was damaged, or hkrr.save did not write it")
+    raise Refusal("it holds a value that is none: it was damaged, or hkrr did not write it")
 
 
 def _take(name: Any, arrays: Arrays) -> Array:
@@ -171,7 +171,7 @@ def _take(name: Any, arrays: Arrays) -> Array:
 
 def _expect(fine: bool) -> None:
     if not fine:
-        raise Refusal("it holds a value that cannot be read: it was damaged, or hkrr.save did not write it")
+        raise Refusal("it holds a value that cannot be read: it was damaged, or hkrr did not write it")
 
 
 def _decode_float(content: Any, arrays: Arrays) -> float:

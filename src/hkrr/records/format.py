@@ -24,11 +24,12 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from hkrr._arrays import Array
+from hkrr._version import __version__
 
 FORMAT = 1
 
-# The name that safetensors' table has our header under.
-_KEY = "hkrr"
+# The name that safetensors' table has our header under: of a model.
+MODEL = "hkrr"
 # Bytes of the table, and its objects and lists: parsed, one of nothing else would take thirty times its bytes, where an
 # honest one is mostly the names of columns.
 _MOST_TABLE, _MOST_BRACKETS = 2 << 20, 100_000
@@ -63,7 +64,7 @@ class _Tensor(NamedTuple):
     end: int
 
 
-def pack(header: dict[str, Any], arrays: dict[str, Array]) -> bytes:
+def pack(header: dict[str, Any], arrays: dict[str, Array], kind: str = MODEL) -> bytes:
     """Return the bytes of a file of these; what the header says of the arrays, and its checksum, are added."""
     from safetensors.numpy import save
 
@@ -74,7 +75,7 @@ def pack(header: dict[str, Any], arrays: dict[str, Array]) -> bytes:
     }
     header = {**header, "tensors": tensors}
     header["checksum"] = checksum(header, (stored[name].tobytes() for name in sorted(stored)))
-    data = save(stored, metadata={_KEY: as_json(header)})
+    data = save(stored, metadata={kind: as_json(header)})
     length = int.from_bytes(data[:8], "little")
     if _brackets(as_json(header))[1] > _MOST_BRACKETS or 3 * len(tensors) > _MOST_BRACKETS - 3:
         raise Refusal(f"it has more than {_MOST_BRACKETS:,} parts: a parameter that is a long list may be an array")
@@ -86,16 +87,16 @@ def pack(header: dict[str, Any], arrays: dict[str, Array]) -> bytes:
     return data
 
 
-def unpack(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
+def unpack(path: str | os.PathLike[str], kind: str = MODEL) -> tuple[dict[str, Any], dict[str, Array]]:
     """Return the header and the arrays of a file, or raise Refusal."""
     try:
-        return _unpack(path)
+        return _unpack(path, kind)
     except MemoryError:  # a file that is mostly a hole can say any size, and be right
         size = os.stat(path).st_size
         raise Refusal(f"its {size:,} bytes are more than there is memory for: load it on a larger machine") from None
 
 
-def _unpack(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Array]]:
+def _unpack(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -105,7 +106,7 @@ def _unpack(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Arr
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         table = _read_table(file, size)
-        header, tensors = _header_and_tensors(table, size - 8 - len(table))
+        header, tensors = _header_and_tensors(table, size - 8 - len(table), kind)
         file.seek(0)
         data = file.read(size)
     if len(data) != size or data[8 : 8 + len(table)] != table:
@@ -159,32 +160,31 @@ def _read_table(file: BinaryIO, size: int) -> bytes:
     if length > size - 8 or length > _MOST_TABLE:
         raise Refusal(
             f"its first bytes say that {length:,} bytes of header follow, and there are {size - 8:,} in all (a header "
-            f"has at most {_MOST_TABLE:,}): it was cut off, or hkrr.save did not write it"
+            f"has at most {_MOST_TABLE:,}): it was cut off, or hkrr did not write it"
         )
     return file.read(length)
 
 
-def _header_and_tensors(table: bytes, n_bytes: int) -> tuple[dict[str, Any], dict[str, _Tensor]]:
+def _header_and_tensors(table: bytes, n_bytes: int, kind: str) -> tuple[dict[str, Any], dict[str, _Tensor]]:
     try:
-        entries = _parsed(table.decode())
+        entries = parsed(table.decode())
     except UnicodeDecodeError:
-        raise Refusal("its header is no text: it was damaged, or hkrr.save did not write it") from None
+        raise Refusal("its header is no text: it was damaged, or hkrr did not write it") from None
     metadata = entries.pop("__metadata__", None)
-    text = metadata.get(_KEY) if isinstance(metadata, dict) and len(metadata) == 1 else None
+    text = metadata.get(kind) if isinstance(metadata, dict) and len(metadata) == 1 else None
     if not isinstance(text, str):
-        raise Refusal("it is a safetensors file of something else: hkrr.load reads what hkrr.save wrote")
-    header = _parsed(text)
+        reads = "hkrr.load reads what hkrr.save wrote" if kind == MODEL else "it holds no checkpoint"
+        raise Refusal(f"it is a safetensors file of something else: {reads}")
+    header = parsed(text)
     check_format(header)
     return header, _tensors(entries, n_bytes)
 
 
 def check_format(header: dict[str, Any]) -> None:
     """Raise unless this version of the library knows the format."""
-    from hkrr import __version__
-
     version, library = header.get("format"), header.get("library")
     if type(version) is not int or version < 1 or not isinstance(library, str):
-        raise Refusal("its header does not say which format it is in: hkrr.save did not write it")
+        raise Refusal("its header does not say which format it is in: hkrr did not write it")
     if version > FORMAT:
         raise Refusal(
             f"it was written by hkrr {library[:40]} in format {str(version)[:20]}; this is hkrr {__version__}, which "
@@ -192,19 +192,19 @@ def check_format(header: dict[str, Any]) -> None:
         )
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def parsed(text: str) -> dict[str, Any]:
     """Return a JSON object; nesting is looked at first, as parsers go as deep as the text."""
     deepest, n_brackets = _brackets(text)
     if deepest > _DEEPEST:
-        raise Refusal("its header is nested deeper than any that hkrr.save writes")
+        raise Refusal("its header is nested deeper than any that hkrr writes")
     if n_brackets > _MOST_BRACKETS:
-        raise Refusal("its header has more parts than any that hkrr.save writes")
+        raise Refusal("its header has more parts than any that hkrr writes")
     try:
         parsed = json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
     except ValueError as error:  # not JSON, a name twice, NaN, a number of thousands of digits
-        raise Refusal(f"its header is no JSON ({error}): it was damaged, or hkrr.save did not write it") from None
+        raise Refusal(f"its header is no JSON ({error}): it was damaged, or hkrr did not write it") from None
     if not isinstance(parsed, dict):
-        raise Refusal("its header is no JSON object: it was damaged, or hkrr.save did not write it")
+        raise Refusal("its header is no JSON object: it was damaged, or hkrr did not write it")
     return parsed
 
 

@@ -1,0 +1,257 @@
+"""Checkpoints of searches and grids, of data that are not in memory, and what Ctrl-C leaves behind."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import hkrr
+from hkrr import CheckpointError, HyperKernelRidge, HyperKernelRidgeCV, grid, tuning
+from hkrr.checkpoint_file import read
+from hkrr.threads import in_threads, leave_if_stopped
+from test_checkpoint import BreakAt, Broken, assert_same, ridge
+from victims import data, model_of
+
+
+def breaking(function, error, at=1):
+    """Return the function, which raises when it is called for the nth time."""
+    calls = []
+
+    def call(*arguments, **keywords):
+        calls.append(1)
+        if len(calls) == at:
+            raise error
+        return function(*arguments, **keywords)
+
+    return call
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_search_goes_on_with_any_number_of_jobs(tmp_path, monkeypatch, n_jobs):
+    X, y = data()
+    path = tmp_path / "fit.checkpoint"
+    with monkeypatch.context() as patch:
+        patch.setattr(tuning, "rescaled", breaking(tuning.rescaled, Broken()))
+        with pytest.raises(Broken):
+            model_of("search", checkpoint=path).set_params(n_jobs=n_jobs).fit(X, y)
+    runs = []
+    original = hkrr.candidates.run
+    monkeypatch.setattr(hkrr.candidates, "run", lambda *a, **k: runs.append(1) or original(*a, **k))
+    expected = model_of("search").fit(X, y)
+    full = len(runs)
+    runs.clear()
+    found = model_of("search", checkpoint=path).fit(X, y)
+    assert 0 < len(runs) < 0.5 * full  # the search and the polish are done; the scales and the comparison are not
+    assert_same(found, expected)
+    for name in ("start", "score", "criterion"):
+        assert found.path_[name] == expected.path_[name]
+    runs.clear()
+    again = model_of("search", checkpoint=path).fit(X, y)
+    assert runs == []
+    assert_same(again, expected)
+    assert again.path_ == found.path_  # the seconds too are the recorded ones
+
+
+@pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # of a grid as small as this one
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_grid_goes_on_with_any_number_of_jobs(tmp_path, monkeypatch, n_jobs):
+    X, y = data()
+    path = tmp_path / "fit.checkpoint"
+    last = 3 if n_jobs == 1 else 1  # of the calls in this process
+    with monkeypatch.context() as patch:
+        patch.setattr(grid, "models_along_lambda", breaking(grid.models_along_lambda, Broken(), last))
+        with pytest.raises(Broken):
+            model_of("grid", checkpoint=path).set_params(n_jobs=n_jobs).fit(X, y)
+    assert sum(kind == "step" for kind, _ in read(path)[1]) == 2  # the errors of both numbers of directions
+    pairs = []
+    original = grid._errors_along_lambda
+    monkeypatch.setattr(grid, "_errors_along_lambda", lambda *a: pairs.append(1) or original(*a))
+    found = model_of("grid", checkpoint=path).fit(X, y)
+    assert pairs == []
+    expected = model_of("grid").fit(X, y)
+    assert_same(found, expected)
+    for name, column in expected.cv_results_.items():
+        assert_array_equal(found.cv_results_[name], column)
+
+
+def test_files_go_on_and_other_ones_are_refused(tmp_path):
+    X, y = data(m=400)
+    path, table = tmp_path / "fit.checkpoint", tmp_path / "rows.npy"
+    np.save(table, np.column_stack([X, y]))
+    with pytest.raises(Broken):
+        ridge(path, callbacks=[BreakAt(8)]).fit(str(table), 4)
+    other = np.column_stack([X, y])
+    other[[5, 6], 4] = other[[6, 5], 4]  # the same numbers, two targets exchanged
+    np.save(tmp_path / "other.npy", other)
+    with pytest.raises(CheckpointError, match="its data were other ones"):
+        ridge(path).fit(str(tmp_path / "other.npy"), 4)
+    with pytest.raises(CheckpointError, match="its data were of another kind"):
+        ridge(path).fit(X, y)
+    assert_same(ridge(path).fit(str(table), 4), ridge().fit(str(table), 4))
+
+
+def _check_rows_go_on(path, rows, X):
+    with pytest.raises(Broken):
+        ridge(path, callbacks=[BreakAt(8)]).fit(*rows)
+    run = next(value for (kind, _), value in read(path)[1].items() if kind == "run")
+    assert len(run["evaluations"]["value"]) > 8
+    found, expected = ridge(path).fit(*rows), ridge().fit(*rows)
+    assert_allclose(found.components_, expected.components_, rtol=0.0, atol=1e-10)
+    assert_allclose(found.predict(X), expected.predict(X), rtol=0.0, atol=1e-10)
+
+
+def test_tensors_go_on(tmp_path):
+    torch = pytest.importorskip("torch")
+    X, y = data(m=400)
+    _check_rows_go_on(tmp_path / "fit.checkpoint", (torch.tensor(X), torch.tensor(y)), X)
+
+
+def test_dask_collections_go_on(tmp_path):
+    da, distributed = pytest.importorskip("dask.array"), pytest.importorskip("distributed")
+    X, y = data(m=400)
+    rows = da.from_array(X, chunks=(150, 4)), da.from_array(y, chunks=150)
+    with distributed.Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None):
+        _check_rows_go_on(tmp_path / "fit.checkpoint", rows, X)
+
+
+# ------------------------------------------------------------------------------------------------------------- Ctrl-C
+
+
+def _interrupt_at(n_iter):
+    def call(state):
+        if state.n_iter == n_iter:
+            raise KeyboardInterrupt
+
+    return call
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "varpro"])
+def test_an_interrupted_fit_keeps_the_best_model_where_it_has_a_checkpoint(tmp_path, solver):
+    X, y = data()
+    path = tmp_path / "fit.checkpoint"
+    model = ridge(path, solver=solver, callbacks=[_interrupt_at(8)])
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    assert model.result_.reason == "interrupted"
+    assert model.n_iter_ == 8 == len(model.history_["objective"]) - 1
+    eight = ridge(solver=solver, max_iter=8).fit(X, y)
+    assert_same(model, eight)
+    assert_same(ridge(path, solver=solver).fit(X, y), ridge(solver=solver).fit(X, y))
+
+
+def test_without_one_the_estimator_is_as_it_was():
+    X, y = data()
+    model = ridge(callbacks=[_interrupt_at(3)])
+    before = dict(vars(model))
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X, y)
+    assert vars(model) == before
+    model.set_params(callbacks=None).fit(X, y)
+    predicted = model.predict(X)
+    model.set_params(callbacks=[_interrupt_at(3)])
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X[:, :3], y)
+    assert model.n_features_in_ == 4
+    assert_array_equal(model.predict(X), predicted)
+
+
+def test_an_interrupted_search_keeps_its_best_candidate(tmp_path, monkeypatch):
+    X, y = data()
+    path = tmp_path / "fit.checkpoint"
+    expected = model_of("search").fit(X, y)
+    for name, checkpoint, fitted in (("directions", path, False), ("polish", None, False), ("polish", path, True)):
+        model = model_of("search", checkpoint=checkpoint)
+        with monkeypatch.context() as patch:
+            patch.setattr(tuning, name, breaking(getattr(tuning, name), KeyboardInterrupt()))
+            with pytest.raises(KeyboardInterrupt):
+                model.fit(X, y)
+        assert hasattr(model, "components_") == hasattr(model, "n_features_in_") == fitted
+    assert model.result_.reason == "interrupted"
+    assert model.n_components_ == 2
+    assert model.score(X, y) > 0.9
+    assert_same(model_of("search", checkpoint=path).fit(X, y), expected)
+
+
+def test_an_interrupted_grid_is_not_half_fitted(tmp_path, monkeypatch):
+    X, y = data()
+    model = model_of("grid", checkpoint=tmp_path / "fit.checkpoint")
+    with monkeypatch.context() as patch:
+        patch.setattr(grid, "models_along_lambda", breaking(grid.models_along_lambda, KeyboardInterrupt(), 3))
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, y)
+    assert [name for name in vars(model) if name.endswith("_")] == []
+
+
+def test_threads_end_before_the_error_arrives():
+    running, began = set(), threading.Barrier(2)
+
+    def work(k):
+        running.add(k)
+        began.wait(timeout=60)
+        try:
+            if k == 1:
+                raise Broken
+            while True:
+                leave_if_stopped()
+                time.sleep(0.001)
+        finally:
+            running.discard(k)
+
+    with pytest.raises(Broken):
+        in_threads(work, range(2), 2)
+    assert running == set()
+
+
+_SEARCHES = """
+import json, sys, threading
+from hkrr.threads import pool
+from victims import data, model_of
+
+model = model_of("search", checkpoint=sys.argv[1], checkpoint_every=0.0).set_params(n_jobs=None)
+try:
+    model.fit(*data())
+    told = "finished"
+except KeyboardInterrupt:
+    told = model.result_.reason if hasattr(model, "result_") else "unfitted"
+usual = ("MainThread", "hkrr", "tqdm_monitor")  # our pool, which waits for more work, and tqdm's own: as after any fit
+others = [one.name for one in threading.enumerate() if not one.name.startswith(usual)]
+print(json.dumps([told, others, pool(2)._work_queue.qsize()]), flush=True)
+"""
+
+
+def test_a_real_ctrl_c_while_threads_search(tmp_path):
+    path = tmp_path / "fit.checkpoint"
+    folders = [str(Path(__file__).parent), *sys.path]
+    environment = {**os.environ, "OMP_NUM_THREADS": "2", "PYTHONPATH": os.pathsep.join(folders)}
+    child = subprocess.Popen([sys.executable, "-c", _SEARCHES, str(path)], stdout=-1, env=environment)
+    while child.poll() is None and not (path.exists() and sum(kind == "step" for kind, _ in read(path)[1]) > 8):
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    told, others, waiting = json.loads(child.communicate(timeout=300)[0])
+    assert (told, others, waiting) == ("interrupted", [], 0)
+    assert child.returncode == 0
+    assert not read(path)[1]["fit", ""]["finished"]
+    assert_same(model_of("search", checkpoint=path).fit(*data()), model_of("search").fit(*data()))
+
+
+def test_the_page_on_checkpoints_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[1] / "docs" / "checkpoints.md").read_text()
+    exec("\n".join(re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)), {"__name__": "__main__"})
+    assert capsys.readouterr().out == "1\n"
+    assert (tmp_path / "fit.checkpoint").exists()
+
+
+def test_both_estimators_have_the_parameters():
+    for cls in (HyperKernelRidge, HyperKernelRidgeCV):
+        parameters = cls().get_params()
+        assert (parameters["checkpoint"], parameters["checkpoint_every"]) == (None, 60.0)
