@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench rivals clean
+.PHONY: help setup demo test lint coverage mutants bench rivals clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -42,10 +42,27 @@ lint: $(VENV)/.test  ## ruff, mypy in strict mode, the import contract
 test: lint  ## lint, then the tests with warnings as errors
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
+coverage: $(VENV)/.test  ## the tests' coverage by lines and branches, 95% at least
+	rm -f .coverage .coverage.*
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term
+
+# A mutant lives in a forked process: one thread of BLAS. pytest has a version of its own there, see the requirements.
+.venv-mutants/.ready: benchmarks/requirements-mutants.txt pyproject.toml
+	@echo "installing mutmut and what the tests need into .venv-mutants (once) ..."
+	@$(PYTHON) -m venv .venv-mutants
+	@.venv-mutants/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt -e ".[torch]"
+	@.venv-mutants/bin/python -m pip --disable-pip-version-check --quiet install -r benchmarks/requirements-mutants.txt
+	@touch $@
+
+mutants: .venv-mutants/.ready  ## mutants of the objective, the projections and the line search (some minutes): docs/mutants.md
+	OMP_NUM_THREADS=1 .venv-mutants/bin/python -m mutmut run
+	.venv-mutants/bin/python -m mutmut results
+
 bench: $(VENV)/.test  ## the benchmarks (an hour, 3 GB of disk; rewrites benchmarks/results)
 	$(BIN)/python benchmarks/objective.py
 	$(BIN)/python benchmarks/adaptive.py
 	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/soak.py
 
 # Tables, where there are some: make rivals DATA=folder, with folder/NAME/data.csv.gz and test_mask.csv.gz in it.
 TABLES := $(patsubst %/data.csv.gz,%:split=0,$(wildcard $(DATA)/*/data.csv.gz))
@@ -60,4 +77,4 @@ rivals: .venv-bench/.ready  ## this library and its rivals side by side (three h
 	.venv-bench/bin/hkrr bench planted $(TABLES) --methods all --seconds 20 --limit 300 --n-jobs 2 --out benchmarks
 
 clean:  ## remove .venv and caches
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-mutants mutants .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

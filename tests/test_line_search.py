@@ -91,10 +91,13 @@ def test_without_a_projection_it_is_the_inequality_of_the_paper():
         assert step.size == size
 
 
-def test_ends_at_a_critical_point_on_the_boundary():
+@pytest.mark.parametrize("last", [1e-3, 1.0, 50.0])
+@pytest.mark.parametrize("magnitude", [1.0, 0.0])
+def test_ends_at_a_critical_point_on_the_boundary(last, magnitude):
     """f(b) = -b at b = 1 in the ball |b| <= 1: the gradient is -1, no step moves, and the search says so at once."""
     b = np.ones((1, 1))
-    step, tried = search(PARAMETERS[0], 1.0, b, lambda s: np.minimum(b + s, 1.0), lambda z: float(b[0, 0] - z[0, 0]))
+    move, change = (lambda s: np.minimum(b + s, 1.0)), (lambda z: float(b[0, 0] - z[0, 0]))
+    step, tried = search(PARAMETERS[0], last, b, move, change, magnitude)
     np.testing.assert_array_equal(step.point, b)
     assert len(tried) == 1
 
@@ -122,7 +125,7 @@ def test_steps_grow_by_one_over_delta(delta, growth):
 @pytest.mark.parametrize("change", [math.inf, math.nan])
 @every_rule
 def test_says_so_where_nothing_is_finite(rule, change):
-    with pytest.raises(FloatingPointError, match="not finite"):
+    with pytest.raises(FloatingPointError, match=r"^the objective is not finite however short the step$"):
         search(rule, 1.0, np.ones((2, 2)), lambda size: np.ones((2, 2)) * (1 - size), lambda point: change)
 
 
@@ -133,6 +136,28 @@ def test_gives_up_after_a_bounded_number_of_contractions(rule, change):
     step, tried = search(rule, 1.0, np.ones((2, 2)), lambda size: np.ones((2, 2)) * (1 - size), lambda point: change)
     assert step is None
     assert len(tried) <= 5000
+
+
+@every_rule
+def test_gives_up_after_the_same_contractions_whatever_the_first_step(rule):
+    """How far a step is contracted is relative to the first one: units of the step do not matter."""
+    sizes = []
+    for last in (1e-3, 1e-2, 0.1):  # below the s_max of every rule
+        step, tried = search(rule, last, ZERO, lambda size: ZERO + size, lambda point: 1.0)
+        assert step is None
+        sizes.append(np.array(tried) / last)
+    assert len(sizes[0]) == len(sizes[1]) == len(sizes[2])
+    np.testing.assert_allclose(sizes[0], sizes[1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("last", [1e-3, 1.0, 50.0])
+def test_gives_up_where_nothing_moves_any_more(last):
+    """1 + size is 1 from size = eps / 2 on: the search ends there, not at its last contraction; a step of 0 at once."""
+    one, rule = np.ones((1, 1)), PARAMETERS[0]
+    step, tried = search(rule, last, one, lambda size: one + size, lambda point: 1.0)
+    assert step is None
+    assert one + tried[-1] == one != one + tried[-2]
+    assert search(rule, 0.0, one, lambda size: one + size, lambda point: 1.0) == (None, [])
 
 
 @pytest.mark.parametrize("rho", [0.1, 0.5, 0.9])
@@ -161,10 +186,15 @@ def test_accepts_a_change_that_is_only_rounding():
     ("name", "value"),
     [("rho", v) for v in (0.0, 1.0, -0.5, 1.5, math.nan)]
     + [("delta", v) for v in (0.0, 1.01, -1.0, math.nan)]
-    + [("c", v) for v in (0.0, -1e-4, math.nan)]
+    + [("c", v) for v in (0.0, -1e-4, 1.0, 1.5, math.nan)]
     + [("s_max", v) for v in (0.0, -1.0, math.nan)],
 )
 def test_rejects_parameters_outside_the_paper(name, value):
-    """rho in (0, 1), delta in (0, 1], c > 0, s_max > 0."""
+    """rho in (0, 1), delta in (0, 1], c in (0, 1), s_max > 0."""
     with pytest.raises(ValueError, match=rf"\b{name}\b.*{value}"):
         Armijo(**{name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), [("rho", 0.99), ("delta", 1.0), ("c", 0.99), ("s_max", 0.01)])
+def test_takes_parameters_of_the_paper(name, value):
+    assert getattr(Armijo(**{name: value}), name) == value

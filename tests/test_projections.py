@@ -39,7 +39,7 @@ def test_idempotent(shape, bound):
 def test_identity_inside_the_ball(shape, bound):
     B = np.random.default_rng(2).normal(size=shape)
     B *= 0.99 * bound / _singular_values(B)[0]
-    assert_allclose(spectral_ball(B, bound), B, rtol=1e-12, atol=1e-14)
+    assert_array_equal(spectral_ball(B, bound), B)  # to the last bit: a map that may stay where it is does not move
     assert_array_equal(spectral_ball(np.zeros(shape), bound), np.zeros(shape))
 
 

@@ -3,7 +3,8 @@
 import json
 import subprocess
 import sys
-from threading import Barrier, Thread, get_ident
+from threading import Barrier, Event, Thread, get_ident
+from time import sleep
 
 import numpy as np
 import pytest
@@ -57,6 +58,47 @@ def test_blas_has_one_thread_in_each_and_what_it_had_after():
             inside = in_threads(lambda k: _blas_threads(), range(4), n_threads)
             assert {number for one in inside for number in one} == {1}
             assert _blas_threads() == before
+
+
+def _elsewhere(work):
+    """What work gives on a thread of its own, that lives until it is asked to end."""
+    found, end = [], Event()
+
+    def run():
+        found.append(work())
+        end.wait(60)
+
+    thread = Thread(target=run)
+    thread.start()
+    while not found and thread.is_alive():
+        sleep(0.01)
+    return found[0], lambda: (end.set(), thread.join(60))
+
+
+def test_the_last_to_leave_restores_blas_whoever_came_first():
+    """threadpoolctl heeds one thread alone, the first that ever set a limit, for as long as it lives."""
+    with threadpool_limits(2, user_api="blas"):
+        before = _blas_threads()
+        limit = threads._SharedLimit()
+        limit.__enter__()
+        _, end = _elsewhere(limit.__enter__)
+        limit.__exit__()
+        assert set(_blas_threads()) == {1}
+        _, end_too = _elsewhere(limit.__exit__)
+        assert _blas_threads() == before
+        end()
+        end_too()
+
+
+def test_blas_is_held_at_one_on_every_thread_under_a_limit_of_the_caller():
+    """The caller's own limit, set by another thread than the fit's, is back afterwards, and ends where it should."""
+    outside = _blas_threads()
+    with threadpool_limits(2, user_api="blas"):
+        inside, end = _elsewhere(lambda: in_threads(lambda k: _blas_threads(), range(2), 1))
+        assert {number for one in inside for number in one} == {1}
+        assert set(_blas_threads()) == {2}
+    assert _blas_threads() == outside
+    end()
 
 
 def test_threads_of_a_pool_know_that_they_are():

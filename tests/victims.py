@@ -25,7 +25,7 @@ class Victims:
         command = [sys.executable, "-W", "error", __file__]
         self.process = subprocess.Popen(command, stdin=-1, stdout=-1, text=True, env=environment)
 
-    def fit(self, case, checkpoint, out, *, kill_after=None, every=0.0):
+    def fit(self, case, checkpoint, out, *, kill_after=None, every=0.02):
         """Fit the case; return the exit status (-9 where it was killed) and the seconds it took."""
         request = {"case": case, "checkpoint": str(checkpoint) if checkpoint else None, "out": str(out)}
         self.process.stdin.write(json.dumps({**request, "kill_after": kill_after, "every": every}) + "\n")
@@ -39,7 +39,7 @@ class Victims:
         self.process.wait(timeout=60)
 
 
-def data(seed=0, m=120, D=4):
+def data(seed=0, m=90, D=4):
     """Return the rows that all victims are fitted to."""
     from hkrr.datasets import make_mim_sines
 

@@ -28,9 +28,23 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+def _threads_of_each_blas() -> list[int]:
+    return [int(lib.num_threads) for lib in _blas().lib_controllers if lib.user_api == "blas"]
+
+
+def _set_threads_of_each_blas(numbers: list[int]) -> None:
+    """Set them, on any thread: threadpoolctl (from 3.8) heeds only the first that did, until told to forget it."""
+    libraries = [lib for lib in _blas().lib_controllers if lib.user_api == "blas"]
+    for lib, number in zip(libraries, numbers, strict=True):
+        forget = getattr(lib, "clear_controlling_thread", lambda force: None)
+        forget(force=True)
+        lib.set_num_threads(number)
+        forget(force=True)  # or no other thread, as one that ends a limit of its own, could set it hereafter
+
+
 def blas_threads() -> int:
     """Return how many threads BLAS would use now: what the machine, or OMP_NUM_THREADS, allows."""
-    return max((int(lib.num_threads) for lib in _blas().lib_controllers if lib.user_api == "blas"), default=1)
+    return max(_threads_of_each_blas(), default=1)
 
 
 class _SharedLimit:
@@ -47,7 +61,9 @@ class _SharedLimit:
     def __enter__(self) -> None:
         with self._lock:
             if self._users == 0:
-                self._limit.enter_context(_blas().limit(limits=1, user_api="blas"))
+                before = _threads_of_each_blas()
+                self._limit.callback(_set_threads_of_each_blas, before)
+                _set_threads_of_each_blas([1] * len(before))
             self._users += 1
 
     def __exit__(self, *exception: object) -> None:

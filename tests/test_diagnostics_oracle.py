@@ -1,0 +1,118 @@
+"""`diagnostics_` against dense linear algebra on the public attributes of the fitted model, from its documentation."""
+
+import numpy as np
+import pytest
+
+from hkrr import HyperKernelRidge, HyperKernelRidgeCV
+from hkrr.datasets import make_mim_sines
+from hkrr.solvers import VarPro
+
+DATA = make_mim_sines(150, n_features=4, n_components=2, random_state=0)
+worth_a_warning = pytest.mark.filterwarnings("ignore::hkrr.exceptions.HKRRWarning")
+WEIGHTS = np.random.default_rng(1).uniform(0.5, 2.0, size=150)
+
+
+def _kernels(model, X):
+    """K between rows and centers, and K_cc."""
+    B = model.components_
+    P, C = (X - model.x_offset_) @ B.T, (model.centers_ - model.x_offset_) @ B.T
+    return model.kernel_(P, C), model.kernel_(C, C)
+
+
+def _uncut(model, X):
+    return _kernels(model, X)[0] @ model.dual_coef_ + model.intercept_
+
+
+def _effective_dimension(model, X, w):
+    """Trace of the hat matrix K (K'WK + lambda W K_cc)^-1 K'W."""
+    K, K_cc = _kernels(model, X)
+    A = K.T @ (w[:, None] * K) + model.reg_lambda_ * w.sum() * K_cc
+    return float(np.trace(K @ np.linalg.solve(A, K.T * w)))
+
+
+def _system(model, X, w, kind):
+    """The matrix that gave the coefficients: of all rows, of normal equations, or of whitened ones."""
+    K, K_cc = _kernels(model, X)
+    if kind == "all":
+        P, root = (X - model.x_offset_) @ model.components_.T, np.sqrt(w)[:, None]
+        K = model.kernel_(P, P)  # the rows in their own order, which need not be that of the centers
+        return root * K * root.T + model.reg_lambda_ * w.sum() * np.eye(len(K))
+    A = K.T @ (w[:, None] * K) / w.sum()
+    if kind == "normal":
+        return A + model.reg_lambda_ * K_cc
+    T = np.linalg.cholesky(K_cc)
+    return np.linalg.solve(T, np.linalg.solve(T, A).T) + model.reg_lambda_ * np.eye(len(K_cc))
+
+
+def _explained(y, predicted, w):
+    mean = np.average(y, weights=w)
+    return 1.0 - np.average((y - predicted) ** 2, weights=w) / np.average((y - mean) ** 2, weights=w)
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weights"])
+@pytest.mark.parametrize(
+    ("kind", "n_centers", "reg_lambda"), [("all", "all", 1e-3), ("normal", 40, 1e-2), ("whitened", 40, 1e-5)]
+)
+def test_numbers_of_the_solve(kind, n_centers, reg_lambda, weighted):
+    """A rough kernel, whose matrix is regular. LAPACK estimates a condition number from below, and seldom by much."""
+    w = WEIGHTS if weighted else np.ones(150)
+    model = HyperKernelRidge(
+        2, kernel="laplace", n_centers=n_centers, reg_lambda=reg_lambda, n_init=2, max_iter=20, random_state=0
+    ).fit(DATA.X, DATA.y, sample_weight=w if weighted else None)
+    found = model.diagnostics_
+    assert found.effective_dimension == pytest.approx(_effective_dimension(model, DATA.X, w), rel=1e-6)
+    condition = np.linalg.cond(_system(model, DATA.X, w, kind), 1)
+    assert condition / 3.0 <= found.condition <= condition * (1.0 + 1e-6)
+    assert 0.0 <= found.jitter <= 1e-12
+    assert found.explained_share == pytest.approx(_explained(DATA.y, _uncut(model, DATA.X), w), abs=1e-9)
+    assert found.truncated_share is None
+    assert found.stopped == model.result_.reason
+
+
+@pytest.mark.parametrize("reg_lambda", [1e-3, 1e-5])
+def test_digits_that_rounding_leaves(reg_lambda):
+    """To a hundredth of a digit: the documented bound holds for a lambda that is small against k(x, x) = 1."""
+    model = HyperKernelRidge(2, kernel="laplace", n_centers=40, reg_lambda=reg_lambda, max_iter=5, random_state=0)
+    found = model.fit(DATA.X, DATA.y).diagnostics_
+    eps = np.finfo(float).eps
+    expected = -np.log10(eps * found.condition)
+    if reg_lambda >= 1e-4:
+        expected = max(expected, -np.log10(eps / reg_lambda**2))
+    assert found.digits == pytest.approx(expected, abs=0.01)
+
+
+@pytest.mark.parametrize("reg_lambdas", [[1e-3, 1e-4], [1.0, 1e-3, 1e-9]])
+@worth_a_warning
+def test_share_of_rows_that_are_cut_and_ends_of_the_grid(reg_lambdas):
+    """A target with plateaus, which a smooth function overshoots."""
+    y = np.clip(4.0 * DATA.y / np.abs(DATA.y).max(), -1.0, 1.0)
+    model = HyperKernelRidgeCV([2], criterion="training", cv="holdout", reg_lambdas=reg_lambdas, random_state=0)
+    found = model.fit(DATA.X, y).diagnostics_
+    share = np.mean(np.abs(_uncut(model, DATA.X)) > model.truncation_)
+    assert 0.0 < share < 1.0
+    assert found.truncated_share == pytest.approx(share, abs=1e-12)
+    assert ("reg_lambdas" in found.at_edge) == (model.reg_lambda_ in (min(reg_lambdas), max(reg_lambdas)))
+
+
+@worth_a_warning
+def test_what_is_not_still_falling():
+    """VarPro with bounded steps: 60 iterations, of which the last twelve lower the objective, but hardly."""
+    options = {"init": 0.3 * np.eye(2, 4), "gamma": 0.1, "n_centers": 40, "random_state": 0}
+    model = HyperKernelRidge(2, solver=VarPro(s_max=1e-3), max_iter=60, **options).fit(DATA.X, DATA.y)
+    values = model.history_["objective"]
+    fall = values[-1 - (len(values) - 1) // 5] - values[-1]
+    assert model.result_.reason == "max_iter"
+    assert 0.0 < fall < 0.01 * np.var(DATA.y)
+    assert not model.diagnostics_.still_falling
+
+
+@pytest.mark.parametrize("numbers", [[1, 2], [1, 2, 3]])
+@worth_a_warning
+def test_edges_of_the_numbers_of_directions(numbers):
+    """The planted model has two: at the end of what may be chosen, or in its middle."""
+    model = HyperKernelRidgeCV(numbers, n_init=2, random_state=0).fit(DATA.X, DATA.y)
+    found = model.diagnostics_
+    assert ("n_components" in found.at_edge) == (model.n_components_ in (min(numbers), max(numbers)))
+    assert "reg_lambda" not in found.at_edge
+    assert 1e-12 < model.reg_lambda_ < 1e3
+    assert found.starts_dropped + found.starts_failed < found.starts_tried
