@@ -17,6 +17,7 @@ import joblib
 import numpy as np
 
 from hkrr._arrays import Array, array_namespace
+from hkrr.exceptions import CheckpointError
 from hkrr.journal import digest
 from hkrr.rows import InMemoryRows, Rows
 
@@ -39,7 +40,7 @@ _BLOCK = 1 << 16
 def fingerprint(model: Any, rows: Rows) -> dict[str, Any]:
     """Return the class, each parameter that matters (a digest, and the value for messages), and the data."""
     parameters = {
-        name: [_digest_of(value), " ".join(repr(value).split())[:_LONGEST]]
+        name: [_digest_of(name, value), " ".join(repr(value).split())[:_LONGEST]]
         for name, value in sorted(model.get_params(deep=False).items())
         if name not in _LEFT_OUT
     }
@@ -57,12 +58,21 @@ def difference(found: Any, expected: dict[str, Any]) -> str | None:
     return _difference_of_data(found["data"], expected["data"])
 
 
-def _digest_of(value: Any) -> str:
-    """Return a digest of a parameter; of what cannot be pickled (a generator, say), of its class."""
+def _digest_of(name: str, value: Any) -> str:
+    """Return a digest of a parameter; of a `cv` that cannot be pickled (a generator, say), of its class.
+
+    The splits that `cv` makes are in the keys of the journal, so there the class is enough.
+    """
     try:
         return str(joblib.hash(value))
-    except Exception:  # whatever a stranger's class raises when it is pickled
-        return f"{type(value).__module__}.{type(value).__qualname__}"
+    except Exception as error:  # whatever a stranger's class raises when it is pickled
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        if name == "cv":
+            return kind
+        raise CheckpointError(
+            f"checkpoint needs a {name} that can be pickled, to know it again, and this {kind} cannot be ({error}): "
+            "define its class in a module, without lambdas or open files in it, or fit with checkpoint=None"
+        ) from error
 
 
 def _data(rows: Rows) -> dict[str, Any]:
