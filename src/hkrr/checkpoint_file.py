@@ -3,7 +3,8 @@
 The file has three tensors of bytes: "texts" and "arrays", the values one after another as `hkrr.records` makes JSON and
 arrays of them, and "index", a JSON list of ``[kind, name, bytes of text, bytes of arrays]``. (Tensors with names of
 their own would be thousands, and the table of a file is small.) Reading is as safe as that of a model: nothing is run,
-the checksum finds accidents, and what is damaged is refused.
+the checksum finds accidents, every byte is used once, and what is damaged is refused. Values are looked at as far as
+their kind says what they are; a forged step of the right kind with wrong contents can still end a fit with an error.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +21,8 @@ from hkrr._arrays import Array
 from hkrr._version import __version__
 from hkrr.records.format import Refusal, pack, parsed, unpack
 from hkrr.records.values import decode, encode
+from hkrr.scaling import Moments
+from hkrr.solvers import Result
 
 FORMAT = 1
 _KIND = "hkrr checkpoint"
@@ -52,18 +56,31 @@ def unpacked(text: bytes, data: bytes) -> Any:
     """Return the value, or raise Refusal."""
     try:
         content = parsed(text.decode())
-        arrays = {name: _array(data, *entry) for name, entry in content["arrays"].items()}
-        return decode(content["value"], arrays)
+        arrays, at = {}, 0
+        for name, entry in content["arrays"].items():
+            arrays[name] = _array(data, at, *entry)
+            at += arrays[name].nbytes
+        value = decode(content["value"], arrays)
+        if at != len(data) or arrays:  # `decode` takes out those that it uses
+            raise Refusal(_DAMAGED)
+        return value
+    except Refusal:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise Refusal(f"{_DAMAGED} ({error})") from None
 
 
-def _array(data: bytes, dtype: str, shape: list[int], order: str, at: int) -> Array:
-    kind = np.dtype(dtype)
-    if kind.kind not in "fiub" or order not in ("C", "F") or not all(type(n) is int and n >= 0 for n in (*shape, at)):
+def _array(data: bytes, expected: int, dtype: str, shape: list[int], order: str, at: int) -> Array:
+    """Return the array at the place where the one before it ends: no byte is used twice."""
+    kind = np.dtype(dtype) if isinstance(dtype, str) else np.dtype(object)
+    if kind.kind not in "fiub" or order not in ("C", "F") or not all(map(_whole, (*shape, at))) or at != expected:
         raise Refusal(_DAMAGED)
     found = np.frombuffer(data, dtype=kind, count=math.prod(shape), offset=at)
     return found.reshape(shape, order=order).copy(order=order)  # type: ignore[call-overload]  # "C" or "F", as checked
+
+
+def _whole(number: Any) -> bool:
+    return type(number) is int and number >= 0
 
 
 def as_bytes(entries: dict[_ENTRY, Packed]) -> bytes:
@@ -88,9 +105,48 @@ def read(path: str | os.PathLike[str]) -> tuple[str, dict[_ENTRY, Any]]:
     text_at = array_at = 0
     try:
         for kind, name, text_length, array_length in parsed(f'{{"index":{index.decode()}}}')["index"]:
+            if not (isinstance(name, str) and _whole(text_length) and _whole(array_length)) or (kind, name) in found:
+                raise Refusal(_DAMAGED)
             text, data = texts[text_at : text_at + text_length], arrays[array_at : array_at + array_length]
             text_at, array_at = text_at + text_length, array_at + array_length
-            found[str(kind), str(name)] = unpacked(text, data)
-    except (KeyError, TypeError, UnicodeDecodeError) as error:
+            found[kind, name] = unpacked(text, data)
+            if not _SENSIBLE[kind](found[kind, name]):
+                raise Refusal(f"{_DAMAGED} (a {kind} that makes no sense)")
+    except Refusal:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
         raise Refusal(f"{_DAMAGED} ({error})") from None
+    if (text_at, array_at) != (len(texts), len(arrays)):
+        raise Refusal(_DAMAGED)
     return str(header["library"]), found
+
+
+def _is_fit(value: Any) -> bool:
+    return isinstance(value, dict) and _whole(value["seed"]) and value["seed"] < 2**32 and value["finished"] in (0, 1)
+
+
+def _is_step(value: Any) -> bool:
+    """Whether it is what steps have for results: an array, a record, or some of these and numbers together."""
+    return isinstance(value, np.ndarray | Result | Moments) or (isinstance(value, tuple | list) and len(value) > 0)
+
+
+def _is_run(value: Any) -> bool:
+    """Whether it is evaluations, as columns of one length, and what a solver remembers, its history as long as said."""
+    columns, memory = value["evaluations"], value["memory"]
+    if columns:
+        needed = [columns[name] for name in ("x", "seconds", "value", "grad", "alpha")]
+        needed += [] if columns["slope"] is None else [columns["slope"]]
+        if not all(isinstance(each, np.ndarray) and each.dtype.kind == "f" and each.ndim > 0 for each in needed):
+            return False
+        one_number = (columns["seconds"], columns["value"], *needed[5:])
+        if len({len(each) for each in needed}) != 1 or any(each.ndim != 1 for each in one_number):
+            return False
+    if memory is None:
+        return True
+    history = memory["history"]
+    lengths = {len(history[name]) for name in ("time", "objective", "grad_norm", "step")}
+    known = isinstance(memory["memory"], dict) and isinstance(memory["state"], dict)
+    return known and lengths == {memory["length"]} != {0} and isinstance(memory["start_norm"], float)
+
+
+_SENSIBLE: dict[str, Callable[[Any], bool]] = {"fit": _is_fit, "step": _is_step, "run": _is_run}
