@@ -21,6 +21,7 @@ from hkrr._arrays import Array, is_torch_array
 from hkrr._validation import check_installed
 from hkrr.canonical import canonical_map
 from hkrr.diagnostics import Diagnostics, announce
+from hkrr.journal import step
 from hkrr.kernels import Kernel
 from hkrr.opening import apply_elsewhere, is_elsewhere, open_rows
 from hkrr.rows import InMemoryRows, Rows
@@ -170,7 +171,8 @@ class MapModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMix
 
     def _scaled(self, data: Rows) -> tuple[Rows, Moments]:
         """Return the rows in the coordinates of the optimisation, and what those are."""
-        found = moments(data)
+        # A step: with other blocks the sums may have other last bits, and all that follows would begin anew.
+        found = step(("moments", data.n_rows), lambda: moments(data))
         if not self.scale_features:
             zero = np.zeros_like(found.x_mean)
             found = replace(found, x_mean=zero, x_scale=zero + 1.0, constant=np.zeros_like(found.constant))

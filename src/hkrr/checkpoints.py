@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from sklearn.utils import check_random_state
 from hkrr._version import __version__
 from hkrr.checkpoint_file import Packed, as_bytes, packed, read
 from hkrr.disk import explained, remove_unfinished, replace_file
-from hkrr.exceptions import CheckpointError
+from hkrr.exceptions import CheckpointError, HKRRWarning
 from hkrr.fingerprint import difference, fingerprint
 from hkrr.journal import Journal, Run
 from hkrr.objective import Reduced
@@ -68,7 +69,11 @@ def checkpointing(model: Any, rows: Rows) -> Iterator[np.random.RandomState]:
                     if not isinstance(error, OSError):
                         error.add_note(f"The checkpoint is as it was before: {failure}")
                 raise
-        journal.finish()
+        try:
+            journal.finish()
+        except OSError as error:  # no reason to lose the model
+            message = f"The fit is done, and its checkpoint is the one before: {error}. Save the model elsewhere."
+            warnings.warn(message, HKRRWarning, stacklevel=2)
 
 
 @contextmanager

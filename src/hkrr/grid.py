@@ -144,7 +144,8 @@ def fit_on_grid(
         device=model.device,
         random_state=seed,
     )
-    splits = list(splitter.split(X, y))
+    with journal.paused():
+        splits = list(splitter.split(X, y))
     errors = grid_errors(base, dimensions, lambdas, X, y, weight, splits, model.warm_start, model.n_jobs, model.verbose)
     mean = errors.mean(axis=2) if errors.size else np.full(errors.shape[:2], np.nan)
     if not np.any(np.isfinite(mean)):

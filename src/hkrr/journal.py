@@ -134,6 +134,16 @@ class Journal:
 _here: ContextVar[tuple[Journal, str] | None] = ContextVar("journal", default=None)
 
 
+@contextmanager
+def paused() -> Iterator[None]:
+    """Hide the journal from the user's own code: what that computes is no part of the fit."""
+    token = _here.set(None)
+    try:
+        yield
+    finally:
+        _here.reset(token)
+
+
 def _current() -> tuple[Journal, str] | None:
     """Return the journal and the name of the step within which this is; none in a process that was forked off."""
     here = _here.get()

@@ -165,8 +165,9 @@ class Monitor:
 
     def _stop_where_due(self) -> None:
         assert self.state is not None
-        # All are called, then asked: one that stops the run must not silence the others.
-        answers = [callback(self.state) for callback in self._callbacks]
+        with journal.paused():  # what a callback fits is no part of this fit
+            # All are called, then asked: one that stops the run must not silence the others.
+            answers = [callback(self.state) for callback in self._callbacks]
         if self.state.grad_norm <= self._tol * self._loss_scale:
             raise StopRun("converged")
         if any(isinstance(answer, bool | np.bool_) and answer for answer in answers):
@@ -229,8 +230,8 @@ def run(
             known: Result = noted.result
             return known
         result = _run(solver, objective, B0, max_iter, tol, time_limit, callbacks, verbose, noted)
-        # A run that ran out of time goes on when it is called again.
-        if noted is not None and result.reason != "time_limit":
+        # A run that ran out of time, or that a callback ended, goes on when it is called again without.
+        if noted is not None and result.reason not in ("time_limit", "callback"):
             noted.done(result)
         return result
 

@@ -1,0 +1,102 @@
+"""Checkpoints in company: callbacks that fit models themselves, other blocks, a disk that is full at the very end."""
+
+import errno
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import hkrr
+from hkrr import HyperKernelRidge, scaling
+from hkrr.checkpoint_file import read
+from hkrr.disk import replace_file
+from hkrr.objective import Objective
+from victims import data
+
+
+def ridge(**more):
+    return HyperKernelRidge(1, **{"n_centers": 30, "max_iter": 20, "init": np.eye(1, 4), "random_state": 0, **more})
+
+
+def test_what_a_callback_fits_is_no_part_of_the_fit(tmp_path):
+    """As a permutation test in a callback: the same rows, the same centers, and y in another order."""
+    X, y = data()
+    others = y, y[::-1].copy()
+    scores = []
+
+    def fit_others(state):
+        if state.n_iter == 1:
+            scores.append([ridge(n_centers=31).fit(X, other).score(X, other) for other in others])
+
+    path = tmp_path / "fit.checkpoint"
+    ridge(callbacks=[fit_others]).fit(X, y)
+    ridge(callbacks=[fit_others], checkpoint=path).fit(X, y)
+    ridge(checkpoint=tmp_path / "alone").fit(X, y)
+    assert scores[0] == scores[1]
+    assert len(read(path)[1]) == len(read(tmp_path / "alone")[1])
+
+
+def test_a_run_that_a_callback_ended_goes_on_without_it(tmp_path):
+    X, y = data()
+    path = tmp_path / "fit.checkpoint"
+    ended = ridge(callbacks=[lambda state: state.n_iter == 3], checkpoint=path).fit(X, y)
+    assert (ended.n_iter_, ended.result_.reason) == (3, "callback")
+    assert_array_equal(ridge(checkpoint=path).fit(X, y).components_, ridge().fit(X, y).components_)
+
+
+def test_other_blocks_go_on_even_where_the_moments_differ_in_a_last_bit(tmp_path, monkeypatch):
+    """Which rounding them keeps from most data, not from all."""
+    monkeypatch.setattr(scaling, "_coarse", lambda values, scale: values)
+    X, y = data(m=400)
+    X += 0.1 * np.pi
+    computed = []
+    reduced = Objective.reduced
+    monkeypatch.setattr(Objective, "reduced", lambda self, B: computed.append(1) or reduced(self, B))
+
+    class Broken(Exception):
+        pass
+
+    def break_off(state):
+        if state.n_iter == 8:
+            raise Broken
+
+    path, moments = tmp_path / "fit.checkpoint", []
+    for size in (400, 7):  # other sums, or nothing would be tested
+        moments.append(ridge(max_iter=0, block_size=size).fit(X, y).x_offset_)
+    assert np.any(moments[0] != moments[1])
+    with pytest.raises(Broken):
+        ridge(block_size=400, checkpoint=path, checkpoint_every=0, callbacks=[break_off]).fit(X, y)
+    before = len(computed)
+    ridge(block_size=7, checkpoint=path).fit(X, y)
+    between = len(computed)
+    ridge(block_size=7).fit(X, y)
+    # What was noted of the eight iterations was not computed again.
+    assert between - before <= len(computed) - between - 8
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_disk_that_is_full_at_the_very_end_costs_no_model(tmp_path, monkeypatch, interrupted):
+    X, y = data()
+    n_writes = []
+
+    def full_after_the_first(path, content):
+        n_writes.append(1)
+        if len(n_writes) > 1:
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+        replace_file(path, content)
+
+    def stop(state):
+        if interrupted and state.n_iter == 5:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("hkrr.checkpoints.replace_file", full_after_the_first)
+    model = ridge(checkpoint=tmp_path / "fit.checkpoint", checkpoint_every=3600, callbacks=[stop])
+    if interrupted:
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, y)
+        assert model.result_.reason == "interrupted"
+    else:
+        with pytest.warns(hkrr.HKRRWarning, match=r"The fit is done.*No space left"):
+            model.fit(X, y)
+        assert_array_equal(model.components_, ridge().fit(X, y).components_)
+    assert read(tmp_path / "fit.checkpoint")
