@@ -5,12 +5,14 @@ import errno
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from tqdm import tqdm
 
 import hkrr
 from hkrr import HyperKernelRidge, scaling
 from hkrr.checkpoint_file import read
 from hkrr.disk import replace_file
 from hkrr.objective import Objective
+from hkrr.solvers import Monitor
 from victims import data
 
 
@@ -100,3 +102,15 @@ def test_a_disk_that_is_full_at_the_very_end_costs_no_model(tmp_path, monkeypatc
             model.fit(X, y)
         assert_array_equal(model.components_, ridge().fit(X, y).components_)
     assert read(tmp_path / "fit.checkpoint")
+
+
+def test_times_handed_back_never_run_backwards(monkeypatch):
+    """Where the second time took longer between two evaluations than the first."""
+    now = [100.0]
+    monkeypatch.setattr("hkrr.solvers.base.time.perf_counter", lambda: now[0])
+    monitor = Monitor(1.0, 1e-3, 10, 0.0, None, (), tqdm(disable=True), None)
+    for seconds, later in ((1.0, 5.0), (1.5, 0.0)):
+        monitor.went_by(seconds)
+        now[0] += later
+        monitor(np.ones((1, 2)), np.ones((2, 1)), 1.0, 1.0, 0.0)
+    assert monitor.history["time"] == [6.0, 6.0]

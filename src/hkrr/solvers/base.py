@@ -150,7 +150,8 @@ class Monitor:
 
     def went_by(self, seconds: float) -> None:
         """Set the seconds since the start: what is handed back from a journal took its time when it was computed."""
-        self._started = time.perf_counter() - seconds
+        # Never less than what was told already: that may have taken longer this time.
+        self._started = time.perf_counter() - max(seconds, *self.history["time"][-1:], 0.0)
 
     def resume(self) -> dict[str, Any] | None:
         """Return the last ``memory`` of a run that was broken off, the history being as it was; None at a start."""
