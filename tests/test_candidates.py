@@ -204,3 +204,14 @@ def test_plain_is_the_best_of_runs_from_each_noise(noises):
     assert best.value == result.objective == pytest.approx(lowest, rel=1e-9)
     assert (best.start, best.shape.name, best.n_components) == ("plain", "identity", 3)
     assert_allclose(best.B, best.B[0], rtol=1e-14)
+
+
+@pytest.mark.parametrize(("reg_lambda", "expected"), [(1e-12, True), (1e-3, False), (1e3, True)])
+def test_a_lambda_at_its_bound_is_still_so_once_improved(reg_lambda, expected):
+    """Without a step, so that it stays where it began: by a descent, by `improve`, and by a worker."""
+    rows = _rows()
+    criterion = Evidence(rows, None, KERNEL, 1.0)
+    start = replace(_starts(1)[0], nu=reg_lambda * rows.total_weight, lambda_at_bound=not expected)
+    ends = [descend(criterion, start, 0)[0], improve(criterion, start, 0)]
+    ends += improve_each(criterion, [start], 0, n_jobs=2)
+    assert [end.lambda_at_bound for end in ends] == [expected] * 3

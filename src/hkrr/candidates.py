@@ -168,16 +168,16 @@ def improve(criterion: Criterion | Grouped, start: Candidate, max_iter: int, dea
 
 
 # What is new in a candidate at the end of a run: all that has to be recorded.
-_End = tuple[Array, float, float, float, float]
+_End = tuple[Array, float, float, float, float, bool]
 
 
 def _end_of(candidate: Candidate) -> _End:
-    return candidate.B, candidate.nu, candidate.value, candidate.score, candidate.seconds
+    return candidate.B, candidate.nu, candidate.value, candidate.score, candidate.seconds, candidate.lambda_at_bound
 
 
 def _ended(start: Candidate, end: _End) -> Candidate:
-    B, nu, value, score, seconds = end
-    return replace(start, B=B, nu=nu, value=value, score=score, seconds=seconds)
+    B, nu, value, score, seconds, lambda_at_bound = end
+    return replace(start, B=B, nu=nu, value=value, score=score, seconds=seconds, lambda_at_bound=lambda_at_bound)
 
 
 def _improve_within(criterion: Criterion | Grouped, start: Candidate, max_iter: int, seconds: float) -> Candidate:
