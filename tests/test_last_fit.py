@@ -1,12 +1,15 @@
-"""How many centers the last fit has, and what its clock promises."""
+"""How many centers the last fit has, what its clock promises, and what a checkpoint keeps of it."""
 
 import math
 from itertools import pairwise
 
 import pytest
 
+from hkrr import HyperKernelRidgeCV, examination
 from hkrr.kernels import Anova, Gaussian
 from hkrr.last_fit import Clock, full_size
+from hkrr.objective import Objective
+from victims import data
 
 clocks = pytest.mark.parametrize(
     "settings", [(Gaussian(gamma=1.0), 1, 1), (Gaussian(gamma=1.0), 30, 2), (Anova(gamma=1.0), 6, 1)], ids=str
@@ -51,3 +54,24 @@ def test_a_budget_between_one_center_and_all_is_used(settings):
     clock = Clock(*settings)
     assert 1 < clock.affordable(20_000, 4000, clock.seconds(20_000, 4000) / 2.0) < 4000
     assert clock.affordable(20_000, 4000, 1.01 * clock.seconds(20_000, 4000)) == 4000
+
+
+@pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # of one or two directions to choose from
+@pytest.mark.parametrize("refit", ["full", 30])
+def test_a_finished_checkpoint_has_nothing_to_solve_again(tmp_path, monkeypatch, refit):
+    """The report is the first one's, also where predictions are looked at on a part of the rows only."""
+    X, y = data()
+    monkeypatch.setattr(examination, "SAMPLE_ROWS", 50)
+    solves = []
+    original = Objective.solve_alpha
+    monkeypatch.setattr(Objective, "solve_alpha", lambda *given: solves.append(1) or original(*given))
+
+    def report():
+        options = {"n_init": 1, "random_state": 0, "checkpoint": tmp_path / "fit.checkpoint"}
+        return HyperKernelRidgeCV([1, 2], refit=refit, **options).fit(X, y).diagnostics_
+
+    first = report()
+    assert solves
+    solves.clear()
+    assert report() == first
+    assert solves == []

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -48,6 +48,15 @@ LOST = (
 Predict = Callable[[Rows], Array]
 
 
+class Solve(NamedTuple):
+    """What is known of a solve once its factor is gone: a few numbers, which a journal can keep."""
+
+    condition: float
+    effective_dimension: float
+    jitter: float
+    worst: float  # the largest condition number that costs the fitted function digits
+
+
 def diagnose(
     rows: Rows,
     objective: Any,
@@ -57,7 +66,7 @@ def diagnose(
     *,
     edges: tuple[str, ...] = (),
     truncation: Any = None,
-    watch: Watch | None = None,
+    solve: Solve | None = None,
 ) -> Diagnostics:
     """Return the health of a model, in the coordinates of its optimisation.
 
@@ -74,8 +83,8 @@ def diagnose(
         What is known to have ended at an edge.
     truncation : float, array or None
         Where predictions are cut.
-    watch : Watch or None
-        Of the solve that gave the coefficients; without, it is done once more, with centers on 20,000 rows at most: as
+    solve : Solve or None
+        The one that gave the coefficients; without, it is done once more, with centers on 20,000 rows at most: as
         much as half an evaluation of the objective.
 
     Raises
@@ -86,7 +95,7 @@ def diagnose(
     if objective.learn_lambda and at_bound(result.reg_lambda):
         edges = (*edges, "reg_lambda")
     with np.errstate(all="ignore"), blas_for(len(objective.centers)):
-        return _diagnose(rows, objective, result, predict, starts, edges, truncation, watch)
+        return _diagnose(rows, objective, result, predict, starts, edges, truncation, solve)
 
 
 def _diagnose(
@@ -97,18 +106,18 @@ def _diagnose(
     starts: Starts,
     edges: tuple[str, ...],
     truncation: Any,
-    watch: Watch | None,
+    solve: Solve | None,
 ) -> Diagnostics:
     sample: Rows = rows if rows.n_rows <= SAMPLE_ROWS else rows.subset(rows.draw(SAMPLE_ROWS, _rng()))
     kernel, B, C = objective.kernel, result.B, objective.centers @ result.B.T
-    if watch is None:
+    if solve is None:
         watch = Watch()
         data, centers = (rows, None) if objective.exact else (sample, objective.centers)
         try:
             Objective(data, centers, kernel, result.reg_lambda).solve_alpha(B, watch)
         except (ArithmeticError, np.linalg.LinAlgError):
             watch = Watch()  # what cannot be solved again has an infinite condition
-    condition, effective = condition_and_dimension(watch, rows)
+        solve = known_of(watch, rows)
     slack = _SLACK if rows.n_rows <= SAMPLE_ROWS else _SLACK_OF_SAMPLE
     explained, truncated = _shares(sample, predict, truncation, slack)
     if not _has_scale(sample, kernel, B, C):
@@ -116,10 +125,10 @@ def _diagnose(
     if explained is None:
         edges = ()  # to fit what is constant, everything is as good
     return Diagnostics(
-        condition=condition,
-        digits=-math.log10(EPS * min(condition, watch.worst)),
-        jitter=float(watch.jitter),
-        effective_dimension=effective,
+        condition=solve.condition,
+        digits=-math.log10(EPS * min(solve.condition, solve.worst)),
+        jitter=solve.jitter,
+        effective_dimension=solve.effective_dimension,
         explained_share=explained,
         truncated_share=truncated,
         starts_tried=starts.tried,
@@ -132,7 +141,7 @@ def _diagnose(
 
 
 def of_search(
-    model: Any, rows: Rows, objective: Any, result: Result, winner: Any, ends: list[Any], watch: Watch | None
+    model: Any, rows: Rows, objective: Any, result: Result, winner: Any, ends: list[Any], solve: Solve
 ) -> Diagnostics:
     """Return the health of a HyperKernelRidgeCV that a search has chosen: the winner, of all candidates tried."""
     dropped = sum("dropped" in end.start and math.isfinite(end.value) for end in ends)
@@ -146,7 +155,7 @@ def of_search(
     if winner.lambda_at_bound:
         edges = (*edges, "reg_lambda")
     starts, cut = Starts(len(ends), dropped, failed), model.truncation_ if model.truncate else None
-    return diagnose(rows, objective, result, model._uncut, starts, edges=edges, truncation=cut, watch=watch)
+    return diagnose(rows, objective, result, model._uncut, starts, edges=edges, truncation=cut, solve=solve)
 
 
 def of_grid(model: Any, last: Any, X: Array) -> Diagnostics:
@@ -173,6 +182,12 @@ def _at_an_end(name: str, value: float, tried: set[Any], most: float) -> tuple[s
         return ()
     fewest = name == "n_components" and value == 1
     return (name,) if (value == min(tried) and not fewest) or (value == max(tried) and value < most) else ()
+
+
+def known_of(watch: Watch, rows: Rows) -> Solve:
+    """Return what is to be known of a solve, from what it left behind."""
+    with np.errstate(all="ignore"):
+        return Solve(*condition_and_dimension(watch, rows), float(watch.jitter), float(watch.worst))
 
 
 def condition_and_dimension(watch: Watch, rows: Rows) -> tuple[float, float]:

@@ -9,16 +9,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from hkrr._arrays import Watch
+from hkrr._arrays import Array, Watch
 from hkrr.candidates import Candidate
 from hkrr.centers import uniform_or_all
+from hkrr.examination import Solve, known_of
 from hkrr.journal import step
 from hkrr.kernels import Kernel
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows, Rows, threads_for_sums
 from hkrr.solvers import Result
 from hkrr.solvers.base import MESSAGES
-from hkrr.threads import in_threads, single_threaded_blas
+from hkrr.threads import blas_for, in_threads, single_threaded_blas
 
 # Up to this many rows all of them are centers; beyond, so many. Rough kernels want more of them than smooth ones.
 EXACT_ROWS, CENTERS = 5_000, 2_000
@@ -38,21 +39,28 @@ def full_size(n_rows: int, smooth: bool) -> int:
 
 def last_fit(
     rows: Rows, winner: Candidate, result: Result, n_centers: int, rng: np.random.RandomState
-) -> tuple[Objective, Result, Watch | None]:
-    """Return what was solved, and the run that ended with the winner, its coefficients those on all rows.
+) -> tuple[Objective, Result, Solve]:
+    """Return what was solved, the run that ended with the winner, its coefficients those on all rows, and the solve.
 
-    And what the solve leaves behind, unless its result is that of a checkpoint.
+    What is known of the solve is recorded with the coefficients: a fit that goes on has nothing to solve again, and the
+    report of one that was never interrupted.
     """
     reg_lambda, B = winner.nu / rows.total_weight, winner.matrix
     with single_threaded_blas():
         objective = Objective(rows, uniform_or_all(rows, n_centers, rng), winner.kernel, reg_lambda)
+
+    def compute() -> tuple[Array, *tuple[float, ...]]:
         watch = Watch()
-        alpha = step(("last fit", objective.content, B), lambda: objective.solve_alpha(B, watch))
-    result = replace(result, B=B, alpha=alpha, reg_lambda=reg_lambda)
-    return objective, result, None if watch.factor is None else watch
+        with single_threaded_blas():
+            alpha = objective.solve_alpha(B, watch)
+        with blas_for(len(objective.centers)):
+            return alpha, *known_of(watch, rows)
+
+    alpha, *known = step(("last fit", objective.content, B), compute)
+    return objective, replace(result, B=B, alpha=alpha, reg_lambda=reg_lambda), Solve(*known)
 
 
-def quick_fit(sample: InMemoryRows, candidate: Candidate) -> tuple[Objective, Result, Watch | None]:
+def quick_fit(sample: InMemoryRows, candidate: Candidate) -> tuple[Objective, Result, Solve]:
     """Return a last fit that takes no time, for a search that was interrupted: few centers, and the rows of the search.
 
     Its random numbers are its own: the search goes on as if it had not been.
