@@ -34,6 +34,7 @@ SOUND = Diagnostics(
     effective_dimension=5.0,
     explained_share=0.9,
     truncated_share=None,
+    overshooting_share=None,
     starts_tried=10,
     starts_dropped=9,
     starts_failed=0,
@@ -135,7 +136,7 @@ def test_an_end_of_the_numbers_of_directions():
         ({"digits": float("nan")}, IllConditionedWarning, "raise reg_lambda"),
         ({"jitter": 1e-6}, IllConditionedWarning, "not positive definite"),
         ({"at_edge": ("gamma",)}, EdgeWarning, "gamma_"),
-        ({"truncated_share": 0.4}, PoorFitWarning, "40% of the training rows"),
+        ({"truncated_share": 0.6, "overshooting_share": 0.4}, PoorFitWarning, "40% of the training rows"),
         ({"explained_share": 1e-5}, PoorFitWarning, "explains nothing"),
         ({"starts_failed": 8}, FailedStartsWarning, "8 of 10 starts"),
         ({"still_falling": True}, NotConvergedWarning, "raise max_iter"),
@@ -150,7 +151,9 @@ def test_what_deserves_attention_is_a_warning(change, category, says):
     assert says.split()[-1] in str(found)
 
 
-@pytest.mark.parametrize("change", [{}, {"at_edge": ("reg_lambda",)}, {"explained_share": None}, {"jitter": 1e-13}])
+@pytest.mark.parametrize(
+    "change", [{}, {"at_edge": ("reg_lambda",)}, {"explained_share": None}, {"jitter": 1e-13}, {"truncated_share": 0.4}]
+)
 def test_what_is_sound_or_usual_is_none(change):
     announce(dataclasses.replace(SOUND, **change))
     assert "!" not in str(dataclasses.replace(SOUND, **change))
@@ -194,6 +197,20 @@ def test_a_fit_that_rounding_has_spoilt_is_refused(constant, refused):
     expected = pytest.raises(FitError, match="worse than the mean of y") if refused else contextlib.nullcontext()
     with expected:
         diagnose(rows, objective, model.result_, predict, Starts())
+
+
+@pytest.mark.parametrize("far", [0, 12, 30])
+def test_only_what_goes_far_beyond_a_bounded_target_is_a_finding(far):
+    """Targets of -1 and 1, all of them overshot, and some by much."""
+    X, y = _data()
+    y = np.sign(y)
+    model = HyperKernelRidge(1, n_init=1, random_state=0).fit(X, y)
+    rows = InMemoryRows(X, y)
+    objective = Objective(rows, None, Gaussian(gamma=1.0), 0.1)
+    predicted = y * np.where(np.arange(120) < far, 2.0, 1.2)
+    found = diagnose(rows, objective, model.result_, lambda sample: predicted, Starts(), truncation=1.0)
+    assert (found.truncated_share, found.overshooting_share) == (1.0, far / 120)
+    assert [category for category, _ in found.findings()] == [PoorFitWarning] * (far == 30)
 
 
 def test_it_is_kept_in_files(tmp_path):

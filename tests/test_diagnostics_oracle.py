@@ -91,6 +91,8 @@ def test_share_of_rows_that_are_cut_and_ends_of_the_grid(reg_lambdas):
     share = np.mean(np.abs(_uncut(model, DATA.X)) > model.truncation_)
     assert 0.0 < share < 1.0
     assert found.truncated_share == pytest.approx(share, abs=1e-12)
+    far = np.mean(np.abs(_uncut(model, DATA.X)) > 1.5 * model.truncation_)
+    assert found.overshooting_share == pytest.approx(far, abs=1e-12)
     assert ("reg_lambdas" in found.at_edge) == (model.reg_lambda_ in (min(reg_lambdas), max(reg_lambdas)))
 
 

@@ -24,7 +24,7 @@ from hkrr.exceptions import (
 # What deserves a warning.
 _LEAST_DIGITS = 3.0
 _MOST_JITTER = 1e-8
-_MOST_TRUNCATED = 0.1
+OVERSHOOT, _MOST_OVERSHOOTING = 1.5, 0.1
 _LEAST_EXPLAINED = 1e-3
 
 
@@ -58,6 +58,9 @@ class Diagnostics:
         Share of the variance of y explained on (at most 20,000 of) the training rows; None for a constant y.
     truncated_share : float or None
         Share of those rows whose prediction is cut at ``truncation_``; None where nothing is cut.
+    overshooting_share : float or None
+        Share of those rows whose prediction goes beyond 1.5 ``truncation_`` before it is cut: what only just overshoots
+        a target that is bounded is no fault.
     starts_tried, starts_dropped, starts_failed : int
         Starts of the optimisation; those given up early as poorer than others, which is usual; and those that could not
         be evaluated.
@@ -78,6 +81,7 @@ class Diagnostics:
     effective_dimension: float
     explained_share: float | None
     truncated_share: float | None
+    overshooting_share: float | None
     starts_tried: int
     starts_dropped: int
     starts_failed: int
@@ -97,7 +101,7 @@ class Diagnostics:
             f"condition of the solve   {self.condition:.2g}, jitter {self.jitter:.2g}; sure digits: {self.digits:.1f}",
             f"effective dimension      {self.effective_dimension:.1f}",
             f"variance explained       {share(self.explained_share)} of the training rows'",
-            f"rows truncated           {share(self.truncated_share)}",
+            f"rows truncated           {share(self.truncated_share)}, by far: {share(self.overshooting_share)}",
             f"starts                   {self.starts_tried} tried, {self.starts_dropped} dropped, "
             f"{self.starts_failed} failed; stopped: {self.stopped}",
             f"at an edge               {', '.join(self.at_edge) or 'nothing'}",
@@ -123,10 +127,10 @@ def _findings(found: Diagnostics) -> Iterator[tuple[bool, type[HKRRWarning], str
     for name in found.at_edge:
         yield not poor and EDGES[name] != "", EdgeWarning, EDGES[name]
     yield (
-        found.truncated_share is not None and found.truncated_share > _MOST_TRUNCATED,
+        (found.overshooting_share or 0.0) > _MOST_OVERSHOOTING,
         PoorFitWarning,
-        f"predictions are cut at truncation_ for {100.0 * (found.truncated_share or 0.0):.0f}% of the training rows: "
-        "the function goes far beyond y; give it larger reg_lambdas, or check the targets for outliers",
+        f"predictions go beyond {OVERSHOOT} truncation_ for {100.0 * (found.overshooting_share or 0.0):.0f}% of the "
+        "training rows, and are cut: the function goes far beyond y; give it larger reg_lambdas, or check the targets for outliers",
     )
     yield (
         poor,

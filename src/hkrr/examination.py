@@ -24,7 +24,7 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpocon
 
 from hkrr._arrays import EPS, Array, Watch, array_namespace
-from hkrr.diagnostics import Diagnostics, Starts
+from hkrr.diagnostics import OVERSHOOT, Diagnostics, Starts
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel
 from hkrr.objective import Objective
@@ -119,7 +119,7 @@ def _diagnose(
             watch = Watch()  # what cannot be solved again has an infinite condition
         solve = known_of(watch, rows)
     slack = _SLACK if rows.n_rows <= SAMPLE_ROWS else _SLACK_OF_SAMPLE
-    explained, truncated = _shares(sample, predict, truncation, slack)
+    explained, truncated, overshooting = _shares(sample, predict, truncation, slack)
     if not _has_scale(sample, kernel, B, C):
         edges = (*edges, "gamma")
     if explained is None:
@@ -131,6 +131,7 @@ def _diagnose(
         effective_dimension=solve.effective_dimension,
         explained_share=explained,
         truncated_share=truncated,
+        overshooting_share=overshooting,
         starts_tried=starts.tried,
         starts_dropped=starts.dropped,
         starts_failed=starts.failed,
@@ -165,12 +166,13 @@ def of_grid(model: Any, last: Any, X: Array) -> Diagnostics:
     edges = _at_an_end("n_components", model.n_components_, dimensions, model.n_features_in_)
     if len(lambdas) > 1:
         edges += _at_an_end("reg_lambdas", model.reg_lambda_, lambdas, math.inf)
-    share = None
+    truncated = overshooting = None
     if model.truncate:
         some = X if len(X) <= SAMPLE_ROWS else X[_rng().permutation(len(X))[:SAMPLE_ROWS]]
-        sizes = np.abs(last.predict(some)).reshape(len(some), -1)
-        share = float(np.mean(np.any(sizes > model.truncation_, axis=1)))
-    return replace(found, at_edge=(*edges, *found.at_edge), truncated_share=share)
+        predicted = last.predict(some).reshape(len(some), -1)
+        truncated, overshooting = _shares_beyond(predicted, model.truncation_, np.ones(len(some)))
+    edges = (*edges, *found.at_edge)
+    return replace(found, at_edge=edges, truncated_share=truncated, overshooting_share=overshooting)
 
 
 def _at_an_end(name: str, value: float, tried: set[Any], most: float) -> tuple[str, ...]:
@@ -213,8 +215,17 @@ def _rng() -> np.random.RandomState:
     return np.random.RandomState(0)
 
 
-def _shares(sample: Rows, predict: Predict, truncation: Any, slack: float) -> tuple[float | None, float | None]:
-    """Return the share of the variance that is explained, and of the rows whose prediction is cut.
+def _shares_beyond(predicted: Array, truncation: Any, counted: Array) -> tuple[float, float]:
+    """Return the share of the rows whose prediction is cut, and of those where it goes far beyond that."""
+    sizes = np.abs(predicted)
+    cut, far = (np.any(sizes > room * truncation, axis=1) for room in (1.0, OVERSHOOT))
+    return float(np.average(cut, weights=counted)), float(np.average(far, weights=counted))
+
+
+def _shares(
+    sample: Rows, predict: Predict, truncation: Any, slack: float
+) -> tuple[float | None, float | None, float | None]:
+    """Return the share of the variance that is explained, of the rows whose prediction is cut, and of those far beyond.
 
     The coefficients are a minimum of what is ``sum w y^2`` at zero. Where the error is above that, up to the slack of
     what a part of the rows can say, there is nothing in them but rounding.
@@ -223,9 +234,9 @@ def _shares(sample: Rows, predict: Predict, truncation: Any, slack: float) -> tu
     centred, Y = sample.map(targets), sample.with_coordinates(None, None, None).map(targets)
     w = sample.map(_weights)[:, 0]
     predicted = predict(sample).reshape(Y.shape)
-    truncated = None
+    truncated = overshooting = None
     if truncation is not None:
-        truncated = float(np.average(np.any(np.abs(predicted) > truncation, axis=1), weights=w > 0))
+        truncated, overshooting = _shares_beyond(predicted, truncation, w > 0)
         predicted = np.clip(predicted, -truncation, truncation)
     unit = float(np.max(np.abs(Y))) or 1.0  # the squares of very large numbers, or small ones, are none
 
@@ -238,7 +249,7 @@ def _shares(sample: Rows, predict: Predict, truncation: Any, slack: float) -> tu
     rounding = float(np.sum(w)) * Y.shape[1] * (64.0 * EPS) ** 2
     if not of_model <= (1.0 + slack) * of_zero + rounding:
         raise FitError(LOST)
-    return (1.0 - of_model / of_mean if of_mean > rounding else None), truncated
+    return (1.0 - of_model / of_mean if of_mean > rounding else None), truncated, overshooting
 
 
 def _weights(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
