@@ -41,6 +41,7 @@ SOUND = Diagnostics(
     stopped="converged",
     still_falling=False,
     at_edge=(),
+    remedies=("reg_lambda", "max_iter", "n_init"),
 )
 
 

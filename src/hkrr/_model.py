@@ -28,7 +28,7 @@ from hkrr.rows import InMemoryRows, Rows
 from hkrr.rows.base import targets
 from hkrr.samples import check_lengths, check_numbers
 from hkrr.scaling import Moments, moments
-from hkrr.solvers import Result
+from hkrr.solvers import LBFGS, Result, get_solver
 from hkrr.threads import blas_threads
 
 
@@ -199,8 +199,21 @@ class MapModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMix
 
     def _examine(self, found: Diagnostics) -> None:
         """Keep what a fit says of its health, and warn of what deserves attention."""
-        self.diagnostics_ = found
-        announce(found)
+        self.diagnostics_ = replace(found, remedies=self._remedies())
+        announce(self.diagnostics_)
+
+    def _remedies(self) -> tuple[str, ...]:
+        """Return the names of the parameters whose change can help: not those that are as they should be."""
+        settings = self.get_params(deep=False)
+        by_lbfgs = isinstance(get_solver(settings["solver"]), LBFGS)
+        useless = {
+            "scale_features": settings["scale_features"],
+            "solver": by_lbfgs,
+            "criterion": settings["criterion"] == "evidence" or not by_lbfgs,  # which goes with L-BFGS alone
+            "time_limit": settings["time_limit"] is None,
+            "reg_lambdas": settings.get("cv") is None,  # without, lambda is learned
+        }
+        return tuple(name for name in settings if not useless.get(name, False))
 
 
 def _as_dtype(values: Array, dtype: Any) -> Array:

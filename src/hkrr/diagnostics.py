@@ -73,6 +73,8 @@ class Diagnostics:
         What ended at an edge: "reg_lambda", learned, at a bound, 1e-12 or 1e3; "reg_lambdas", at an end of that grid;
         "n_components", at an end of the numbers of directions tried; "gamma", where the kernel no longer notices it,
         all rows being alike to it, or none.
+    remedies : tuple of str
+        The parameters of the estimator that a finding may ask to change: those that it has, and that can still help.
     """
 
     condition: float
@@ -88,6 +90,7 @@ class Diagnostics:
     stopped: str
     still_falling: bool
     at_edge: tuple[str, ...]
+    remedies: tuple[str, ...] = ()
 
     def findings(self) -> list[tuple[type[HKRRWarning], str]]:
         """Return what deserves attention: the warnings that `fit` gave, and what they said."""
@@ -111,56 +114,90 @@ class Diagnostics:
 
 def _findings(found: Diagnostics) -> Iterator[tuple[bool, type[HKRRWarning], str]]:
     """Yield every finding there may be: whether it is one, its warning, and the message."""
+
+    def remedy(by_parameter: dict[str, str], otherwise: str = "") -> str:
+        """Return what can be done with the parameters of this estimator."""
+        return ", or ".join([by_parameter[name] for name in by_parameter if name in found.remedies]) or otherwise
+
     yield (
         not found.digits >= _LEAST_DIGITS,
         IllConditionedWarning,
         f"the system for the coefficients has a condition number of {found.condition:.1g}: rounding may leave "
-        f"{max(found.digits, 0.0):.0f} digits of them, and the model may change with the machine; raise reg_lambda",
+        f"{max(found.digits, 0.0):.0f} digits of them, and the model may change with the machine; "
+        + remedy(_SMOOTHER, "take a rougher kernel"),
     )
     yield (
         found.jitter > _MOST_JITTER,
         IllConditionedWarning,
         f"a kernel matrix was not positive definite, and {found.jitter:.1g} of its diagonal was added to it: the model "
-        "is smoother than reg_lambda says; use scale_features=True, or raise reg_lambda",
+        "is smoother than reg_lambda_ says; " + remedy({**_SCALED, **_SMOOTHER}, "take a rougher kernel"),
     )
     poor = found.explained_share is not None and found.explained_share < _LEAST_EXPLAINED
     for name in found.at_edge:
-        yield not poor and EDGES[name] != "", EdgeWarning, EDGES[name]
+        message, remedies, otherwise = _EDGES[name]
+        yield not poor and message != "", EdgeWarning, message + remedy(remedies, otherwise)
     yield (
         (found.overshooting_share or 0.0) > _MOST_OVERSHOOTING,
         PoorFitWarning,
         f"predictions go beyond {OVERSHOOT} truncation_ for {100.0 * (found.overshooting_share or 0.0):.0f}% of the "
-        "training rows, and are cut: the function goes far beyond y; give it larger reg_lambdas, or check the targets for outliers",
+        "training rows, and are cut: the function goes far beyond y; check the targets for outliers, or "
+        + remedy(_SMOOTHER, "take a smoother kernel"),
     )
     yield (
         poor,
         PoorFitWarning,
-        "the model explains nothing of y on its own training rows, and predicts the mean: lower reg_lambda, check that "
-        "y depends on X, and that no single target outweighs all others",
+        "the model explains nothing of y on its own training rows, and predicts the mean: check that y depends on X, "
+        "and that no single target outweighs all others, or " + remedy(_LESS_SMOOTH, "take another kernel"),
     )
     yield (
         found.starts_failed > found.starts_tried / 2,
         FailedStartsWarning,
-        f"{found.starts_failed} of {found.starts_tried} starts could not be evaluated: check the scale of X and y, use "
-        "scale_features=True, or raise n_init",
+        f"{found.starts_failed} of {found.starts_tried} starts could not be evaluated: check the scale of X and y, or "
+        + remedy({**_SCALED, "n_init": "raise n_init"}),
     )
     yield (
         found.still_falling,
         NotConvergedWarning,
-        "max_iter iterations were made, and the objective was still falling: raise max_iter, or use solver='lbfgs'",
+        "as many iterations were made as are allowed, and the objective was still falling: "
+        + remedy(
+            {"max_iter": "raise max_iter", "solver": "use solver='lbfgs'"},
+            "raise n_init, for a start that gets further",
+        ),
     )
 
 
-# What may end at an edge, and what is to be done about it. A lambda that is learned ends at its lower bound wherever y
-# has no noise, which is no fault, and at its upper one where nothing is explained, which has a warning of its own.
-EDGES = {
-    "reg_lambda": "",
-    "reg_lambdas": "reg_lambda_ is at an edge of the grid that it was chosen from: a better one may lie beyond; give "
-    "reg_lambdas that go on",
-    "n_components": "n_components_ is at an edge of the numbers of directions that were tried: more of them, or fewer, "
-    "may do better; give n_components more to choose from, or more time",
-    "gamma": "the kernel no longer notices its scale gamma_: to it all rows are alike, or no two of them are, and new "
-    "rows have the mean predicted. Check that y depends on X, scale the columns, raise reg_lambda, or use the evidence",
+# What to do, by the parameter that it is done with.
+_SCALED = {"scale_features": "use scale_features=True"}
+_SMOOTHER = {"reg_lambda": "raise reg_lambda", "reg_lambdas": "give larger reg_lambdas"}
+_LESS_SMOOTH = {"reg_lambda": "lower reg_lambda", "reg_lambdas": "give smaller reg_lambdas"}
+
+# What may end at an edge, what is to be done about it by parameter, and where there is none. A lambda that is learned
+# ends at its lower bound wherever y has no noise, which is no fault, and at its upper one where nothing is explained,
+# which has a warning of its own.
+_EDGES: dict[str, tuple[str, dict[str, str], str]] = {
+    "reg_lambda": ("", {}, ""),
+    "reg_lambdas": (
+        "reg_lambda_ is at an edge of the grid that it was chosen from: a better one may lie beyond; ",
+        {"reg_lambdas": "give reg_lambdas that go on"},
+        "",
+    ),
+    "n_components": (
+        "n_components_ is at an edge of the numbers of directions that were tried: more of them, or fewer, may do "
+        "better; ",
+        {"n_components": "give n_components more to choose from", "time_limit": "raise time_limit"},
+        "",
+    ),
+    "gamma": (
+        "the kernel no longer notices its scale gamma_: to it all rows are alike, or no two of them are, and new rows "
+        "have the mean predicted. Check that y depends on X, or ",
+        {
+            "gamma": "give another gamma",
+            **_SCALED,
+            **_SMOOTHER,
+            "criterion": "use criterion='evidence'",
+        },
+        "take another kernel",
+    ),
 }
 
 _announced: ContextVar[bool] = ContextVar("announced", default=True)
