@@ -265,13 +265,13 @@ class HyperKernelRidgeCV(MapModel):
         try:
             winner, result, ends = tune(task, kernel)
             n_centers = time_left.n_centers(winner.kernel, n_centers)
-            objective, result, watch = last_fit(rows, winner, result, n_centers, rng)
+            objective, result, solve = last_fit(rows, winner, result, n_centers, rng)
         except KeyboardInterrupt as stop:
             if self.checkpoint is None or not best:
                 raise
             interrupted, winner, ends = stop, best[-1], best[-1:]
             try:
-                objective, result, watch = quick_fit(sample, winner)
+                objective, result, solve = quick_fit(sample, winner)
             except (ArithmeticError, np.linalg.LinAlgError):  # no model; what was asked for is to stop
                 raise stop from None
         self._store(result, winner.kernel, objective.centers, scaling, one_target=one_target)
@@ -280,7 +280,7 @@ class HyperKernelRidgeCV(MapModel):
         self.path_ = path_table(ends, rows.total_weight)
         if interrupted is not None:
             raise Interrupted(result, self) from interrupted
-        self._examine(of_search(self, rows, objective, result, winner, ends, watch))
+        self._examine(of_search(self, rows, objective, result, winner, ends, solve))
         return self
 
     def _fit_grid(self, X: Array, y: Array, weight: Array | None, dimensions: list[int]) -> Self:
