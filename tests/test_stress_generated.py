@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
+from hkrr.datasets import make_mim_sines
 from hkrr.kernels import KERNELS
 from stress_check import check
 
@@ -109,3 +110,13 @@ def test_any_search(table, share, kernel, criterion, refit, scale_features):
         random_state=0,
     )
     check(model, *table)
+
+
+def test_overflow_within_a_fit_is_told_of_in_words():
+    """A gradient beyond the numbers there are, and a criterion that passes through one on its way to a sound model."""
+    far = np.array([[9.5174559e09], [-1e10]]), np.array([6.4042265e149, 1.04900117e149])
+    refused = check(HyperKernelRidge(1, reg_lambda=1.0, scale_features=False, n_init=1, max_iter=4), *far)
+    assert "finite" in refused.said
+    data = make_mim_sines(300, n_features=8, n_components=2, random_state=0)
+    sound = check(HyperKernelRidgeCV([2], random_state=0), data.X, data.y * 1e150)
+    assert sound.explained > 0.9

@@ -229,7 +229,7 @@ class HyperKernelRidge(MapModel):
             Where `checkpoint` is damaged, in use, or belongs to another fit.
         """
         began = time.perf_counter()
-        with left_as_it_was(self):
+        with left_as_it_was(self), np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # told of in words
             data, one_target = (self._opened if is_elsewhere(X) else self._in_memory)(X, y, sample_weight)
             with checkpointing(self, data) as rng:
                 self._learn(data, one_target, rng, began)

@@ -162,7 +162,7 @@ class HyperKernelRidgeCV(MapModel):
         -------
         self
         """
-        with left_as_it_was(self):
+        with left_as_it_was(self), np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # told of in words
             return self._fit(X, y, sample_weight, time.perf_counter())
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, began: float) -> Self:

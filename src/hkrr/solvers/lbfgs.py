@@ -72,12 +72,12 @@ class LBFGS:
             B, reg_lambda = problem.split(x, B0.shape)
             step = float(np.linalg.norm(B - previous))
             previous = B.copy()
-            norm = float(vector_norm(problem.gradient(reduced)))
+            norm = float(vector_norm(problem.gradient(reduced), check_finite=False))
             monitor(B, reduced.alpha, reduced.value, norm, step, reg_lambda)
 
         x0 = problem.join(B0)
         start = problem.reduced(x0, B0.shape)
-        monitor(B0, start.alpha, start.value, float(vector_norm(problem.gradient(start))), 0.0)
+        monitor(B0, start.alpha, start.value, float(vector_norm(problem.gradient(start), check_finite=False)), 0.0)
         unlimited = np.iinfo(np.int32).max
         minimize(
             value_and_grad,
