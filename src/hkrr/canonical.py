@@ -11,7 +11,10 @@ import numpy as np
 from sklearn.utils.extmath import svd_flip
 
 from hkrr._arrays import Array
+from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel
+
+_LARGEST = 1e150  # norm of a map, whose square is a number still
 
 
 def canonical_map(B: Array, kernel: Kernel, x_scale: Array | None) -> tuple[Array, Kernel, Array]:
@@ -24,4 +27,6 @@ def canonical_map(B: Array, kernel: Kernel, x_scale: Array | None) -> tuple[Arra
     norm = float(np.linalg.norm(components, 2))
     if not norm > 0:
         return components, kernel, s
+    if not norm < _LARGEST:
+        raise FitError("X varies too little for gamma to be a number: multiply its columns by a power of ten first")
     return components / norm, kernel.with_gamma(kernel.scale * norm**2), s / s[0]
