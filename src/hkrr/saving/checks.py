@@ -11,7 +11,7 @@ import math
 import numbers
 from collections.abc import Callable
 from dataclasses import fields
-from types import NoneType, UnionType
+from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -178,12 +178,6 @@ def moments(name: str, value: Any, sizes: Sizes) -> None:
     floats("D", positive=True)(f"{name}.x_scale", value.x_scale, sizes)
     numeric("D", kinds="b")(f"{name}.constant", value.constant, sizes)
     floats("one target")(f"{name}.y_mean", value.y_mean, sizes)
-
-
-def plain(name: str, value: Any, sizes: Sizes) -> None:
-    """A number, a text, True, False or None."""
-    if not isinstance(value, numbers.Real | np.bool_ | str | NoneType):
-        raise Refusal(f"{name} is no plain value")
 
 
 def record(cls: Any) -> Check:

@@ -1,8 +1,8 @@
 """Which classes can be saved, what each keeps, and what must hold of it for the model to predict.
 
 The table at the end is all there is. Parameters are those of the constructor, and need nothing here. A new attribute
-needs a line, among the optional ones as earlier files lack it: of a plain value ``"name_": checks.plain`` in `_MAP`, of
-a dataclass one in `values.ATTRIBUTE_RECORDS`.
+needs a line, among the optional ones as earlier files lack it: with its check in `_MAP`, or, of a dataclass, in
+`hkrr.records.values.ATTRIBUTE_RECORDS`.
 """
 
 from __future__ import annotations
