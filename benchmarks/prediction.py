@@ -1,0 +1,99 @@
+"""How soon is the library there, and how fast does it predict?
+
+    python benchmarks/prediction.py      (a minute)
+
+The time of ``import hkrr`` beside that of scikit-learn's kernel ridge, in processes of their own; the time of one row's
+prediction; rows a second at d = 3 with 500 centers, for several kernels, on one thread and on two.
+Writes benchmarks/results/prediction.md and prediction.csv.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from hkrr import HyperKernelRidge
+from hkrr.datasets import make_mim_sines
+
+_RESULTS = Path(__file__).parent / "results"
+_KERNELS = ("gaussian", "matern32", "laplace", "product_matern32")
+_ROWS, _REPEATS = 500_000, 5
+_IMPORT = "import time; began = time.perf_counter(); import {module}; print(time.perf_counter() - began)"
+
+
+def seconds_of_imports() -> tuple[float, float]:
+    """Return the best of the times of scikit-learn's import and of this library's, taken in turn."""
+    times: dict[str, list[float]] = {"sklearn.kernel_ridge": [], "hkrr": []}
+    for _ in range(2 * _REPEATS):
+        for module, found in times.items():
+            command = [sys.executable, "-c", _IMPORT.format(module=module)]
+            found.append(float(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
+    return min(times["sklearn.kernel_ridge"]), min(times["hkrr"])
+
+
+def _seconds(model: HyperKernelRidge, X: np.ndarray, repeats: int) -> list[float]:
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        model.predict(X)
+        times.append(time.perf_counter() - began)
+    return times
+
+
+def speeds() -> list[dict[str, object]]:
+    """Return a line for each kernel and number of threads: milliseconds for one row, rows a second for many."""
+    data = make_mim_sines(2000, n_features=50, n_components=3, random_state=0)
+    X = np.random.default_rng(0).normal(size=(_ROWS, 50))
+    lines: list[dict[str, object]] = []
+    for kernel in _KERNELS:
+        model = HyperKernelRidge(3, kernel=kernel, n_centers=500, n_init=1, max_iter=5, random_state=0)
+        model.fit(data.X, data.y)
+        for n_jobs in (1, 2):
+            model.set_params(n_jobs=n_jobs)
+            one = float(np.median(_seconds(model, X[:1], 500)))
+            many = min(_seconds(model, X, _REPEATS))
+            lines.append(
+                {
+                    "kernel": kernel,
+                    "threads": n_jobs,
+                    "one_row_ms": f"{1e3 * one:.2f}",
+                    "rows_a_second": f"{len(X) / many:.3g}",
+                }
+            )
+    return lines
+
+
+def main() -> None:
+    """Measure, print and write."""
+    base, ours = seconds_of_imports()
+    lines = speeds()
+    with (_RESULTS / "prediction.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, list(lines[0]))
+        table.writeheader()
+        table.writerows(lines)
+    text = [
+        "# benchmarks/prediction.py",
+        "",
+        f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}",
+        "",
+        f"`import hkrr` takes {ours:.2f} s, of which `import sklearn.kernel_ridge` alone takes {base:.2f} s.",
+        "",
+        f"Predictions at d = 3 with 500 centers and 50 columns: one row (the median), and {_ROWS:,} at once.",
+        "",
+        "| " + " | ".join(lines[0]) + " |",
+        "|" + " --- |" * len(lines[0]),
+        *("| " + " | ".join(map(str, line.values())) + " |" for line in lines),
+    ]
+    (_RESULTS / "prediction.md").write_text("\n".join(text) + "\n")
+    print("\n".join(text))
+
+
+if __name__ == "__main__":
+    main()
