@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint coverage mutants bench rivals clean
+.PHONY: help setup demo test lint thorough coverage mutants bench rivals clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -41,6 +41,9 @@ lint: $(VENV)/.test  ## ruff, mypy in strict mode, the import contract
 # A process for each core, with one thread of BLAS: more would wait for each other.
 test: lint  ## lint, then the tests with warnings as errors
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
+
+thorough: $(VENV)/.test  ## all tests, and thousands of generated cases (half an hour)
+	OMP_NUM_THREADS=1 HKRR_LONG=1 $(BIN)/python -m pytest -m "thorough or not thorough" -n auto --dist worksteal
 
 coverage: $(VENV)/.test  ## the tests' coverage by lines and branches, 95% at least
 	rm -f .coverage .coverage.*

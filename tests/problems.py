@@ -7,9 +7,13 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 
 import oracles
 from hkrr import kernels
+
+# For what takes seconds a seed: one in `make test`, both in `make thorough`.
+SEEDS = [0, pytest.param(1, marks=pytest.mark.thorough)]
 
 
 class Problem(NamedTuple):

@@ -14,6 +14,7 @@ from hkrr.datasets import make_mim_sines
 from hkrr.kernel_search import PRODUCT, RADIAL
 from hkrr.kernels import kernel_name
 from hkrr.metrics import subspace_distance
+from problems import SEEDS
 
 COLUMNS = ["start", "kernel", "shape", "n_components", "reg_lambda", "gamma", "criterion", "score", "seconds"]
 
@@ -43,7 +44,7 @@ def model():
     return _auto().fit(*_small())
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_scale_for_each_column_where_each_column_counts_by_itself(seed):
     X, y, X_test, z_test = _zigzags(seed)
     found = _auto(random_state=seed).fit(X, y)
@@ -61,7 +62,7 @@ def test_a_scale_for_each_column_where_each_column_counts_by_itself(seed):
     assert found.score(X_test, z_test) > gaussian.score(X_test, z_test) + 0.1
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_planted_map_keeps_its_directions(seed):
     data = make_mim_sines(700, 15, 2, random_state=seed)
     found = _auto(random_state=seed).fit(data.X[:250], data.y[:250])
@@ -71,7 +72,7 @@ def test_a_planted_map_keeps_its_directions(seed):
     assert found.score(data.X[250:], data.y[250:]) > 0.95
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_idle_columns_do_not_hide_the_others(seed):
     """Their scales go to nothing, and so does the typical scale of all."""
     rng = np.random.RandomState(seed)

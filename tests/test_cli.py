@@ -242,7 +242,9 @@ def test_brackets_in_the_name_of_the_folder_are_shown(tmp_path, monkeypatch):
 MAIN = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); import hkrr.__main__ as m; m.main()"
 
 
-@pytest.mark.parametrize(("n_jobs", "group"), [(1, True), (2, True), (2, False)])
+@pytest.mark.parametrize(
+    ("n_jobs", "group"), [(1, True), pytest.param(2, True, marks=pytest.mark.thorough), (2, False)]
+)
 def test_ctrl_c_ends_a_process_soon_and_quietly(tmp_path, n_jobs, group):
     """As a terminal sends it, to all the processes of the group, or to the first alone."""
     arguments = ["reproduce", "latent-dimension", "--quick", "--repeats", "20", "--n-jobs", str(n_jobs)]

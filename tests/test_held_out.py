@@ -15,6 +15,7 @@ from hkrr.kernels import Gaussian
 from hkrr.rows import InMemoryRows
 from hkrr.shapes import Diagonal, Full, Scaled
 from hkrr.tuning import DID_NOT_HOLD_UP
+from problems import SEEDS
 
 KERNEL = Gaussian(gamma=1.0)
 SHAPES = {"full": Full(), "diagonal": Diagonal(), "identity": Scaled(np.ones(5))}
@@ -338,7 +339,7 @@ def _noise_fit(seed, w=None):
 
 
 @pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # of a fit to noise
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_refused_map_leaves_its_errors_in_the_path(seed):
     """A hundred rows of noise in forty columns: the criterion is taken in, held-out rows are not."""
     model = _noise_fit(seed)
@@ -352,6 +353,7 @@ def test_a_refused_map_leaves_its_errors_in_the_path(seed):
     assert [path["score"][k] for k in (chosen, rival)] == [path["criterion"][k] for k in (chosen, rival)]
 
 
+@pytest.mark.thorough
 def test_the_unit_of_the_weights_is_of_no_matter_to_the_verdict():
     w = np.linspace(0.5, 2.0, 100)
     one, other = (_noise_fit(0, c * w) for c in (1.0, 1024.0))

@@ -13,6 +13,7 @@ from hkrr.kernels import Gaussian
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
 from hkrr.solvers import LBFGS
+from problems import SEEDS
 
 
 def _rows(m=300, D=6, d=2, seed=0):
@@ -82,7 +83,7 @@ def test_at_a_large_lambda_there_is_no_path():
     assert found is starts[0]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (2, 3))])
 @pytest.mark.parametrize(("make", "least"), [(make_mim_sines, 0.95), (make_mim_mixed, 0.85)])
 def test_default_fits_find_planted_models(make, least, seed):
     """The path makes a single fit dependable: without it about half of these end near zero."""

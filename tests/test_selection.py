@@ -13,16 +13,23 @@ from hkrr import FitError, HyperKernelRidge, HyperKernelRidgeCV, candidates
 from hkrr.datasets import make_mim_mixed, make_mim_sines
 from hkrr.shapes import Diagonal, Full, Scaled
 from hkrr.solvers import run
+from problems import SEEDS
 
 
 @pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")  # of targets that are noise, and that is said
-@parametrize_with_checks([HyperKernelRidgeCV()])
+@parametrize_with_checks([HyperKernelRidgeCV(n_init=1)])
 def test_sklearn_compatible(estimator, check):
     check(estimator)
 
 
+@pytest.mark.thorough
+@parametrize_with_checks([HyperKernelRidgeCV(), HyperKernelRidgeCV(kernel="auto")])
+def test_sklearn_compatible_with_all_starts(estimator, check):
+    check(estimator)
+
+
 @pytest.mark.parametrize(("make", "least"), [(make_mim_sines, 0.97), (make_mim_mixed, 0.95)])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", SEEDS)
 def test_finds_the_number_of_directions_and_the_function(make, least, seed):
     data = make(1600, n_features=30, n_components=3, random_state=seed)
     model = HyperKernelRidgeCV(random_state=seed).fit(data.X[:600], data.y[:600])
@@ -80,6 +87,7 @@ def test_where_no_direction_stands_out_plain_kernel_ridge_wins():
     assert HyperKernelRidgeCV(2, random_state=0).fit(X, y).n_components_ == 2
 
 
+@pytest.mark.thorough
 def test_plain_kernel_ridge_is_no_worse_than_scikit_learns_on_additive_sines():
     """Its evidence has a second minimum where all noise is taken for signal; it must not end there."""
     rng = np.random.default_rng(0)
