@@ -31,15 +31,26 @@ _REMEDY = "give checkpoint another path, or delete the file to begin anew"
 
 @contextmanager
 def left_as_it_was(model: Any) -> Iterator[None]:
-    """Put a model's attributes back where a fit fails or is interrupted, unless it has kept the best model so far."""
+    """Put a model's attributes back where a fit fails or is interrupted, unless it has kept the best model so far.
+
+    What Ctrl-C raises in a fit with a checkpoint is short, and says what is there.
+    """
     before = dict(vars(model))
     try:
         yield
     except BaseException as error:
-        if not (isinstance(error, Interrupted) and error.model is model):
+        kept = isinstance(error, Interrupted) and error.model is model
+        if not kept:
             vars(model).clear()
             vars(model).update(before)
-        raise
+        if model.checkpoint is None or not isinstance(error, KeyboardInterrupt):
+            raise
+        # KeyboardInterrupt itself, as Python ends with the status of a Ctrl-C for no other class.
+        has = "the estimator has the best model so far" if kept else "the estimator is as it was"
+        told = KeyboardInterrupt(f"{has}, and the same call goes on from its checkpoint")
+        for note in getattr(error, "__notes__", ()):
+            told.add_note(note)
+        raise told from None
 
 
 @contextmanager
