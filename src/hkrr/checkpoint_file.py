@@ -19,13 +19,13 @@ import numpy as np
 
 from hkrr._arrays import Array
 from hkrr._version import __version__
+from hkrr.records.beginnings import CHECKPOINT
 from hkrr.records.format import Refusal, pack, parsed, unpack
 from hkrr.records.values import decode, encode
 from hkrr.scaling import Moments
 from hkrr.solvers import Result
 
 FORMAT = 1
-_KIND = "hkrr checkpoint"
 _DAMAGED = "it was damaged, or is no checkpoint"
 _ENTRY = tuple[str, str]
 
@@ -92,12 +92,12 @@ def as_bytes(entries: dict[_ENTRY, Packed]) -> bytes:
         "arrays": b"".join(value.arrays for value in entries.values()),
     }
     header = {"format": FORMAT, "library": __version__}
-    return pack(header, {name: np.frombuffer(data, dtype=np.uint8) for name, data in tensors.items()}, _KIND)
+    return pack(header, {name: np.frombuffer(data, dtype=np.uint8) for name, data in tensors.items()}, CHECKPOINT)
 
 
 def read(path: str | os.PathLike[str]) -> tuple[str, dict[_ENTRY, Any]]:
     """Return the version of the library that wrote a file, and its values; or raise Refusal."""
-    header, tensors = unpack(path, _KIND)
+    header, tensors = unpack(path, CHECKPOINT)
     if set(tensors) != {"index", "texts", "arrays"} or any(array.dtype != np.uint8 for array in tensors.values()):
         raise Refusal(_DAMAGED)
     index, texts, arrays = (tensors[name].tobytes() for name in ("index", "texts", "arrays"))

@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 
 from hkrr._version import __version__
 from hkrr.checkpoint_file import Packed, as_bytes, packed, read
-from hkrr.disk import explained, remove_unfinished, replace_file
+from hkrr.disk import explained, remove_unfinished, replace_file, stem
 from hkrr.exceptions import CheckpointError, HKRRWarning
 from hkrr.fingerprint import difference, fingerprint
 from hkrr.journal import Journal, Run
@@ -26,7 +26,7 @@ from hkrr.rows import Rows
 from hkrr.solvers import Interrupted, State
 from hkrr.solvers.noted import Evaluation
 
-_REMEDY = "give checkpoint another path, or delete the file to begin anew"
+_REMEDY, _BEGIN_ANEW = "give checkpoint another path", ", or delete the file to begin anew"
 
 
 @contextmanager
@@ -94,10 +94,15 @@ def _alone(path: Path) -> Iterator[None]:
         raise IsADirectoryError(errno.EISDIR, "checkpoint is a folder; give the name of a file", str(path))
     if not path.parent.is_dir():  # which the lock would make
         raise explained(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), path)
-    lock = FileLock(path.with_name(f".{path.name[:100]}.lock"), timeout=0)
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "checkpoint is a device or a pipe; give the name of a file", str(path))
+    name = path.with_name(f"{stem(path)}.lock")
+    lock = FileLock(name, timeout=0)
     try:
         lock.acquire()
     except Timeout:
+        if not name.exists():  # nobody holds what is not there: it could not be made
+            raise explained(PermissionError(errno.EACCES, os.strerror(errno.EACCES)), path) from None
         raise CheckpointError(
             f"checkpoint={os.fspath(path)} is in use by another fit: wait for it, or give this one another path"
         ) from None
@@ -124,7 +129,8 @@ class _File:
             try:
                 self._read_into(journal)
             except Refusal as refusal:
-                raise CheckpointError(f"checkpoint={self._path} cannot be used: {refusal}; {_REMEDY}.") from None
+                remedy = _REMEDY if refusal.foreign else _REMEDY + _BEGIN_ANEW
+                raise CheckpointError(f"checkpoint={self._path} cannot be used: {refusal}; {remedy}.") from None
         return journal, self._seed
 
     def _read_into(self, journal: Journal) -> None:

@@ -292,7 +292,7 @@ class HyperKernelRidgeCV(MapModel):
                     setattr(self, name, value)
             self.cv_results_, self.n_components_, self.best_score_ = chosen.table, chosen.n_components, chosen.error
             if chosen.interrupted:
-                vars(self).pop("diagnostics_", None)
+                self.__dict__.pop("diagnostics_", None)
                 raise Interrupted(self.result_, self)
         self._examine(of_grid(self, chosen.model, X))
         return self
