@@ -14,7 +14,7 @@ from numpy.testing import assert_array_equal
 import hkrr
 from hkrr import CheckpointError, HyperKernelRidge, HyperKernelRidgeCV
 from hkrr.checkpoint_file import as_bytes, packed, read
-from hkrr.journal import digest
+from hkrr.meaning import digest
 from hkrr.solvers import LBFGS, StopRun
 from victims import data, model_of
 
@@ -101,11 +101,13 @@ OTHER = {
     "max_iter": 26,
     "tol": 1e-5,
     "random_state": 1,
+    "device": "cpu",  # through PyTorch, which rounds otherwise than NumPy
 }
-FREE = {"time_limit": 100.0, "block_size": 50, "n_jobs": 2, "verbose": 0, "checkpoint_every": 1.0, "device": None}
+FREE = {"time_limit": 100.0, "block_size": 50, "n_jobs": 2, "verbose": 0, "checkpoint_every": 1.0}
 
 
 def test_every_other_parameter_is_refused_by_name(broken_off):
+    pytest.importorskip("torch")
     before = broken_off.read_bytes()
     assert {*OTHER, *FREE, "callbacks", "checkpoint"} == set(HyperKernelRidge().get_params())
     for name, value in OTHER.items():

@@ -14,7 +14,6 @@ Whoever is computing finds the journal in a context variable, which the threads 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +24,8 @@ from threading import RLock
 from typing import Any, TypeVar
 
 import numpy as np
+
+from hkrr.meaning import digest
 
 _T = TypeVar("_T")
 # Writing takes this share of the time at most (unless every step is to be written).
@@ -148,28 +149,6 @@ def _current() -> tuple[Journal, str] | None:
     """Return the journal and the name of the step within which this is; none in a process that was forked off."""
     here = _here.get()
     return here if here is None or here[0].process == os.getpid() else None
-
-
-def digest(*parts: Any) -> str:
-    """Return a short text for arrays, numbers, texts and tuples of them: another one for other parts."""
-    found = hashlib.blake2b(digest_size=16)
-
-    def feed(part: Any) -> None:
-        if isinstance(part, tuple | list):
-            found.update(b"(")
-            for each in part:
-                feed(each)
-            found.update(b")")
-        elif isinstance(part, np.ndarray):
-            found.update(f"{part.dtype}{part.shape}".encode())
-            found.update(np.ascontiguousarray(part).data.cast("B") if part.size else b"")
-        elif isinstance(part, float | np.floating):
-            found.update(f"{float(part).hex()};".encode())  # one text for a float and NumPy's
-        else:
-            found.update(f"{part!r};".encode())
-
-    feed(parts)
-    return found.hexdigest()
 
 
 def about(*sums: Any) -> tuple[str, ...]:

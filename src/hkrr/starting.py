@@ -17,8 +17,9 @@ from hkrr.centers import draw_centers
 from hkrr.criteria import CRITERIA, Criterion
 from hkrr.diagnostics import Starts
 from hkrr.initialization import descend_lambda, median_kernel, ranked_maps, starting_rows
-from hkrr.journal import about, digest, step
+from hkrr.journal import about, step
 from hkrr.kernels import Kernel, get_kernel
+from hkrr.meaning import digest
 from hkrr.objective import Objective
 from hkrr.rows import Rows
 from hkrr.scaling import Moments
