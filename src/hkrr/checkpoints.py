@@ -68,6 +68,7 @@ def checkpointing(model: Any, rows: Rows) -> Iterator[np.random.RandomState]:
         file = _File(path, fingerprint(model, rows))
         journal, seed = file.opened(model.checkpoint_every)
         rng = check_random_state(seed if model.random_state is None else model.random_state)
+        went_on = bool(journal.steps or journal.runs)
         if not journal.finished:
             journal.write()  # now, rather than after an hour, it shows whether that can be done
         with journal.in_use():
@@ -79,6 +80,8 @@ def checkpointing(model: Any, rows: Rows) -> Iterator[np.random.RandomState]:
                 except OSError as failure:  # of which the error itself may speak
                     if not isinstance(error, OSError):
                         error.add_note(f"The checkpoint is as it was before: {failure}")
+                if went_on and isinstance(error, Exception):
+                    error.add_note(f"This fit went on from checkpoint={path}: if it cannot, {_REMEDY}{_BEGIN_ANEW}.")
                 raise
         try:
             journal.finish()

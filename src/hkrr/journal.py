@@ -25,11 +25,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from hkrr.exceptions import CheckpointError
 from hkrr.meaning import digest
 
 _T = TypeVar("_T")
 # Writing takes this share of the time at most (unless every step is to be written).
 _SHARE_OF_WRITING = 0.05
+_REMEDY = "give checkpoint another path, or delete the file to begin anew"
 
 
 @dataclass
@@ -156,8 +158,16 @@ def about(*sums: Any) -> tuple[str, ...]:
     return tuple(f"{float(each):.9e}" for values in sums for each in np.atleast_1d(values))
 
 
-def step(key: tuple[Any, ...], compute: Callable[[], _T], keep: Callable[[_T], bool] = lambda value: True) -> _T:
-    """Return what was recorded under the key, or compute it, and record it where it is to be kept."""
+def step(
+    key: tuple[Any, ...],
+    compute: Callable[[], _T],
+    keep: Callable[[_T], bool] = lambda value: True,
+    sound: Callable[[Any], bool] = lambda value: True,
+) -> _T:
+    """Return what was recorded under the key, or compute it, and record it where it is to be kept.
+
+    What is recorded and not sound was put there by somebody: it is refused.
+    """
     here = _current()
     if here is None:
         return compute()
@@ -165,6 +175,12 @@ def step(key: tuple[Any, ...], compute: Callable[[], _T], keep: Callable[[_T], b
     name = prefix + digest(key)
     if name in journal.steps:
         known: _T = journal.steps[name]
+        try:
+            fine = sound(known)
+        except (TypeError, ValueError):
+            fine = False
+        if not fine:
+            raise CheckpointError(f"checkpoint holds a {key[0]} that cannot be: it was changed; {_REMEDY}")
         return known
     token = _here.set((journal, f"{name}/"))
     try:
