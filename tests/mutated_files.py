@@ -75,11 +75,12 @@ def nodes(tree: Any) -> list[tuple[Any, Any]]:
     return [place for key in keys for place in ((tree, key), *nodes(tree[key]))]
 
 
-def mutate_header(data: bytes, random: Random) -> bytes:
-    """Change some values of the header; the checksum is right."""
-    header, arrays = parts(data)
+def mutate_tree(tree: Any, random: Random) -> None:
+    """Remove, exchange, rename or replace some values of a JSON tree."""
     for _ in range(random.choice([1, 1, 1, 2, 5])):
-        places = nodes(header)
+        places = nodes(tree)
+        if not places:
+            return
         holder, key = random.choice(places)
         action = random.randrange(4)
         if action == 0:
@@ -91,6 +92,12 @@ def mutate_header(data: bytes, random: Random) -> bytes:
             holder[random.choice(["", "new", "class", "tensor", "gamma", "callbacks"])] = holder.pop(key)
         else:
             holder[key] = copy.deepcopy(random.choice(JUNK))
+
+
+def mutate_header(data: bytes, random: Random) -> bytes:
+    """Change some values of the header; the checksum is right."""
+    header, arrays = parts(data)
+    mutate_tree(header, random)
     return pack(header, arrays)
 
 

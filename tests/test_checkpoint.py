@@ -2,6 +2,7 @@
 
 import errno
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ from numpy.testing import assert_array_equal
 import hkrr
 from hkrr import CheckpointError, HyperKernelRidge, HyperKernelRidgeCV
 from hkrr.checkpoint_file import as_bytes, packed, read
-from hkrr.journal import digest
+from hkrr.meaning import digest
 from hkrr.solvers import LBFGS, StopRun
 from victims import data, model_of
 
@@ -100,11 +101,13 @@ OTHER = {
     "max_iter": 26,
     "tol": 1e-5,
     "random_state": 1,
+    "device": "cpu",  # through PyTorch, which rounds otherwise than NumPy
 }
-FREE = {"time_limit": 100.0, "block_size": 50, "n_jobs": 2, "verbose": 0, "checkpoint_every": 1.0, "device": None}
+FREE = {"time_limit": 100.0, "block_size": 50, "n_jobs": 2, "verbose": 0, "checkpoint_every": 1.0}
 
 
 def test_every_other_parameter_is_refused_by_name(broken_off):
+    pytest.importorskip("torch")
     before = broken_off.read_bytes()
     assert {*OTHER, *FREE, "callbacks", "checkpoint"} == set(HyperKernelRidge().get_params())
     for name, value in OTHER.items():
@@ -134,13 +137,24 @@ def test_damaged_or_foreign_files_are_refused(broken_off, tmp_path):
     middle[len(whole) // 2] ^= 1
     hkrr.save(ridge().fit(*data()), tmp_path / "model")
     odd = as_bytes({("fit", ""): packed({"seed": 0})})
-    for damaged in (b"", whole[:100], whole[:-1], bytes(middle), (tmp_path / "model").read_bytes(), odd):
-        broken_off.write_bytes(damaged)
-        with pytest.raises(CheckpointError, match=r"fit\.checkpoint cannot be used: its? .*; give checkpoint another"):
+    pickled = pickle.dumps(ridge())
+    foreign = {
+        b"": "it has 0 bytes",
+        (tmp_path / "model").read_bytes(): "it is a saved model: hkrr.load reads it",
+        pickled: "it seems to be a pickle",
+        b"x,y\n1,2\n": "it seems to be a text",
+    }
+    damaged = dict.fromkeys((whole[:100], whole[:-1], bytes(middle), odd), "its? .*damaged|cut off")
+    for content, said in {**foreign, **damaged}.items():
+        broken_off.write_bytes(content)
+        with pytest.raises(CheckpointError, match=rf"fit\.checkpoint cannot be used: {said}") as raised:
             ridge(broken_off).fit(*data())
-        assert broken_off.read_bytes() == damaged  # never begun anew in silence
+        # What is no checkpoint of anybody's is nothing that one should be told to delete.
+        rest = "" if content in foreign else ", or delete the file to begin anew"
+        assert str(raised.value).endswith(f"; give checkpoint another path{rest}.")
+        assert broken_off.read_bytes() == content  # never begun anew in silence
     broken_off.write_bytes(whole)
-    with pytest.raises(hkrr.ModelFileError, match="something else"):
+    with pytest.raises(hkrr.ModelFileError, match=r"it is the checkpoint of a fit: an estimator with checkpoint="):
         hkrr.load(broken_off)
 
 
@@ -202,6 +216,13 @@ def test_folders_that_cannot_be_written(tmp_path):
     (tmp_path / "folder").mkdir()
     with pytest.raises(IsADirectoryError, match="checkpoint is a folder; give the name of a file"):
         ridge(tmp_path / "folder").fit(*data())
+    for path, said in (
+        ("/dev/null", "is a device or a pipe; give the name of a file"),
+        ("/proc/fit", "cannot be written"),
+    ):
+        with pytest.raises(OSError, match=said):  # in the second no file can be made, by nobody
+            ridge(path).fit(*data())
+    assert not Path("/dev/.null.lock").exists()
     os.chmod(tmp_path / "folder", 0o555)
     if os.access(tmp_path / "folder", os.W_OK):
         pytest.skip("whoever runs this (root?) may write everywhere")
@@ -243,6 +264,12 @@ def test_a_second_process_is_told_so_and_goes_on_when_the_first_is_killed(tmp_pa
     watching = BreakAt(-1)
     assert_same(ridge(path, callbacks=[watching]).fit(*data()), ridge().fit(*data()))
     assert len(read(path)[1]) == 4  # the fit, its moments, its start and its run
+
+
+def test_long_names_that_begin_alike_have_locks_of_their_own(tmp_path):
+    one, other = tmp_path / f"{'x' * 120}.one", tmp_path / f"{'x' * 120}.other"
+    fits = [lambda state: ridge(other, max_iter=1).fit(*data())]
+    ridge(one, max_iter=1, callbacks=fits).fit(*data())  # the other while this one holds its lock
 
 
 def test_a_run_that_ran_out_of_time_goes_on(tmp_path):

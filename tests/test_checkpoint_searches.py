@@ -73,8 +73,8 @@ def test_a_grid_goes_on_with_any_number_of_jobs(tmp_path, monkeypatch, n_jobs):
             model_of("grid", checkpoint=path).set_params(n_jobs=n_jobs).fit(X, y)
     assert sum(kind == "step" for kind, _ in read(path)[1]) == 2  # the errors of both numbers of directions
     pairs = []
-    original = grid._errors_along_lambda
-    monkeypatch.setattr(grid, "_errors_along_lambda", lambda *a: pairs.append(1) or original(*a))
+    original = grid._scores_along_lambda
+    monkeypatch.setattr(grid, "_scores_along_lambda", lambda *a: pairs.append(1) or original(*a))
     found = model_of("grid", checkpoint=path).fit(X, y)
     assert pairs == []
     expected = model_of("grid").fit(X, y)
@@ -179,16 +179,6 @@ def test_an_interrupted_search_keeps_its_best_candidate(tmp_path, monkeypatch):
     assert model.n_components_ == 2
     assert model.score(X, y) > 0.9
     assert_same(model_of("search", checkpoint=path).fit(X, y), expected)
-
-
-def test_an_interrupted_grid_is_not_half_fitted(tmp_path, monkeypatch):
-    X, y = data()
-    model = model_of("grid", checkpoint=tmp_path / "fit.checkpoint")
-    with monkeypatch.context() as patch:
-        patch.setattr(grid, "models_along_lambda", breaking(grid.models_along_lambda, KeyboardInterrupt(), 3))
-        with pytest.raises(KeyboardInterrupt):
-            model.fit(X, y)
-    assert [name for name in vars(model) if name.endswith("_")] == []
 
 
 def test_threads_end_before_the_error_arrives():

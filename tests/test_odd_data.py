@@ -1,10 +1,14 @@
 """Data at the edges, and what must be learned there: one column, all directions, few rows, equal rows, copies."""
 
+import warnings
+from contextlib import suppress
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from hkrr import HyperKernelRidge, HyperKernelRidgeCV
+from hkrr import FitError, HKRRWarning, HyperKernelRidge, HyperKernelRidgeCV
+from stress_check import share_of_error
 
 both_kernels = pytest.mark.parametrize(("kernel", "seed"), [("gaussian", 0), ("gaussian", 1), ("auto", 0)])
 
@@ -84,3 +88,24 @@ def test_copies_of_all_rows_are_the_rows(criterion):
     for copies in (twice, thrice):
         assert copies.reg_lambda_ == pytest.approx(once.reg_lambda_, rel=1e-6)
         assert_allclose(copies.predict(X), once.predict(X), rtol=0, atol=1e-6)
+
+
+def test_products_of_three_that_overflow():
+    """Moments of X, X and y, of numbers whose squares are numbers: found by generated cases."""
+    X = 1e123 * np.array([[1.0, -1.0, 4.9], [2.8, 10.0, 7.3], [0.1, 3.0, -2.0]])
+    y = 1e63 * np.array([-6.2, 0.4, 1.0])
+    model = HyperKernelRidgeCV(n_components=1, n_init=1, random_state=0, scale_features=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HKRRWarning)
+        assert np.all(np.isfinite(model.fit(X, y).predict(X)))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_rounding_makes_worse_than_the_mean_is_no_model(seed):
+    """One x, and targets that differ in their last four digits: coefficients of 1e13 times those cancel, or do not."""
+    X, y = np.zeros((3, 1)), 1e12 + np.random.default_rng(seed).normal(size=3)
+    model = HyperKernelRidge(1, kernel="anova", reg_lambda=1e-14, n_init=1, max_iter=4, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HKRRWarning)
+        with suppress(FitError):  # which is what the others of these should be
+            assert share_of_error(model.fit(X, y).predict(X), y, None) <= 1.0 + 1e-6

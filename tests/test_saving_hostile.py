@@ -1,5 +1,6 @@
 """Files of a stranger: cut off, flipped, lying, deep or long. Refused, and nothing of them is run."""
 
+import gzip
 import json
 import os
 import pickle
@@ -123,13 +124,35 @@ def test_no_code_is_run(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (lambda: pickle.dumps(fitted("SIR")), "a pickle: joblib.load reads it, which runs whatever"),
+        (lambda: gzip.compress(b"model"), "a compressed file: unpack it first"),
+        (lambda: hkrr.to_onnx(fitted("HyperKernelRidge")).SerializeToString(), "an ONNX graph: onnxruntime runs it"),
+        (lambda: b"PK\x03\x04" + bytes(50), "a ZIP archive .*: read it with what wrote it"),
+        (lambda: b"<!DOCTYPE html><html><body>404</body></html>", "a web page.*: download the file again"),
+        (lambda: b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "a pointer of Git LFS.*git lfs pull"),
+        (lambda: "a,b,é\n1,2,3\n".encode(), "a text, a table perhaps: the files of hkrr.save"),
+        (lambda: b"PAR1" + bytes(50), "a table of numbers: fit a model to it"),
+        (
+            lambda: bytes(range(128, 228)),
+            "hkrr did not write it; take another copy of the file, or save the model again",
+        ),
+        (lambda: data_of("SIR")[:-1], "cut off, or damaged; take another copy of the file, or save the model again"),
+    ],
+)
+def test_what_a_file_seems_to_be_and_what_to_do_is_said(data, said):
+    refused(data(), said)
+
+
 def test_places_that_hold_no_file(tmp_path):
     with pytest.raises(FileNotFoundError):
         hkrr.load(tmp_path / "nowhere")
     with pytest.raises(IsADirectoryError):
         hkrr.load(tmp_path)
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(hkrr.ModelFileError, match="it is no file"):
+    with pytest.raises(hkrr.ModelFileError, match="it is no file but a device or a pipe: copy it"):
         hkrr.load(tmp_path / "pipe")
 
 

@@ -4,7 +4,8 @@ The file has three tensors of bytes: "texts" and "arrays", the values one after 
 arrays of them, and "index", a JSON list of ``[kind, name, bytes of text, bytes of arrays]``. (Tensors with names of
 their own would be thousands, and the table of a file is small.) Reading is as safe as that of a model: nothing is run,
 the checksum finds accidents, every byte is used once, and what is damaged is refused. Values are looked at as far as
-their kind says what they are; a forged step of the right kind with wrong contents can still end a fit with an error.
+their kind says what they are; a forged step of the right kind with wrong contents can still end a fit with an error, or
+with another model.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ import numpy as np
 
 from hkrr._arrays import Array
 from hkrr._version import __version__
+from hkrr.records.beginnings import CHECKPOINT
 from hkrr.records.format import Refusal, pack, parsed, unpack
 from hkrr.records.values import decode, encode
 from hkrr.scaling import Moments
 from hkrr.solvers import Result
+from hkrr.solvers.base import MESSAGES
 
 FORMAT = 1
-_KIND = "hkrr checkpoint"
 _DAMAGED = "it was damaged, or is no checkpoint"
 _ENTRY = tuple[str, str]
 
@@ -92,12 +94,12 @@ def as_bytes(entries: dict[_ENTRY, Packed]) -> bytes:
         "arrays": b"".join(value.arrays for value in entries.values()),
     }
     header = {"format": FORMAT, "library": __version__}
-    return pack(header, {name: np.frombuffer(data, dtype=np.uint8) for name, data in tensors.items()}, _KIND)
+    return pack(header, {name: np.frombuffer(data, dtype=np.uint8) for name, data in tensors.items()}, CHECKPOINT)
 
 
 def read(path: str | os.PathLike[str]) -> tuple[str, dict[_ENTRY, Any]]:
     """Return the version of the library that wrote a file, and its values; or raise Refusal."""
-    header, tensors = unpack(path, _KIND)
+    header, tensors = unpack(path, CHECKPOINT)
     if set(tensors) != {"index", "texts", "arrays"} or any(array.dtype != np.uint8 for array in tensors.values()):
         raise Refusal(_DAMAGED)
     index, texts, arrays = (tensors[name].tobytes() for name in ("index", "texts", "arrays"))
@@ -114,7 +116,7 @@ def read(path: str | os.PathLike[str]) -> tuple[str, dict[_ENTRY, Any]]:
                 raise Refusal(f"{_DAMAGED} (a {kind} that makes no sense)")
     except Refusal:
         raise
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Refusal(f"{_DAMAGED} ({error})") from None
     if (text_at, array_at) != (len(texts), len(arrays)):
         raise Refusal(_DAMAGED)
@@ -127,7 +129,25 @@ def _is_fit(value: Any) -> bool:
 
 def _is_step(value: Any) -> bool:
     """Whether it is what steps have for results: an array, a record, or some of these and numbers together."""
-    return isinstance(value, np.ndarray | Result | Moments) or (isinstance(value, tuple | list) and len(value) > 0)
+    if isinstance(value, Result):
+        numbers = (value.objective, value.reg_lambda, *(one for column in value.history.values() for one in column))
+        lengths = {len(column) for column in value.history.values()}
+        known = _floats(value.B) and _floats(value.alpha, 2) and value.reason in MESSAGES and _whole(value.n_iter)
+        return known and len(lengths) == 1 and all(isinstance(one, float) for one in numbers)
+    if isinstance(value, Moments):
+        sizes = {array.shape for array in (value.x_mean, value.x_scale, value.constant)}
+        return len(sizes) == 1 and _floats(value.x_mean, 1) and _floats(value.x_scale, 1) and _floats(value.y_mean, 1)
+    if isinstance(value, tuple | list):
+        return len(value) > 0 and all(_is_step(one) for one in value if isinstance(one, Result | Moments))
+    return isinstance(value, np.ndarray)
+
+
+def _floats(value: Any, ndim: int | None = None) -> bool:
+    return (
+        isinstance(value, np.ndarray)
+        and value.dtype.kind == "f"
+        and (value.ndim if ndim is None else ndim) == value.ndim
+    )
 
 
 def _is_run(value: Any) -> bool:

@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 
 from hkrr._version import __version__
 from hkrr.checkpoint_file import Packed, as_bytes, packed, read
-from hkrr.disk import explained, remove_unfinished, replace_file
+from hkrr.disk import explained, remove_unfinished, replace_file, stem
 from hkrr.exceptions import CheckpointError, HKRRWarning
 from hkrr.fingerprint import difference, fingerprint
 from hkrr.journal import Journal, Run
@@ -26,20 +26,31 @@ from hkrr.rows import Rows
 from hkrr.solvers import Interrupted, State
 from hkrr.solvers.noted import Evaluation
 
-_REMEDY = "give checkpoint another path, or delete the file to begin anew"
+_REMEDY, _BEGIN_ANEW = "give checkpoint another path", ", or delete the file to begin anew"
 
 
 @contextmanager
 def left_as_it_was(model: Any) -> Iterator[None]:
-    """Put a model's attributes back where a fit fails or is interrupted, unless it has kept the best model so far."""
+    """Put a model's attributes back where a fit fails or is interrupted, unless it has kept the best model so far.
+
+    What Ctrl-C raises in a fit with a checkpoint is short, and says what is there.
+    """
     before = dict(vars(model))
     try:
         yield
     except BaseException as error:
-        if not (isinstance(error, Interrupted) and error.model is model):
+        kept = isinstance(error, Interrupted) and error.model is model
+        if not kept:
             vars(model).clear()
             vars(model).update(before)
-        raise
+        if model.checkpoint is None or not isinstance(error, KeyboardInterrupt):
+            raise
+        # KeyboardInterrupt itself, as Python ends with the status of a Ctrl-C for no other class.
+        has = "the estimator has the best model so far" if kept else "the estimator is as it was"
+        told = KeyboardInterrupt(f"{has}, and the same call goes on from its checkpoint")
+        for note in getattr(error, "__notes__", ()):
+            told.add_note(note)
+        raise told from None
 
 
 @contextmanager
@@ -57,6 +68,7 @@ def checkpointing(model: Any, rows: Rows) -> Iterator[np.random.RandomState]:
         file = _File(path, fingerprint(model, rows))
         journal, seed = file.opened(model.checkpoint_every)
         rng = check_random_state(seed if model.random_state is None else model.random_state)
+        went_on = bool(journal.steps or journal.runs)
         if not journal.finished:
             journal.write()  # now, rather than after an hour, it shows whether that can be done
         with journal.in_use():
@@ -68,6 +80,8 @@ def checkpointing(model: Any, rows: Rows) -> Iterator[np.random.RandomState]:
                 except OSError as failure:  # of which the error itself may speak
                     if not isinstance(error, OSError):
                         error.add_note(f"The checkpoint is as it was before: {failure}")
+                if went_on and isinstance(error, Exception):
+                    error.add_note(f"This fit went on from checkpoint={path}: if it cannot, {_REMEDY}{_BEGIN_ANEW}.")
                 raise
         try:
             journal.finish()
@@ -83,10 +97,15 @@ def _alone(path: Path) -> Iterator[None]:
         raise IsADirectoryError(errno.EISDIR, "checkpoint is a folder; give the name of a file", str(path))
     if not path.parent.is_dir():  # which the lock would make
         raise explained(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), path)
-    lock = FileLock(path.with_name(f".{path.name[:100]}.lock"), timeout=0)
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "checkpoint is a device or a pipe; give the name of a file", str(path))
+    name = path.with_name(f"{stem(path)}.lock")
+    lock = FileLock(name, timeout=0)
     try:
         lock.acquire()
     except Timeout:
+        if not name.exists():  # nobody holds what is not there: it could not be made
+            raise explained(PermissionError(errno.EACCES, os.strerror(errno.EACCES)), path) from None
         raise CheckpointError(
             f"checkpoint={os.fspath(path)} is in use by another fit: wait for it, or give this one another path"
         ) from None
@@ -113,7 +132,8 @@ class _File:
             try:
                 self._read_into(journal)
             except Refusal as refusal:
-                raise CheckpointError(f"checkpoint={self._path} cannot be used: {refusal}; {_REMEDY}.") from None
+                remedy = _REMEDY if refusal.foreign else _REMEDY + _BEGIN_ANEW
+                raise CheckpointError(f"checkpoint={self._path} cannot be used: {refusal}; {remedy}.") from None
         return journal, self._seed
 
     def _read_into(self, journal: Journal) -> None:

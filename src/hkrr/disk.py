@@ -20,7 +20,7 @@ def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
         raise IsADirectoryError(errno.EISDIR, "Not saved: this is a folder; give the name of a file", str(target))
     if target.exists() and not target.is_file():  # a rename would put a plain file in the place of /dev/null
         raise OSError(errno.EINVAL, "Not saved: this is a device or a pipe; give the name of a file", str(target))
-    temporary = target.with_name(f"{_stem(target)}.{secrets.token_hex(8)}.tmp")
+    temporary = target.with_name(f"{stem(target)}.{secrets.token_hex(8)}.tmp")
     try:
         try:
             with open(temporary, "xb") as file:
@@ -38,14 +38,14 @@ def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
 
 def remove_unfinished(path: Path) -> None:
     """Remove the temporary files of writes that a kill has ended; for whoever alone writes to this path."""
-    ours = re.compile(rf"{re.escape(_stem(path))}\.[0-9a-f]{{16}}\.tmp")
+    ours = re.compile(rf"{re.escape(stem(path))}\.[0-9a-f]{{16}}\.tmp")
     for each in os.listdir(path.parent):
         if ours.fullmatch(each):
             (path.parent / each).unlink(missing_ok=True)
 
 
-def _stem(target: Path) -> str:
-    """Return what the names of a file's temporary files begin with: short, and another one for another name.
+def stem(target: Path) -> str:
+    """Return what the names of files that go with a file begin with: short, and another one for another name.
 
     Names that begin alike are told apart by the digest: whoever writes to one must not remove what belongs to another.
     """

@@ -21,7 +21,7 @@ from hkrr.opening import is_elsewhere
 from hkrr.rows import Rows
 from hkrr.samples import any_identical, check_weights, in_units_of_rows, merge_identical
 from hkrr.solvers import Callback, Interrupted, Solver, get_solver, run
-from hkrr.starting import centers_of, kernel_of, objective_of, recorded_start
+from hkrr.starting import centers_of, kernel_of, objective_of, starting_point
 from hkrr.threads import blas_for
 
 # Where lambda begins when it is learned.
@@ -242,7 +242,7 @@ class HyperKernelRidge(MapModel):
         n_threads = self._n_threads  # of BLAS, before it is held at one
 
         with blas_for(self._n_centers(rows.n_counted)):
-            B, kernel, starts = recorded_start(self, rows, kernel, solver, scaling, rng, deadline, n_threads)
+            B, kernel, starts = starting_point(self, rows, kernel, solver, scaling, rng, deadline, n_threads)
             objective = objective_of(self, rows, centers_of(self, rows, kernel, B, scaling, rng), kernel)
             try:
                 result = run(

@@ -246,10 +246,10 @@ def _shares(
     of_model, of_mean, of_zero = (
         squares(part) for part in (Y - predicted, Y - np.average(Y, axis=0, weights=w), centred)
     )
-    rounding = float(np.sum(w)) * Y.shape[1] * (64.0 * EPS) ** 2
-    if not of_model <= (1.0 + slack) * of_zero + rounding:
+    of_rounding, nothing = (float(np.sum(w)) * Y.shape[1] * (digits * EPS) ** 2 for digits in (8.0, 64.0))
+    if not of_model <= (1.0 + slack) * of_zero + of_rounding:
         raise FitError(LOST)
-    return (1.0 - of_model / of_mean if of_mean > rounding else None), truncated, overshooting
+    return (1.0 - of_model / of_mean if of_mean > nothing else None), truncated, overshooting
 
 
 def _weights(X: Array, Y: Array, w: Array | None) -> tuple[Array]:

@@ -1,8 +1,8 @@
 """What a checkpoint belongs to: the class, its parameters and the data, as small values that can be compared.
 
-Parameters that change how a fit is computed, and not what, are left out: `n_jobs`, `block_size`, `device`, `verbose`,
-`checkpoint` and `checkpoint_every` (a fit that ran out of memory may go on with smaller blocks, or without a device),
-`time_limit`, which each call has for itself, and `callbacks`, functions that nobody can compare.
+Parameters that change how a fit is computed, and not what, are left out: `n_jobs`, `block_size`, `verbose`,
+`checkpoint` and `checkpoint_every` (a fit that ran out of memory may go on with smaller blocks), `time_limit`, which
+each call has for itself, and `callbacks`, functions that nobody can compare. The others are compared by what they mean.
 
 Arrays in memory are compared by a digest of their bytes. Of other data there is no cheap one, so: their sizes, sums
 over all rows that see which target goes with which inputs, and some rows, bit for bit. Sums may differ by rounding.
@@ -18,19 +18,21 @@ import numpy as np
 
 from hkrr._arrays import Array, array_namespace
 from hkrr.exceptions import CheckpointError
-from hkrr.journal import digest
+from hkrr.kernels import get_kernel
+from hkrr.meaning import digest
 from hkrr.rows import InMemoryRows, Rows
+from hkrr.solvers import get_solver
 
 _LEFT_OUT = (
     "n_jobs",
     "block_size",
-    "device",
     "verbose",
     "checkpoint",
     "checkpoint_every",
     "time_limit",
     "callbacks",
 )
+_NAMED: dict[str, Any] = {"kernel": get_kernel, "solver": get_solver}  # what names stand for
 _SOME_ROWS = 300
 _ROUNDING = 1e-9  # of sums taken in another order, relative to the sum of sizes
 _LONGEST = 80  # characters of a value, for messages
@@ -63,8 +65,10 @@ def _digest_of(name: str, value: Any) -> str:
 
     The splits that `cv` makes are in the keys of the journal, so there the class is enough.
     """
+    if name in _NAMED and isinstance(value, str) and value != "auto":
+        value = _NAMED[name](value)
     try:
-        return str(joblib.hash(value))
+        return digest(value, other=lambda one: str(joblib.hash(one)))
     except Exception as error:  # whatever a stranger's class raises when it is pickled
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
         if name == "cv":
@@ -83,7 +87,8 @@ def _data(rows: Rows) -> dict[str, Any]:
         sums, scales = (np.asarray(part, dtype=np.float64) for part in rows.fetch(*rows.sum(_sums)))
     n = min(rows.n_rows, _SOME_ROWS)
     X, Y, w = rows.subset(np.linspace(0, rows.n_rows - 1, n).astype(np.int64)).gather()
-    return {"sizes": sizes, "sums": sums, "scales": scales, "some": digest(X, Y, w)}
+    place = str(getattr(rows, "device", None))  # on another one sums have other last bits
+    return {"sizes": sizes, "place": place, "sums": sums, "scales": scales, "some": digest(X, Y, w)}
 
 
 def _digest_of_arrays(*arrays: Array | None) -> str:
@@ -117,6 +122,8 @@ def _difference_of_data(found: Any, expected: dict[str, Any]) -> str | None:
         return f"its data had {before}, and these have {now}"
     if set(found) != set(expected):
         return "its data were of another kind (arrays in memory, files, tensors, Dask collections)"
+    if found.get("place") != expected.get("place"):
+        return f"its data were on the device {found['place']}, and these are on {expected['place']}"
     if "digest" in expected:
         return None if found["digest"] == expected["digest"] else "its data were other ones"
     near = np.abs(found["sums"] - expected["sums"]) <= _ROUNDING * expected["scales"]

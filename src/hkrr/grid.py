@@ -1,10 +1,15 @@
-"""The paper's adaptive rule, its table: the truncated held-out error of every pair (d, lambda) on every split."""
+"""The paper's adaptive rule, its table: the truncated held-out error of every pair (d, lambda) on every split.
+
+Of each fit on a split the error, the map, its gamma and its lambda are kept. Where Ctrl-C ends the grid, the pair of
+least error so far is what it has come to: coefficients on all rows, at the map that the pair had on its best split.
+"""
 
 from __future__ import annotations
 
 import math
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import joblib
@@ -19,11 +24,20 @@ from hkrr._validation import check_positive
 from hkrr.diagnostics import unannounced
 from hkrr.estimator import HyperKernelRidge
 from hkrr.exceptions import FitError
+from hkrr.kernels import get_kernel
+from hkrr.solvers import Interrupted
+from hkrr.solvers.base import MESSAGES
 
 _LAMBDAS = tuple(10.0**-k for k in range(1, 7))
+_QUICK_CENTERS = 500
+# Of a fit on a split: its held-out error, its map, its gamma and its lambda.
+_Score = tuple[float, Array | None, float, float]
+_FAILED: _Score = (math.inf, None, math.nan, math.nan)
+_NOT_KNOWN: _Score = (math.nan, None, math.nan, math.nan)
 
 
-def grid_errors(
+def score_pairs(
+    found: list[list[_Score] | None],
     base: HyperKernelRidge,
     dimensions: list[int],
     lambdas: tuple[Any, ...],
@@ -34,34 +48,29 @@ def grid_errors(
     warm_start: bool,
     n_jobs: int | None,
     verbose: int = 0,
-) -> Array:
-    """Return the errors, by number of directions, lambda (from the largest down) and split.
-
-    A fit that fails has an infinite error. A split without a row that counts is left out: it decides nothing.
-    """
+) -> None:
+    """Put the scores along lambda of each number of directions, for each split, into `found`, as they come."""
     jobs = [(d, split) for d in dimensions for split in splits]
-    keys = [("errors", d, lambdas, split, warm_start) for d, split in jobs]
-    errors: list[Any] = [journal.known(key) for key in keys]
-    missing = [k for k, known in enumerate(errors) if known is None]
-    found = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(
-        joblib.delayed(_recorded_errors)(keys[k], base, jobs[k][0], lambdas, X, y, weight, jobs[k][1], warm_start)
+    keys = [("scores", d, lambdas, split, warm_start) for d, split in jobs]
+    found[:] = [journal.known(key) for key in keys]
+    missing = [k for k, known in enumerate(found) if known is None]
+    scored = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(
+        joblib.delayed(_recorded_scores)(keys[k], base, jobs[k][0], lambdas, X, y, weight, jobs[k][1], warm_start)
         for k in missing
     )
     told = f"{len(dimensions)} numbers of directions x {len(splits)} splits, {len(lambdas)} lambdas each"
-    bar = tqdm(found, desc=told, total=len(jobs), initial=len(jobs) - len(missing), disable=not verbose)
+    bar = tqdm(scored, desc=told, total=len(jobs), initial=len(jobs) - len(missing), disable=not verbose)
     for k, one in zip(missing, bar, strict=True):
-        errors[k] = one
+        found[k] = one
         journal.record(keys[k], one)  # by whichever process it was found
-    table = np.array(errors).reshape(len(dimensions), len(splits), len(lambdas)).transpose(0, 2, 1)
-    return table[:, :, ~np.all(np.isnan(table), axis=(0, 1))]
 
 
-def _recorded_errors(key: tuple[Any, ...], *task: Any) -> list[float]:
-    """Return `_errors_along_lambda`; in this process, whose journal it is, a step."""
-    return journal.step(key, lambda: _errors_along_lambda(*task))
+def _recorded_scores(key: tuple[Any, ...], *task: Any) -> list[_Score]:
+    """Return `_scores_along_lambda`; in this process, whose journal it is, a step."""
+    return journal.step(key, lambda: _scores_along_lambda(*task))
 
 
-def _errors_along_lambda(
+def _scores_along_lambda(
     base: HyperKernelRidge,
     n_components: int,
     lambdas: tuple[Any, ...],
@@ -70,22 +79,23 @@ def _errors_along_lambda(
     weight: Array | None,
     split: tuple[Array, Array],
     warm_start: bool,
-) -> list[float]:
-    """Return the truncated held-out error of one number of directions, for each lambda from the largest down."""
+) -> list[_Score]:
+    """Return the score of one number of directions, its error truncated, for each lambda from the largest down."""
     train, test = split
     if weight is not None:
         train, test = train[weight[train] > 0], test[weight[test] > 0]
     if len(test) == 0:
-        return [math.nan] * len(lambdas)
+        return [_NOT_KNOWN] * len(lambdas)
     M = largest_target(y[train])
-    errors: list[float] = []
+    scores: list[_Score] = []
     for model in models_along_lambda(base, n_components, lambdas, X[train], y[train], _part(weight, train), warm_start):
         if model is None:
-            errors.append(math.inf)
+            scores.append(_FAILED)
             continue
         squared = (np.clip(model.predict(X[test]), -M, M) - y[test]) ** 2
-        errors.append(float(np.average(squared.reshape(len(test), -1).mean(axis=1), weights=_part(weight, test))))
-    return errors
+        error = float(np.average(squared.reshape(len(test), -1).mean(axis=1), weights=_part(weight, test)))
+        scores.append((error, model.components_, model.gamma_, model.reg_lambda_))
+    return scores
 
 
 def models_along_lambda(
@@ -119,12 +129,13 @@ class Chosen(NamedTuple):
     n_components: int
     error: float
     table: dict[str, Any]
+    interrupted: bool = False
 
 
 def fit_on_grid(
     model: Any, X: Array, y: Array, weight: Array | None, dimensions: list[int], rng: np.random.RandomState
 ) -> Chosen:
-    """Return the fit of the pair that a HyperKernelRidgeCV with `cv` chooses."""
+    """Return the fit of the pair that a HyperKernelRidgeCV with `cv` chooses; with a checkpoint, at Ctrl-C so far."""
     lambdas: tuple[Any, ...]
     if not isinstance(model.reg_lambdas, str):
         grid = (check_positive("reg_lambdas", value) for value in model.reg_lambdas)
@@ -146,8 +157,45 @@ def fit_on_grid(
     )
     with journal.paused():
         splits = list(splitter.split(X, y))
-    errors = grid_errors(base, dimensions, lambdas, X, y, weight, splits, model.warm_start, model.n_jobs, model.verbose)
+    found: list[list[_Score] | None] = []
+    try:
+        score_pairs(
+            found, base, dimensions, lambdas, X, y, weight, splits, model.warm_start, model.n_jobs, model.verbose
+        )
+        i, j, error, table = _least(found, dimensions, lambdas)
+        last = clone(base).set_params(n_jobs=model.n_jobs, verbose=model.verbose)
+        if model.refit != "full":
+            last.set_params(n_centers=min(model.refit, len(X)))
+        # A lambda that was chosen along a path is fitted along it.
+        along = lambdas[: j + 1] if model.warm_start else lambdas[j : j + 1]
+        best = deque(models_along_lambda(last, dimensions[i], along, X, y, weight, model.warm_start), maxlen=1)[0]
+    except KeyboardInterrupt as stop:
+        so_far = None if model.checkpoint is None else _so_far(stop, base, found, dimensions, lambdas, X, y, weight)
+        if so_far is None:
+            raise
+        return so_far
+    if best is None:
+        raise FitError("The pair chosen could be fitted on the splits, but not on all rows: check the scale of X.")
+    return Chosen(best, dimensions[i], error, table)
+
+
+def _least(
+    found: list[list[_Score] | None], dimensions: list[int], lambdas: tuple[Any, ...]
+) -> tuple[int, int, float, dict[str, Any]]:
+    """Return the places of the pair of least error in the grid, that error, and the table; or raise FitError.
+
+    Of a grid that is not done, the numbers of directions that were fitted on the most splits are compared. A split
+    without a row that counts is left out: it decides nothing.
+    """
+    rows = [[score[0] for score in one or [_NOT_KNOWN] * len(lambdas)] for one in found]
+    errors = np.array(rows).reshape(len(dimensions), -1, len(lambdas)).transpose(0, 2, 1)
+    errors = errors[:, :, ~np.all(np.isnan(errors), axis=(0, 1))]
     mean = errors.mean(axis=2) if errors.size else np.full(errors.shape[:2], np.nan)
+    done = np.count_nonzero(~np.isnan(errors), axis=2)
+    if np.any(done < errors.shape[2]):  # interrupted
+        mean = np.where(
+            done == done.max(), np.sum(errors, axis=2, where=~np.isnan(errors)) / np.maximum(done, 1), np.nan
+        )
     if not np.any(np.isfinite(mean)):
         raise FitError("No pair of the grid could be fitted: check the scale of X and y.")
     i, j = np.unravel_index(int(np.argmin(np.where(np.isfinite(mean), mean, np.inf))), mean.shape)
@@ -158,15 +206,48 @@ def fit_on_grid(
         "std_error": errors.std(axis=2).ravel(),
         **{f"split{k}_error": errors[:, :, k].ravel() for k in range(errors.shape[2])},
     }
-    last = clone(base).set_params(n_jobs=model.n_jobs, verbose=model.verbose)
-    if model.refit != "full":
-        last.set_params(n_centers=min(model.refit, len(X)))
-    # A lambda that was chosen along a path is fitted along it.
-    along = lambdas[: j + 1] if model.warm_start else lambdas[j : j + 1]
-    best = deque(models_along_lambda(last, dimensions[i], along, X, y, weight, model.warm_start), maxlen=1)[0]
-    if best is None:
-        raise FitError("The pair chosen could be fitted on the splits, but not on all rows: check the scale of X.")
-    return Chosen(best, dimensions[i], float(mean[i, j]), table)
+    return int(i), int(j), float(mean[i, j]), table
+
+
+def _so_far(
+    stop: KeyboardInterrupt,
+    base: HyperKernelRidge,
+    found: list[list[_Score] | None],
+    dimensions: list[int],
+    lambdas: tuple[Any, ...],
+    X: Array,
+    y: Array,
+    weight: Array | None,
+) -> Chosen | None:
+    """Return what a grid has come to when Ctrl-C ends it, or None: the fit it was at, where no pair has been scored."""
+    try:
+        i, j, error, table = _least(found, dimensions, lambdas)
+    except FitError:
+        if not isinstance(stop, Interrupted) or stop.model is None:
+            return None
+        n_components = stop.model.n_components
+        return Chosen(stop.model, n_components, math.nan, {}, interrupted=True)
+    n_splits = len(found) // len(dimensions)
+    of_pair = [one[j] for one in found[i * n_splits : (i + 1) * n_splits] if one is not None]
+    _, B, gamma, reg_lambda = min((score for score in of_pair if score[1] is not None), key=lambda score: score[0])
+    if np.linalg.matrix_rank(B * X.std(axis=0)) < dimensions[i]:
+        return None  # no map to start from
+    quick = clone(base).set_params(
+        n_components=dimensions[i],
+        reg_lambda=reg_lambda,
+        kernel=get_kernel(base.kernel).with_gamma(gamma),
+        init=B,
+        criterion="training",
+        n_centers=min(_QUICK_CENTERS, len(X)),
+        max_iter=0,
+    )
+    try:
+        with unannounced(), journal.paused():
+            quick.fit(X, y, weight)
+    except FitError:  # what was asked for is to stop
+        return None
+    quick.result_ = replace(quick.result_, reason="interrupted", message=MESSAGES["interrupted"])
+    return Chosen(quick, dimensions[i], error, table, interrupted=True)
 
 
 def largest_target(y: Array) -> Array:

@@ -14,7 +14,6 @@ Whoever is computing finds the journal in a context variable, which the threads 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -26,9 +25,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from hkrr.exceptions import CheckpointError
+from hkrr.meaning import digest
+
 _T = TypeVar("_T")
 # Writing takes this share of the time at most (unless every step is to be written).
 _SHARE_OF_WRITING = 0.05
+_REMEDY = "give checkpoint another path, or delete the file to begin anew"
 
 
 @dataclass
@@ -150,35 +153,21 @@ def _current() -> tuple[Journal, str] | None:
     return here if here is None or here[0].process == os.getpid() else None
 
 
-def digest(*parts: Any) -> str:
-    """Return a short text for arrays, numbers, texts and tuples of them: another one for other parts."""
-    found = hashlib.blake2b(digest_size=16)
-
-    def feed(part: Any) -> None:
-        if isinstance(part, tuple | list):
-            found.update(b"(")
-            for each in part:
-                feed(each)
-            found.update(b")")
-        elif isinstance(part, np.ndarray):
-            found.update(f"{part.dtype}{part.shape}".encode())
-            found.update(np.ascontiguousarray(part).data.cast("B") if part.size else b"")
-        elif isinstance(part, float | np.floating):
-            found.update(f"{float(part).hex()};".encode())  # one text for a float and NumPy's
-        else:
-            found.update(f"{part!r};".encode())
-
-    feed(parts)
-    return found.hexdigest()
-
-
 def about(*sums: Any) -> tuple[str, ...]:
     """Return sums to nine digits, for keys: taken in another order they differ in the last."""
     return tuple(f"{float(each):.9e}" for values in sums for each in np.atleast_1d(values))
 
 
-def step(key: tuple[Any, ...], compute: Callable[[], _T], keep: Callable[[_T], bool] = lambda value: True) -> _T:
-    """Return what was recorded under the key, or compute it, and record it where it is to be kept."""
+def step(
+    key: tuple[Any, ...],
+    compute: Callable[[], _T],
+    keep: Callable[[_T], bool] = lambda value: True,
+    sound: Callable[[Any], bool] = lambda value: True,
+) -> _T:
+    """Return what was recorded under the key, or compute it, and record it where it is to be kept.
+
+    What is recorded and not sound was put there by somebody: it is refused.
+    """
     here = _current()
     if here is None:
         return compute()
@@ -186,6 +175,12 @@ def step(key: tuple[Any, ...], compute: Callable[[], _T], keep: Callable[[_T], b
     name = prefix + digest(key)
     if name in journal.steps:
         known: _T = journal.steps[name]
+        try:
+            fine = sound(known)
+        except (TypeError, ValueError):
+            fine = False
+        if not fine:
+            raise CheckpointError(f"checkpoint holds a {key[0]} that cannot be: it was changed; {_REMEDY}")
         return known
     token = _here.set((journal, f"{name}/"))
     try:

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -56,7 +57,12 @@ def last_fit(
         with blas_for(len(objective.centers)):
             return alpha, *known_of(watch, rows)
 
-    alpha, *known = step(("last fit", objective.content, B), compute)
+    def is_fit(known: Any) -> bool:
+        alpha, *numbers = known
+        fits = isinstance(alpha, np.ndarray) and alpha.shape == (objective.n_centers, rows.n_targets)
+        return fits and len(numbers) == len(Solve._fields) and all(isinstance(one, float) for one in numbers)
+
+    alpha, *known = step(("last fit", objective.content, B), compute, sound=is_fit)
     return objective, replace(result, B=B, alpha=alpha, reg_lambda=reg_lambda), Solve(*known)
 
 

@@ -126,6 +126,7 @@ def grown(
 def _leading_directions(R: Array, r: Array, rng: np.random.RandomState, n: int = 2) -> list[Array]:
     """Return the n leading eigenvectors of ``sum_i r_i R_i R_i'``; with many columns that matrix is never formed."""
     D = R.shape[1]
+    R, r = _near_one(R), _near_one(r)
     if D <= _FEW_COLUMNS:
         eigenvalues, vectors = np.linalg.eigh((R * r[:, None]).T @ R)
         return list(vectors[:, np.argsort(-np.abs(eigenvalues))[:n]].T)
@@ -134,6 +135,11 @@ def _leading_directions(R: Array, r: Array, rng: np.random.RandomState, n: int =
         return list(eigsh(product, k=n, v0=rng.standard_normal(D), tol=1e-2, maxiter=50)[1].T)
     except ArpackError as error:  # of which some have converged, or none
         return list(getattr(error, "eigenvectors", np.zeros((D, 0))).T)
+
+
+def _near_one(values: Array) -> Array:
+    """Return the values times a power of two, which costs no bits: products of three large ones would overflow."""
+    return np.ldexp(values, -np.frexp(np.max(np.abs(values)))[1])
 
 
 def shrunk(candidate: Candidate, rotation_invariant: bool) -> Candidate:

@@ -72,7 +72,7 @@ class HyperKernelRidgeCV(MapModel):
     n_jobs : int or None, default=None
         Parallel starts (or grid points), through joblib; the model is the same for every number.
     checkpoint, checkpoint_every
-        As in `HyperKernelRidge`. After Ctrl-C the best map so far has coefficients from few centers (none with `cv`).
+        As in `HyperKernelRidge`. After Ctrl-C the best map so far has coefficients from few centers.
 
     Attributes
     ----------
@@ -279,7 +279,7 @@ class HyperKernelRidgeCV(MapModel):
         self.map_shape_ = winner.shape.name
         self.path_ = path_table(ends, rows.total_weight)
         if interrupted is not None:
-            raise Interrupted(result, self) from interrupted
+            raise Interrupted(result, self) from None
         self._examine(of_search(self, rows, objective, result, winner, ends, solve))
         return self
 
@@ -287,9 +287,12 @@ class HyperKernelRidgeCV(MapModel):
         """The paper's adaptive rule: the pair of least truncated held-out error, then a fit on all rows."""
         with checkpointing(self, InMemoryRows(X, y, weight)) as rng:
             chosen = fit_on_grid(self, X, y, weight, dimensions, rng)
-        for name, value in vars(chosen.model).items():
-            if name.endswith("_") and not name.startswith("_"):
-                setattr(self, name, value)
-        self.cv_results_, self.n_components_, self.best_score_ = chosen.table, chosen.n_components, chosen.error
+            for name, value in vars(chosen.model).items():
+                if name.endswith("_") and not name.startswith("_"):
+                    setattr(self, name, value)
+            self.cv_results_, self.n_components_, self.best_score_ = chosen.table, chosen.n_components, chosen.error
+            if chosen.interrupted:
+                self.__dict__.pop("diagnostics_", None)
+                raise Interrupted(self.result_, self)
         self._examine(of_grid(self, chosen.model, X))
         return self

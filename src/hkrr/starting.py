@@ -17,8 +17,9 @@ from hkrr.centers import draw_centers
 from hkrr.criteria import CRITERIA, Criterion
 from hkrr.diagnostics import Starts
 from hkrr.initialization import descend_lambda, median_kernel, ranked_maps, starting_rows
-from hkrr.journal import about, digest, step
+from hkrr.journal import about, step
 from hkrr.kernels import Kernel, get_kernel
+from hkrr.meaning import digest
 from hkrr.objective import Objective
 from hkrr.rows import Rows
 from hkrr.scaling import Moments
@@ -33,30 +34,6 @@ def kernel_of(model: Any) -> Kernel:
     if kernel.gamma not in (None, model.gamma):
         raise ValueError(f"gamma={model.gamma} and a kernel with gamma={kernel.gamma}: give one of them")
     return kernel.with_gamma(model.gamma)
-
-
-def recorded_start(
-    model: Any,
-    rows: Rows,
-    kernel: Kernel,
-    solver: Solver,
-    scaling: Moments,
-    rng: np.random.RandomState,
-    deadline: float,
-    n_threads: int,
-) -> tuple[Array, Kernel, Starts]:
-    """Return `starting_point`, or what it was before the fit was broken off."""
-
-    def compute() -> tuple[Array, float | None, np.random.RandomState, tuple[int, int, int]]:
-        B, started, starts = starting_point(model, rows, kernel, solver, scaling, rng, deadline, n_threads)
-        return B, started.gamma, copy.deepcopy(rng), (starts.tried, starts.dropped, starts.failed)
-
-    told = (model.n_components, model.reg_lambda, model.criterion, model.init, model.n_init, model.n_centers, kernel)
-    key = (*told, type(solver).__name__, model.max_iter == 0, rows.n_rows, *about(scaling.x_mean, scaling.y_mean))
-    key = ("start", *key, digest(rng.get_state()))
-    B, gamma, after, starts = step(key, compute, lambda _: time.perf_counter() < deadline)
-    rng.set_state(after.get_state())
-    return B, kernel if gamma is None else kernel.with_gamma(gamma), Starts(*starts)
 
 
 def centers_of(
@@ -88,33 +65,46 @@ def starting_point(
     deadline: float,
     n_threads: int,
 ) -> tuple[Array, Kernel, Starts]:
-    """Return where a HyperKernelRidge starts: at the map given, at an estimate, or at the best of random maps."""
-    sample = starting_rows(rows, rng).on_threads(n_threads)
-    if not isinstance(model.init, str):
-        B = check_matrix("init", model.init, rows.n_features, model.n_components) * scaling.x_scale
-        if np.linalg.matrix_rank(B) < model.n_components:
-            raise ValueError("init must have linearly independent rows, none of them zero: dependent rows stay so")
-        return B, median_kernel(kernel, sample, B, rng), Starts()
-    if model.init != "random":
-        from hkrr.baselines.start import starting_map  # its relatives are slow to import
+    """Return where a HyperKernelRidge starts: at the map given, at an estimate, or at the best of random maps.
 
-        B = starting_map(model.init, sample, model.n_components, rng)
-        return B, median_kernel(kernel, sample, B, rng), Starts()
-    n_centers = model._n_centers(rows.n_counted)
-    starts, n_drawn = ranked_maps(
-        sample,
-        kernel,
-        n_components=model.n_components,
-        n_init=model.n_init,
-        reg_lambda=model._lambda,
-        n_centers=n_centers,
-        rng=rng,
-        deadline=deadline,
-    )
-    told = Starts(tried=n_drawn, dropped=len(starts) - 1, failed=n_drawn - len(starts))
-    if not isinstance(solver, LBFGS) or model.max_iter == 0:
-        return *starts[0], told
-    best = descend_lambda(
-        rows.bring(sample), starts, solver, reg_lambda=model._lambda, n_centers=n_centers, rng=rng, deadline=deadline
-    )
-    return *best, told
+    A fit that goes on starts where it did before, and has the random numbers that it had after that.
+    """
+
+    def found() -> tuple[Array, Kernel, Starts]:
+        sample = starting_rows(rows, rng).on_threads(n_threads)
+        if not isinstance(model.init, str):
+            B = check_matrix("init", model.init, rows.n_features, model.n_components) * scaling.x_scale
+            if np.linalg.matrix_rank(B) < model.n_components:
+                raise ValueError("init must have linearly independent rows, none of them zero: dependent rows stay so")
+            return B, median_kernel(kernel, sample, B, rng), Starts()
+        if model.init != "random":
+            from hkrr.baselines.start import starting_map  # its relatives are slow to import
+
+            B = starting_map(model.init, sample, model.n_components, rng)
+            return B, median_kernel(kernel, sample, B, rng), Starts()
+        sizes = {"reg_lambda": model._lambda, "n_centers": model._n_centers(rows.n_counted)}
+        limits: dict[str, Any] = {"rng": rng, "deadline": deadline}
+        starts, n_drawn = ranked_maps(
+            sample, kernel, n_components=model.n_components, n_init=model.n_init, **sizes, **limits
+        )
+        told = Starts(tried=n_drawn, dropped=len(starts) - 1, failed=n_drawn - len(starts))
+        if not isinstance(solver, LBFGS) or model.max_iter == 0:
+            return *starts[0], told
+        return *descend_lambda(rows.bring(sample), starts, solver, **sizes, **limits), told
+
+    def compute() -> tuple[Array, float | None, np.random.RandomState, tuple[int, int, int]]:
+        B, started, starts = found()
+        return B, started.gamma, copy.deepcopy(rng), (starts.tried, starts.dropped, starts.failed)
+
+    def is_start(known: Any) -> bool:
+        B, gamma, after, starts = known
+        fits = isinstance(B, np.ndarray) and B.shape == (model.n_components, rows.n_features)
+        counts = len(starts) == 3 and all(type(one) is int for one in starts)
+        return fits and counts and isinstance(after, np.random.RandomState) and (gamma is None or 0.0 < gamma < np.inf)
+
+    told = (model.n_components, model.reg_lambda, model.criterion, model.init, model.n_init, model.n_centers, kernel)
+    key = (*told, type(solver).__name__, model.max_iter == 0, rows.n_rows, *about(scaling.x_mean, scaling.y_mean))
+    key = ("start", *key, digest(rng.get_state()))
+    B, gamma, after, starts = step(key, compute, lambda _: time.perf_counter() < deadline, is_start)
+    rng.set_state(after.get_state())
+    return B, kernel if gamma is None else kernel.with_gamma(gamma), Starts(*starts)

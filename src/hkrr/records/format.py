@@ -25,11 +25,10 @@ import numpy as np
 
 from hkrr._arrays import Array
 from hkrr._version import __version__
+from hkrr.records.beginnings import MODEL, SEEN, begins_as, seems
 
 FORMAT = 1
 
-# The name that safetensors' table has our header under: of a model.
-MODEL = "hkrr"
 # Bytes of the table, and its objects and lists: parsed, one of nothing else would take thirty times its bytes, where an
 # honest one is mostly the names of columns.
 _MOST_TABLE, _MOST_BRACKETS = 2 << 20, 100_000
@@ -54,7 +53,20 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 
 
 class Refusal(ValueError):
-    """Why a file cannot be read, or a model not be saved; whoever knows the path adds it."""
+    """Why a file cannot be read, or a model not be saved; whoever knows the path adds it.
+
+    Parameters
+    ----------
+    reason : str
+    remedied : bool
+        Whether the reason says what to do; else what is said of damaged files is added.
+    foreign : bool
+        Whether the file is none of this kind, so that nobody should be asked to delete it.
+    """
+
+    def __init__(self, reason: str, *, remedied: bool = False, foreign: bool = False) -> None:
+        super().__init__(reason)
+        self.remedied, self.foreign = remedied, foreign
 
 
 class _Tensor(NamedTuple):
@@ -93,7 +105,9 @@ def unpack(path: str | os.PathLike[str], kind: str = MODEL) -> tuple[dict[str, A
         return _unpack(path, kind)
     except MemoryError:  # a file that is mostly a hole can say any size, and be right
         size = os.stat(path).st_size
-        raise Refusal(f"its {size:,} bytes are more than there is memory for: load it on a larger machine") from None
+        raise Refusal(
+            f"its {size:,} bytes are more than there is memory for: load it on a larger machine", remedied=True
+        ) from None
 
 
 def _unpack(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -102,19 +116,28 @@ def _unpack(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], di
 
     mode = os.stat(path).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # of a folder opening it says so; a pipe would wait
-        raise Refusal("it is no file")
+        raise Refusal("it is no file but a device or a pipe: copy it to a file first", remedied=True, foreign=True)
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        table = _read_table(file, size)
-        header, tensors = _header_and_tensors(table, size - 8 - len(table), kind)
+        try:
+            table = _read_table(file, size)
+            header, tensors = _header_and_tensors(table, size - 8 - len(table), kind)
+        except Refusal as refusal:
+            file.seek(0)
+            start = file.read(SEEN)
+            if begins_as(start, kind):
+                raise
+            other = seems(start)
+            reason = str(refusal) if other is None else f"it {other}"
+            raise Refusal(reason, remedied=other is not None or refusal.remedied, foreign=True) from None
         file.seek(0)
         data = file.read(size)
     if len(data) != size or data[8 : 8 + len(table)] != table:
-        raise Refusal("it changed while it was read: try again when nobody writes to it")
+        raise Refusal("it changed while it was read: try again when nobody writes to it", remedied=True)
     body = memoryview(data)[8 + len(table) :]
     said = header.pop("checksum", None)
     if said != checksum(header, (body[tensors[name].begin : tensors[name].end] for name in sorted(tensors))):
-        raise Refusal("its checksum is wrong: it was damaged or changed after it was saved; take another copy")
+        raise Refusal("its checksum is wrong: it was damaged, or changed after it was written")
     described = _described(header.pop("tensors", None), tensors)
     try:
         found = load(data)
@@ -155,7 +178,9 @@ def _read_table(file: BinaryIO, size: int) -> bytes:
     """Return safetensors' table of the tensors."""
     start = file.read(8)
     if len(start) < 8:
-        raise Refusal(f"it has {size} bytes, too few for any model: it was cut off, or is another kind of file")
+        raise Refusal(
+            f"it has {size} bytes, too few for any that hkrr writes: it was cut off, or is another kind of file"
+        )
     length = int.from_bytes(start, "little")
     if length > size - 8 or length > _MOST_TABLE:
         raise Refusal(
@@ -174,7 +199,7 @@ def _header_and_tensors(table: bytes, n_bytes: int, kind: str) -> tuple[dict[str
     text = metadata.get(kind) if isinstance(metadata, dict) and len(metadata) == 1 else None
     if not isinstance(text, str):
         reads = "hkrr.load reads what hkrr.save wrote" if kind == MODEL else "it holds no checkpoint"
-        raise Refusal(f"it is a safetensors file of something else: {reads}")
+        raise Refusal(f"it is a safetensors file of something else: {reads}", remedied=True)
     header = parsed(text)
     check_format(header)
     return header, _tensors(entries, n_bytes)
@@ -188,7 +213,8 @@ def check_format(header: dict[str, Any]) -> None:
     if version > FORMAT:
         raise Refusal(
             f"it was written by hkrr {library[:40]} in format {str(version)[:20]}; this is hkrr {__version__}, which "
-            f"reads format {FORMAT}: install a newer hkrr"
+            f"reads format {FORMAT}: install a newer hkrr",
+            remedied=True,
         )
 
 

@@ -159,7 +159,7 @@ def decode(value: Any, arrays: Arrays) -> Any:
         ((tag, content),) = value.items()
         if tag in _DECODERS:
             return _DECODERS[tag](content, arrays)
-        raise Refusal(f"it holds a value of an unknown kind, {tag[:40]!r}: a newer hkrr may know it")
+        raise Refusal(f"it holds a value of an unknown kind, {tag[:40]!r}: install a newer hkrr", remedied=True)
     raise Refusal("it holds a value that is none: it was damaged, or hkrr did not write it")
 
 
@@ -238,7 +238,7 @@ def _decode_named(
     _expect(isinstance(content, dict) and isinstance(content.get("class"), str))
     name = content["class"]
     if name not in known:
-        raise Refusal(f"it holds a {name[:40]!r}, which is unknown here: a newer hkrr may know it")
+        raise Refusal(f"it holds a {name[:40]!r}, which is unknown here: install a newer hkrr", remedied=True)
     settings = {key: decode(each, arrays) for key, each in content.items() if key != "class"}
     try:
         return make(name, settings)

@@ -15,6 +15,7 @@ from hkrr.saving.layouts import LAYOUTS, check_model
 from hkrr.saving.models import LEFT_OUT, decode_model, encode_model
 
 _CLASSES = tuple(name for name, layout in LAYOUTS.items() if layout.ours)
+_REMEDY = "take another copy of the file, or save the model again"
 _FIELDS = {"format", "library", "class", "parameters", "attributes", "feature_names", "summary", "left_out"}
 
 
@@ -89,13 +90,16 @@ def load(path: str | os.PathLike[str]) -> Any:
         header, arrays = unpack(path)
         if set(header) != _FIELDS:
             odd = sorted(set(header) ^ _FIELDS)[0]
-            raise Refusal(f"its header has a field too many or too few, {odd[:40]!r}: a newer hkrr may know it")
+            raise Refusal(
+                f"its header has a field too many or too few, {odd[:40]!r}: install a newer hkrr", remedied=True
+            )
         content = {name: header[name] for name in ("class", "parameters", "attributes")}
         model = decode_model(content, arrays, _CLASSES, header["feature_names"])
         if arrays:
             raise Refusal(f"it holds a tensor that nothing uses, {min(arrays)[:40]!r}")
     except Refusal as refusal:
-        raise ModelFileError(f"{os.fspath(path)} cannot be loaded: {refusal}.") from None
+        remedy = "" if refusal.remedied else f"; {_REMEDY}"
+        raise ModelFileError(f"{os.fspath(path)} cannot be loaded: {refusal}{remedy}.") from None
     return model
 
 

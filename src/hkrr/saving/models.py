@@ -58,7 +58,10 @@ def decode_model(content: Any, arrays: Arrays, allowed: tuple[str, ...], feature
         raise Refusal(f"it holds something that is no model: {_DAMAGED}")
     name, parameters, attributes = content["class"], content["parameters"], content["attributes"]
     if not isinstance(name, str) or name not in allowed:
-        raise Refusal(f"its class {str(name)[:40]!r} is unknown here: install the hkrr that wrote it, or a newer one")
+        raise Refusal(
+            f"its class {str(name)[:40]!r} is unknown here: install the hkrr that wrote it, or a newer one",
+            remedied=True,
+        )
     layout = LAYOUTS[name]
     _check_names(f"parameters of {name}", parameters, set(layout.parameter_names()))
     _check_names(f"attributes of {name}", attributes, {*layout.attributes, *layout.optional})
@@ -92,7 +95,9 @@ def _check_names(what: str, found: Any, known: set[str]) -> None:
     if not isinstance(found, dict):
         raise Refusal(f"the {what} are none: {_DAMAGED}")
     for name in sorted(set(found) - known):
-        raise Refusal(f"{name[:40]!r} is unknown among the {what}: install the hkrr that wrote it, or a newer one")
+        raise Refusal(
+            f"{name[:40]!r} is unknown among the {what}: install the hkrr that wrote it, or a newer one", remedied=True
+        )
 
 
 def _names(names: Any) -> Array:

@@ -262,10 +262,10 @@ def _run(
         except (ArithmeticError, np.linalg.LinAlgError):
             # Overflow and NaN meet NumPy and SciPy in many places, and each has its own way to say so.
             reason = "not_finite"
-        except KeyboardInterrupt as stop:
+        except KeyboardInterrupt:
             if noted is None or monitor.state is None:
                 raise
-            raise Interrupted(_result(monitor, monitor.state, "interrupted")) from stop
+            raise Interrupted(_result(monitor, monitor.state, "interrupted")) from None
         bar.total = bar.n  # a run that needed fewer iterations is complete, and should look so
         bar.refresh()
     state = monitor.state

@@ -1,0 +1,72 @@
+"""A digest of what values mean, however they are spelled: for what a checkpoint belongs to, and the keys of a journal.
+
+The same are 3, 3.0 and NumPy's; a list, a tuple, a range and an array of the same numbers; a path and its text; a
+device of PyTorch and its name; objects of the library's own classes with the same settings.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from hkrr._arrays import Array
+
+_EXACT = 2**53  # up to which floats have all whole numbers
+
+
+def digest(*parts: Any, other: Callable[[Any], str] = repr) -> str:
+    """Return a short text, another one for parts that mean something else; `other` gives that of strangers' objects."""
+    found = hashlib.blake2b(digest_size=16)
+
+    def feed(part: Any) -> None:
+        array = _as_array(part)
+        if array is not None and array.ndim > 0:
+            exact = array.dtype.kind not in "iu" or np.all((array > -_EXACT) & (array < _EXACT))
+            found.update(f"[{array.shape}".encode())
+            found.update(np.ascontiguousarray(array, dtype=np.float64 if exact else array.dtype).data.cast("B"))
+        elif isinstance(part, list | tuple | range) or (isinstance(part, np.ndarray) and part.ndim > 0):
+            found.update(b"(")
+            for each in part:
+                feed(each)
+            found.update(b")")
+        elif type(part).__module__.startswith("hkrr.") and is_dataclass(part):
+            feed((type(part).__qualname__, *((field.name, getattr(part, field.name)) for field in fields(part))))
+        else:
+            found.update(f"{_text(part, other)};".encode())
+
+    feed(parts)
+    return found.hexdigest()
+
+
+def _as_array(part: Any) -> Array | None:
+    """Return an array of numbers, or what is one in other words; else None."""
+    if isinstance(part, list | tuple | range):
+        try:
+            part = np.asarray(part)
+        except ValueError:  # of parts of different lengths
+            return None
+    fits = isinstance(part, np.ndarray) and part.size > 0 and part.dtype.kind in "iufb"
+    return part if fits else None
+
+
+def _text(part: Any, other: Callable[[Any], str]) -> str:
+    if part is None or isinstance(part, str | bool | np.bool_):
+        return repr(bool(part) if isinstance(part, np.bool_) else part)
+    if isinstance(part, np.ndarray):
+        part = part[()]
+    if isinstance(part, Integral):
+        return str(int(part))
+    if isinstance(part, Real):
+        number = float(part)
+        return str(int(number)) if number.is_integer() and abs(number) < _EXACT else number.hex()
+    if isinstance(part, os.PathLike):
+        return repr(os.fspath(part))
+    if type(part).__module__ == "torch" and type(part).__name__ == "device":
+        return repr(str(part))
+    return other(part)

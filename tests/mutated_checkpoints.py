@@ -1,0 +1,147 @@
+"""Checkpoints that no fit has written: mutated at random or on purpose, for the tests and the fuzzer.
+
+Those of `SEALED` have the right checksum, and contents that somebody forged: a fit may use them, and end with another
+model or an error. All others must be refused, or be the file that they were.
+"""
+
+import json
+import tempfile
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+
+import hkrr
+from hkrr.checkpoint_file import FORMAT
+from hkrr.records.beginnings import CHECKPOINT
+from hkrr.records.format import pack
+from mutated_files import MUTATIONS, mutate_tree
+
+
+class Broken(Exception):
+    """What ends a fit."""
+
+
+def rows() -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows that all are fitted to."""
+    X = np.random.default_rng(0).standard_normal((20, 2))
+    return X, np.sin(2.0 * X[:, 0]) + 0.1 * X[:, 1]
+
+
+def _ridge(**more: Any) -> hkrr.HyperKernelRidge:
+    quick = {"n_components": 1, "n_centers": 5, "max_iter": 4, "init": np.eye(1, 2), "random_state": 0, "n_jobs": 1}
+    return hkrr.HyperKernelRidge(**{**quick, **more})
+
+
+def _grid() -> hkrr.HyperKernelRidgeCV:
+    parameters = {"cv": 2, "criterion": "training", "reg_lambdas": [0.1], "n_init": 1, "random_state": 0, "n_jobs": 1}
+    return hkrr.HyperKernelRidgeCV([1], **parameters)
+
+
+# What is fitted, and the iteration that it is broken off at (None: it is done).
+FITS: dict[str, tuple[Callable[[], Any], int | None]] = {
+    "lbfgs": (_ridge, 2),
+    "random": (lambda: _ridge(init="random", n_init=1), 2),
+    "varpro": (lambda: _ridge(solver="varpro", reg_lambda=1e-2), 2),
+    "evidence": (lambda: _ridge(criterion="evidence", reg_lambda="auto"), 2),
+    "done": (lambda: _ridge(random_state=None), None),
+    "grid": (_grid, None),
+    "search": (lambda: hkrr.HyperKernelRidgeCV(1, n_init=1, random_state=0, n_jobs=1), None),
+}
+
+
+def checkpoints() -> dict[str, bytes]:
+    """Return an honest checkpoint of each fit."""
+    found = {}
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore", hkrr.HKRRWarning)  # grids of one pair, runs of four iterations
+        for name, (make, at) in FITS.items():
+            path, model = Path(folder, name), make().set_params(checkpoint=Path(folder, name))
+            if at is not None:
+
+                def stop(state: Any, at: int = at) -> None:
+                    if state.n_iter == at:
+                        raise Broken
+
+                model.set_params(callbacks=[stop])
+            with suppress(Broken):
+                model.fit(*rows())
+            found[name] = path.read_bytes()
+    return found
+
+
+def resumed(name: str, path: Path) -> Any:
+    """Return the model that a fit ends with that goes on from a file."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of forged numbers anything may be said
+        return FITS[name][0]().set_params(checkpoint=path).fit(*rows())
+
+
+def values_of(model: Any) -> tuple[np.ndarray, ...]:
+    """Return what two models that are the same have the same of."""
+    return model.components_, model.dual_coef_, model.centers_, np.array([model.gamma_, model.reg_lambda_])
+
+
+def outcome(name: str, path: Path, expected: tuple[np.ndarray, ...]) -> str:
+    """Return what becomes of a fit that finds a file."""
+    try:
+        found = values_of(resumed(name, path))
+    except hkrr.CheckpointError:
+        return "refused"
+    except Exception as error:
+        return f"an error ({type(error).__name__})"
+    if all(np.array_equal(one, other) for one, other in zip(found, expected, strict=True)):
+        return "the same model"
+    return "another model" if all(np.all(np.isfinite(one)) for one in found) else "not finite"
+
+
+def _sealed(index: Any, texts: bytes, arrays: bytes) -> bytes:
+    tensors = {"index": json.dumps(index).encode(), "texts": texts, "arrays": arrays}
+    header = {"format": FORMAT, "library": hkrr.__version__}
+    return pack(header, {name: np.frombuffer(part, dtype=np.uint8) for name, part in tensors.items()}, CHECKPOINT)
+
+
+def _opened(data: bytes) -> tuple[Any, bytes, bytes]:
+    tensors = safetensors.numpy.load(data)
+    return json.loads(tensors["index"].tobytes()), tensors["texts"].tobytes(), tensors["arrays"].tobytes()
+
+
+def mutate_index(data: bytes, random: Random) -> bytes:
+    """Change what the file says that it holds."""
+    index, texts, arrays = _opened(data)
+    mutate_tree(index, random)
+    return _sealed(index, texts, arrays)
+
+
+def mutate_value(data: bytes, random: Random) -> bytes:
+    """Change some values of one entry; its lengths are right."""
+    index, texts, arrays = _opened(data)
+    k = random.randrange(len(index))
+    at = sum(entry[2] for entry in index[:k])
+    value = json.loads(texts[at : at + index[k][2]])
+    mutate_tree(value, random)
+    text = json.dumps(value).encode()
+    texts = texts[:at] + text + texts[at + index[k][2] :]
+    index[k][2] = len(text)
+    return _sealed(index, texts, arrays)
+
+
+def mutate_numbers(data: bytes, random: Random) -> bytes:
+    """Change some numbers of the arrays."""
+    index, texts, arrays = _opened(data)
+    changed = bytearray(arrays)
+    for _ in range(random.choice([1, 1, 5])):
+        number = random.choice([np.nan, np.inf, -np.inf, 1e308, -1e308, 0.0, 1e-308, -1.0, random.gauss(0.0, 1.0)])
+        at = 8 * random.randrange(len(arrays) // 8)
+        changed[at : at + 8] = np.float64(number).tobytes()
+    return _sealed(index, texts, bytes(changed))
+
+
+SEALED = {"index": mutate_index, "value": mutate_value, "numbers": mutate_numbers}
+_PLAIN = ("table", "bytes", "length", "truncated", "deep", "huge")
+CHECKPOINT_MUTATIONS = {**SEALED, **{name: MUTATIONS[name] for name in _PLAIN}}

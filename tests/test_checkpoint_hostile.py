@@ -1,0 +1,54 @@
+"""Mutated checkpoints: refused, or the file that they were. benchmarks/fuzz_checkpoints.py makes many more."""
+
+from random import Random
+
+import pytest
+
+from hkrr import CheckpointError
+from hkrr.checkpoint_file import as_bytes, packed, read
+from mutated_checkpoints import CHECKPOINT_MUTATIONS, FITS, SEALED, checkpoints, outcome, resumed, values_of
+
+ORIGINALS = checkpoints()
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    path, found = tmp_path_factory.mktemp("honest") / "fit.checkpoint", {}
+    for name, data in ORIGINALS.items():
+        path.write_bytes(data)
+        found[name] = values_of(resumed(name, path))
+    return found
+
+
+def test_honest_ones_go_on(tmp_path, expected):
+    for name in FITS:
+        assert outcome(name, tmp_path / "none", expected[name]) == (
+            "another model" if name == "done" else "the same model"
+        )
+        (tmp_path / "none").unlink()
+
+
+@pytest.mark.parametrize("way", CHECKPOINT_MUTATIONS)
+def test_mutated_ones(tmp_path, expected, way):
+    random, path, found = Random(way), tmp_path / "fit.checkpoint", set()
+    for k in range(4 if way in ("deep", "huge") else 40):
+        name = list(FITS)[k % len(FITS)]
+        path.write_bytes(CHECKPOINT_MUTATIONS[way](ORIGINALS[name], random))
+        found.add(outcome(name, path, expected[name]))
+    assert "not finite" not in found
+    if way not in SEALED:
+        assert found <= {"refused", "the same model"}
+
+
+@pytest.mark.parametrize(("name", "part"), [("random", 0), ("random", 1), ("random", 3), ("search", 0), ("search", 2)])
+def test_steps_that_cannot_be_are_refused(tmp_path, name, part):
+    """The start, and the last fit: tuples whose parts are of the wrong kind."""
+    path = tmp_path / "fit.checkpoint"
+    path.write_bytes(ORIGINALS[name])
+    _, entries = read(path)
+    length = {"random": 4, "search": 5}[name]
+    (key,) = (key for key, one in entries.items() if key[0] == "step" and isinstance(one, tuple) and len(one) == length)
+    entries[key] = tuple("x" if k == part else one for k, one in enumerate(entries[key]))
+    path.write_bytes(as_bytes({each: packed(value) for each, value in entries.items()}))
+    with pytest.raises(CheckpointError, match=r"holds a (start|last fit) that cannot be: .*; give checkpoint another"):
+        resumed(name, path)
