@@ -1,6 +1,7 @@
 """Models made by hand, whose numbers are the same on every machine: what the tests of pictures and pages share."""
 
 import numpy as np
+import pandas as pd
 
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
 from hkrr.diagnostics import Diagnostics
@@ -72,8 +73,10 @@ def made_model(n_components=2, n_features=4, *, kernel="gaussian", n_targets=1, 
 
 
 def made_data(model, n=120):
-    """Return rows and targets that the model explains but for something regular."""
+    """Return rows (a data frame where the model has names) and targets that the model all but explains."""
     X = points(n, model.n_features_in_, first=1000)
+    if hasattr(model, "feature_names_in_"):
+        X = pd.DataFrame(X, columns=model.feature_names_in_)
     noise = np.round(0.05 * np.sin(17.0 * np.arange(n)), 6)
     predicted = model.predict(X)
     return X, predicted + (noise if predicted.ndim == 1 else noise[:, None])

@@ -122,6 +122,16 @@ def loadings(model: Any) -> Array:
     return B / np.where(length > 0, length, 1.0)
 
 
+def weights(model: Any) -> Array:
+    """Return the weight of each direction, the largest being 1: the singular values of the map, or, where the kernel
+    keeps its rows as they are and these are in another order, the lengths of its rows."""
+    if model.kernel_.rotation_invariant:
+        of_model: Array = model.singular_values_
+        return of_model
+    lengths = np.linalg.norm(model.components_ * spreads(model), axis=1)
+    return lengths / (float(np.max(lengths)) or 1.0)
+
+
 def column_names(model: Any) -> list[str]:
     """Return the names of the columns that the model was fitted with, or x0, x1, ... as in scikit-learn."""
     if hasattr(model, "feature_names_in_"):

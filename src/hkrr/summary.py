@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hkrr._arrays import Array
 from hkrr.diagnostics import ENDS, Diagnostics
-from hkrr.importance import column_names, loadings
+from hkrr.importance import column_names, loadings, weights
 from hkrr.kernels import kernel_name
 from hkrr.solvers.base import MESSAGES
 
@@ -181,15 +181,16 @@ def _directions(model: Any, names: list[str]) -> Iterator[str]:
     if getattr(model, "map_shape_", "full") != "full":
         yield "None: the map keeps the columns' own axes. See their importances."
         return
-    table, weights = loadings(model), model.singular_values_
+    table, weight = loadings(model), weights(model)
     for k in range(min(len(table), _MOST_DIRECTIONS)):
         order = np.argsort(-np.abs(table[k]), kind="stable")[:_MOST_LOADINGS]
         share = float(np.sum(table[k, order] ** 2))
         terms = "  ".join(f"{table[k, j]:+.2f} {names[j]}" for j in order if table[k, j] != 0)
         rest = "" if len(names) <= _MOST_LOADINGS else f"  ({100 * share:.0f}%)"
-        yield f"{k + 1}  weight {weights[k]:.2f}:  {terms or 'no column: it is zero'}{rest}"
+        yield f"{k + 1}  weight {weight[k]:.2f}:  {terms or 'no column: it is zero'}{rest}"
     if len(table) > _MOST_DIRECTIONS:
-        yield f"and {len(table) - _MOST_DIRECTIONS} more, of weights {weights[_MOST_DIRECTIONS]:.2g} and less"
+        most = float(np.max(weight[_MOST_DIRECTIONS:]))
+        yield f"and {len(table) - _MOST_DIRECTIONS} more, of weights up to {most:.2g}"
 
 
 def _importances(importances: Array, names: list[str]) -> Iterator[tuple[str, float]]:
