@@ -8,7 +8,7 @@ from sklearn.feature_selection import SelectFromModel
 
 import hkrr
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
-from hkrr.importance import average_gradient_outer_product, column_names, loadings
+from hkrr.importance import average_gradient_outer_product, column_names, loadings, weights
 from hkrr.kernels import KERNELS
 from made_models import made_model
 
@@ -119,6 +119,15 @@ def test_loadings_have_length_one_and_no_units():
     assert_allclose(found, expected / np.linalg.norm(expected, axis=1, keepdims=True))
     model.components_ = model.components_ * [[1.0], [0.0]]
     assert loadings(model)[1].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_weights_of_directions_go_with_their_rows():
+    """Of a kernel that keeps the rows as they are, in whatever order these are."""
+    model = made_model(3, 3, kernel="anova")
+    model.components_ = np.diag([0.1, 1.0, 0.5])
+    model.centers_ = model.centers_ / model.centers_.std(axis=0)
+    assert_allclose(weights(model), [0.1, 1.0, 0.5])
+    assert weights(made_model(3, 3)).tolist() == [1.0, 0.5, 0.25]
 
 
 def test_names():

@@ -211,11 +211,24 @@ def test_intervals_are_drawn_and_counted():
     assert PredictionErrorDisplay.from_estimator(model, X, y, coverage=None).intervals_ is None
     assert LinkDisplay.from_estimator(model, X, y).band.shape == (200, 2)
 
-    def without(X, coverage):
-        raise NotFittedError
 
-    model.predict_interval = without
-    assert LinkDisplay.from_estimator(model, X, y).band is None
+def test_intervals_as_pairs_and_models_that_have_none():
+    model = pictures.with_intervals()
+    X, y = made_data(model)
+    expected = model.predict_interval(X)
+
+    def pair(X, coverage):
+        return expected[:, 0], expected[:, 1]
+
+    def unknown(X, coverage):
+        raise ValueError("too few rows")
+
+    model.predict_interval = pair
+    np.testing.assert_array_equal(PredictionErrorDisplay.from_estimator(model, X, y).interval, expected)
+    model.predict_interval = unknown
+    assert PredictionErrorDisplay.from_estimator(model, X, y).intervals_ is None
+    with pytest.raises(ValueError, match="too few rows"):
+        PredictionErrorDisplay.from_estimator(model, X, y, coverage=0.99)
 
 
 def test_errors_of_any_regressor():
@@ -256,6 +269,17 @@ def test_what_was_chosen_is_marked():
     display = PathDisplay.from_estimator(model)
     assert display.chosen_ is None
     assert "all 4 columns, which did better" in display.ax_.get_title(loc="left")
+
+
+def test_a_search_that_was_cut_short():
+    """Of kernels that nothing is known of but a first look, or not even that."""
+    model = pictures.kernels_searched()
+    model.path_ = {name: values[:2] for name, values in model.path_.items()}
+    display = PathDisplay.from_estimator(model)
+    assert [tick.get_text() for tick in display.ax_.get_yticklabels()] == ["laplace, identity"]
+    assert display.chosen_ is None
+    model.path_["score"] = [np.inf, np.inf]
+    assert PathDisplay.from_estimator(model).ax_.get_yticklabels() == []
 
 
 def test_of_fitted_searches():

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-from sklearn.exceptions import NotFittedError
 from sklearn.utils import resample
 from sklearn.utils.validation import check_is_fitted
 
 from hkrr._arrays import Array
 from hkrr._validation import check_installed, check_int
+from hkrr.importance import FeatureImportances
 
 # Okabe and Ito's, which the colour-blind tell apart, less the black, which a dark background would swallow.
 BLUE, ORANGE, GREEN, PINK, SKY, VERMILION = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
@@ -19,6 +19,7 @@ LEVELS, SIGNED = "viridis", "PuOr"
 SIZE = (4.6, 3.5)  # inches: one column of a page
 SMALL = 8  # points: of notes, ticks and legends
 MOST_POINTS = 1_000
+Coverage = float | None | Literal["auto"]
 _LONGEST_NAME = 18
 
 
@@ -56,7 +57,7 @@ def short(name: str) -> str:
 
 def check_map(estimator: Any) -> None:
     """Raise unless the estimator is one of this library's that is fitted."""
-    if not hasattr(type(estimator), "feature_importances_") or not hasattr(estimator, "get_params"):
+    if not isinstance(estimator, FeatureImportances):
         got = type(estimator).__name__
         raise TypeError(
             f"estimator must be a fitted HyperKernelRidge or HyperKernelRidgeCV, got {got}; of a pipeline give the "
@@ -90,15 +91,25 @@ def rows_shown(n_shown: int, n_rows: int) -> str:
     return f"{n_rows:,} rows" if n_shown == n_rows else f"{n_shown:,} of {n_rows:,} rows"
 
 
-def intervals(estimator: Any, X: Any, coverage: float | None, target: int) -> Array | None:
+def intervals(estimator: Any, X: Any, coverage: Coverage, target: int) -> Array | None:
     """Return the ends of the prediction intervals (n, 2), or None where the model has none."""
     if coverage is None or not hasattr(estimator, "predict_interval"):
         return None
     try:
-        ends = np.asarray(estimator.predict_interval(X, coverage=coverage), dtype=np.float64)
-    except NotFittedError:  # of a model that was fitted, or saved, without them
-        return None
+        ends = estimator.predict_interval(X, coverage=nominal(coverage))
+    except ValueError:
+        if coverage != "auto":
+            raise
+        return None  # of a model that was fitted, or saved, without them, or with too few rows
+    if isinstance(ends, tuple):
+        ends = np.stack([np.asarray(end, dtype=np.float64) for end in ends], axis=1)
+    ends = np.asarray(ends, dtype=np.float64)
     return ends.reshape(len(ends), 2, -1)[:, :, target]
+
+
+def nominal(coverage: Coverage) -> float | None:
+    """Return the coverage that is meant."""
+    return 0.9 if coverage == "auto" else coverage
 
 
 def top_and_rest(order: Array, most: int) -> tuple[Array, Array]:

@@ -9,13 +9,14 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from hkrr._arrays import Array
-from hkrr._validation import check_choice, check_int
-from hkrr.importance import column_names, loadings, relative_outer_product
+from hkrr._validation import check_choice
+from hkrr.plotting._latent import chosen_directions, direction_axis, rows_at, side_of
 from hkrr.plotting._style import (
     BLUE,
     LEVELS,
     ORANGE,
     SMALL,
+    Coverage,
     axes,
     check_map,
     intervals,
@@ -23,7 +24,6 @@ from hkrr.plotting._style import (
     note,
     one_target,
     rows_shown,
-    short,
     some_rows,
 )
 
@@ -105,7 +105,7 @@ class LinkDisplay:
         *,
         directions: tuple[int, ...] | None = None,
         target: int = 0,
-        coverage: float | None = 0.9,
+        coverage: Coverage = "auto",
         kind: Literal["contour", "surface"] = "contour",
         ax: Any = None,
     ) -> Self:
@@ -122,8 +122,8 @@ class LinkDisplay:
             Which directions, counted from 0. None: the one there is, or the two that move predictions most.
         target : int, default=0
             Which target, where there are several.
-        coverage : float or None, default=0.9
-            Of the band about a curve, where the model has ``predict_interval``; None: no band.
+        coverage : float, "auto" or None, default="auto"
+            Of the band about a curve, by ``predict_interval``; "auto": 0.9 where the model can tell; None: no band.
         kind : {"contour", "surface"}, default="contour"
             Of two directions: lines of equal value, or a surface in space.
         ax : matplotlib Axes or None, default=None
@@ -134,13 +134,13 @@ class LinkDisplay:
         Y = None if y is None else one_target(y, target)
         if Y is not None and len(Y) != len(latent):
             raise ValueError(f"y has {len(Y)} entries and X has {len(latent)} rows: give one entry for each row")
-        chosen = _chosen(estimator, latent, directions)
-        unit, labels = zip(*(_axis(estimator, k) for k in chosen), strict=True)
+        chosen = chosen_directions(estimator, latent, directions)
+        unit, labels = zip(*(direction_axis(estimator, k) for k in chosen), strict=True)
         shown, Y = some_rows(latent[:, chosen], Y)
-        sides = [_side(latent[:, k], _CURVE if len(chosen) == 1 else _SQUARE) for k in chosen]
+        sides = [side_of(latent[:, k], _CURVE if len(chosen) == 1 else _SQUARE) for k in chosen]
         Z = np.tile(np.median(latent, axis=0), (int(np.prod([len(side) for side in sides])), 1))
         Z[:, chosen] = np.column_stack([part.ravel() for part in np.meshgrid(*sides, indexing="ij")])
-        rows = _rows_at(estimator, Z, np.median(np.asarray(X, dtype=np.float64), axis=0))
+        rows = rows_at(estimator, Z)
         nameless = copy.copy(estimator)  # these rows are arrays, whatever X is
         vars(nameless).pop("feature_names_in_", None)
         values = one_target(nameless.predict(rows), target, "the model")
@@ -264,43 +264,3 @@ class LinkDisplay:
             axis.label.set_size(SMALL - 1)
             axis.set_tick_params(labelsize=SMALL - 1, pad=-2)
         ax.set_box_aspect(None, zoom=0.85)
-
-
-def _chosen(model: Any, latent: Array, directions: tuple[int, ...] | None) -> list[int]:
-    """Return the directions that are drawn, from 0: those given, or the two that move predictions most."""
-    d = latent.shape[1]
-    if directions is None:
-        if d <= 2:
-            return list(range(d))
-        moves = np.sqrt(np.diag(relative_outer_product(model))) * np.std(latent, axis=0)
-        return sorted(np.argsort(-moves, kind="stable")[:2].tolist())
-    chosen = [check_int("directions", k, 0) for k in np.atleast_1d(np.asarray(directions, dtype=object)).tolist()]
-    if len(chosen) not in (1, 2) or len(set(chosen)) < len(chosen) or max(chosen) >= d:
-        raise ValueError(f"directions must be one or two different numbers from 0 to {d - 1}, got {directions!r}")
-    return chosen
-
-
-def _axis(model: Any, k: int) -> tuple[float, str]:
-    """Return the unit of a direction and its label: of a single column those of the column."""
-    table, names = loadings(model)[k], column_names(model)
-    used = np.flatnonzero(model.components_[k])
-    if len(used) == 1:
-        return float(model.components_[k, used[0]]), short(names[used[0]])
-    order = np.argsort(-np.abs(table), kind="stable")[: min(3, len(used))]
-    terms = " ".join(f"{'+' if table[j] >= 0 else '−'}{abs(table[j]):.2f} {short(names[j])}" for j in order)
-    return 1.0, f"direction {k + 1}\n{terms}{' …' if len(used) > len(order) else ''}"
-
-
-def _side(values: Array, n: int) -> Array:
-    low, high = float(np.min(values)), float(np.max(values))
-    room = 0.02 * (high - low) or 0.5  # a single value is in the middle
-    return np.linspace(low - room, high + room, n)
-
-
-def _rows_at(model: Any, Z: Array, typical: Array) -> Array:
-    """Return rows x with Bx = z, the nearest to the typical row: in what else they differ no model sees."""
-    B = model.components_
-    # The units of the columns should not decide which of them is moved.
-    scale = np.std(model.centers_, axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
-    return typical + ((Z - B @ typical) @ np.linalg.pinv(B * scale).T) * scale

@@ -22,6 +22,7 @@ from hkrr.plotting._style import (
 )
 
 _OF_DIRECTIONS = ("random", "moments", "grown", "shrunk")
+_STAGES = ("half", "kernels", "finalists")  # of the search for a kernel, in their order
 _MOST_LINES = 16
 
 
@@ -181,21 +182,22 @@ class PathDisplay:
         starts, _, scores = self._runs()
         stages = np.array([_stage(start) for start in starts])
         names = [f"{kernel}, {shape}" for kernel, shape in zip(self.table["kernel"], self.table["shape"], strict=True)]
-        found: dict[str, tuple[bool, float]] = {}
-        for stage in ("kernels", "finalists"):
+        found: dict[str, tuple[int, float]] = {}
+        for rank, stage in enumerate(_STAGES):
             counted = np.isfinite(scores) & (stages == stage)
             for k in np.flatnonzero(counted):
                 above = float(scores[k] - np.min(scores[counted]))
-                if names[k] not in found or found[names[k]][0] != (stage == "finalists") or above < found[names[k]][1]:
-                    found[names[k]] = (stage == "finalists", above)
-        order = sorted(found, key=lambda name: (not found[name][0], found[name][1]))
+                if names[k] not in found or found[names[k]][0] < rank or above < found[names[k]][1]:
+                    found[names[k]] = (rank, above)
+        order = sorted(found, key=lambda name: (-found[name][0], found[name][1]))
         shown = order[:_MOST_LINES]
         ax = axes(ax, (SIZE[0], max(2.2, 1.0 + 0.2 * len(shown))))
-        for last, colour, label in ((True, BLUE, "finalist"), (False, VERMILION, "left behind")):
-            lines = [line for line, name in enumerate(shown) if found[name][0] == last]
+        last = max((rank for rank, _ in found.values()), default=0)
+        for is_last, colour, label in ((True, BLUE, "in the last stage"), (False, VERMILION, "left behind")):
+            lines = [line for line, name in enumerate(shown) if (found[name][0] == last) == is_last]
             values = [found[shown[line]][1] for line in lines]
-            drawn = ax.scatter(values, lines, s=22, color=colour, marker="o" if last else "x", label=label)
-            if last:
+            drawn = ax.scatter(values, lines, s=22, color=colour, marker="o" if is_last else "x", label=label)
+            if is_last:
                 self.scatter_ = drawn
         if self.chosen in shown:
             line = shown.index(self.chosen)
@@ -204,9 +206,9 @@ class PathDisplay:
             )[0]
         ax.set_yticks(range(len(shown)), shown, fontsize=SMALL)
         ax.set_xscale("symlog", linthresh=1.0)
-        most = max(above for _, above in found.values())
+        most = max((above for _, above in found.values()), default=1.0)
         ax.set(xlabel="score above the best of its stage (nats)", xlim=(-0.2, 1.5 * most + 0.5))
-        ax.set_ylim(len(shown) - 0.5, -0.5)
+        ax.set_ylim(max(len(shown), 1) - 0.5, -0.5)
         ax.grid(axis="y", lw=0.3)
         legend(ax, loc="lower left")  # the best are at the upper left, the poor at the lower right
         left = f"; {len(order) - len(shown)} more were tried" if len(order) > len(shown) else ""
@@ -220,9 +222,9 @@ def _stage(start: str) -> str:
         return "directions"
     if start.endswith("finalist"):
         return "finalists"
-    if start.endswith("half") or start in ("polished", "rescaled", "compared", "held out"):
-        return start
-    return "kernels"
+    if start.endswith("half"):
+        return "half"
+    return "other" if start in ("polished", "rescaled", "compared", "held out") else "kernels"
 
 
 def _norm(errors: Array) -> Any:

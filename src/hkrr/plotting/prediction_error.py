@@ -9,7 +9,20 @@ from sklearn.metrics import PredictionErrorDisplay as _Display
 from sklearn.metrics import r2_score
 
 from hkrr._arrays import Array
-from hkrr.plotting._style import BLUE, SMALL, axes, ink, intervals, legend, note, one_target, rows_shown, some_rows
+from hkrr.plotting._style import (
+    BLUE,
+    SMALL,
+    Coverage,
+    axes,
+    ink,
+    intervals,
+    legend,
+    nominal,
+    note,
+    one_target,
+    rows_shown,
+    some_rows,
+)
 
 
 class PredictionErrorDisplay(_Display):
@@ -75,7 +88,7 @@ class PredictionErrorDisplay(_Display):
         *,
         kind: Literal["actual_vs_predicted", "residual_vs_predicted"] = "actual_vs_predicted",
         target: int = 0,
-        coverage: float | None = 0.9,
+        coverage: Coverage = "auto",
         ax: Any = None,
     ) -> Self:
         """Draw the predictions of a fitted model, best on rows that it has not seen.
@@ -88,14 +101,14 @@ class PredictionErrorDisplay(_Display):
         kind : {"actual_vs_predicted", "residual_vs_predicted"}, default="actual_vs_predicted"
         target : int, default=0
             Which target, where there are several.
-        coverage : float or None, default=0.9
-            Of the intervals, where the model has ``predict_interval``; None: none.
+        coverage : float, "auto" or None, default="auto"
+            Of the intervals, by ``predict_interval``; "auto": 0.9 where the model can tell; None: none.
         ax : matplotlib Axes or None, default=None
             None: of a new figure.
         """
         interval = intervals(estimator, X, coverage, target)
         return cls.from_predictions(
-            y, estimator.predict(X), kind=kind, target=target, interval=interval, coverage=coverage, ax=ax
+            y, estimator.predict(X), kind=kind, target=target, interval=interval, coverage=nominal(coverage), ax=ax
         )
 
     @classmethod
