@@ -110,8 +110,3 @@ def intervals(estimator: Any, X: Any, coverage: Coverage, target: int) -> Array 
 def nominal(coverage: Coverage) -> float | None:
     """Return the coverage that is meant."""
     return 0.9 if coverage == "auto" else coverage
-
-
-def top_and_rest(order: Array, most: int) -> tuple[Array, Array]:
-    """Return the first indices, all where one line less would do, and the rest, which have a line together."""
-    return (order, order[:0]) if len(order) <= most else (order[: most - 1], order[most - 1 :])

@@ -9,11 +9,11 @@ import numpy as np
 from hkrr._arrays import Array
 from hkrr._validation import check_int
 from hkrr.importance import column_names
-from hkrr.plotting._style import BLUE, SIZE, SMALL, axes, check_map, note, short, top_and_rest
+from hkrr.plotting._style import BLUE, SIZE, SMALL, axes, check_map, note, short
 
 
 class ImportanceDisplay:
-    """Bars of ``feature_importances_``, the longest first; the columns that there is no room for share one.
+    """Bars of ``feature_importances_``, the longest first; what the columns sum to that there is no room for is said.
 
     Parameters
     ----------
@@ -64,21 +64,19 @@ class ImportanceDisplay:
     def plot(self, *, max_columns: int = 20, ax: Any = None) -> Self:
         """Draw; see `from_estimator`."""
         order = np.argsort(-self.importances, kind="stable")
-        top, rest = top_and_rest(order, check_int("max_columns", max_columns, 1))
-        lengths, labels = list(self.importances[top]), [short(self.names[j]) for j in top]
-        if len(rest):
-            lengths.append(float(np.sum(self.importances[rest])))
-            labels.append(f"{len(rest)} others, in all")
+        top, rest = np.split(order, [check_int("max_columns", max_columns, 1)])
+        lengths = self.importances[top]
         ax = axes(ax, (SIZE[0], max(1.6, 0.9 + 0.2 * len(lengths))))
         self.bars_ = ax.barh(range(len(lengths)), lengths, color=BLUE)
-        if len(rest):
-            self.bars_[-1].set(facecolor="none", edgecolor=BLUE, hatch="////")
-        ax.bar_label(self.bars_, [f"{length:.2f}" for length in lengths], padding=2, fontsize=SMALL)
-        ax.set_yticks(range(len(lengths)), labels, fontsize=SMALL)
-        ax.set(xlabel="importance (shares of 1)", xlim=(0.0, 1.14 * max(lengths) or 1.0))
+        ax.bar_label(self.bars_, [f"{length:.2g}" for length in lengths], padding=2, fontsize=SMALL)
+        ax.set_yticks(range(len(lengths)), [short(self.names[j]) for j in top], fontsize=SMALL)
+        ax.set(xlabel="importance (shares of 1)", xlim=(0.0, 1.14 * float(np.max(lengths)) or 1.0))
+        ax.xaxis.get_major_locator().set_params(nbins=6)
         ax.invert_yaxis()
         ax.spines[["top", "right"]].set_visible(False)
         if not np.any(self.importances):
             note(ax, "The prediction is constant: no column matters.")
+        elif len(rest):
+            note(ax, f"not shown: {len(rest)} others, {float(np.sum(self.importances[rest])):.2f} in all")
         self.ax_, self.figure_ = ax, ax.figure
         return self

@@ -210,9 +210,9 @@ class PathDisplay:
         ax.set(xlabel="score above the best of its stage (nats)", xlim=(-0.2, 1.5 * most + 0.5))
         ax.set_ylim(max(len(shown), 1) - 0.5, -0.5)
         ax.grid(axis="y", lw=0.3)
-        legend(ax, loc="lower left")  # the best are at the upper left, the poor at the lower right
         left = f"; {len(order) - len(shown)} more were tried" if len(order) > len(shown) else ""
-        note(ax, f"chosen: {self.chosen} map{left}")
+        told = {"title": f"chosen: {self.chosen} map{left}", "title_fontsize": SMALL, "ncols": 3}
+        legend(ax, loc="lower right", bbox_to_anchor=(1.0, 1.0), columnspacing=1.0, handletextpad=0.3, **told)
         return ax
 
 

@@ -21,10 +21,9 @@ from hkrr.plotting._style import (
     legend,
     note,
     short,
-    top_and_rest,
 )
 
-_MOST_BARS = 40  # with more, or with more than three directions, it is a table of colours
+_MOST_BARS = 42  # with more, or with more than three directions, it is a table of colours
 _MOST_DIRECTIONS = 12
 
 
@@ -108,7 +107,7 @@ class SubspaceDisplay:
         if own_axes:
             values = np.sqrt(importance)[None, :]
         order = np.argsort(-importance, kind="stable")
-        top, rest = top_and_rest(order, check_int("max_columns", max_columns, 1))
+        top, rest = np.split(order, [check_int("max_columns", max_columns, 1)])
         labels = [short(self.names[j]) for j in top]
         if len(rest):
             labels.append(f"{len(rest)} others (±)")
@@ -129,7 +128,7 @@ class SubspaceDisplay:
         if as_bars:
             self._draw_bars(ax, values, bool(len(rest)), own_axes, text)
         else:
-            self._draw_table(ax, values)
+            self._draw_table(ax, values, bool(len(rest)))
             note(ax, text)
         ax.set_yticks(range(n_lines), labels, fontsize=SMALL)
         self.ax_, self.figure_ = ax, ax.figure
@@ -152,11 +151,14 @@ class SubspaceDisplay:
         ax.tick_params(axis="y", length=0)
         legend(ax, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(d, 2), title=text, title_fontsize=SMALL)
 
-    def _draw_table(self, ax: Any, values: Array) -> None:
-        most = float(np.max(np.abs(values))) or 1.0
-        self.image_ = ax.imshow(values.T, cmap=SIGNED, vmin=-most, vmax=most, aspect="auto")
+    def _draw_table(self, ax: Any, values: Array, has_rest: bool) -> None:
+        # What the others sum up to has no sign, and no colour.
+        coloured = np.where(np.arange(values.shape[1]) < values.shape[1] - has_rest, values, np.nan)
+        most = float(np.nanmax(np.abs(coloured))) or 1.0
+        self.image_ = ax.imshow(coloured.T, cmap=SIGNED, vmin=-most, vmax=most, aspect="auto")
         for (k, line), value in np.ndenumerate(values):
             colour = "white" if abs(value) > 0.6 * most else "black"
+            colour = ink() if np.isnan(coloured[k, line]) else colour
             ax.text(k, line, f"{round(value, 2) + 0.0:.2f}", ha="center", va="center", fontsize=SMALL - 2, color=colour)
         weights = ("<.01" if weight < 0.01 else f"{weight:.2f}" for weight in self.weights[: len(values)])
         ticks = [f"{k + 1}\n{weight}" for k, weight in enumerate(weights)]
