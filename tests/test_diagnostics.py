@@ -101,7 +101,7 @@ def test_the_report_of_a_fit():
     assert (found.starts_tried, found.starts_dropped, found.starts_failed) == (3, 2, 0)
     assert (found.truncated_share, found.at_edge, found.stopped) == (None, (), model.result_.reason)
     assert found.findings() == []
-    assert "effective dimension" in str(found)
+    assert (found.n_rows, found.n_centers) == (120, 120)
     assert all(
         isinstance(value, float | int | str | bool | tuple | None) for value in dataclasses.asdict(found).values()
     )
@@ -158,6 +158,30 @@ def test_what_deserves_attention_is_a_warning(change, category, says):
 def test_what_is_sound_or_usual_is_none(change):
     announce(dataclasses.replace(SOUND, **change))
     assert "!" not in str(dataclasses.replace(SOUND, **change))
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({}, "effective dimension      5.0 parameters"),
+        ({"n_rows": 3000, "n_centers": 40}, "rows                     3,000, with 40 centers"),
+        ({"n_rows": 3000, "n_centers": 40}, "effective dimension      5.0 parameters, of 40 that the centers allow"),
+        ({}, "variance explained       90% on the training rows"),
+        ({"explained_share": None}, "variance explained       nothing to explain: y is constant"),
+        ({}, "predictions cut          none: they are left as they are"),
+        (
+            {"truncated_share": 0.02, "overshooting_share": 0.0},
+            "predictions cut          on 2% of the training rows, by far: 0%",
+        ),
+        (
+            {"stopped": "stalled"},
+            "ended                    stalled: no step lowers the objective any more, the usual end",
+        ),
+        ({"stopped": "bored"}, "ended                    bored: see result_.message"),
+    ],
+)
+def test_the_page_in_plain_words(change, line):
+    assert line in str(dataclasses.replace(SOUND, **change)).splitlines()
 
 
 def test_no_warning_while_unannounced():

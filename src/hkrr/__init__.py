@@ -4,8 +4,11 @@
 itself; `HyperKernelRidge` is the same for given ones. The parts it is made of are public too: `hkrr.kernels`,
 `hkrr.rows`, `hkrr.centers`, `hkrr.objective`, `hkrr.solvers`; `hkrr.datasets` draws planted models, and
 `hkrr.metrics` measures how well a subspace was found. `save` and `load` keep a fitted model in a file, and `to_onnx`
-turns it into a graph that runs without Python.
+turns it into a graph that runs without Python. `hkrr.plotting` draws what a model has learned.
 """
+
+import importlib
+from typing import Any
 
 from hkrr import criteria, datasets, kernels, metrics, solvers
 from hkrr._version import __version__
@@ -48,3 +51,10 @@ __all__ = [
     "solvers",
     "to_onnx",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a part that `import hkrr` leaves out when it is asked for: pictures need more than a model does."""
+    if name == "plotting":
+        return importlib.import_module("hkrr.plotting")
+    raise AttributeError(f"module 'hkrr' has no attribute {name!r}")

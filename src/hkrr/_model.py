@@ -21,6 +21,7 @@ from hkrr._arrays import Array, is_torch_array
 from hkrr._validation import check_installed
 from hkrr.canonical import canonical_map
 from hkrr.diagnostics import Diagnostics, announce
+from hkrr.importance import FeatureImportances
 from hkrr.journal import step
 from hkrr.kernels import Kernel
 from hkrr.opening import apply_elsewhere, is_elsewhere, open_rows
@@ -29,10 +30,19 @@ from hkrr.rows.base import targets
 from hkrr.samples import check_lengths, check_numbers
 from hkrr.scaling import Moments, moments
 from hkrr.solvers import LBFGS, Result, get_solver
+from hkrr.summary import Summarised
 from hkrr.threads import blas_threads
 
 
-class MapModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):
+class MapModel(
+    FeatureImportances,
+    Summarised,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    MultiOutputMixin,
+    RegressorMixin,
+    BaseEstimator,
+):
     """The part of an estimator that works with a map, a kernel, centers and coefficients once they are there."""
 
     fit_intercept: bool

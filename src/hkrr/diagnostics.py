@@ -27,6 +27,16 @@ _MOST_JITTER = 1e-8
 OVERSHOOT, _MOST_OVERSHOOTING = 1.5, 0.1
 _LEAST_EXPLAINED = 1e-3
 
+# Why a solver stopped, in plain words.
+ENDS = {
+    "converged": "the gradient is as good as zero",
+    "stalled": "no step lowers the objective any more, the usual end",
+    "max_iter": "as many steps were made as are allowed",
+    "time_limit": "the time was up",
+    "callback": "a callback asked for it",
+    "interrupted": "by Ctrl-C",
+}
+
 
 @dataclass(frozen=True)
 class Starts:
@@ -75,6 +85,9 @@ class Diagnostics:
         all rows being alike to it, or none.
     remedies : tuple of str
         The parameters of the estimator that a finding may ask to change: those that it has, and that can still help.
+    n_rows, n_centers : int or None
+        Rows of positive weight that were fitted (where all rows are centers, copies of a row are one), and centers;
+        None where the model is of a file that did not keep them.
     """
 
     condition: float
@@ -91,6 +104,8 @@ class Diagnostics:
     still_falling: bool
     at_edge: tuple[str, ...]
     remedies: tuple[str, ...] = ()
+    n_rows: int | None = None
+    n_centers: int | None = None
 
     def findings(self) -> list[tuple[type[HKRRWarning], str]]:
         """Return what deserves attention: the warnings that `fit` gave, and what they said."""
@@ -98,15 +113,27 @@ class Diagnostics:
 
     def __str__(self) -> str:
         def share(value: float | None) -> str:
-            return "none" if value is None else f"{100.0 * value:.3g}%"
+            return f"{100.0 * (value or 0.0):.3g}%"
 
+        explained = "nothing to explain: y is constant"
+        if self.explained_share is not None:
+            explained = f"{share(self.explained_share)} on the training rows"
+        cut = "none: they are left as they are"
+        if self.truncated_share is not None:
+            cut = f"on {share(self.truncated_share)} of the training rows, by far: {share(self.overshooting_share)}"
+        rows, most = "", ""
+        if self.n_rows is not None and self.n_centers is not None:
+            rows = f"rows                     {self.n_rows:,}, with {self.n_centers:,} centers\n"
+            most = f", of {self.n_centers:,} that the centers allow"
+        starts = f"{self.starts_tried} tried, {self.starts_dropped} dropped, {self.starts_failed} failed"
         lines = [
-            f"condition of the solve   {self.condition:.2g}, jitter {self.jitter:.2g}; sure digits: {self.digits:.1f}",
-            f"effective dimension      {self.effective_dimension:.1f}",
-            f"variance explained       {share(self.explained_share)} of the training rows'",
-            f"rows truncated           {share(self.truncated_share)}, by far: {share(self.overshooting_share)}",
-            f"starts                   {self.starts_tried} tried, {self.starts_dropped} dropped, "
-            f"{self.starts_failed} failed; stopped: {self.stopped}",
+            f"{rows}condition of the solve   {self.condition:.2g}, jitter {self.jitter:.2g}; "
+            f"sure digits: {self.digits:.1f}",
+            f"effective dimension      {self.effective_dimension:.1f} parameters{most}",
+            f"variance explained       {explained}",
+            f"predictions cut          {cut}",
+            f"starts                   {starts}",
+            f"ended                    {self.stopped}: {ENDS.get(self.stopped, 'see result_.message')}",
             f"at an edge               {', '.join(self.at_edge) or 'nothing'}",
         ]
         return "\n".join([*lines, *(f"! {message}" for _, message in self.findings())])

@@ -138,8 +138,8 @@ class HyperKernelRidge(MapModel):
         of L-BFGS), one entry for each iteration and the start.
     diagnostics_ : Diagnostics
         The health of the fit, to be printed; see `hkrr.diagnostics`.
-    n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
+    feature_importances_, n_features_in_, feature_names_in_
+        How far each column moves the prediction (see `hkrr.importance`); the others are as everywhere in scikit-learn.
 
     Examples
     --------

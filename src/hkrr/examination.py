@@ -138,6 +138,8 @@ def _diagnose(
         stopped=result.reason,
         still_falling=_still_falling(result, objective.loss_at_zero),
         at_edge=edges,
+        n_rows=rows.n_counted,
+        n_centers=len(objective.centers),
     )
 
 

@@ -92,7 +92,7 @@ class HyperKernelRidgeCV(MapModel):
         With `cv`: every pair, its error on each split, the mean and the standard deviation.
     truncation_ : float or array
         M: the largest absolute target seen; without `cv`, twice that, since of few rows a good model goes beyond them.
-    components_, gamma_, kernel_, centers_, dual_coef_, intercept_, singular_values_, history_, diagnostics_, ...
+    components_, gamma_, kernel_, centers_, dual_coef_, singular_values_, diagnostics_, feature_importances_, ...
         As in `HyperKernelRidge`.
 
     Examples

@@ -1,0 +1,139 @@
+"""How far each column moves the prediction, and what the directions are made of.
+
+The gradient of ``f(x) = g(Bx)`` is ``B' grad g(Bx)``. Its average outer product over rows,
+
+    ``G = mean_i grad f(x_i) grad f(x_i)' = B' M B,    M = mean_i grad g(B x_i) grad g(B x_i)'``,
+
+says along which inputs the function changes: M is d x d, so that nothing but G itself has the size of the columns. The
+importance of column j is ``sqrt(G_jj)`` times the spread of that column: by how much the prediction changes, in the
+square mean, with a typical move of the column while all others stay.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from hkrr._arrays import Array
+
+# Centers that the average is taken over, at most: enough for two digits, and the kernels of tables are slow.
+_MOST_CENTERS = 1_000
+_BLOCK_ENTRIES = 2_000_000  # of a kernel matrix at once
+
+
+class FeatureImportances:
+    """The part of an estimator that says which columns matter."""
+
+    @property
+    def feature_importances_(self) -> Array:
+        """How far each column moves the prediction: ``sqrt(G_jj) std_j``, divided by its sum; see `hkrr.importance`.
+
+        G and the standard deviations are over the centers (1,000 of them at most), which are training rows or, with
+        ``centers="kmeans"``, stand for them. Centers drawn by leverage come from the edges of the data more often than
+        its rows do; `average_gradient_outer_product` takes any rows. Predictions are those before any truncation, and
+        several targets count by their variances, as they do in `fit`. All zero where the function is constant.
+        """
+        check_is_fitted(self)
+        return _importances(self)
+
+
+def average_gradient_outer_product(model: Any, X: Any) -> Array:
+    """Return ``G = mean_i grad f(x_i) grad f(x_i)'`` over the rows of X, in its coordinates.
+
+    The eigenvectors of G are the directions in which predictions change most, and ``sqrt(G_jj)`` is the slope along
+    column j, in the square mean. Of several targets it is the sum. Where a kernel has a kink (Laplace) the slope at a
+    center is that of all other centers.
+
+    Parameters
+    ----------
+    model : fitted HyperKernelRidge or HyperKernelRidgeCV
+    X : array or data frame (n_samples, n_features)
+
+    Returns
+    -------
+    array (n_features, n_features)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hkrr import HyperKernelRidge
+    >>> from hkrr.importance import average_gradient_outer_product
+    >>> X = np.random.default_rng(0).normal(size=(200, 5))
+    >>> model = HyperKernelRidge(1, random_state=0).fit(X, np.sin(X[:, 2]))
+    >>> G = average_gradient_outer_product(model, X)
+    >>> int(np.argmax(np.diag(G))), model.feature_importances_.round(1)
+    (2, array([0., 0., 1., 0., 0.]))
+    """
+    check_is_fitted(model)
+    X = validate_data(model, X, reset=False, dtype=np.float64)
+    B = math.sqrt(model.kernel_.scale) * model.components_
+    G: Array = B.T @ latent_outer_product(model, X, model.dual_coef_) @ B
+    return G
+
+
+def latent_outer_product(model: Any, X: Array, dual_coef: Array) -> Array:
+    """Return M over the rows of X, for latent coordinates in units of the kernel: ``z = sqrt(gamma) B x``."""
+    # At gamma = 1, whatever the units of X: squares of slopes could overflow otherwise.
+    scale, B = math.sqrt(model.kernel_.scale), model.components_.T
+    P, C = (scale * ((points - model.x_offset_) @ B) for points in (X, model.centers_))
+    kernel, alpha = model.kernel_.with_gamma(1.0), dual_coef.reshape(len(C), -1)
+    n_rows = max(1, _BLOCK_ENTRIES // len(C))
+    M = np.zeros((P.shape[1], P.shape[1]))
+    for start in range(0, len(P), n_rows):
+        block = P[start : start + n_rows]
+        pullback = kernel.vjp_low_rank(block, C)[1]
+        for t in range(alpha.shape[1]):
+            slopes = pullback(np.ones((len(block), 1)), alpha[:, t : t + 1])[0]
+            M += slopes.T @ slopes
+    return M / len(P)
+
+
+def relative_outer_product(model: Any) -> Array:
+    """Return M over the centers, up to a factor: coefficients of size one have squares that are numbers."""
+    centers = model.centers_
+    if len(centers) > _MOST_CENTERS:
+        centers = centers[np.random.RandomState(0).permutation(len(centers))[:_MOST_CENTERS]]
+    return latent_outer_product(model, centers, model.dual_coef_ / (float(np.max(np.abs(model.dual_coef_))) or 1.0))
+
+
+def _importances(model: Any) -> Array:
+    B = math.sqrt(model.kernel_.scale) * model.components_ * spreads(model)
+    squares = np.sum(B * (relative_outer_product(model) @ B), axis=0)
+    moves = np.sqrt(np.maximum(squares, 0.0))  # a sum that rounding makes negative is none
+    total = float(np.sum(moves))
+    return moves / total if total > 0 else moves
+
+
+def spreads(model: Any) -> Array:
+    """Return the standard deviation of each column over the centers."""
+    size = np.max(np.abs(model.centers_), axis=0)
+    size = np.where(size > 0, size, 1.0)  # the squares of very large numbers, or small ones, are none
+    return np.std(model.centers_ / size, axis=0) * size
+
+
+def loadings(model: Any) -> Array:
+    """Return the directions in units of the columns' spreads, each of length one: what share a column has of each."""
+    B = model.components_ * spreads(model)
+    B = B / np.maximum(np.max(np.abs(B), axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    length = np.linalg.norm(B, axis=1, keepdims=True)
+    return B / np.where(length > 0, length, 1.0)
+
+
+def weights(model: Any) -> Array:
+    """Return the weight of each direction, the largest being 1: the singular values of the map, or, where the kernel
+    keeps its rows as they are and these are in another order, the lengths of its rows."""
+    if model.kernel_.rotation_invariant:
+        of_model: Array = model.singular_values_
+        return of_model
+    lengths = np.linalg.norm(model.components_ * spreads(model), axis=1)
+    return lengths / (float(np.max(lengths)) or 1.0)
+
+
+def column_names(model: Any) -> list[str]:
+    """Return the names of the columns that the model was fitted with, or x0, x1, ... as in scikit-learn."""
+    if hasattr(model, "feature_names_in_"):
+        return [str(name) for name in model.feature_names_in_]
+    return [f"x{j}" for j in range(model.n_features_in_)]

@@ -1,0 +1,169 @@
+"""SubspaceDisplay: what the directions are made of."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from scipy.linalg import subspace_angles
+
+from hkrr._arrays import Array
+from hkrr._validation import check_int, check_matrix
+from hkrr.importance import column_names, loadings, weights
+from hkrr.plotting._style import (
+    CATEGORIES,
+    SIGNED,
+    SIZE,
+    SMALL,
+    axes,
+    check_map,
+    ink,
+    legend,
+    note,
+    short,
+)
+
+_MOST_BARS = 42  # with more, or with more than three directions, it is a table of colours
+_MOST_DIRECTIONS = 12
+
+
+class SubspaceDisplay:
+    """The loadings of the columns in each direction: bars, or, where they are many, a table of colours.
+
+    Loadings are in standard deviations of the columns, and each direction has length one: the squares of its loadings
+    are the shares of the columns. The columns that matter most come first; those that there is no room for share a
+    line, the root of the sum of their squares. Of a map that keeps the columns' own axes (``map_shape_`` "diagonal" or
+    "identity") the weights of the columns are drawn instead.
+
+    Parameters
+    ----------
+    loadings : array (n_components, n_features)
+    weights : array (n_components,)
+        The singular values of the map, divided by the largest.
+    names : list of str
+    angles : array or None
+        Principal angles to the true subspace, in degrees, the smallest first.
+
+    Attributes
+    ----------
+    bars_ : list of matplotlib BarContainer, one a direction; empty for a table of colours
+    image_ : matplotlib AxesImage or None
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> from hkrr import HyperKernelRidge
+    >>> from hkrr.datasets import make_mim_sines
+    >>> from hkrr.plotting import SubspaceDisplay
+    >>> data = make_mim_sines(300, n_features=5, n_components=2, random_state=0)
+    >>> model = HyperKernelRidge(2, random_state=0).fit(data.X, data.y)
+    >>> display = SubspaceDisplay.from_estimator(model, B_true=data.B)
+    >>> len(display.bars_), bool(max(display.angles) < 10)
+    (2, True)
+    """
+
+    bars_: list[Any]
+    image_: Any
+    ax_: Any
+    figure_: Any
+
+    def __init__(self, *, loadings: Array, weights: Array, names: list[str], angles: Array | None = None) -> None:
+        self.loadings, self.weights, self.names, self.angles = loadings, weights, names, angles
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, B_true: Any = None, max_columns: int = 20, ax: Any = None) -> Self:
+        """Draw the directions of a fitted model.
+
+        Parameters
+        ----------
+        estimator : fitted HyperKernelRidge or HyperKernelRidgeCV
+        B_true : array (d, n_features) or None, default=None
+            The true map, where it is known: the principal angles between the two subspaces are then given, in the
+            coordinates of X.
+        max_columns : int, default=20
+            Lines at most.
+        ax : matplotlib Axes or None, default=None
+            None: of a new figure.
+        """
+        check_map(estimator)
+        angles = None
+        if B_true is not None:
+            B_true = check_matrix("B_true", B_true, estimator.n_features_in_)
+            angles = np.degrees(subspace_angles(estimator.components_.T, B_true.T))[::-1]
+        display = cls(
+            loadings=loadings(estimator),
+            weights=weights(estimator),
+            names=column_names(estimator),
+            angles=angles,
+        )
+        return display.plot(max_columns=max_columns, ax=ax)
+
+    def plot(self, *, max_columns: int = 20, ax: Any = None) -> Self:
+        """Draw; see `from_estimator`."""
+        values = self.loadings[:_MOST_DIRECTIONS]
+        importance = np.sum((self.weights[:, None] * self.loadings) ** 2, axis=0)
+        own_axes = len(self.loadings) > 1 and bool(np.all(np.count_nonzero(self.loadings, axis=1) <= 1))
+        if own_axes:
+            values = np.sqrt(importance)[None, :]
+        order = np.argsort(-importance, kind="stable")
+        top, rest = np.split(order, [check_int("max_columns", max_columns, 1)])
+        labels = [short(self.names[j]) for j in top]
+        if len(rest):
+            labels.append(f"{len(rest)} others (±)")
+            values = np.column_stack([values[:, top], np.sqrt(np.sum(values[:, rest] ** 2, axis=1))])
+        else:
+            values = values[:, top]
+        shown, n_lines = values.shape
+        as_bars = shown <= len(CATEGORIES[:3]) and shown * n_lines <= _MOST_BARS
+        width = SIZE[0] if as_bars else max(SIZE[0], 1.8 + 0.42 * shown)
+        ax = axes(ax, (width, max(1.8, 1.1 + (0.09 * shown + 0.08 if as_bars else 0.2) * n_lines)))
+        self.bars_, self.image_ = [], None
+        said = []
+        if self.angles is not None:
+            said.append("angles to the truth: " + ", ".join(f"{angle:.1f}°" for angle in self.angles))
+        if not own_axes and shown < len(self.loadings):
+            said.append(f"the first {shown} of {len(self.loadings)} directions")
+        text = "; ".join(said)
+        if as_bars:
+            self._draw_bars(ax, values, bool(len(rest)), own_axes, text)
+        else:
+            self._draw_table(ax, values, bool(len(rest)))
+            note(ax, text)
+        ax.set_yticks(range(n_lines), labels, fontsize=SMALL)
+        self.ax_, self.figure_ = ax, ax.figure
+        return self
+
+    def _draw_bars(self, ax: Any, values: Array, has_rest: bool, own_axes: bool, text: str) -> None:
+        d, n_lines = values.shape
+        height = 0.8 / d
+        for k in range(d):
+            places = np.arange(n_lines) + (k - (d - 1) / 2) * height
+            label = "each direction is one column" if own_axes else f"direction {k + 1}, weight {self.weights[k]:.2f}"
+            bars = ax.barh(places, values[k], height, color=CATEGORIES[k], label=label)
+            if has_rest:
+                bars[-1].set(facecolor="none", edgecolor=CATEGORIES[k], hatch="////")
+            self.bars_.append(bars)
+        ax.axvline(0.0, color=ink(), lw=0.8)
+        ax.set_xlabel(f"{'weight' if own_axes else 'loading'} of the standardised column")
+        ax.set_ylim(n_lines - 0.4, -0.6)
+        ax.spines[["top", "right", "left"]].set_visible(False)
+        ax.tick_params(axis="y", length=0)
+        legend(ax, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(d, 2), title=text, title_fontsize=SMALL)
+
+    def _draw_table(self, ax: Any, values: Array, has_rest: bool) -> None:
+        # What the others sum up to has no sign, and no colour.
+        coloured = np.where(np.arange(values.shape[1]) < values.shape[1] - has_rest, values, np.nan)
+        most = float(np.nanmax(np.abs(coloured))) or 1.0
+        self.image_ = ax.imshow(coloured.T, cmap=SIGNED, vmin=-most, vmax=most, aspect="auto")
+        for (k, line), value in np.ndenumerate(values):
+            colour = "white" if abs(value) > 0.6 * most else "black"
+            colour = ink() if np.isnan(coloured[k, line]) else colour
+            ax.text(k, line, f"{round(value, 2) + 0.0:.2f}", ha="center", va="center", fontsize=SMALL - 2, color=colour)
+        weights = ("<.01" if weight < 0.01 else f"{weight:.2f}" for weight in self.weights[: len(values)])
+        ticks = [f"{k + 1}\n{weight}" for k, weight in enumerate(weights)]
+        ax.set_xticks(range(len(values)), ticks, fontsize=SMALL)
+        ax.set_xlabel("direction, and its weight")
+        bar = ax.figure.colorbar(self.image_, ax=ax)
+        bar.set_label("loading of the standardised column", fontsize=SMALL)
+        bar.ax.tick_params(labelsize=SMALL)

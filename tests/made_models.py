@@ -1,0 +1,82 @@
+"""Models made by hand, whose numbers are the same on every machine: what the tests of pictures and pages share."""
+
+import numpy as np
+import pandas as pd
+
+from hkrr import HyperKernelRidge, HyperKernelRidgeCV
+from hkrr.diagnostics import Diagnostics
+from hkrr.kernels import get_kernel
+from hkrr.solvers import Result
+
+N_CENTERS = 40
+
+
+def points(n, n_features, first=1):
+    """Return points of the unit cube around zero that fill it evenly: no generator, no rounding to differ."""
+    primes = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)
+    steps = np.sqrt(np.array([primes[j % 10] + 30 * (j // 10) for j in range(n_features)], dtype=np.float64))
+    return 2.0 * np.round((np.arange(first, n + first)[:, None] * steps) % 1.0, 6) - 1.0
+
+
+def made_model(n_components=2, n_features=4, *, kernel="gaussian", n_targets=1, names=None, cls=HyperKernelRidge):
+    """Return a model that nothing was fitted for."""
+    d, D = n_components, n_features
+    model = cls(n_components=d)
+    B = np.array([[((3 * i + 2 * j) % 5 - 1.6) * 0.7**i for j in range(D)] for i in range(d)])
+    model.components_ = np.round(B / np.linalg.norm(B, 2), 6)
+    model.singular_values_ = 0.5 ** np.arange(d)
+    model.centers_ = points(N_CENTERS, D)
+    model.x_offset_ = np.full(D, 0.1)
+    model.kernel_ = get_kernel(kernel).with_gamma(0.8)
+    model.gamma_ = 0.8
+    Z = model.centers_ @ model.components_.T
+    alpha = np.round(np.sin(4.0 * Z[:, :1]) + 0.5 * Z[:, -1:] ** 2, 6) / 4.0
+    alpha = alpha if n_targets == 1 else alpha * (-0.5) ** np.arange(n_targets)
+    model.dual_coef_ = alpha[:, 0] if n_targets == 1 else alpha
+    model.intercept_ = 2.0 if n_targets == 1 else np.full(n_targets, 2.0)
+    model.reg_lambda_, model.n_features_in_, model.n_iter_ = 1e-3, D, 12
+    if names is not None:
+        model.feature_names_in_ = np.array(names, dtype=object)
+    steps = np.arange(13.0)
+    model.history_ = {
+        "time": list(0.01 * steps),
+        "objective": list(np.round(0.05 + 0.9 * 0.5**steps, 6)),
+        "grad_norm": list(np.round(2.0 * 0.3**steps, 9)),
+        "step": [0.1] * 13,
+    }
+    message = "the objective came to rest: no step lowers it by more than rounding"
+    two_dimensional = alpha.reshape(N_CENTERS, -1)
+    model.result_ = Result(
+        model.components_, two_dimensional, 0.0502, 1e-3, 12, "stalled", message, dict(model.history_)
+    )
+    model.diagnostics_ = Diagnostics(
+        condition=1e3,
+        digits=12.0,
+        jitter=0.0,
+        effective_dimension=22.2,
+        explained_share=0.93,
+        truncated_share=None,
+        overshooting_share=None,
+        starts_tried=10,
+        starts_dropped=9,
+        starts_failed=0,
+        stopped="stalled",
+        still_falling=False,
+        at_edge=(),
+        n_rows=300,
+        n_centers=N_CENTERS,
+    )
+    if cls is HyperKernelRidgeCV:
+        model.n_components_, model.best_score_, model.map_shape_ = d, -812.5, "full"
+        model.truncation_ = 10.0 if n_targets == 1 else np.full(n_targets, 10.0)
+    return model
+
+
+def made_data(model, n=120):
+    """Return rows (a data frame where the model has names) and targets that the model all but explains."""
+    X = points(n, model.n_features_in_, first=1000)
+    if hasattr(model, "feature_names_in_"):
+        X = pd.DataFrame(X, columns=model.feature_names_in_)
+    noise = np.round(0.05 * np.sin(17.0 * np.arange(n)), 6)
+    predicted = model.predict(X)
+    return X, predicted + (noise if predicted.ndim == 1 else noise[:, None])

@@ -1,0 +1,335 @@
+"""Pictures: each as it was when somebody last looked at it, and what it does at the edges."""
+
+import subprocess
+import sys
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.testing.compare import compare_images
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import hkrr
+import hkrr.plotting
+import pictures
+from hkrr.plotting import (
+    ImportanceDisplay,
+    LinkDisplay,
+    PathDisplay,
+    PredictionErrorDisplay,
+    SubspaceDisplay,
+    TrainingDisplay,
+)
+from made_models import made_data, made_model
+
+# Root mean square of the differences of colours, which go to 255: room for another version's fonts, and for no more.
+TOLERANCE = 10.0
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+@pytest.mark.parametrize("name", pictures.PICTURES)
+def test_pictures(name, tmp_path):
+    """After a change that is meant: python tests/remake_baselines.py, and look."""
+    pictures.draw(name, tmp_path / f"{name}.png")
+    expected = pictures.BASELINE / f"{name}.png"
+    assert compare_images(str(expected), str(tmp_path / f"{name}.png"), tol=TOLERANCE) is None
+    assert expected.stat().st_size < 40_000
+
+
+def test_every_baseline_is_compared():
+    assert {path.stem for path in pictures.BASELINE.iterdir()} == set(pictures.PICTURES)
+
+
+@pytest.mark.parametrize("name", ["link_curve", "training", "importance"])
+def test_another_picture_is_noticed(name, tmp_path, monkeypatch):
+    """The same picture of another model."""
+
+    def other(*args, **kwargs):
+        model = made_model(*args, **kwargs)
+        model.dual_coef_ = model.dual_coef_[::-1].copy()
+        model.components_ = model.components_ * np.linspace(1.0, 0.1, model.n_features_in_)
+        model.result_.history["objective"][3:] = [0.8] * 10
+        return model
+
+    monkeypatch.setattr(pictures, "made_model", other)
+    pictures.draw(name, tmp_path / f"{name}.png")
+    expected = str(pictures.BASELINE / f"{name}.png")
+    assert "Error: Image files did not match" in compare_images(expected, str(tmp_path / f"{name}.png"), tol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", pictures.PICTURES)
+def test_what_each_display_has(name):
+    """The figure it drew into, and `plot` draws again into other axes."""
+    display = pictures.PICTURES[name]()
+    assert display.figure_ is display.ax_.figure
+    if name == "link_surface":
+        return
+    _, ax = plt.subplots()
+    assert display.plot(ax=ax) is display
+    assert display.ax_ is ax
+
+
+@pytest.mark.parametrize("name", ["link_curve", "subspace_bars", "path_directions", "prediction_error", "training"])
+def test_on_a_dark_ground(name):
+    """Nothing is drawn in a colour that the ground has."""
+    with plt.style.context("dark_background"):
+        display = pictures.PICTURES[name]()
+        display.figure_.canvas.draw()
+        for line in display.ax_.lines:
+            assert sum(to_rgb(line.get_color())) > 0.5
+        for text in (display.ax_.xaxis.label, display.ax_.yaxis.label, display.ax_.title):
+            assert sum(to_rgb(text.get_color())) > 0.5
+
+
+def test_curve_is_the_models_function():
+    """At an x with Bx = z, whichever that is."""
+    model = made_model(1, 3)
+    display = LinkDisplay.from_estimator(model, *made_data(model))
+    b = model.components_[0]
+    x = display.grid[0][:, None] * b / (b @ b)
+    np.testing.assert_allclose(display.values, model.predict(x), rtol=1e-9)
+    np.testing.assert_allclose(display.points, model.transform(made_data(model)[0]))
+    assert display.band is None
+
+
+def test_surface_is_the_models_function():
+    model = made_model(3, 5)
+    X, y = made_data(model)
+    display = LinkDisplay.from_estimator(model, X, y, directions=(2, 0))
+    i, j = 7, 31
+    z = np.median(model.transform(X), axis=0)
+    z[2], z[0] = display.grid[0][i], display.grid[1][j]
+    x = np.linalg.lstsq(model.components_, z, rcond=None)[0]
+    assert display.values[i, j] == pytest.approx(model.predict(x[None])[0])
+    assert display.said == "1 other direction held at the median"
+
+
+def test_directions_are_those_that_move_predictions():
+    model = made_model(3, 3)
+    model.components_ = np.eye(3)
+    model.centers_[:, 1] *= 1e-3  # to which the function is all but flat
+    X, y = made_data(model)
+    X[:, 1] *= 1e-3
+    assert LinkDisplay.from_estimator(model, X, y).labels == ("x0", "x2")
+
+
+def test_a_direction_of_one_column_has_its_units():
+    model = made_model(1, 1, names=["age"])
+    model.components_ = np.array([[-0.5]])
+    X, y = made_data(model)
+    display = LinkDisplay.from_estimator(model, X, y)
+    assert display.labels == ("age",)
+    np.testing.assert_allclose(display.points, X)
+    at = type(X)({"age": display.grid[0]})
+    np.testing.assert_allclose(display.values, model.predict(at), rtol=1e-9)
+
+
+@pytest.mark.parametrize("n_components", [1, 2])
+def test_without_targets(n_components):
+    model = made_model(n_components, 4)
+    display = LinkDisplay.from_estimator(model, made_data(model)[0])
+    assert display.y is None
+    assert display.scatter_ is not None
+
+
+def test_several_targets():
+    model = made_model(2, 4, n_targets=2)
+    X, y = made_data(model)
+    second = LinkDisplay.from_estimator(model, X, y, target=1)
+    first = LinkDisplay.from_estimator(model, X, y)
+    np.testing.assert_allclose(second.values - 2.0, -0.5 * (first.values - 2.0))
+    np.testing.assert_array_equal(second.y, y[:, 1])
+    errors = PredictionErrorDisplay.from_estimator(model, X, y, target=1)
+    np.testing.assert_array_equal(errors.y_true, y[:, 1])
+    with pytest.raises(ValueError, match="target=2 is none of the 2 targets"):
+        LinkDisplay.from_estimator(model, X, y, target=2)
+
+
+def test_constant_predictions_and_constant_columns():
+    for n_components in (1, 2):
+        model = made_model(n_components, 3)
+        model.dual_coef_ = np.zeros_like(model.dual_coef_)
+        X = np.ones((5, 3))
+        for kind in ("contour", "surface"):
+            assert np.ptp(LinkDisplay.from_estimator(model, X, np.ones(5), kind=kind).values) == 0.0
+        errors = PredictionErrorDisplay.from_estimator(model, X, np.arange(5.0))
+        assert errors.ax_.get_title(loc="left") == "The prediction is constant."
+        importance = ImportanceDisplay.from_estimator(model)
+        assert "no column matters" in importance.ax_.get_title(loc="left")
+        importance.figure_.canvas.draw()
+
+
+def test_many_rows_are_sampled_and_said():
+    model = made_model(2, 3)
+    X, y = made_data(model, 100_000)
+    display = LinkDisplay.from_estimator(model, X, y)
+    assert display.points.shape == (1000, 2)
+    assert display.ax_.get_title(loc="left") == "1,000 of 100,000 rows"
+    errors = PredictionErrorDisplay.from_estimator(model, X, y)
+    assert len(errors.y_true) == 1000
+    assert errors.r2 == pytest.approx(model.score(X, y))  # of all
+    assert errors.scatter_.get_label().startswith("1,000 of 100,000 rows, R2 0.99")
+
+
+def test_many_columns_share_a_line():
+    model = made_model(2, 200)
+    display = ImportanceDisplay.from_estimator(model)
+    assert len(display.bars_) == 20
+    lengths = [bar.get_width() for bar in display.bars_]
+    assert lengths == sorted(model.feature_importances_, reverse=True)[:20]
+    assert display.ax_.get_title(loc="left") == f"not shown: 180 others, {1 - sum(lengths):.2f} in all"
+    subspace = SubspaceDisplay.from_estimator(model)
+    squares = sum(np.square([bar.get_width() for bar in bars]).sum() for bars in subspace.bars_)
+    assert squares == pytest.approx(2.0)  # each direction has length one
+    assert SubspaceDisplay.from_estimator(made_model(20, 30)).image_.get_array().shape == (21, 12)
+
+
+def test_principal_angles():
+    model = made_model(2, 4)
+    same = SubspaceDisplay.from_estimator(model, B_true=np.array([[1.0, 2.0], [3.0, 4.0]]) @ model.components_)
+    np.testing.assert_allclose(same.angles, 0.0, atol=1e-5)
+    with pytest.raises(ValueError, match="B_true must be an array of shape"):
+        SubspaceDisplay.from_estimator(model, B_true=np.eye(2, 3))
+
+
+def test_intervals_are_drawn_and_counted():
+    model = pictures.with_intervals()
+    X, y = made_data(model)
+    display = PredictionErrorDisplay.from_estimator(model, X, y, coverage=0.5)
+    inside = np.mean(np.abs(y - model.predict(X)) <= 0.035)
+    assert display.covered == pytest.approx(inside)
+    assert display.intervals_.get_label() == f"50% intervals, holding {100 * inside:.0f}%"
+    assert PredictionErrorDisplay.from_estimator(model, X, y, coverage=None).intervals_ is None
+    assert LinkDisplay.from_estimator(model, X, y).band.shape == (200, 2)
+
+
+def test_intervals_as_pairs_and_models_that_have_none():
+    model = pictures.with_intervals()
+    X, y = made_data(model)
+    expected = model.predict_interval(X)
+
+    def pair(X, coverage):
+        return expected[:, 0], expected[:, 1]
+
+    def unknown(X, coverage):
+        raise ValueError("too few rows")
+
+    model.predict_interval = pair
+    np.testing.assert_array_equal(PredictionErrorDisplay.from_estimator(model, X, y).interval, expected)
+    model.predict_interval = unknown
+    assert PredictionErrorDisplay.from_estimator(model, X, y).intervals_ is None
+    with pytest.raises(ValueError, match="too few rows"):
+        PredictionErrorDisplay.from_estimator(model, X, y, coverage=0.99)
+
+
+def test_errors_of_any_regressor():
+    X, y = made_data(made_model(1, 3))
+    display = PredictionErrorDisplay.from_estimator(make_pipeline(StandardScaler(), LinearRegression()).fit(X, y), X, y)
+    assert 0 < display.r2 < 1
+    with pytest.raises(ValueError, match="120 predictions"):
+        PredictionErrorDisplay.from_predictions(y[:5], y)
+
+
+def test_runs_of_which_little_is_known():
+    model = made_model()
+    history = {"time": [], "objective": [], "grad_norm": [], "step": []}
+    display = TrainingDisplay(history=history, reason="interrupted").plot()
+    assert display.objective_ is None
+    assert [text.get_text() for text in display.ax_.texts] == ["no iterations were recorded"]
+    flat = {"time": [0.0, 1.0], "objective": [-1.0, -2.0], "grad_norm": [0.0, 0.0], "step": [0.0, 0.0]}
+    display = TrainingDisplay(history=flat, reason="converged").plot(x="time")
+    assert (display.ax_.get_yscale(), display.gradient_.axes.get_yscale()) == ("linear", "linear")
+    display.figure_.canvas.draw()
+    wide = {**flat, "objective": [100.0, 0.1]}
+    assert TrainingDisplay(history=wide, reason="converged").plot().ax_.get_yscale() == "log"
+    with pytest.raises(ValueError, match="x must be one of"):
+        TrainingDisplay.from_estimator(model, x="steps")
+
+
+def test_what_was_chosen_is_marked():
+    display = PathDisplay.from_estimator(pictures.grid())
+    assert [float(value) for value in (display.chosen_.get_xdata()[0], display.chosen_.get_ydata()[0])] == [1.0, 1.0]
+    assert np.isnan(np.ma.filled(display.image_.get_array(), np.nan)[2, 0])
+    display = PathDisplay.from_estimator(pictures.searched())
+    assert (display.chosen_.get_xdata()[0], display.chosen_.get_ydata()[0]) == (2, -610.0)
+    assert "1 run failed" in display.ax_.get_title(loc="left")
+    display = PathDisplay.from_estimator(pictures.kernels_searched())
+    assert (display.chosen_.get_xdata()[0], display.chosen_.get_ydata()[0]) == (0.0, 0)
+    model = pictures.searched()
+    model.n_components_, model.map_shape_ = 4, "identity"
+    display = PathDisplay.from_estimator(model)
+    assert display.chosen_ is None
+    assert "all 4 columns, which did better" in display.ax_.get_title(loc="left")
+
+
+def test_a_search_that_was_cut_short():
+    """Of kernels that nothing is known of but a first look, or not even that."""
+    model = pictures.kernels_searched()
+    model.path_ = {name: values[:2] for name, values in model.path_.items()}
+    display = PathDisplay.from_estimator(model)
+    assert [tick.get_text() for tick in display.ax_.get_yticklabels()] == ["laplace, identity"]
+    assert display.chosen_ is None
+    model.path_["score"] = [np.inf, np.inf]
+    assert PathDisplay.from_estimator(model).ax_.get_yticklabels() == []
+
+
+def test_of_fitted_searches():
+    """What real searches leave behind can be drawn."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=60)
+    model = hkrr.HyperKernelRidgeCV(n_init=1, random_state=0).fit(X, y)
+    display = PathDisplay.from_estimator(model)
+    assert len(display.scatter_.get_offsets()) > 0
+    TrainingDisplay.from_estimator(model)
+    LinkDisplay.from_estimator(model, X, y)
+
+
+def test_bad_arguments():
+    model = made_model(3, 4)
+    X, y = made_data(model)
+    with pytest.raises(TypeError, match="of a pipeline give the last step"):
+        LinkDisplay.from_estimator(make_pipeline(StandardScaler(), model), X, y)
+    with pytest.raises(NotFittedError):
+        SubspaceDisplay.from_estimator(hkrr.HyperKernelRidge())
+    with pytest.raises(TypeError, match="chooses nothing"):
+        PathDisplay.from_estimator(model)
+    with pytest.raises(ValueError, match="kind must be one of"):
+        LinkDisplay.from_estimator(model, X, y, kind="scatter")
+    for directions in ((0, 0), (3,), (0, 1, 2), ()):
+        with pytest.raises(ValueError, match="directions must be one or two different numbers from 0 to 2"):
+            LinkDisplay.from_estimator(model, X, y, directions=directions)
+    with pytest.raises(ValueError, match="y has 3 entries and X has 120 rows"):
+        LinkDisplay.from_estimator(model, X, y[:3])
+    with pytest.raises(ValueError, match="max_columns"):
+        ImportanceDisplay.from_estimator(model, max_columns=0)
+    with pytest.raises(ValueError, match="projection='3d'"):
+        LinkDisplay.from_estimator(model, X, y, kind="surface", ax=plt.subplots()[1])
+
+
+def test_without_matplotlib(monkeypatch):
+    model = made_model()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"hkrr\[plot\]"):
+        ImportanceDisplay.from_estimator(model)
+
+
+def test_it_is_imported_when_asked_for():
+    """`import hkrr` leaves matplotlib alone, and hkrr.plotting is there all the same."""
+    code = (
+        "import sys, hkrr; assert 'hkrr.plotting' not in sys.modules; hkrr.plotting.LinkDisplay; "
+        "assert 'matplotlib' not in sys.modules; print('fine')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "fine\n"
+    with pytest.raises(AttributeError, match="no attribute 'pictures'"):
+        _ = hkrr.pictures

@@ -1,0 +1,142 @@
+"""A model on one page: what it says, how wide it is, and models of which less is known."""
+
+import dataclasses
+import html.parser
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import estimator_html_repr
+
+import hkrr
+from hkrr import HyperKernelRidge, HyperKernelRidgeCV
+from made_models import made_model
+
+NAMES = ["age", "height", "weight", "speed"]
+
+
+def test_what_it_says():
+    text = str(made_model(names=NAMES).summary())
+    for line in (
+        "Rows                  300",
+        "Columns               4",
+        "Centers               40",
+        "Directions            2",
+        "Kernel                gaussian, gamma 0.8",
+        "lambda                0.001, given",
+        "R2, training rows     0.9300, 7% left to noise",
+        "Parameters in effect  22.2, the trace of the hat matrix",
+        "Ended after 12 iterations: stalled, no step lowers the objective any more",
+    ):
+        assert line in text
+    assert "1  weight 1.00:" in text
+    assert all(name in text for name in NAMES)
+    assert repr(made_model(names=NAMES).summary()) == text
+
+
+def test_loadings_and_importances_are_the_model_s():
+    model = made_model(n_components=1, names=NAMES)
+    summary = model.summary()
+    strongest = NAMES[int(np.argmax(np.abs(hkrr.importance.loadings(model)[0])))]
+    assert summary.directions[0].split()[4] == strongest
+    assert dict(summary.importances) == pytest.approx(dict(zip(NAMES, model.feature_importances_, strict=True)))
+
+
+@pytest.mark.parametrize("n_features", [1, 3, 200])
+@pytest.mark.parametrize("n_components", [1, 12])
+@pytest.mark.parametrize("n_targets", [1, 3])
+def test_width(n_features, n_components, n_targets):
+    names = [f"a column with a name that is much too long, number {j}" for j in range(n_features)]
+    model = made_model(min(n_components, n_features), n_features, n_targets=n_targets, names=names)
+    text = str(model.summary())
+    assert max(map(len, text.splitlines())) <= 78
+    assert (f"{n_features - 10} others" in text) == (n_features > 10)
+    assert ("and 6 more" in text) == (min(n_components, n_features) == 12)
+    assert ("Targets" in text) == (n_targets > 1)
+
+
+def test_findings_are_in_it():
+    model = made_model()
+    model.diagnostics_ = dataclasses.replace(model.diagnostics_, still_falling=True, remedies=("max_iter",))
+    assert "! as many iterations were made as are allowed" in str(model.summary())
+
+
+def test_less_is_known():
+    """After Ctrl-C, of an old file, of a constant y, of a solver of somebody's own."""
+    model = made_model()
+    del model.diagnostics_
+    text = str(model.summary())
+    assert "Nothing is known of the health" in text
+    assert "Rows" not in text
+    model = made_model()
+    model.diagnostics_ = dataclasses.replace(model.diagnostics_, n_rows=None, n_centers=None, explained_share=None)
+    model.result_ = dataclasses.replace(model.result_, reason="bored", message="there was nothing to do")
+    text = str(model.summary())
+    assert "none: y is constant" in text
+    assert "bored, see result_.message (there was nothing to do)." in " ".join(text.split())
+
+
+@pytest.mark.parametrize(("shape", "says"), [("identity", "no directions were found"), ("diagonal", "for each column")])
+def test_maps_that_keep_the_columns(shape, says):
+    model = made_model(3, 3, cls=HyperKernelRidgeCV)
+    model.map_shape_ = shape
+    text = str(model.summary())
+    assert says in text
+    assert "own axes" in text
+    assert "score (BIC, in nats) -812.5" in text
+
+
+def test_of_fits_and_files(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3))
+    y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=80)
+    grid = {"cv": 2, "criterion": "training", "n_init": 1, "random_state": 0}
+    models = {
+        ", learned": HyperKernelRidgeCV(1, n_init=1, random_state=0),
+        "held-out mean squared error": HyperKernelRidgeCV(1, reg_lambdas=[1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5], **grid),
+    }
+    for says, model in models.items():
+        text = str(model.fit(X, y).summary())
+        assert says in text
+        assert "Rows                  80" in text
+        hkrr.save(model, tmp_path / "model")
+        assert str(hkrr.load(tmp_path / "model").summary()) == text
+
+
+class _Balanced(html.parser.HTMLParser):
+    """Raises where a tag is closed that is not open."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.text = [], ""
+
+    def handle_starttag(self, tag, attrs):
+        self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def test_in_a_notebook():
+    parser = _Balanced()
+    parser.feed(made_model(names=["<b>", "height", "weight", "speed"]).summary()._repr_html_())
+    assert parser.open == []
+    for says in ("<b>", "22.2, the trace of the hat matrix", "weight 0.50", "stalled"):
+        assert says in parser.text
+
+
+def test_before_a_fit():
+    with pytest.raises(NotFittedError):
+        HyperKernelRidge().summary()
+
+
+@pytest.mark.parametrize("cls", [HyperKernelRidge, HyperKernelRidgeCV])
+def test_the_estimators_have_scikit_learn_s_diagram(cls):
+    for model, state in ((cls(), "Not fitted"), (made_model(cls=cls), "Fitted")):
+        diagram = estimator_html_repr(model)
+        assert cls.__name__ in diagram
+        assert f"<span>{state}</span>" in diagram
+        assert model._repr_html_().count(cls.__name__) == diagram.count(cls.__name__)
