@@ -242,7 +242,7 @@ def test_a_second_process_is_told_so_and_goes_on_when_the_first_is_killed(tmp_pa
         first.kill()
     watching = BreakAt(-1)
     assert_same(ridge(path, callbacks=[watching]).fit(*data()), ridge().fit(*data()))
-    assert len(read(path)[1]) == 4  # the fit, its moments, its start and its run
+    assert len(read(path)[1]) == 5  # the fit, its moments, its start, its run and what is known of its end
 
 
 def test_a_run_that_ran_out_of_time_goes_on(tmp_path):
