@@ -263,7 +263,7 @@ def test_a_second_process_is_told_so_and_goes_on_when_the_first_is_killed(tmp_pa
         first.kill()
     watching = BreakAt(-1)
     assert_same(ridge(path, callbacks=[watching]).fit(*data()), ridge().fit(*data()))
-    assert len(read(path)[1]) == 4  # the fit, its moments, its start and its run
+    assert len(read(path)[1]) == 5  # the fit, its moments, its start, its run and what is known of its end
 
 
 def test_long_names_that_begin_alike_have_locks_of_their_own(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -32,9 +33,11 @@ from hkrr.scaling import Moments, moments
 from hkrr.solvers import LBFGS, Result, get_solver
 from hkrr.summary import Summarised
 from hkrr.threads import blas_threads
+from hkrr.uncertainty import Uncertain
 
 
 class MapModel(
+    Uncertain,
     FeatureImportances,
     Summarised,
     ClassNamePrefixFeaturesOutMixin,
@@ -51,24 +54,35 @@ class MapModel(
     n_jobs: int | None
     device: Any = None
 
-    def predict(self, X: Any) -> Any:
+    def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return ``g(Bx)`` for every row, in the dtype of X, or in float64 where float32 has no numbers of that size.
 
         Parameters
         ----------
         X : array, data frame, tensor, path(s), function that gives blocks, or Dask collection
             As in `fit`; files are read in pieces.
+        return_std : bool, default=False
+            Whether to return the standard deviations of new observations too: of the equivalent Gaussian process at
+            the learned map (see `hkrr.posterior`), its noise included. That of the function alone is
+            ``sqrt(std**2 - noise_variance_)``. The map is taken for the true one: `predict_interval` does not.
 
         Returns
         -------
         array (n_samples,) or (n_samples, n_targets); of a tensor a tensor, of a Dask collection one
+            With ``return_std`` a pair of them.
         """
         check_is_fitted(self)
+        if return_std:
+            return self._mean_and_std(X)
+        return self._applied(X, "predict", self.dual_coef_.shape[1:], self._predict_rows)
+
+    def _applied(self, X: Any, name: str, tail: tuple[int, ...], of_rows: Callable[[Rows], Array]) -> Any:
+        """Return ``of_rows`` of these rows, wherever they are; the arguments are those of `apply_elsewhere`."""
         if is_elsewhere(X):
-            return apply_elsewhere(self, X, "predict", self.dual_coef_.shape[1:], self._predict_rows)
+            return apply_elsewhere(self, X, name, tail, of_rows)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         rows = self._in_blocks(X, np.empty((len(X), 0)), None, self.device)
-        return _as_dtype(self._predict_rows(rows), X.dtype)
+        return _as_dtype(of_rows(rows), X.dtype)
 
     def _predict_rows(self, rows: Rows) -> Array:
         return self._cut(self._uncut(rows))
@@ -206,6 +220,7 @@ class MapModel(
         self.n_iter_ = max(1, result.n_iter)
         self.result_, self.history_ = result, result.history
         self.__dict__.pop("diagnostics_", None)  # of an earlier fit, until this one is examined
+        self._keep_uncertainty(None)
 
     def _examine(self, found: Diagnostics) -> None:
         """Keep what a fit says of its health, and warn of what deserves attention."""

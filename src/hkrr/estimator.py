@@ -14,7 +14,7 @@ from hkrr._model import MapModel
 from hkrr._validation import check_parameters
 from hkrr.centers import auto_size
 from hkrr.checkpoints import checkpointing, left_as_it_was
-from hkrr.examination import diagnose
+from hkrr.examination import diagnose, solved_again
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel
 from hkrr.opening import is_elsewhere
@@ -138,6 +138,11 @@ class HyperKernelRidge(MapModel):
         of L-BFGS), one entry for each iteration and the start.
     diagnostics_ : Diagnostics
         The health of the fit, to be printed; see `hkrr.diagnostics`.
+    prior_variance_, noise_variance_ : float or array (n_targets,)
+        Of the equivalent Gaussian process: of the function (times k(x, x)), and of the noise; see `hkrr.posterior`.
+    interval_scores_ : array (n_scores,) or (n_scores, n_targets)
+        How far off the rows left out are, for `predict_interval`; see `hkrr.conformal`.
+    posterior_factor_, center_weight_ : arrays, where not all rows are centers, and where these have weights
     feature_importances_, n_features_in_, feature_names_in_
         How far each column moves the prediction (see `hkrr.importance`); the others are as everywhere in scikit-learn.
 
@@ -244,17 +249,10 @@ class HyperKernelRidge(MapModel):
         with blas_for(self._n_centers(rows.n_counted)):
             B, kernel, starts = starting_point(self, rows, kernel, solver, scaling, rng, deadline, n_threads)
             objective = objective_of(self, rows, centers_of(self, rows, kernel, B, scaling, rng), kernel)
+            told: dict[str, Any] = {"callbacks": self.callbacks or (), "verbose": self.verbose}
+            limit = None if self.time_limit is None else deadline - time.perf_counter()
             try:
-                result = run(
-                    solver,
-                    objective,
-                    B,
-                    max_iter=self.max_iter,
-                    tol=self.tol,
-                    time_limit=None if self.time_limit is None else deadline - time.perf_counter(),
-                    callbacks=self.callbacks or (),
-                    verbose=self.verbose,
-                )
+                result = run(solver, objective, B, max_iter=self.max_iter, tol=self.tol, time_limit=limit, **told)
             except Interrupted as stop:
                 self._store(stop.result, objective.kernel, objective.centers, scaling, one_target=one_target)
                 stop.model = self
@@ -262,7 +260,9 @@ class HyperKernelRidge(MapModel):
         if result.reason in ("collapsed", "not_finite"):
             raise FitError(f"The fit stopped after {result.n_iter} iterations: {result.message}.")
         self._store(result, objective.kernel, objective.centers, scaling, one_target=one_target)
-        self._examine(diagnose(rows, objective, result, self._uncut, starts))
+        solve, sure = solved_again(rows, objective, result)
+        self._keep_uncertainty(sure)
+        self._examine(diagnose(rows, objective, result, self._uncut, starts, solve=solve))
 
     def _opened(self, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, bool]:
         """Return the rows; what may have to be merged, as arrays are."""

@@ -24,8 +24,10 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpocon
 
 from hkrr._arrays import EPS, Array, Watch, array_namespace
+from hkrr.conformal import Uncertainty, uncertainty_of
 from hkrr.diagnostics import OVERSHOOT, Diagnostics, Starts
 from hkrr.exceptions import FitError
+from hkrr.journal import step
 from hkrr.kernels import Kernel
 from hkrr.objective import Objective
 from hkrr.rows import Rows
@@ -33,7 +35,7 @@ from hkrr.rows.base import targets
 from hkrr.solvers import Result, at_bound
 from hkrr.threads import blas_for
 
-SAMPLE_ROWS = 20_000  # that predictions are looked at, and a system is formed of once more, at most
+SAMPLE_ROWS = 20_000  # that predictions are looked at, at most
 _PROBES, _EXACT_TRACE = 64, 512
 _COMPARED, _FEW = 200, 10  # rows whose correlations are looked at, and what they must be at least
 _NO_SCALE = 1e-6  # from one, or zero: correlations at which gamma has lost its meaning
@@ -84,8 +86,7 @@ def diagnose(
     truncation : float, array or None
         Where predictions are cut.
     solve : Solve or None
-        The one that gave the coefficients; without, it is done once more, with centers on 20,000 rows at most: as
-        much as half an evaluation of the objective.
+        The one that gave the coefficients; without, it is done once more.
 
     Raises
     ------
@@ -94,6 +95,7 @@ def diagnose(
     """
     if objective.learn_lambda and at_bound(result.reg_lambda):
         edges = (*edges, "reg_lambda")
+    solve = solved_again(rows, objective, result)[0] if solve is None else solve
     with np.errstate(all="ignore"), blas_for(len(objective.centers)):
         return _diagnose(rows, objective, result, predict, starts, edges, truncation, solve)
 
@@ -106,18 +108,10 @@ def _diagnose(
     starts: Starts,
     edges: tuple[str, ...],
     truncation: Any,
-    solve: Solve | None,
+    solve: Solve,
 ) -> Diagnostics:
     sample: Rows = rows if rows.n_rows <= SAMPLE_ROWS else rows.subset(rows.draw(SAMPLE_ROWS, _rng()))
     kernel, B, C = objective.kernel, result.B, objective.centers @ result.B.T
-    if solve is None:
-        watch = Watch()
-        data, centers = (rows, None) if objective.exact else (sample, objective.centers)
-        try:
-            Objective(data, centers, kernel, result.reg_lambda).solve_alpha(B, watch)
-        except (ArithmeticError, np.linalg.LinAlgError):
-            watch = Watch()  # what cannot be solved again has an infinite condition
-        solve = known_of(watch, rows)
     slack = _SLACK if rows.n_rows <= SAMPLE_ROWS else _SLACK_OF_SAMPLE
     explained, truncated, overshooting = _shares(sample, predict, truncation, slack)
     if not _has_scale(sample, kernel, B, C):
@@ -141,6 +135,27 @@ def _diagnose(
         n_rows=rows.n_counted,
         n_centers=len(objective.centers),
     )
+
+
+def solved_again(rows: Rows, objective: Any, result: Result) -> tuple[Solve, Uncertainty | None]:
+    """Return what is known of the solve at the end of a run, and how sure the model is, from one more solve.
+
+    That is as much as half an evaluation of the objective. What cannot be solved again has an infinite condition.
+    """
+
+    def compute() -> tuple[Any, ...]:
+        watch, solved, sure = Watch(), result.alpha, None
+        last = Objective(rows, None if objective.exact else objective.centers, objective.kernel, result.reg_lambda)
+        with np.errstate(all="ignore"), blas_for(len(objective.centers)):
+            try:
+                solved = last.solve_alpha(result.B, watch)
+                sure = uncertainty_of(last, result.B, result.alpha, solved, watch, "full")
+            except (ArithmeticError, np.linalg.LinAlgError):
+                watch = Watch()
+            return tuple(known_of(watch, rows)), None if sure is None else tuple(sure)
+
+    known, sure = step(("solved again", objective.content, result.B, result.reg_lambda), compute)
+    return Solve(*known), None if sure is None else Uncertainty(*sure)
 
 
 def of_search(

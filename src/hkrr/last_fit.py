@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from hkrr._arrays import Array, Watch
+from hkrr._arrays import Watch
 from hkrr.candidates import Candidate
 from hkrr.centers import uniform_or_all
+from hkrr.conformal import SCORED_ROWS, Uncertainty, uncertainty_of
 from hkrr.examination import Solve, known_of
 from hkrr.journal import step
 from hkrr.kernels import Kernel
@@ -40,33 +41,36 @@ def full_size(n_rows: int, smooth: bool) -> int:
 
 def last_fit(
     rows: Rows, winner: Candidate, result: Result, n_centers: int, rng: np.random.RandomState
-) -> tuple[Objective, Result, Solve]:
+) -> tuple[Objective, Result, Solve, Uncertainty | None]:
     """Return what was solved, the run that ended with the winner, its coefficients those on all rows, and the solve.
 
-    What is known of the solve is recorded with the coefficients: a fit that goes on has nothing to solve again, and the
-    report of one that was never interrupted.
+    What is known of the solve, and how sure the model is, is recorded with the coefficients: a fit that goes on has
+    nothing to solve again, and the report of one that was never interrupted.
     """
     reg_lambda, B = winner.nu / rows.total_weight, winner.matrix
     with single_threaded_blas():
         objective = Objective(rows, uniform_or_all(rows, n_centers, rng), winner.kernel, reg_lambda)
 
-    def compute() -> tuple[Array, *tuple[float, ...]]:
+    def compute() -> tuple[Any, ...]:
         watch = Watch()
         with single_threaded_blas():
             alpha = objective.solve_alpha(B, watch)
         with blas_for(len(objective.centers)):
-            return alpha, *known_of(watch, rows)
+            sure = uncertainty_of(objective, B, alpha, alpha, watch, winner.shape.name)
+            return alpha, tuple(known_of(watch, rows)), None if sure is None else tuple(sure)
 
-    def is_fit(known: Any) -> bool:
-        alpha, *numbers = known
+    def is_fit(found: Any) -> bool:
+        alpha, numbers, sure = found
         fits = isinstance(alpha, np.ndarray) and alpha.shape == (objective.n_centers, rows.n_targets)
-        return fits and len(numbers) == len(Solve._fields) and all(isinstance(one, float) for one in numbers)
+        fits = fits and len(numbers) == len(Solve._fields) and all(isinstance(one, float) for one in numbers)
+        return fits and (sure is None or len(sure) == len(Uncertainty._fields))
 
-    alpha, *known = step(("last fit", objective.content, B), compute, sound=is_fit)
-    return objective, replace(result, B=B, alpha=alpha, reg_lambda=reg_lambda), Solve(*known)
+    alpha, known, sure = step(("last fit", objective.content, B), compute, sound=is_fit)
+    result = replace(result, B=B, alpha=alpha, reg_lambda=reg_lambda)
+    return objective, result, Solve(*known), None if sure is None else Uncertainty(*sure)
 
 
-def quick_fit(sample: InMemoryRows, candidate: Candidate) -> tuple[Objective, Result, Solve]:
+def quick_fit(sample: InMemoryRows, candidate: Candidate) -> tuple[Objective, Result, Solve, Uncertainty | None]:
     """Return a last fit that takes no time, for a search that was interrupted: few centers, and the rows of the search.
 
     Its random numbers are its own: the search goes on as if it had not been.
@@ -100,17 +104,23 @@ class Clock:
         # NumPy's, which lets other threads run meanwhile; SciPy's does not.
         self._factor = seconds(lambda: np.linalg.cholesky(definite)) / _FACTOR_SAMPLE**3  # for each c^3
         # For each m c^2 of the sums over the rows: the products, their whitening, and what memory adds, as measured.
-        self._sum = 3.0 * seconds(lambda: A.T @ A) / _SAMPLE**3
+        self._product = seconds(lambda: A.T @ A) / _SAMPLE**3
+        self._sum = 3.0 * self._product
         self._n_threads = n_threads
 
     def seconds(self, n_rows: int, n_centers: int) -> float:
-        """Return about how long the coefficients will take: kernel entries, sums of products, factorisations."""
+        """Return about how long the coefficients will take: kernel entries, sums of products, factorisations.
+
+        And the scores of intervals, with as many tangents as rows that have one: triangular solves.
+        """
+        scores = self._product * min(n_centers, n_rows) ** 2 * 3.0 * min(SCORED_ROWS, n_rows)
         if n_centers >= n_rows:
             sharing = min(self._n_threads, max(1, n_rows // _ROWS_FOR_A_THREAD))
-            return self._entry * n_rows**2 / self._n_threads + self._factor * n_rows**3 / sharing
+            solve = self._entry * n_rows**2 / self._n_threads + self._factor * n_rows**3 / sharing
+            return solve + scores
         sharing = min(self._n_threads, threads_for_sums(n_centers))
         sums = self._entry * n_rows * n_centers + self._sum * n_rows * n_centers**2
-        return sums / sharing + self._entry * n_centers**2 + 2.0 * self._factor * n_centers**3
+        return sums / sharing + self._entry * n_centers**2 + 4.0 * self._factor * n_centers**3 + scores
 
     def affordable(self, n_rows: int, n_centers: int, seconds: float) -> int:
         """Return how many centers, n_centers at most, can be fitted in so many seconds (one always can)."""

@@ -265,16 +265,17 @@ class HyperKernelRidgeCV(MapModel):
         try:
             winner, result, ends = tune(task, kernel)
             n_centers = time_left.n_centers(winner.kernel, n_centers)
-            objective, result, solve = last_fit(rows, winner, result, n_centers, rng)
+            objective, result, solve, sure = last_fit(rows, winner, result, n_centers, rng)
         except KeyboardInterrupt as stop:
             if self.checkpoint is None or not best:
                 raise
             interrupted, winner, ends = stop, best[-1], best[-1:]
             try:
-                objective, result, solve = quick_fit(sample, winner)
+                objective, result, solve, sure = quick_fit(sample, winner)
             except (ArithmeticError, np.linalg.LinAlgError):  # no model; what was asked for is to stop
                 raise stop from None
         self._store(result, winner.kernel, objective.centers, scaling, one_target=one_target)
+        self._keep_uncertainty(sure)
         self.n_components_, self.best_score_ = winner.n_components, winner.score
         self.map_shape_ = winner.shape.name
         self.path_ = path_table(ends, rows.total_weight)

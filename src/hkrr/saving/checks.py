@@ -17,6 +17,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 
 from hkrr.kernels import Kernel
+from hkrr.posterior import packed_length
 from hkrr.records.format import Refusal
 from hkrr.scaling import Moments
 from hkrr.solvers import Result
@@ -82,6 +83,20 @@ def level(letters: str, *, at_least: float = -math.inf) -> Check:
             raise Refusal(f"{name} is below {at_least}")
 
     return check
+
+
+def scores(name: str, value: Any, sizes: Sizes) -> None:
+    """What intervals are made of: sorted, and not negative."""
+    floats("scores", "*t")(name, value, sizes)
+    if not np.all(value >= 0) or np.any(np.diff(value, axis=0) < 0):
+        raise Refusal(f"{name} are negative, or not sorted")
+
+
+def packed(name: str, value: Any, sizes: Sizes) -> None:
+    """A lower triangular matrix of c rows, as a vector."""
+    floats("packed")(name, value, sizes)
+    if value.dtype != np.float32 or len(value) != packed_length(sizes["c"][0]):
+        raise Refusal(f"{name} does not fit centers_")
 
 
 def number(*, positive: bool = False) -> Check:

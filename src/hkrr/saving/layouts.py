@@ -221,7 +221,13 @@ _NETWORK_PARAMETERS = (
     "random_state",
 )
 _OUTPUT: dict[str, Check] = {"_sklearn_output_config": checks.output_config}
-_MAP: dict[str, Check] = {**_OUTPUT, **{name: checks.record(cls) for name, cls in ATTRIBUTE_RECORDS.items()}}
+_SURE: dict[str, Check] = {
+    **dict.fromkeys(("prior_variance_", "noise_variance_"), level("*t", at_least=0.0)),
+    "interval_scores_": checks.scores,
+    "posterior_factor_": checks.packed,
+    "center_weight_": floats("c", positive=True),
+}
+_MAP: dict[str, Check] = {**_OUTPUT, **_SURE, **{name: checks.record(cls) for name, cls in ATTRIBUTE_RECORDS.items()}}
 _SEARCHED: dict[str, Check] = {
     **_MAP,
     "map_shape_": one_of("full", "diagonal", "identity"),

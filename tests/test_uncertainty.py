@@ -1,0 +1,417 @@
+"""Standard deviations and intervals against dense Gaussian processes, rows really left out, and explicit linear models.
+
+The oracles use the fitted attributes alone, plain inverses, and slopes by differences.
+"""
+
+import pickle
+from copy import deepcopy
+from functools import cache
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, WhiteKernel
+
+import hkrr
+from hkrr import HyperKernelRidge, HyperKernelRidgeCV, conformal
+from hkrr.conformal import equal_scores, quantile
+from hkrr.datasets import make_mim_sines
+from hkrr.kernels import Matern, Polynomial
+
+
+def data(n=60, n_targets=1, n_features=4, seed=0, noise=0.2):
+    rng = np.random.RandomState(seed)
+    X = rng.standard_normal((n, n_features))
+    clean = [np.sin(X[:, 0] + X[:, 1]), X[:, 1] ** 2, X[:, 0] * X[:, 2]]
+    Y = np.column_stack(clean[:n_targets]) + noise * rng.standard_normal((n, n_targets))
+    return X, Y[:, 0] if n_targets == 1 else Y
+
+
+def latent(model, X):
+    return (X - model.x_offset_) @ model.components_.T
+
+
+def dense_posterior(model, X, y, w, new):
+    """Return the scale s of each target and the variance of f at new rows over s, from the textbook's formulas."""
+    Y = y.reshape(len(y), -1) - model.intercept_
+    k, P, C, N = model.kernel_, latent(model, X), latent(model, model.centers_), latent(model, new)
+    nu = model.reg_lambda_ * np.sum(w)
+    if len(C) == len(X):
+        A = k(P, P) + np.diag(nu / w)
+        inverse = np.linalg.inv(A)
+        variance = k.diagonal(N) - np.diag(k(N, P) @ inverse @ k(P, N))
+    else:  # Titsias: q(u) = N(m, K_cc M^-1 K_cc), M = K_cc + K_cx W K_xc / nu
+        K, K_cx = k(C, C), k(C, P)
+        M = K + K_cx @ np.diag(w / nu) @ K_cx.T
+        to_f = k(N, C) @ np.linalg.inv(K)
+        covariance = K @ np.linalg.inv(M) @ K
+        variance = k.diagonal(N) - np.diag(to_f @ k(C, N)) + np.diag(to_f @ covariance @ to_f.T)
+        inverse = np.linalg.inv(K_cx.T @ np.linalg.inv(K) @ K_cx + np.diag(nu / w))
+    scale = np.array([y_t @ inverse @ y_t for y_t in Y.T]) / np.sum(w)
+    return scale, variance
+
+
+CASES = {
+    "exact": {"n_centers": "all"},
+    "exact, weights": {"n_centers": "all", "weights": True},
+    "exact, three targets": {"n_centers": "all", "n_targets": 3},
+    "centers": {"n_centers": 15},
+    "centers, weights, three targets": {"n_centers": 15, "weights": True, "n_targets": 3},
+    "centers, small lambda": {"n_centers": 15, "reg_lambda": 3e-5},
+    "Matern": {"n_centers": 20, "kernel": Matern(nu=1.5)},
+    "Polynomial": {"n_centers": 5, "kernel": Polynomial(degree=2), "reg_lambda": 1e-2},
+}
+
+
+@cache
+def fitted(n_targets=1, weights=False, **options):
+    X, y = data(n_targets=n_targets)
+    w = np.random.RandomState(1).uniform(0.5, 2.0, len(X)) if weights else np.ones(len(X))
+    model = HyperKernelRidge(2, **{"reg_lambda": 3e-3, "max_iter": 30, "random_state": 0, **options})
+    model.fit(X, y, w if weights else None)
+    return model, X, y, w / np.mean(w)
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request):
+    return fitted(**CASES[request.param])
+
+
+def test_the_deviation_is_the_dense_process_s(case):
+    model, X, y, w = case
+    new = data(n=25, seed=5)[0] * 1.5
+    scale, variance = dense_posterior(model, X, y, w, new)
+    noise = scale * model.reg_lambda_ * np.sum(w)
+    np.testing.assert_allclose(np.ravel(model.prior_variance_), scale, rtol=1e-6)
+    np.testing.assert_allclose(np.ravel(model.noise_variance_), noise, rtol=1e-6)
+    predicted, deviation = model.predict(new, return_std=True)
+    np.testing.assert_allclose(predicted, model.predict(new), rtol=1e-12, atol=1e-12)
+    assert deviation.shape == predicted.shape
+    expected = np.sqrt(variance[:, None] * scale + noise)
+    np.testing.assert_allclose(deviation.reshape(len(new), -1), expected, rtol=1e-5)
+
+
+def test_it_is_scikit_learn_s_process():
+    model, X, y, _ = fitted(n_centers="all")
+    s, noise = model.prior_variance_, model.noise_variance_
+    kernel = s * RBF(1.0 / np.sqrt(2.0 * model.gamma_)) + WhiteKernel(noise)
+    process = GaussianProcessRegressor(kernel, alpha=0.0, optimizer=None)
+    process.fit(latent(model, X), y - model.intercept_)
+    new = data(n=30, seed=5)[0]
+    mean, deviation = process.predict(latent(model, new), return_std=True)
+    found = model.predict(new, return_std=True)
+    np.testing.assert_allclose(found[0], mean + model.intercept_, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(found[1], deviation, rtol=1e-7)
+
+
+def test_numerically_singular_centers_cost_nothing():
+    """The kernel of 150 centers on a line has less than full rank: within the data, the process is that of all rows."""
+    X, _ = data(n=300)
+    y = np.sin(X[:, 0]) + 0.1 * np.random.RandomState(2).standard_normal(300)
+    model = HyperKernelRidge(1, n_centers=150, reg_lambda=1e-5, max_iter=20, random_state=0).fit(X, y)
+    assert np.linalg.matrix_rank(model.kernel_(*[latent(model, model.centers_)] * 2)) < 100
+    P, new = latent(model, X), np.median(X, axis=0) + 0.3 * data(n=40, seed=3)[0]
+    nu, k, N = model.reg_lambda_ * 300, model.kernel_, latent(model, new)
+    variance = k.diagonal(N) - np.diag(k(N, P) @ np.linalg.solve(k(P, P) + nu * np.eye(300), k(P, N)))
+    _, deviation = model.predict(new, return_std=True)
+    np.testing.assert_allclose(deviation**2 - model.noise_variance_, model.prior_variance_ * variance, rtol=1e-3)
+
+
+def explicit_scores(model, X, y, w, shape="full"):
+    """Each row left out of the linear model of kernels and tangents, by really solving it without the row.
+
+    Features: the kernels at the centers, with penalty nu K_cc, and the derivatives of f by the entries of B at a g that
+    stays, by differences, with penalty nu dD / |B|^2 in the coordinates of the optimisation; targets in units of
+    sqrt(s), one linear system for all of them.
+    """
+    n = len(X)
+    Y = y.reshape(n, -1) - model.intercept_
+    t = Y.shape[1]
+    scale, _ = dense_posterior(model, X, y, w, X)
+    k, P, C = model.kernel_, latent(model, X), latent(model, model.centers_)
+    nu, c = model.reg_lambda_ * np.sum(w), len(C)
+    alpha = model.dual_coef_.reshape(c, t) / np.sqrt(scale)
+    x_mean, x_scale = np.average(X, axis=0, weights=w), None
+    x_scale = np.sqrt(np.average((X - x_mean) ** 2, axis=0, weights=w))
+    Z = (X - x_mean) / x_scale
+    slopes = np.empty((n, t, P.shape[1]))
+    for j in range(P.shape[1]):
+        step = np.zeros(P.shape[1])
+        step[j] = 1e-6 * np.std(P)
+        slopes[:, :, j] = (k(P + step, C) - k(P - step, C)) @ alpha / (2.0 * step[j])
+    B = model.components_ * x_scale
+    if shape == "full":
+        J = np.array([[np.outer(slopes[i, s], Z[i]).ravel() for s in range(t)] for i in range(n)])
+        rho = nu * B.size / np.sum(B**2)
+    else:
+        J, rho = slopes * (Z @ B.T)[:, None, :], nu
+        if shape == "identity":
+            J = J.sum(axis=2, keepdims=True)
+    p = J.shape[2]
+    K, K_cc = k(P, C), k(C, C)
+    penalty = np.zeros((t * c + p, t * c + p))
+    for s in range(t):
+        penalty[s * c : (s + 1) * c, s * c : (s + 1) * c] = nu * K_cc
+    penalty[t * c :, t * c :] = rho * np.eye(p)
+    Phi = np.zeros((n, t, t * c + p))
+    for s in range(t):
+        Phi[:, s, s * c : (s + 1) * c] = K
+    Phi[:, :, t * c :] = J
+    residual = Y / np.sqrt(scale) - K @ alpha
+    A = sum(w[i] * Phi[i].T @ Phi[i] for i in range(n)) + penalty
+    jitter = 1e-12 * np.trace(A) / len(A) * np.eye(len(A))
+    scores = np.empty((n, t))
+    for i in range(n):
+        # The model without row i, about the solution with it: its coefficients change by - A_-i^-1 w Phi_i' r_i.
+        change = np.linalg.solve(A - w[i] * Phi[i].T @ Phi[i] + jitter, w[i] * Phi[i].T @ residual[i])
+        error = residual[i] + Phi[i] @ change
+        without = dense_variance_without(model, X, w, i)
+        scores[i] = np.abs(error) / np.sqrt(without + nu)
+    return np.sort(scores, axis=0)
+
+
+def dense_variance_without(model, X, w, i):
+    """The variance of f at row i over s, of the dense process without that row but with the same nu."""
+    k, C = model.kernel_, latent(model, model.centers_)
+    nu = model.reg_lambda_ * np.sum(w)
+    kept = np.arange(len(X)) != i
+    P, N, w = latent(model, X[kept]), latent(model, X[i : i + 1]), w[kept]
+    if len(C) == len(X):
+        value = k(N, N) - k(N, P) @ np.linalg.inv(k(P, P) + np.diag(nu / w)) @ k(P, N)
+    else:
+        K, K_cx = k(C, C), k(C, P)
+        to_f, M = k(N, C) @ np.linalg.inv(K), K + K_cx @ np.diag(w / nu) @ K_cx.T
+        value = k(N, N) - to_f @ k(C, N) + to_f @ K @ np.linalg.inv(M) @ K @ to_f.T
+    return value.item()
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "weights" not in name])
+def test_scores_are_those_of_rows_left_out_of_the_larger_linear_model(name):
+    model, X, y, w = fitted(**CASES[name])
+    expected = explicit_scores(model, X, y, w)
+    found = model.interval_scores_.reshape(len(X), -1)
+    np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize("name", ["exact, weights", "centers, weights, three targets"])
+def test_weighted_scores_are_quantiles_of_these(name, monkeypatch):
+    seen = []
+    monkeypatch.setattr(conformal, "equal_scores", lambda scores, weight: seen.append((scores, weight)) or scores)
+    model, X, y, w = fitted.__wrapped__(**CASES[name])  # not one from before
+    ((scores, weight),) = seen
+    np.testing.assert_allclose(np.sort(weight), np.sort(w), rtol=1e-12)
+    expected = explicit_scores(model, X, y, w)
+    np.testing.assert_allclose(np.sort(scores, axis=0), expected, rtol=2e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize("shape", ["diagonal", "identity"])
+def test_of_other_shapes_the_scales_are_what_was_learned(shape, monkeypatch):
+    original = conformal.uncertainty_of
+    monkeypatch.setattr(hkrr.examination, "uncertainty_of", lambda *given: original(*given[:-1], shape))
+    X, y = data()
+    model = HyperKernelRidge(4, init=np.diag([1.0, 0.7, 0.5, 0.2]), n_centers=20, max_iter=0, reg_lambda=1e-3)
+    model.fit(X, y)
+    B = model.components_ * X.std(axis=0)
+    assert np.count_nonzero(np.abs(B) > 1e-12) == 4  # still a diagonal one, up to the order of its rows
+    expected = explicit_scores(model, X, y, np.ones(len(X)), shape)
+    np.testing.assert_allclose(model.interval_scores_[:, None], expected, rtol=2e-3, atol=2e-4)
+
+
+def test_without_tangents_scores_are_those_of_fits_without_the_row(monkeypatch):
+    """At a fixed map, by fits of the library itself to all rows but one."""
+    monkeypatch.setattr(conformal, "_tangents", lambda X, B, slopes, shape: np.zeros((len(X), slopes.shape[1], 1)))
+    X, y = data(n=25)
+    options = {"n_centers": "all", "max_iter": 0, "fit_intercept": False, "scale_features": False}
+    B = np.array([[0.6, 0.6, 0.0, 0.1], [0.0, 0.3, 0.5, 0.0]])
+    model = HyperKernelRidge(2, init=B, gamma=0.8, reg_lambda=1e-2, **options).fit(X, y)
+    nu, scores = 1e-2 * len(X), []
+    for i in range(len(X)):
+        kept = np.arange(len(X)) != i
+        other = HyperKernelRidge(2, init=B, gamma=0.8, reg_lambda=nu / (len(X) - 1), **options).fit(X[kept], y[kept])
+        predicted, deviation = other.predict(X[i : i + 1], return_std=True)
+        in_our_units = deviation[0] * np.sqrt(model.prior_variance_ / other.prior_variance_)
+        scores.append(abs(y[i] - predicted[0]) / in_our_units)
+    np.testing.assert_allclose(model.interval_scores_, np.sort(scores), rtol=1e-6)
+
+
+def test_many_tangents_are_mixed_and_keep_their_products(monkeypatch):
+    rng = np.random.RandomState(0)
+    X, slopes, B = rng.standard_normal((40, 60)), rng.standard_normal((40, 1, 3)), np.ones((3, 60))
+    all_of_them = conformal._tangents(X, B, slopes, "full")[:, 0]
+    monkeypatch.setattr(conformal, "_TANGENTS", 170)
+    mixed = conformal._tangents(X, B, slopes, "full")[:, 0]
+    assert mixed.shape == (40, 170)
+    exact, about = all_of_them @ all_of_them.T, mixed @ mixed.T
+    size = np.sqrt(np.outer(np.diag(exact), np.diag(exact)))
+    assert np.max(np.abs(about - exact) / size) < 5.5 * np.sqrt(2.0 / 170)  # of 820 entries
+
+
+def test_a_part_of_the_rows_stands_for_all(monkeypatch):
+    X, y = data(n=400, noise=0.3)
+    options = {"n_centers": 30, "max_iter": 20, "random_state": 0, "reg_lambda": 1e-3}
+    whole = HyperKernelRidge(2, **options).fit(X, y)
+    monkeypatch.setattr(conformal, "SCORED_ROWS", 150)
+    monkeypatch.setattr(conformal, "_SUMMED_ROWS", 300)
+    part = HyperKernelRidge(2, **options).fit(X, y)
+    assert part.interval_scores_.shape == (150,)
+    np.testing.assert_array_equal(part.posterior_factor_, whole.posterior_factor_)
+    assert part.noise_variance_ == pytest.approx(whole.noise_variance_, rel=0.15)
+    every = HyperKernelRidge(2, **{**options, "n_centers": "all"}).fit(X, y)
+    assert every.interval_scores_.shape == (150,)
+    for model in (part, every):
+        assert np.median(model.interval_scores_) == pytest.approx(np.median(whole.interval_scores_), rel=0.25)
+
+
+@pytest.fixture(scope="module")
+def planted():
+    drawn = make_mim_sines(3200, n_features=20, n_components=2, noise=0.02, random_state=3)
+    model = HyperKernelRidgeCV([1, 2, 3], n_init=2, random_state=0).fit(drawn.X[:200], drawn.y[:200])
+    return model, drawn.X[200:], drawn.y[200:]
+
+
+def covered(model, X, y, coverage):
+    lower, upper = model.predict_interval(X, coverage)
+    return float(np.mean((lower <= y) & (y <= upper)))
+
+
+def test_intervals_hold_what_they_say_of_rows_not_seen(planted):
+    """Within three standard deviations of what 200 scores can tell; those at the map as it is are far off."""
+    model, X, y = planted
+    for coverage in (0.8, 0.9):
+        assert abs(covered(model, X, y, coverage) - coverage) < 3.0 * np.sqrt(coverage * (1 - coverage) / 200)
+
+
+def test_calibrated_intervals_hold_what_they_say(planted):
+    model, X, y = planted
+    other = pickle.loads(pickle.dumps(model))
+    assert other.calibrate(X[:1000], y[:1000]) is other
+    np.testing.assert_array_equal(other.predict(X), model.predict(X))
+    predicted, deviation = model.predict(X[:1000], return_std=True)
+    np.testing.assert_allclose(other.interval_scores_, np.sort(np.abs(y[:1000] - predicted) / deviation))
+    for coverage in (0.5, 0.9):
+        # Of its own rows exactly; of others up to three standard deviations of a thousand and of two thousand.
+        assert covered(other, X[:1000], y[:1000], coverage) == np.ceil(1001 * coverage) / 1000
+        error = np.sqrt(coverage * (1 - coverage) * (1 / 1000 + 1 / 2000))
+        assert abs(covered(other, X[1000:], y[1000:], coverage) - coverage) < 3.0 * error
+
+
+def test_intervals_are_around_the_prediction_and_wider_for_more(planted):
+    model, X, _ = planted
+    predicted, deviation = model.predict(X, return_std=True)
+    lower, upper = model.predict_interval(X, 0.8)
+    wider = model.predict_interval(X, 0.95)
+    np.testing.assert_allclose((lower + upper) / 2, predicted, atol=1e-12)
+    np.testing.assert_allclose((upper - lower) / deviation, (upper[0] - lower[0]) / deviation[0])
+    assert np.all(wider[0] < lower)
+    assert np.all(wider[1] > upper)
+    far = model.predict(1e3 * model.components_, return_std=True)[1]  # where nothing is known
+    np.testing.assert_allclose(far, np.sqrt(model.prior_variance_ + model.noise_variance_), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["exact, weights", "centers, weights, three targets"])
+@pytest.mark.parametrize("way", ["file", "pickle"])
+def test_kept_after_saving(name, way, tmp_path):
+    model, X, _, _ = fitted(**CASES[name])
+    if way == "file":
+        hkrr.save(model, tmp_path / "model.hkrr")
+        other = hkrr.load(tmp_path / "model.hkrr")
+    else:
+        model.predict(X, return_std=True)  # what it remembers of that is not kept
+        other = pickle.loads(pickle.dumps(model))
+        assert vars(other).keys() == vars(model).keys()
+    for found, expected in zip(other.predict(X, True), model.predict(X, True), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    for found, expected in zip(other.predict_interval(X), model.predict_interval(X), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("posterior_factor_", np.zeros(3, dtype=np.float32)),
+        ("posterior_factor_", np.zeros(120)),
+        ("interval_scores_", np.array([2.0, 1.0])),
+        ("interval_scores_", np.array([-1.0, 1.0])),
+        ("interval_scores_", np.array([[1.0], [2.0]])),
+        ("noise_variance_", -1.0),
+        ("prior_variance_", np.nan),
+        ("center_weight_", np.zeros(15)),
+    ],
+)
+def test_what_cannot_be_is_not_saved(name, value, tmp_path):
+    model = deepcopy(fitted(**CASES["centers"])[0])
+    setattr(model, name, value)
+    with pytest.raises(ValueError, match=name):
+        hkrr.save(model, tmp_path / "model.hkrr")
+
+
+def test_a_second_fit_forgets_the_first():
+    X, y = data()
+    model = HyperKernelRidge(2, n_centers=10, max_iter=5, random_state=0).fit(X, y)
+    first = model.predict(X, return_std=True)[1]
+    assert hasattr(model, "posterior_factor_")
+    model.set_params(n_centers="all").fit(X, 3.0 * y)
+    assert not hasattr(model, "posterior_factor_")
+    fresh = HyperKernelRidge(2, n_centers="all", max_iter=5, random_state=0).fit(X, 3.0 * y)
+    np.testing.assert_array_equal(model.predict(X, True)[1], fresh.predict(X, True)[1])
+    assert not np.allclose(fresh.predict(X, True)[1], first)
+
+
+def test_a_model_that_does_not_know_says_so():
+    model, X, y, _ = deepcopy(fitted(n_centers=10))
+    model._keep_uncertainty(None)  # as one that was saved by an earlier version
+    with pytest.raises(ValueError, match="Fit it anew for return_std"):
+        model.predict(X, return_std=True)
+    with pytest.raises(ValueError, match=r"call calibrate\(X, y\)"):
+        model.predict_interval(X)
+    model.calibrate(X, y)  # all intervals then have one length
+    lower, upper = model.predict_interval(X, 0.8)
+    np.testing.assert_allclose(upper - lower, 2.0 * np.sort(np.abs(y - model.predict(X)))[int(np.ceil(0.8 * 61)) - 1])
+
+
+@pytest.mark.parametrize("coverage", [0, 1, -0.1, 1.5, np.nan, "0.9", True, None])
+def test_coverage_that_cannot_be(planted, coverage):
+    with pytest.raises(ValueError, match="coverage must be a number between 0 and 1"):
+        planted[0].predict_interval(planted[1], coverage)
+
+
+def test_coverage_that_takes_more_rows(planted):
+    model, X, _ = planted
+    model.predict_interval(X[:5], 0.995)
+    with pytest.raises(ValueError, match=r"coverage=0\.999 needs at least 999 scores, and this model has 200"):
+        model.predict_interval(X[:5], 0.999)
+
+
+@pytest.mark.parametrize(
+    ("n", "coverage", "k"), [(9, 0.9, 9), (19, 0.9, 18), (99, 0.7, 70), (10, 0.5, 6), (3, 0.01, 1)]
+)
+def test_the_quantile_is_the_right_one_of_the_scores(n, coverage, k):
+    assert quantile(np.arange(1.0, n + 1), coverage) == k
+    with pytest.raises(ValueError, match="lower coverage"):
+        quantile(np.arange(8.0), 0.9)
+
+
+def test_weighted_scores_become_equal_ones():
+    scores = np.array([[3.0], [1.0], [2.0]])
+    np.testing.assert_array_equal(equal_scores(scores, np.full(3, 0.5)), [[1.0], [2.0], [3.0]])
+    repeated = np.repeat(np.arange(100.0), 2)[:, None]
+    weight = np.tile([2.0, 0.5], 100)
+    found = equal_scores(repeated, weight)[:, 0]
+    assert len(found) == int((250.0**2) / (100 * 4.25))
+    np.testing.assert_allclose(np.quantile(found, [0.1, 0.5, 0.9]), [10, 50, 90], atol=1.5)
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (np.zeros((5, 4)), np.zeros(4), "inconsistent numbers of samples"),
+        (np.zeros((5, 4)), np.zeros((5, 2)), "give the same targets"),
+        (np.zeros((5, 3)), np.zeros(5), "3 features"),
+        (np.zeros((5, 4)), np.full(5, np.nan), "y contains NaN"),
+        ("rows.csv", "target", "some rows in memory"),
+    ],
+)
+def test_calibration_with_what_cannot_be(X, y, message):
+    model = fitted(n_centers=10)[0]
+    with pytest.raises(ValueError, match=message):
+        model.calibrate(X, y)
