@@ -16,9 +16,12 @@ from tqdm.auto import tqdm
 from hkrr import journal
 from hkrr._arrays import Array
 from hkrr._validation import check_positive
+from hkrr.checkpoints import checkpointing
 from hkrr.diagnostics import unannounced
 from hkrr.estimator import HyperKernelRidge
+from hkrr.examination import of_grid
 from hkrr.exceptions import FitError
+from hkrr.rows import InMemoryRows
 
 _LAMBDAS = tuple(10.0**-k for k in range(1, 7))
 
@@ -121,7 +124,18 @@ class Chosen(NamedTuple):
     table: dict[str, Any]
 
 
-def fit_on_grid(
+def fit_on_grid(model: Any, X: Array, y: Array, weight: Array | None, dimensions: list[int]) -> None:
+    """Fit a HyperKernelRidgeCV with `cv`: the pair of least truncated held-out error, then a fit on all rows."""
+    with checkpointing(model, InMemoryRows(X, y, weight)) as rng:
+        chosen = choose(model, X, y, weight, dimensions, rng)
+    for name, value in vars(chosen.model).items():
+        if name.endswith("_") and not name.startswith("_"):
+            setattr(model, name, value)
+    model.cv_results_, model.n_components_, model.best_score_ = chosen.table, chosen.n_components, chosen.error
+    model._examine(of_grid(model, chosen.model, X))
+
+
+def choose(
     model: Any, X: Array, y: Array, weight: Array | None, dimensions: list[int], rng: np.random.RandomState
 ) -> Chosen:
     """Return the fit of the pair that a HyperKernelRidgeCV with `cv` chooses."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from hkrr.columns import Column, Encoder, HeldOutScores
 from hkrr.tables.comparison import Split, compare, hold_out
+from hkrr.tables.description import describe
 from hkrr.tables.directions import Direction, directions
 from hkrr.tables.prediction import predict_frame
 from hkrr.tables.reading import read_pieces, read_table
@@ -26,6 +27,7 @@ __all__ = [
     "Split",
     "TableRegressor",
     "compare",
+    "describe",
     "directions",
     "hold_out",
     "predict_frame",

@@ -62,8 +62,10 @@ def predict_frame(
     predicted, spread = model.predict(X, return_std=True) if std else (model.predict(X), None)
     parts: dict[str, Array] = {"prediction": predicted}
     if coverage is not None:
+        if not hasattr(model, "predict_interval"):
+            raise ValueError(f"a {type(model).__name__} of this kind has no intervals: leave coverage at None")
         interval = model.predict_interval(X, coverage)
-        parts["lower"], parts["upper"] = interval[:, 0], interval[:, 1]
+        parts["lower"], parts["upper"] = interval if isinstance(interval, tuple) else np.moveaxis(interval, 1, 0)
     if spread is not None:
         parts["std"] = spread
     for name, values in parts.items():

@@ -125,10 +125,9 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         return self.model_.predict(numbers, return_std=True) if return_std else self.model_.predict(numbers)
 
     @available_if(_has_intervals)  # type: ignore[untyped-decorator]  # scikit-learn ships no types
-    def predict_interval(self, X: Any, coverage: float = 0.9) -> Array:
-        """Return an interval for each row, (n_samples, 2), that holds its target with this probability: `model_`'s."""
-        found: Array = self.model_.predict_interval(self._numbers(X), coverage)
-        return found
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> Any:
+        """Return intervals that hold a new target with this probability, as `model_` does."""
+        return self.model_.predict_interval(self._numbers(X), coverage)
 
     def _numbers(self, X: Any) -> Array:
         check_is_fitted(self, "model_")
