@@ -51,7 +51,7 @@ def show_columns(console: Console, found: dict[str, Any], everything: bool = Fal
         return
     told = [each for each in columns if everything or each["kind"] != "number" or each["about"]]
     n_plain = len(columns) - len(told)
-    plain = "" if n_plain == 0 else f" ({n_plain} more {'is a number' if n_plain == 1 else 'are numbers'} as it stands)"
+    plain = f" ({n_plain} more {'is a number' if n_plain == 1 else 'are numbers'})" if n_plain else ""
     if not told:
         say(console, f"\nAll {len(columns)} columns are numbers, and stay as they are.")
         return
@@ -66,12 +66,16 @@ def _show_rows(console: Console, rows: Sequence[tuple[str, ...]], most: int = _M
     widths = [min(_WIDEST_NAME, max(len(cell) for cell in column)) for column in list(zip(*shown, strict=True))[:-1]]
     indent = 2 + sum(widths) + 2 * len(widths)
     for row in shown:
-        begin = "".join(f"{textwrap.shorten(c, w, placeholder='...'):{w}}  " for c, w in zip(row, widths, strict=False))
+        begin = "".join(f"{_cut(cell, width):{width}}  " for cell, width in zip(row, widths, strict=False))
         lines = textwrap.wrap(row[-1], max(20, console.width - indent)) or [""]
         for k, line in enumerate(lines):
             say(console, f"  {begin if k == 0 else ' ' * (indent - 2)}{line}".rstrip())
     if len(rows) > most:
         say(console, f"  and {len(rows) - most} more")
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
 def show_findings(console: Console, messages: list[str]) -> None:

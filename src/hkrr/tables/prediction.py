@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,11 +60,14 @@ def predict_frame(
     if not hasattr(model, "predict"):
         raise TableError(f"the model is a {type(model).__name__}, which transforms, and has nothing to predict")
     X: Any = frame if isinstance(model, TableRegressor) else as_columns(model, frame)
+    inner = getattr(model, "model_", model)
+    if std and "return_std" not in inspect.signature(inner.predict).parameters:
+        raise ValueError(f"a {type(inner).__name__} has no standard deviations")
     predicted, spread = model.predict(X, return_std=True) if std else (model.predict(X), None)
     parts: dict[str, Array] = {"prediction": predicted}
     if coverage is not None:
         if not hasattr(model, "predict_interval"):
-            raise ValueError(f"a {type(model).__name__} of this kind has no intervals: leave coverage at None")
+            raise ValueError(f"a {type(inner).__name__} has no intervals")
         interval = model.predict_interval(X, coverage)
         parts["lower"], parts["upper"] = interval if isinstance(interval, tuple) else np.moveaxis(interval, 1, 0)
     if spread is not None:

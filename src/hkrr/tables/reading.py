@@ -31,6 +31,7 @@ _PIECE_CELLS = 1 << 20  # of a Parquet file
 _MOST_COLUMNS = 20_000
 _MOST_CELLS = 500_000_000  # of a table that is read whole: four gigabytes of numbers
 _MARKS = {b"PK\x03\x04": "a zip archive or an Excel workbook: save it as CSV", b"\x93NUMPY": "a NumPy array"}
+_NO_UTF8 = "this is no text in UTF-8: save it as CSV in UTF-8"
 _DELIMITERS = ",;\t"
 
 
@@ -176,12 +177,14 @@ def _csv_pieces(file: IO[bytes]) -> Iterator[Any]:
         with arrow.open_csv(file, reading, parsing, converting) as reader:
             for batch in reader:
                 yield _as_frame(batch, [name.strip() for name in names], decimal_comma=delimiter == ";")
-    except Exception:
+    except Exception as error:
         if ragged:
             row = ragged[0]
             number = "a row" if row.number is None else f"line {row.number}"
             found = f"{row.actual_columns} cells, and the header has {row.expected_columns} names"
             raise TableError(f"{number} has {found}: {shown(row.text)}") from None
+        if "invalid UTF8" in str(error):
+            raise TableError(_NO_UTF8) from None
         raise
 
 
@@ -201,8 +204,8 @@ def _header(file: IO[bytes]) -> tuple[list[str], str, str]:
     try:
         text = head.decode(encoding)
     except UnicodeDecodeError as error:
-        if error.end < len(head) - 4:  # and not a character that the end of the piece has cut
-            raise TableError(f"this is no text in UTF-8 (at byte {error.start}): save it as CSV in UTF-8") from None
+        if len(head) < _PIECE_BYTES or error.start < len(head) - 4:  # and not a character that the piece's end has cut
+            raise TableError(_NO_UTF8) from None
         text = head[: error.start].decode(encoding)
     line = text.lstrip("\r\n").partition("\n")[0]
     delimiter = max(_DELIMITERS, key=lambda each: (line.count(each), each == ","))
