@@ -2,15 +2,16 @@
 
 `HyperKernelRidgeCV` learns the map B and the function g together, and chooses lambda and the number of directions by
 itself; `HyperKernelRidge` is the same for given ones. The parts it is made of are public too: `hkrr.kernels`,
-`hkrr.rows`, `hkrr.centers`, `hkrr.objective`, `hkrr.solvers`; `hkrr.datasets` draws planted models, and
-`hkrr.metrics` measures how well a subspace was found. `save` and `load` keep a fitted model in a file, and `to_onnx`
-turns it into a graph that runs without Python. `hkrr.plotting` draws what a model has learned.
+`hkrr.rows`, `hkrr.centers`, `hkrr.objective`, `hkrr.solvers`; `hkrr.datasets` draws planted models, and `hkrr.metrics`
+measures how well a subspace was found; `hkrr.tables` fits tables with text, dates and missing values. `save` and `load`
+keep a fitted model in a file, and `to_onnx` turns it into a graph that runs without Python. `hkrr.plotting` draws what
+a model has learned.
 """
 
 import importlib
 from typing import Any
 
-from hkrr import criteria, datasets, kernels, metrics, solvers
+from hkrr import criteria, datasets, kernels, metrics, solvers, tables
 from hkrr._version import __version__
 from hkrr.diagnostics import Diagnostics
 from hkrr.estimator import HyperKernelRidge
@@ -24,6 +25,7 @@ from hkrr.exceptions import (
     ModelFileError,
     NotConvergedWarning,
     PoorFitWarning,
+    TableError,
 )
 from hkrr.saving import load, save, to_onnx
 from hkrr.selection import HyperKernelRidgeCV
@@ -41,6 +43,7 @@ __all__ = [
     "ModelFileError",
     "NotConvergedWarning",
     "PoorFitWarning",
+    "TableError",
     "__version__",
     "criteria",
     "datasets",
@@ -49,6 +52,7 @@ __all__ = [
     "metrics",
     "save",
     "solvers",
+    "tables",
     "to_onnx",
 ]
 

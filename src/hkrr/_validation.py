@@ -84,6 +84,14 @@ def check_common(model: Any) -> None:
     check_int("verbose", int(model.verbose) if isinstance(model.verbose, bool) else model.verbose, 0)
 
 
+def check_callbacks(callbacks: Any) -> None:
+    """Raise unless they are functions, or None."""
+    if callbacks is not None and not (
+        isinstance(callbacks, list | tuple) and all(callable(callback) for callback in callbacks)
+    ):
+        raise ValueError(f"callbacks must be a list of functions of one State, or None; got {callbacks!r}")
+
+
 def check_parameters(model: Any, n_rows: int, n_features: int) -> None:
     """Raise for the first parameter of a HyperKernelRidge that cannot be, before anything is computed."""
     if check_int("n_components", model.n_components, 1) > n_features:
@@ -107,10 +115,7 @@ def check_parameters(model: Any, n_rows: int, n_features: int) -> None:
     check_int("max_iter", model.max_iter, 0)
     check_positive("tol", model.tol, zero=True)
     check_common(model)
-    if model.callbacks is not None and not (
-        isinstance(model.callbacks, list | tuple) and all(callable(callback) for callback in model.callbacks)
-    ):
-        raise ValueError(f"callbacks must be a list of functions of one State, or None; got {model.callbacks!r}")
+    check_callbacks(model.callbacks)
     if isinstance(model.init, str):
         check_choice("init", model.init, INITS, " or an array (n_components, n_features)")
     elif isinstance(model.init, BaseEstimator):
@@ -148,6 +153,9 @@ def check_search(model: Any, n_features: int) -> list[int]:
     check_choice_of_bool("warm_start", model.warm_start)
     if model.time_limit is not None and model.cv is not None:
         raise ValueError("give one of time_limit and cv: a grid is shortened by n_components= and reg_lambdas=")
+    check_callbacks(model.callbacks)
+    if model.callbacks and model.cv is not None:
+        raise ValueError("give one of callbacks and cv: they are told of the search that there is without cv")
     if model.warm_start and model.cv is None:
         raise ValueError("warm_start goes with cv: it starts each lambda of the grid from the one above it")
     if model.refit != "full":

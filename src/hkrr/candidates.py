@@ -71,10 +71,6 @@ class Candidate:
         return self.shape.degrees_of_freedom(self.B.shape[0], columns, self.kernel.rotation_invariant)
 
 
-def nobody(candidate: Candidate) -> None:
-    """Tell nobody of the best candidate so far."""
-
-
 class Plateau:
     """A callback that ends a run whose objective has fallen by less than ``least`` an iteration for five of them."""
 

@@ -13,6 +13,10 @@ class ModelFileError(ValueError):
     """A file holds no model that can be read; the message names the file, says why, and what to do."""
 
 
+class TableError(ValueError):
+    """A table cannot be read or used; the message names the file or the column, and what to do."""
+
+
 class CheckpointError(ValueError):
     """A checkpoint cannot be used: of another fit, damaged, or in use; the message names the file and the remedy."""
 

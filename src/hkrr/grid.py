@@ -21,10 +21,13 @@ from tqdm.auto import tqdm
 from hkrr import journal
 from hkrr._arrays import Array
 from hkrr._validation import check_positive
+from hkrr.checkpoints import checkpointing
 from hkrr.diagnostics import unannounced
 from hkrr.estimator import HyperKernelRidge
+from hkrr.examination import of_grid
 from hkrr.exceptions import FitError
 from hkrr.kernels import get_kernel
+from hkrr.rows import InMemoryRows
 from hkrr.solvers import Interrupted
 from hkrr.solvers.base import MESSAGES
 
@@ -132,7 +135,21 @@ class Chosen(NamedTuple):
     interrupted: bool = False
 
 
-def fit_on_grid(
+def fit_on_grid(model: Any, X: Array, y: Array, weight: Array | None, dimensions: list[int]) -> None:
+    """Fit a HyperKernelRidgeCV with `cv`: the pair of least truncated held-out error, then a fit on all rows."""
+    with checkpointing(model, InMemoryRows(X, y, weight)) as rng:
+        chosen = choose(model, X, y, weight, dimensions, rng)
+        for name, value in vars(chosen.model).items():
+            if name.endswith("_") and not name.startswith("_"):
+                setattr(model, name, value)
+        model.cv_results_, model.n_components_, model.best_score_ = chosen.table, chosen.n_components, chosen.error
+        if chosen.interrupted:
+            model.__dict__.pop("diagnostics_", None)
+            raise Interrupted(model.result_, model)
+    model._examine(of_grid(model, chosen.model, X))
+
+
+def choose(
     model: Any, X: Array, y: Array, weight: Array | None, dimensions: list[int], rng: np.random.RandomState
 ) -> Chosen:
     """Return the fit of the pair that a HyperKernelRidgeCV with `cv` chooses; with a checkpoint, at Ctrl-C so far."""

@@ -26,10 +26,11 @@ import joblib
 import numpy as np
 from tqdm.auto import tqdm
 
-from hkrr.candidates import FIRST_LAMBDA, LONG, SHORT, Candidate, improve, improve_each, nobody, optimism, score
+from hkrr.candidates import FIRST_LAMBDA, LONG, SHORT, Candidate, improve, improve_each, optimism, score
 from hkrr.criteria import Criterion, Grouped, LeaveOneOut
 from hkrr.exceptions import FitError
 from hkrr.kernels import KERNELS, Kernel
+from hkrr.progress import Report, in_words
 from hkrr.rows import InMemoryRows
 from hkrr.shapes import Diagonal, Full, Scaled, square_is_affordable
 from hkrr.threads import single_threaded_blas
@@ -43,8 +44,7 @@ _GROUP_ROWS, _GROUPS = 400, 6  # while searching
 _LARGE_GROUP_ROWS, _LARGE_GROUPS = 600, 8  # for the finalists
 _ONE_GROUP_ROWS = 1_500  # up to which the finalists see all rows at once
 _PLAINS, _DIAGONALS, _SQUARES = 1, 4, 2  # of each that go on from half the groups to all of them, and to a full map
-_LONG_RUNS = 2
-_HOPELESS = 0.05  # nats a row behind the best: a tenth more unexplained
+_LONG_RUNS, _HOPELESS = 2, 0.05  # of the best; nats a row behind the best: a tenth more unexplained
 _FINALISTS, _FINALISTS_BY_ERROR = 9, 3
 _MEDIAN_ROWS, _MEDIAN_NOISE = 500, 0.1
 # At a warm start: where the noise is next to nothing, or all there is, its gradient is nothing too, and it stays there;
@@ -64,7 +64,7 @@ def search_kernels(
     n_threads: int = 1,
     deadline: float = math.inf,
     verbose: int = 0,
-    found: Callable[[Candidate], object] = nobody,
+    report: Report | None = None,
 ) -> tuple[Candidate, list[Candidate]]:
     """Return the best candidate of all kernels and shapes, and all that were tried, the finalists last.
 
@@ -79,7 +79,7 @@ def search_kernels(
     groups = grouped(make, rows, _GROUP_ROWS, _GROUPS, rng)
     with tqdm(disable=not verbose, desc="kernels", unit="run") as bar:
         W = rows.total_weight if total_weight is None else total_weight
-        runs = _Runs(W, n_jobs, n_threads, deadline, bar, rows.n_targets, found)
+        runs = _Runs(W, n_jobs, n_threads, deadline, bar, rows.n_targets, report or Report())
         # What few directions there are comes first: whatever the time limit, there is something to return.
         directions = runs.improve([_warm(start, start="directions") for start in few_directions], SHORT, groups)
         others = [
@@ -116,12 +116,12 @@ class _Runs:
         n_threads: int,
         deadline: float,
         bar: Any,
-        n_targets: int = 1,
-        found: Callable[[Candidate], object] = nobody,
+        n_targets: int,
+        report: Report,
     ) -> None:
         self.total_weight, self._n_targets = total_weight, n_targets
         self._n_jobs, self._n_threads = n_jobs, n_threads
-        self._deadline, self._bar, self._found = deadline, bar, found
+        self._deadline, self._bar, self._report = deadline, bar, report
         self.tried: list[Candidate] = []
 
     @property
@@ -137,8 +137,9 @@ class _Runs:
 
     def improve(self, starts: Sequence[Candidate], max_iter: int, on: Grouped) -> list[Candidate]:
         """Return the ends that are finite, the lowest score first. Threads share the groups of a run, or the runs."""
-        if not self.in_time:
+        if not self.in_time or not starts:
             return []
+        self._report.trying(in_words(starts))
         if joblib.effective_n_jobs(self._n_jobs) == 1 and on.n_groups >= self._n_threads:
             threaded = on.on_threads(self._n_threads)
             ends = [improve(threaded, start, max_iter, self._deadline) for start in starts if self.in_time]
@@ -151,7 +152,7 @@ class _Runs:
         ends = sorted(ends, key=lambda end: end.score)
         whole = [end for end in self.tried if not end.start.endswith("half")]
         if whole:
-            self._found(min(whole, key=lambda end: ("finalist" not in end.start, end.score)))
+            self._report.found(min(whole, key=lambda end: ("finalist" not in end.start, end.score)))
         return ends
 
     def hopeful(self, ends: Sequence[Candidate]) -> list[Candidate]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -22,11 +22,12 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from tqdm.auto import tqdm
 
 from hkrr._arrays import Array
-from hkrr.candidates import FIRST_LAMBDA, LONG, SHORT, Candidate, improve, improve_each, nobody
+from hkrr.candidates import FIRST_LAMBDA, LONG, SHORT, Candidate, improve, improve_each
 from hkrr.criteria import Criterion
 from hkrr.exceptions import FitError
 from hkrr.initialization import sample_map
-from hkrr.kernels import Kernel
+from hkrr.kernels import Kernel, kernel_name
+from hkrr.progress import Report
 from hkrr.rows import InMemoryRows
 from hkrr.threads import single_threaded_blas
 
@@ -165,15 +166,15 @@ def search_dimensions(
     deadline: float = math.inf,
     patient: bool = True,
     verbose: int = 0,
-    found: Callable[[Candidate], object] = nobody,
+    report: Report | None = None,
 ) -> tuple[dict[int, Candidate], list[Candidate]]:
     """Return the best candidate for each number of directions tried, and all of them in the order of their ends.
 
     ``patient`` ends the search two directions past the best; otherwise all the dimensions are tried. The starts share
-    ``n_threads`` threads, so the rows of the criterion should have none of their own. ``found`` is told of the best
+    ``n_threads`` threads, so the rows of the criterion should have none of their own. The report is told of the best
     candidate each time there is a better one.
     """
-    rows, kernel = criterion.rows, criterion.kernel
+    rows, kernel, report = criterion.rows, criterion.kernel, report or Report()
     assert isinstance(rows, InMemoryRows)
     best: dict[int, Candidate] = {}
     ends: list[Candidate] = []
@@ -191,11 +192,12 @@ def search_dimensions(
             return False
         best[d] = candidate
         if candidate.score <= min(one.score for one in best.values()):
-            found(candidate)
+            report.found(candidate)
         return True
 
     with tqdm(disable=not verbose, desc="search", unit="run") as bar:
         for d in dimensions:
+            report.trying(f"{d} direction{'s' if d > 1 else ''}, {kernel_name(kernel)}")
             starts, in_reserve = random_starts(rows, kernel, d, n_starts, rng), []
             if d - 1 in best:
                 # A grown start that cannot be evaluated is one start less.

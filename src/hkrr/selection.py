@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
+from copy import copy
 from typing import Any, Literal, Self
 
 import joblib
@@ -15,12 +17,13 @@ from hkrr._validation import check_search
 from hkrr.candidates import Candidate, path_table
 from hkrr.checkpoints import checkpointing, left_as_it_was
 from hkrr.criteria import CRITERIA
-from hkrr.examination import of_grid, of_search
+from hkrr.examination import of_search
 from hkrr.grid import fit_on_grid, largest_target
 from hkrr.kernels import KERNELS, Kernel, get_kernel
 from hkrr.last_fit import TimeLeft, full_size, last_fit, quick_fit
 from hkrr.opening import is_elsewhere
-from hkrr.rows import InMemoryRows, Rows
+from hkrr.progress import Report, SearchCallback
+from hkrr.rows import Rows
 from hkrr.samples import any_identical, check_weights, each_once, in_units_of_rows, merge_identical
 from hkrr.solvers import LBFGS, Interrupted, get_solver
 from hkrr.tuning import SAMPLE_ROWS, Task, tune
@@ -71,8 +74,10 @@ class HyperKernelRidgeCV(MapModel):
         As in `HyperKernelRidge`. The search is on the processor, on at most 20,000 rows; the last fit is on the device.
     n_jobs : int or None, default=None
         Parallel starts (or grid points), through joblib; the model is the same for every number.
-    checkpoint, checkpoint_every
-        As in `HyperKernelRidge`. After Ctrl-C the best map so far has coefficients from few centers.
+    checkpoint, checkpoint_every : as in `HyperKernelRidge`. After Ctrl-C the coefficients are from few centers.
+    callbacks : list of callables or None, default=None
+        Without `cv`: each is called with a `hkrr.progress.SearchState` when something else is tried or something better
+        was found; one that returns True ends the search, with a last fit of the best so far.
 
     Attributes
     ----------
@@ -128,6 +133,7 @@ class HyperKernelRidgeCV(MapModel):
         random_state: Any = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: float = 60.0,
+        callbacks: Iterable[SearchCallback] | None = None,
     ) -> None:
         self.n_components = n_components
         self.criterion = criterion
@@ -149,6 +155,7 @@ class HyperKernelRidgeCV(MapModel):
         self.random_state = random_state
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
+        self.callbacks = callbacks
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Choose, and learn.
@@ -187,7 +194,8 @@ class HyperKernelRidgeCV(MapModel):
         self._forget()
         self.truncation_ = largest_target(y[counted])
         if self.cv is not None:
-            return self._fit_grid(X, y, weight, dimensions)
+            fit_on_grid(self, X, y, weight, dimensions)
+            return self
         self.truncation_ *= _ROOM
         if weight is not None and np.any(weight == 0):
             X, y, weight = X[counted], y[counted], weight[counted]
@@ -246,7 +254,13 @@ class HyperKernelRidgeCV(MapModel):
         sample = sample.on_threads(self._n_threads)
         likely = KERNELS["product_matern32"] if kernel is None else kernel
         time_left = TimeLeft(rows, self.time_limit, began, reading, self._n_threads)
-        best: list[Candidate] = []
+
+        def quickly(found: Candidate) -> MapModel:
+            (objective, result), model = quick_fit(sample, found)[:2], copy(self)
+            model._store(result, found.kernel, objective.centers, scaling, one_target=one_target)
+            return model
+
+        report = Report(self.callbacks or (), began, quickly)
         interrupted = None
         task = Task(
             sample,
@@ -260,16 +274,17 @@ class HyperKernelRidgeCV(MapModel):
             n_threads=self._n_threads if joblib.effective_n_jobs(self.n_jobs) == 1 else 1,
             deadline=time_left.deadline(likely, n_centers),
             verbose=self.verbose,
-            found=best.append,
+            report=report,
         )
         try:
             winner, result, ends = tune(task, kernel)
             n_centers = time_left.n_centers(winner.kernel, n_centers)
+            report.trying("the last fit, on all rows", last=True)
             objective, result, solve, sure = last_fit(rows, winner, result, n_centers, rng)
         except KeyboardInterrupt as stop:
-            if self.checkpoint is None or not best:
+            if self.checkpoint is None or not report.best:
                 raise
-            interrupted, winner, ends = stop, best[-1], best[-1:]
+            interrupted, winner, ends = stop, report.best[-1], report.best[-1:]
             try:
                 objective, result, solve, sure = quick_fit(sample, winner)
             except (ArithmeticError, np.linalg.LinAlgError):  # no model; what was asked for is to stop
@@ -282,18 +297,4 @@ class HyperKernelRidgeCV(MapModel):
         if interrupted is not None:
             raise Interrupted(result, self) from None
         self._examine(of_search(self, rows, objective, result, winner, ends, solve))
-        return self
-
-    def _fit_grid(self, X: Array, y: Array, weight: Array | None, dimensions: list[int]) -> Self:
-        """The paper's adaptive rule: the pair of least truncated held-out error, then a fit on all rows."""
-        with checkpointing(self, InMemoryRows(X, y, weight)) as rng:
-            chosen = fit_on_grid(self, X, y, weight, dimensions, rng)
-            for name, value in vars(chosen.model).items():
-                if name.endswith("_") and not name.startswith("_"):
-                    setattr(self, name, value)
-            self.cv_results_, self.n_components_, self.best_score_ = chosen.table, chosen.n_components, chosen.error
-            if chosen.interrupted:
-                self.__dict__.pop("diagnostics_", None)
-                raise Interrupted(self.result_, self)
-        self._examine(of_grid(self, chosen.model, X))
         return self

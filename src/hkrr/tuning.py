@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from hkrr.candidates import FIRST_LAMBDA, Candidate, descend, nobody, optimism, plain, score
+from hkrr.candidates import FIRST_LAMBDA, Candidate, descend, optimism, plain, score
 from hkrr.centers import uniform_or_all
 from hkrr.criteria import Criterion, Grouped
 from hkrr.exceptions import FitError
@@ -18,6 +18,7 @@ from hkrr.held_out import HeldOut, is_doubtful
 from hkrr.kernel_search import grouped, search_kernels
 from hkrr.kernels import KERNELS, Kernel
 from hkrr.outliers import compared_without
+from hkrr.progress import Enough, Report
 from hkrr.rows import InMemoryRows
 from hkrr.search import SEARCH_CENTERS, SEARCH_ROWS, search_dimensions
 from hkrr.shapes import Scaled, ScaledRows
@@ -54,7 +55,7 @@ class Task:
     n_threads: int = 1
     deadline: float = math.inf
     verbose: int = 0
-    found: Callable[[Candidate], object] = nobody  # is told of the best candidate so far
+    report: Report = field(default_factory=Report)  # is told of what is tried, and of the best candidate so far
 
     @property
     def total_weight(self) -> float:
@@ -73,18 +74,26 @@ def tune(task: Task, kernel: Kernel | None) -> tuple[Candidate, Result, list[Can
     The candidates' scores are comparable among those of one stage, which see the same rows.
     """
     task = replace(task, rows=task.rows.count_free_columns())
-    if kernel is None:
-        return _with_any_kernel(task)
+    try:
+        return _with_any_kernel(task) if kernel is None else _with_kernel(task, kernel)
+    except Enough as stop:
+        return *_as_it_stands(task, stop.best[-1], "callback"), list(stop.best)
+
+
+def _with_kernel(task: Task, kernel: Kernel) -> tuple[Candidate, Result, list[Candidate]]:
+    """Directions first, the best of them on more rows, then against plain kernel ridge regression."""
     best, ends = directions(task, kernel)
+    task.report.trying("the best directions on more rows")
     polished, result = polish(task, worth_polishing(task, best))
-    task.found(polished)
+    task.report.found(polished)
     ends = [*ends, polished]
     if task.in_time:
         with suppress(FitError):  # scales that cannot be learned anew stay as they are
             polished = rescaled(task, polished)
-            task.found(polished)
+            task.report.found(polished)
             ends = [*ends, polished]
     if task.choose_dimension and task.rows.n_features > 1 and task.in_time:
+        task.report.trying("plain kernel ridge on all columns")
         return _against_plain(task, polished, result, ends)
     return polished, result, ends
 
@@ -103,7 +112,7 @@ def directions(task: Task, kernel: Kernel) -> tuple[list[Candidate], list[Candid
         deadline=task.deadline,
         patient=task.choose_dimension,
         verbose=task.verbose,
-        found=task.found,
+        report=task.report,
     )
     ordered = compared_without(
         criterion, list(best.values()), task.deadline, n_jobs=task.n_jobs, n_threads=task.n_threads
@@ -171,9 +180,9 @@ def rescaled(task: Task, candidate: Candidate) -> Candidate:
     return replace(end, shape=candidate.shape)
 
 
-def _as_it_stands(task: Task, candidate: Candidate) -> tuple[Candidate, Result]:
+def _as_it_stands(task: Task, candidate: Candidate, reason: str | None = None) -> tuple[Candidate, Result]:
     """Return the candidate, and a run of no steps that ended with it."""
-    reason = "stalled" if task.in_time else "time_limit"
+    reason = reason or ("stalled" if task.in_time else "time_limit")
     nothing: dict[str, list[float]] = {name: [] for name in ("time", "objective", "grad_norm", "step")}
     reg_lambda = candidate.nu / task.total_weight
     return candidate, Result(
@@ -226,6 +235,7 @@ def _stands(task: Task, chosen: Candidate, rival: Candidate) -> tuple[bool, list
         return False, []
     if not is_doubtful(chosen, rival) or not task.in_time:
         return True, []
+    task.report.trying("whether the directions hold up on rows not learned from")
     began = time.perf_counter()
     check = HeldOut(task.make, task.n_starts, task.rng, task.n_jobs, task.n_threads, task.deadline)
     verdict = check.compare(task.rows, chosen, rival)
@@ -255,7 +265,7 @@ def _with_any_kernel(task: Task) -> tuple[Candidate, Result, list[Candidate]]:
         n_threads=task.n_threads,
         deadline=task.deadline,
         verbose=task.verbose,
-        found=task.found,
+        report=task.report,
     )
     message = None
     others = [end for end in tried if end.shape.name != "full" and "half" not in end.start]

@@ -1,4 +1,4 @@
-"""The command line: ``hkrr reproduce`` and ``hkrr bench``."""
+"""The command line: ``hkrr fit``, ``predict``, ``info``, ``bench`` and ``reproduce``, in the order one meets them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hkrr.cli import bench, reproduce
+from hkrr.cli import bench, fit, info, predict, reproduce
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -24,8 +24,14 @@ def _main(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Hyper-kernel ridge regression: learn functions that depend on many inputs through a few unknown directions."""
+    """Hyper-kernel ridge regression: learn functions that depend on many inputs through a few unknown directions.
+
+    To begin: hkrr fit houses.csv --target price, then hkrr predict model.hkrr new.csv
+    """
 
 
-app.command()(reproduce.reproduce)
+app.command()(fit.fit)
+app.command()(predict.predict)
+app.command()(info.info)
 app.command()(bench.bench)
+app.command()(reproduce.reproduce)

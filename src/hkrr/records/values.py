@@ -20,6 +20,7 @@ from sklearn.model_selection import KFold, ShuffleSplit
 
 from hkrr import kernels
 from hkrr._arrays import Array
+from hkrr.columns import Column, Encoder, HeldOutScores
 from hkrr.diagnostics import Diagnostics
 from hkrr.records.format import Refusal
 from hkrr.scaling import Moments
@@ -36,7 +37,7 @@ _SETTINGS: tuple[Any, ...] = (
 # Fitted attributes that are dataclasses of plain values, by name: a line here is all that another one needs. (Fields
 # that it gets later need defaults, as earlier files lack them.)
 ATTRIBUTE_RECORDS: dict[str, Any] = {"diagnostics_": Diagnostics}
-_RECORDS: tuple[Any, ...] = (Result, Moments, *ATTRIBUTE_RECORDS.values())
+_RECORDS: tuple[Any, ...] = (Result, Moments, Column, Encoder, HeldOutScores, *ATTRIBUTE_RECORDS.values())
 _OBJECTS: dict[str, Any] = {cls.__name__: cls for cls in (*_SETTINGS, *_RECORDS)}
 _SPLITTERS: dict[str, Any] = {
     "KFold": (KFold, ("n_splits", "shuffle", "random_state")),

@@ -7,7 +7,7 @@ twice: that the bytes are what their header says, and that the model can predict
 
 from __future__ import annotations
 
-from hkrr.saving.model_file import load, save
+from hkrr.saving.model_file import load, save, written_by
 from hkrr.saving.onnx import to_onnx
 
-__all__ = ["load", "save", "to_onnx"]
+__all__ = ["load", "save", "to_onnx", "written_by"]

@@ -24,7 +24,9 @@ from hkrr.records.format import Refusal
 from hkrr.records.values import ATTRIBUTE_RECORDS
 from hkrr.saving import checks
 from hkrr.saving.checks import Check, Sizes, floats, level, number, numeric, one_of, whole
+from hkrr.saving.table_checks import encoder, held_out, table_regressor
 from hkrr.selection import HyperKernelRidgeCV
+from hkrr.tables import TableRegressor
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class Layout:
     together: Callable[[Any], None] = lambda model: None
     # Of scikit-learn's classes the ones that this library sets; None: all.
     parameters: tuple[str, ...] | None = None
+    # Parameters that are an estimator, and the attribute that is a fitted copy of it: a file has it once.
+    copies: dict[str, str] = field(default_factory=dict)
 
     @property
     def ours(self) -> bool:
@@ -277,6 +281,13 @@ _ALL = (
             baselines.SAVE,
             baselines.SIR,
         )
+    ),
+    Layout(
+        TableRegressor,
+        {**_COLUMNS, "encoder_": encoder, "model_": ("HyperKernelRidgeCV", "HyperKernelRidge", "KernelRidgeCV")},
+        {"held_out_": held_out},
+        table_regressor,
+        copies={"regressor": "model_"},
     ),
     # Parts of the models above.
     Layout(

@@ -103,6 +103,14 @@ def load(path: str | os.PathLike[str]) -> Any:
     return model
 
 
+def written_by(path: str | os.PathLike[str]) -> str:
+    """Return the version of hkrr that wrote a file."""
+    try:
+        return str(unpack(path)[0]["library"])
+    except Refusal as refusal:
+        raise ModelFileError(f"{os.fspath(path)} cannot be loaded: {refusal}.") from None
+
+
 def _as_bytes(model: Any) -> bytes:
     from hkrr._version import __version__
 

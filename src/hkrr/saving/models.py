@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.neighbors import KNeighborsRegressor
 
 from hkrr._arrays import Array
@@ -38,7 +39,12 @@ def encode_model(model: Any, arrays: Arrays, prefix: str = "") -> dict[str, Any]
             attributes[name] = encode(held[name], f"{prefix}{name}", arrays)
     return {
         "class": type(model).__name__,
-        "parameters": {name: _encode_parameter(name, held[name], arrays, prefix) for name in parameters},
+        "parameters": {
+            name: held[name] is not None
+            if name in layout.copies
+            else _encode_parameter(name, held[name], arrays, prefix)
+            for name in parameters
+        },
         "attributes": attributes,
     }
 
@@ -72,6 +78,8 @@ def decode_model(content: Any, arrays: Arrays, allowed: tuple[str, ...], feature
     if feature_names is not None:
         model.feature_names_in_ = _names(feature_names)
     check_model(model)
+    for key, attribute in layout.copies.items():
+        setattr(model, key, clone(getattr(model, attribute)) if getattr(model, key) else None)
     if "result_" in layout.attributes:
         model.history_ = model.result_.history
     return _with_tree(model) if isinstance(model, KNeighborsRegressor) else model

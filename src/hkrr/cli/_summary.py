@@ -1,0 +1,84 @@
+"""What a fitted model is, on a terminal: from `hkrr.tables.describe`."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+
+from hkrr.cli._console import say
+
+_MOST_LINES = 15  # of directions, and of columns
+_WIDEST_NAME = 30
+
+
+def show_scores(console: Console, model: Any) -> None:
+    """Print the scores on the held-out rows, where the model has them."""
+    scores = getattr(model, "held_out_", None)
+    if scores is not None:
+        say(console, f"\n{scores}")
+
+
+def show_map(console: Console, found: dict[str, Any]) -> None:
+    """Print the directions, or what there is in their place."""
+    if "directions" not in found:
+        return
+    D, d = found["n_features"], found["n_components"]
+    shape, kernel, directions = found.get("map_shape", "full"), found["kernel"], found["directions"]
+    if shape == "identity":
+        say(console, f"\nNo few directions were found: kernel ridge on all {D} columns ({kernel} kernel)")
+        return
+    if shape == "diagonal":
+        say(console, f"\nA scale for each of {D} columns ({kernel} kernel), the strongest first:")
+        _show_rows(console, [(each["columns"][0], f"{each['weight']:.2f}") for each in directions])
+    else:
+        say(console, f"\n{d} direction{'s' if d > 1 else ''} of {D} columns ({kernel} kernel), the strongest first:")
+        _show_rows(console, [(f"{each['weight']:.2f}", _terms(each)) for each in directions])
+
+
+def _terms(direction: dict[str, Any]) -> str:
+    pairs = zip(direction["columns"], direction["loadings"], strict=True)
+    terms = [f"{loading:+.2f} {name}" for name, loading in pairs]
+    return ", ".join([*terms, *([f"and {direction['n_more']} more"] if direction["n_more"] else [])])
+
+
+def show_columns(console: Console, found: dict[str, Any], everything: bool = False) -> None:
+    """Print what became of the columns; of plain numbers their number alone, unless everything is asked for."""
+    columns = found.get("columns", [])
+    if not columns or "kind" not in columns[0]:
+        return
+    told = [each for each in columns if everything or each["kind"] != "number" or each["about"]]
+    n_plain = len(columns) - len(told)
+    plain = f" ({n_plain} more {'is a number' if n_plain == 1 else 'are numbers'})" if n_plain else ""
+    if not told:
+        say(console, f"\nAll {len(columns)} columns are numbers, and stay as they are.")
+        return
+    say(console, f"\nColumns{plain}:")
+    rows = [(each["name"], each["kind"], each["about"]) for each in told]
+    _show_rows(console, rows, len(rows) if everything else _MOST_LINES)
+
+
+def _show_rows(console: Console, rows: Sequence[tuple[str, ...]], most: int = _MOST_LINES) -> None:
+    """Print rows of cells under each other, the last one wrapped where the terminal is too narrow."""
+    shown = rows[:most]
+    widths = [min(_WIDEST_NAME, max(len(cell) for cell in column)) for column in list(zip(*shown, strict=True))[:-1]]
+    indent = 2 + sum(widths) + 2 * len(widths)
+    for row in shown:
+        begin = "".join(f"{_cut(cell, width):{width}}  " for cell, width in zip(row, widths, strict=False))
+        lines = textwrap.wrap(row[-1], max(20, console.width - indent)) or [""]
+        for k, line in enumerate(lines):
+            say(console, f"  {begin if k == 0 else ' ' * (indent - 2)}{line}".rstrip())
+    if len(rows) > most:
+        say(console, f"  and {len(rows) - most} more")
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
+def show_findings(console: Console, messages: list[str]) -> None:
+    """Print what deserves attention."""
+    for message in messages:
+        say(console, "\n" + textwrap.fill(f"! {message}", console.width, subsequent_indent="  "), "yellow")

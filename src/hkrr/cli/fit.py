@@ -1,0 +1,170 @@
+"""``hkrr fit DATA``: a table in, a model and a summary out."""
+
+from __future__ import annotations
+
+import shlex
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+
+from hkrr.cli._console import check_file, duration, errors_in_a_line, say, say_json
+
+if TYPE_CHECKING:
+    from hkrr.tables import Split, TableRegressor
+
+
+def fit(
+    data: Annotated[
+        str, typer.Argument(help="CSV (or .csv.gz, .tsv) or Parquet file; - for standard input.", show_default=False)
+    ],
+    target: Annotated[
+        str | None,
+        typer.Option("--target", "-t", help="Column to predict; the last one by default.", show_default=False),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the model goes.")] = Path("model.hkrr"),
+    test_share: Annotated[
+        float, typer.Option(min=0.0, max=0.9, help="Share of the rows held out to test the model; 0 for none.")
+    ] = 0.2,
+    missing: Annotated[
+        Literal["impute", "refuse"], typer.Option(help="Missing values: fill them in, or end with an error.")
+    ] = "impute",
+    drop: Annotated[
+        list[str] | None, typer.Option(help="Column to leave out; may be given several times.", show_default=False)
+    ] = None,
+    kernel: Annotated[str, typer.Option(help="Kernel by name, or auto to choose it, and the map's shape.")] = "auto",
+    n_components: Annotated[
+        int | None, typer.Option(min=1, help="Number of directions; chosen by default.", show_default=False)
+    ] = None,
+    time_limit: Annotated[
+        float | None, typer.Option(min=0.1, help="Seconds for the fit; no limit by default.", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all that is drawn.")] = 0,
+    n_jobs: Annotated[
+        int | None, typer.Option(help="Processes at once; -1 for one on each core.", show_default=False)
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(
+            help="File to keep the state in: killed, the same command goes on from there.", show_default=False
+        ),
+    ] = None,
+    checkpoint_every: Annotated[float, typer.Option(min=0.0, help="Seconds between two writes of it.")] = 60.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors alone.")] = False,
+) -> None:
+    """Learn to predict a column of a table from the others.
+
+    Text, dates and missing values are taken care of: what was done to each column is said. A share of the rows is held
+    out, and the model's R2 there shown beside tuned kernel ridge regression's and a linear model's.
+
+    hkrr fit houses.csv --target price -o houses.hkrr
+
+    hkrr fit houses.parquet --drop id --time-limit 60 --checkpoint houses.checkpoint
+    """
+    console, began = Console(), time.perf_counter()
+    with errors_in_a_line(as_json):
+        check_file("--out", out)
+        if checkpoint is not None:
+            check_file("--checkpoint", checkpoint)
+        split = prepare(data, target, drop or [], test_share, seed)
+        if not (as_json or quiet):
+            _say_what(console, data, split, target is None)
+        model, view = _model(
+            split,
+            missing,
+            None if as_json or quiet else Console(stderr=True),
+            {"kernel": kernel, "n_components": n_components or "auto", "time_limit": time_limit, "n_jobs": n_jobs},
+            {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "random_state": seed},
+        )
+        told = _fitted(model, view, split, out)
+        seconds = time.perf_counter() - began
+        if as_json:
+            from hkrr.tables import describe
+
+            say_json({**describe(model), "target": split.target, "warnings": told, "seconds": seconds, "out": str(out)})
+        elif not quiet:
+            _summary(console, model, told, seconds, out)
+
+
+def prepare(data: str, target: str | None, drop: list[str], test_share: float, seed: int) -> Split:
+    """Return the table of a file without the columns to leave out, its target, and the rows held out."""
+    from hkrr.columns import nearest
+    from hkrr.exceptions import TableError
+    from hkrr.tables import hold_out, read_table
+
+    frame = read_table(data)
+    for name in drop:
+        if name not in frame.columns:
+            raise TableError(f"there is no column {name!r} to drop{nearest(name, list(frame.columns))}")
+    frame = frame.drop(columns=drop)
+    if frame.shape[1] == 0:
+        raise TableError("no column is left: drop fewer")
+    return hold_out(frame, frame.columns[-1] if target is None else target, test_share, seed)
+
+
+def _model(split: Split, missing: Any, console: Console | None, *settings: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the model to fit, and the view of it where there is a console to show it on."""
+    from hkrr import HyperKernelRidgeCV
+    from hkrr.cli._view import View
+    from hkrr.tables import TableRegressor
+
+    options = {name: value for each in settings for name, value in each.items()}
+    regressor = HyperKernelRidgeCV(**options)
+    model = TableRegressor(regressor, missing=missing)
+    if console is None:
+        return model, None
+    view = View(console, model, split, options["time_limit"])
+    # A function, and not the view itself: estimators are copied before they are fitted, and a console cannot be.
+    regressor.set_params(callbacks=[lambda state: view(state)])
+    return model, view
+
+
+def _fitted(model: TableRegressor, view: Any, split: Split, out: Path) -> list[str]:
+    """Fit, compare and save the model; return what it was warned of. After Ctrl-C save the best so far, if any."""
+    from contextlib import nullcontext
+
+    import hkrr
+    from hkrr.solvers import Interrupted
+    from hkrr.tables import compare
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            with nullcontext() if view is None else view.shown():
+                model.fit(split.train, split.y_train)
+                if len(split.y_test):
+                    model.held_out_ = compare(model, split)
+        except Interrupted as stop:
+            if stop.model is not model:
+                raise
+            hkrr.save(model, out)
+            kept = f"Stopped. The best model so far is in {out}; the same command goes on from its checkpoint."
+            raise KeyboardInterrupt(kept) from None
+    hkrr.save(model, out)
+    return list(dict.fromkeys(" ".join(str(each.message).split()) for each in caught))
+
+
+def _say_what(console: Console, data: str, split: Split, is_last: bool) -> None:
+    name = "standard input" if data == "-" else Path(data).name
+    last = " (the last column; --target names another)" if is_last else ""
+    n, n_test = len(split.y_train), len(split.y_test)
+    say(console, f"{name}: predicting {split.target!r}{last} from {split.train.shape[1]} columns")
+    held_out = f"{n_test:,} held out" if n_test else "none held out"
+    say(console, f"{n:,} rows to learn from, {held_out}{f'; {split.about}' if split.about else ''}")
+
+
+def _summary(console: Console, model: TableRegressor, told: list[str], seconds: float, out: Path) -> None:
+    from hkrr.cli._summary import show_columns, show_findings, show_map, show_scores
+    from hkrr.tables import describe
+
+    found = describe(model)
+    show_scores(console, model)
+    show_map(console, found)
+    show_columns(console, found)
+    show_findings(console, told)
+    say(console, f"\n{duration(seconds)}. The model is in {out}. Next:")
+    say(console, f"  hkrr predict {shlex.quote(str(out))} NEW.csv -o predictions.csv")

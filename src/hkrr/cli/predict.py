@@ -1,0 +1,131 @@
+"""``hkrr predict MODEL DATA``: predictions with intervals, a row for each row."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from hkrr.cli._console import check_file, errors_in_a_line, say, say_json
+
+_COVERAGE = 0.9
+_SUFFIXES = (".csv", ".parquet", ".pq")
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="The model: a file of hkrr fit, or of hkrr.save.", show_default=False)],
+    data: Annotated[str, typer.Argument(help="CSV or Parquet file; - for standard input.", show_default=False)],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="CSV or Parquet file; standard output by default.", show_default=False),
+    ] = None,
+    coverage: Annotated[
+        float | None,
+        typer.Option(
+            min=0.01, max=0.999, help=f"Share of rows that intervals hold; {_COVERAGE} by default.", show_default=False
+        ),
+    ] = None,
+    no_intervals: Annotated[
+        bool, typer.Option("--no-intervals", help="Leave out the columns lower and upper.")
+    ] = False,
+    std: Annotated[bool, typer.Option("--std", help="Add a column with standard deviations.")] = False,
+    keep: Annotated[
+        str, typer.Option(help="Columns of the table to carry over, with commas between.", show_default=False)
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object (with -o).")] = False,
+) -> None:
+    """Predict the rows of a table: a column prediction, and lower and upper, in the order of the rows.
+
+    Columns are taken by name, in any order; others are ignored. A big file is read in pieces.
+
+    hkrr predict houses.hkrr new.csv -o predictions.csv --keep id
+
+    cat new.csv | hkrr predict houses.hkrr - --no-intervals
+    """
+    with errors_in_a_line(as_json):
+        import hkrr
+
+        if no_intervals and coverage is not None:
+            raise ValueError("give one of --coverage and --no-intervals")
+        if as_json and out is None:
+            raise ValueError("--json needs -o: standard output is one JSON object then")
+        if out is not None:
+            check_file("--out", out)
+            if out.suffix.lower() not in _SUFFIXES:
+                raise ValueError(f"--out {out}: give a name that ends with {', '.join(_SUFFIXES)}")
+        columns = [name.strip() for name in keep.split(",") if name.strip()]
+        asked = None if no_intervals else coverage or _COVERAGE
+        pieces = _predicted(hkrr.load(model), data, asked, coverage is not None, std, columns, as_json)
+        n_rows, names = _write(pieces, out)
+        if as_json:
+            say_json({"rows": n_rows, "columns": names, "out": str(out)})
+        elif out is not None:
+            say(Console(), f"{n_rows:,} rows in {out}: {', '.join(names)}")
+
+
+def _predicted(
+    model: Any, data: str, coverage: float | None, insisted: bool, std: bool, keep: list[str], as_json: bool
+) -> Iterator[Any]:
+    """Yield the predictions, piece by piece; without intervals where the model has none and nobody insisted."""
+    from hkrr.exceptions import TableError
+    from hkrr.tables import predict_frame, read_pieces
+
+    for piece in read_pieces(data):
+        try:
+            yield predict_frame(model, piece, coverage=coverage, std=std, keep=keep)
+        except TableError:
+            raise
+        except ValueError as error:
+            if coverage is None or insisted:
+                raise
+            coverage, found = None, predict_frame(model, piece, std=std, keep=keep)
+            if not as_json:
+                say(Console(stderr=True), f"No intervals: {' '.join(str(error).split())}", "yellow")
+            yield found
+
+
+def _write(pieces: Iterator[Any], out: Path | None) -> tuple[int, list[str]]:
+    """Write the pieces one after the other; a file is there whole, or as it was."""
+    if out is None:
+        return _write_csv(pieces, sys.stdout)
+    temporary = out.with_name(f".{out.name[:40]}.{secrets.token_hex(8)}.tmp")
+    try:
+        if out.suffix.lower() == ".csv":
+            with open(temporary, "x", encoding="utf-8", newline="") as file:
+                found = _write_csv(pieces, file)
+        else:
+            found = _write_parquet(pieces, temporary)
+        os.replace(temporary, out)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return found
+
+
+def _write_csv(pieces: Iterator[Any], file: Any) -> tuple[int, list[str]]:
+    n_rows, names = 0, list[str]()
+    for piece in pieces:
+        piece.to_csv(file, index=False, header=n_rows == 0, lineterminator="\n")
+        n_rows, names = n_rows + len(piece), list(piece.columns)
+    file.flush()
+    return n_rows, names
+
+
+def _write_parquet(pieces: Iterator[Any], path: Path) -> tuple[int, list[str]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    first = next(pieces)
+    table = pyarrow.Table.from_pandas(first, preserve_index=False)
+    n_rows = len(first)
+    with parquet.ParquetWriter(path, table.schema) as writer:
+        writer.write_table(table)
+        for piece in pieces:
+            writer.write_table(pyarrow.Table.from_pandas(piece, schema=table.schema, preserve_index=False))
+            n_rows += len(piece)
+    return n_rows, list(first.columns)

@@ -1,0 +1,177 @@
+"""TableRegressor: a regressor over data frames, with numbers, dates, truths, text and missing values."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from hkrr._arrays import Array
+from hkrr._validation import check_choice, check_installed
+from hkrr.checkpoints import left_as_it_was
+from hkrr.exceptions import TableError
+from hkrr.rows.source import shown
+from hkrr.selection import HyperKernelRidgeCV
+from hkrr.solvers import Interrupted
+from hkrr.tables.guessing import learn_encoder
+
+
+def _has_intervals(model: Any) -> bool:
+    return hasattr(model.model_ if hasattr(model, "model_") else model.regressor, "predict_interval")
+
+
+class TableRegressor(RegressorMixin, BaseEstimator):
+    """A regressor over data frames as they come: it guesses what each column is, and makes numbers of it.
+
+    Numbers stay what they are; dates become days, truths 0 and 1, and a text column one column for each of its (at
+    most 50 most frequent) values, which are all 0 for rare and for unseen values. Columns that say nothing, all values
+    being the same, missing, or (of texts) different, are left out. `columns_` tells what became of each.
+
+    Parameters
+    ----------
+    regressor : estimator or None, default=None
+        What is fitted to the numbers; None is ``HyperKernelRidgeCV(kernel="auto")``.
+    missing : {"impute", "refuse"}, default="impute"
+        What becomes of missing values: a number or a date is the median, a truth the more frequent one, a text a value
+        of its own, with a column that says where they were if many are missing; or an error.
+
+    Attributes
+    ----------
+    encoder_ : Encoder
+        What becomes of each column, as plain data.
+    columns_ : dict of lists
+        The same as a table: "name", "kind", "columns" (how many it becomes) and "about". A pandas.DataFrame can be made
+        of it.
+    model_ : estimator
+        The regressor, fitted to the numbers.
+    feature_names_in_, n_features_in_ : the columns of the data frame
+    feature_names_out_ : array of str
+        The columns of the numbers, as "area" or "colour=red".
+    held_out_ : HeldOutScores
+        The scores on rows that were held out, where `compare` has found them and they were set.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from hkrr import HyperKernelRidgeCV
+    >>> from hkrr.tables import TableRegressor
+    >>> frame = pd.DataFrame({"area": range(30, 90), "colour": ["red", "blue", "red"] * 20})
+    >>> price = 3.0 * frame["area"] + 20.0 * (frame["colour"] == "red")
+    >>> model = TableRegressor(HyperKernelRidgeCV(n_components=1, random_state=0)).fit(frame, price)
+    >>> list(model.feature_names_out_)
+    ['area', 'colour=red', 'colour=blue']
+    >>> model.predict(pd.DataFrame({"colour": ["green"], "area": [50]})).shape
+    (1,)
+    """
+
+    def __init__(self, regressor: Any = None, *, missing: Literal["impute", "refuse"] = "impute") -> None:
+        self.regressor = regressor
+        self.missing = missing
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Find out what the columns are, and fit.
+
+        Parameters
+        ----------
+        X : pandas or polars data frame
+        y : array (n_samples,), or a column of numbers
+        sample_weight : array (n_samples,) or None
+
+        Returns
+        -------
+        self
+        """
+        check_choice("missing", self.missing, ("impute", "refuse"))
+        frame = as_frame(X)
+        with left_as_it_was(self):
+            self.__dict__.pop("held_out_", None)
+            self.encoder_ = learn_encoder(frame, self.missing)  # before the fit, whose callbacks may need it
+            self.feature_names_in_ = np.array([str(name) for name in frame.columns], dtype=object)
+            self.n_features_in_ = len(self.feature_names_in_)
+            model: Any = HyperKernelRidgeCV(kernel="auto") if self.regressor is None else clone(self.regressor)
+            weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+            try:
+                self.model_: Any = model.fit(self.encoder_.transform(frame), np.asarray(y), **weights)
+            except Interrupted as stop:
+                if stop.model is None:
+                    raise
+                self.model_ = stop.model  # the best so far
+                raise Interrupted(stop.result, self) from stop
+        return self
+
+    def transform(self, X: Any) -> Array:
+        """Return the table as numbers (n_samples, n_features_out), a column for each of `feature_names_out_`."""
+        check_is_fitted(self, "encoder_")
+        return self.encoder_.transform(as_frame(X))
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Return the predictions.
+
+        Parameters
+        ----------
+        X : data frame
+            Columns are taken by their names, in any order; others are ignored.
+        return_std : bool, default=False
+            Whether to return standard deviations too, where `model_` has them.
+
+        Returns
+        -------
+        array (n_samples,), or a pair of them
+        """
+        numbers = self._numbers(X)
+        return self.model_.predict(numbers, return_std=True) if return_std else self.model_.predict(numbers)
+
+    @available_if(_has_intervals)  # type: ignore[untyped-decorator]  # scikit-learn ships no types
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> Any:
+        """Return intervals that hold a new target with this probability, as `model_` does."""
+        return self.model_.predict_interval(self._numbers(X), coverage)
+
+    def _numbers(self, X: Any) -> Array:
+        check_is_fitted(self, "model_")
+        return self.transform(X)
+
+    @property
+    def columns_(self) -> dict[str, list[Any]]:
+        """What became of each column."""
+        columns = self.encoder_.columns
+        return {
+            "name": [column.name for column in columns],
+            "kind": [column.kind for column in columns],
+            "columns": [len(column.names_out) for column in columns],
+            "about": [column.about for column in columns],
+        }
+
+    @property
+    def feature_names_out_(self) -> Array:
+        """The names of the columns of the numbers."""
+        return np.array(self.encoder_.names_out, dtype=object)
+
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
+        """Return the names of the columns that `transform` gives."""
+        check_is_fitted(self, "encoder_")
+        return self.feature_names_out_
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = tags.input_tags.categorical = True
+        tags.input_tags.allow_nan = self.missing == "impute"
+        return tags
+
+
+def as_frame(X: Any) -> Any:
+    """Return a pandas data frame with names that differ, or raise."""
+    check_installed("pandas", "cli", "tables")
+    import pandas as pd
+
+    if hasattr(X, "to_pandas"):
+        X = X.to_pandas()
+    if not isinstance(X, pd.DataFrame):
+        raise TypeError(f"X must be a data frame, whose columns have names; got a {type(X).__name__}")
+    names = [str(name) for name in X.columns]
+    if len(set(names)) < len(names):
+        repeated = next(name for name in names if names.count(name) > 1)
+        raise TableError(f"two columns are called {shown(repeated)}; rename one")
+    return X

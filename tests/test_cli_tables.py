@@ -1,0 +1,322 @@
+"""hkrr fit, predict and info: what they print, write and refuse."""
+
+import io
+import json
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from typer.testing import CliRunner
+
+import hkrr
+from hkrr import cli
+from hkrr.tables import TableRegressor, hold_out, predict_frame, read_table, reading
+from houses import TARGET, table, write
+
+QUICK = ["--kernel", "gaussian", "--n-components", "1"]
+
+
+def run(*arguments, input=None):
+    return CliRunner().invoke(cli.app, [str(each) for each in arguments], input=input)
+
+
+def refused(*arguments, status=2):
+    """Run a command that must end with a line on standard error, and return the line."""
+    result = run(*arguments)
+    assert result.exit_code == status, result.output
+    assert result.stdout == ""
+    (line,) = result.stderr.splitlines()
+    assert len(line) < 500
+    return line
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("tables")
+    write(made)
+    write(made, "houses.parquet")
+    table(30, seed=1).drop(columns=TARGET).to_csv(made / "new.csv", index=False)
+    return made
+
+
+@pytest.fixture(scope="module")
+def fitted(folder):
+    """Return what the command says, and the model."""
+    out = folder / "houses.hkrr"
+    result = run("fit", folder / "houses.csv", "--target", TARGET, "-o", out, *QUICK)
+    assert result.exit_code == 0, result.output
+    return result, hkrr.load(out)
+
+
+def test_fit_says_what_it_did(fitted, folder):
+    result, model = fitted
+    text = result.stdout
+    assert "houses.csv: predicting 'price' from 10 columns\n96 rows to learn from, 24 held out\n" in text
+    assert str(model.held_out_) in text
+    assert "1 direction of " in text
+    assert "+1.00 " in text
+    assert "  owner      left out  nearly all values differ: it names the rows\n" in text
+    assert f"  hkrr predict {folder / 'houses.hkrr'} NEW.csv -o predictions.csv\n" in text
+    assert all(len(line) <= 80 or str(folder) in line for line in text.splitlines())
+    assert "1 direction, gaussian" in result.stderr
+    assert "the last fit, on all rows  (held-out R2 so far " in result.stderr
+    assert model.held_out_.target == TARGET
+    assert model.held_out_.n_test == 24
+
+
+def test_it_is_a_few_lines_of_the_library(fitted, folder):
+    """The same model, and the same scores."""
+    _, model = fitted
+    split = hold_out(read_table(folder / "houses.csv"), TARGET)
+    regressor = hkrr.HyperKernelRidgeCV(n_components=1, random_state=0)
+    same = TableRegressor(regressor).fit(split.train, split.y_train)
+    assert_allclose(same.predict(split.test), model.predict(split.test), rtol=1e-10)
+    assert model.held_out_.r2[0] == pytest.approx(same.score(split.test, split.y_test), abs=1e-9)
+
+
+def test_fit_as_json(folder, tmp_path):
+    arguments = ["fit", folder / "houses.parquet", "-o", tmp_path / "m", *QUICK, "--json", "--drop", "id"]
+    result = run(*arguments, "--drop", "owner", "--test-share", "0.5", "--seed", "3")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    found = json.loads(result.stdout)
+    assert found["target"] == TARGET  # the last column
+    assert found["held_out"]["methods"] == ["hkrr", "kernel ridge", "linear"]
+    assert found["held_out"]["n_test"] == 60
+    assert "owner" not in [column["name"] for column in found["columns"]]
+    assert found["directions"][0]["weight"] == 1.0
+    assert found["out"] == str(tmp_path / "m")
+    assert found["seconds"] > 0
+    assert hkrr.load(tmp_path / "m").held_out_.seed == 3
+
+
+def test_quiet_and_nothing_held_out(folder, tmp_path):
+    result = run("fit", folder / "houses.csv", "-o", tmp_path / "m", *QUICK, "--quiet", "--test-share", "0")
+    assert (result.exit_code, result.output) == (0, "")
+    assert not hasattr(hkrr.load(tmp_path / "m"), "held_out_")
+
+
+def test_the_last_column_is_said_to_be_the_target(folder, tmp_path):
+    result = run("fit", folder / "houses.csv", "-o", tmp_path / "m", *QUICK, "--test-share", "0")
+    assert "predicting 'price' (the last column; --target names another)" in result.stdout
+    assert "none held out" in result.stdout
+
+
+def test_warnings_of_a_fit_are_lines(folder, tmp_path, monkeypatch):
+    fit = hkrr.HyperKernelRidgeCV.fit
+
+    def warned(self, X, y):
+        for _ in range(2):
+            warnings.warn("something deserves a person's attention, and it takes more than a line", hkrr.HKRRWarning)  # noqa: B028
+        return fit(self, X, y)
+
+    monkeypatch.setattr(hkrr.HyperKernelRidgeCV, "fit", warned)
+    result = run("fit", folder / "houses.csv", "-o", tmp_path / "m", *QUICK)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("\n! something deserves a person's attention, and it takes more than a line\n") == 1
+
+
+def test_missing_values_are_refused_where_asked(folder, tmp_path):
+    line = refused("fit", folder / "houses.csv", "-q", "-o", tmp_path / "m", "--missing", "refuse")
+    assert "column 'area (m2)' has " in line
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none.csv"], "none.csv: No such file or directory"),
+        (["houses.csv", "-t", "prize"], "there is no column 'prize': is it 'price'?"),
+        (["houses.csv", "-t", "town"], "the target 'town' holds 'Bari' in row 0"),
+        (["houses.csv", "--drop", "twon"], "there is no column 'twon' to drop: is it 'town'?"),
+        (["houses.csv", "-o", "none/m"], "--out none/m: there is no folder none; make it first"),
+        (["houses.csv", "-o", "."], "--out .: this is a folder"),
+        (["houses.csv", "--checkpoint", "none/c"], "--checkpoint none/c: there is no folder"),
+        (["houses.csv", "--kernel", "odd"], "odd"),
+        (["houses.csv", "--n-components", "99"], "n_components=99 exceeds the number of columns of X"),
+        (["houses.csv", "--n-jobs", "0"], "n_jobs must be"),
+        (["houses.csv", "--test-share", "0.001"], "too few to hold out"),
+    ],
+)
+def test_what_fit_refuses_in_a_line(folder, monkeypatch, arguments, message):
+    monkeypatch.chdir(folder)
+    before = sorted(folder.iterdir())
+    assert message in refused("fit", *arguments, "-q")
+    as_json = run("fit", *arguments, "--json")
+    assert (as_json.exit_code, as_json.stderr) == (2, "")
+    assert message in json.loads(as_json.stdout)["error"]
+    assert sorted(folder.iterdir()) == before
+
+
+def test_outputs_are_checked_before_the_fit(folder, monkeypatch):
+    monkeypatch.setattr(reading, "read_pieces", lambda source: pytest.fail("it was read"))
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    assert "it cannot be written to" in refused("fit", folder / "houses.csv", "-o", folder / "m")
+
+
+def test_a_fit_that_fails_ends_with_1(folder, monkeypatch):
+    def fails(self, X, y):
+        raise hkrr.FitError("No start has a finite\ncriterion.")
+
+    monkeypatch.setattr(hkrr.HyperKernelRidgeCV, "fit", fails)
+    line = refused("fit", folder / "houses.csv", "-o", folder / "m", "-q", status=1)
+    assert line == "No start has a finite criterion."
+
+
+def test_ctrl_c_without_a_checkpoint(folder, monkeypatch):
+    def stopped(self, X, y):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(hkrr.HyperKernelRidgeCV, "fit", stopped)
+    assert refused("fit", folder / "houses.csv", "-o", folder / "m", "-q", status=130) == "Stopped."
+    assert not (folder / "m").exists()
+
+
+def test_predictions_in_files(fitted, folder, tmp_path, monkeypatch):
+    _, model = fitted
+    new = read_table(folder / "new.csv")
+    expected = predict_frame(model, new, keep=["id", "town"])
+    monkeypatch.setattr(reading, "_PIECE_BYTES", 600)  # several pieces
+    for name in ("out.csv", "out.parquet"):
+        out = tmp_path / name
+        result = run("predict", folder / "houses.hkrr", folder / "new.csv", "-o", out, "--keep", "id, town")
+        assert result.exit_code == 0, result.output
+        assert f"30 rows in {out}: id, town, prediction" in result.stdout
+        found = read_table(out)
+        assert list(found["town"].fillna("")) == list(expected["town"].fillna(""))
+        assert_allclose(found["prediction"], expected["prediction"], rtol=1e-12)
+        assert [each.name for each in tmp_path.iterdir() if each.suffix == ".tmp"] == []
+    result = run("predict", folder / "houses.hkrr", folder / "new.csv", "-o", tmp_path / "out.csv", "--json")
+    found = json.loads(result.stdout)
+    assert (found["rows"], found["out"]) == (30, str(tmp_path / "out.csv"))
+
+
+def test_predictions_from_and_to_pipes(fitted, folder):
+    text = (folder / "new.csv").read_text()
+    result = run("predict", folder / "houses.hkrr", "-", "--no-intervals", input=text)
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0] == "prediction"
+    assert_allclose([float(line) for line in lines[1:]], fitted[1].predict(read_table(folder / "new.csv")), rtol=1e-12)
+
+
+class _Sure:
+    """A model that has intervals."""
+
+    n_features_in_ = 1
+
+    def predict(self, X, return_std=False):
+        return (X[:, 0], 0 * X[:, 0] + 2) if return_std else X[:, 0]
+
+    def predict_interval(self, X, coverage=0.9):
+        return np.column_stack([X[:, 0] - 2 * coverage, X[:, 0] + 2 * coverage])
+
+
+class _Unsure(_Sure):
+    def predict_interval(self, X, coverage=0.9):
+        raise ValueError("this model does not know\nhow sure it is")
+
+
+def test_intervals_are_there_by_default(monkeypatch):
+    monkeypatch.setattr(hkrr, "load", lambda path: _Sure())
+    assert run("predict", "m", "-", input="a\n1\n2\n").stdout == "prediction,lower,upper\n1.0,-0.8,2.8\n2.0,0.2,3.8\n"
+    result = run("predict", "m", "-", "--coverage", "0.5", "--std", input="a\n1\n")
+    assert result.stdout == "prediction,lower,upper,std\n1.0,0.0,2.0,2.0\n"
+    monkeypatch.setattr(hkrr, "load", lambda path: _Unsure())
+    result = run("predict", "m", "-", input="a\n1\n")
+    assert (result.exit_code, result.stdout) == (0, "prediction\n1.0\n")
+    assert result.stderr == "No intervals: this model does not know how sure it is\n"
+    result = run("predict", "m", "-", "--coverage", "0.9", input="a\n1\n")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "this model does not know how sure it is\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none.hkrr", "new.csv"], "none.hkrr: No such file or directory"),
+        (["new.csv", "new.csv"], "new.csv cannot be loaded"),
+        (["houses.hkrr", "none.csv"], "none.csv: No such file or directory"),
+        (["houses.hkrr", "new.csv", "-o", "out.xlsx"], "--out out.xlsx: give a name that ends with .csv, .parquet"),
+        (["houses.hkrr", "new.csv", "-o", "none/out.csv"], "there is no folder none"),
+        (["houses.hkrr", "new.csv", "--keep", "twon"], "is it 'town'?"),
+        (["houses.hkrr", "new.csv", "--json"], "--json needs -o"),
+        (
+            ["houses.hkrr", "new.csv", "--no-intervals", "--coverage", "0.5"],
+            "give one of --coverage and --no-intervals",
+        ),
+        (["houses.hkrr", "short.csv"], "there is no column 'area (m2)'"),
+        (["houses.hkrr", "words.csv", "-o", "out.csv"], "which is not a number"),
+    ],
+)
+def test_what_predict_refuses_in_a_line(fitted, folder, monkeypatch, arguments, message):
+    monkeypatch.chdir(folder)
+    (folder / "short.csv").write_text("age\n3\n")
+    words = table(20).astype({"age": object})
+    words.loc[15, "age"] = "old"
+    words.to_csv("words.csv", index=False)
+    before = sorted(folder.iterdir())
+    result = run("predict", *arguments)
+    assert result.exit_code == 2
+    if "--json" not in arguments:
+        (line,) = result.stderr.splitlines()
+        assert message in line
+        assert result.stdout == ""
+    else:
+        assert message in json.loads(result.stdout)["error"]
+    assert sorted(folder.iterdir()) == before
+
+
+def test_info(fitted, folder, tmp_path):
+    _, model = fitted
+    result = run("info", folder / "houses.hkrr")
+    assert result.exit_code == 0, result.output
+    text = result.stdout
+    assert f"a TableRegressor of a HyperKernelRidgeCV, saved by hkrr {hkrr.__version__}" in text
+    assert "Settings: n_components=1, random_state=0" in text
+    assert str(model.held_out_) in text
+    assert str(model.model_.diagnostics_) in text
+    assert "  age        number\n" in text
+    found = json.loads(run("info", folder / "houses.hkrr", "--json").stdout)
+    assert (found["target"], found["library"], found["n_components"]) == (TARGET, hkrr.__version__, 1)
+    assert found["diagnostics"]["effective_dimension"] > 1
+    sir = hkrr.baselines.SIR(1).fit(np.random.default_rng(0).standard_normal((50, 3)), np.arange(50.0))
+    hkrr.save(sir, tmp_path / "sir")
+    first = f"{tmp_path / 'sir'}: a SIR, saved by hkrr {hkrr.__version__}\n"
+    assert run("info", tmp_path / "sir").stdout == f"{first}Settings: n_components=1\n"
+    assert "cannot be loaded" in refused("info", folder / "houses.csv")
+    assert "No such file" in json.loads(run("info", "none", "--json").stdout)["error"]
+
+
+def test_maps_of_every_shape_are_shown(fitted):
+    from rich.console import Console
+
+    from hkrr.cli._summary import show_columns, show_map
+
+    def shown(show, **found):
+        console = Console(width=60, record=True, file=io.StringIO())
+        show(console, found)
+        return console.export_text()
+
+    each = {"columns": ["a"], "loadings": [1.0], "n_more": 0, "weight": 1.0}
+    base = {"n_features": 3, "n_components": 3, "kernel": "anova", "directions": [each] * 20}
+    assert "kernel ridge on all 3 columns (anova kernel)" in shown(show_map, **base, map_shape="identity")
+    text = shown(show_map, **base, map_shape="diagonal")
+    assert "  a  1.00\n" in text
+    assert "  and 5 more\n" in text
+    plain = {"name": "a [b]", "kind": "number", "about": ""}
+    assert "All 2 columns are numbers" in shown(show_columns, columns=[plain] * 2)
+    long = {"name": "x" * 90, "kind": "text", "about": "word " * 30}
+    text = shown(show_columns, columns=[plain, plain, long])
+    assert "Columns (2 more are numbers):" in text
+    assert all(len(line) <= 60 for line in text.splitlines())
+
+
+def test_help_is_in_the_order_one_meets_the_commands():
+    text = run("--help").stdout
+    places = [text.index(f" {name} ") for name in ("fit", "predict", "info", "bench", "reproduce")]
+    assert places == sorted(places)
+    assert "hkrr fit houses.csv --target price" in text
+    for command in ("fit", "predict", "info"):
+        assert f"hkrr {command} houses" in " ".join(run(command, "--help").stdout.split())

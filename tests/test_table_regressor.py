@@ -1,0 +1,224 @@
+"""A regressor over data frames: by name, saved and loaded, whoever wrote the file."""
+
+import contextlib
+import copy
+import pickle
+import warnings
+from random import Random
+
+import numpy as np
+import pandas as pd
+import polars
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import cross_val_score
+
+import hkrr
+from hkrr.records.format import pack
+from hkrr.tables import TableRegressor, compare, hold_out
+from houses import TARGET, table
+from mutated_files import MUTATIONS, parts
+from saved_models import assert_same
+from strangers import load, refused
+
+
+def quick(**options):
+    return TableRegressor(hkrr.HyperKernelRidgeCV(n_components=1, n_init=1, random_state=0), **options)
+
+
+@pytest.fixture(scope="module")
+def split():
+    return hold_out(table(), TARGET, 0.25)
+
+
+@pytest.fixture(scope="module")
+def model(split):
+    found = quick().fit(split.train, split.y_train)
+    found.held_out_ = compare(found, split)
+    return found
+
+
+def test_it_learns(model, split):
+    assert model.score(split.test, split.y_test) > 0.7
+    assert model.predict(split.test).shape == (30,)
+    assert model.transform(split.test).shape == (30, len(model.feature_names_out_))
+    assert_array_equal(model.predict(split.test), model.model_.predict(model.transform(split.test)))
+    assert list(model.get_feature_names_out()) == list(model.feature_names_out_)
+    assert list(model.feature_names_in_) == list(split.train.columns)
+    assert pd.DataFrame(model.columns_)["columns"].sum() == len(model.feature_names_out_)
+
+
+def test_columns_go_by_name(model, split):
+    shuffled = split.test[split.test.columns[::-1]].assign(more=1.0).drop(columns=["id", "owner"])
+    assert_array_equal(model.predict(shuffled), model.predict(split.test))
+    with pytest.raises(hkrr.TableError, match=r"there is no column 'age': is it 'Age'\?"):
+        model.predict(split.test.rename(columns={"age": "Age"}))
+    with pytest.raises(hkrr.TableError, match=r"there is no column 'area \(m2\)'; there are 'x', 'y'$"):
+        model.predict(pd.DataFrame({"x": [1], "y": [2]}))
+
+
+def test_frames_of_texts_and_of_polars(model, split):
+    texts = split.test.astype(str).mask(split.test.isna(), "")
+    assert_array_equal(model.predict(texts), model.predict(split.test))
+    assert_array_equal(model.predict(polars.from_pandas(split.test)), model.predict(split.test))
+
+
+def test_one_row_and_rows_of_nothing(model, split):
+    assert model.predict(split.test.iloc[:1]).shape == (1,)
+    nothing = pd.DataFrame({name: [None] for name in split.test.columns})
+    assert np.isfinite(model.predict(nothing)).all()
+
+
+def test_arguments():
+    frame = table(20)
+    with pytest.raises(TypeError, match="X must be a data frame, whose columns have names; got a ndarray"):
+        quick().fit(np.ones((3, 2)), [1, 2, 3])
+    with pytest.raises(ValueError, match="missing must be one of 'impute', 'refuse'"):
+        quick(missing="drop").fit(frame, frame[TARGET])
+    with pytest.raises(hkrr.TableError, match="two columns are called '1'"):
+        quick().fit(pd.DataFrame([[1, 2]], columns=[1, "1"]), [1])
+    with pytest.raises(NotFittedError):
+        quick().predict(frame)
+    assert not hasattr(TableRegressor(LinearRegression()), "predict_interval")
+
+
+def test_a_fit_that_fails_leaves_the_model_as_it_was(split):
+    model = quick().fit(split.train, split.y_train)
+    before = model.predict(split.test)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(split.train, np.full(len(split.train), np.nan))
+    assert_array_equal(model.predict(split.test), before)
+
+
+def test_the_default_is_the_estimator_that_chooses_the_kernel(monkeypatch):
+    made = []
+    monkeypatch.setattr(hkrr.HyperKernelRidgeCV, "fit", lambda self, X, y: made.append(self) or self)
+    frame = table(20)
+    TableRegressor().fit(frame, frame[TARGET])
+    assert made[0].get_params() == hkrr.HyperKernelRidgeCV(kernel="auto").get_params()
+
+
+def test_it_is_one_of_scikit_learns():
+    frame = table(60)
+    linear = TableRegressor(LinearRegression())
+    assert cross_val_score(linear, frame.drop(columns=TARGET), frame[TARGET], cv=3).shape == (3,)
+    assert repr(clone(quick(missing="refuse"))) == repr(quick(missing="refuse"))
+    weight = np.r_[np.ones(59), 1e6]
+    heavy = linear.fit(frame.drop(columns=TARGET), frame[TARGET], sample_weight=weight)
+    assert heavy.predict(frame)[-1] == pytest.approx(frame[TARGET].iloc[-1], abs=1e-3)
+
+
+def test_intervals_and_deviations_are_passed_through(split):
+    class Sure(LinearRegression):
+        def predict(self, X, return_std=False):
+            found = super().predict(X)
+            return (found, np.ones(len(X))) if return_std else found
+
+        def predict_interval(self, X, coverage=0.9):
+            return np.column_stack([self.predict(X) - coverage, self.predict(X) + coverage])
+
+    model = TableRegressor(Sure()).fit(split.train, split.y_train)
+    predicted, std = model.predict(split.test, return_std=True)
+    assert_array_equal(std, 1.0)
+    assert_array_equal(model.predict_interval(split.test, 0.5)[:, 1], predicted + 0.5)
+
+
+def test_saved_and_loaded(model, split, tmp_path):
+    hkrr.save(model, tmp_path / "model.hkrr")
+    again = hkrr.load(tmp_path / "model.hkrr")
+    assert_array_equal(again.predict(split.test), model.predict(split.test), strict=True)
+    assert_same(again, model)
+    assert repr(again) == repr(model)
+    hkrr.save(again, tmp_path / "second")
+    assert (tmp_path / "second").read_bytes() == (tmp_path / "model.hkrr").read_bytes()
+    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
+        assert_array_equal(other.predict(split.test), model.predict(split.test), strict=True)
+
+
+def test_the_default_regressor_is_none_when_loaded(split, tmp_path):
+    model = TableRegressor(missing="refuse")
+    model.encoder_, model.model_ = _fitted_parts(split)
+    model.feature_names_in_ = np.array(["age"], dtype=object)
+    model.n_features_in_ = 1
+    hkrr.save(model, tmp_path / "model")
+    again = hkrr.load(tmp_path / "model")
+    assert (again.regressor, again.missing) == (None, "refuse")
+
+
+def _fitted_parts(split):
+    ages = split.train[["age"]]
+    found = TableRegressor(hkrr.baselines.KernelRidgeCV(), missing="refuse").fit(ages, split.y_train)
+    return found.encoder_, found.model_
+
+
+def test_other_regressors_are_not_saved(split, tmp_path):
+    model = TableRegressor(LinearRegression()).fit(split.train, split.y_train)
+    with pytest.raises(ValueError, match="model_ is none of HyperKernelRidgeCV"):
+        hkrr.save(model, tmp_path / "model")
+
+
+@pytest.fixture(scope="module")
+def saved(model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("saved") / "model"
+    hkrr.save(model, path)
+    return path.read_bytes()
+
+
+def _with(saved, change):
+    header, arrays = parts(saved)
+    change(header)
+    return pack(header, arrays)
+
+
+def _columns(header):
+    """Return the records of the columns in a header."""
+    return header["attributes"]["encoder_"]["object"]["columns"]["tuple"]
+
+
+def _set(index, **values):
+    return lambda header: _columns(header)[index]["object"].update(values)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        (lambda header: header["attributes"].pop("encoder_"), "it lacks encoder_"),
+        (lambda header: header["attributes"].update(encoder_=3), "encoder_ is no Encoder"),
+        (lambda header: header["attributes"].update(held_out_=3), "held_out_ is no HeldOutScores"),
+        (lambda header: header["attributes"]["held_out_"]["object"].update(r2={"tuple": [1.0]}), "not as many scores"),
+        (lambda header: _columns(header).pop(), "encoder_ has other columns"),
+        (lambda header: _columns(header).append(3), r"encoder_.columns is no|encoder_.columns is no Column"),
+        (_set(1, kind="odd"), "unknown kind, 'odd'"),
+        (_set(1, fill={"float": "nan"}), "fills with NaN"),
+        (_set(1, fill="x"), "is no float"),
+        (_set(1, indicator=False), "model_ does not fit encoder_"),
+        (_set(5, values={"tuple": ["no"]}), "a truth that is not one of two values"),
+        (_set(1, odd=1), "that cannot be"),
+        (lambda header: header["parameters"].update(missing="drop"), "missing must be one of"),
+        (lambda header: header["parameters"].update(regressor=3), "regressor is no estimator"),
+        (lambda header: header.update(feature_names=None), "encoder_ has other columns"),
+        (
+            lambda header: header["attributes"]["model_"]["model"].update({"class": "SIR"}),
+            "class 'SIR' is unknown here",
+        ),
+        (lambda header: header["attributes"].update(more=1), "'more' is unknown among the attributes"),
+    ],
+)
+def test_files_of_strangers_are_refused(saved, change, match):
+    refused(_with(saved, change), match)
+
+
+def test_mutated_files_are_refused_or_sound(saved, split):
+    for seed in range(150):
+        random = Random(seed)
+        way = random.choice(list(MUTATIONS))
+        try:
+            found = load(MUTATIONS[way](saved, random))
+        except hkrr.ModelFileError:
+            continue
+        with warnings.catch_warnings(), contextlib.suppress(hkrr.TableError):  # of another kind, or name
+            warnings.simplefilter("ignore")  # numbers of 1e308 overflow on the way, and say so
+            assert len(found.predict(split.test)) == len(split.test)

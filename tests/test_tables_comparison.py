@@ -1,0 +1,231 @@
+"""Rows held out, scores beside others', directions by name, predictions as tables: against NumPy and scikit-learn."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import r2_score
+
+import hkrr
+from hkrr.baselines import SIR, KernelRidgeCV
+from hkrr.kernels import KERNELS
+from hkrr.tables import TableRegressor, compare, describe, directions, hold_out, predict_frame
+from hkrr.tables.comparison import _scores
+from houses import TARGET, table
+
+
+@pytest.fixture(scope="module")
+def split():
+    return hold_out(table(200), TARGET, 0.3, seed=1)
+
+
+@pytest.fixture(scope="module")
+def model(split):
+    return TableRegressor(KernelRidgeCV()).fit(split.train, split.y_train)
+
+
+def test_rows_are_held_out_once_and_in_their_order(split):
+    frame = table(200)
+    assert (len(split.train), len(split.test)) == (140, 60)
+    both = pd.concat([split.train, split.test])
+    assert sorted(both.index) == list(range(200))
+    assert_array_equal(split.y_test, frame[TARGET][split.test.index])
+    assert split.test.index.is_monotonic_increasing
+    assert TARGET not in split.train
+    again, other = (hold_out(frame, TARGET, 0.3, seed=seed) for seed in (1, 2))
+    assert_array_equal(again.y_test, split.y_test)
+    assert not np.array_equal(other.y_test, split.y_test)
+    assert len(hold_out(frame, TARGET, 0).test) == 0
+
+
+def test_rows_without_a_target_are_left_out():
+    frame = pd.DataFrame({"x": range(20), "y": [*map(str, range(18)), "NA", None]})
+    split = hold_out(frame, "y", 0.5)
+    assert split.about == "2 rows without a target left out"
+    assert sorted([*split.y_train, *split.y_test]) == list(range(18))
+    truths = hold_out(pd.DataFrame({"x": range(8), "y": [True, False] * 4}), "y", 0.25)
+    assert set(truths.y_train) == {0.0, 1.0}
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (["a", "b"] * 10, "the target 'y' holds 'a' in row 0"),
+        ([1.0] * 20, "the target 'y' is 1 in every row: there is nothing to learn"),
+        ([None] * 20, "the target 'y' is missing in every row"),
+        ([*range(19), np.inf], "the target 'y' holds 'inf' in row 19"),
+        (pd.to_datetime(np.arange(20)), "numbers are needed"),
+        (pd.Categorical(["1", "2"] * 10), "numbers are needed"),
+        ([1.0, 2.0, *([None] * 18)], "2 rows with a target are too few to hold out a share of 0.2"),
+    ],
+)
+def test_targets_that_cannot_be(column, message):
+    with pytest.raises(hkrr.TableError) as raised:
+        hold_out(pd.DataFrame({"x": range(20), "y": column}), "y")
+    assert message in str(raised.value)
+
+
+def test_other_arguments():
+    with pytest.raises(hkrr.TableError, match=r"there is no column 'Price': is it 'price'\?"):
+        hold_out(table(20), "Price")
+    with pytest.raises(ValueError, match="share must be at least 0 and below 1, got 1"):
+        hold_out(table(20), TARGET, 1.0)
+
+
+def test_scores_are_those_of_the_test_rows(model, split):
+    found = compare(model, split)
+    assert found.methods == ("hkrr", "kernel ridge", "linear")
+    assert found.r2[0] == pytest.approx(r2_score(split.y_test, model.predict(split.test)), abs=1e-12)
+    assert found.r2[1] == pytest.approx(found.r2[0], abs=1e-12)  # the same estimator, on the same numbers
+    X, X_test = model.transform(split.train), model.transform(split.test)
+    plain = LinearRegression().fit(X, split.y_train)
+    assert found.r2[2] == pytest.approx(r2_score(split.y_test, plain.predict(X_test)), abs=0.05)
+    assert (found.n_train, found.n_test, found.seed, found.target) == (140, 60, 1, TARGET)
+    for low, r2, high in zip(found.low, found.r2, found.high, strict=True):
+        assert low < r2 < high < 1
+    assert compare(model, split) == found
+    assert "0.95" not in str(found).splitlines()[0]
+    assert f"linear        {found.r2[2]:.3f}" in str(found)
+
+
+def test_the_interval_is_as_wide_as_that_of_other_test_rows(model):
+    """The percentiles of the bootstrap against the spread of R2 over many test sets of that size."""
+    many = table(6000, seed=7)
+    y, predicted = many[TARGET].to_numpy(), model.predict(many)
+    scores = [r2_score(y[k : k + 60], predicted[k : k + 60]) for k in range(0, 6000, 60)]
+    spread = np.quantile(scores, 0.975) - np.quantile(scores, 0.025)
+    widths = []
+    for k in range(0, 1200, 60):
+        _, (low,), (high,) = _scores(y[k : k + 60], predicted[k : k + 60, None], 0)
+        widths.append(high - low)
+    assert 0.7 * spread < np.mean(widths) < 1.3 * spread
+
+
+def test_scores_of_huge_targets(split):
+    huge = split.__class__(TARGET, split.train, 1e200 * split.y_train, split.test, 1e200 * split.y_test, 0)
+    model = TableRegressor(KernelRidgeCV()).fit(huge.train, split.y_train)
+    model.model_.dual_coef_ *= 1e200
+    model.model_.intercept_ *= 1e200
+    expected = r2_score(split.y_test, model.predict(huge.test) / 1e200)
+    assert _scores(huge.y_test, model.predict(huge.test)[:, None], 0)[0][0] == pytest.approx(expected)
+
+
+def test_no_scores_without_targets_that_differ(model, split):
+    same = split.__class__(TARGET, split.train, split.y_train, split.test.iloc[:3], np.ones(3), 0)
+    with pytest.raises(hkrr.TableError, match="R2 needs held-out rows whose targets differ"):
+        compare(model, same)
+
+
+def _planted(kernel="gaussian"):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 4)) * [1.0, 10.0, 0.1, 1.0]
+    z = X @ [1.0, -0.1, 0.0, 0.5]
+    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    return hkrr.HyperKernelRidge(1, kernel=kernel, n_init=3, random_state=0).fit(frame, np.sin(z)), frame
+
+
+def test_directions_are_loadings_times_spread():
+    model, frame = _planted()
+    (found,) = directions(model)
+    assert found.weight == 1.0
+    scaled = dict(zip(frame.columns, (model.components_ * frame.std(ddof=0).to_numpy())[0], strict=True))
+    strongest = max(scaled, key=lambda name: abs(scaled[name]))
+    assert found.columns[0] == strongest
+    assert found.loadings[0] == 1.0
+    assert dict(zip(found.columns, found.loadings, strict=True))["b"] == pytest.approx(scaled["b"] / scaled[strongest])
+    assert set(found.columns[:2]) == {"a", "b"}
+    assert len(found.columns) + found.n_more == 4
+    assert str(found).startswith(f"+1.00 {strongest}  ")
+    assert directions(model, ["p", "q", "r", "s"])[0].columns[0] == {"a": "p", "b": "q"}[strongest]
+
+
+def test_directions_do_not_depend_on_a_rotation():
+    model, _ = _planted()
+    model.components_ = np.vstack([model.components_, 0.3 * np.eye(4)[3:]])
+    before = directions(model)
+    turn = np.array([[0.8, 0.6], [-0.6, 0.8]])
+    model.components_ = turn @ model.components_
+    for one, other in zip(before, directions(model), strict=True):
+        assert one.columns == other.columns
+        assert_allclose(one.loadings, other.loadings, rtol=1e-9)
+    # A product kernel sees the rotation: its directions are the rows.
+    model.kernel_ = KERNELS["product_laplace"].with_gamma(1.0)
+    assert directions(model)[0].loadings != before[0].loadings
+
+
+def test_a_description_is_plain_and_whole(model, split):
+    named, _ = _planted()
+    for each in (model, named, SIR(1).fit(np.random.default_rng(0).standard_normal((50, 3)), np.arange(50.0))):
+        found = describe(each)
+        assert json.loads(json.dumps(found, allow_nan=False)) == found
+        assert found["class"] == type(each).__name__
+    assert describe(named)["parameters"] == {"n_components": 1, "n_init": 3, "random_state": 0}
+    assert describe(model)["columns"][0] == {
+        "name": "id",
+        "kind": "left out",
+        "columns": 0,
+        "about": "it numbers the rows",
+    }
+    model.held_out_ = compare(model, split)
+    assert describe(model)["target"] == TARGET
+    del model.held_out_
+
+
+def test_predictions_as_a_table(model, split):
+    found = predict_frame(model, split.test, keep=["town", "id"])
+    assert list(found.columns) == ["town", "id", "prediction"]
+    assert_array_equal(found["prediction"], model.predict(split.test))
+    assert_array_equal(found["id"], split.test["id"])
+    with pytest.raises(hkrr.TableError, match=r"there is no column 'twon' to keep: is it 'town'\?"):
+        predict_frame(model, split.test, keep=["twon"])
+    with pytest.raises(ValueError, match="a KernelRidgeCV has no intervals"):
+        predict_frame(model, split.test, coverage=0.9)
+    with pytest.raises(ValueError, match="a KernelRidgeCV has no standard deviations"):
+        predict_frame(model, split.test, std=True)
+    clash = split.test.assign(prediction=1)
+    with pytest.raises(hkrr.TableError, match="a column to keep is called 'prediction'"):
+        predict_frame(model, clash, keep=["prediction"])
+
+
+def test_predictions_of_models_that_know_no_tables():
+    named, frame = _planted()
+    texts = frame[["d", "c", "b", "a"]].astype(str).assign(more="x")
+    assert_allclose(predict_frame(named, texts)["prediction"], named.predict(frame), rtol=1e-12)
+    bare = hkrr.HyperKernelRidge(1, n_init=2, random_state=0).fit(frame.to_numpy(), np.column_stack([frame["a"]] * 2))
+    found = predict_frame(bare, frame.astype(str))
+    assert list(found.columns) == ["prediction 0", "prediction 1"]
+    assert_allclose(found, bare.predict(frame.to_numpy()), rtol=1e-12)
+    with pytest.raises(hkrr.TableError, match="fitted with 4 columns without names, and these are 3"):
+        predict_frame(bare, frame[["a", "b", "c"]])
+    with pytest.raises(hkrr.TableError, match="column 'a' has 1 missing values"):
+        predict_frame(named, frame.assign(a=[None, *frame["a"][1:]]))
+    with pytest.raises(hkrr.TableError, match="a SIR, which transforms"):
+        predict_frame(SIR(1).fit(frame.to_numpy(), frame["a"]), frame)
+
+
+class _Sure(LinearRegression):
+    def __init__(self, as_pair=False):
+        super().__init__()
+        self.as_pair = as_pair
+
+    def predict(self, X, return_std=False):
+        found = super().predict(X)
+        return (found, np.full(len(X), 0.5)) if return_std else found
+
+    def predict_interval(self, X, coverage=0.9):
+        found = self.predict(X)
+        ends = found - coverage, found + coverage
+        return ends if self.as_pair else np.column_stack(ends)
+
+
+@pytest.mark.parametrize("as_pair", [False, True])
+def test_intervals_and_deviations_have_columns(split, as_pair):
+    model = TableRegressor(_Sure(as_pair)).fit(split.train, split.y_train)
+    found = predict_frame(model, split.test, coverage=0.8, std=True)
+    assert list(found.columns) == ["prediction", "lower", "upper", "std"]
+    assert_allclose(found["upper"] - found["prediction"], 0.8)
+    assert_allclose(found["prediction"] - found["lower"], 0.8)
+    assert set(found["std"]) == {0.5}

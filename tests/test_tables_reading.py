@@ -1,0 +1,158 @@
+"""Files of people as tables: how they are written, and what is refused, in a line that names the file."""
+
+import gzip
+import io
+import sys
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pandas.testing import assert_frame_equal
+
+import hkrr
+from hkrr.tables import read_pieces, read_table, reading
+from houses import table
+
+PLAIN = "area,town\n71.5,Trento\n,Genova\n"
+EXPECTED = {"area": [71.5, None], "town": ["Trento", "Genova"]}
+
+
+def _read(folder, data, name="table.csv"):
+    path = folder / name
+    path.write_bytes(data if isinstance(data, bytes) else data.encode())
+    return read_table(path)
+
+
+def _as_lists(frame):
+    return {name: [None if pd.isna(value) else value for value in frame[name]] for name in frame.columns}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        PLAIN.encode(),
+        PLAIN.replace("\n", "\r\n").encode("utf-8-sig"),
+        PLAIN.encode("utf-16"),
+        PLAIN.rstrip("\n").encode(),
+        b'"area" , town\n 71.5 ," Trento"\n"",Genova\n',
+        b"area,town\n71.5,Trento\nNA,Genova\n",
+        b"\n\narea,town\n71.5,Trento\n\nnull,Genova\n",
+        b"area;town\n71,5;Trento\n;Genova\n",
+        b"area\ttown\n71.5\tTrento\n\tGenova\n",
+        gzip.compress(PLAIN.encode()),
+    ],
+    ids=["plain", "windows", "utf-16", "no end", "quoted", "NA", "empty lines", "semicolons", "tabs", "packed"],
+)
+def test_ways_to_write_a_table(tmp_path, data):
+    assert _as_lists(_read(tmp_path, data)) == EXPECTED
+
+
+def test_a_cell_may_hold_commas_quotes_and_lines(tmp_path):
+    frame = _read(tmp_path, 'a,b\n"x, ""y""\nz",1\n')
+    assert _as_lists(frame) == {"a": ['x, "y"\nz'], "b": [1]}
+
+
+def test_numbers_are_numbers_and_other_columns_texts(tmp_path):
+    frame = _read(
+        tmp_path, "whole,real,huge,words,truth,day\n1,1.5,1e300,?,true,2024-03-01\n-2,2,3,7,false,2024-03-02\n"
+    )
+    kinds = [frame[name].dtype.kind for name in frame.columns]
+    assert kinds[:3] == ["i", "f", "f"]
+    assert _as_lists(frame)["words"] == ["?", "7"]
+    assert _as_lists(frame)["truth"] == ["true", "false"]
+    assert _as_lists(frame)["day"] == ["2024-03-01", "2024-03-02"]
+
+
+def test_parquet_keeps_its_kinds(tmp_path):
+    frame = table(30).drop(columns="empty").assign(day=pd.to_datetime("2024-03-01"), is_new=True)
+    frame.to_parquet(tmp_path / "table.data")  # known by its bytes
+    found = read_table(tmp_path / "table.data")
+    assert_frame_equal(found, frame, check_dtype=False)
+    assert found["is_new"].dtype == bool
+    assert found["day"].dtype.kind == "M"
+
+
+def test_an_index_without_a_name_is_no_column(tmp_path):
+    table(30).set_index(np.arange(30)[::-1]).to_parquet(tmp_path / "table.parquet")
+    assert list(read_table(tmp_path / "table.parquet").columns) == list(table(30).columns)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_standard_input(monkeypatch, kind):
+    file = io.BytesIO()
+    table(20).to_csv(file, index=False) if kind == "csv" else table(20).to_parquet(file)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(file.getvalue())))
+    assert len(read_table("-")) == 20
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    with pytest.raises(hkrr.TableError, match=r"^standard input: the file is empty$"):
+        read_table("-")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_pieces_are_the_table(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(reading, "_PIECE_BYTES", 1000)
+    monkeypatch.setattr(reading, "_PIECE_CELLS", 100)
+    path = tmp_path / "table"
+    table(100).to_csv(path, index=False) if kind == "csv" else table(100).to_parquet(path)
+    pieces = list(read_pieces(path))
+    assert len(pieces) > 5
+    assert list(pd.concat(pieces).index) == list(range(100))
+    again = pd.concat(pieces)["owner"]
+    assert list(again) == list(table(100)["owner"])
+    assert_frame_equal(read_table(path), read_table(path))
+
+
+BAD = {
+    "empty": (b"", "the file is empty"),
+    "spaces": (b"  \n\n", "the file is empty"),
+    "names alone": (b"a,b\n", "the table has no rows"),
+    "no header": (b"1,2\n3,4\n", "its first line holds numbers; a CSV file begins with the names of its columns"),
+    "too long a row": (b"a,b\n1,2\n1,2,3\n", "line 3 has 3 cells, and the header has 2 names: '1,2,3'"),
+    "too short a row": (b"a,b\n1\n", "line 2 has 1 cells, and the header has 2 names"),
+    "two of a name": (b"a,b, a\n1,2,3\n", "two columns are called 'a'; rename one"),
+    "two without": (b"a,,\n1,2,3\n", "two columns have no name"),
+    "latin": ("a,b\né,1\n".encode("latin-1"), "this is no text in UTF-8"),
+    "bytes": (bytes(range(256)) * 9, "this is no text"),
+    "zeros": (b"a,b\n1,\0\n", "this is no text: neither a CSV file nor a Parquet file"),
+    "excel": (b"PK\x03\x04 and more", "an Excel workbook: save it as CSV"),
+    "npy": (b"\x93NUMPY and more", "a NumPy array"),
+    "half of gzip": (gzip.compress(PLAIN.encode() * 99)[:-20], "cannot be read as a table"),
+    "half of parquet": (b"PAR1 and more", "cannot be read as a table"),
+    "open quote": (b'a,b\n"1,2\n', ""),
+    "many columns": (b",".join(b"c%d" % k for k in range(20_001)) + b"\n", "20,001 columns; 20,000 are the most"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_what_is_no_table_is_refused(tmp_path, what):
+    data, message = BAD[what]
+    with pytest.raises(hkrr.TableError) as raised:
+        _read(tmp_path, data)
+    text = str(raised.value)
+    assert text.startswith(f"{tmp_path / 'table.csv'}: ")
+    assert message in text
+    assert "\n" not in text
+    assert len(text) < 600
+
+
+def test_what_is_no_file(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read_table(tmp_path / "none.csv")
+    with pytest.raises(hkrr.TableError, match="this is no file"):
+        read_table(tmp_path)
+
+
+def test_too_many_values_are_refused(tmp_path, monkeypatch):
+    """A Parquet file of a few bytes may stand for any number of rows."""
+    monkeypatch.setattr(reading, "_MOST_CELLS", 1000)
+    pq.write_table(pa.table({"a": np.zeros(2000)}), tmp_path / "table.parquet")
+    with pytest.raises(hkrr.TableError, match="more than 1,000 values"):
+        read_table(tmp_path / "table.parquet")
+
+
+def test_without_pandas_the_remedy_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"pip install 'hkrr\[cli\]'"):
+        _read(tmp_path, PLAIN)
