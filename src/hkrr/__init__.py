@@ -9,6 +9,7 @@ turns it into a graph that runs without Python.
 
 from hkrr import criteria, datasets, kernels, metrics, solvers
 from hkrr._version import __version__
+from hkrr.classification import HyperKernelClassifier
 from hkrr.diagnostics import Diagnostics
 from hkrr.estimator import HyperKernelRidge
 from hkrr.exceptions import (
@@ -32,6 +33,7 @@ __all__ = [
     "FailedStartsWarning",
     "FitError",
     "HKRRWarning",
+    "HyperKernelClassifier",
     "HyperKernelRidge",
     "HyperKernelRidgeCV",
     "IllConditionedWarning",
