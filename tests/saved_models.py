@@ -11,7 +11,7 @@ from safetensors import safe_open
 import hkrr
 from hkrr import baselines
 
-CLASSES = ["HyperKernelRidge", "HyperKernelRidgeCV", *baselines.__all__]
+CLASSES = ["HyperKernelRidge", "HyperKernelRidgeCV", "HyperKernelClassifier", *baselines.__all__]
 
 
 def rows(n=30, n_features=3, seed=0):
@@ -36,6 +36,8 @@ def unfitted(name):
         return _quick(hkrr.HyperKernelRidge, n_components=2)
     if name == "HyperKernelRidgeCV":
         return _quick(hkrr.HyperKernelRidgeCV, n_components=1)
+    if name == "HyperKernelClassifier":
+        return _quick(hkrr.HyperKernelClassifier, n_components=1, loss="squared")
     if name == "grid":
         return _quick(hkrr.HyperKernelRidgeCV, n_components=[1, 2], cv=2, criterion="training", reg_lambdas=[0.1, 0.01])
     if name == "learned grid":
@@ -52,7 +54,8 @@ def fitted(name):
     """Return a fitted one; do not change it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a network of three passes has not converged
-        return unfitted(name).fit(*rows())
+        X, y = rows()
+        return unfitted(name).fit(X, y > 0 if name == "HyperKernelClassifier" else y)
 
 
 def apply(model, X):

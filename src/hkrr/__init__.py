@@ -13,6 +13,7 @@ from typing import Any
 
 from hkrr import criteria, datasets, kernels, metrics, solvers, tables
 from hkrr._version import __version__
+from hkrr.classification import HyperKernelClassifier
 from hkrr.diagnostics import Diagnostics
 from hkrr.estimator import HyperKernelRidge
 from hkrr.exceptions import (
@@ -37,6 +38,7 @@ __all__ = [
     "FailedStartsWarning",
     "FitError",
     "HKRRWarning",
+    "HyperKernelClassifier",
     "HyperKernelRidge",
     "HyperKernelRidgeCV",
     "IllConditionedWarning",

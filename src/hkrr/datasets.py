@@ -1,7 +1,7 @@
 """Planted multi-index models: y = g(B x) + noise, with B known.
 
 `make_mim_sines` and `make_mim_mixed` are the paper's. `make_planted` draws others that differ in kind, each hard in
-another way; `PLANTED` lists them.
+another way; `PLANTED` lists them. `make_mim_classes` draws labels, with their true probabilities.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 from sklearn.utils import check_random_state
 
 Matrix = NDArray[np.float64]
@@ -214,3 +215,64 @@ def make_planted(
         rng.standard_t(3, n_samples) / np.sqrt(3.0) if model.noise == "student" else rng.standard_normal(n_samples)
     )
     return Dataset(X, z + deviation * epsilon, B, deviation)
+
+
+@dataclass(frozen=True)
+class ClassDataset:
+    """Inputs X (m, D), labels y (m,) in 0, ..., K - 1, the true map B (d, D), and the true probabilities (m, K)."""
+
+    X: Matrix
+    y: NDArray[np.int64]
+    B: Matrix
+    probabilities: Matrix
+
+
+def make_mim_classes(
+    n_samples: int,
+    n_features: int = 20,
+    n_components: int = 2,
+    n_classes: int = 2,
+    *,
+    sharpness: float = 3.0,
+    random_state: Any = None,
+) -> ClassDataset:
+    """Draw labels whose probabilities depend on the inputs through a few directions.
+
+    x is standard normal, the rows of B are random directions of length one, v = Bx, and class k has the probability
+    ``softmax(sharpness * F(v) / sd)_k`` with ``F_k(v) = sum_j sin(1.5 v_j + 2 pi k / K + j) + 0.5 v_j cos(2 pi k / K)``
+    and sd the standard deviation of all F.
+
+    Parameters
+    ----------
+    n_samples, n_features, n_components, n_classes : int
+        m, D, d and K.
+    sharpness : float, default=3.0
+        Standard deviation of the log odds: the smaller, the more the classes overlap.
+    random_state : int, RandomState or None
+
+    Returns
+    -------
+    ClassDataset
+
+    Examples
+    --------
+    >>> from hkrr.datasets import make_mim_classes
+    >>> data = make_mim_classes(100, n_classes=3, random_state=0)
+    >>> data.X.shape, data.y.shape, data.probabilities.shape
+    ((100, 20), (100,), (100, 3))
+    """
+    if not 1 <= n_components <= n_features:
+        raise ValueError(f"n_components must lie between 1 and n_features={n_features}, got {n_components}")
+    if n_classes < 2:
+        raise ValueError(f"n_classes must be at least 2, got {n_classes}")
+    if not sharpness > 0:
+        raise ValueError(f"sharpness must be positive, got {sharpness}")
+    rng = check_random_state(random_state)
+    B = rng.standard_normal((n_components, n_features))
+    B /= np.linalg.norm(B, axis=1, keepdims=True)
+    X = rng.standard_normal((n_samples, n_features))
+    V, j, phase = X @ B.T, np.arange(n_components), 2.0 * np.pi * np.arange(n_classes) / n_classes
+    F = np.stack([(np.sin(1.5 * V + t + j) + 0.5 * V * np.cos(t)).sum(axis=1) for t in phase], axis=1)
+    probabilities = softmax(sharpness * F / np.std(F), axis=1)
+    y = np.argmax(probabilities.cumsum(axis=1) > rng.uniform(size=(n_samples, 1)), axis=1)
+    return ClassDataset(X, y, B, probabilities)

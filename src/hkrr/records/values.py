@@ -127,6 +127,8 @@ def _encode_dict(value: dict[Any, Any], name: str, arrays: Arrays) -> Any:
     if all(type(key) is np.int64 and type(row) is np.ndarray for key, row in value.items()):
         keys, rows = np.array(list(value)), np.stack(list(value.values()))
         return {"cells": [_put(f"{name}.keys", keys, arrays), _put(f"{name}.rows", rows, arrays)]}
+    if all(type(key) in (bool, int, str) for key in value):  # weights of classes, by label
+        return {"pairs": [[key, encode(each, f"{name}.{key!r}", arrays)] for key, each in value.items()]}
     raise Refusal(f"{name} is a dict whose keys are no texts, which a file has no place for")
 
 
@@ -212,6 +214,12 @@ def _decode_dict(content: Any, arrays: Arrays) -> dict[str, Any]:
     return {key: decode(each, arrays) for key, each in content}
 
 
+def _decode_pairs(content: Any, arrays: Arrays) -> dict[Any, Any]:
+    _expect(isinstance(content, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in content))
+    _expect(all(isinstance(key, bool | int | str) for key, _ in content) and len(dict(content)) == len(content))
+    return {key: decode(each, arrays) for key, each in content}
+
+
 def _decode_texts(content: Any, arrays: Arrays) -> Array:
     _expect(isinstance(content, list) and len(content) > 0 and all(isinstance(each, str) for each in content))
     _expect(len(content) * max(map(len, content)) <= _MOST_CHARACTERS)
@@ -281,6 +289,7 @@ _DECODERS: dict[str, Callable[[Any, Arrays], Any]] = {
     "tuple": _decode_tuple,
     "range": _decode_range,
     "dict": _decode_dict,
+    "pairs": _decode_pairs,
     "texts": _decode_texts,
     "tensor": _decode_tensor,
     "column": _decode_column,

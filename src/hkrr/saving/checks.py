@@ -111,6 +111,22 @@ def number(*, positive: bool = False) -> Check:
     return check
 
 
+def positive_or_none(name: str, value: Any, sizes: Sizes) -> None:
+    """A positive finite number, or None."""
+    if value is not None:
+        number(positive=True)(name, value, sizes)
+
+
+def classes(name: str, value: Any, sizes: Sizes) -> None:
+    """Labels: at least two, different and sorted."""
+    if not isinstance(value, np.ndarray) or value.ndim != 1 or value.dtype.kind not in "biufU":
+        raise Refusal(f"{name} is no array of labels")
+    if value.dtype.kind == "f":
+        _finite(name, value)
+    if len(value) < 2 or not np.array_equal(np.unique(value), value):
+        raise Refusal(f"{name} are not different, sorted labels")
+
+
 def finite_number(name: str, value: Any, sizes: Sizes) -> None:
     """A finite float."""
     number()(name, value, sizes)

@@ -14,11 +14,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 
 from hkrr import baselines
-from hkrr._validation import check_choice_of_bool, check_common, check_int
+from hkrr._validation import check_choice, check_choice_of_bool, check_common, check_int
+from hkrr.classification import HyperKernelClassifier
 from hkrr.estimator import HyperKernelRidge
 from hkrr.records.format import Refusal
 from hkrr.records.values import ATTRIBUTE_RECORDS
@@ -89,6 +91,17 @@ def _map_model(model: Any) -> None:
 def _map_model_cv(model: Any) -> None:
     _map_model(model)
     check_choice_of_bool("truncate", model.truncate)
+
+
+def _classifier(model: Any) -> None:
+    check_choice("loss", model.loss, ("logistic", "squared"))
+    n_classes = len(model.classes_)
+    if np.shape(model.dual_coef_)[1:] != (() if n_classes == 2 else (n_classes,)):
+        raise Refusal("dual_coef_ does not fit classes_")
+    if (model.softness_ is None) != (model.loss == "logistic"):
+        raise Refusal("softness_ does not fit loss")
+    if model.regressor_.n_features_in_ != model.n_features_in_:
+        raise Refusal("regressor_ has another number of columns")
 
 
 def _piecewise(model: Any) -> None:
@@ -183,6 +196,15 @@ _MAP_MODEL_CV: _Attributes = {
     "n_components_": whole,
     "best_score_": number(),
 }
+_CLASSIFIER: _Attributes = {
+    **_FUNCTION,
+    "gamma_": number(positive=True),
+    "singular_values_": floats("d"),
+    "classes_": checks.classes,
+    "softness_": checks.positive_or_none,
+    "nu_": checks.positive_or_none,
+    "regressor_": ("HyperKernelRidgeCV",),
+}
 _MAPPED_EXPANSION: _Attributes = {**_FUNCTION, "_one_target": checks.flag}
 _EXPANSION: _Attributes = {**_MAPPED_EXPANSION, "components_": floats("D", "D")}
 _SUBSPACE: _Attributes = {**_COLUMNS, "components_": floats("d", "D"), "eigenvalues_": floats("d")}
@@ -243,6 +265,7 @@ _SEARCHED: dict[str, Check] = {
 _ALL = (
     Layout(HyperKernelRidge, _MAP_MODEL, _MAP, _map_model),
     Layout(HyperKernelRidgeCV, _MAP_MODEL_CV, _SEARCHED, _map_model_cv),
+    Layout(HyperKernelClassifier, _CLASSIFIER, _OUTPUT, _classifier),
     Layout(
         baselines.KernelRidgeCV,
         {**_EXPANSION, "reg_lambda_": number(), "gamma_": number(positive=True), "loo_error_": number()},

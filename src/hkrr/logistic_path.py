@@ -1,0 +1,99 @@
+"""The map by the logistic loss: from one that a regression on codes has found, down a path of nu.
+
+Targets of two values invite a flexible map to interpolate them (300 rows of 20 columns, of which no score can classify
+more than 87% right: the regression fits all of them, and 75% of new ones). The logistic loss with a large nu undoes
+that: the map is polished where scores are small and smooth first, then with a smaller nu from there, and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import minimize
+
+from hkrr._arrays import Array
+from hkrr.kernels import Kernel
+from hkrr.logistic import Coefficients, LogisticObjective
+from hkrr.rows import InMemoryRows, Rows
+from hkrr.shapes import Diagonal, Full, Scaled, Shape
+
+NUS = tuple(10.0 ** (1.0 - 0.5 * k) for k in range(9))
+_STEPS, _TOL = 20, 1e-5  # of L-BFGS at each nu, and of the coefficients meanwhile
+_ROWS, _CENTERS = 2_000, 300
+
+
+@dataclass(frozen=True)
+class Map:
+    """A map in the coordinates of the rows, its kernel (of gamma 1, the scale is the map's), and its shape."""
+
+    B: Array
+    kernel: Kernel
+    shape: Shape
+
+    @classmethod
+    def of(cls, components: Array, kernel: Kernel, x_scale: Array, shape: str) -> Map:
+        """Return that of a fitted model: components in the coordinates of X, "full", "diagonal" or "identity"."""
+        B = np.sqrt(kernel.scale) * components * x_scale
+        if shape == "diagonal":
+            scales = np.linalg.norm(B, axis=0)
+            B = np.diag(np.where(scales > 0, scales, 1.0))  # what is constant has any scale
+        return cls(B, kernel.with_gamma(1.0), _shape(shape, B))
+
+
+def _shape(name: str, B: Array) -> Shape:
+    if name == "identity":
+        return Scaled(B)
+    return Diagonal() if name == "diagonal" else Full()
+
+
+def polished(rows: Rows, start: Map) -> Iterator[tuple[float, Map, LogisticObjective, Coefficients]]:
+    """Yield, for each nu of the path, the map polished there, and the coefficients at it; on some rows and centers.
+
+    It ends early where a map cannot be evaluated.
+    """
+    rows = some_of(rows, _ROWS)
+    centers = spread(rows.gather()[0], _CENTERS)
+    found, coefficients = start, None
+    with suppress(ArithmeticError, np.linalg.LinAlgError):
+        for nu in NUS:
+            found = _polish(rows, centers, found, nu, coefficients)
+            objective = LogisticObjective(rows, centers, found.kernel, found.B)
+            coefficients = objective.solve(nu, coefficients, _TOL)
+            yield nu, found, objective, coefficients
+
+
+def _polish(rows: Rows, centers: Array, start: Map, nu: float, coefficients: Coefficients | None) -> Map:
+    """Return the map after some steps on ``min over a, b of L(B, a, b)``."""
+    shape, last = start.shape, coefficients
+    diagonal = isinstance(shape, Diagonal)
+    first = shape.parameters(start.B.diagonal() if diagonal else start.B)
+
+    def matrix(theta: Array) -> Array:
+        B = shape.map(theta.reshape(first.shape))
+        return np.diag(B) if diagonal else B
+
+    def value_and_gradient(theta: Array) -> tuple[float, Array]:
+        nonlocal last
+        objective = LogisticObjective(rows, centers, start.kernel, matrix(theta))
+        last = objective.solve(nu, last, _TOL)
+        value, grad = objective.value_and_gradient_in_map(last, nu)
+        grad = shape.gradient(theta.reshape(first.shape), grad.diagonal() if diagonal else grad)
+        return value, grad.ravel()
+
+    found = minimize(value_and_gradient, first.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS})
+    return replace(start, B=matrix(found.x))
+
+
+def some_of(rows: Rows, n: int) -> InMemoryRows:
+    """Return at most n of the rows, drawn in a fixed way."""
+    few = rows.n_rows <= n
+    found: InMemoryRows = rows.in_memory() if few else rows.subset(rows.draw(n, np.random.RandomState(0)))
+    return found
+
+
+def spread(points: Array, n: int) -> Array:
+    """Return at most n of the points, evenly spread over their order."""
+    return points[np.linspace(0, len(points) - 1, min(n, len(points))).round().astype(int)]
