@@ -1,4 +1,4 @@
-"""The command line: ``hkrr reproduce`` and ``hkrr bench``."""
+"""The command line: ``hkrr report``, ``hkrr reproduce`` and ``hkrr bench``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hkrr.cli import bench, reproduce
+from hkrr.cli import bench, report, reproduce
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -27,5 +27,6 @@ def _main(
     """Hyper-kernel ridge regression: learn functions that depend on many inputs through a few unknown directions."""
 
 
+app.command()(report.report)
 app.command()(reproduce.reproduce)
 app.command()(bench.bench)

@@ -12,6 +12,7 @@ from hkrr.reporting.words import number, shortened
 
 _WIDTH = 360  # about the width of a phone: letters keep their size there
 _LEFT, _RIGHT, _BOTTOM = 54, 10, 40
+_LONGEST_LABEL = 7  # characters to the left of an axis
 
 Range = tuple[float, float]
 
@@ -46,7 +47,16 @@ def tick_labels(values: Sequence[float]) -> list[str]:
         )
         if exact and len(set(labels)) == len(labels):
             break
-    return labels if values else []
+    return [_compact(label) for label in labels] if values else []
+
+
+def _compact(label: str) -> str:
+    """Return a label without its thousands where it is long: 2,500,000 is 2.5M."""
+    for zeros, letter in ((6, "M"), (3, "k")):
+        whole = label.replace(",", "")
+        if len(label) > _LONGEST_LABEL and "." not in whole and whole.lstrip("−").isdigit():
+            return f"{number(float(whole.replace('−', '-')) / 10**zeros, 6)}{letter}"
+    return label
 
 
 def spread(values: Sequence[float], room: float = 0.05) -> Range:
@@ -110,7 +120,11 @@ class Chart:
     def line(self, x: Sequence[float], y: Sequence[float], kind: str = "line") -> None:
         """Draw a line through points."""
         path = "L".join(f"{self.right(a)} {self.down(b)}" for a, b in zip(x, y, strict=True))
-        self._add(f'<path class="{kind}" d="M{path}"/>')
+        # An svg within cuts off what goes beyond the axes.
+        width, height = _WIDTH - _LEFT - _RIGHT, self._height - self._top - _BOTTOM
+        box = f'x="{_LEFT}" y="{self._top}" width="{width}" height="{height}"'
+        view = f'viewBox="{_LEFT} {self._top} {width} {height}"'
+        self._add(f'<svg {box} {view}><path class="{kind}" d="M{path}"/></svg>')
 
     def bars(self, edges: Sequence[float], heights: Sequence[float]) -> None:
         """Draw a histogram."""

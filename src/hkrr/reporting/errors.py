@@ -18,6 +18,7 @@ _DOTS = 500
 _BINS = 31
 _MOST_ROWS, _MOST_CELLS = 20, 8
 _LOOKED_AT = 2000  # rows, and centers, by which it is told whether the fit has seen the rows
+_FLAT = 0.01  # of the spread of the target
 _SAME = 1e-7  # standard deviations between two samples that are one
 _LEAST_SEEN = 0.2  # tables repeat rows: a few of them are among any others
 
@@ -52,7 +53,7 @@ class Errors:
     median_size: float
     mean: float
     target_spread: float
-    constant: bool  # the prediction is the same for all rows
+    constant: bool  # the prediction is nearly the same for all rows
     seen: float | None  # the share of the rows that were centers of the fit; None where told by the caller
     held_out: bool
     actual: list[float]
@@ -60,6 +61,7 @@ class Errors:
     bin_edges: list[float]
     bin_counts: list[int]
     interval: Interval | None
+    no_interval: str  # why there are none
     columns: list[str]  # of the cells of the worst rows
     n_columns_left_out: int
     worst: list[WrongRow]
@@ -69,7 +71,7 @@ def describe_errors(subject: Subject, found: Directions, held_out: bool | None, 
     """Return how well the rows are predicted."""
     y, predicted = subject.y, subject.predicted
     errors = y - predicted
-    bounds = None if subject.interval is None else np.asarray(subject.interval(coverage), dtype=np.float64)
+    bounds, no_interval = _bounds(subject, coverage)
     seen = share_seen(subject) if held_out is None else None
     dots = sample(len(y), _DOTS)
     counts, edges = np.histogram(errors, bins=_BINS)
@@ -81,7 +83,7 @@ def describe_errors(subject: Subject, found: Directions, held_out: bool | None, 
         median_size=float(np.median(np.abs(errors))),
         mean=float(np.mean(errors)),
         target_spread=float(np.std(y)),
-        constant=bool(np.ptp(predicted) <= 1e-6 * np.std(y)),
+        constant=bool(np.std(predicted) <= _FLAT * np.std(y)),
         seen=seen,
         held_out=seen is not None and seen < _LEAST_SEEN if held_out is None else held_out,
         actual=y[dots].tolist(),
@@ -89,6 +91,7 @@ def describe_errors(subject: Subject, found: Directions, held_out: bool | None, 
         bin_edges=edges.tolist(),
         bin_counts=counts.tolist(),
         interval=None if bounds is None else _interval(y, bounds, coverage),
+        no_interval=no_interval,
         columns=columns,
         n_columns_left_out=len(subject.shown_columns) - len(columns),
         worst=[
@@ -121,6 +124,19 @@ def share_seen(subject: Subject) -> float:
 def _share_found(points: Array, others: Array) -> float:
     distance, _ = cKDTree(others).query(points)
     return float(np.mean(distance <= _SAME * math.sqrt(points.shape[1])))
+
+
+def _bounds(subject: Subject, coverage: float) -> tuple[Array | None, str]:
+    """Return the ends of the intervals, or why there are none."""
+    if subject.interval is None:
+        return None, "its class gives none"
+    try:
+        bounds = subject.interval(coverage)
+    except ValueError as error:  # the model cannot say, and tells why
+        return None, " ".join(str(error).split()).rstrip(".")
+    if not np.all(np.isfinite(bounds)):
+        return None, f"it knows too few rows for intervals that hold {coverage:g} of them"
+    return bounds, ""
 
 
 def _interval(y: Array, bounds: Array, coverage: float) -> Interval:

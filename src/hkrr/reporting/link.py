@@ -18,7 +18,7 @@ from hkrr.reporting.directions import Directions, sample
 from hkrr.reporting.subject import Subject
 
 _MOST_CURVES = 4
-_CURVE, _GRID = 81, 33  # points of a curve, and of a side of a surface
+_CURVE, _GRID = 201, 33  # points of a curve, and of a side of a surface
 _DOTS = 300
 _NEAR, _FAR = 0.35, 0.75  # standard deviations to the nearest row, beyond which a surface is more and more a guess
 _TAIL = 0.5  # per cent of the rows beyond each end of a picture

@@ -10,7 +10,7 @@ from hkrr.reporting.directions import Loading
 from hkrr.reporting.words import number, percent, shortened
 
 _FIRST_BARS = 10
-_LONGEST_CELL = 40
+_LONGEST_CELL, _LONG_HEAD = 40, 24
 
 
 def bars(loadings: Sequence[Loading], signed: bool) -> str:
@@ -22,7 +22,7 @@ def bars(loadings: Sequence[Loading], signed: bool) -> str:
         low = -100 if signed else 0
         left = -width if signed and each.weight < 0 else 0.0
         kind = "negative" if each.weight < 0 else "positive"
-        text = f"{each.weight:+.2f}" if signed else percent(each.weight)
+        text = f"{each.weight:+.2f}" if signed else percent(each.weight).replace("below ", "<")
         zero = '<line class="axis" x1="0" x2="0" y1="0" y2="10"/>' if signed else ""
         return (
             f'<li><span class="label" title="{escape(each.column)}">{escape(shortened(each.column))}</span>'
@@ -58,8 +58,9 @@ def table(names: Sequence[str], rows: Sequence[Sequence[Any]], caption: str, sor
         return f"<td{hint}>{escape(shortened(value, _LONGEST_CELL))}</td>"
 
     def head(i: int, name: str) -> str:
-        kind = ' class="number"' if rows and isinstance(rows[0][i], float) else ""
-        return f'<th scope="col"{kind} title="{escape(name)}">{escape(shortened(name))}</th>'
+        kinds = ["number"] if rows and isinstance(rows[0][i], float) else []
+        kinds += ["long"] if len(name) > _LONG_HEAD else []
+        return f'<th scope="col" class="{" ".join(kinds)}" title="{escape(name)}">{escape(shortened(name))}</th>'
 
     heads = "".join(head(i, name) for i, name in enumerate(names))
     body = "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in rows)

@@ -8,6 +8,9 @@ from html import escape
 from hkrr.reporting.facts import Facts
 from hkrr.reporting.words import count, headline, number, percent, score, shortened
 
+_BEATEN = 0.01  # in R2
+_NAMES = {"kernel ridge": "kernel ridge regression", "linear": "a linear model"}
+
 
 def opening(facts: Facts) -> str:
     """Return the head of the page: what was learned, and the few figures that matter."""
@@ -26,7 +29,10 @@ def opening(facts: Facts) -> str:
             f"{number(errors.target_spread)}",
         )
     )
-    cards.append((f"{facts.directions.n_components:,}", "directions", "numbers that each row is reduced to"))
+    if facts.directions.shape == "full":
+        d = facts.directions.n_components
+        about = f"{count(d, 'number')} of a row: all that the model uses"
+        cards.append((f"{d:,}", "direction" if d == 1 else "directions", about))
     cards.append((f"{facts.n_rows:,}", "rows in this report", f"of {count(facts.directions.n_columns, 'column')}"))
     tiles = "".join(
         f'<div class="card"><dt>{escape(name)}</dt><dd><strong>{escape(value)}</strong>'
@@ -60,6 +66,10 @@ def _notes(facts: Facts) -> Iterator[str]:
         )
     elif errors.seen is not None and errors.seen >= 0.005:
         yield f"{percent(errors.seen)} of these rows have the same columns as rows of the fit; the others are new."
+    known = facts.comparison
+    if known is not None and max(known.r2[1:], default=known.r2[0]) > known.r2[0] + _BEATEN:
+        best = known.methods[known.r2.index(max(known.r2))]
+        yield f"On new rows {_NAMES.get(best, best)} does better than this model: see “How it compares”."
     if facts.other_targets:
         yield (
             f"The model has {count(facts.other_targets + 1, 'target')}, which share its directions. "

@@ -25,7 +25,10 @@ def value_range(surface: Surface) -> tuple[float, float]:
 
 def curve(found: Curve, name: str, target: str) -> str:
     """Return the function along a direction, with the rows."""
-    heights = [*np.percentile(found.dots_value, [1, 99]), *found.value]
+    # What goes far beyond the rows is cut off: the rows would be a line otherwise.
+    low, high = np.percentile(found.dots_value, [1, 99])
+    room = high - low if high > low else 1.0
+    heights = [low, high, *np.clip(found.value, low - room / 2, high + room / 2)]
     chart = Chart(
         f"{target} along {name}", (found.at[0], found.at[-1]), spread(heights), f"{name}, {_DEVIATIONS}", target
     )

@@ -47,7 +47,7 @@ def sections(facts: Facts) -> list[Section]:
 def _sure(facts: Facts) -> str:
     errors, target = facts.errors, shortened(facts.target)
     if errors.interval is None:
-        text = "This model has no intervals: the typical error stands for them."
+        text = f"There are no intervals of this model ({errors.no_interval}): the typical error stands for them."
     else:
         text = (
             f"Intervals that should hold {percent(errors.interval.coverage)} of the rows hold "

@@ -63,6 +63,11 @@ def subject_of(model: Any, X: Any, y: Any, target: int = 0) -> Subject:
         values = np.asarray(values)
         return values if inner.dual_coef_.ndim == 1 else values[..., target]
 
+    def interval(coverage: float) -> Array:
+        found = model.predict_interval(X, coverage)
+        lower, upper = found if isinstance(found, tuple) else (found[:, 0], found[:, 1])
+        return np.column_stack([one(lower), one(upper)]).astype(np.float64)
+
     y_values = _targets(y, n_targets, target)
     if len(y_values) != len(matrix):
         raise ValueError(f"X has {len(matrix)} rows and y {len(y_values)}: give one target for each row")
@@ -80,9 +85,7 @@ def subject_of(model: Any, X: Any, y: Any, target: int = 0) -> Subject:
         row_names=_row_names(X),
         shown_columns=shown_columns,
         cell=cell,
-        interval=(lambda coverage: one(model.predict_interval(X, coverage)))
-        if hasattr(model, "predict_interval")
-        else None,
+        interval=interval if hasattr(model, "predict_interval") else None,
         held_out=getattr(model, "held_out_", None),
     )
 

@@ -81,7 +81,7 @@ def headline(facts: Facts) -> str:
     begin = target[:1].upper() + target[1:] if len(target) > 1 else target
     explained = facts.errors.r2
     if facts.errors.constant or not found.importances or found.importances[0].weight == 0:
-        return f"The model found nothing that {target} depends on: it predicts the same value for every row."
+        return f"The model found nothing that {target} depends on: it predicts nearly the same value for every row."
     if found.shape == "identity":
         what = (
             f"{begin} is predicted from {count(found.n_columns, 'column')} as they are: no fewer directions did better"
