@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -216,6 +217,7 @@ def test_a_regressor_of_tables_is_reported_in_its_own_columns(table):
     model, frame, y = table
     facts = gather(model, frame, y, coverage=0.5)
     assert [each.column for each in facts.directions.importances if "=" in each.column] == ["colour=red"]
+    assert {each.column for each in facts.directions.named} == set(facts.errors.columns)
     assert facts.errors.columns == ["area", "age", "floor", "rooms", "colour"]
     assert facts.errors.worst[0].cells[-1] in ("red", "<i>blue</i>")
     inside = np.abs(y - model.predict(frame)) <= 0.5
@@ -443,6 +445,13 @@ def test_arrays_have_numbered_columns_and_the_models_own_names(fitted):
     assert facts.directions.importances[0].column in X.columns
     plain = HyperKernelRidge(1, max_iter=2, random_state=0).fit(X.to_numpy(), y)
     assert gather(plain, X.to_numpy(), y, compare=False).directions.importances[0].column in ("x0", "x1", "x2")
+
+
+def test_the_docs_page_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).parents[1] / "docs" / "reports.md"
+    exec("\n".join(re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)), {"__name__": "__main__"})
+    assert "<h1>Two directions of six</h1>" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -147,8 +147,7 @@ class Chart:
         """Draw a picture over a part of the plane."""
         left, top = self.right(x[0]), self.down(y[1])
         width, height = self.right(x[1]) - left, self.down(y[0]) - top
-        self._parts.insert(
-            0,
+        self._add(
             f'<image href="data:image/png;base64,{png}" x="{left}" y="{top}" width="{width:.1f}" '
             f'height="{height:.1f}" preserveAspectRatio="none"/>',
         )

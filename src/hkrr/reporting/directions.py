@@ -49,6 +49,7 @@ class Directions:
     shape: str  # "full", "diagonal" or "identity"
     directions: list[Direction]
     importances: list[Loading]  # of columns, the largest first; they sum to 1
+    named: list[Loading]  # the same by columns of the table as given: of several made from one, the largest
     n_columns_left_out: int
 
 
@@ -81,14 +82,15 @@ def describe_directions(subject: Subject) -> Directions:
     shares = _shares(along)
     order = np.argsort(-shares, kind="stable")[:MOST_DIRECTIONS]
     importances = _shares(by_column)
-    largest = np.argsort(-importances, kind="stable")[:MOST_LOADINGS]
+    ranking = [Loading(subject.columns[j], float(importances[j])) for j in np.argsort(-importances, kind="stable")]
     return Directions(
         n_components=len(B),
         n_columns=B.shape[1],
         shape=getattr(model, "map_shape_", "full"),
         directions=[_direction(subject, int(k), spread, float(shares[k])) for k in np.sort(order)],
-        importances=[Loading(subject.columns[j], float(importances[j])) for j in largest],
-        n_columns_left_out=len(importances) - len(largest),
+        importances=ranking[:MOST_LOADINGS],
+        named=_by_origin(ranking, subject.shown_columns)[:MOST_LOADINGS],
+        n_columns_left_out=max(0, len(ranking) - MOST_LOADINGS),
     )
 
 
@@ -106,6 +108,15 @@ def _direction(subject: Subject, k: int, spread: Array, share: float) -> Directi
         n_left_out=len(rest),
         left_out=float(np.sum(weights[rest] ** 2)),
     )
+
+
+def _by_origin(ranking: list[Loading], columns: list[str]) -> list[Loading]:
+    """Return the largest of each column of the table: one of text became several, such as "colour=red"."""
+    known, largest = set(columns), dict[str, float]()
+    for each in ranking:
+        origin = each.column if each.column in known else each.column.rsplit("=", 1)[0]
+        largest.setdefault(origin, each.weight)
+    return [Loading(name, weight) for name, weight in largest.items()]
 
 
 def _shares(moves: Array) -> Array:

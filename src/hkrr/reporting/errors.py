@@ -148,13 +148,7 @@ def _columns(subject: Subject, found: Directions) -> list[str]:
     """Return the columns to show of a row: all of few, of many those that matter, in the order of the table."""
     if len(subject.shown_columns) <= _MOST_CELLS:
         return subject.shown_columns
-    known = [each.column for each in found.importances]
-    # A column of text became several, such as "colour=red".
-    rank = {
-        name: next((i for i, each in enumerate(known) if each == name or each.startswith(f"{name}=")), len(known))
-        for name in subject.shown_columns
-    }
-    chosen = sorted(subject.shown_columns, key=rank.__getitem__)[:_MOST_CELLS]
+    chosen = [each.column for each in found.named if each.column in subject.shown_columns][:_MOST_CELLS]
     return [name for name in subject.shown_columns if name in chosen]
 
 
@@ -164,4 +158,4 @@ def _plain(value: Any) -> Any:
         return str(bool(value))
     if isinstance(value, int | float | np.number):
         return float(value) if math.isfinite(value) else ""
-    return str(value)
+    return str(value).removesuffix(" 00:00:00")  # of a date

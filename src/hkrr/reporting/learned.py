@@ -65,9 +65,11 @@ def _direction(direction: Direction, found: Directions) -> str:
         rest = f"<p class='small'>{more} with {percent(direction.left_out)} of the weight.</p>"
     weight = ""
     if found.n_components > 1:
+        size = direction.singular_value
+        beside = "the largest" if size == 1 else f"{number(size, 2)} of the largest"
         weight = (
             f"<p>It makes up {percent(direction.share)} of the moves of the prediction; its weight in the map is "
-            f"{number(direction.singular_value, 2)} of the largest.</p>"
+            f"{beside}.</p>"
         )
     return (
         f'<p class="formula">{escape(formula(direction))}</p>{weight}'

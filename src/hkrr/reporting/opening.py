@@ -20,7 +20,10 @@ def opening(facts: Facts) -> str:
     cards = [(r2, f"R² {_on_which_rows(facts)}", about)]
     if facts.comparison is not None and not facts.comparison.anew:
         known = facts.comparison
-        cards.insert(0, (score(known.r2[0]), f"R² on {known.n_test:,} held-out rows", about))
+        cards = [
+            (score(known.r2[0]), f"R² on {known.n_test:,} held-out rows", about),
+            (r2, f"R² {_on_which_rows(facts)}", "the same of the rows below"),
+        ]
     cards.append(
         (
             number(errors.median_size),

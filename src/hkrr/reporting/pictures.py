@@ -70,10 +70,16 @@ def histogram(errors: Errors) -> str:
 
 def compared(found: Comparison) -> str:
     """Return R2 of the methods with intervals; what is far below zero stands at the edge."""
-    least = max(min([*found.low, 0.0]), -0.5)
+    least = max(min(*found.low, 0.9) - 0.03, -0.5)
     n = len(found.methods)
     chart = Chart(
-        "R2 of the methods", (least - 0.02, 1.02), (0.0, float(n)), "R²", "", y_ticks=False, height=46 + 40 * n
+        "R2 of the methods",
+        (least, 1.0 + 0.03 * (1.0 - least)),
+        (0.0, float(n)),
+        "R²",
+        "",
+        y_ticks=False,
+        height=46 + 40 * n,
     )
     for i, (name, r2, low, high) in enumerate(zip(found.methods, found.r2, found.low, found.high, strict=True)):
         at = n - i - 0.65

@@ -10,6 +10,7 @@ from hkrr.reporting.facts import Facts
 _MOST_NAMED = 3
 _NAMED_SHARE = 0.6  # of the importances: enough columns are named
 _LEAST_SHARE = 0.08  # of a column that is named
+_LEAST_TERM = 0.05  # of a direction that is written out
 _LONGEST_NAME = 100
 
 
@@ -67,7 +68,7 @@ def shortened(name: str, longest: int = _LONGEST_NAME) -> str:
 def main_columns(found: Directions) -> list[str]:
     """Return the few columns that move the prediction most."""
     names, total = [], 0.0
-    for each in found.importances[:_MOST_NAMED]:
+    for each in found.named[:_MOST_NAMED]:
         if each.weight < _LEAST_SHARE or total >= _NAMED_SHARE:
             break
         names.append(shortened(each.column))
@@ -78,7 +79,8 @@ def main_columns(found: Directions) -> list[str]:
 def headline(facts: Facts) -> str:
     """Return what was learned, in a sentence."""
     found, target = facts.directions, shortened(facts.target)
-    begin = target[:1].upper() + target[1:] if len(target) > 1 else target
+    is_word = len(target) > 1 and target.replace(" ", "").isalpha()
+    begin = target[:1].upper() + target[1:] if is_word else target  # x, y[0] and R2 stay what they are
     explained = facts.errors.r2
     if facts.errors.constant or not found.importances or found.importances[0].weight == 0:
         return f"The model found nothing that {target} depends on: it predicts nearly the same value for every row."
@@ -101,9 +103,10 @@ def formula(direction: Direction, most: int = 4) -> str:
     """Return a direction as a sum of its largest columns."""
     if not direction.loadings:
         return "no column"
+    shown = [each for each in direction.loadings[:most] if abs(each.weight) >= _LEAST_TERM] or direction.loadings[:1]
     terms = []
-    for i, each in enumerate(direction.loadings[:most]):
+    for i, each in enumerate(shown):
         sign = "−" if each.weight < 0 else "" if i == 0 else "+"
         terms.append(f"{sign} {abs(each.weight):.2f} × {shortened(each.column, 32)}".strip())
-    n_more = len(direction.loadings) - most + direction.n_left_out
+    n_more = len(direction.loadings) - len(shown) + direction.n_left_out
     return " ".join(terms) + (f" + {count(n_more, 'smaller term')}" if n_more > 0 else "")
