@@ -52,8 +52,8 @@ def fitted():
 
 @pytest.fixture(scope="module")
 def searched():
-    X, y = planted(120)
-    return HyperKernelRidgeCV(n_components=[1, 2, 3], n_init=2, random_state=0).fit(X, y), X, y
+    X, y = planted(80)
+    return HyperKernelRidgeCV(n_components=[1, 2, 3], n_init=1, random_state=0).fit(X, y), X, y
 
 
 class TableStandIn:
@@ -261,7 +261,7 @@ def test_training_is_the_models_own_story(fitted, searched):
 
 
 def test_a_grid_has_a_path_too():
-    X, y = planted(80)
+    X, y = planted(50)
     model = HyperKernelRidgeCV(
         n_components=[1, 2], cv="holdout", criterion="training", reg_lambdas=[1e-2, 1e-3], random_state=0
     )

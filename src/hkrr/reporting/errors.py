@@ -122,8 +122,9 @@ def share_seen(subject: Subject) -> float:
 
 
 def _share_found(points: Array, others: Array) -> float:
-    distance, _ = cKDTree(others).query(points)
-    return float(np.mean(distance <= _SAME * math.sqrt(points.shape[1])))
+    # The bound keeps a tree in many dimensions from looking at every point.
+    distance, _ = cKDTree(others).query(points, distance_upper_bound=_SAME * math.sqrt(points.shape[1]))
+    return float(np.mean(np.isfinite(distance)))
 
 
 def _bounds(subject: Subject, coverage: float) -> tuple[Array | None, str]:
