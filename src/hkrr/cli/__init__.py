@@ -1,4 +1,4 @@
-"""The command line: ``hkrr fit``, ``predict``, ``info``, ``bench`` and ``reproduce``, in the order one meets them."""
+"""The command line: ``hkrr fit``, ``predict``, ``report``, ``info``, ``bench`` and ``reproduce``, as one meets them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hkrr.cli import bench, fit, info, predict, reproduce
+from hkrr.cli import bench, fit, info, predict, report, reproduce
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -26,12 +26,13 @@ def _main(
 ) -> None:
     """Hyper-kernel ridge regression: learn functions that depend on many inputs through a few unknown directions.
 
-    To begin: hkrr fit houses.csv --target price, then hkrr predict model.hkrr new.csv
+    To begin: hkrr fit houses.csv --target price, then hkrr report model.hkrr houses.csv
     """
 
 
 app.command()(fit.fit)
 app.command()(predict.predict)
+app.command()(report.report)
 app.command()(info.info)
 app.command()(bench.bench)
 app.command()(reproduce.reproduce)

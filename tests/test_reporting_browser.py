@@ -1,0 +1,213 @@
+"""The page of a report in Chromium: clicked through, turned, sorted, light and dark, on a desk and on a phone."""
+
+import shutil
+import time
+import warnings
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from hkrr import HyperKernelRidge
+from hkrr.reporting import write_report
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+if CHROMIUM is None or DRIVER is None:
+    pytest.skip(
+        "Chromium and its driver are not installed (Debian: chromium, chromium-driver)", allow_module_level=True
+    )
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium drives the browser")
+
+from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402  # there only where the browser is
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+
+DESK, PHONE = (1280, 900), (360, 740)
+NAMES = ["area", "age", "</script><script>document.title='gone'</script>", "a long name " * 12, "floor"]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(150, 5)), columns=NAMES)
+    y = pd.Series(np.sin(X["area"] + X["age"]) + 0.3 * X["floor"] ** 2, name="price")
+    model = HyperKernelRidge(3, random_state=0, max_iter=40).fit(X, y)
+    return write_report(model, X, y, tmp_path_factory.mktemp("report") / "report.html", compare=False).as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    found = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
+    yield found
+    with warnings.catch_warnings():
+        # selenium's own sockets, closed late, are not ours to fail on.
+        warnings.simplefilter("ignore", ResourceWarning)
+        found.quit()
+
+
+def opened(browser, page, size=DESK, scheme="light"):
+    browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size == PHONE},
+    )
+    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    browser.get(page)
+    return browser
+
+
+def messages(browser):
+    return [entry["message"] for entry in browser.get_log("browser")]
+
+
+def pixels(browser):
+    return browser.execute_script("return document.querySelector('canvas').toDataURL()")
+
+
+def paper(browser):
+    return browser.execute_script("return getComputedStyle(document.body).backgroundColor")
+
+
+def until(is_so):
+    """Wait for what the browser does in its own time."""
+    end = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def click(browser, element):
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element)
+    element.click()
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_tab_fits_and_says_nothing_to_the_console(browser, page, tmp_path, size, scheme):
+    opened(browser, page, size, scheme)
+    for box in browser.find_elements(By.CSS_SELECTOR, "[data-tabs]"):
+        panels = box.find_elements(By.CSS_SELECTOR, ".panel")
+        for k, tab in enumerate(box.find_elements(By.CSS_SELECTOR, "[role=tab]")):
+            click(browser, tab)
+            assert [panel.is_displayed() for panel in panels] == [i == k for i in range(len(panels))]
+            assert tab.get_attribute("aria-selected") == "true"
+            fits = "return document.documentElement.scrollWidth <= window.innerWidth"
+            assert browser.execute_script(fits)
+            browser.save_screenshot(str(tmp_path / f"{size[0]}-{scheme}-{tab.text}.png"))
+    for summary in browser.find_elements(By.TAG_NAME, "summary"):
+        if summary.is_displayed():
+            click(browser, summary)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= size[0]
+    assert browser.title == "What price depends on"  # the column's name did not run
+    assert messages(browser) == []
+
+
+def test_colours_follow_the_system_and_then_the_button(browser, page):
+    opened(browser, page, scheme="light")
+    light, surface = paper(browser), pixels(browser)
+    media = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+    until(lambda: paper(browser) != light)
+    until(lambda: pixels(browser) != surface)
+    button = browser.find_element(By.ID, "theme")
+    assert button.text == "Light"
+    click(browser, button)
+    assert paper(browser) == light
+    assert button.text == "Dark"
+    browser.refresh()
+    assert paper(browser) != light  # it was of the page alone
+
+
+def test_the_surface_turns(browser, page):
+    opened(browser, page)
+    canvas = browser.find_element(By.TAG_NAME, "canvas")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", canvas)
+    seen = [pixels(browser)]
+    ActionChains(browser).drag_and_drop_by_offset(canvas, 80, 30).perform()
+    seen.append(pixels(browser))
+    canvas.send_keys(Keys.ARROW_RIGHT)
+    seen.append(pixels(browser))
+    canvas.send_keys(Keys.ARROW_UP)
+    seen.append(pixels(browser))
+    for name in ("Turn to the left", "Look from farther down"):
+        click(browser, browser.find_element(By.CSS_SELECTOR, f"button[aria-label='{name}']"))
+        seen.append(pixels(browser))
+    assert all(a != b for a, b in pairwise(seen))
+    canvas.send_keys(Keys.HOME)
+    assert pixels(browser) == seen[0]
+    click(browser, browser.find_element(By.CSS_SELECTOR, ".surface input"))
+    assert pixels(browser) != seen[0]  # without the rows
+
+
+def test_the_surface_turns_under_a_finger(browser, page):
+    opened(browser, page, PHONE)
+    canvas = browser.find_element(By.TAG_NAME, "canvas")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", canvas)
+    box = browser.execute_script("return arguments[0].getBoundingClientRect().toJSON()", canvas)
+    at = {"x": box["x"] + 100, "y": box["y"] + 100}
+    before = pixels(browser)
+    browser.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
+    for kind, points in (
+        ("touchStart", [at]),
+        ("touchMove", [{**at, "x": at["x"] + 30}]),
+        ("touchMove", [{**at, "x": at["x"] + 90}]),
+        ("touchEnd", []),
+    ):
+        browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    browser.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
+    until(lambda: pixels(browser) != before)
+
+
+def test_another_pair_of_directions_has_another_surface_and_map(browser, page):
+    opened(browser, page)
+    before = pixels(browser)
+    options = browser.find_elements(By.CSS_SELECTOR, "select option")
+    assert len(options) == 3
+    click(browser, options[2])
+    assert pixels(browser) != before
+    hidden = "return [...document.querySelectorAll('figure.flat')].map((figure) => figure.hidden)"
+    assert browser.execute_script(hidden) == [True, True, False]
+
+
+def test_arrow_keys_move_among_tabs(browser, page):
+    opened(browser, page)
+    first, second, *_ = browser.find_elements(By.CSS_SELECTOR, "[role=tab]")
+    first.send_keys(Keys.ARROW_RIGHT)
+    assert second.get_attribute("aria-selected") == "true"
+    assert browser.switch_to.active_element == second
+    second.send_keys(Keys.ARROW_LEFT)
+    assert browser.switch_to.active_element == first
+
+
+def test_the_table_sorts_by_numbers(browser, page):
+    opened(browser, page)
+    table = browser.find_element(By.CSS_SELECTOR, "#wrong table")
+    heads = table.find_elements(By.CSS_SELECTOR, "th")
+    values = (
+        "return [...arguments[0].tBodies[0].rows].map((row) => "
+        "Number(row.cells[arguments[1]].dataset.value ?? row.cells[arguments[1]].textContent))"
+    )
+    for column in (0, 3):  # the row's number, the error
+        for way in ("descending", "ascending"):
+            click(browser, heads[column].find_element(By.TAG_NAME, "button"))
+            assert heads[column].get_attribute("aria-sort") == way
+            found = browser.execute_script(values, table, column)
+            assert len(set(found)) > 10
+            assert found == sorted(found, reverse=way == "descending")
+
+
+def test_without_script_all_is_there(browser, page):
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        opened(browser, page)
+        assert len(browser.find_elements(By.CSS_SELECTOR, ".panel > h3")) > 5
+        assert all(figure.is_displayed() for figure in browser.find_elements(By.TAG_NAME, "figure"))
+        assert "needs JavaScript" in browser.find_element(By.TAG_NAME, "body").text
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
