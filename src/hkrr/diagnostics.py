@@ -75,6 +75,15 @@ class Diagnostics:
         all rows being alike to it, or none.
     remedies : tuple of str
         The parameters of the estimator that a finding may ask to change: those that it has, and that can still help.
+
+    Examples
+    --------
+    >>> from hkrr import HyperKernelRidge
+    >>> from hkrr.datasets import make_mim_sines
+    >>> data = make_mim_sines(100, n_features=5, n_components=1, random_state=0)
+    >>> found = HyperKernelRidge(1, random_state=0).fit(data.X, data.y).diagnostics_
+    >>> found.explained_share > 0.9, found.starts_failed, found.findings()
+    (True, 0, [])
     """
 
     condition: float
