@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint thorough coverage mutants bench rivals clean
+.PHONY: help setup demo test lint thorough coverage docs mutants bench rivals clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,6 +49,18 @@ coverage: $(VENV)/.test  ## the tests' coverage by lines and branches, 95% at le
 	rm -f .coverage .coverage.*
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term
 
+$(VENV)/.docs: $(VENV)/.test
+	@echo "installing what the documentation needs (once) ..."
+	@$(PIP) install -c constraints.txt -e ".[docs]"
+	@touch $@
+
+# Warnings are errors. The second command checks links and anchors within the site; links to other hosts are listed in
+# docs/_build/linkcheck/output.txt and not fetched: there may be no network.
+docs: $(VENV)/.docs  ## the documentation, with every example run, in docs/_build/html (some minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b linkcheck -D plot_gallery=0 docs docs/_build/linkcheck
+	@echo "docs/_build/html/index.html"
+
 # A mutant lives in a forked process: one thread of BLAS. pytest has a version of its own there, see the requirements.
 .venv-mutants/.ready: benchmarks/requirements-mutants.txt pyproject.toml
 	@echo "installing mutmut and what the tests need into .venv-mutants (once) ..."
@@ -80,4 +92,5 @@ rivals: .venv-bench/.ready  ## this library and its rivals side by side (three h
 	.venv-bench/bin/hkrr bench planted $(TABLES) --methods all --seconds 20 --limit 300 --n-jobs 2 --out benchmarks
 
 clean:  ## remove .venv and caches
+	rm -rf docs/_build docs/api/generated docs/benchmarks docs/gallery
 	rm -rf $(VENV) .venv-mutants mutants .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -47,7 +47,7 @@ def test_readme_example_runs_and_prints_what_the_readme_says():
 
 
 def test_extending_page_runs():
-    assert _run_python_blocks(ROOT / "docs" / "extending.md").strip() == "max_iter"
+    assert _run_python_blocks(ROOT / "docs" / "extending.md").strip() == "max_iter\nTrue"
 
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "benchmarks").rglob("*.md"))]

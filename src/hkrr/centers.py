@@ -28,6 +28,12 @@ def auto_size(n_rows: int, reg_lambda: float, kappa: float = 1.0) -> int:
     """Return ``kappa / lambda`` centers, at least 100 and at most what memory (2,896) and the rows allow.
 
     The order of the Nystrom theorem's remark, without its logarithm and constant (5), which are far from sharp.
+
+    Examples
+    --------
+    >>> from hkrr.centers import auto_size
+    >>> auto_size(10_000, 1e-3), auto_size(10_000, 1e-1), auto_size(50, 1e-3), auto_size(10_000, 1e-9)
+    (1000, 100, 50, 2896)
     """
     by_memory = math.isqrt(_AUTO_BYTES // (4 * 8))
     by_theorem = max(100, math.ceil(min(kappa / reg_lambda, by_memory)))
@@ -35,19 +41,50 @@ def auto_size(n_rows: int, reg_lambda: float, kappa: float = 1.0) -> int:
 
 
 def uniform(rows: Rows, n_centers: int, rng: np.random.RandomState) -> Array:
-    """Return rows drawn uniformly without replacement: plain Nystrom."""
+    """Return rows drawn uniformly without replacement: plain Nystrom.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hkrr.centers import uniform
+    >>> from hkrr.rows import InMemoryRows
+    >>> rows = InMemoryRows(np.arange(20.0).reshape(10, 2), np.zeros(10))
+    >>> uniform(rows, 3, np.random.RandomState(0)).shape
+    (3, 2)
+    """
     if n_centers > rows.n_rows:
         raise ValueError(f"n_centers={n_centers} is larger than the number of rows, {rows.n_rows}")
     return rows.take(rows.draw(n_centers, rng))
 
 
 def uniform_or_all(rows: Rows, n_centers: int, rng: np.random.RandomState) -> Array | None:
-    """Return n centers drawn uniformly, or None for all rows where there are no more."""
+    """Return n centers drawn uniformly, or None for all rows where there are no more.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hkrr.centers import uniform_or_all
+    >>> from hkrr.rows import InMemoryRows
+    >>> rows = InMemoryRows(np.arange(20.0).reshape(10, 2), np.zeros(10))
+    >>> uniform_or_all(rows, 10, np.random.RandomState(0)) is None
+    True
+    """
     return None if rows.n_rows <= n_centers else uniform(rows, n_centers, rng)
 
 
 def kmeans(rows: Rows, n_centers: int, rng: np.random.RandomState) -> Array:
-    """Return the centroids of scikit-learn's k-means, run on at most 20,000 rows; fewer where rows are repeated."""
+    """Return the centroids of scikit-learn's k-means, run on at most 20,000 rows; fewer where rows are repeated.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hkrr.centers import kmeans
+    >>> from hkrr.rows import InMemoryRows
+    >>> rows = InMemoryRows(np.array([[0.0], [0.2], [5.0], [5.2]]), np.zeros(4))
+    >>> np.sort(kmeans(rows, 2, np.random.RandomState(0)), axis=0)
+    array([[0.1],
+           [5.1]])
+    """
     sample = rows.take(rows.draw(max(_KMEANS_ROWS, n_centers), rng))
     distinct = np.unique(sample, axis=0)
     if len(distinct) <= n_centers:
@@ -60,6 +97,18 @@ def leverage(rows: Rows, n_centers: int, rng: np.random.RandomState, *, B: Array
 
     The paper's (T, t0)-approximate leverage score sampling. The pilot holds four rows for each center asked for,
     between 300 and 2,000: the more, the closer T is to 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hkrr.centers import leverage
+    >>> from hkrr.kernels import Gaussian
+    >>> from hkrr.rows import InMemoryRows
+    >>> X = np.append(np.linspace(0.0, 1.0, 99), 50.0)[:, None]  # 99 rows in a crowd, and one far from it
+    >>> rng = np.random.RandomState(0)
+    >>> drawn = leverage(InMemoryRows(X, X[:, 0]), 20, rng, B=np.eye(1), kernel=Gaussian(gamma=1.0), t0=1e-3)
+    >>> float(drawn.max())
+    50.0
     """
     pilot = rows.take(rows.draw(max(300, min(4 * n_centers, _PILOT_ROWS)), rng))
     scores = approximate_leverage_scores(rows, B, kernel, t0, pilot)
@@ -69,7 +118,18 @@ def leverage(rows: Rows, n_centers: int, rng: np.random.RandomState, *, B: Array
 def draw_centers(
     how: str, rows: Rows, n_centers: int, rng: np.random.RandomState, *, B: Array, kernel: Kernel, t0: float
 ) -> Array:
-    """Return centers drawn "uniform", "leverage" (at the map B, each once) or "kmeans"."""
+    """Return centers drawn "uniform", "leverage" (at the map B, each once) or "kmeans".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hkrr.centers import draw_centers
+    >>> from hkrr.kernels import Gaussian
+    >>> from hkrr.rows import InMemoryRows
+    >>> rows, rng = InMemoryRows(np.arange(20.0).reshape(10, 2), np.zeros(10)), np.random.RandomState(0)
+    >>> draw_centers("kmeans", rows, 4, rng, B=np.eye(2), kernel=Gaussian(gamma=1.0), t0=1e-3).shape
+    (4, 2)
+    """
     if how == "leverage":
         # A center drawn twice spans nothing more.
         return np.unique(leverage(rows, n_centers, rng, B=B, kernel=kernel, t0=t0), axis=0)
@@ -82,6 +142,18 @@ def approximate_leverage_scores(rows: Rows, B: Array, kernel: Kernel, t: float, 
     ``(k(x_i, x_i) - k_i' (K_cc + t c I)^-1 k_i) / (t m)``, k_i the kernel between row i and the pilot: exact when the
     pilot is all rows, and within a factor T otherwise (Rudi, Calandriello, Carratino, Rosasco: On fast leverage score
     sampling, 2018). The m x m kernel matrix is never formed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hkrr.centers import approximate_leverage_scores
+    >>> from hkrr.kernels import Gaussian
+    >>> from hkrr.rows import InMemoryRows
+    >>> X, kernel = np.linspace(0.0, 3.0, 50)[:, None], Gaussian(gamma=1.0)
+    >>> scores = approximate_leverage_scores(InMemoryRows(X, X[:, 0]), np.eye(1), kernel, 1e-2, pilot=X)
+    >>> K = kernel(X, X)
+    >>> bool(np.allclose(scores, np.diag(K @ np.linalg.inv(K + 1e-2 * 50 * np.eye(50)))))
+    True
     """
     C = pilot @ B.T
     K_cc = kernel(C, C)

@@ -79,6 +79,13 @@ def make_mim_mixed(
 
     x uniform on [-10, 10]^D, ``y = sum_j sin(0.5 (Bx)_j - j) + 0.5 (Bx)_{j+1} cos(0.4 (Bx)_{j+2} - j + 1) + noise``,
     j = 1, ..., d, with the indices j + 1 and j + 2 taken modulo d. The parameters and B are as in `make_mim_sines`.
+
+    Examples
+    --------
+    >>> from hkrr.datasets import make_mim_mixed
+    >>> data = make_mim_mixed(100, n_features=10, n_components=3, random_state=0)
+    >>> data.X.shape, data.B.shape, float(abs(data.X).max()) <= 10.0
+    ((100, 10), (3, 10), True)
     """
     return _planted(_mixed, 10.0, n_samples, n_features, n_components, noise, B, random_state)
 

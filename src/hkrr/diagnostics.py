@@ -88,6 +88,15 @@ class Diagnostics:
     n_rows, n_centers : int or None
         Rows of positive weight that were fitted (where all rows are centers, copies of a row are one), and centers;
         None where the model is of a file that did not keep them.
+
+    Examples
+    --------
+    >>> from hkrr import HyperKernelRidge
+    >>> from hkrr.datasets import make_mim_sines
+    >>> data = make_mim_sines(100, n_features=5, n_components=1, random_state=0)
+    >>> found = HyperKernelRidge(1, random_state=0).fit(data.X, data.y).diagnostics_
+    >>> found.explained_share > 0.9, found.starts_failed, found.findings()
+    (True, 0, [])
     """
 
     condition: float

@@ -68,7 +68,7 @@ class Armijo:
         start : the point to move from
         move : the point a step of a given size leads to
         change : L(point) - L(start)
-        magnitude : |L(start)|, which says what rounding is
+        magnitude : ``|L(start)|``, which says what rounding is
         """
         size = min(last_size / (self.rho * self.delta), self.s_max)
         first, smallest, found = self.rho * size, _SMALLEST * size, 0.0

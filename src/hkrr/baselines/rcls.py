@@ -154,6 +154,15 @@ class PiecewisePolynomial(RegressorMixin, BaseEstimator):
     n_cells : int, default=4
         Along each input.
     degree : int, default=2
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hkrr.baselines import PiecewisePolynomial
+    >>> X = np.linspace(-1.0, 1.0, 100)[:, None]
+    >>> model = PiecewisePolynomial(n_cells=4, degree=2).fit(X, np.sin(5.0 * X[:, 0]))
+    >>> model.score(X, np.sin(5.0 * X[:, 0])) > 0.99
+    True
     """
 
     def __init__(self, n_cells: int = 4, degree: int = 2) -> None:

@@ -79,6 +79,19 @@ class Criterion(ABC):
     reg_lambda : float
         Lambda, or where it begins if it is learned.
     learn_lambda : bool
+
+    Examples
+    --------
+    >>> from hkrr.criteria import CRITERIA
+    >>> from hkrr.datasets import make_mim_sines
+    >>> from hkrr.kernels import Gaussian
+    >>> from hkrr.rows import InMemoryRows
+    >>> data = make_mim_sines(60, n_features=5, n_components=2, random_state=0)
+    >>> for name, make in CRITERIA.items():
+    ...     criterion = make(InMemoryRows(data.X, data.y), data.X[:20], Gaussian(gamma=1.0), 1e-2, learn_lambda=True)
+    ...     print(name, criterion.reduced(data.B).grad.shape)
+    loo (2, 5)
+    evidence (2, 5)
     """
 
     def __init__(

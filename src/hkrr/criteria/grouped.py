@@ -32,6 +32,17 @@ class Grouped:
     reg_lambda : float
         Where lambda begins; it is learned.
     n_threads : int
+
+    Examples
+    --------
+    >>> from hkrr.criteria import Evidence, Grouped
+    >>> from hkrr.datasets import make_mim_sines
+    >>> from hkrr.kernels import Gaussian
+    >>> from hkrr.rows import InMemoryRows
+    >>> data = make_mim_sines(100, n_features=5, n_components=2, random_state=0)
+    >>> grouped = Grouped(Evidence, InMemoryRows(data.X, data.y), 4, Gaussian(gamma=1.0), 1e-3)
+    >>> grouped.reduced(data.B).grad.shape
+    (2, 5)
     """
 
     learn_lambda = True

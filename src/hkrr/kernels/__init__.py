@@ -63,7 +63,14 @@ KERNELS: dict[str, Kernel] = {
 
 
 def get_kernel(kernel: Any) -> Kernel:
-    """Return the kernel of that name, or the kernel itself."""
+    """Return the kernel of that name, or the kernel itself.
+
+    Examples
+    --------
+    >>> from hkrr.kernels import get_kernel
+    >>> get_kernel("matern52")
+    Matern(gamma=None, nu=2.5)
+    """
     if isinstance(kernel, Kernel):
         return kernel
     if isinstance(kernel, str) and kernel in KERNELS:
@@ -81,6 +88,13 @@ def get_kernel(kernel: Any) -> Kernel:
 
 
 def kernel_name(kernel: Kernel) -> str:
-    """Return the name that `get_kernel` knows the kernel by, whatever its gamma; otherwise that of its class."""
+    """Return the name that `get_kernel` knows the kernel by, whatever its gamma; otherwise that of its class.
+
+    Examples
+    --------
+    >>> from hkrr.kernels import Matern, kernel_name
+    >>> kernel_name(Matern(gamma=3.0, nu=2.5))
+    'matern52'
+    """
     bare = replace(kernel, gamma=None)
     return next((name for name, known in KERNELS.items() if known == bare), type(kernel).__name__)

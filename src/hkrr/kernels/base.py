@@ -22,7 +22,20 @@ _DIAGONAL_BLOCK = 64
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel(ABC):
-    """A positive definite function of two latent points, with a scale ``gamma`` (None: not chosen yet, read as 1)."""
+    """A positive definite function of two latent points, with a scale ``gamma`` (None: not chosen yet, read as 1).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hkrr.kernels import Gaussian, Kernel
+    >>> kernel = Gaussian().with_gamma(2.0)
+    >>> isinstance(kernel, Kernel), kernel.scale, kernel.rotation_invariant
+    (True, 2.0, True)
+    >>> K, pullback = kernel.vjp(np.zeros((1, 2)), np.ones((3, 2)))
+    >>> dP, dC = pullback(np.ones((1, 3)))
+    >>> K.shape, dP.shape, dC.shape
+    ((1, 3), (1, 2), (3, 2))
+    """
 
     gamma: float | None = None
 

@@ -16,6 +16,20 @@ class Coordinatewise(Kernel):
 
     Give ``factor`` (f, positive) and ``log_slope`` ((log f)'). With W = G * K, column j of the gradient in P is
     ``(1 / ell) sum_c W * sign(p_j - c_j) * (log f)'``: one n x c array at a time.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> from hkrr.kernels import Coordinatewise
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class ProductCauchy(Coordinatewise):
+    ...     def factor(self, t):
+    ...         return 1.0 / (1.0 + t * t)
+    ...     def log_slope(self, t):
+    ...         return -2.0 * t / (1.0 + t * t)
+    >>> ProductCauchy(gamma=0.5)(np.array([[0.0, 0.0]]), np.array([[1.0, 0.0], [1.0, 1.0]]))
+    array([[0.5 , 0.25]])
     """
 
     @abstractmethod
@@ -79,7 +93,17 @@ class Coordinatewise(Kernel):
 
 @dataclass(frozen=True, kw_only=True)
 class ProductMatern(Coordinatewise):
-    """``prod_j matern_nu(|p_j - c_j| / ell)``."""
+    """``prod_j matern_nu(|p_j - c_j| / ell)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hkrr.kernels import Matern, ProductMatern
+    >>> P, C = np.array([[0.0, 0.0]]), np.array([[1.0, 2.0]])
+    >>> one = Matern(gamma=0.5)(P[:, :1], C[:, :1]) * Matern(gamma=0.5)(P[:, 1:], C[:, 1:])
+    >>> bool(np.allclose(ProductMatern(gamma=0.5)(P, C), one))
+    True
+    """
 
     nu: float = 1.5
 
@@ -113,14 +137,31 @@ class ProductMatern(Coordinatewise):
 
 @dataclass(frozen=True, kw_only=True)
 class ProductLaplace(ProductMatern):
-    """``exp(-sum_j |p_j - c_j| / ell)``: the Laplace kernel of the L1 distance."""
+    """``exp(-sum_j |p_j - c_j| / ell)``: the Laplace kernel of the L1 distance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hkrr.kernels import ProductLaplace
+    >>> ProductLaplace(gamma=0.5)(np.array([[0.0, 0.0]]), np.array([[1.0, 2.0]])).round(4)  # exp(-3)
+    array([[0.0498]])
+    """
 
     nu: float = field(default=0.5, init=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Anova(Coordinatewise):
-    """``prod_j (1 + matern_nu(|p_j - c_j| / ell)) / 2``: a mean over all the subsets of coordinates."""
+    """``prod_j (1 + matern_nu(|p_j - c_j| / ell)) / 2``: a mean over all the subsets of coordinates.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hkrr.kernels import Anova
+    >>> far_in_one = Anova(gamma=0.5)(np.array([[0.0, 0.0]]), np.array([[100.0, 0.0]]))
+    >>> far_in_one  # what is alike in one coordinate is half alike, however far in the other
+    array([[0.5]])
+    """
 
     nu: float = 0.5
 

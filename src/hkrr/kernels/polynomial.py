@@ -13,7 +13,15 @@ from hkrr.kernels.base import Kernel, Pullback
 
 @dataclass(frozen=True, kw_only=True)
 class Polynomial(Kernel):
-    """``(gamma p.c + coef0)^degree``."""
+    """``(gamma p.c + coef0)^degree``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hkrr.kernels import Polynomial
+    >>> Polynomial(gamma=1.0, degree=2)(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))  # (11 + 1)^2
+    array([[144.]])
+    """
 
     degree: int = 3
     coef0: float = 1.0

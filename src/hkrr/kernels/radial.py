@@ -15,6 +15,19 @@ class Radial(Kernel):
     """``k(p, c) = phi(u)``, ``u = gamma |p - c|^2``. Give ``value_and_decay``; with P, C and W = G * -phi'(u):
 
     ``dP = 2 gamma (W C - (W 1) * P)``,  ``dC = 2 gamma (W' P - (W' 1) * C)``.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> from hkrr.kernels import Radial
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class Cauchy(Radial):
+    ...     def value_and_decay(self, u):
+    ...         phi = 1.0 / (1.0 + u)
+    ...         return phi, phi * phi
+    >>> Cauchy(gamma=1.0)(np.array([[0.0]]), np.array([[0.0], [1.0], [3.0]]))
+    array([[1. , 0.5, 0.1]])
     """
 
     @property
@@ -103,7 +116,15 @@ def _around_centers(P: Array, C: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True, kw_only=True)
 class Gaussian(Radial):
-    """``exp(-gamma |p - c|^2)``."""
+    """``exp(-gamma |p - c|^2)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hkrr.kernels import Gaussian
+    >>> Gaussian(gamma=0.5)(np.array([[0.0]]), np.array([[0.0], [1.0], [2.0]])).round(3)
+    array([[1.   , 0.607, 0.135]])
+    """
 
     def value(self, u: Array) -> Array:
         u *= -1.0
@@ -127,7 +148,15 @@ class Gaussian(Radial):
 
 @dataclass(frozen=True, kw_only=True)
 class RationalQuadratic(Radial):
-    """``(1 + gamma |p - c|^2 / alpha)^(-alpha)``."""
+    """``(1 + gamma |p - c|^2 / alpha)^(-alpha)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hkrr.kernels import RationalQuadratic
+    >>> RationalQuadratic(gamma=0.5, alpha=2.0)(np.array([[0.0]]), np.array([[0.0], [1.0], [2.0]])).round(3)
+    array([[1.  , 0.64, 0.25]])
+    """
 
     alpha: float = 1.0
 
@@ -144,7 +173,15 @@ class RationalQuadratic(Radial):
 
 @dataclass(frozen=True, kw_only=True)
 class InverseMultiquadric(Radial):
-    """``(1 + |p - c|^2 / ell^2)^(-1/2)``, ``ell^2 = 1 / (2 gamma)``."""
+    """``(1 + |p - c|^2 / ell^2)^(-1/2)``, ``ell^2 = 1 / (2 gamma)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hkrr.kernels import InverseMultiquadric
+    >>> InverseMultiquadric(gamma=0.5)(np.array([[0.0]]), np.array([[0.0], [1.0], [2.0]])).round(3)
+    array([[1.   , 0.707, 0.447]])
+    """
 
     def value_and_decay(self, u: Array) -> tuple[Array, Array]:
         base = 1.0 + 2.0 * u
@@ -154,7 +191,15 @@ class InverseMultiquadric(Radial):
 
 @dataclass(frozen=True, kw_only=True)
 class Matern(Radial):
-    """The Matern kernel of smoothness nu in {1/2, 3/2, 5/2} and length scale ell."""
+    """The Matern kernel of smoothness nu in {1/2, 3/2, 5/2} and length scale ell.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hkrr.kernels import Matern
+    >>> Matern(gamma=0.5, nu=2.5)(np.array([[0.0]]), np.array([[0.0], [1.0], [2.0]])).round(3)
+    array([[1.   , 0.524, 0.139]])
+    """
 
     nu: float = 1.5
 
@@ -181,6 +226,14 @@ class Matern(Radial):
 
 @dataclass(frozen=True, kw_only=True)
 class Laplace(Matern):
-    """``exp(-|p - c| / ell)``: the Matern kernel of smoothness 1/2."""
+    """``exp(-|p - c| / ell)``: the Matern kernel of smoothness 1/2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hkrr.kernels import Laplace
+    >>> Laplace(gamma=0.5)(np.array([[0.0]]), np.array([[0.0], [1.0], [2.0]])).round(3)
+    array([[1.   , 0.368, 0.135]])
+    """
 
     nu: float = field(default=0.5, init=False)

@@ -28,7 +28,19 @@ BlockFunction = Callable[..., tuple[Any, ...]]
 
 
 class Rows(ABC):
-    """Rows (x_i, y_i, w_i) that can be summed over, and taken by index."""
+    """Rows (x_i, y_i, w_i) that can be summed over, and taken by index.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hkrr.rows import InMemoryRows, Rows
+    >>> rows = InMemoryRows(np.arange(10.0).reshape(5, 2), np.ones(5), block_size=2)
+    >>> def squares(X, Y, w):
+    ...     return X.T @ X, Y.sum(axis=0)
+    >>> isinstance(rows, Rows), rows.sum(squares)
+    (True, (array([[120., 140.],
+           [140., 165.]]), array([5.])))
+    """
 
     n_rows: int
     n_counted: int  # rows of positive weight

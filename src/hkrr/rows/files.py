@@ -23,6 +23,18 @@ class FileRows(Rows):
     source : Source
     block_size : rows in a block of a chunk, or "auto"
     n_threads : threads to sum with
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from hkrr.rows.files import FileRows
+    >>> from hkrr.rows.sources import open_source
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     np.save(f"{folder}/rows.npy", np.arange(12.0).reshape(4, 3))
+    ...     rows = FileRows(open_source(f"{folder}/rows.npy", 2))  # column 2 is the target
+    ...     print(rows.n_rows, rows.n_features, rows.sum(lambda X, Y, w: (Y.sum(axis=0),)))
+    4 2 (array([26.]),)
     """
 
     def __init__(self, source: Source, *, block_size: Any = "auto", n_threads: int = 1) -> None:

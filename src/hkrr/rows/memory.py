@@ -28,7 +28,14 @@ np.empty((32 << 20) - (1 << 16), dtype=np.uint8)
 
 
 def threads_for_sums(width: int) -> int:
-    """Return how many threads may sum terms of width x width numbers at once."""
+    """Return how many threads may sum terms of width x width numbers at once.
+
+    Examples
+    --------
+    >>> from hkrr.rows import threads_for_sums
+    >>> threads_for_sums(1000), threads_for_sums(5000)
+    (33, 1)
+    """
     return max(1, _QUEUE_BYTES // (16 * width * width))
 
 
@@ -41,6 +48,17 @@ class InMemoryRows(Rows):
     x_offset, x_scale, y_offset : the blocks hold ``(X - x_offset) / x_scale`` and ``y - y_offset``
     block_size : rows in a block, or "auto" for blocks that suit the cache
     n_threads : threads to sum with. The sums are taken in the order of the rows: the same to the last bit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hkrr.rows import InMemoryRows
+    >>> rows = InMemoryRows(np.arange(6.0).reshape(3, 2), np.array([1.0, 2.0, 3.0]), x_offset=np.array([2.0, 3.0]))
+    >>> rows.n_rows, rows.total_weight
+    (3, 3.0)
+    >>> rows.take(np.array([0, 2]))
+    array([[-2., -2.],
+           [ 2.,  2.]])
     """
 
     def __init__(

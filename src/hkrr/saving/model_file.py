@@ -85,6 +85,16 @@ def load(path: str | os.PathLike[str]) -> Any:
         Where the file holds no model, a damaged one, or one of a newer format; the message says what to do.
     OSError
         Where there is no such file, or it must not be read.
+
+    Examples
+    --------
+    >>> import tempfile, hkrr
+    >>> from hkrr.datasets import make_mim_sines
+    >>> data = make_mim_sines(100, n_features=5, n_components=1, random_state=0)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     hkrr.save(hkrr.HyperKernelRidge(1, random_state=0).fit(data.X, data.y), f"{folder}/model.safetensors")
+    ...     hkrr.load(f"{folder}/model.safetensors").components_.shape
+    (1, 5)
     """
     try:
         header, arrays = unpack(path)

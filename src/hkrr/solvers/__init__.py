@@ -29,7 +29,14 @@ SOLVERS = {"lbfgs": LBFGS, "varpro": VarPro, "agd": AGD}
 
 
 def get_solver(solver: Any) -> Solver:
-    """Return the solver of that name with its defaults, or the solver itself."""
+    """Return the solver of that name with its defaults, or the solver itself.
+
+    Examples
+    --------
+    >>> from hkrr.solvers import get_solver
+    >>> get_solver("lbfgs")
+    LBFGS(memory=10)
+    """
     if isinstance(solver, str) and solver in SOLVERS:
         chosen: Solver = SOLVERS[solver]()
         return chosen

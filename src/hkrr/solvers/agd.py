@@ -32,6 +32,18 @@ class AGD(ProjectedGradient):
         Step sizes in alpha: by line search, or 1 / (the Lipschitz constant of the gradient at the current map).
     first_alpha_step : float or None
         Step size in alpha before the first search; None for 1 / (that constant at B0).
+
+    Examples
+    --------
+    >>> from hkrr import HyperKernelRidge
+    >>> from hkrr.datasets import make_mim_sines
+    >>> from hkrr.solvers import AGD
+    >>> data = make_mim_sines(100, n_features=5, n_components=1, random_state=0)
+    >>> solver = AGD(n_alpha=5, alpha_step="lipschitz")
+    >>> paper = {"n_centers": 5, "reg_lambda": 1e-7, "scale_features": False, "fit_intercept": False, "max_iter": 50}
+    >>> model = HyperKernelRidge(1, solver=solver, **paper, random_state=0).fit(data.X, data.y)
+    >>> model.history_["objective"][-1] < model.history_["objective"][0]
+    True
     """
 
     n_alpha: int = 10

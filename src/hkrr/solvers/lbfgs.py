@@ -23,7 +23,14 @@ _LOG_LAMBDA_BOUNDS = (math.log(1e-12), math.log(1e3))
 
 
 def at_bound(reg_lambda: float) -> bool:
-    """Return whether a lambda that was learned ended where it may not go beyond."""
+    """Return whether a lambda that was learned ended where it may not go beyond.
+
+    Examples
+    --------
+    >>> from hkrr.solvers import at_bound
+    >>> at_bound(1e-12), at_bound(1e-3)
+    (True, False)
+    """
     low, high = _LOG_LAMBDA_BOUNDS
     return not low + _AT_BOUND < math.log(reg_lambda) < high - _AT_BOUND
 
@@ -39,6 +46,16 @@ class LBFGS:
     ----------
     memory : int, default=10
         Pairs of steps and gradients that approximate the Hessian.
+
+    Examples
+    --------
+    >>> from hkrr import HyperKernelRidge
+    >>> from hkrr.datasets import make_mim_sines
+    >>> from hkrr.solvers import LBFGS
+    >>> data = make_mim_sines(100, n_features=5, n_components=1, random_state=0)
+    >>> model = HyperKernelRidge(1, solver=LBFGS(memory=20), random_state=0).fit(data.X, data.y)
+    >>> model.result_.reason in ("converged", "stalled")
+    True
     """
 
     memory: int = 10

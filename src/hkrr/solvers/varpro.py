@@ -24,6 +24,18 @@ class VarPro(ProjectedGradient):
         Contraction, dilatation, sufficient decrease and largest step of the line search; see `hkrr.line_search`.
     first_step : float or None
         Step size before the first search; None for the one that moves B by its own length.
+
+    Examples
+    --------
+    >>> from hkrr import HyperKernelRidge
+    >>> from hkrr.datasets import make_mim_sines
+    >>> from hkrr.solvers import VarPro
+    >>> data = make_mim_sines(100, n_features=5, n_components=1, random_state=0)
+    >>> solver = VarPro(norm_bound=None)
+    >>> paper = {"n_centers": 5, "reg_lambda": 1e-7, "scale_features": False, "fit_intercept": False, "max_iter": 50}
+    >>> model = HyperKernelRidge(1, solver=solver, **paper, random_state=0).fit(data.X, data.y)
+    >>> model.history_["objective"][-1] < model.history_["objective"][0]
+    True
     """
 
     def minimize(self, objective: Objective, B0: Array, monitor: Monitor) -> None:

@@ -1,0 +1,116 @@
+"""The documentation's pages: all are reached, their code runs, and every public name is there with an example."""
+
+import contextlib
+import doctest
+import importlib
+import inspect
+import io
+import re
+import types
+from pathlib import Path
+
+import matplotlib
+import pytest
+
+DOCS = Path(__file__).parents[1] / "docs"
+BUILT = {"_build", "_templates", "gallery", "benchmarks", "generated", "reproduced"}
+PAGES = [
+    page
+    for page in sorted(DOCS.rglob("*.*"))
+    if page.suffix in (".md", ".rst") and not BUILT & set(page.relative_to(DOCS).parts)
+]
+REFERENCE = sorted((DOCS / "api").glob("*.rst"))
+
+# Modules whose names are public: all that they list or, where they list none, all that they define.
+PUBLIC = [
+    "hkrr",
+    "hkrr.baselines",
+    "hkrr.centers",
+    "hkrr.criteria",
+    "hkrr.datasets",
+    "hkrr.kernels",
+    "hkrr.line_search",
+    "hkrr.metrics",
+    "hkrr.objective",
+    "hkrr.plotting",
+    "hkrr.projections",
+    "hkrr.reporting",
+    "hkrr.rows",
+    "hkrr.solvers",
+    "hkrr.tables",
+    "hkrr.theory",
+]
+
+
+def _public_names(module_name):
+    module = importlib.import_module(module_name)
+    defined = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module_name]
+    for name in getattr(module, "__all__", defined):
+        value = getattr(module, name)
+        if not name.startswith("_") and (inspect.isclass(value) or isinstance(value, types.FunctionType)):
+            yield pytest.param(module_name, name, id=f"{module_name}.{name}")
+
+
+def _listed(page):
+    """Return the full names that a page of the reference lists."""
+    module, names = "", set()
+    for line in page.read_text().splitlines():
+        if found := re.match(r"\.\. currentmodule:: (\S+)", line):
+            module = found[1]
+        elif found := re.match(r"(?: +|\.\. auto(?:class|function):: )(\w+)$", line):
+            names.add(f"{module}.{found[1]}")
+    return names
+
+
+@pytest.mark.parametrize(("module", "name"), [pair for module in PUBLIC for pair in _public_names(module)])
+def test_a_public_name_is_in_the_reference_with_an_example(module, name):
+    pages = [page for page in REFERENCE if f"{module}.{name}" in _listed(page)]
+    assert len(pages) == 1, [page.name for page in pages]
+    own = ">>> " in (inspect.getdoc(getattr(importlib.import_module(module), name)) or "")
+    lines = [line for line in pages[0].read_text().splitlines() if line.startswith((">>> ", "... "))]
+    assert own or any(re.search(rf"\b{name}\b", line) for line in lines)
+
+
+@pytest.mark.parametrize("page", REFERENCE, ids=lambda page: page.stem)
+def test_examples_of_the_reference(page):
+    assert doctest.testfile(str(page), module_relative=False).failed == 0
+
+
+def test_every_page_is_reached_from_the_first():
+    reached, waiting = set(), [DOCS / "index.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in reached:
+            continue
+        reached.add(page)
+        text = page.read_text()
+        trees = re.findall(r"```\{toctree\}\n(.*?)```", text, flags=re.DOTALL)
+        trees += re.findall(r"\.\. toctree::\n((?:[ \n].*\n?)*)", text)
+        for entry in re.findall(r"^ *([\w./-]+)$", "\n".join(trees), flags=re.MULTILINE):
+            if entry.split("/")[0] in BUILT:
+                continue
+            found = [(page.parent / f"{entry}{suffix}").resolve() for suffix in (".md", ".rst")]
+            assert any(target.exists() for target in found), f"{page.name}: {entry}"
+            waiting += [target for target in found if target.exists()]
+    assert set(PAGES) - reached == set()
+
+
+@pytest.mark.parametrize("page", [*PAGES, DOCS.parent / "CHANGELOG.md"], ids=lambda page: page.stem)
+def test_links_exist(page):
+    for link in re.findall(r"\]\(([^)#\s]+)\)", page.read_text()):
+        assert link.startswith("https://") or (page.parent / link).exists(), link
+
+
+WITH_CODE = [page for page in PAGES if page.parent == DOCS / "guide" and "```python" in page.read_text()]
+
+
+@pytest.mark.parametrize("page", [*WITH_CODE, DOCS / "quickstart.md"], ids=lambda page: page.stem)
+def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    matplotlib.use("Agg")
+    code = "\n".join(re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL))
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(code, {"__name__": "__main__"})
+    if page.stem == "quickstart":
+        assert printed.getvalue() == "2 directions, test R2 0.987\n"
+        assert (tmp_path / "first.png").stat().st_size > 10_000
