@@ -8,6 +8,9 @@ and what the search chose from.
 """
 
 import matplotlib.pyplot as plt
+
+from hkrr import HyperKernelRidgeCV
+from hkrr.datasets import make_planted
 from hkrr.plotting import (
     ImportanceDisplay,
     LinkDisplay,
@@ -16,9 +19,6 @@ from hkrr.plotting import (
     SubspaceDisplay,
     TrainingDisplay,
 )
-
-from hkrr import HyperKernelRidgeCV
-from hkrr.datasets import make_planted
 
 n_train = 200
 data = make_planted("correlated", n_train + 300, n_features=8, noise=0.05, random_state=0)
