@@ -1,13 +1,7 @@
-"""The facts of a report against NumPy and the model itself, and the page: whole, closed to the network, and safe."""
+"""The facts of a report, against NumPy and the model itself."""
 
-import base64
 import copy
 import dataclasses
-import hashlib
-import json
-import re
-from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -17,82 +11,32 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from typer.testing import CliRunner
 
-import hkrr
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
 from hkrr.baselines import KernelRidgeCV
-from hkrr.cli import app
 from hkrr.diagnostics import unannounced
-from hkrr.reporting import Facts, gather, render, write_report
-from hkrr.reporting.charts import tick_labels, ticks
+from hkrr.reporting import gather, render
 from hkrr.reporting.directions import latent_gradients
 from hkrr.reporting.errors import share_seen
 from hkrr.reporting.link import link_values
-from hkrr.reporting.page import as_data
 from hkrr.reporting.subject import subject_of
 from hkrr.reporting.words import formula, headline, number, percent, score
-
-NASTY = ['</script><script>alert("1")</script>', "<b>bold</b>", '" onload="alert(2)', "${version} & $title", "plain"]
-
-
-def planted(n_rows=160, columns=("area", "age", "floor", "rooms", "noise"), seed=0):
-    rng = np.random.default_rng(seed)
-    X = pd.DataFrame(rng.normal(size=(n_rows, len(columns))) * [10, 1, 1, 1, 1], columns=list(columns))
-    A = X.to_numpy()
-    y = np.sin(A[:, 0] / 10 + A[:, 1]) + 0.5 * A[:, 2] ** 2 + 0.05 * rng.normal(size=n_rows)
-    return X, pd.Series(y, name="price")
+from reported_models import TableStandIn, fitted_model, planted, searched_model, table_model
 
 
 @pytest.fixture(scope="module")
 def fitted():
-    X, y = planted()
-    return HyperKernelRidge(2, random_state=0).fit(X[:120], y[:120]), X, y
+    return fitted_model()
 
 
 @pytest.fixture(scope="module")
 def searched():
-    X, y = planted(80)
-    return HyperKernelRidgeCV(n_components=[1, 2, 3], n_init=1, random_state=0).fit(X, y), X, y
-
-
-class TableStandIn:
-    """A regressor of tables: a column of text beside the numbers, intervals, and scores on rows that were held out."""
-
-    @dataclasses.dataclass
-    class Scores:
-        target: str = "price"
-        methods: tuple = ("hkrr", "kernel ridge", "linear")
-        r2: tuple = (0.5, 0.7, 0.2)
-        low: tuple = (0.4, 0.6, 0.1)
-        high: tuple = (0.6, 0.8, 0.3)
-        n_train: int = 120
-        n_test: int = 40
-        level: float = 0.95
-
-    def __init__(self, model, names):
-        self.model_, self.feature_names_out_ = model, names
-        self.feature_names_in_ = np.array(["area", "age", "floor", "rooms", "colour"], dtype=object)
-        self.held_out_ = self.Scores()
-
-    def transform(self, frame):
-        return np.column_stack([frame.iloc[:, :4].to_numpy(), frame["colour"] == "red"]).astype(float)
-
-    def predict(self, frame):
-        return self.model_.predict(self.transform(frame))
-
-    def predict_interval(self, frame, coverage=0.9):
-        f = self.predict(frame)
-        return f - coverage, f + coverage
+    return searched_model()
 
 
 @pytest.fixture(scope="module")
 def table():
-    X, y = planted()
-    frame = X.drop(columns="noise").assign(colour=np.where(X["noise"] > 0, "red", "<i>blue</i>"))
-    numbers = TableStandIn(None, None).transform(frame)
-    names = ["area", "age", "floor", "rooms", "colour=red"]
-    return TableStandIn(HyperKernelRidge(2, random_state=0).fit(numbers[:120], y[:120]), names), frame, y
+    return table_model()
 
 
 def test_link_values_are_the_predictions(fitted):
@@ -322,121 +266,6 @@ def test_sentences(fitted):
     assert number(-12345.6) == "−12,300"
 
 
-def test_ticks_are_round_and_their_labels_differ():
-    assert ticks(-0.31, 0.3) == pytest.approx([-0.2, 0, 0.2])
-    assert tick_labels([0.0, 0.5, 1.0]) == ["0", "0.5", "1"]
-    labels = tick_labels(ticks(1000.001, 1000.004))
-    assert len(set(labels)) == len(labels)
-    assert tick_labels([1e6, 1.5e6]) == ["1M", "1.5M"]
-
-
-class Balance(HTMLParser):
-    """Whether every element ends where it should, and what was met on the way."""
-
-    EMPTY = frozenset(["meta", "input", "line", "rect", "path", "circle", "image"])
-
-    def __init__(self):
-        super().__init__()
-        self.open, self.links, self.names, self.handlers = [], [], [], []
-
-    def handle_starttag(self, tag, attributes):
-        if tag not in self.EMPTY:
-            self.open.append(tag)
-        for name, value in attributes:
-            if name in ("src", "href", "action", "srcset", "data"):
-                self.links.append(value)
-            if name == "id":
-                self.names.append(value)
-            if name.startswith("on") or name == "style":
-                self.handlers.append((tag, name))
-
-    handle_startendtag = handle_starttag
-
-    def handle_endtag(self, tag):
-        if tag not in self.EMPTY:
-            assert self.open.pop() == tag
-
-
-def examined(page):
-    parser = Balance()
-    parser.feed(page)
-    parser.close()
-    assert parser.open == []
-    return parser
-
-
-@pytest.fixture(scope="module")
-def pages(fitted, searched, table):
-    return [render(gather(*each, compare=False, title="A & B")) for each in (fitted, searched, table)]
-
-
-def test_pages_are_whole_and_load_nothing(pages):
-    for page in pages:
-        found = examined(page)
-        assert all(link.startswith(("#", "data:image/png;base64,")) for link in found.links)
-        assert {link[1:] for link in found.links if link.startswith("#")} <= set(found.names)
-        assert len(found.names) == len(set(found.names))
-        assert found.handlers == []
-        assert not re.search(r"https?://|//\w+\.\w|@import|url\(|localStorage|fetch\(", page)
-        assert "<h1>A &amp; B</h1>" in page
-        assert "nan" not in re.sub(r"base64,[^\"]*", "", page).replace("isNaN", "").lower().split()
-
-
-def test_the_policy_knows_style_and_script_by_their_hashes(pages):
-    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', pages[0]).group(1)
-    assert "default-src 'none'" in policy
-    assert "unsafe" not in policy
-    for tag in ("style", "script"):
-        text = re.search(rf"<{tag}>(.*?)</{tag}>", pages[0], flags=re.DOTALL).group(1)
-        assert f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" in policy
-
-
-def test_names_cannot_become_markup(fitted):
-    _, X, y = fitted
-    X, y = X.set_axis(NASTY, axis=1).set_axis([f"<u>{i}</u>" for i in range(len(X))]), y.rename(NASTY[0])
-    y.index = X.index
-    model = HyperKernelRidge(2, random_state=0, max_iter=10).fit(X, y)
-    page = render(gather(model, X, y, compare=False, title=NASTY[0]))
-    found = examined(page)
-    assert found.handlers == []
-    assert page.count("<script") == 2
-    assert "<b>" not in page
-    assert "<u>" not in page
-    data = json.loads(re.search(r'id="data">(.*?)</script>', page, flags=re.DOTALL).group(1))
-    assert data["target"] == NASTY[0]
-    assert json.loads(as_data(NASTY)) == NASTY
-    assert not set("<>&") & set(as_data(NASTY))
-
-
-def test_the_surface_in_the_page_is_that_of_the_facts(fitted, pages):
-    data = json.loads(re.search(r'id="data">(.*?)</script>', pages[0], flags=re.DOTALL).group(1))
-    surface = gather(*fitted, compare=False).link.surfaces[0]
-    assert data["surfaces"][0]["value"] == surface.value
-    assert data["surfaces"][0]["names"] == ["direction 1", "direction 2"]
-    assert pages[0].count('class="flat"') == 1
-
-
-def test_many_rows_and_columns_make_a_small_page():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(10_000, 100))
-    model = HyperKernelRidge(4, n_centers=100, max_iter=5, random_state=0).fit(X[:300], np.sin(X[:300, 0]))
-    facts = gather(model, X, np.sin(X[:, 0]), compare=False)
-    page = render(facts)
-    assert len(page.encode()) < 600_000
-    assert "500 of 10,000 rows, drawn at random" in page
-    assert "The 60 columns that are not here matter less" in page
-    assert facts.errors.columns[0] == "x0"
-    examined(page)
-
-
-def test_written_pages_are_the_same_each_time(fitted, tmp_path):
-    model, X, y = fitted
-    first = write_report(model, X, y, tmp_path / "a.html", compare=False)
-    second = write_report(model, X, y, str(tmp_path / "b.html"), compare=False)
-    assert first.read_bytes() == second.read_bytes()
-    assert isinstance(gather(model, X, y, compare=False), Facts)
-
-
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_arrays_have_numbered_columns_and_the_models_own_names(fitted):
     model, X, y = fitted
@@ -445,13 +274,6 @@ def test_arrays_have_numbered_columns_and_the_models_own_names(fitted):
     assert facts.directions.importances[0].column in X.columns
     plain = HyperKernelRidge(1, max_iter=2, random_state=0).fit(X.to_numpy(), y)
     assert gather(plain, X.to_numpy(), y, compare=False).directions.importances[0].column in ("x0", "x1", "x2")
-
-
-def test_the_docs_page_runs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    page = Path(__file__).parents[1] / "docs" / "reports.md"
-    exec("\n".join(re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)), {"__name__": "__main__"})
-    assert "<h1>Two directions of six</h1>" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -472,34 +294,3 @@ def test_bad_arguments_are_named(fitted, change, message):
     given = {"model": model, "X": X, "y": y, **change}
     with pytest.raises(ValueError, match=message):
         gather(given.pop("model"), given.pop("X"), given.pop("y"), **given)
-
-
-def test_the_command(fitted, tmp_path):
-    model, X, y = fitted
-    hkrr.save(model, tmp_path / "m.hkrr")
-    X.assign(extra=1, price=y)[120:].to_csv(tmp_path / "rows.csv", index=False)
-    X.assign(price=y)[120:].drop(columns="age").to_csv(tmp_path / "less.csv", index=False)
-
-    def run(*words):
-        return CliRunner().invoke(app, ["report", str(tmp_path / "m.hkrr"), *map(str, words), "--no-compare"])
-
-    page = tmp_path / "page.html"
-    done = run(tmp_path / "rows.csv", "-o", page, "--target", "price", "--json")
-    assert done.exit_code == 0, done.output
-    said = json.loads(done.stdout)
-    assert said["held_out"] is True
-    assert said["r2"] == pytest.approx(r2_score(y[120:], model.predict(X[120:])))
-    examined(page.read_text())
-    done = run(tmp_path / "rows.csv", "-o", page, "--target", "price", "--title", "Prices")
-    assert "40 rows, R2 " in done.stdout
-    assert "<h1>Prices</h1>" in page.read_text()
-    for words, message in (
-        (["rows.csv"], "--target: the model does not know"),
-        (["rows.csv", "--target", "rent"], "--target rent: "),
-        (["less.csv", "--target", "price"], "lacks the column 'age'"),
-        (["none.csv", "--target", "price"], "No such file"),
-    ):
-        done = run(tmp_path / words[0], "-o", page, *words[1:])
-        assert done.exit_code == 2
-        assert message in done.stderr
-        assert len(done.stderr.strip().splitlines()) == 1

@@ -1,0 +1,191 @@
+"""The page of a report: whole, closed to the network, safe with any names, and written by a command."""
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import r2_score
+from typer.testing import CliRunner
+
+import hkrr
+from hkrr import HyperKernelRidge
+from hkrr.cli import app
+from hkrr.reporting import Facts, gather, render, write_report
+from hkrr.reporting.charts import tick_labels, ticks
+from hkrr.reporting.page import as_data
+from reported_models import fitted_model, searched_model, table_model
+
+NASTY = ['</script><script>alert("1")</script>', "<b>bold</b>", '" onload="alert(2)', "${version} & $title", "plain"]
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return fitted_model()
+
+
+@pytest.fixture(scope="module")
+def searched():
+    return searched_model()
+
+
+@pytest.fixture(scope="module")
+def table():
+    return table_model()
+
+
+def test_ticks_are_round_and_their_labels_differ():
+    assert ticks(-0.31, 0.3) == pytest.approx([-0.2, 0, 0.2])
+    assert tick_labels([0.0, 0.5, 1.0]) == ["0", "0.5", "1"]
+    labels = tick_labels(ticks(1000.001, 1000.004))
+    assert len(set(labels)) == len(labels)
+    assert tick_labels([1e6, 1.5e6]) == ["1M", "1.5M"]
+
+
+class Balance(HTMLParser):
+    """Whether every element ends where it should, and what was met on the way."""
+
+    EMPTY = frozenset(["meta", "input", "line", "rect", "path", "circle", "image"])
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.links, self.names, self.handlers = [], [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in self.EMPTY:
+            self.open.append(tag)
+        for name, value in attributes:
+            if name in ("src", "href", "action", "srcset", "data"):
+                self.links.append(value)
+            if name == "id":
+                self.names.append(value)
+            if name.startswith("on") or name == "style":
+                self.handlers.append((tag, name))
+
+    handle_startendtag = handle_starttag
+
+    def handle_endtag(self, tag):
+        if tag not in self.EMPTY:
+            assert self.open.pop() == tag
+
+
+def examined(page):
+    parser = Balance()
+    parser.feed(page)
+    parser.close()
+    assert parser.open == []
+    return parser
+
+
+@pytest.fixture(scope="module")
+def pages(fitted, searched, table):
+    return [render(gather(*each, compare=False, title="A & B")) for each in (fitted, searched, table)]
+
+
+def test_pages_are_whole_and_load_nothing(pages):
+    for page in pages:
+        found = examined(page)
+        assert all(link.startswith(("#", "data:image/png;base64,")) for link in found.links)
+        assert {link[1:] for link in found.links if link.startswith("#")} <= set(found.names)
+        assert len(found.names) == len(set(found.names))
+        assert found.handlers == []
+        assert not re.search(r"https?://|//\w+\.\w|@import|url\(|localStorage|fetch\(", page)
+        assert "<h1>A &amp; B</h1>" in page
+        assert "nan" not in re.sub(r"base64,[^\"]*", "", page).replace("isNaN", "").lower().split()
+
+
+def test_the_policy_knows_style_and_script_by_their_hashes(pages):
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', pages[0]).group(1)
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    for tag in ("style", "script"):
+        text = re.search(rf"<{tag}>(.*?)</{tag}>", pages[0], flags=re.DOTALL).group(1)
+        assert f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" in policy
+
+
+def test_names_cannot_become_markup(fitted):
+    _, X, y = fitted
+    X, y = X.set_axis(NASTY, axis=1).set_axis([f"<u>{i}</u>" for i in range(len(X))]), y.rename(NASTY[0])
+    y.index = X.index
+    model = HyperKernelRidge(2, random_state=0, max_iter=10).fit(X, y)
+    page = render(gather(model, X, y, compare=False, title=NASTY[0]))
+    found = examined(page)
+    assert found.handlers == []
+    assert page.count("<script") == 2
+    assert "<b>" not in page
+    assert "<u>" not in page
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, flags=re.DOTALL).group(1))
+    assert data["target"] == NASTY[0]
+    assert json.loads(as_data(NASTY)) == NASTY
+    assert not set("<>&") & set(as_data(NASTY))
+
+
+def test_the_surface_in_the_page_is_that_of_the_facts(fitted, pages):
+    data = json.loads(re.search(r'id="data">(.*?)</script>', pages[0], flags=re.DOTALL).group(1))
+    surface = gather(*fitted, compare=False).link.surfaces[0]
+    assert data["surfaces"][0]["value"] == surface.value
+    assert data["surfaces"][0]["names"] == ["direction 1", "direction 2"]
+    assert pages[0].count('class="flat"') == 1
+
+
+def test_many_rows_and_columns_make_a_small_page():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(10_000, 100))
+    model = HyperKernelRidge(4, n_centers=100, max_iter=5, random_state=0).fit(X[:300], np.sin(X[:300, 0]))
+    facts = gather(model, X, np.sin(X[:, 0]), compare=False)
+    page = render(facts)
+    assert len(page.encode()) < 600_000
+    assert "500 of 10,000 rows, drawn at random" in page
+    assert "The 60 columns that are not here matter less" in page
+    assert facts.errors.columns[0] == "x0"
+    examined(page)
+
+
+def test_written_pages_are_the_same_each_time(fitted, tmp_path):
+    model, X, y = fitted
+    first = write_report(model, X, y, tmp_path / "a.html", compare=False)
+    second = write_report(model, X, y, str(tmp_path / "b.html"), compare=False)
+    assert first.read_bytes() == second.read_bytes()
+    assert isinstance(gather(model, X, y, compare=False), Facts)
+
+
+def test_the_docs_page_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).parents[1] / "docs" / "reports.md"
+    exec("\n".join(re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)), {"__name__": "__main__"})
+    assert "<h1>Two directions of six</h1>" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_command(fitted, tmp_path):
+    model, X, y = fitted
+    hkrr.save(model, tmp_path / "m.hkrr")
+    X.assign(extra=1, price=y)[120:].to_csv(tmp_path / "rows.csv", index=False)
+    X.assign(price=y)[120:].drop(columns="age").to_csv(tmp_path / "less.csv", index=False)
+
+    def run(*words):
+        return CliRunner().invoke(app, ["report", str(tmp_path / "m.hkrr"), *map(str, words), "--no-compare"])
+
+    page = tmp_path / "page.html"
+    done = run(tmp_path / "rows.csv", "-o", page, "--target", "price", "--json")
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert said["held_out"] is True
+    assert said["r2"] == pytest.approx(r2_score(y[120:], model.predict(X[120:])))
+    examined(page.read_text())
+    done = run(tmp_path / "rows.csv", "-o", page, "--target", "price", "--title", "Prices")
+    assert "40 rows, R2 " in done.stdout
+    assert "<h1>Prices</h1>" in page.read_text()
+    for words, message in (
+        (["rows.csv"], "--target: the model does not know"),
+        (["rows.csv", "--target", "rent"], "--target rent: "),
+        (["less.csv", "--target", "price"], "lacks the column 'age'"),
+        (["none.csv", "--target", "price"], "No such file"),
+    ):
+        done = run(tmp_path / words[0], "-o", page, *words[1:])
+        assert done.exit_code == 2
+        assert message in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
