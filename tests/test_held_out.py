@@ -10,6 +10,7 @@ from sklearn.kernel_ridge import KernelRidge
 from hkrr import HyperKernelRidgeCV, held_out, tuning
 from hkrr.candidates import Candidate
 from hkrr.criteria import Evidence, LeaveOneOut
+from hkrr.datasets import make_mim_sines
 from hkrr.held_out import HeldOut, Verdict, is_doubtful, squared_errors
 from hkrr.kernels import Gaussian
 from hkrr.rows import InMemoryRows
@@ -388,3 +389,11 @@ def test_a_clear_lead_is_not_put_to_the_test(monkeypatch):
     model = HyperKernelRidgeCV(n_init=2, random_state=0).fit(X, y)
     assert model.map_shape_ == "full"
     assert _held_out_rows(model) == []
+
+
+@pytest.mark.filterwarnings("ignore::hkrr.PoorFitWarning")  # nothing is found, and that is said
+def test_a_spiky_function_of_one_direction_does_not_pass_for_a_model():
+    """A wave too short for any search to find: a map of one direction led by 2.1 nats a parameter, and R2 was -0.4."""
+    data = make_mim_sines(400, n_features=10, n_components=1, random_state=1)
+    model = HyperKernelRidgeCV(random_state=0).fit(data.X[:300], data.y[:300])
+    assert model.score(data.X[300:], data.y[300:]) > -0.05

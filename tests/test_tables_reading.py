@@ -104,13 +104,18 @@ def test_pieces_are_the_table(tmp_path, monkeypatch, kind):
     assert_frame_equal(read_table(path), read_table(path))
 
 
+def test_a_first_line_of_numbers_is_a_row(tmp_path):
+    path = tmp_path / "numbers.csv"
+    path.write_text("1, 2.5\n3,-4e1\n\n5,6\n")
+    assert _as_lists(read_table(path)) == {"column 1": [1, 3, 5], "column 2": [2.5, -40.0, 6.0]}
+
+
 BAD = {
     "empty": (b"", "the file is empty"),
     "spaces": (b"  \n\n", "the file is empty"),
     "names alone": (b"a,b\n", "the table has no rows"),
-    "no header": (b"1,2\n3,4\n", "its first line holds numbers; a CSV file begins with the names of its columns"),
-    "too long a row": (b"a,b\n1,2\n1,2,3\n", "line 3 has 3 cells, and the header has 2 names: '1,2,3'"),
-    "too short a row": (b"a,b\n1\n", "line 2 has 1 cells, and the header has 2 names"),
+    "too long a row": (b"a,b\n1,2\n1,2,3\n", "line 3 has 3 cells, and the first line 2: '1,2,3'"),
+    "too short a row": (b"a,b\n1\n", "line 2 has 1 cells, and the first line 2"),
     "two of a name": (b"a,b, a\n1,2,3\n", "two columns are called 'a'; rename one"),
     "two without": (b"a,,\n1,2,3\n", "two columns have no name"),
     "latin": ("a,b\né,1\n".encode("latin-1"), "this is no text in UTF-8"),

@@ -27,14 +27,14 @@ from hkrr.search import SEARCH_CENTERS, SEARCH_ROWS, search_dimensions
 from hkrr.shapes import square_is_affordable
 from hkrr.threads import single_threaded_blas
 
-_LEAD = 2.0  # nats for each parameter of the map, below which a lead is little
+_LEAD = 3.0  # nats for each parameter of the map, below which a lead is little
 _PARTS, _ROWS, _GROUP_ROWS = 4, 6_000, 500
 _FEW_ROWS, _VERY_FEW_ROWS = 2_000, 1_000  # below which two parts, and all four, are held out in turn
 _FIRST_NOISE = 0.1
 
 
 def is_doubtful(chosen: Candidate, rival: Candidate) -> bool:
-    """Whether a full map is ahead of its rival by less than two nats for each of its parameters."""
+    """Whether a full map is ahead of its rival by less than three nats for each of its parameters."""
     return chosen.shape.name == "full" and rival.score - chosen.score < _LEAD * chosen.degrees_of_freedom
 
 

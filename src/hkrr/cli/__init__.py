@@ -1,4 +1,4 @@
-"""The command line: ``hkrr fit``, ``predict``, ``report``, ``info``, ``bench`` and ``reproduce``, as one meets them."""
+"""The command line: ``hkrr demo``, ``fit``, ``predict``, ``report``, ``info``, ``bench``, ``reproduce``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hkrr.cli import bench, fit, info, predict, report, reproduce
+from hkrr.cli import bench, demo, fit, info, predict, report, reproduce
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -26,10 +26,11 @@ def _main(
 ) -> None:
     """Hyper-kernel ridge regression: learn functions that depend on many inputs through a few unknown directions.
 
-    To begin: hkrr fit houses.csv --target price, then hkrr report model.hkrr houses.csv
+    To see it work: hkrr demo. Then: hkrr fit houses.csv --target price, and hkrr report model.hkrr houses.csv
     """
 
 
+app.command()(demo.demo)
 app.command()(fit.fit)
 app.command()(predict.predict)
 app.command()(report.report)

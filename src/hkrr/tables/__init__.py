@@ -15,7 +15,7 @@ from hkrr.columns import Column, Encoder, HeldOutScores
 from hkrr.tables.comparison import Split, compare, hold_out
 from hkrr.tables.description import describe
 from hkrr.tables.directions import Direction, directions
-from hkrr.tables.prediction import predict_frame
+from hkrr.tables.prediction import as_columns, predict_frame
 from hkrr.tables.reading import read_pieces, read_table
 from hkrr.tables.regressor import TableRegressor
 
@@ -26,6 +26,7 @@ __all__ = [
     "HeldOutScores",
     "Split",
     "TableRegressor",
+    "as_columns",
     "compare",
     "describe",
     "directions",

@@ -83,7 +83,28 @@ def predict_frame(
 
 
 def as_columns(model: Any, frame: Any) -> Any:
-    """Return the columns of numbers that a model which knows nothing of tables was fitted with."""
+    """Return the columns of numbers that a model which knows nothing of tables was fitted with.
+
+    Parameters
+    ----------
+    model : estimator
+        Fitted; its columns are taken by name, or by position where it has no names.
+    frame : data frame
+
+    Returns
+    -------
+    data frame, or array where the model has no names
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from hkrr import HyperKernelRidge
+    >>> from hkrr.tables import as_columns
+    >>> frame = pd.DataFrame({"name": ["a", "b", "c"], "area": ["1", "2", "3"]})
+    >>> model = HyperKernelRidge(1, random_state=0).fit(pd.DataFrame({"area": [1.0, 2.0, 3.0]}), [2.0, 4.0, 6.0])
+    >>> as_columns(model, frame)["area"].tolist()
+    [1.0, 2.0, 3.0]
+    """
     import pandas as pd
 
     n, known = model.n_features_in_, getattr(model, "feature_names_in_", None)

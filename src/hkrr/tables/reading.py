@@ -42,8 +42,9 @@ def read_table(source: str | os.PathLike[str]) -> Any:
     ----------
     source : str or path
         A CSV file (``.tsv`` and semicolons too; packed with gzip or not), a Parquet file, or "-": either of them, from
-        standard input. What it is shows in its bytes, whatever its name. A CSV file begins with the names of its
-        columns, and is written in UTF-8, or UTF-16 with its mark.
+        standard input. What it is shows in its bytes, whatever its name. A CSV file is written in UTF-8, or UTF-16
+        with its mark. Its first line has the names of its columns; where all it has is numbers it is a row, and the
+        columns are called "column 1", "column 2" and so on.
 
     Returns
     -------
@@ -163,14 +164,16 @@ def _raw(source: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 def _csv_pieces(file: IO[bytes]) -> Iterator[Any]:
     from pyarrow import csv as arrow
 
-    names, delimiter, encoding = _header(file)
+    names, delimiter, encoding, has_header = _header(file)
     ragged: list[Any] = []
 
     def note(row: Any) -> str:
         ragged.append(row)
         return "error"
 
-    reading = arrow.ReadOptions(use_threads=False, block_size=_PIECE_BYTES, encoding=encoding)
+    reading = arrow.ReadOptions(
+        use_threads=False, block_size=_PIECE_BYTES, encoding=encoding, column_names=None if has_header else names
+    )
     parsing = arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note)
     converting = arrow.ConvertOptions(column_types=_all_text(names), strings_can_be_null=False)
     try:
@@ -181,7 +184,7 @@ def _csv_pieces(file: IO[bytes]) -> Iterator[Any]:
         if ragged:
             row = ragged[0]
             number = "a row" if row.number is None else f"line {row.number}"
-            found = f"{row.actual_columns} cells, and the header has {row.expected_columns} names"
+            found = f"{row.actual_columns} cells, and the first line {row.expected_columns}"
             raise TableError(f"{number} has {found}: {shown(row.text)}") from None
         if "invalid UTF8" in str(error):
             raise TableError(_NO_UTF8) from None
@@ -194,8 +197,8 @@ def _all_text(names: list[str]) -> dict[str, Any]:
     return dict.fromkeys(names, pyarrow.string())
 
 
-def _header(file: IO[bytes]) -> tuple[list[str], str, str]:
-    """Return the names of the columns as they stand there, what is between them, and the encoding."""
+def _header(file: IO[bytes]) -> tuple[list[str], str, str, bool]:
+    """Return the names of the columns, what is between them, the encoding, and whether the names stand there."""
     head = file.read(_PIECE_BYTES)
     file.seek(0)
     encoding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
@@ -214,11 +217,11 @@ def _header(file: IO[bytes]) -> tuple[list[str], str, str]:
         names = next((row for row in rows if row), [])
     except csv.Error as error:
         raise TableError(f"its first line cannot be read ({error})") from None
+    has_header = not all(map(_is_number, names))
+    if not has_header:
+        names = [f"column {k}" for k in range(1, len(names) + 1)]
     _check_names([name.strip() for name in names])
-    numbers = [_is_number(name) for name in names]
-    if names and all(numbers):
-        raise TableError("its first line holds numbers; a CSV file begins with the names of its columns")
-    return names, delimiter, "utf-16" if encoding == "utf-16" else "utf-8"
+    return names, delimiter, "utf-16" if encoding == "utf-16" else "utf-8", has_header
 
 
 def _is_number(text: str) -> bool:
