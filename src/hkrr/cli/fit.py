@@ -87,7 +87,7 @@ def fit(
 
             say_json({**describe(model), "target": split.target, "warnings": told, "seconds": seconds, "out": str(out)})
         elif not quiet:
-            _summary(console, model, told, seconds, out)
+            _summary(console, model, told, seconds, out, data)
 
 
 def prepare(data: str, target: str | None, drop: list[str], test_share: float, seed: int) -> Split:
@@ -157,7 +157,7 @@ def _say_what(console: Console, data: str, split: Split, is_last: bool) -> None:
     say(console, f"{n:,} rows to learn from, {held_out}{f'; {split.about}' if split.about else ''}")
 
 
-def _summary(console: Console, model: TableRegressor, told: list[str], seconds: float, out: Path) -> None:
+def _summary(console: Console, model: TableRegressor, told: list[str], seconds: float, out: Path, data: str) -> None:
     from hkrr.cli._summary import show_columns, show_findings, show_map, show_scores
     from hkrr.tables import describe
 
@@ -167,4 +167,8 @@ def _summary(console: Console, model: TableRegressor, told: list[str], seconds: 
     show_columns(console, found)
     show_findings(console, told)
     say(console, f"\n{duration(seconds)}. The model is in {out}. Next:")
+    say(
+        console,
+        f"  hkrr report {shlex.quote(str(out))} {'DATA.csv' if data == '-' else shlex.quote(data)} -o report.html",
+    )
     say(console, f"  hkrr predict {shlex.quote(str(out))} NEW.csv -o predictions.csv")
