@@ -31,7 +31,7 @@ axes[0].set(xlabel="learned coordinate", ylabel="target")
 axes[0].legend(frameon=False, fontsize="small")
 
 # %%
-# Of the new rows as many lie in their intervals as were asked for, at every level.
+# Of the new rows about as many lie in their intervals as were asked for, at every level.
 
 levels = np.array([0.5, 0.6, 0.7, 0.8, 0.9, 0.95])
 held = [np.mean((low <= y_new) & (y_new <= high)) for low, high in (model.predict_interval(X_new, c) for c in levels)]
