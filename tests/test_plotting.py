@@ -212,18 +212,14 @@ def test_intervals_are_drawn_and_counted():
     assert LinkDisplay.from_estimator(model, X, y).band.shape == (200, 2)
 
 
-def test_intervals_as_pairs_and_models_that_have_none():
+def test_intervals_of_models_that_have_none():
     model = pictures.with_intervals()
     X, y = made_data(model)
-    expected = model.predict_interval(X)
-
-    def pair(X, coverage):
-        return expected[:, 0], expected[:, 1]
 
     def unknown(X, coverage):
         raise ValueError("too few rows")
 
-    model.predict_interval = pair
+    expected = np.column_stack(model.predict_interval(X))
     np.testing.assert_array_equal(PredictionErrorDisplay.from_estimator(model, X, y).interval, expected)
     model.predict_interval = unknown
     assert PredictionErrorDisplay.from_estimator(model, X, y).intervals_ is None

@@ -116,8 +116,9 @@ def test_errors_are_numpys(fitted):
     first = found.worst[0]
     assert X.loc[int(first.name)].tolist() == pytest.approx(first.cells)
     assert y[int(first.name)] == first.actual
-    assert found.interval is None
-    assert found.no_interval
+    lower, upper = model.predict_interval(X)
+    assert found.interval.covered == pytest.approx(np.mean((lower <= y) & (y <= upper)))
+    assert found.interval.median_width == pytest.approx(np.median(upper - lower))
 
 
 def test_rows_of_the_fit_are_told_from_new_ones(fitted):
@@ -182,7 +183,7 @@ def test_intervals_that_a_model_cannot_give(table):
 
     class Endless(TableStandIn):
         def predict_interval(self, frame, coverage=0.9):
-            return np.full((len(frame), 2), np.inf)
+            return np.full(len(frame), -np.inf), np.full(len(frame), np.inf)
 
     for cls, reason in ((Without, "no rows were kept for this"), (Endless, "too few rows")):
         found = gather(cls(model.model_, model.feature_names_out_), frame, y).errors

@@ -96,15 +96,14 @@ def intervals(estimator: Any, X: Any, coverage: Coverage, target: int) -> Array 
     if coverage is None or not hasattr(estimator, "predict_interval"):
         return None
     try:
-        ends = estimator.predict_interval(X, coverage=nominal(coverage))
+        lower, upper = estimator.predict_interval(X, coverage=nominal(coverage))
     except ValueError:
         if coverage != "auto":
             raise
         return None  # of a model that was fitted, or saved, without them, or with too few rows
-    if isinstance(ends, tuple):
-        ends = np.stack([np.asarray(end, dtype=np.float64) for end in ends], axis=1)
-    ends = np.asarray(ends, dtype=np.float64)
-    return ends.reshape(len(ends), 2, -1)[:, :, target]
+    return np.stack(
+        [np.asarray(end, dtype=np.float64).reshape(len(end), -1)[:, target] for end in (lower, upper)], axis=1
+    )
 
 
 def nominal(coverage: Coverage) -> float | None:

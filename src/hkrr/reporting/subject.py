@@ -64,8 +64,7 @@ def subject_of(model: Any, X: Any, y: Any, target: int = 0) -> Subject:
         return values if inner.dual_coef_.ndim == 1 else values[..., target]
 
     def interval(coverage: float) -> Array:
-        found = model.predict_interval(X, coverage)
-        lower, upper = found if isinstance(found, tuple) else (found[:, 0], found[:, 1])
+        lower, upper = model.predict_interval(X, coverage)
         return np.column_stack([one(lower), one(upper)]).astype(np.float64)
 
     y_values = _targets(y, n_targets, target)
