@@ -16,6 +16,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Callable
 from multiprocessing import get_context
 from pathlib import Path
 from random import Random
@@ -24,12 +25,13 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from mutated_tables import KINDS, mutated, originals, outcome
 
 # Seconds that a file may take, on a busy machine too; and bytes of address space: what lies about its size must fail.
-_LIMIT, _MOST_BYTES = 60, 6 << 30
+LIMIT, MOST_BYTES = 60, 6 << 30
+FINE = ("read", "refused", "fitted")
 
 
 def read(folder: Path, first: int, last: int, seed: int) -> None:
     """Read files; write a line about each, before it is read and after."""
-    resource.setrlimit(resource.RLIMIT_AS, (_MOST_BYTES, _MOST_BYTES))
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
     for kind in KINDS:  # with all imports: what these take is not what reading takes
         (folder / f"first.{kind}").write_bytes(originals(kind)[0])
         outcome(folder / f"first.{kind}", None)
@@ -43,7 +45,7 @@ def read(folder: Path, first: int, last: int, seed: int) -> None:
             path = folder / f"{i}.{kind}"
             path.write_bytes(data)
             print(f"{i}\t{kind} {way}\t", end="", file=log, flush=True)
-            faulthandler.dump_traceback_later(_LIMIT, exit=True)
+            faulthandler.dump_traceback_later(LIMIT, exit=True)
             what = outcome(path, target)
             faulthandler.cancel_dump_traceback_later()
             print(
@@ -56,7 +58,7 @@ def read(folder: Path, first: int, last: int, seed: int) -> None:
         print(f"memory\t{before}\t{peak}", file=log)
 
 
-def main(n_files: int = 30_000, seed: int = 0) -> int:
+def main(n_files: int = 30_000, seed: int = 0, read: Callable[[Path, int, int, int], None] = read) -> int:
     """Run the files; return the exit status."""
     folder = Path(tempfile.mkdtemp(prefix="hkrr-fuzz-"))
     print(f"files are written to {folder}", flush=True)
@@ -75,10 +77,10 @@ def main(n_files: int = 30_000, seed: int = 0) -> int:
         crashes += 1
         first = int(written.splitlines()[-1].split("\t")[0]) + 1
     lines = [line.split("\t") for line in (folder / "log").read_text(encoding="utf-8").splitlines()]
-    counts = Counter((way, what if what in ("read", "refused") else "wrong") for i, way, what in lines if i.isdigit())
+    counts = Counter((way, what if what in FINE else "wrong") for i, way, what in lines if i.isdigit())
     for (way, what), count in sorted(counts.items()):
         print(f"{count:8,}  {way:22} {what}")
-    wrong = [line for line in lines if line[0].isdigit() and line[2] not in ("read", "refused")]
+    wrong = [line for line in lines if line[0].isdigit() and line[2] not in FINE]
     for i, way, what in wrong[:50]:
         print(f"{i}: {way}: {what}")
     before, peak = (max(int(line[k]) for line in lines if line[0] == "memory") / 1024 for k in (1, 2))

@@ -220,7 +220,7 @@ class _Unsure(_Sure):
 
 def test_intervals_are_there_by_default(monkeypatch):
     monkeypatch.setattr(hkrr, "load", lambda path: _Sure())
-    assert run("predict", "m", "-", input="a\n1\n2\n").stdout == "prediction,lower,upper\n1.0,-0.8,2.8\n2.0,0.2,3.8\n"
+    assert run("predict", "m", "-", input="a\n1\n").stdout == "prediction,lower,upper\n1.0,-0.8,2.8\n"
     result = run("predict", "m", "-", "--coverage", "0.5", "--std", input="a\n1\n")
     assert result.stdout == "prediction,lower,upper,std\n1.0,0.0,2.0,2.0\n"
     monkeypatch.setattr(hkrr, "load", lambda path: _Unsure())

@@ -79,7 +79,7 @@ def search_kernels(
     groups = grouped(make, rows, _GROUP_ROWS, _GROUPS, rng)
     with tqdm(disable=not verbose, desc="kernels", unit="run") as bar:
         W = rows.total_weight if total_weight is None else total_weight
-        runs = _Runs(W, n_jobs, n_threads, deadline, bar, rows.n_targets, report or Report())
+        runs = _Runs(W, n_jobs, n_threads, deadline, bar, rows.n_targets, report)
         # What few directions there are comes first: whatever the time limit, there is something to return.
         directions = runs.improve([_warm(start, start="directions") for start in few_directions], SHORT, groups)
         others = [
@@ -116,12 +116,12 @@ class _Runs:
         n_threads: int,
         deadline: float,
         bar: Any,
-        n_targets: int,
-        report: Report,
+        n_targets: int = 1,
+        report: Report | None = None,
     ) -> None:
         self.total_weight, self._n_targets = total_weight, n_targets
         self._n_jobs, self._n_threads = n_jobs, n_threads
-        self._deadline, self._bar, self._report = deadline, bar, report
+        self._deadline, self._bar, self._report = deadline, bar, report or Report()
         self.tried: list[Candidate] = []
 
     @property
