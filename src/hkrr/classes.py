@@ -19,7 +19,7 @@ from hkrr.samples import any_identical, in_units_of_rows, merge_identical
 
 _MERGED_ROWS = 20_000  # up to which repeated rows are looked for
 _PARTS = 5
-_FEW_ROWS, _VERY_FEW_ROWS = 5_000, 1_000  # below which two parts, and all of them, are held out in turn
+_TURNS = ((300, 5), (1_000, 3), (5_000, 2))  # below so many rows, how many parts are held out in turn; one beyond
 
 
 def labels_of(y: Array) -> Array:
@@ -83,5 +83,5 @@ def turns(index: Array) -> list[Array]:
         (rows,) = np.nonzero(index == k)
         part[rng.permutation(rows)] = (so_far + np.arange(len(rows))) % n_parts
         so_far += len(rows)
-    n_turns = n_parts if len(index) < _VERY_FEW_ROWS else 2 if len(index) < _FEW_ROWS else 1
-    return [part == turn for turn in range(n_turns)]
+    n_turns = next((turns for rows, turns in _TURNS if len(index) < rows), 1)
+    return [part == turn for turn in range(min(n_turns, n_parts))]

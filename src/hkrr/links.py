@@ -196,7 +196,7 @@ class _Path:
         at = self._maps[nu]
         centers = spread(self._rows.gather()[0], _CENTERS)
         with single_threaded_blas():
-            coefficients = LogisticObjective(self._rows, centers, at.kernel, at.B).solve(nu)
+            coefficients = LogisticObjective(self._rows, centers, at.kernel).solve(at.B, nu)
         return self._function(at, centers, coefficients)
 
     def _function(self, at: Map, centers: Array, found: Coefficients) -> tuple[ScoreFunction, Array]:

@@ -4,10 +4,10 @@
 
 with one column of a for two classes (loss log(1 + e^f) - y f), and one for each of more (log sum_k e^(f_k) - f_y). In
 the terms of a Gaussian process 1/nu is the prior variance of the scores, and that of the constants is 100. At a map it
-is convex; L-BFGS finds its minimum in coordinates in which its largest possible curvature is about the identity: with
-T T' = K_cc and L L' = rho T^-1 K'WK T^-T + nu I, ``a = T^-T L^-T gamma``. For data that a score can separate the
-penalty keeps the minimum finite. At the minimum the gradient in B is that of L (the envelope theorem), by the kernel's
-pullback:
+is convex: Newton's method finds its minimum, or, for large systems, L-BFGS in coordinates in which its curvature is
+about the identity: with T T' = K_cc and L L' = T^-1 K'w p (1 - p) K T^-T + nu I, ``a = T^-T L^-T gamma``. For data that
+a score can separate the penalty keeps the minimum finite. There, the gradient in B of ``min over a, b of L`` is that of
+L, by the kernel's pullback:
 
     dL/dK = w (p - y) a' / W,   dL/dK_cc = (nu / 2W) a a',   dL/dB = dL/dP' X + dL/dC' X~
 """
@@ -21,12 +21,14 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax
 
-from hkrr._arrays import EPS, Array, gram, jittered_cholesky, solve_triangular
+from hkrr._arrays import EPS, Array, add_to_diagonal, gram, jittered_cholesky, solve_triangular, solve_with_lower
 from hkrr.kernels import Kernel
 from hkrr.rows import Rows
 
 _MAX_ITER, _MEMORY = 500, 20
 _CONSTANT = 0.01  # precision of the constants
+_LEAST_CURVATURE = 1e-3
+_SMALL, _MAX_NEWTON, _HALVINGS = 600, 50, 30  # unknowns up to which Newton's method is quicker, and its limits
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def losses(F: Array, Y: Array) -> Array:
 
 
 class LogisticObjective:
-    """L(B, ., .) at one map.
+    """L for given rows, centers and kernel.
 
     Parameters
     ----------
@@ -58,19 +60,14 @@ class LogisticObjective:
         Their targets are 0 or 1: one column for two classes, or one for each of more.
     centers : array (c, D) in the coordinates of the rows
     kernel : Kernel
-    B : array (d, D)
     """
 
-    def __init__(self, rows: Rows, centers: Array, kernel: Kernel, B: Array) -> None:
-        self.rows, self.centers, self.kernel, self.B = rows, centers, kernel, B
-        self.C = centers @ B.T
-        self._K_cc = kernel(self.C, self.C)
-        kappa = float(np.max(kernel.diagonal(self.C)))
-        self._T, _ = jittered_cholesky(self._K_cc.copy(), 10.0 * EPS * len(centers) * kappa)
+    def __init__(self, rows: Rows, centers: Array, kernel: Kernel) -> None:
+        self.rows, self.centers, self.kernel = rows, centers, kernel
 
-    def value_and_gradient(self, found: Coefficients, nu: float) -> tuple[float, Array, Array]:
+    def value_and_gradient(self, B: Array, found: Coefficients, nu: float) -> tuple[float, Array, Array]:
         """Return L, and its gradients in alpha and the intercept."""
-        kernel, W = self.kernel, self.rows.total_weight
+        kernel, W, C = self.kernel, self.rows.total_weight, self.centers @ B.T
 
         def block(
             X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array, b: Array
@@ -79,15 +76,14 @@ class LogisticObjective:
             value, error = _value_and_error(K @ alpha + b, Y, w)
             return value, K.T @ error, np.sum(error, axis=0)
 
-        value, by_alpha, by_b = self.rows.sum(block, len(self.C), self.B, self.C, found.alpha, found.intercept)
-        smooth = nu * (self._K_cc @ found.alpha)
-        constant = _CONSTANT * found.intercept
+        value, by_alpha, by_b = self.rows.sum(block, len(C), B, C, found.alpha, found.intercept)
+        smooth, constant = nu * (kernel(C, C) @ found.alpha), _CONSTANT * found.intercept
         value += 0.5 * (np.vdot(found.alpha, smooth) + found.intercept @ constant)
         return float(value) / W, (by_alpha + smooth) / W, (by_b + constant) / W
 
-    def value_and_gradient_in_map(self, found: Coefficients, nu: float) -> tuple[float, Array]:
+    def value_and_gradient_in_map(self, B: Array, found: Coefficients, nu: float) -> tuple[float, Array]:
         """Return L and dL/dB."""
-        kernel, W = self.kernel, self.rows.total_weight
+        kernel, W, C = self.kernel, self.rows.total_weight, self.centers @ B.T
 
         def block(
             X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array, b: Array
@@ -97,44 +93,130 @@ class LogisticObjective:
             dP, dC = pullback(error, alpha)
             return value, dP.T @ X, dC
 
-        value, grad, dC = self.rows.sum(block, len(self.C), self.B, self.C, found.alpha, found.intercept)
-        K_cc, pullback = kernel.vjp_low_rank(self.C, self.C)
+        value, grad, dC = self.rows.sum(block, len(C), B, C, found.alpha, found.intercept)
+        K_cc, pullback = kernel.vjp_low_rank(C, C)
         value += 0.5 * (nu * np.vdot(found.alpha, K_cc @ found.alpha) + _CONSTANT * found.intercept @ found.intercept)
         left, right = pullback(0.5 * nu * found.alpha, found.alpha)
         return float(value) / W, (grad + (dC + left + right).T @ self.centers) / W
 
-    def solve(self, nu: float, start: Coefficients | None = None, tol: float = 1e-8) -> Coefficients:
-        """Return the minimiser, up to a gradient of ``tol`` in those coordinates."""
-        T, c, factor = self.rows.n_targets, len(self.C), self._curvature(nu)
+    def coordinates(self, B: Array, nu: float, near: Coefficients | None) -> Coordinates:
+        """Return the coordinates of the coefficients that suit this map and nu, and the curvature where they begin."""
+        kernel, n_targets, C = self.kernel, self.rows.n_targets, self.centers @ B.T
+        T = self._whitening(B)
+        if near is None:
+            near = Coefficients(np.zeros((len(C), n_targets)), np.zeros(n_targets))
 
-        def unpack(theta: Array) -> Coefficients:
-            beta = solve_triangular(factor, theta[: c * T].reshape(c, T).copy(), transpose=True)
-            return Coefficients(solve_triangular(self._T, beta, transpose=True), theta[c * T :])
-
-        def value_and_gradient(theta: Array) -> tuple[float, Array]:
-            value, by_alpha, by_b = self.value_and_gradient(unpack(theta), nu)
-            by_gamma = solve_triangular(factor, solve_triangular(self._T, by_alpha))
-            return value, np.concatenate([by_gamma.ravel(), by_b])
-
-        first = np.zeros(c * T + T)
-        if start is not None:
-            first = np.concatenate([(factor.T @ (self._T.T @ start.alpha)).ravel(), start.intercept])
-        options: dict[str, Any] = {"maxiter": _MAX_ITER, "maxcor": _MEMORY, "ftol": 0.0, "gtol": tol}
-        return unpack(minimize(value_and_gradient, first, jac=True, method="L-BFGS-B", options=options).x)
-
-    def _curvature(self, nu: float) -> Array:
-        """Return the lower factor of a typical Hessian in whitened coefficients, over W."""
-        kernel, T = self.kernel, self.rows.n_targets
-
-        def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, T: Array) -> tuple[Array]:
+        def block(
+            X: Array, Y: Array, w: Array | None, B: Array, C: Array, T: Array, alpha: Array, b: Array
+        ) -> tuple[Array]:
             K = kernel(X @ B.T, C)
-            if w is not None:
-                K *= np.sqrt(w)[:, None]
+            curvature = _curvatures(K @ alpha + b)
+            K *= np.sqrt(curvature if w is None else w * curvature)[:, None]
             return (gram(solve_triangular(T, K.T).T),)
 
-        (VV,) = self.rows.sum(block, len(self.C), self.B, self.C, self._T)
-        rho = 0.25 if T == 1 else (T - 1.0) / T**2  # p (1 - p) of classes that are alike
-        return jittered_cholesky(rho / self.rows.total_weight * VV, nu / self.rows.total_weight)[0]
+        (VV,) = self.rows.sum(block, len(C), B, C, T, near.alpha, near.intercept)
+        W = self.rows.total_weight
+        return Coordinates(T, jittered_cholesky(VV / W, nu / W)[0], n_targets)
+
+    def solve(self, B: Array, nu: float, start: Coefficients | None = None, tol: float = 1e-8) -> Coefficients:
+        """Return the minimiser at a map, up to a gradient of ``tol`` in coordinates of unit curvature."""
+        if (len(self.centers) + 1) * self.rows.n_targets <= _SMALL:
+            return self._newton(B, nu, start, tol)
+        at = self.coordinates(B, nu, start)
+
+        def value_and_gradient(theta: Array) -> tuple[float, Array]:
+            value, by_alpha, by_b = self.value_and_gradient(B, at.unpack(theta), nu)
+            return value, at.pull(by_alpha, by_b)
+
+        options: dict[str, Any] = {"maxiter": _MAX_ITER, "maxcor": _MEMORY, "ftol": 0.0, "gtol": tol}
+        return at.unpack(minimize(value_and_gradient, at.pack(start), jac=True, method="L-BFGS-B", options=options).x)
+
+    def _newton(self, B: Array, nu: float, start: Coefficients | None, tol: float) -> Coefficients:
+        """The same by Newton's method on ``beta = T' alpha``, the intercept below it: few steps, for small systems."""
+        T, C, n_targets = self._whitening(B), self.centers @ B.T, self.rows.n_targets
+        penalty = np.append(np.full(len(C), nu), _CONSTANT)[:, None]
+        theta = np.zeros((len(C) + 1, n_targets))
+        if start is not None:
+            theta = np.vstack([T.T @ start.alpha, start.intercept])
+        value, gradient, hessian = self._second_order(B, C, T, theta, penalty)
+        for _ in range(_MAX_NEWTON):
+            factor, _ = jittered_cholesky(hessian, 0.0)
+            step = solve_with_lower(factor, gradient.reshape(-1, 1)).reshape(theta.shape)
+            decrement = float(np.vdot(gradient, step))
+            if decrement <= self.rows.total_weight * tol**2:
+                break
+            for halved in range(_HALVINGS):
+                there = theta - 0.5**halved * step
+                found = self._second_order(B, C, T, there, penalty)
+                if found[0] <= value:
+                    break
+            else:
+                break  # no step lowers it any more: rounding
+            theta, (value, gradient, hessian) = there, found
+        return Coefficients(solve_triangular(T, theta[:-1].copy(), transpose=True), theta[-1])
+
+    def _second_order(self, B: Array, C: Array, T: Array, theta: Array, penalty: Array) -> tuple[float, Array, Array]:
+        """Return W L, its gradient and its Hessian."""
+        kernel, n_targets = self.kernel, self.rows.n_targets
+
+        def block(
+            X: Array, Y: Array, w: Array | None, B: Array, C: Array, T: Array, theta: Array
+        ) -> tuple[Array, Array, Array]:
+            V = np.vstack([solve_triangular(T, kernel(X @ B.T, C).T), np.ones(len(X))])
+            F = V.T @ theta
+            value, error = _value_and_error(F, Y, w)
+            p = class_probabilities(F)
+            hessian = np.empty((len(V), n_targets, len(V), n_targets))
+            for t in range(n_targets):
+                for s in range(t + 1):
+                    curvature = p[:, t] * ((t == s) - p[:, s])
+                    hessian[:, t, :, s] = (V * (curvature if w is None else w * curvature)) @ V.T
+                    hessian[:, s, :, t] = hessian[:, t, :, s]
+            return value, V @ error, hessian
+
+        value, gradient, hessian = self.rows.sum(block, len(C) * n_targets, B, C, T, theta)
+        n = theta.size
+        hessian = add_to_diagonal(hessian.reshape(n, n), np.repeat(penalty[:, 0], n_targets))
+        return float(value + 0.5 * np.sum(penalty * theta**2)), gradient + penalty * theta, hessian
+
+    def _whitening(self, B: Array) -> Array:
+        """Return T, the lower factor of K_cc."""
+        C = self.centers @ B.T
+        kappa = float(np.max(self.kernel.diagonal(C)))
+        return jittered_cholesky(self.kernel(C, C), 10.0 * EPS * len(C) * kappa)[0]
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """``gamma = L' T' alpha`` and the intercept, as one vector."""
+
+    T: Array
+    L: Array
+    n_targets: int
+
+    def pack(self, found: Coefficients | None) -> Array:
+        """Return the vector; zero for none."""
+        if found is None:
+            return np.zeros((len(self.T) + 1) * self.n_targets)
+        return np.concatenate([(self.L.T @ (self.T.T @ found.alpha)).ravel(), found.intercept])
+
+    def unpack(self, theta: Array) -> Coefficients:
+        """Return the coefficients."""
+        gamma, intercept = theta[: -self.n_targets].reshape(-1, self.n_targets), theta[-self.n_targets :]
+        beta = solve_triangular(self.L, gamma.copy(), transpose=True)
+        return Coefficients(solve_triangular(self.T, beta, transpose=True), intercept)
+
+    def pull(self, by_alpha: Array, by_intercept: Array) -> Array:
+        """Return the gradient in the vector."""
+        by_gamma = solve_triangular(self.L, solve_triangular(self.T, by_alpha))
+        return np.concatenate([by_gamma.ravel(), by_intercept])
+
+
+def _curvatures(F: Array) -> Array:
+    """Return p (1 - p) for each row; of more classes their mean, as if all were alike; never nearly zero."""
+    p = class_probabilities(F)
+    each = np.mean(p * (1.0 - p), axis=1)
+    return np.maximum(each if F.shape[1] == 1 else each * F.shape[1] / (F.shape[1] - 1.0), _LEAST_CURVATURE)
 
 
 def _value_and_error(F: Array, Y: Array, w: Array | None) -> tuple[Array, Array]:

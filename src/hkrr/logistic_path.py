@@ -21,7 +21,8 @@ from hkrr.rows import InMemoryRows, Rows
 from hkrr.shapes import Diagonal, Full, Scaled, Shape
 
 NUS = tuple(10.0 ** (1.0 - 0.5 * k) for k in range(9))
-_STEPS, _TOL = 20, 1e-5  # of L-BFGS at each nu, and of the coefficients meanwhile
+_STEPS, _TOL = 20, 1e-5  # of L-BFGS at each nu, and of the coefficients between
+_HUGE = 1e10
 _ROWS, _CENTERS = 2_000, 300
 
 
@@ -55,20 +56,18 @@ def polished(rows: Rows, start: Map) -> Iterator[tuple[float, Map, LogisticObjec
     It ends early where a map cannot be evaluated.
     """
     rows = some_of(rows, _ROWS)
-    centers = spread(rows.gather()[0], _CENTERS)
+    objective = LogisticObjective(rows, spread(rows.gather()[0], _CENTERS), start.kernel)
     found, coefficients = start, None
     with suppress(ArithmeticError, np.linalg.LinAlgError):
         for nu in NUS:
-            found = _polish(rows, centers, found, nu, coefficients)
-            objective = LogisticObjective(rows, centers, found.kernel, found.B)
-            coefficients = objective.solve(nu, coefficients, _TOL)
+            found = _polish(objective, found, nu, coefficients)
+            coefficients = objective.solve(found.B, nu, coefficients, _TOL)
             yield nu, found, objective, coefficients
 
 
-def _polish(rows: Rows, centers: Array, start: Map, nu: float, coefficients: Coefficients | None) -> Map:
+def _polish(objective: LogisticObjective, start: Map, nu: float, coefficients: Coefficients | None) -> Map:
     """Return the map after some steps on ``min over a, b of L(B, a, b)``."""
-    shape, last = start.shape, coefficients
-    diagonal = isinstance(shape, Diagonal)
+    shape, last, diagonal = start.shape, coefficients, isinstance(start.shape, Diagonal)
     first = shape.parameters(start.B.diagonal() if diagonal else start.B)
 
     def matrix(theta: Array) -> Array:
@@ -77,11 +76,14 @@ def _polish(rows: Rows, centers: Array, start: Map, nu: float, coefficients: Coe
 
     def value_and_gradient(theta: Array) -> tuple[float, Array]:
         nonlocal last
-        objective = LogisticObjective(rows, centers, start.kernel, matrix(theta))
-        last = objective.solve(nu, last, _TOL)
-        value, grad = objective.value_and_gradient_in_map(last, nu)
-        grad = shape.gradient(theta.reshape(first.shape), grad.diagonal() if diagonal else grad)
-        return value, grad.ravel()
+        B = matrix(theta)
+        try:
+            found = objective.solve(B, nu, last, _TOL)
+        except (ArithmeticError, np.linalg.LinAlgError):
+            return _HUGE, np.zeros_like(theta)  # a step too far, which the line search takes back
+        last = found
+        value, grad = objective.value_and_gradient_in_map(B, found, nu)
+        return value, shape.gradient(theta.reshape(first.shape), grad.diagonal() if diagonal else grad).ravel()
 
     found = minimize(value_and_gradient, first.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS})
     return replace(start, B=matrix(found.x))
