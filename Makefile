@@ -57,8 +57,8 @@ $(VENV)/.docs: $(VENV)/.test
 # Warnings are errors. The second command checks links and anchors within the site; links to other hosts are listed in
 # docs/_build/linkcheck/output.txt and not fetched: there may be no network.
 docs: $(VENV)/.docs  ## the documentation, with every example run, in docs/_build/html (some minutes)
-	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
-	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -b linkcheck -D plot_gallery=0 docs docs/_build/linkcheck
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -d docs/_build/doctrees -b html docs docs/_build/html
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -d docs/_build/doctrees -b linkcheck docs docs/_build/linkcheck
 	@echo "docs/_build/html/index.html"
 
 # A mutant lives in a forked process: one thread of BLAS. pytest has a version of its own there, see the requirements.

@@ -34,6 +34,7 @@ myst_enable_extensions = ["deflist"]
 default_role = "py:obj"
 autosummary_generate = True
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"
 autodoc_typehints = "none"  # numpydoc's sections have them
 autodoc_default_options = {
     # What scikit-learn's metaclass adds, for the routing of metadata.
@@ -46,11 +47,39 @@ numpydoc_validation_checks = {"GL05", "GL06", "GL07", "SS01", "PR02"}  # section
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
+# The order in which the gallery teaches; what is not named here comes last.
+ORDER = [
+    "first_model",
+    "why_kernel_ridge_fails",
+    "how_many_directions",
+    "smoothness",
+    "table",
+    "displays",
+    "importances",
+    "intervals",
+    "classification",
+    "bad_fit",
+    "seeds",
+    "few_centers",
+    "pipeline",
+    "algorithms",
+    "file_in_pieces",
+    "checkpoint",
+    "saving",
+    "own_kernel",
+]
+
+
+def _order(filename):
+    name = Path(filename).stem.removeprefix("plot_")
+    return (ORDER.index(name) if name in ORDER else len(ORDER), name)
+
+
 sphinx_gallery_conf = {
     "examples_dirs": str(ROOT / "examples"),
     "gallery_dirs": "gallery",
     "filename_pattern": r"/plot_",
-    "within_subsection_order": "FileNameSortKey",
+    "within_subsection_order": _order,
     "download_all_examples": False,
     "show_memory": False,
     "show_signature": False,

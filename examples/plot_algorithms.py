@@ -28,6 +28,10 @@ settings = {  # the paper's
     "random_state": 0,
 }
 
+# %%
+# The line searches of VarPro and AGD hold the coefficients while B moves, so that their steps are short: they take
+# thousands. They are here to study the paper; `hkrr reproduce convergence` has the comparison at its sizes.
+
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained", sharey=True)
 styles = {"varpro": ("VarPro", "#D55E00", "--"), "agd": ("AGD", "#0072B2", "-."), "lbfgs": ("L-BFGS", "#009E73", "-")}
 for solver, (name, colour, line) in styles.items():
@@ -38,11 +42,6 @@ for solver, (name, colour, line) in styles.items():
     print(f"{name:7s} ends at {model.result_.objective:.4f} after {model.n_iter_} iterations: {model.result_.message}")
     axes[0].plot(history["objective"], line, color=colour, label=name)
     axes[1].plot(history["time"], history["objective"], line, color=colour)
-
-# %%
-# The line searches of VarPro and AGD hold the coefficients while B moves, so that their steps are short: they take
-# thousands. They are here to study the paper; `hkrr reproduce convergence` has the comparison at its sizes.
-
 axes[0].set(xlabel="iterations", ylabel="training objective", xscale="symlog")
 axes[1].set(xlabel="seconds")
 axes[0].legend(frameon=False)

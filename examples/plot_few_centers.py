@@ -19,6 +19,11 @@ X, y, X_test, y_test = data.X[:n_train], data.y[:n_train], data.X[n_train:], dat
 numbers = [5, 10, 20, 40, 80, 160]
 styles = {"uniform": ("#0072B2", "o-"), "leverage": ("#D55E00", "s--"), "kmeans": ("#009E73", "^:")}
 
+# %%
+# From the true map, so that the centers alone make the difference. (A planted model in a cube has no rare regions,
+# for which leverage scores are meant.) The paper's theorem asks for the order of ``1 / lambda`` centers, whatever the
+# number of rows; ``n_centers="auto"`` takes that.
+
 figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
 for how, (colour, style) in styles.items():
     scores = [
@@ -31,12 +36,6 @@ for how, (colour, style) in styles.items():
         for n in numbers
     ]
     ax.plot(numbers, 1 - np.mean(scores, axis=1), style, color=colour, label=how)
-
-# %%
-# From the true map, so that the centers alone make the difference. (A planted model in a cube has no rare regions,
-# for which leverage scores are meant.) The paper's theorem asks for the order of ``1 / lambda`` centers, whatever the
-# number of rows; ``n_centers="auto"`` takes that.
-
 ax.axhline(1 - 1 / 1.01, color="black", lw=0.8)
 ax.annotate("what the noise leaves", (numbers[0], 1 - 1 / 1.01), (0, 4), textcoords="offset points", fontsize="small")
 ax.set(xscale="log", yscale="log", xlabel="centers, of 1,000 rows", ylabel="1 - test R2", xticks=numbers)

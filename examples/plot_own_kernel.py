@@ -30,6 +30,9 @@ n_train = 300
 data = make_planted("steps", n_train + 1000, n_features=10, random_state=0)
 X, y, X_test, y_test = data.X[:n_train], data.y[:n_train], data.X[n_train:], data.y[n_train:]
 
+# %%
+# A target that jumps, ``sign(p1) + |p2|``: all three do well, with the scale that the evidence gives to each.
+
 figure, axes = plt.subplots(1, 2, figsize=(9.5, 3.6), layout="constrained")
 distance = np.linspace(0, 4, 200)[:, None]
 scores = {}
@@ -38,10 +41,6 @@ for kernel, colour, line in ((Gaussian(), "#0072B2", "--"), (Laplace(), "#009E73
     axes[0].plot(distance, kernel.with_gamma(1.0)(distance, np.zeros((1, 1))), line, color=colour, label=name)
     model = HyperKernelRidge(2, kernel=kernel, criterion="evidence", reg_lambda="auto", random_state=0).fit(X, y)
     scores[name] = model.score(X_test, y_test)
-
-# %%
-# A target that jumps, ``sign(p1) + |p2|``: all three do well, with the scale that the evidence gives to each.
-
 axes[0].set(title="Three kernels", xlabel="distance", ylabel="k(p, c) at gamma = 1")
 axes[0].legend(frameon=False)
 axes[1].bar(list(scores), list(scores.values()), color=["#0072B2", "#009E73", "#D55E00"], width=0.6)
