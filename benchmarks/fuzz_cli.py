@@ -17,9 +17,9 @@ from pathlib import Path
 from random import Random
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "tests"), str(Path(__file__).parent)]
-from fuzz_tables import FINE, LIMIT, MOST_BYTES, main
-from mutated_commands import KINDS, outcome
-from mutated_tables import mutated, originals
+from fuzz_tables import FINE, LIMIT, MOST_BYTES, main  # noqa: E402  # beside this script, and among the tests
+from mutated_commands import KINDS, outcome  # noqa: E402  # beside this script, and among the tests
+from mutated_tables import mutated, originals  # noqa: E402  # beside this script, and among the tests
 
 _FITTED = 50  # of so many files one
 

@@ -2,6 +2,7 @@
 
 from random import Random
 
+import numpy as np
 import pytest
 
 from hkrr import CheckpointError
@@ -40,14 +41,18 @@ def test_mutated_ones(tmp_path, expected, way):
         assert found <= {"refused", "the same model"}
 
 
-@pytest.mark.parametrize(("name", "part"), [("random", 0), ("random", 1), ("random", 3), ("search", 0), ("search", 2)])
+@pytest.mark.parametrize(("name", "part"), [("random", 0), ("random", 1), ("random", 3), ("search", 0), ("search", 1)])
 def test_steps_that_cannot_be_are_refused(tmp_path, name, part):
     """The start, and the last fit: tuples whose parts are of the wrong kind."""
     path = tmp_path / "fit.checkpoint"
     path.write_bytes(ORIGINALS[name])
     _, entries = read(path)
-    length = {"random": 4, "search": 5}[name]
-    (key,) = (key for key, one in entries.items() if key[0] == "step" and isinstance(one, tuple) and len(one) == length)
+    length = {"random": 4, "search": 3}[name]
+    (key,) = (
+        key
+        for key, one in entries.items()
+        if key[0] == "step" and isinstance(one, tuple) and len(one) == length and isinstance(one[0], np.ndarray)
+    )
     entries[key] = tuple("x" if k == part else one for k, one in enumerate(entries[key]))
     path.write_bytes(as_bytes({each: packed(value) for each, value in entries.items()}))
     with pytest.raises(CheckpointError, match=r"holds a (start|last fit) that cannot be: .*; give checkpoint another"):

@@ -4,7 +4,7 @@ import re
 import warnings
 from pathlib import Path
 
-import matplotlib
+import matplotlib.pyplot
 import pytest
 
 from hkrr import HKRRWarning
@@ -17,11 +17,16 @@ def test_there_are_examples():
     assert len(EXAMPLES) >= 10
 
 
+@pytest.fixture(autouse=True)
+def _no_figures_of_others():
+    yield
+    matplotlib.pyplot.close("all")
+
+
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_draws(path, monkeypatch):
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
+    plt = matplotlib.pyplot
+    plt.switch_backend("Agg")
     monkeypatch.setattr(plt, "show", lambda: None)
     code = re.sub(r"^n_train = \d+$", f"n_train = {FEW}", path.read_text(), flags=re.MULTILINE)
     with warnings.catch_warnings():
@@ -32,4 +37,3 @@ def test_an_example_draws(path, monkeypatch):
     assert figures
     for figure in figures:
         assert all(ax.has_data() and (ax.get_xlabel() or ax.get_ylabel()) for ax in figure.axes)
-    plt.close("all")

@@ -119,7 +119,7 @@ class Gaussian(kernels.Gaussian):
         ("random_state", np.random.RandomState(np.random.PCG64(0)), "use a seed"),
         ("max_iter", 2**63, "64 bits"),
         ("tol", np.longdouble(1), "tol is a number of kind"),
-        ("init", {1: 2}, "keys are no texts"),
+        ("init", {1.5: 2}, "keys are no texts"),
         ("device", "nowhere", "device='nowhere' is none of PyTorch's"),
     ],
 )

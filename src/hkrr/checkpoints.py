@@ -23,10 +23,15 @@ from hkrr.journal import Journal, Run
 from hkrr.objective import Reduced
 from hkrr.records.format import Refusal
 from hkrr.rows import Rows
-from hkrr.solvers import Interrupted, State
+from hkrr.solvers import State
 from hkrr.solvers.noted import Evaluation
 
 _REMEDY, _BEGIN_ANEW = "give checkpoint another path", ", or delete the file to begin anew"
+
+
+def kept_by(stop: BaseException) -> Any:
+    """Return the estimator that has kept the best model so far when Ctrl-C ended its fit, or None."""
+    return getattr(stop, "model", None) if isinstance(stop, KeyboardInterrupt) else None
 
 
 @contextmanager
@@ -39,15 +44,16 @@ def left_as_it_was(model: Any) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        kept = isinstance(error, Interrupted) and error.model is model
+        kept = kept_by(error) is model
         if not kept:
             vars(model).clear()
             vars(model).update(before)
-        if model.checkpoint is None or not isinstance(error, KeyboardInterrupt):
+        if getattr(model, "checkpoint", None) is None or not isinstance(error, KeyboardInterrupt):
             raise
         # KeyboardInterrupt itself, as Python ends with the status of a Ctrl-C for no other class.
         has = "the estimator has the best model so far" if kept else "the estimator is as it was"
         told = KeyboardInterrupt(f"{has}, and the same call goes on from its checkpoint")
+        vars(told)["model"] = model if kept else None
         for note in getattr(error, "__notes__", ()):
             told.add_note(note)
         raise told from None

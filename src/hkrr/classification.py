@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hkrr._arrays import Array
 from hkrr._validation import check_choice
 from hkrr.calibration import probabilities
-from hkrr.checkpoints import left_as_it_was
+from hkrr.checkpoints import kept_by, left_as_it_was
 from hkrr.classes import class_weights, codes_of, each_once, labels_of
 from hkrr.diagnostics import Diagnostics
 from hkrr.kernels import Kernel
@@ -21,7 +21,6 @@ from hkrr.opening import is_elsewhere
 from hkrr.samples import check_lengths, check_numbers, check_weights
 from hkrr.score_function import ScoreFunction
 from hkrr.selection import HyperKernelRidgeCV
-from hkrr.solvers import Interrupted
 
 
 class HyperKernelClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):
@@ -160,11 +159,11 @@ class HyperKernelClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
         regressor = self._regressor()
         try:
             regressor.fit(X, codes_of(index, len(classes)), weight)
-        except Interrupted as stop:
-            if stop.model is not regressor:
-                raise
-            self._finish(regressor, X, index, weight, classes)
-            raise Interrupted(stop.result, self) from stop
+        except KeyboardInterrupt as stop:
+            if kept_by(stop) is regressor:
+                self._finish(regressor, X, index, weight, classes)
+                vars(stop)["model"] = self
+            raise
         return self._finish(regressor, X, index, weight, classes)
 
     def _regressor(self) -> HyperKernelRidgeCV:

@@ -172,11 +172,9 @@ def _with_centers(objective: Objective, B: Array, alpha: Array, solved: Array, w
 
 
 def _sample(rows: Rows) -> InMemoryRows:
-    sample: InMemoryRows
-    if rows.n_rows <= _SUMMED_ROWS:
-        sample = rows.in_memory()
-    else:
-        sample = rows.subset(rows.draw(_SUMMED_ROWS, np.random.RandomState(0)))
+    if isinstance(rows, InMemoryRows) and rows.n_rows <= _SUMMED_ROWS:
+        return rows
+    sample: InMemoryRows = rows.subset(rows.draw(_SUMMED_ROWS, np.random.RandomState(0)))
     return sample
 
 

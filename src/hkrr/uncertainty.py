@@ -62,7 +62,7 @@ class Uncertain:
         >>> model = HyperKernelRidgeCV(random_state=0).fit(data.X[:300], data.y[:300])
         >>> lower, upper = model.predict_interval(data.X[300:], coverage=0.9)
         >>> share = ((lower <= data.y[300:]) & (data.y[300:] <= upper)).mean()
-        >>> 0.85 < share < 0.95
+        >>> bool(0.85 < share < 0.95)
         True
         """
         check_is_fitted(self)

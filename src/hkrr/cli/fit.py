@@ -128,7 +128,7 @@ def _fitted(model: TableRegressor, view: Any, split: Split, out: Path) -> list[s
     from contextlib import nullcontext
 
     import hkrr
-    from hkrr.solvers import Interrupted
+    from hkrr.checkpoints import kept_by
     from hkrr.tables import compare
 
     with warnings.catch_warnings(record=True) as caught:
@@ -138,8 +138,8 @@ def _fitted(model: TableRegressor, view: Any, split: Split, out: Path) -> list[s
                 model.fit(split.train, split.y_train)
                 if len(split.y_test):
                     model.held_out_ = compare(model, split)
-        except Interrupted as stop:
-            if stop.model is not model:
+        except KeyboardInterrupt as stop:
+            if kept_by(stop) is not model:
                 raise
             hkrr.save(model, out)
             kept = f"Stopped. The best model so far is in {out}; the same command goes on from its checkpoint."

@@ -11,11 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from hkrr._arrays import Array
 from hkrr._validation import check_choice, check_installed
-from hkrr.checkpoints import left_as_it_was
+from hkrr.checkpoints import kept_by, left_as_it_was
 from hkrr.exceptions import TableError
 from hkrr.rows.source import shown
 from hkrr.selection import HyperKernelRidgeCV
-from hkrr.solvers import Interrupted
 from hkrr.tables.guessing import learn_encoder
 
 
@@ -95,11 +94,10 @@ class TableRegressor(RegressorMixin, BaseEstimator):
             weights = {} if sample_weight is None else {"sample_weight": sample_weight}
             try:
                 self.model_: Any = model.fit(self.encoder_.transform(frame), np.asarray(y), **weights)
-            except Interrupted as stop:
-                if stop.model is None:
-                    raise
-                self.model_ = stop.model  # the best so far
-                raise Interrupted(stop.result, self) from stop
+            except KeyboardInterrupt as stop:
+                if kept_by(stop) is not None:
+                    self.model_, vars(stop)["model"] = kept_by(stop), self  # the best so far
+                raise
         return self
 
     def transform(self, X: Any) -> Array:
