@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from random import Random
 
-sys.path[:0] = [str(Path(__file__).parents[1] / "tests"), str(Path(__file__).parent)]
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from fuzz_tables import FINE, LIMIT, MOST_BYTES, main
 from mutated_commands import KINDS, outcome
 from mutated_tables import mutated, originals

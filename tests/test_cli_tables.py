@@ -302,6 +302,7 @@ def test_maps_of_every_shape_are_shown(fitted):
     each = {"columns": ["a"], "loadings": [1.0], "n_more": 0, "weight": 1.0}
     base = {"n_features": 3, "n_components": 3, "kernel": "anova", "directions": [each] * 20}
     assert "kernel ridge on all 3 columns (anova kernel)" in shown(show_map, **base, map_shape="identity")
+    assert "The time limit ended the search" in shown(show_map, **base, stopped="time_limit")
     text = shown(show_map, **base, map_shape="diagonal")
     assert "  a  1.00\n" in text
     assert "  and 5 more\n" in text
@@ -311,6 +312,12 @@ def test_maps_of_every_shape_are_shown(fitted):
     text = shown(show_columns, columns=[plain, plain, long])
     assert "Columns (2 more are numbers):" in text
     assert all(len(line) <= 60 for line in text.splitlines())
+
+
+def test_shells_complete_commands():
+    asked = {"_HKRR_COMPLETE": "complete_bash", "COMP_WORDS": "hkrr pre", "COMP_CWORD": "1"}
+    result = CliRunner().invoke(cli.app, [], prog_name="hkrr", env=asked)
+    assert result.stdout.split() == ["predict"]
 
 
 def test_help_is_in_the_order_one_meets_the_commands():

@@ -58,12 +58,13 @@ def fit(
 ) -> None:
     """Learn to predict a column of a table from the others.
 
-    Text, dates and missing values are taken care of: what was done to each column is said. A share of the rows is held
-    out, and the model's R2 there shown beside tuned kernel ridge regression's and a linear model's.
+    Text, dates and missing values are taken care of, and what was done to each
+    column is said. Some rows are held out: the model's R2 there is shown beside
+    that of tuned kernel ridge regression and of a linear model.
 
     hkrr fit houses.csv --target price -o houses.hkrr
 
-    hkrr fit houses.parquet --drop id --time-limit 60 --checkpoint houses.checkpoint
+    hkrr fit houses.parquet --drop id --drop name --time-limit 60
     """
     console, began = Console(), time.perf_counter()
     with errors_in_a_line(as_json):
