@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from typer.testing import CliRunner
 
 import hkrr
-from hkrr import cli
+from hkrr import cli, tables
 from hkrr.tables import TableRegressor, hold_out, predict_frame, read_table, reading
 from houses import TARGET, table, write
 
@@ -162,6 +162,35 @@ def test_a_fit_that_fails_ends_with_1(folder, monkeypatch):
     monkeypatch.setattr(hkrr.HyperKernelRidgeCV, "fit", fails)
     line = refused("fit", folder / "houses.csv", "-o", folder / "m", "-q", status=1)
     assert line == "No start has a finite criterion."
+
+
+def test_held_out_rows_that_cannot_be_encoded_are_an_error_before_the_fit(tmp_path, monkeypatch):
+    monkeypatch.setattr(hkrr.HyperKernelRidgeCV, "fit", lambda self, X, y: pytest.fail("it was fitted"))
+    frame = table(200)[["age", TARGET]].astype({"age": object})
+    frame.loc[hold_out(frame, TARGET).test.index[0], "age"] = "old"
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert "column 'age' holds 'old'" in refused("fit", tmp_path / "t.csv", "-o", tmp_path / "m")
+
+
+def test_a_model_without_scores_is_not_lost(tmp_path):
+    frame = table(60)[["age", TARGET]]
+    frame.loc[hold_out(frame, TARGET).test.index, TARGET] = 1.0
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    result = run("fit", tmp_path / "t.csv", "-o", tmp_path / "m", *QUICK)
+    assert result.exit_code == 0, result.output
+    assert "! There are no scores: R2 needs held-out rows whose targets differ" in result.stdout
+    assert not hasattr(hkrr.load(tmp_path / "m"), "held_out_")
+
+
+def test_ctrl_c_in_the_scores_keeps_the_model(folder, tmp_path, monkeypatch):
+    def stopped(model, split):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tables, "compare", stopped)
+    result = run("fit", folder / "houses.csv", "-q", "-o", tmp_path / "m", *QUICK)
+    assert result.exit_code == 130
+    assert result.stderr == f"Stopped before the scores. The model is in {tmp_path / 'm'}.\n"
+    assert hkrr.load(tmp_path / "m").predict(table(5)).shape == (5,)
 
 
 def test_ctrl_c_without_a_checkpoint(folder, monkeypatch):

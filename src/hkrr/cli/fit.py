@@ -71,7 +71,7 @@ def fit(
         check_file("--out", out)
         if checkpoint is not None:
             check_file("--checkpoint", checkpoint)
-        split = prepare(data, target, drop or [], test_share, seed)
+        split = prepare(data, target, drop or [], test_share, seed, missing)
         if not (as_json or quiet):
             _say_what(console, data, split, target is None)
         model, view = _model(
@@ -91,11 +91,16 @@ def fit(
             _summary(console, model, told, seconds, out)
 
 
-def prepare(data: str, target: str | None, drop: list[str], test_share: float, seed: int) -> Split:
-    """Return the table of a file without the columns to leave out, its target, and the rows held out."""
+def prepare(
+    data: str, target: str | None, drop: list[str], test_share: float, seed: int, missing: str = "impute"
+) -> Split:
+    """Return the table of a file without the columns to leave out, its target, and the rows held out.
+
+    What cannot be encoded is an error here, before minutes are spent: rows that are held out too.
+    """
     from hkrr.columns import nearest
     from hkrr.exceptions import TableError
-    from hkrr.tables import hold_out, read_table
+    from hkrr.tables import hold_out, learn_encoder, read_table
 
     frame = read_table(data)
     for name in drop:
@@ -104,7 +109,9 @@ def prepare(data: str, target: str | None, drop: list[str], test_share: float, s
     frame = frame.drop(columns=drop)
     if frame.shape[1] == 0:
         raise TableError("no column is left: drop fewer")
-    return hold_out(frame, frame.columns[-1] if target is None else target, test_share, seed)
+    split = hold_out(frame, frame.columns[-1] if target is None else target, test_share, seed)
+    learn_encoder(split.train, missing).transform(split.test)
+    return split
 
 
 def _model(split: Split, missing: Any, console: Console | None, *settings: dict[str, Any]) -> tuple[Any, Any]:
@@ -129,6 +136,7 @@ def _fitted(model: TableRegressor, view: Any, split: Split, out: Path) -> list[s
     from contextlib import nullcontext
 
     import hkrr
+    from hkrr.exceptions import HKRRWarning
     from hkrr.solvers import Interrupted
     from hkrr.tables import compare
 
@@ -137,15 +145,21 @@ def _fitted(model: TableRegressor, view: Any, split: Split, out: Path) -> list[s
         try:
             with nullcontext() if view is None else view.shown():
                 model.fit(split.train, split.y_train)
-                if len(split.y_test):
-                    model.held_out_ = compare(model, split)
         except Interrupted as stop:
             if stop.model is not model:
                 raise
             hkrr.save(model, out)
             kept = f"Stopped. The best model so far is in {out}; the same command goes on from its checkpoint."
             raise KeyboardInterrupt(kept) from None
-    hkrr.save(model, out)
+        hkrr.save(model, out)  # now: whatever becomes of the scores, the model is not lost
+        if len(split.y_test):
+            try:
+                model.held_out_ = compare(model, split)
+                hkrr.save(model, out)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(f"Stopped before the scores. The model is in {out}.") from None
+            except (ValueError, ArithmeticError) as error:
+                warnings.warn(f"There are no scores: {error}", HKRRWarning, stacklevel=2)
     return list(dict.fromkeys(" ".join(str(each.message).split()) for each in caught))
 
 
