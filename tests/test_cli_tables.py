@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from typer.testing import CliRunner
 
 import hkrr
-from hkrr import cli
+from hkrr import cli, tables
 from hkrr.tables import TableRegressor, hold_out, predict_frame, read_table, reading
 from houses import TARGET, table, write
 
@@ -164,6 +164,35 @@ def test_a_fit_that_fails_ends_with_1(folder, monkeypatch):
     assert line == "No start has a finite criterion."
 
 
+def test_held_out_rows_that_cannot_be_encoded_are_an_error_before_the_fit(tmp_path, monkeypatch):
+    monkeypatch.setattr(hkrr.HyperKernelRidgeCV, "fit", lambda self, X, y: pytest.fail("it was fitted"))
+    frame = table(200)[["age", TARGET]].astype({"age": object})
+    frame.loc[hold_out(frame, TARGET).test.index[0], "age"] = "old"
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert "column 'age' holds 'old'" in refused("fit", tmp_path / "t.csv", "-o", tmp_path / "m")
+
+
+def test_a_model_without_scores_is_not_lost(tmp_path):
+    frame = table(60)[["age", TARGET]]
+    frame.loc[hold_out(frame, TARGET).test.index, TARGET] = 1.0
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    result = run("fit", tmp_path / "t.csv", "-o", tmp_path / "m", *QUICK)
+    assert result.exit_code == 0, result.output
+    assert "! There are no scores: R2 needs held-out rows whose targets differ" in result.stdout
+    assert not hasattr(hkrr.load(tmp_path / "m"), "held_out_")
+
+
+def test_ctrl_c_in_the_scores_keeps_the_model(folder, tmp_path, monkeypatch):
+    def stopped(model, split):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tables, "compare", stopped)
+    result = run("fit", folder / "houses.csv", "-q", "-o", tmp_path / "m", *QUICK)
+    assert result.exit_code == 130
+    assert result.stderr == f"Stopped before the scores. The model is in {tmp_path / 'm'}.\n"
+    assert hkrr.load(tmp_path / "m").predict(table(5)).shape == (5,)
+
+
 def test_ctrl_c_without_a_checkpoint(folder, monkeypatch):
     def stopped(self, X, y):
         raise KeyboardInterrupt
@@ -302,6 +331,7 @@ def test_maps_of_every_shape_are_shown(fitted):
     each = {"columns": ["a"], "loadings": [1.0], "n_more": 0, "weight": 1.0}
     base = {"n_features": 3, "n_components": 3, "kernel": "anova", "directions": [each] * 20}
     assert "kernel ridge on all 3 columns (anova kernel)" in shown(show_map, **base, map_shape="identity")
+    assert "The time limit ended the search" in shown(show_map, **base, stopped="time_limit")
     text = shown(show_map, **base, map_shape="diagonal")
     assert "  a  1.00\n" in text
     assert "  and 5 more\n" in text
@@ -311,6 +341,12 @@ def test_maps_of_every_shape_are_shown(fitted):
     text = shown(show_columns, columns=[plain, plain, long])
     assert "Columns (2 more are numbers):" in text
     assert all(len(line) <= 60 for line in text.splitlines())
+
+
+def test_shells_complete_commands():
+    asked = {"_HKRR_COMPLETE": "complete_bash", "COMP_WORDS": "hkrr pre", "COMP_CWORD": "1"}
+    result = CliRunner().invoke(cli.app, [], prog_name="hkrr", env=asked)
+    assert result.stdout.split() == ["predict"]
 
 
 def test_help_is_in_the_order_one_meets_the_commands():

@@ -27,6 +27,8 @@ def show_map(console: Console, found: dict[str, Any]) -> None:
         return
     D, d = found["n_features"], found["n_components"]
     shape, kernel, directions = found.get("map_shape", "full"), found["kernel"], found["directions"]
+    if found.get("stopped") == "time_limit":
+        say(console, "\nThe time limit ended the search: with more time it may do better.")
     if shape == "identity":
         say(console, f"\nNo few directions were found: kernel ridge on all {D} columns ({kernel} kernel)")
         return

@@ -58,19 +58,20 @@ def fit(
 ) -> None:
     """Learn to predict a column of a table from the others.
 
-    Text, dates and missing values are taken care of: what was done to each column is said. A share of the rows is held
-    out, and the model's R2 there shown beside tuned kernel ridge regression's and a linear model's.
+    Text, dates and missing values are taken care of, and what was done to each
+    column is said. Some rows are held out: the model's R2 there is shown beside
+    that of tuned kernel ridge regression and of a linear model.
 
     hkrr fit houses.csv --target price -o houses.hkrr
 
-    hkrr fit houses.parquet --drop id --time-limit 60 --checkpoint houses.checkpoint
+    hkrr fit houses.parquet --drop id --drop name --time-limit 60
     """
     console, began = Console(), time.perf_counter()
     with errors_in_a_line(as_json):
         check_file("--out", out)
         if checkpoint is not None:
             check_file("--checkpoint", checkpoint)
-        split = prepare(data, target, drop or [], test_share, seed)
+        split = prepare(data, target, drop or [], test_share, seed, missing)
         if not (as_json or quiet):
             _say_what(console, data, split, target is None)
         model, view = _model(
@@ -90,11 +91,16 @@ def fit(
             _summary(console, model, told, seconds, out, data)
 
 
-def prepare(data: str, target: str | None, drop: list[str], test_share: float, seed: int) -> Split:
-    """Return the table of a file without the columns to leave out, its target, and the rows held out."""
+def prepare(
+    data: str, target: str | None, drop: list[str], test_share: float, seed: int, missing: str = "impute"
+) -> Split:
+    """Return the table of a file without the columns to leave out, its target, and the rows held out.
+
+    What cannot be encoded is an error here, before minutes are spent: rows that are held out too.
+    """
     from hkrr.columns import nearest
     from hkrr.exceptions import TableError
-    from hkrr.tables import hold_out, read_table
+    from hkrr.tables import hold_out, learn_encoder, read_table
 
     frame = read_table(data)
     for name in drop:
@@ -103,7 +109,9 @@ def prepare(data: str, target: str | None, drop: list[str], test_share: float, s
     frame = frame.drop(columns=drop)
     if frame.shape[1] == 0:
         raise TableError("no column is left: drop fewer")
-    return hold_out(frame, frame.columns[-1] if target is None else target, test_share, seed)
+    split = hold_out(frame, frame.columns[-1] if target is None else target, test_share, seed)
+    learn_encoder(split.train, missing).transform(split.test)
+    return split
 
 
 def _model(split: Split, missing: Any, console: Console | None, *settings: dict[str, Any]) -> tuple[Any, Any]:
@@ -129,6 +137,7 @@ def _fitted(model: TableRegressor, view: Any, split: Split, out: Path) -> list[s
 
     import hkrr
     from hkrr.checkpoints import kept_by
+    from hkrr.exceptions import HKRRWarning
     from hkrr.tables import compare
 
     with warnings.catch_warnings(record=True) as caught:
@@ -136,15 +145,21 @@ def _fitted(model: TableRegressor, view: Any, split: Split, out: Path) -> list[s
         try:
             with nullcontext() if view is None else view.shown():
                 model.fit(split.train, split.y_train)
-                if len(split.y_test):
-                    model.held_out_ = compare(model, split)
         except KeyboardInterrupt as stop:
             if kept_by(stop) is not model:
                 raise
             hkrr.save(model, out)
             kept = f"Stopped. The best model so far is in {out}; the same command goes on from its checkpoint."
             raise KeyboardInterrupt(kept) from None
-    hkrr.save(model, out)
+        hkrr.save(model, out)  # now: whatever becomes of the scores, the model is not lost
+        if len(split.y_test):
+            try:
+                model.held_out_ = compare(model, split)
+                hkrr.save(model, out)
+            except KeyboardInterrupt:
+                raise KeyboardInterrupt(f"Stopped before the scores. The model is in {out}.") from None
+            except (ValueError, ArithmeticError) as error:
+                warnings.warn(f"There are no scores: {error}", HKRRWarning, stacklevel=2)
     return list(dict.fromkeys(" ".join(str(each.message).split()) for each in caught))
 
 

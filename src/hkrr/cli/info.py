@@ -15,7 +15,7 @@ def info(
     model: Annotated[Path, typer.Argument(help="The model: a file of hkrr fit, or of hkrr.save.", show_default=False)],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")] = False,
 ) -> None:
-    """Show what a model is: its columns, directions, held-out scores, settings and health.
+    """Show what a model is: scores, directions, columns, settings, health.
 
     hkrr info houses.hkrr
     """

@@ -40,9 +40,11 @@ def predict(
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object (with -o).")] = False,
 ) -> None:
-    """Predict the rows of a table: a column prediction, and lower and upper, in the order of the rows.
+    """Predict the rows of a table with a model, and say how sure that is.
 
-    Columns are taken by name, in any order; others are ignored. A big file is read in pieces.
+    There is a row for each row, in their order, with the columns prediction,
+    lower and upper. Columns of the table are taken by name, in any order;
+    others are ignored. A big file is read in pieces.
 
     hkrr predict houses.hkrr new.csv -o predictions.csv --keep id
 

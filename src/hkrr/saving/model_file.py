@@ -24,7 +24,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 
     Parameters
     ----------
-    model : HyperKernelRidge, HyperKernelRidgeCV or an estimator of `hkrr.baselines`, fitted
+    model : HyperKernelRidge, HyperKernelRidgeCV, `hkrr.tables.TableRegressor` or one of `hkrr.baselines`, fitted
     path : str or path
         The file; one that is there is replaced, and stays as it was should anything go wrong.
 

@@ -15,6 +15,7 @@ from hkrr.columns import Column, Encoder, HeldOutScores
 from hkrr.tables.comparison import Split, compare, hold_out
 from hkrr.tables.description import describe
 from hkrr.tables.directions import Direction, directions
+from hkrr.tables.guessing import learn_encoder
 from hkrr.tables.prediction import as_columns, predict_frame
 from hkrr.tables.reading import read_pieces, read_table
 from hkrr.tables.regressor import TableRegressor
@@ -31,6 +32,7 @@ __all__ = [
     "describe",
     "directions",
     "hold_out",
+    "learn_encoder",
     "predict_frame",
     "read_pieces",
     "read_table",

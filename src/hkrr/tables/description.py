@@ -26,7 +26,7 @@ def describe(model: Any) -> dict[str, Any]:
     dict
         "class", "parameters" (those that are not the defaults), "n_features"; of a `TableRegressor` "target" and
         "held_out" (where it knows them) and "columns"; of a map "n_components", "map_shape", "kernel", "reg_lambda",
-        "n_centers", "directions", "diagnostics" and "findings".
+        "n_centers", "directions", "stopped" (why the search ended), "diagnostics" and "findings".
 
     Examples
     --------
@@ -60,6 +60,8 @@ def describe(model: Any) -> dict[str, Any]:
         found["n_centers"] = len(inner.centers_)
         found.setdefault("n_components", len(inner.components_))
         found["directions"] = [asdict(each) for each in directions(model)]
+    if hasattr(inner, "result_"):
+        found["stopped"] = inner.result_.reason
     if hasattr(inner, "diagnostics_"):
         found["diagnostics"] = asdict(inner.diagnostics_)
         found["findings"] = [message for _, message in inner.diagnostics_.findings()]

@@ -56,8 +56,9 @@ def directions(model: Any, names: Any = None, most: int = 5, least: float = 0.1)
     >>> from hkrr.tables import directions
     >>> data = make_mim_sines(200, n_features=4, n_components=1, random_state=0)
     >>> model = HyperKernelRidge(1, random_state=0).fit(data.X, data.y)
-    >>> print(directions(model, most=2)[0])  # doctest: +SKIP
-    +1.00 x2  +0.81 x1  and 2 more
+    >>> (found,) = directions(model, ["a", "b", "c", "d"], most=2)
+    >>> found.weight, found.loadings[0], found.n_more
+    (1.0, 1.0, 2)
     """
     if isinstance(model, TableRegressor):
         names = model.feature_names_out_ if names is None else names

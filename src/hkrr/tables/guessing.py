@@ -36,7 +36,28 @@ _AMBIGUOUS_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-]\d{2,4}( .*)?")
 
 
 def learn_encoder(frame: Any, missing: str) -> Encoder:
-    """Return what becomes of every column of a data frame; raise where nothing is left to learn from."""
+    """Return what becomes of every column of a data frame; raise where nothing is left to learn from.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+    missing : {"impute", "refuse"}
+
+    Returns
+    -------
+    Encoder
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from hkrr.tables import learn_encoder
+    >>> frame = pd.DataFrame({"area": [71.5, None, 90.0], "town": ["Bari", "Bari", "Genova"]})
+    >>> encoder = learn_encoder(frame, "impute")
+    >>> encoder.names_out
+    ['area', 'area is missing', 'town=Bari']
+    >>> encoder.transform(frame)[1].tolist()
+    [80.75, 1.0, 1.0]
+    """
     columns = tuple(_learned(str(name), frame.iloc[:, k], missing) for k, name in enumerate(frame.columns))
     if all(column.kind == "left out" for column in columns):
         why = "; ".join(f"{shown(column.name)}: {column.about}" for column in columns[:5])
