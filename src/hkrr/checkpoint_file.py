@@ -132,22 +132,21 @@ def _is_step(value: Any) -> bool:
     if isinstance(value, Result):
         numbers = (value.objective, value.reg_lambda, *(one for column in value.history.values() for one in column))
         lengths = {len(column) for column in value.history.values()}
-        known = _floats(value.B) and _floats(value.alpha, 2) and value.reason in MESSAGES and _whole(value.n_iter)
-        return known and len(lengths) == 1 and all(isinstance(one, float) for one in numbers)
+        sound = _finite(value.B) and _finite(value.alpha, 2) and math.isfinite(value.objective)
+        known = value.reason in MESSAGES and _whole(value.n_iter) and 0.0 < value.reg_lambda < math.inf
+        return sound and known and len(lengths) == 1 and all(isinstance(one, float | int) for one in numbers)
     if isinstance(value, Moments):
         sizes = {array.shape for array in (value.x_mean, value.x_scale, value.constant)}
-        return len(sizes) == 1 and _floats(value.x_mean, 1) and _floats(value.x_scale, 1) and _floats(value.y_mean, 1)
+        return len(sizes) == 1 and all(_finite(array, 1) for array in (value.x_mean, value.x_scale, value.y_mean))
     if isinstance(value, tuple | list):
         return len(value) > 0 and all(_is_step(one) for one in value if isinstance(one, Result | Moments))
     return isinstance(value, np.ndarray)
 
 
-def _floats(value: Any, ndim: int | None = None) -> bool:
-    return (
-        isinstance(value, np.ndarray)
-        and value.dtype.kind == "f"
-        and (value.ndim if ndim is None else ndim) == value.ndim
-    )
+def _finite(value: Any, ndim: int | None = None) -> bool:
+    """Whether it is an array of finite floats, with so many axes."""
+    floats = isinstance(value, np.ndarray) and value.dtype.kind == "f" and ndim in (None, value.ndim)
+    return floats and bool(np.all(np.isfinite(value)))
 
 
 def _is_run(value: Any) -> bool:
