@@ -20,6 +20,7 @@ from hkrr.exceptions import (
     IllConditionedWarning,
     ModelFileError,
     NotConvergedWarning,
+    OverfitWarning,
     PoorFitWarning,
 )
 from hkrr.saving import load, save, to_onnx
@@ -37,6 +38,7 @@ __all__ = [
     "IllConditionedWarning",
     "ModelFileError",
     "NotConvergedWarning",
+    "OverfitWarning",
     "PoorFitWarning",
     "__version__",
     "criteria",

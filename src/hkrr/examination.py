@@ -28,6 +28,7 @@ from hkrr.diagnostics import OVERSHOOT, Diagnostics, Starts
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel
 from hkrr.objective import Objective
+from hkrr.overfitting import adjusted_share, parameters_of
 from hkrr.rows import Rows
 from hkrr.rows.base import targets
 from hkrr.solvers import Result, at_bound
@@ -67,6 +68,7 @@ def diagnose(
     edges: tuple[str, ...] = (),
     truncation: Any = None,
     solve: Solve | None = None,
+    map_parameters: float | None = None,
 ) -> Diagnostics:
     """Return the health of a model, in the coordinates of its optimisation.
 
@@ -86,6 +88,8 @@ def diagnose(
     solve : Solve or None
         The one that gave the coefficients; without, it is done once more, with centers on 20,000 rows at most: as
         much as half an evaluation of the objective.
+    map_parameters : float or None
+        How many the map has; None: as a full map that the run has learned.
 
     Raises
     ------
@@ -95,7 +99,12 @@ def diagnose(
     if objective.learn_lambda and at_bound(result.reg_lambda):
         edges = (*edges, "reg_lambda")
     with np.errstate(all="ignore"), blas_for(len(objective.centers)):
-        return _diagnose(rows, objective, result, predict, starts, edges, truncation, solve)
+        found = _diagnose(rows, objective, result, predict, starts, edges, truncation, solve)
+    if map_parameters is None:  # of a map that was given, and not learned, none
+        learned = parameters_of(result.B, rows.n_free_columns, objective.kernel.rotation_invariant)
+        map_parameters = learned if result.n_iter > 0 else 0.0
+    explained, effective = found.explained_share, found.effective_dimension
+    return replace(found, adjusted_share=adjusted_share(explained, effective, map_parameters, rows.n_counted))
 
 
 def _diagnose(
@@ -156,7 +165,10 @@ def of_search(
     if winner.lambda_at_bound:
         edges = (*edges, "reg_lambda")
     starts, cut = Starts(len(ends), dropped, failed), model.truncation_ if model.truncate else None
-    return diagnose(rows, objective, result, model._uncut, starts, edges=edges, truncation=cut, solve=solve)
+    p = winner.degrees_of_freedom
+    return diagnose(
+        rows, objective, result, model._uncut, starts, edges=edges, truncation=cut, solve=solve, map_parameters=p
+    )
 
 
 def of_grid(model: Any, last: Any, X: Array) -> Diagnostics:

@@ -33,6 +33,10 @@ class PoorFitWarning(HKRRWarning):
     """The model says little more than the mean of y, or has to be cut down to the size of y."""
 
 
+class OverfitWarning(HKRRWarning):
+    """The model explains much of y on its training rows, and by their own account next to nothing on others."""
+
+
 class FailedStartsWarning(HKRRWarning):
     """Most of the starts could not be evaluated: the map is the best of few."""
 
