@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hkrr import CheckpointError, __version__, disk
 from hkrr.checkpoint_file import FORMAT, as_bytes, packed, read, unpacked
 from hkrr.disk import remove_unfinished, replace_file
 from hkrr.records.format import Refusal, pack
+from hkrr.solvers import Result
 from test_checkpoint import BreakAt, Broken, ridge
 from victims import data
 
@@ -104,7 +106,13 @@ def test_values_that_make_no_sense_are_refused(tmp_path):
     _, entries = read(path)
     step, run = (next(key for key in entries if key[0] == kind) for kind in ("step", "run"))
     columns = entries[run]["evaluations"]
+    endless = dict.fromkeys(("time", "objective", "grad_norm", "step"), range(2**62))
+    result = Result(np.eye(1), np.eye(1), 0.5, 1e-3, 1, "converged", "", endless)
+    memory = {"history": endless, "length": 2**62, "memory": {}, "state": {}, "start_norm": 1.0}
     forged = [
+        (step, (result, 1.0)),
+        (step, replace(result, history={"time": [1.0]}, B=np.array([[np.nan]]))),
+        (run, {"evaluations": {}, "memory": memory}),
         (step, 3.0),
         (step, ()),
         (run, 3.0),

@@ -7,7 +7,7 @@ import pytest
 
 from hkrr import CheckpointError
 from hkrr.checkpoint_file import as_bytes, packed, read
-from mutated_checkpoints import CHECKPOINT_MUTATIONS, FITS, SEALED, checkpoints, outcome, resumed, values_of
+from mutated_checkpoints import CHECKPOINT_MUTATIONS, FITS, SEALED, checkpoints, outcome, resumed, rows, values_of
 
 ORIGINALS = checkpoints()
 
@@ -57,3 +57,11 @@ def test_steps_that_cannot_be_are_refused(tmp_path, name, part):
     path.write_bytes(as_bytes({each: packed(value) for each, value in entries.items()}))
     with pytest.raises(CheckpointError, match=r"holds a (start|last fit) that cannot be: .*; give checkpoint another"):
         resumed(name, path)
+
+
+def test_a_whole_number_for_lambda_goes_on(tmp_path):
+    """What is refused as forged must not be what an honest fit may write."""
+    path = tmp_path / "fit.checkpoint"
+    for _ in range(2):
+        model = FITS["lbfgs"][0]().set_params(reg_lambda=1, checkpoint=path).fit(*rows())
+    assert model.reg_lambda_ == 1

@@ -83,7 +83,20 @@ def test_a_grid_goes_on_with_any_number_of_jobs(tmp_path, monkeypatch, n_jobs):
         assert_array_equal(found.cv_results_[name], column)
 
 
-def test_files_go_on_and_other_ones_are_refused(tmp_path):
+@pytest.fixture
+def evaluations(monkeypatch):
+    """A list that grows by one with every evaluation of an objective that is computed."""
+    found, original = [], hkrr.objective.Objective.reduced
+    monkeypatch.setattr(hkrr.objective.Objective, "reduced", lambda *a: found.append(1) or original(*a))
+    return found
+
+
+def _count(evaluations, fit):
+    before = len(evaluations)
+    return fit(), len(evaluations) - before
+
+
+def test_files_go_on_and_other_ones_are_refused(tmp_path, evaluations):
     X, y = data(m=400)
     path, table = tmp_path / "fit.checkpoint", tmp_path / "rows.npy"
     np.save(table, np.column_stack([X, y]))
@@ -96,31 +109,36 @@ def test_files_go_on_and_other_ones_are_refused(tmp_path):
         ridge(path).fit(str(tmp_path / "other.npy"), 4)
     with pytest.raises(CheckpointError, match="its data were of another kind"):
         ridge(path).fit(X, y)
-    assert_same(ridge(path).fit(str(table), 4), ridge().fit(str(table), 4))
+    found, few = _count(evaluations, lambda: ridge(path).fit(str(table), 4))
+    expected, full = _count(evaluations, lambda: ridge().fit(str(table), 4))
+    assert_same(found, expected)
+    assert 0 < few <= full - 9  # the start, and the eight iterations before it was broken off, are not computed again
 
 
-def _check_rows_go_on(path, rows, X):
+def _check_rows_go_on(path, rows, X, evaluations):
     with pytest.raises(Broken):
         ridge(path, callbacks=[BreakAt(8)]).fit(*rows)
     run = next(value for (kind, _), value in read(path)[1].items() if kind == "run")
     assert len(run["evaluations"]["value"]) > 8
-    found, expected = ridge(path).fit(*rows), ridge().fit(*rows)
+    found, few = _count(evaluations, lambda: ridge(path).fit(*rows))
+    expected, full = _count(evaluations, lambda: ridge().fit(*rows))
+    assert 0 < few <= full - 9
     assert_allclose(found.components_, expected.components_, rtol=0.0, atol=1e-10)
     assert_allclose(found.predict(X), expected.predict(X), rtol=0.0, atol=1e-10)
 
 
-def test_tensors_go_on(tmp_path):
+def test_tensors_go_on(tmp_path, evaluations):
     torch = pytest.importorskip("torch")
     X, y = data(m=400)
-    _check_rows_go_on(tmp_path / "fit.checkpoint", (torch.tensor(X), torch.tensor(y)), X)
+    _check_rows_go_on(tmp_path / "fit.checkpoint", (torch.tensor(X), torch.tensor(y)), X, evaluations)
 
 
-def test_dask_collections_go_on(tmp_path):
+def test_dask_collections_go_on(tmp_path, evaluations):
     da, distributed = pytest.importorskip("dask.array"), pytest.importorskip("distributed")
     X, y = data(m=400)
     rows = da.from_array(X, chunks=(150, 4)), da.from_array(y, chunks=150)
     with distributed.Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None):
-        _check_rows_go_on(tmp_path / "fit.checkpoint", rows, X)
+        _check_rows_go_on(tmp_path / "fit.checkpoint", rows, X, evaluations)
 
 
 # ------------------------------------------------------------------------------------------------------------- Ctrl-C

@@ -18,6 +18,7 @@ from hkrr import (
     HyperKernelRidgeCV,
     IllConditionedWarning,
     NotConvergedWarning,
+    OverfitWarning,
     PoorFitWarning,
 )
 from hkrr._arrays import Watch
@@ -139,6 +140,7 @@ def test_an_end_of_the_numbers_of_directions():
         ({"at_edge": ("gamma",)}, EdgeWarning, "gamma_"),
         ({"truncated_share": 0.6, "overshooting_share": 0.4}, PoorFitWarning, "40% of the training rows"),
         ({"explained_share": 1e-5}, PoorFitWarning, "explains nothing"),
+        ({"adjusted_share": 0.05}, OverfitWarning, "explains 90% .* effective dimension of 5.*raise reg_lambda"),
         ({"starts_failed": 8}, FailedStartsWarning, "8 of 10 starts"),
         ({"still_falling": True}, NotConvergedWarning, "raise max_iter"),
     ],
@@ -243,3 +245,26 @@ def test_it_is_kept_in_files(tmp_path):
     model = HyperKernelRidge(1, n_init=1, random_state=0).fit(X, y)
     hkrr.save(model, tmp_path / "model")
     assert hkrr.load(tmp_path / "model").diagnostics_ == model.diagnostics_
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_that_is_learned_is_told_of(seed):
+    """X and y are independent: what is explained of the training rows is nothing on others."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.normal(size=(120, 10)), rng.normal(size=120)
+    with pytest.warns(OverfitWarning, match=r"explains \d\d% .* use criterion='evidence', reg_lambda='auto'"):
+        found = HyperKernelRidge(n_init=2, max_iter=50, random_state=0).fit(X, y).diagnostics_
+    assert found.explained_share > 0.9
+    assert found.adjusted_share < 0.1
+
+
+def test_the_adjusted_share_is_what_it_says():
+    """And of a map that was given, and not learned, there are no parameters to count."""
+    X, y = _data()
+    learned = HyperKernelRidge(2, n_init=2, random_state=0).fit(X, y)
+    given = HyperKernelRidge(2, init=learned.components_, gamma=learned.gamma_, max_iter=0).fit(X, y)
+    for model, parameters in ((learned, 2 * 4 - 1), (given, 0)):
+        found = model.diagnostics_
+        free = 1.0 - (found.effective_dimension + parameters) / len(X)
+        assert found.adjusted_share == pytest.approx(1.0 - (1.0 - found.explained_share) / free**2)
+        assert found.adjusted_share > 0.5

@@ -25,6 +25,7 @@ from hkrr.exceptions import (
     IllConditionedWarning,
     ModelFileError,
     NotConvergedWarning,
+    OverfitWarning,
     PoorFitWarning,
     TableError,
 )
@@ -44,6 +45,7 @@ __all__ = [
     "IllConditionedWarning",
     "ModelFileError",
     "NotConvergedWarning",
+    "OverfitWarning",
     "PoorFitWarning",
     "TableError",
     "__version__",

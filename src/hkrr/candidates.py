@@ -160,7 +160,13 @@ def improve(criterion: Criterion | Grouped, start: Candidate, max_iter: int, dea
                 return _end_of(replace(start, value=math.inf, score=math.inf))
 
     key = ("improve", *_content(criterion, start), max_iter)
-    return _ended(start, journal.step(key, compute, lambda _: time.perf_counter() < deadline))
+
+    def is_end(known: Any) -> bool:
+        B, nu, *numbers, at_bound = known
+        fits = isinstance(B, np.ndarray) and B.shape == start.B.shape and bool(np.all(np.isfinite(B)))
+        return fits and 0.0 < nu < math.inf and all(isinstance(one, float) for one in numbers) and at_bound in (0, 1)
+
+    return _ended(start, journal.step(key, compute, lambda _: time.perf_counter() < deadline, is_end))
 
 
 # What is new in a candidate at the end of a run: all that has to be recorded.

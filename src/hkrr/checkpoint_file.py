@@ -130,24 +130,30 @@ def _is_fit(value: Any) -> bool:
 def _is_step(value: Any) -> bool:
     """Whether it is what steps have for results: an array, a record, or some of these and numbers together."""
     if isinstance(value, Result):
+        if not _is_history(value.history):
+            return False
         numbers = (value.objective, value.reg_lambda, *(one for column in value.history.values() for one in column))
-        lengths = {len(column) for column in value.history.values()}
-        known = _floats(value.B) and _floats(value.alpha, 2) and value.reason in MESSAGES and _whole(value.n_iter)
-        return known and len(lengths) == 1 and all(isinstance(one, float) for one in numbers)
+        sound = _finite(value.B) and _finite(value.alpha, 2) and math.isfinite(value.objective)
+        known = value.reason in MESSAGES and _whole(value.n_iter) and 0.0 < value.reg_lambda < math.inf
+        return sound and known and all(isinstance(one, float | int) for one in numbers)
     if isinstance(value, Moments):
         sizes = {array.shape for array in (value.x_mean, value.x_scale, value.constant)}
-        return len(sizes) == 1 and _floats(value.x_mean, 1) and _floats(value.x_scale, 1) and _floats(value.y_mean, 1)
+        return len(sizes) == 1 and all(_finite(array, 1) for array in (value.x_mean, value.x_scale, value.y_mean))
     if isinstance(value, tuple | list):
         return len(value) > 0 and all(_is_step(one) for one in value if isinstance(one, Result | Moments))
     return isinstance(value, np.ndarray)
 
 
-def _floats(value: Any, ndim: int | None = None) -> bool:
-    return (
-        isinstance(value, np.ndarray)
-        and value.dtype.kind == "f"
-        and (value.ndim if ndim is None else ndim) == value.ndim
-    )
+def _is_history(value: Any) -> bool:
+    """Whether it is lists of one length: a range is as long as it likes, and would be gone through to its end."""
+    columns = list(value.values()) if isinstance(value, dict) else []
+    return all(isinstance(column, list) for column in columns) and len({len(column) for column in columns}) == 1
+
+
+def _finite(value: Any, ndim: int | None = None) -> bool:
+    """Whether it is an array of finite floats, with so many axes."""
+    floats = isinstance(value, np.ndarray) and value.dtype.kind == "f" and ndim in (None, value.ndim)
+    return floats and bool(np.all(np.isfinite(value)))
 
 
 def _is_run(value: Any) -> bool:
@@ -164,9 +170,8 @@ def _is_run(value: Any) -> bool:
     if memory is None:
         return True
     history = memory["history"]
-    lengths = {len(history[name]) for name in ("time", "objective", "grad_norm", "step")}
-    known = isinstance(memory["memory"], dict) and isinstance(memory["state"], dict)
-    return known and lengths == {memory["length"]} != {0} and isinstance(memory["start_norm"], float)
+    known = isinstance(memory["memory"], dict) and isinstance(memory["state"], dict) and _is_history(history)
+    return known and len(history["time"]) == memory["length"] != 0 and isinstance(memory["start_norm"], float)
 
 
 _SENSIBLE: dict[str, Callable[[Any], bool]] = {"fit": _is_fit, "step": _is_step, "run": _is_run}

@@ -18,6 +18,7 @@ from hkrr.exceptions import (
     HKRRWarning,
     IllConditionedWarning,
     NotConvergedWarning,
+    OverfitWarning,
     PoorFitWarning,
 )
 
@@ -26,6 +27,7 @@ _LEAST_DIGITS = 3.0
 _MOST_JITTER = 1e-8
 OVERSHOOT, _MOST_OVERSHOOTING = 1.5, 0.1
 _LEAST_EXPLAINED = 1e-3
+_MUCH_EXPLAINED, _LEAST_ADJUSTED = 0.4, 0.1
 
 # Why a solver stopped, in plain words.
 ENDS = {
@@ -83,6 +85,11 @@ class Diagnostics:
         What ended at an edge: "reg_lambda", learned, at a bound, 1e-12 or 1e3; "reg_lambdas", at an end of that grid;
         "n_components", at an end of the numbers of directions tried; "gamma", where the kernel no longer notices it,
         all rows being alike to it, or none.
+    adjusted_share : float or None
+        The explained share that is to be expected on other rows, by generalised cross-validation, the parameters of the
+        map counted with the effective dimension: ``1 - (1 - explained_share) / f^2``, -1 at least, with
+        ``f = (n - effective_dimension - p) / n`` and p = d D - d (d - 1) / 2 for a full map, but p at most half of
+        ``n - effective_dimension``. None as above, and where the function passes through all rows.
     remedies : tuple of str
         The parameters of the estimator that a finding may ask to change: those that it has, and that can still help.
     n_rows, n_centers : int or None
@@ -115,6 +122,7 @@ class Diagnostics:
     remedies: tuple[str, ...] = ()
     n_rows: int | None = None
     n_centers: int | None = None
+    adjusted_share: float | None = None
 
     def findings(self) -> list[tuple[type[HKRRWarning], str]]:
         """Return what deserves attention: the warnings that `fit` gave, and what they said."""
@@ -127,6 +135,8 @@ class Diagnostics:
         explained = "nothing to explain: y is constant"
         if self.explained_share is not None:
             explained = f"{share(self.explained_share)} on the training rows"
+            if self.adjusted_share is not None:
+                explained += f"; adjusted for the parameters: {share(self.adjusted_share)}"
         cut = "none: they are left as they are"
         if self.truncated_share is not None:
             cut = f"on {share(self.truncated_share)} of the training rows, by far: {share(self.overshooting_share)}"
@@ -185,6 +195,19 @@ def _findings(found: Diagnostics) -> Iterator[tuple[bool, type[HKRRWarning], str
         "the model explains nothing of y on its own training rows, and predicts the mean: check that y depends on X, "
         "and that no single target outweighs all others, or " + remedy(_LESS_SMOOTH, "take another kernel"),
     )
+    explained, adjusted = found.explained_share, found.adjusted_share
+    yield (
+        explained is not None
+        and adjusted is not None
+        and explained > _MUCH_EXPLAINED
+        and adjusted < _LEAST_ADJUSTED
+        and "gamma" not in found.at_edge,  # which says more
+        OverfitWarning,
+        f"the model explains {100.0 * (explained or 0.0):.0f}% of the variance of y on its training rows, with so many "
+        f"parameters for these (an effective dimension of {found.effective_dimension:.0f}, and those of the map) that "
+        "next to nothing may be left of it on others: check the score on rows held out, or "
+        + remedy(_LESS_FREE, _MORE),
+    )
     yield (
         found.starts_failed > found.starts_tried / 2,
         FailedStartsWarning,
@@ -205,6 +228,12 @@ def _findings(found: Diagnostics) -> Iterator[tuple[bool, type[HKRRWarning], str
 # What to do, by the parameter that it is done with.
 _SCALED = {"scale_features": "use scale_features=True"}
 _SMOOTHER = {"reg_lambda": "raise reg_lambda", "reg_lambdas": "give larger reg_lambdas"}
+_LESS_FREE = {
+    **_SMOOTHER,
+    "criterion": "use criterion='evidence', reg_lambda='auto'",
+    "n_components": "lower n_components",
+}
+_MORE = "give more rows, or fewer columns"
 _LESS_SMOOTH = {"reg_lambda": "lower reg_lambda", "reg_lambdas": "give smaller reg_lambdas"}
 
 # What may end at an edge, what is to be done about it by parameter, and where there is none. A lambda that is learned

@@ -30,6 +30,7 @@ from hkrr.exceptions import FitError
 from hkrr.journal import step
 from hkrr.kernels import Kernel
 from hkrr.objective import Objective
+from hkrr.overfitting import adjusted_share, parameters_of
 from hkrr.rows import Rows
 from hkrr.rows.base import targets
 from hkrr.solvers import Result, at_bound
@@ -69,6 +70,7 @@ def diagnose(
     edges: tuple[str, ...] = (),
     truncation: Any = None,
     solve: Solve | None = None,
+    map_parameters: float | None = None,
 ) -> Diagnostics:
     """Return the health of a model, in the coordinates of its optimisation.
 
@@ -87,6 +89,8 @@ def diagnose(
         Where predictions are cut.
     solve : Solve or None
         The one that gave the coefficients; without, it is done once more.
+    map_parameters : float or None
+        How many the map has; None: as a full map that the run has learned.
 
     Raises
     ------
@@ -97,7 +101,12 @@ def diagnose(
         edges = (*edges, "reg_lambda")
     solve = solved_again(rows, objective, result)[0] if solve is None else solve
     with np.errstate(all="ignore"), blas_for(len(objective.centers)):
-        return _diagnose(rows, objective, result, predict, starts, edges, truncation, solve)
+        found = _diagnose(rows, objective, result, predict, starts, edges, truncation, solve)
+    if map_parameters is None:  # of a map that was given, and not learned, none
+        learned = parameters_of(result.B, rows.n_free_columns, objective.kernel.rotation_invariant)
+        map_parameters = learned if result.n_iter > 0 else 0.0
+    explained, effective = found.explained_share, found.effective_dimension
+    return replace(found, adjusted_share=adjusted_share(explained, effective, map_parameters, rows.n_counted))
 
 
 def _diagnose(
@@ -173,7 +182,10 @@ def of_search(
     if winner.lambda_at_bound:
         edges = (*edges, "reg_lambda")
     starts, cut = Starts(len(ends), dropped, failed), model.truncation_ if model.truncate else None
-    return diagnose(rows, objective, result, model._uncut, starts, edges=edges, truncation=cut, solve=solve)
+    p = winner.degrees_of_freedom
+    return diagnose(
+        rows, objective, result, model._uncut, starts, edges=edges, truncation=cut, solve=solve, map_parameters=p
+    )
 
 
 def of_grid(model: Any, last: Any, X: Array) -> Diagnostics:

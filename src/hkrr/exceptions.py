@@ -127,6 +127,10 @@ class PoorFitWarning(HKRRWarning):
     """
 
 
+class OverfitWarning(HKRRWarning):
+    """The model explains much of y on its training rows, and by their own account next to nothing on others."""
+
+
 class FailedStartsWarning(HKRRWarning):
     """Most of the starts could not be evaluated: the map is the best of few.
 

@@ -99,7 +99,7 @@ def starting_point(
     def is_start(known: Any) -> bool:
         B, gamma, after, starts = known
         fits = isinstance(B, np.ndarray) and B.shape == (model.n_components, rows.n_features)
-        counts = len(starts) == 3 and all(type(one) is int for one in starts)
+        counts = isinstance(starts, tuple) and len(starts) == 3 and all(type(one) is int for one in starts)
         return fits and counts and isinstance(after, np.random.RandomState) and (gamma is None or 0.0 < gamma < np.inf)
 
     told = (model.n_components, model.reg_lambda, model.criterion, model.init, model.n_init, model.n_centers, kernel)
