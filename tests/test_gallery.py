@@ -17,12 +17,18 @@ def test_there_are_examples():
     assert len(EXAMPLES) >= 10
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_draws(path, monkeypatch):
+@pytest.fixture
+def plt(monkeypatch):
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     monkeypatch.setattr(plt, "show", lambda: None)
+    yield plt
+    plt.close("all")
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_draws(path, plt):
     code = re.sub(r"^n_train = \d+$", f"n_train = {FEW}", path.read_text(), flags=re.MULTILINE)
     with warnings.catch_warnings():
         # Of few rows a fit may well have something to say.
@@ -32,4 +38,3 @@ def test_an_example_draws(path, monkeypatch):
     assert figures
     for figure in figures:
         assert all(ax.has_data() and (ax.get_xlabel() or ax.get_ylabel()) for ax in figure.axes)
-    plt.close("all")
