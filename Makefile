@@ -55,7 +55,7 @@ $(VENV)/.docs: $(VENV)/.test
 	@touch $@
 
 # Warnings are errors. The second command checks links and anchors within the site; links to other hosts are listed in
-# docs/_build/linkcheck/output.txt and not fetched: there may be no network.
+# docs/_build/linkcheck/output.json and not fetched: there may be no network.
 docs: $(VENV)/.docs  ## the documentation, with every example run, in docs/_build/html (some minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -d docs/_build/doctrees -b html docs docs/_build/html
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -d docs/_build/doctrees -b linkcheck docs docs/_build/linkcheck

@@ -126,7 +126,7 @@ def _copy_benchmarks(app):
     ):
         copy = target / page.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(page, copy)
+        shutil.copy2(page, copy)  # with its time: unchanged pages are not read again
 
 
 def _as_links_of_the_site(app, docname, source):

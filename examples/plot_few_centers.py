@@ -13,10 +13,9 @@ import numpy as np
 from hkrr import HyperKernelRidge
 from hkrr.datasets import make_mim_sines
 
-n_train = 1000
-data = make_mim_sines(n_train + 1500, n_features=10, n_components=2, random_state=0)
-X, y, X_test, y_test = data.X[:n_train], data.y[:n_train], data.X[n_train:], data.y[n_train:]
-numbers = [n for n in (5, 10, 20, 40, 80, 160) if n < n_train]
+data = make_mim_sines(2500, n_features=10, n_components=2, random_state=0)
+X, y, X_test, y_test = data.X[:1000], data.y[:1000], data.X[1000:], data.y[1000:]
+numbers = [5, 10, 20, 40, 80, 160]
 styles = {"uniform": ("#0072B2", "o-"), "leverage": ("#D55E00", "s--"), "kmeans": ("#009E73", "^:")}
 
 # %%

@@ -4,7 +4,7 @@ import re
 import warnings
 from pathlib import Path
 
-import matplotlib.pyplot
+import matplotlib
 import pytest
 
 from hkrr import HKRRWarning
@@ -17,17 +17,18 @@ def test_there_are_examples():
     assert len(EXAMPLES) >= 10
 
 
-@pytest.fixture(autouse=True)
-def _no_figures_of_others():
-    yield
-    matplotlib.pyplot.close("all")
+@pytest.fixture
+def plt(monkeypatch):
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    monkeypatch.setattr(plt, "show", lambda: None)
+    yield plt
+    plt.close("all")
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_draws(path, monkeypatch):
-    plt = matplotlib.pyplot
-    plt.switch_backend("Agg")
-    monkeypatch.setattr(plt, "show", lambda: None)
+def test_an_example_draws(path, plt):
     code = re.sub(r"^n_train = \d+$", f"n_train = {FEW}", path.read_text(), flags=re.MULTILINE)
     with warnings.catch_warnings():
         # Of few rows a fit may well have something to say.

@@ -112,5 +112,8 @@ def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         exec(code, {"__name__": "__main__"})
     if page.stem == "quickstart":
-        assert printed.getvalue() == "2 directions, test R2 0.987\n"
+        found = re.fullmatch(r"(\d) directions, test R2 (\d\.\d+)\n", printed.getvalue())
+        claimed = re.search(r"prints (\d) directions and a test R2 of (\d\.\d+)", page.read_text())
+        assert found[1] == claimed[1]
+        assert float(found[2]) == pytest.approx(float(claimed[2]), abs=0.002)
         assert (tmp_path / "first.png").stat().st_size > 10_000
