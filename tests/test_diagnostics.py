@@ -23,10 +23,11 @@ from hkrr import (
 )
 from hkrr._arrays import Watch
 from hkrr.diagnostics import Diagnostics, Starts, announce, unannounced
-from hkrr.examination import condition_and_dimension, diagnose
+from hkrr.examination import diagnose
 from hkrr.kernels import Gaussian, Laplace
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
+from hkrr.solves import condition_and_dimension
 
 SOUND = Diagnostics(
     condition=1e3,

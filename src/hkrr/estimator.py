@@ -14,18 +14,18 @@ from hkrr._model import MapModel
 from hkrr._validation import check_parameters
 from hkrr.centers import auto_size
 from hkrr.checkpoints import checkpointing, left_as_it_was
-from hkrr.examination import diagnose, solved_again
+from hkrr.examination import diagnose
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel
 from hkrr.opening import is_elsewhere
 from hkrr.rows import Rows
 from hkrr.samples import any_identical, check_weights, in_units_of_rows, merge_identical
 from hkrr.solvers import Callback, Interrupted, Solver, get_solver, run
+from hkrr.solves import solved_again
 from hkrr.starting import centers_of, kernel_of, objective_of, starting_point
 from hkrr.threads import blas_for
 
-# Where lambda begins when it is learned.
-_FIRST_LAMBDA = 1e-3
+_FIRST_LAMBDA = 1e-3  # where it begins when it is learned
 # Rows up to which repeated ones are looked for, where they count; data that are elsewhere are brought here for that.
 _MERGED_ROWS = 20_000
 

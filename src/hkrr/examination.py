@@ -1,43 +1,26 @@
-"""How the health of a fitted model is found out: the numbers of its `hkrr.diagnostics.Diagnostics`.
-
-With A the positive definite system that gave the coefficients, L its Cholesky factor and R lambda's part of it,
-
-    with all rows as centers            A = sqrt(w) K sqrt(w) + lambda W I,      R = lambda W I
-    with centers, lambda >= 1e-4 kappa  A = K'WK / W + lambda K_cc,              R = lambda K_cc
-    with centers, below                 A = T^-1 K'WK T^-T / W + lambda I,       R = lambda I    (T T' = K_cc)
-
-the effective dimension is ``d_eff = tr A^-1 (A - R) = c - tr L^-1 R L^-T``, the trace of the hat matrix: how many
-parameters the function has. Beyond 512 centers the trace is an average over 64 random signs z of ``z' L^-1 R L^-T z``
-(Hutchinson's): off by ``sqrt(d_eff / 32)`` at most, one standard deviation, as the eigenvalues of the hat matrix are
-between 0 and 1. The condition number is LAPACK's estimate in the 1-norm.
-"""
+"""How the health of a fitted model is found out: the numbers of its `hkrr.diagnostics.Diagnostics`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from scipy.linalg import solve_triangular
-from scipy.linalg.lapack import dpocon
 
-from hkrr._arrays import EPS, Array, Watch, array_namespace
-from hkrr.conformal import Uncertainty, uncertainty_of
+from hkrr._arrays import EPS, Array, array_namespace
 from hkrr.diagnostics import OVERSHOOT, Diagnostics, Starts
 from hkrr.exceptions import FitError
-from hkrr.journal import step
 from hkrr.kernels import Kernel
-from hkrr.objective import Objective
 from hkrr.overfitting import adjusted_share, parameters_of
 from hkrr.rows import Rows
 from hkrr.rows.base import targets
 from hkrr.solvers import Result, at_bound
+from hkrr.solves import Solve, rng_of_its_own, solved_again
 from hkrr.threads import blas_for
 
 SAMPLE_ROWS = 20_000  # that predictions are looked at, at most
-_PROBES, _EXACT_TRACE = 64, 512
 _COMPARED, _FEW = 200, 10  # rows whose correlations are looked at, and what they must be at least
 _NO_SCALE = 1e-6  # from one, or zero: correlations at which gamma has lost its meaning
 _SHORT_RUN, _TAIL, _STILL_FALLING = 50, 0.2, 0.01
@@ -49,15 +32,6 @@ LOST = (
 )
 
 Predict = Callable[[Rows], Array]
-
-
-class Solve(NamedTuple):
-    """What is known of a solve once its factor is gone: a few numbers, which a journal can keep."""
-
-    condition: float
-    effective_dimension: float
-    jitter: float
-    worst: float  # the largest condition number that costs the fitted function digits
 
 
 def diagnose(
@@ -119,7 +93,7 @@ def _diagnose(
     truncation: Any,
     solve: Solve,
 ) -> Diagnostics:
-    sample: Rows = rows if rows.n_rows <= SAMPLE_ROWS else rows.subset(rows.draw(SAMPLE_ROWS, _rng()))
+    sample: Rows = rows if rows.n_rows <= SAMPLE_ROWS else rows.subset(rows.draw(SAMPLE_ROWS, rng_of_its_own()))
     kernel, B, C = objective.kernel, result.B, objective.centers @ result.B.T
     slack = _SLACK if rows.n_rows <= SAMPLE_ROWS else _SLACK_OF_SAMPLE
     explained, truncated, overshooting = _shares(sample, predict, truncation, slack)
@@ -144,27 +118,6 @@ def _diagnose(
         n_rows=rows.n_counted,
         n_centers=len(objective.centers),
     )
-
-
-def solved_again(rows: Rows, objective: Any, result: Result) -> tuple[Solve, Uncertainty | None]:
-    """Return what is known of the solve at the end of a run, and how sure the model is, from one more solve.
-
-    That is as much as half an evaluation of the objective. What cannot be solved again has an infinite condition.
-    """
-
-    def compute() -> tuple[Any, ...]:
-        watch, solved, sure = Watch(), result.alpha, None
-        last = Objective(rows, None if objective.exact else objective.centers, objective.kernel, result.reg_lambda)
-        with np.errstate(all="ignore"), blas_for(len(objective.centers)):
-            try:
-                solved = last.solve_alpha(result.B, watch)
-                sure = uncertainty_of(last, result.B, result.alpha, solved, watch, "full")
-            except (ArithmeticError, np.linalg.LinAlgError):
-                watch = Watch()
-            return tuple(known_of(watch, rows)), None if sure is None else tuple(sure)
-
-    known, sure = step(("solved again", objective.content, result.B, result.reg_lambda), compute)
-    return Solve(*known), None if sure is None else Uncertainty(*sure)
 
 
 def of_search(
@@ -197,7 +150,7 @@ def of_grid(model: Any, last: Any, X: Array) -> Diagnostics:
         edges += _at_an_end("reg_lambdas", model.reg_lambda_, lambdas, math.inf)
     truncated = overshooting = None
     if model.truncate:
-        some = X if len(X) <= SAMPLE_ROWS else X[_rng().permutation(len(X))[:SAMPLE_ROWS]]
+        some = X if len(X) <= SAMPLE_ROWS else X[rng_of_its_own().permutation(len(X))[:SAMPLE_ROWS]]
         predicted = last.predict(some).reshape(len(some), -1)
         truncated, overshooting = _shares_beyond(predicted, model.truncation_, np.ones(len(some)))
     edges = (*edges, *found.at_edge)
@@ -213,35 +166,6 @@ def _at_an_end(name: str, value: float, tried: set[Any], most: float) -> tuple[s
         return ()
     fewest = name == "n_components" and value == 1
     return (name,) if (value == min(tried) and not fewest) or (value == max(tried) and value < most) else ()
-
-
-def known_of(watch: Watch, rows: Rows) -> Solve:
-    """Return what is to be known of a solve, from what it left behind."""
-    with np.errstate(all="ignore"):
-        return Solve(*condition_and_dimension(watch, rows), float(watch.jitter), float(watch.worst))
-
-
-def condition_and_dimension(watch: Watch, rows: Rows) -> tuple[float, float]:
-    """Return the condition number and the effective dimension of a system that was solved."""
-    if watch.factor is None:
-        return math.inf, math.nan
-    # On the processor: a transfer of what is c x c, and c^2 of work for each of the probes.
-    factor = rows.fetch(watch.factor)[0]
-    upper = factor.T  # in the order of memory that LAPACK takes without a copy
-    reciprocal, _ = dpocon(upper, watch.norm, uplo="U")
-    c = len(factor)
-    Z = np.eye(c) if c <= _EXACT_TRACE else _rng().choice([-1.0, 1.0], (c, _PROBES))
-    half = solve_triangular(upper, Z, check_finite=False)  # L^-T Z
-    penalty = watch.penalty
-    of_lambda = np.vdot(half, penalty * half if isinstance(penalty, float) else rows.fetch(penalty)[0] @ half)
-    if c > _EXACT_TRACE:
-        of_lambda /= _PROBES
-    return 1.0 / reciprocal if reciprocal > 0 else math.inf, float(np.clip(c - of_lambda, 0.0, c))
-
-
-def _rng() -> np.random.RandomState:
-    """Return a generator of its own: the user's is what it would be without an examination."""
-    return np.random.RandomState(0)
 
 
 def _shares_beyond(predicted: Array, truncation: Any, counted: Array) -> tuple[float, float]:
@@ -291,7 +215,7 @@ def _has_scale(sample: Rows, kernel: Kernel, B: Array, C: Array) -> bool:
     Its correlations ``k(p, c) / sqrt(k(p, p) k(c, c))``, but for those of a point with itself, are neither all one nor
     all zero.
     """
-    rng = _rng()
+    rng = rng_of_its_own()
     P = sample.take(sample.draw(_COMPARED, rng)) @ B.T
     C = C[rng.permutation(len(C))[:_COMPARED]]
     apart = np.any(P[:, None] != C[None], axis=2)

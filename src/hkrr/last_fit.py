@@ -14,13 +14,13 @@ from hkrr._arrays import Watch
 from hkrr.candidates import Candidate
 from hkrr.centers import uniform_or_all
 from hkrr.conformal import SCORED_ROWS, Uncertainty, uncertainty_of
-from hkrr.examination import Solve, known_of
 from hkrr.journal import step
 from hkrr.kernels import Kernel
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows, Rows, threads_for_sums
 from hkrr.solvers import Result
 from hkrr.solvers.base import MESSAGES
+from hkrr.solves import Solve, known_of
 from hkrr.threads import blas_for, in_threads, single_threaded_blas
 
 # Up to this many rows all of them are centers; beyond, so many. Rough kernels want more of them than smooth ones.
