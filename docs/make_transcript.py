@@ -20,14 +20,13 @@ from pathlib import Path
 _PAGE = Path(__file__).parent / "transcript.md"
 _HEAD = """# The first commands, as they were run
 
-From a clone to a report in three commands (`make setup` makes `.venv` with all that is needed; or
-`pip install ".[cli]"` into an environment of yours):
+From a clone to a report in two commands, in an environment of yours:
 
-    make setup
-    . .venv/bin/activate
+    pip install ".[cli]"
     hkrr demo
 
-What follows is what the commands printed, on {machine}. The page is written by `python docs/make_transcript.py`.
+What follows is what the commands printed, on {machine}; this page is written by
+`python docs/make_transcript.py`.
 """
 
 
