@@ -28,7 +28,7 @@ from hkrr.rows import Rows
 _MAX_ITER, _MEMORY = 500, 20
 _CONSTANT = 0.01  # precision of the constants
 _LEAST_CURVATURE = 1e-3
-_SMALL, _MAX_NEWTON, _HALVINGS = 600, 50, 30  # unknowns up to which Newton's method is quicker, and its limits
+_SMALL, _MAX_NEWTON, _HALVINGS = 1_000, 50, 30  # unknowns up to which Newton's method is quicker, and its limits
 
 
 @dataclass(frozen=True)

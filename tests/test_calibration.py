@@ -1,0 +1,77 @@
+"""Links and their calibration: the formula against an integral, known parameters found again, hostile scores."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.integrate import quad
+from scipy.special import expit, softmax
+
+from hkrr.calibration import LEAST, _psi, calibrate, probabilities
+
+
+@pytest.mark.parametrize("s", [0.02, 0.3, 5.0])
+def test_the_soft_link_is_its_integral(s):
+    for u in (-1.0, -0.1, 0.0, 0.4, 0.5, 0.9, 1.2, 2.5):
+        expected, _ = quad(lambda t, u=u: expit((u - t) / s), 0.0, 1.0, points=[min(max(u, 0.0), 1.0)])
+        found, in_u, in_s = (float(part) for part in _psi(np.array(u), s))
+        assert_allclose(found, expected, rtol=1e-6, atol=1e-14)
+        h = 1e-6
+        assert_allclose(in_u, float(_psi(np.array(u + h), s)[0] - _psi(np.array(u - h), s)[0]) / (2 * h), atol=1e-7)
+        assert_allclose(in_s, float(_psi(np.array(u), s + h)[0] - _psi(np.array(u), s - h)[0]) / (2 * h), atol=1e-7)
+
+
+def test_its_limits_are_the_scores_and_platts_sigmoid():
+    u = np.array([0.2, 0.5, 0.7])
+    assert_allclose(_psi(u, 0.01)[0], u, atol=1e-8)
+    assert_allclose(_psi(u * 10, 10.0)[0], expit((u * 10 - 0.5) / 10.0), atol=1e-4)
+
+
+@pytest.mark.parametrize("softness", [None, 0.2])
+@pytest.mark.parametrize("K", [2, 4])
+def test_probabilities_are_none_but_probabilities(softness, K):
+    rng = np.random.default_rng(0)
+    u = rng.normal(size=(500, K)) * 10.0 ** rng.uniform(-3, 6, size=(500, 1))
+    p = probabilities(u, softness)
+    assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)
+    assert np.all((p > 0) & (p < 1))
+    assert np.min(p) >= 0.1 * LEAST
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_known_parameters_are_found_again(K):
+    """Labels drawn from scores with a known slope and offsets: 20,000 rows, within a few standard errors."""
+    rng = np.random.default_rng(K)
+    scores = rng.normal(size=(20_000, K))
+    offsets = np.linspace(-0.5, 0.5, K)
+    p = softmax(0.6 * scores + offsets, axis=1)
+    codes = np.eye(K)[np.argmax(p.cumsum(axis=1) > rng.uniform(size=(len(p), 1)), axis=1)]
+    found = calibrate(scores, codes, np.ones(len(scores)), None)
+    assert_allclose(found.slope, 0.6, atol=0.03)
+    assert_allclose(found.offsets, offsets, atol=0.05)
+
+
+def test_scores_that_are_probabilities_stay_so():
+    rng = np.random.default_rng(0)
+    share = rng.uniform(0.02, 0.98, 20_000)
+    codes = np.eye(2)[(rng.uniform(size=len(share)) < share).astype(int)]
+    scores = np.column_stack([1 - share, share])
+    found = calibrate(scores, codes, np.ones(len(share)), 0.2)
+    assert np.max(np.abs(probabilities(found.linear(scores), found.softness)[:, 1] - share)) < 0.03
+    # Stretched and shifted, as an overfitted regression's, they are brought back.
+    found = calibrate(2.0 * scores - 0.45, codes, np.ones(len(share)), 0.2)
+    assert np.max(np.abs(probabilities(found.linear(2.0 * scores - 0.45), found.softness)[:, 1] - share)) < 0.03
+
+
+@pytest.mark.parametrize("softness", [None, 0.2])
+def test_weights_are_repetitions_and_separable_scores_stay_finite(softness):
+    rng = np.random.default_rng(0)
+    index = np.arange(30) % 3
+    codes, times = np.eye(3)[index], 1 + np.arange(30) % 2
+    scores = codes + 0.01 * rng.normal(size=codes.shape)
+    once = calibrate(scores, codes, times.astype(float), softness)
+    every = np.repeat(np.arange(30), times)
+    repeated = calibrate(scores[every], codes[every], np.ones(len(every)), softness)
+    assert_allclose(once.linear(scores), repeated.linear(scores), atol=1e-4)
+    # Platt's targets: as if each class had been seen once more, wherever a row is.
+    p = probabilities(once.linear(scores), once.softness)
+    assert 0.8 < np.min(np.max(p, axis=1)) < np.max(p) < 0.99
