@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hkrr._arrays import Array
+from hkrr.importance import weights as weights_of
 from hkrr.reporting.subject import Subject
 
 MOST_DIRECTIONS = 6
@@ -77,8 +78,8 @@ def describe_directions(subject: Subject) -> Directions:
     spread = subject.X.std(axis=0)
     along = np.sqrt(np.mean(gradients**2, axis=0)) * (subject.X @ B.T).std(axis=0)
     by_column = np.sqrt(np.mean((gradients @ B) ** 2, axis=0)) * spread
-    if subject.other_targets == 0 and hasattr(model, "feature_importances_"):  # of several targets those are of all
-        by_column = np.asarray(model.feature_importances_, dtype=np.float64)
+    if subject.other_targets == 0:  # of several targets the model's own are of all
+        by_column = model.feature_importances_
     shares = _shares(along)
     order = np.argsort(-shares, kind="stable")[:MOST_DIRECTIONS]
     importances = _shares(by_column)
@@ -102,7 +103,7 @@ def _direction(subject: Subject, k: int, spread: Array, share: float) -> Directi
     shown, rest = order[:MOST_LOADINGS], order[MOST_LOADINGS:]
     return Direction(
         number=k + 1,
-        singular_value=float(subject.model.singular_values_[k]),
+        singular_value=float(weights_of(subject.model)[k]),
         share=share,
         loadings=[Loading(subject.columns[j], float(weights[j])) for j in shown],
         n_left_out=len(rest),
