@@ -61,8 +61,8 @@ class Uncertain:
         >>> data = make_mim_sines(700, n_features=10, n_components=2, random_state=0)
         >>> model = HyperKernelRidgeCV(random_state=0).fit(data.X[:300], data.y[:300])
         >>> lower, upper = model.predict_interval(data.X[300:], coverage=0.9)
-        >>> share = ((lower <= data.y[300:]) & (data.y[300:] <= upper)).mean()
-        >>> bool(0.85 < share < 0.95)
+        >>> inside = (lower <= data.y[300:]) & (data.y[300:] <= upper)
+        >>> bool(0.85 < inside.mean() < 0.95)
         True
         """
         check_is_fitted(self)
