@@ -89,7 +89,7 @@ class Diagnostics:
         The explained share that is to be expected on other rows, by generalised cross-validation, the parameters of the
         map counted with the effective dimension: ``1 - (1 - explained_share) / f^2``, -1 at least, with
         ``f = (n - effective_dimension - p) / n`` and p = d D - d (d - 1) / 2 for a full map, but p at most half of
-        ``n - effective_dimension``. None as above, and where the function passes through all rows.
+        ``n - effective_dimension``. None as above, for fewer than 100 rows, and where the function passes through all.
     remedies : tuple of str
         The parameters of the estimator that a finding may ask to change: those that it has, and that can still help.
     n_rows, n_centers : int or None

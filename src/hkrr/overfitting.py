@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from hkrr._arrays import Array
 
+_FEWEST_ROWS = 100  # that tell enough of an error
 _LEAST_FREEDOM = 1e-3  # of the rows, below which rounding decides what error is left for each
 
 
@@ -22,10 +23,10 @@ def adjusted_share(explained: float | None, effective_dimension: float, map_para
 
     ``f = (n - effective_dimension - map_parameters) / n``, but the map takes half of what the function leaves at most:
     where a function passes through all rows the error and the freedom vanish together, and their ratio is what is
-    known; None where even that is rounding.
+    known; None where even that is rounding, and of fewer than 100 rows.
     """
     left = n - effective_dimension
-    if explained is None or not left > _LEAST_FREEDOM * n:
+    if explained is None or n < _FEWEST_ROWS or not left > _LEAST_FREEDOM * n:
         return None
     free = max(left - map_parameters, 0.5 * left) / n
     return max(1.0 - (1.0 - explained) / free**2, -1.0)
