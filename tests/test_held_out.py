@@ -22,9 +22,9 @@ KERNEL = Gaussian(gamma=1.0)
 SHAPES = {"full": Full(), "diagonal": Diagonal(), "identity": Scaled(np.ones(5))}
 
 
-@pytest.mark.parametrize(("lead", "doubtful"), [(-1.0, True), (0.0, True), (17.9, True), (18.1, False), (500.0, False)])
+@pytest.mark.parametrize(("lead", "doubtful"), [(-1.0, True), (0.0, True), (26.9, True), (27.1, False), (500.0, False)])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_lead_of_less_than_two_nats_for_each_parameter_is_little(lead, doubtful, shape):
+def test_a_lead_of_less_than_three_nats_for_each_parameter_is_little(lead, doubtful, shape):
     """Two directions of five columns have nine parameters. Maps of few parameters are never in doubt."""
     rival = Candidate("plain", KERNEL, np.ones(5), 0.1, score=10.0, shape=SHAPES["identity"])
     B = np.eye(2, 5) if shape == "full" else np.ones(5)
@@ -33,9 +33,9 @@ def test_a_lead_of_less_than_two_nats_for_each_parameter_is_little(lead, doubtfu
 
 
 def test_a_lead_counts_by_the_parameters_that_the_data_can_see():
-    """Of a thousand columns of which five are free a lead of 18 nats is large for two directions."""
+    """Of a thousand columns of which five are free a lead of 27 nats is large for two directions."""
     rival = Candidate("plain", KERNEL, np.ones(1000), 0.1, score=0.0, shape=Scaled(np.ones(1000)))
-    leads = {17.9: True, 18.1: False}
+    leads = {26.9: True, 27.1: False}
     for lead, doubtful in leads.items():
         chosen = Candidate("s", KERNEL, np.eye(2, 1000), 0.1, score=-lead, n_free_columns=5)
         assert is_doubtful(chosen, rival) == doubtful

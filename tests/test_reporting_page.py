@@ -181,8 +181,8 @@ def test_the_command(fitted, tmp_path):
     assert "<h1>Prices</h1>" in page.read_text()
     for words, message in (
         (["rows.csv"], "--target: the model does not know"),
-        (["rows.csv", "--target", "rent"], "--target rent: "),
-        (["less.csv", "--target", "price"], "lacks the column 'age'"),
+        (["rows.csv", "--target", "rent"], "there is no column 'rent'"),
+        (["less.csv", "--target", "price"], "'age'"),
         (["none.csv", "--target", "price"], "No such file"),
     ):
         done = run(tmp_path / words[0], "-o", page, *words[1:])

@@ -207,7 +207,7 @@ def test_weighted_scores_are_quantiles_of_these(name, monkeypatch):
 @pytest.mark.parametrize("shape", ["diagonal", "identity"])
 def test_of_other_shapes_the_scales_are_what_was_learned(shape, monkeypatch):
     original = conformal.uncertainty_of
-    monkeypatch.setattr(hkrr.examination, "uncertainty_of", lambda *given: original(*given[:-1], shape))
+    monkeypatch.setattr(hkrr.solves, "uncertainty_of", lambda *given: original(*given[:-1], shape))
     X, y = data()
     model = HyperKernelRidge(4, init=np.diag([1.0, 0.7, 0.5, 0.2]), n_centers=20, max_iter=0, reg_lambda=1e-3)
     model.fit(X, y)

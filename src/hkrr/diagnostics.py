@@ -100,8 +100,8 @@ class Diagnostics:
     --------
     >>> from hkrr import HyperKernelRidge
     >>> from hkrr.datasets import make_mim_sines
-    >>> data = make_mim_sines(100, n_features=5, n_components=1, random_state=0)
-    >>> found = HyperKernelRidge(1, random_state=0).fit(data.X, data.y).diagnostics_
+    >>> data = make_mim_sines(200, n_features=5, n_components=2, random_state=0)
+    >>> found = HyperKernelRidge(2, random_state=0).fit(data.X, data.y).diagnostics_
     >>> found.explained_share > 0.9, found.starts_failed, found.findings()
     (True, 0, [])
     """

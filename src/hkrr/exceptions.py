@@ -128,7 +128,18 @@ class PoorFitWarning(HKRRWarning):
 
 
 class OverfitWarning(HKRRWarning):
-    """The model explains much of y on its training rows, and by their own account next to nothing on others."""
+    """The model explains much of y on its training rows, and by their own account next to nothing on others.
+
+    Examples
+    --------
+    >>> import numpy as np, warnings, hkrr
+    >>> noise = np.random.default_rng(0).normal(size=(60, 6))
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     model = hkrr.HyperKernelRidge(random_state=0).fit(noise[:, :5], noise[:, 5])
+    >>> [warning.category.__name__ for warning in caught]
+    ['OverfitWarning']
+    """
 
 
 class FailedStartsWarning(HKRRWarning):
