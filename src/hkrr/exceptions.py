@@ -133,7 +133,7 @@ class OverfitWarning(HKRRWarning):
     Examples
     --------
     >>> import numpy as np, warnings, hkrr
-    >>> noise = np.random.default_rng(0).normal(size=(60, 6))
+    >>> noise = np.random.default_rng(0).normal(size=(100, 6))
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     model = hkrr.HyperKernelRidge(random_state=0).fit(noise[:, :5], noise[:, 5])
