@@ -18,6 +18,7 @@ from hkrr.canonical import canonical_map
 from hkrr.classes import codes_of, one_hot, turns
 from hkrr.diagnostics import unannounced
 from hkrr.exceptions import FitError
+from hkrr.held_out import largest_directions
 from hkrr.logistic import Coefficients, LogisticObjective, losses
 from hkrr.logistic_path import Map, polished, spread
 from hkrr.objective import Objective
@@ -33,6 +34,7 @@ _ROWS = 20_000  # that are looked at to choose and to calibrate, at most
 _ROWS_FOR_A_PARAMETER = 30  # of the map, below which it is learned anew without the rows held out
 _FEWEST_ROWS = 40  # from which that can be
 _SOFTNESS = 0.2
+_LEAST_SHARE = 0.01
 _PATIENCE = 2  # values of nu that may be worse than the best before the path ends
 
 
@@ -173,7 +175,10 @@ class _Path:
         self.fresh = InMemoryRows(task.X[last], self._labels)
         x_scale = np.where(self._scaling.constant, 0.0, self._scaling.x_scale)
         begin = Map.of(start.components_, start.kernel_, x_scale, start.map_shape_)
-        if start.map_shape_ == "identity" and square_is_affordable(self._rows.n_rows, task.X.shape[1], start.kernel_):
+        # Where the regression found no direction that stands out, the logistic loss may: from all of them alike.
+        self._square = square_is_affordable(self._rows.n_rows, task.X.shape[1], start.kernel_)
+        self._square &= start.map_shape_ == "identity"
+        if self._square:
             begin = replace(begin, shape=Full())
         self._steps, self._maps = polished(self._rows, begin), dict[float, Map]()
         self.nu, self.loss = np.inf, 0.0
@@ -194,6 +199,8 @@ class _Path:
     def function(self, nu: float) -> tuple[ScoreFunction, Array]:
         """Return the score function at that nu, and the singular values of its map."""
         at = self._maps[nu]
+        if self._square:
+            at = replace(at, B=_without_the_least(at.B))
         centers = spread(self._rows.gather()[0], _CENTERS)
         with single_threaded_blas():
             coefficients = LogisticObjective(self._rows, centers, at.kernel).solve(at.B, nu)
@@ -205,6 +212,13 @@ class _Path:
         components, kernel, singular_values = canonical_map(B, at.kernel, scaling.x_scale)
         raw = centers * scaling.x_scale + scaling.x_mean
         return ScoreFunction(components, kernel, scaling.x_mean, raw, found.alpha, found.intercept), singular_values
+
+
+def _without_the_least(B: Array) -> Array:
+    """Return a map without its least directions, those that together make a hundredth of the squared distances."""
+    squares = np.linalg.svd(B, compute_uv=False) ** 2
+    beyond = np.sum(squares) - np.cumsum(squares)  # what is left out with so many directions
+    return largest_directions(B, 1 + int(np.argmax(beyond <= _LEAST_SHARE * np.sum(squares))))
 
 
 def _as_shares(outputs: Array) -> Array:
