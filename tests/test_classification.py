@@ -17,7 +17,6 @@ from hkrr import HyperKernelClassifier, HyperKernelRidgeCV, selection
 from hkrr.classes import codes_of, turns
 from hkrr.datasets import make_mim_classes
 from hkrr.links import Task, _outputs_without
-from hkrr.solvers import Interrupted
 
 pytestmark = pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")  # of labels that are noise, and that is said
 losses = pytest.mark.parametrize("loss", ["logistic", "squared"])
@@ -251,7 +250,7 @@ def test_a_fit_that_was_interrupted_goes_on_to_the_same_model(loss, tmp_path, mo
         return last_fit(*arguments)
 
     monkeypatch.setattr(selection, "last_fit", interrupted_once)
-    with pytest.raises(Interrupted) as stop:
+    with pytest.raises(KeyboardInterrupt) as stop:
         model.fit(X, y)
     assert stop.value.model is model
     assert np.all(np.isfinite(model.predict_proba(X_test)))
