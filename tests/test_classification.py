@@ -23,9 +23,16 @@ losses = pytest.mark.parametrize("loss", ["logistic", "squared"])
 QUICK = {"n_init": 1, "random_state": 0}
 
 
-# Scores of the squared loss, two directions given: the rest is the same for both, and `test_the_defaults` tries more.
+# Scores of the squared loss, two directions given: the rest is the same for both.
 @parametrize_with_checks([HyperKernelClassifier(2, n_init=1, loss="squared")])
 def test_sklearn_compatible(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")  # of targets that are noise, and that is said
+@parametrize_with_checks([HyperKernelClassifier()])
+def test_sklearn_compatible_as_it_is(estimator, check):
     check(estimator)
 
 
