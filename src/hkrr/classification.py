@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -143,6 +145,7 @@ class HyperKernelClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
             return self._fit(X, y, sample_weight)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
+        began = time.perf_counter()
         check_lengths(X, y, sample_weight)
         check_numbers(X, None)
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2)
@@ -158,14 +161,15 @@ class HyperKernelClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
             )
         X, index, weight = each_once(X, index, class_weights(self.class_weight, y, weight))
         regressor = self._regressor()
+        deadline = math.inf if self.time_limit is None else began + self.time_limit
         try:
             regressor.fit(X, codes_of(index, len(classes)), weight)
         except KeyboardInterrupt as stop:
             if kept_by(stop) is regressor:
-                self._finish(regressor, X, index, weight, classes)
+                self._finish(Task(regressor, X, index, weight, len(classes), deadline=0.0), classes)
                 vars(stop)["model"] = self
             raise
-        return self._finish(regressor, X, index, weight, classes)
+        return self._finish(Task(regressor, X, index, weight, len(classes), deadline), classes)
 
     def _regressor(self) -> HyperKernelRidgeCV:
         own = {"loss", "class_weight"}
@@ -174,12 +178,10 @@ class HyperKernelClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
             settings["time_limit"] = self.time_limit / 2
         return HyperKernelRidgeCV(**settings, truncate=False)
 
-    def _finish(
-        self, regressor: HyperKernelRidgeCV, X: Array, index: Array, weight: Array | None, classes: Any
-    ) -> Self:
+    def _finish(self, task: Task, classes: Any) -> Self:
         """Fit and calibrate the scores, and keep all that has been found."""
-        found = LINKS[self.loss](Task(regressor, X, index, weight, len(classes)))
-        self.regressor_, self.classes_ = regressor, classes
+        found = LINKS[self.loss](task)
+        self.regressor_, self.classes_ = task.regressor, classes
         function, one = found.function, len(classes) == 2
         self.components_, self.singular_values_ = function.components, found.singular_values
         self.kernel_, self.gamma_ = function.kernel, function.kernel.scale

@@ -63,7 +63,7 @@ class _LeftOut(NamedTuple):
 def uncertainty_of(
     objective: Objective, B: Array, alpha: Array, solved: Array, watch: Watch, shape: str
 ) -> Uncertainty | None:
-    """Return what a fit keeps to know how sure it is, or None where the system cannot be factorised.
+    """Return what a fit keeps to know how sure it is, or None where the system cannot be factorised, or memory ends.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def uncertainty_of(
     try:
         with np.errstate(all="ignore"):
             return (_exact if objective.exact else _with_centers)(objective, B, alpha, solved, watch, shape)
-    except (ArithmeticError, LinAlgError):
+    except (ArithmeticError, LinAlgError, MemoryError):  # a fit that is done is not lost for this
         return None
 
 

@@ -6,6 +6,7 @@ learned anew without the rows held out: a map that has learned its rows by heart
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -47,6 +48,7 @@ class Task:
     index: Array
     weight: Array | None
     n_classes: int
+    deadline: float = np.inf
 
     def rows(self, which: Any, targets: Array) -> tuple[Rows, Moments]:
         """Return some of the rows in the coordinates of the regression, their targets as they are."""
@@ -83,7 +85,8 @@ class Task:
         """Return the regression on the other rows: learned anew where the map has many parameters for the rows."""
         model, learn = self.regressor, ~held_out
         few = len(self.X) < _ROWS_FOR_A_PARAMETER * model.components_.size
-        if model.map_shape_ != "full" or not few or len(self.X) < _FEWEST_ROWS:
+        late = time.perf_counter() > self.deadline
+        if model.map_shape_ != "full" or not few or late or len(self.X) < _FEWEST_ROWS:
             return model
         again = HyperKernelRidgeCV(
             model.n_components_,
@@ -137,7 +140,7 @@ def logistic(task: Task) -> Found:
     held_out = turns(few.index)
     paths = [_Path(few, few.without(part), ~part, part) for part in held_out]
     best, nu, worse = np.inf, np.inf, 0
-    while worse < _PATIENCE:
+    while worse < _PATIENCE and (nu == np.inf or time.perf_counter() < task.deadline):
         gone_on = [path.go_on() for path in paths]
         if not all(gone_on):
             break
@@ -180,7 +183,7 @@ class _Path:
         self._square &= start.map_shape_ == "identity"
         if self._square:
             begin = replace(begin, shape=Full())
-        self._steps, self._maps = polished(self._rows, begin), dict[float, Map]()
+        self._steps, self._maps = polished(self._rows, begin, task.deadline), dict[float, Map]()
         self.nu, self.loss = np.inf, 0.0
 
     def go_on(self) -> bool:

@@ -7,6 +7,8 @@ that: the map is polished where scores are small and smooth first, then with a s
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -50,22 +52,26 @@ def _shape(name: str, B: Array) -> Shape:
     return Diagonal() if name == "diagonal" else Full()
 
 
-def polished(rows: Rows, start: Map) -> Iterator[tuple[float, Map, LogisticObjective, Coefficients]]:
+def polished(
+    rows: Rows, start: Map, deadline: float = math.inf
+) -> Iterator[tuple[float, Map, LogisticObjective, Coefficients]]:
     """Yield, for each nu of the path, the map polished there, and the coefficients at it; on some rows and centers.
 
-    It ends early where a map cannot be evaluated.
+    It ends early where a map cannot be evaluated. After the deadline each nu is given one step.
     """
     rows = some_of(rows, _ROWS)
     objective = LogisticObjective(rows, spread(rows.gather()[0], _CENTERS), start.kernel)
     found, coefficients = start, None
     with suppress(ArithmeticError, np.linalg.LinAlgError):
         for nu in NUS:
-            found = _polish(objective, found, nu, coefficients)
+            found = _polish(objective, found, nu, coefficients, deadline)
             coefficients = objective.solve(found.B, nu, coefficients, _TOL)
             yield nu, found, objective, coefficients
 
 
-def _polish(objective: LogisticObjective, start: Map, nu: float, coefficients: Coefficients | None) -> Map:
+def _polish(
+    objective: LogisticObjective, start: Map, nu: float, coefficients: Coefficients | None, deadline: float
+) -> Map:
     """Return the map after some steps on ``min over a, b of L(B, a, b)``."""
     shape, last, diagonal = start.shape, coefficients, isinstance(start.shape, Diagonal)
     first = shape.parameters(start.B.diagonal() if diagonal else start.B)
@@ -85,7 +91,12 @@ def _polish(objective: LogisticObjective, start: Map, nu: float, coefficients: C
         value, grad = objective.value_and_gradient_in_map(B, found, nu)
         return value, shape.gradient(theta.reshape(first.shape), grad.diagonal() if diagonal else grad).ravel()
 
-    found = minimize(value_and_gradient, first.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS})
+    def until_the_deadline(theta: Array) -> None:
+        if time.perf_counter() > deadline:
+            raise StopIteration
+
+    steps = {"method": "L-BFGS-B", "options": {"maxiter": _STEPS}, "callback": until_the_deadline}
+    found = minimize(value_and_gradient, first.ravel(), jac=True, **steps)
     return replace(start, B=matrix(found.x))
 
 

@@ -135,6 +135,8 @@ def _fitted(model: TableRegressor, view: Any, split: Split, out: Path) -> list[s
     """Fit, compare and save the model; return what it was warned of. After Ctrl-C save the best so far, if any."""
     from contextlib import nullcontext
 
+    import pandas as pd
+
     import hkrr
     from hkrr.checkpoints import kept_by
     from hkrr.exceptions import HKRRWarning
@@ -144,7 +146,7 @@ def _fitted(model: TableRegressor, view: Any, split: Split, out: Path) -> list[s
         warnings.simplefilter("always")
         try:
             with nullcontext() if view is None else view.shown():
-                model.fit(split.train, split.y_train)
+                model.fit(split.train, pd.Series(split.y_train, name=split.target))
         except KeyboardInterrupt as stop:
             if kept_by(stop) is not model:
                 raise

@@ -62,7 +62,7 @@ def _written(
     from hkrr.tables import as_columns, hold_out, read_table
 
     fitted = hkrr.load(model)
-    name = target if target is not None else getattr(getattr(fitted, "held_out_", None), "target", None)
+    name = target if target is not None else getattr(fitted, "target_", None)
     if name is None:
         raise ValueError("--target: the model does not know the name of its target; give it")
     rows = hold_out(read_table(data), name, share=0.0)

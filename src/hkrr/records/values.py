@@ -127,6 +127,7 @@ def _encode_dict(value: dict[Any, Any], name: str, arrays: Arrays) -> Any:
     if all(type(key) is np.int64 and type(row) is np.ndarray for key, row in value.items()):
         keys, rows = np.array(list(value)), np.stack(list(value.values()))
         return {"cells": [_put(f"{name}.keys", keys, arrays), _put(f"{name}.rows", rows, arrays)]}
+    value = {key.item() if isinstance(key, np.generic) else key: each for key, each in value.items()}
     if all(type(key) in (bool, int, str) for key in value):  # weights of classes, by label
         return {"pairs": [[key, encode(each, f"{name}.{key!r}", arrays)] for key, each in value.items()]}
     raise Refusal(f"{name} is a dict whose keys are no texts, which a file has no place for")

@@ -168,6 +168,7 @@ _KINDS = {
     "IllConditionedWarning": "Numerically delicate",
     "EdgeWarning": "At an edge",
     "PoorFitWarning": "A poor fit",
+    "OverfitWarning": "Too many parameters",
     "FailedStartsWarning": "Starts that failed",
     "NotConvergedWarning": "Not finished",
 }

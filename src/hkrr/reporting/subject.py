@@ -14,6 +14,7 @@ from hkrr._validation import check_int
 from hkrr.estimator import HyperKernelRidge
 from hkrr.opening import is_elsewhere
 from hkrr.selection import HyperKernelRidgeCV
+from hkrr.tables.regressor import as_frame
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ def _matrix(model: Any, X: Any) -> tuple[Array, list[str], list[str], Callable[[
 
 def _table(model: Any, X: Any) -> tuple[Array, list[str], list[str], Callable[[int, str], Any]]:
     """Return the same of a data frame whose columns a regressor of tables turns into numbers."""
+    X = as_frame(X)
     encoded = model.transform(X)
     columns = [str(name) for name in getattr(model, "feature_names_out_", getattr(encoded, "columns", ()))]
     matrix = np.asarray(encoded, dtype=np.float64)

@@ -21,7 +21,7 @@ from hkrr.saving import checks
 from hkrr.saving.baseline_layouts import BASELINES
 from hkrr.saving.checks import Check, Sizes, floats, level, number, one_of, whole
 from hkrr.saving.layout import COLUMNS, FUNCTION, OUTPUT, Attributes, Layout
-from hkrr.saving.table_checks import encoder, held_out, table_regressor
+from hkrr.saving.table_checks import encoder, held_out, table_regressor, text
 from hkrr.selection import HyperKernelRidgeCV
 from hkrr.tables import TableRegressor
 
@@ -54,6 +54,12 @@ _DEVICE = re.compile(r"(cpu|cuda|mps|xpu)(:\d{1,3})?")
 
 def _map_model(model: Any) -> None:
     check_common(model)
+    _check_device(model)
+    if len({name in vars(model) for name in ("prior_variance_", "noise_variance_")}) > 1:
+        raise Refusal("of prior_variance_ and noise_variance_ it has one alone")
+
+
+def _check_device(model: Any) -> None:
     if model.device is not None and not _DEVICE.fullmatch(str(model.device)):
         raise Refusal(f"device={model.device!r} is none of PyTorch's")
 
@@ -64,6 +70,7 @@ def _map_model_cv(model: Any) -> None:
 
 
 def _classifier(model: Any) -> None:
+    _check_device(model)
     check_choice("loss", model.loss, ("logistic", "squared"))
     n_classes = len(model.classes_)
     if np.shape(model.dual_coef_)[1:] != (() if n_classes == 2 else (n_classes,)):
@@ -120,7 +127,7 @@ _ALL = (
     Layout(
         TableRegressor,
         {**COLUMNS, "encoder_": encoder, "model_": ("HyperKernelRidgeCV", "HyperKernelRidge", "KernelRidgeCV")},
-        {"held_out_": held_out},
+        {"held_out_": held_out, "target_": text},
         table_regressor,
         copies={"regressor": "model_"},
     ),

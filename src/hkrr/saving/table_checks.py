@@ -27,6 +27,12 @@ def encoder(name: str, value: Any, sizes: Sizes) -> None:
             raise Refusal(f"{name} has a truth that is not one of two values")
 
 
+def text(name: str, value: Any, sizes: Sizes) -> None:
+    """A text."""
+    if not isinstance(value, str):
+        raise Refusal(f"{name} is no text")
+
+
 def held_out(name: str, value: Any, sizes: Sizes) -> None:
     """Scores, as many of each."""
     _scores(name, value, sizes)

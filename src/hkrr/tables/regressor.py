@@ -49,6 +49,8 @@ class TableRegressor(RegressorMixin, BaseEstimator):
     feature_names_in_, n_features_in_ : the columns of the data frame
     feature_names_out_ : array of str
         The columns of the numbers, as "area" or "colour=red".
+    target_ : str
+        The name of y, where it has one.
     held_out_ : HeldOutScores
         The scores on rows that were held out, where `compare` has found them and they were set.
 
@@ -86,7 +88,10 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         check_choice("missing", self.missing, ("impute", "refuse"))
         frame = as_frame(X)
         with left_as_it_was(self):
-            self.__dict__.pop("held_out_", None)
+            for name in ("held_out_", "target_"):
+                self.__dict__.pop(name, None)
+            if getattr(y, "name", None) is not None:
+                self.target_ = str(y.name)
             self.encoder_ = learn_encoder(frame, self.missing)  # before the fit, whose callbacks may need it
             self.feature_names_in_ = np.array([str(name) for name in frame.columns], dtype=object)
             self.n_features_in_ = len(self.feature_names_in_)
