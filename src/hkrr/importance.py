@@ -6,7 +6,9 @@ The gradient of ``f(x) = g(Bx)`` is ``B' grad g(Bx)``. Its average outer product
 
 says along which inputs the function changes: M is d x d, so that nothing but G itself has the size of the columns. The
 importance of column j is ``sqrt(G_jj)`` times the spread of that column: by how much the prediction changes, in the
-square mean, with a typical move of the column while all others stay.
+square mean, with a typical move of the column while all others stay. A gradient knows small moves: of a column of two
+values, with a kernel of coordinates, it may see nothing of the step between them. scikit-learn's
+``permutation_importance`` does.
 """
 
 from __future__ import annotations

@@ -14,11 +14,21 @@ _MOST_LINES = 15  # of directions, and of columns
 _WIDEST_NAME = 30
 
 
+_CLEARLY = 0.01  # by so much of R2
+
+
 def show_scores(console: Console, model: Any) -> None:
     """Print the scores on the held-out rows, where the model has them."""
     scores = getattr(model, "held_out_", None)
     if scores is not None:
         say(console, f"\n{scores}")
+        best = max(range(len(scores.r2)), key=lambda k: scores.r2[k])
+        if best > 0 and scores.r2[best] > scores.r2[0] + _CLEARLY:
+            say(
+                console,
+                f"A plain model, {scores.methods[best]}, does better on these rows: think of taking it.",
+                "yellow",
+            )
 
 
 def show_map(console: Console, found: dict[str, Any]) -> None:

@@ -48,7 +48,8 @@ def report(
             say_json(found)
             return
         r2 = "" if found["r2"] is None else f", R2 {found['r2']:.3f}"
-        say(Console(), f"{out}: {found['rows']:,} rows{r2}; open it in a browser.")
+        seen = "" if found["held_out"] else " (rows of the fit among them, which flatter it)"
+        say(Console(), f"{out}: {found['rows']:,} rows{r2}{seen}; open it in a browser.")
 
 
 def _written(

@@ -93,7 +93,10 @@ def _targets(name: str, column: Any, is_missing: Array) -> Array:
     if np.any(wrong):
         k = int(np.argmax(wrong))
         found = f"{shown(str(column.iloc[k]))} in row {column.index[k]} (the first row is 0)"
-        raise TableError(f"the target {shown(name)} holds {found}: finite numbers are needed; name another column")
+        raise TableError(
+            f"the target {shown(name)} holds {found}: finite numbers are needed; "
+            "name another column (for classes there is hkrr.HyperKernelClassifier, in Python)"
+        )
     return y
 
 
