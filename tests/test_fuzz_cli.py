@@ -1,9 +1,12 @@
 """Damaged and lying tables through the path of ``hkrr fit``: refused in a line, or fitted."""
 
 import tempfile
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +14,7 @@ from typer.testing import CliRunner
 
 from hkrr import cli
 from mutated_commands import KINDS, outcome
-from mutated_tables import mutated, originals
+from mutated_tables import as_parquet, mutated, originals
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -29,6 +32,34 @@ def test_mutated_tables_are_refused_or_read(kind, seed, target):
         path = Path(folder, f"table.{kind}")
         path.write_bytes(mutated(kind, Random(seed))[1])
         assert outcome(path, target, fits=False) in ("read", "refused")
+
+
+ODD = {
+    "lists": pa.array([[1.0], [2.0]] * 10),
+    "records": pa.array([{"a": 1.0}, {"a": 2.0}] * 10),
+    "bytes": pa.array([b"1", b"\xff"] * 10),
+    "nothing": pa.array([None] * 20),
+    "categories": pa.array(["red", None] * 10).dictionary_encode(),
+    "moments": pa.array(range(20), pa.timestamp("ns", "Europe/Rome")),
+    "days": pa.array(range(20), pa.date32()),
+    "times": pa.array(range(20), pa.time64("ns")),
+    "lengths": pa.array(range(20), pa.duration("s")),
+    "decimals": pa.array([Decimal(k) / 8 for k in range(20)], pa.decimal256(60, 3)),
+    "unsigned": pa.array([2**64 - 1 - k for k in range(20)], pa.uint64()),
+    "halves": pa.array([np.float16(k) for k in range(20)], pa.float16()),
+    "truths": pa.array([True, None] * 10),
+    "infinite": pa.array([np.inf, 1.0] * 10),
+    "far": pa.array([2**62, -(2**62)] * 10, pa.timestamp("us")),
+    "names": pa.array([f"n{k}" for k in range(20)], pa.large_string()),
+}
+
+
+@pytest.mark.parametrize("target", ["yy", "odd"])
+@pytest.mark.parametrize("what", ODD)
+def test_columns_of_every_kind(tmp_path, what, target):
+    path = tmp_path / "odd.parquet"
+    path.write_bytes(as_parquet(pa.table({"aa": np.sin(np.arange(20.0)), "odd": ODD[what], "yy": np.arange(20.0)})))
+    assert outcome(path, target, fits=False) in ("read", "refused")
 
 
 @pytest.mark.parametrize("kind", KINDS)

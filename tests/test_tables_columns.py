@@ -95,6 +95,12 @@ def test_dates_are_days(values):
     assert_array_equal(X[:, 0], [19783, 19784, -1])
 
 
+def test_dates_far_from_ours_are_days_too():
+    far = pd.Series(np.array(["148000-01-01", "-4000-01-01"], dtype="datetime64[us]"))
+    expected = np.array(["148000-01-01", "-4000-01-01"], dtype="datetime64[D]").astype(np.int64)
+    assert_array_equal(learned(far)[1][:, 0], expected)
+
+
 def test_text_is_a_column_for_each_value_and_rare_ones_are_zero():
     values = ["red"] * 5 + ["blue"] * 4 + ["green"] * 2 + ["odd"]
     column, X = learned(values)

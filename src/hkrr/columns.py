@@ -235,7 +235,12 @@ def as_days(series: Any, is_missing: Array) -> tuple[Array, Array]:
     else:
         texts = pd.Series(np.where(is_missing, "", as_texts(series)), dtype=object)
         dates = pd.to_datetime(texts, format="ISO8601", errors="coerce", utc=True).dt.tz_localize(None)
-    found = ((dates - pd.Timestamp(0)) / pd.Timedelta(days=1)).to_numpy(dtype=np.float64, na_value=np.nan)
+    values = dates.to_numpy()
+    values = values if values.dtype.kind == "M" else values.astype("datetime64[us]")
+    # In the unit that they have: another one has not as many years.
+    unit: Any = np.datetime_data(values.dtype)[0]
+    in_a_day = np.timedelta64(1, "D") / np.timedelta64(1, unit)
+    found = np.where(np.isnat(values), np.nan, values.astype(np.int64) / in_a_day)
     return found, np.isnan(found) & ~is_missing
 
 
