@@ -45,7 +45,7 @@ def test_known_parameters_are_found_again(K):
     offsets = np.linspace(-0.5, 0.5, K)
     p = softmax(0.6 * scores + offsets, axis=1)
     codes = np.eye(K)[np.argmax(p.cumsum(axis=1) > rng.uniform(size=(len(p), 1)), axis=1)]
-    found = calibrate(scores, codes, np.ones(len(scores)), None)
+    found = calibrate(scores, codes, np.ones(len(scores)), soft=False)
     assert_allclose(found.slope, 0.6, atol=0.03)
     assert_allclose(found.offsets, offsets, atol=0.05)
 
@@ -55,22 +55,22 @@ def test_scores_that_are_probabilities_stay_so():
     share = rng.uniform(0.02, 0.98, 20_000)
     codes = np.eye(2)[(rng.uniform(size=len(share)) < share).astype(int)]
     scores = np.column_stack([1 - share, share])
-    found = calibrate(scores, codes, np.ones(len(share)), 0.2)
+    found = calibrate(scores, codes, np.ones(len(share)), soft=True)
     assert np.max(np.abs(probabilities(found.linear(scores), found.softness)[:, 1] - share)) < 0.03
     # Stretched and shifted, as an overfitted regression's, they are brought back.
-    found = calibrate(2.0 * scores - 0.45, codes, np.ones(len(share)), 0.2)
+    found = calibrate(2.0 * scores - 0.45, codes, np.ones(len(share)), soft=True)
     assert np.max(np.abs(probabilities(found.linear(2.0 * scores - 0.45), found.softness)[:, 1] - share)) < 0.03
 
 
-@pytest.mark.parametrize("softness", [None, 0.2])
-def test_weights_are_repetitions_and_separable_scores_stay_finite(softness):
+@pytest.mark.parametrize("soft", [False, True])
+def test_weights_are_repetitions_and_separable_scores_stay_finite(soft):
     rng = np.random.default_rng(0)
     index = np.arange(30) % 3
     codes, times = np.eye(3)[index], 1 + np.arange(30) % 2
     scores = codes + 0.01 * rng.normal(size=codes.shape)
-    once = calibrate(scores, codes, times.astype(float), softness)
+    once = calibrate(scores, codes, times.astype(float), soft)
     every = np.repeat(np.arange(30), times)
-    repeated = calibrate(scores[every], codes[every], np.ones(len(every)), softness)
+    repeated = calibrate(scores[every], codes[every], np.ones(len(every)), soft)
     assert_allclose(once.linear(scores), repeated.linear(scores), atol=1e-4)
     # Platt's targets: as if each class had been seen once more, wherever a row is.
     p = probabilities(once.linear(scores), once.softness)

@@ -24,6 +24,7 @@ from hkrr._arrays import Array
 # Probabilities are never nearer to zero: scores far outside mean that nothing like it was seen, not that it is sure.
 LEAST = 1e-9
 _SLOPES, _SOFTNESSES = (0.02, 50.0), (0.02, 10.0)
+_STARTS = (0.05, 0.3, 2.0)  # of the softness, in which the likelihood has more than one maximum
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,8 @@ def probabilities(u: Array, softness: float | None) -> Array:
     return p / np.sum(p, axis=1, keepdims=True)
 
 
-def calibrate(scores: Array, codes: Array, weight: Array, softness: float | None) -> Calibration:
-    """Return the calibration of scores (n, K) of rows left out; ``softness`` is where it begins, None: logistic link.
+def calibrate(scores: Array, codes: Array, weight: Array, soft: bool) -> Calibration:
+    """Return the calibration of scores of rows held out.
 
     Parameters
     ----------
@@ -54,18 +55,20 @@ def calibrate(scores: Array, codes: Array, weight: Array, softness: float | None
         The codes are 1 in the column of a row's class, and 0 elsewhere.
     weight : array (n,)
         In units of rows.
+    soft : bool
+        Whether by the link with soft ends, for scores between 0 and 1, or by the logistic one.
     """
     K = codes.shape[1]
     counts = weight @ codes
     smooth = (codes * (counts + 1.0) + (1.0 - codes)) / (codes @ (counts + K))[:, None]
     # Where slopes turn the scores: for those of codes 1/K, which stands for no knowledge.
-    middle = 0.0 if softness is None else 1.0 / K
+    middle = 1.0 / K if soft else 0.0
     centred, total = scores - middle, float(np.sum(weight))
 
     def value_and_gradient(theta: Array) -> tuple[float, Array]:
         slope, offsets = math.exp(theta[0]), theta[1 : K + 1] - np.mean(theta[1 : K + 1])
         u = middle + slope * centred + offsets
-        if softness is None:
+        if not soft:
             log_p = log_softmax(u, axis=1)
             value, by_u, by_s = -np.sum(weight[:, None] * smooth * log_p), np.exp(log_p) - smooth, 0.0
         else:
@@ -79,17 +82,18 @@ def calibrate(scores: Array, codes: Array, weight: Array, softness: float | None
         by_u = weight[:, None] * by_u
         by_offsets = np.sum(by_u, axis=0)
         by_offsets -= np.mean(by_offsets)
-        by_theta = [slope * np.sum(by_u * centred), *by_offsets, *([] if softness is None else [by_s])]
+        by_theta = [slope * np.sum(by_u * centred), *by_offsets, *([by_s] if soft else [])]
         return value / total, np.array(by_theta) / total
 
-    start, bounds = np.zeros(K + 1), [tuple(map(math.log, _SLOPES)), *[(-50.0, 50.0)] * K]
-    if softness is not None:
-        start, bounds = np.append(start, math.log(softness)), [*bounds, tuple(map(math.log, _SOFTNESSES))]
+    bounds = [tuple(map(math.log, _SLOPES)), *[(-50.0, 50.0)] * K, *[tuple(map(math.log, _SOFTNESSES))] * soft]
     options = {"maxiter": 500, "ftol": 1e-14, "gtol": 1e-9}
-    theta = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+    ends = [
+        minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        for start in ([np.append(np.zeros(K + 1), math.log(s)) for s in _STARTS] if soft else [np.zeros(K + 1)])
+    ]
+    theta = min(ends, key=lambda end: float(end.fun)).x
     slope, offsets = math.exp(theta[0]), theta[1 : K + 1] - np.mean(theta[1 : K + 1])
-    found = None if softness is None else math.exp(theta[K + 1])
-    return Calibration(slope, offsets + (1.0 - slope) * middle, found)
+    return Calibration(slope, offsets + (1.0 - slope) * middle, math.exp(theta[K + 1]) if soft else None)
 
 
 def _psi(u: Array, s: float) -> tuple[Array, Array, Array]:

@@ -155,9 +155,9 @@ class HyperKernelClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
             X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
         classes, index = np.unique(y, return_inverse=True)
         if len(classes) < 2:
+            only = classes.tolist()[0]
             raise ValueError(
-                f"y has 1 class, {classes.tolist()[0]!r}, among the rows of positive weight; "
-                "a classifier needs 2 classes"
+                f"y has 1 class, {only!r}, among the rows of positive weight; a classifier needs 2 classes"
             )
         X, index, weight = each_once(X, index, class_weights(self.class_weight, y, weight))
         regressor = self._regressor()

@@ -34,7 +34,6 @@ _CENTERS = 2_000  # of the logistic scores at most
 _ROWS = 20_000  # that are looked at to choose and to calibrate, at most
 _ROWS_FOR_A_PARAMETER = 30  # of the map, below which it is learned anew without the rows held out
 _FEWEST_ROWS = 40  # from which that can be
-_SOFTNESS = 0.2
 _LEAST_SHARE = 0.01
 _PATIENCE = 2  # values of nu that may be worse than the best before the path ends
 
@@ -126,11 +125,11 @@ def squared(task: Task) -> Found:
     if few is task:
         held_out = turns(task.index)
         outputs = np.concatenate([_outputs_without(task, part) for part in held_out])
-        found = _calibrated(task, held_out, _as_shares(outputs), _SOFTNESS)
+        found = _calibrated(task, held_out, _as_shares(outputs), soft=True)
     else:  # so many that a row's own part in its score is little
         everything = np.ones(len(few.X), dtype=bool)
         outputs = function.of(InMemoryRows(few.X, np.empty((len(few.X), 0))))
-        found = _calibrated(few, [everything], _as_shares(outputs), _SOFTNESS)
+        found = _calibrated(few, [everything], _as_shares(outputs), soft=True)
     return Found(function.calibrated(found.slope, found.offsets), model.singular_values_, softness=found.softness)
 
 
@@ -152,16 +151,16 @@ def logistic(task: Task) -> Found:
     if last.nu == np.inf:
         raise FitError("The logistic loss cannot be evaluated at the map found: use loss='squared', or another kernel.")
     scores = np.concatenate([path.function(nu)[0].of(path.fresh) for path in paths])
-    found = _calibrated(few, held_out, _as_logits(scores), None)
+    found = _calibrated(few, held_out, _as_logits(scores), soft=False)
     function, singular_values = last.function(last.nu)
     return Found(function.calibrated(found.slope, found.offsets), singular_values, nu=last.nu)
 
 
-def _calibrated(task: Task, held_out: list[Array], scores: Array, softness: float | None) -> Calibration:
+def _calibrated(task: Task, held_out: list[Array], scores: Array, soft: bool) -> Calibration:
     """Return the calibration of the scores of rows held out, those of one turn after those of another."""
     which = np.concatenate([np.flatnonzero(part) for part in held_out])
     weight = np.ones(len(which)) if task.weight is None else task.weight[which]
-    return calibrate(scores, one_hot(task.index[which], task.n_classes), weight, softness)
+    return calibrate(scores, one_hot(task.index[which], task.n_classes), weight, soft)
 
 
 LINKS: dict[str, Callable[[Task], Found]] = {"logistic": logistic, "squared": squared}
