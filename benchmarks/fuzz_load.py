@@ -62,6 +62,10 @@ def seeds() -> list[bytes]:
         ),
         hkrr.HyperKernelRidgeCV(n_components=1, **quick).fit(X, y),
         hkrr.HyperKernelRidgeCV([1], cv=2, criterion="training", reg_lambdas=[0.1], **quick).fit(X, y),
+        hkrr.HyperKernelClassifier(1, loss="squared", class_weight={0: 1.0, 1: 2.0}, **quick).fit(
+            X, (y > 0).astype(int)
+        ),
+        hkrr.HyperKernelClassifier(1, **quick).fit(X, np.array(["a", "b", "c"])[np.digitize(y, [-0.5, 0.5])]),
         baselines.SIR(1).fit(X, y),
         baselines.RCLS(1).fit(X, y),
         baselines.RCLS(1, link="polynomial", n_cells=2, degree=1).fit(X, y),

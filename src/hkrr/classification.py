@@ -225,6 +225,8 @@ class HyperKernelClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
             self.components_, self.kernel_, self.x_offset_, self.centers_, self.dual_coef_, np.asarray(self.intercept_)
         )
         scores = function.of(rows)
+        if not np.all(np.isfinite(scores)):
+            raise ValueError("the scores hold NaN or infinity: X is too far from what was fitted, or the model is damaged")
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: Any) -> Array:
