@@ -226,7 +226,7 @@ class HyperKernelClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
         )
         scores = function.of(rows)
         if not np.all(np.isfinite(scores)):
-            raise ValueError("the scores hold NaN or infinity: X is too far from what was fitted, or the model is damaged")
+            raise ValueError("the scores hold NaN or infinity: X is far from what was fitted, or the model is damaged")
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: Any) -> Array:
