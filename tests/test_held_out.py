@@ -366,7 +366,7 @@ def test_the_unit_of_the_weights_is_of_no_matter_to_the_verdict():
         ]
 
 
-@pytest.mark.parametrize("kernel", ["gaussian", "auto"])
+@pytest.mark.parametrize("kernel", ["gaussian", pytest.param("auto", marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("holds", [True, False])
 def test_the_verdict_decides_and_its_errors_are_told(monkeypatch, kernel, holds):
     """A clear wave that is put in doubt: its map stays or goes by the verdict alone."""
