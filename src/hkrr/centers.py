@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from sklearn.cluster import KMeans
 
 from hkrr._arrays import Array, array_namespace, jittered_cholesky, solve_triangular
 from hkrr.kernels import Kernel
@@ -89,6 +88,8 @@ def kmeans(rows: Rows, n_centers: int, rng: np.random.RandomState) -> Array:
     distinct = np.unique(sample, axis=0)
     if len(distinct) <= n_centers:
         return distinct
+    from sklearn.cluster import KMeans  # here, as few ask for it and its import takes a tenth of a second
+
     return KMeans(n_centers, n_init=1, random_state=rng).fit(sample).cluster_centers_
 
 

@@ -24,6 +24,25 @@ def matern(nu: float, t: Array) -> tuple[Array, Array]:
     return (1.0 + z + z * z / 3.0) * decay, decay
 
 
+def matern_in_place(nu: float, z: Array) -> Array:
+    """Return the Matern function of z = sqrt(2 nu) distance / ell, which is overwritten: its cost is that of memory."""
+    xp = array_namespace(z)
+    decay = -z
+    xp.exp(decay, out=decay)
+    if nu == 0.5:
+        return decay
+    if nu == 1.5:
+        z += 1.0
+        z *= decay
+        return z
+    polynomial = z + 3.0  # 1 + z + z^2 / 3 = 1 + z (z + 3) / 3
+    z *= 1.0 / 3.0
+    polynomial *= z
+    polynomial += 1.0
+    polynomial *= decay
+    return polynomial
+
+
 def matern_log_slope(nu: float, t: Array) -> Array:
     """Return (log matern)'(t)."""
     if nu == 0.5:

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from dataclasses import dataclass, field
 
 from hkrr._arrays import Array, array_namespace
-from hkrr.kernels._matern import check_nu, matern, matern_log_slope, matern_log_slope_over_t
+from hkrr.kernels._matern import check_nu, matern, matern_in_place, matern_log_slope, matern_log_slope_over_t
 from hkrr.kernels.base import Kernel, Pullback, median_rule
 
 
@@ -34,7 +34,7 @@ class Coordinatewise(Kernel):
 
     @abstractmethod
     def factor(self, t: Array) -> Array:
-        """Return f(t) for an array of t >= 0."""
+        """Return f(t) for an array of t >= 0, which may be overwritten."""
 
     @abstractmethod
     def log_slope(self, t: Array) -> Array:
@@ -45,7 +45,8 @@ class Coordinatewise(Kernel):
         P, C = self._rate * P, self._rate * C
         K = None
         for j in range(P.shape[1]):
-            f = self.factor(xp.abs(P[:, j][:, None] - C[:, j][None, :]))
+            t = P[:, j][:, None] - C[:, j][None, :]
+            f = self.factor(xp.abs(t, out=t))
             if K is None:
                 K = f
             else:
@@ -119,11 +120,13 @@ class ProductMatern(Coordinatewise):
         P, C = self._rate * P, self._rate * C
         distance = xp.zeros_like(P[:, :1] - C[:, :1].T)
         for j in range(P.shape[1]):
-            distance += xp.abs(P[:, j][:, None] - C[:, j][None, :])
-        return xp.exp(-distance)
+            t = P[:, j][:, None] - C[:, j][None, :]
+            distance -= xp.abs(t, out=t)
+        return xp.exp(distance, out=distance)
 
     def factor(self, t: Array) -> Array:
-        return matern(self.nu, t)[0]
+        t *= math.sqrt(2.0 * self.nu)
+        return matern_in_place(self.nu, t)
 
     def log_slope(self, t: Array) -> Array:
         return matern_log_slope(self.nu, t)
@@ -170,7 +173,11 @@ class Anova(Coordinatewise):
         check_nu(self.nu)
 
     def factor(self, t: Array) -> Array:
-        return 0.5 * (1.0 + matern(self.nu, t)[0])
+        t *= math.sqrt(2.0 * self.nu)
+        f = matern_in_place(self.nu, t)
+        f += 1.0
+        f *= 0.5
+        return f
 
     def log_slope(self, t: Array) -> Array:
         f = matern(self.nu, t)[0]

@@ -6,8 +6,10 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from hkrr._arrays import EPS, Array, array_namespace, is_torch_array, scaled_squared_distances
-from hkrr.kernels._matern import check_nu, matern
+from hkrr.kernels._matern import check_nu, matern, matern_in_place
 from hkrr.kernels.base import Kernel, LowRankPullback, Pullback
 
 
@@ -44,7 +46,7 @@ class Radial(Kernel):
         """Return phi(u) and -phi'(u), entrywise (the same array where they are equal). ``u`` may be overwritten."""
 
     def value(self, u: Array) -> Array:
-        """Return phi(u), entrywise."""
+        """Return phi(u), entrywise. ``u`` may be overwritten."""
         return self.value_and_decay(u)[0]
 
     def diagonal(self, P: Array) -> Array:
@@ -60,8 +62,12 @@ class Radial(Kernel):
         # What rounding makes negative is turned around: as small as clipping it, and four times as fast.
         u = xp.abs(u, out=u)
         if not self.smooth_at_zero:
-            norms = xp.sum(P * P, axis=1, keepdims=True) + xp.sum(C * C, axis=1, keepdims=True).T
-            u[u < (8.0 * EPS * self.scale) * norms] = 0.0
+            of_P, of_C = xp.sum(P * P, axis=1, keepdims=True), xp.sum(C * C, axis=1, keepdims=True).T
+            rounding = 8.0 * EPS * self.scale
+            # One quick look at the smallest: new rows are seldom so near to a center, and the rest takes four passes.
+            # (Not on a device, which would have to be waited for.)
+            if is_torch_array(u) or (u.size > 0 and np.min(u) < rounding * (np.max(of_P) + np.max(of_C))):
+                u[u < rounding * (of_P + of_C)] = 0.0
         return u
 
     def _values(self, P: Array, C: Array) -> Array:
@@ -210,6 +216,10 @@ class Matern(Radial):
     @property
     def smooth_at_zero(self) -> bool:
         return self.nu > 0.5
+
+    def value(self, u: Array) -> Array:
+        u *= 4.0 * self.nu
+        return matern_in_place(self.nu, array_namespace(u).sqrt(u, out=u))
 
     def value_and_decay(self, u: Array) -> tuple[Array, Array]:
         xp = array_namespace(u)
