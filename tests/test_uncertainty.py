@@ -13,10 +13,12 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 
 import hkrr
-from hkrr import HyperKernelRidge, HyperKernelRidgeCV, conformal
+from hkrr import HyperKernelRidge, HyperKernelRidgeCV, _arrays, conformal
 from hkrr.conformal import equal_scores, quantile
 from hkrr.datasets import make_mim_sines
-from hkrr.kernels import Matern, Polynomial
+from hkrr.kernels import Gaussian, Matern, Polynomial
+from hkrr.objective import Objective
+from hkrr.rows import InMemoryRows
 
 
 def data(n=60, n_targets=1, n_features=4, seed=0, noise=0.2):
@@ -260,6 +262,18 @@ def test_a_part_of_the_rows_stands_for_all(monkeypatch):
     assert every.interval_scores_.shape == (150,)
     for model in (part, every):
         assert np.median(model.interval_scores_) == pytest.approx(np.median(whole.interval_scores_), rel=0.25)
+
+
+def test_large_systems_that_threads_share_are_no_others(monkeypatch):
+    X, y = data(n=120)
+    B = np.array([[0.6, 0.6, 0.0, 0.1], [0.0, 0.3, 0.5, 0.0]])
+    scores = []
+    for large in (10_000, 50):
+        monkeypatch.setattr(_arrays, "_LARGE", large)
+        objective, watch = Objective(InMemoryRows(X, y), None, Gaussian(gamma=0.3), 1e-3), _arrays.Watch()
+        alpha = objective.solve_alpha(B, watch)
+        scores.append(conformal.uncertainty_of(objective, B, alpha, alpha, watch, "full").scores)
+    np.testing.assert_allclose(*scores, rtol=1e-8)
 
 
 @pytest.fixture(scope="module")
