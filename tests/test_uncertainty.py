@@ -13,10 +13,12 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 
 import hkrr
-from hkrr import HyperKernelRidge, HyperKernelRidgeCV, conformal
+from hkrr import HyperKernelRidge, HyperKernelRidgeCV, _arrays, conformal
 from hkrr.conformal import equal_scores, quantile
 from hkrr.datasets import make_mim_sines
-from hkrr.kernels import Matern, Polynomial
+from hkrr.kernels import Gaussian, Matern, Polynomial
+from hkrr.objective import Objective
+from hkrr.rows import InMemoryRows
 
 
 def data(n=60, n_targets=1, n_features=4, seed=0, noise=0.2):
@@ -67,7 +69,7 @@ CASES = {
 def fitted(n_targets=1, weights=False, **options):
     X, y = data(n_targets=n_targets)
     w = np.random.RandomState(1).uniform(0.5, 2.0, len(X)) if weights else np.ones(len(X))
-    model = HyperKernelRidge(2, **{"reg_lambda": 3e-3, "max_iter": 30, "random_state": 0, **options})
+    model = HyperKernelRidge(2, **{"reg_lambda": 3e-3, "n_init": 1, "max_iter": 20, "random_state": 0, **options})
     model.fit(X, y, w if weights else None)
     return model, X, y, w / np.mean(w)
 
@@ -248,7 +250,7 @@ def test_many_tangents_are_mixed_and_keep_their_products(monkeypatch):
 
 def test_a_part_of_the_rows_stands_for_all(monkeypatch):
     X, y = data(n=400, noise=0.3)
-    options = {"n_centers": 30, "max_iter": 20, "random_state": 0, "reg_lambda": 1e-3}
+    options = {"n_centers": 30, "n_init": 1, "max_iter": 20, "random_state": 0, "reg_lambda": 1e-3}
     whole = HyperKernelRidge(2, **options).fit(X, y)
     monkeypatch.setattr(conformal, "SCORED_ROWS", 150)
     monkeypatch.setattr(conformal, "_SUMMED_ROWS", 300)
@@ -262,10 +264,22 @@ def test_a_part_of_the_rows_stands_for_all(monkeypatch):
         assert np.median(model.interval_scores_) == pytest.approx(np.median(whole.interval_scores_), rel=0.25)
 
 
+def test_large_systems_that_threads_share_are_no_others(monkeypatch):
+    X, y = data(n=120)
+    B = np.array([[0.6, 0.6, 0.0, 0.1], [0.0, 0.3, 0.5, 0.0]])
+    scores = []
+    for large in (10_000, 50):
+        monkeypatch.setattr(_arrays, "_LARGE", large)
+        objective, watch = Objective(InMemoryRows(X, y), None, Gaussian(gamma=0.3), 1e-3), _arrays.Watch()
+        alpha = objective.solve_alpha(B, watch)
+        scores.append(conformal.uncertainty_of(objective, B, alpha, alpha, watch, "full").scores)
+    np.testing.assert_allclose(*scores, rtol=1e-8)
+
+
 @pytest.fixture(scope="module")
 def planted():
     drawn = make_mim_sines(3200, n_features=20, n_components=2, noise=0.02, random_state=3)
-    model = HyperKernelRidgeCV([1, 2, 3], n_init=2, random_state=0).fit(drawn.X[:200], drawn.y[:200])
+    model = HyperKernelRidgeCV([2], n_init=2, random_state=0).fit(drawn.X[:200], drawn.y[:200])
     return model, drawn.X[200:], drawn.y[200:]
 
 

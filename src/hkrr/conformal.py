@@ -16,7 +16,8 @@ that over the standard deviation which the equivalent Gaussian process (`hkrr.po
 ``s (slack + nu + (nu / w_i) h_i / (1 - h_i))``, with ``slack = k(x, x) - |v|^2`` what the centers leave out. Several
 targets share the map: a row is left out with all of them, and 1 - h'_i is a matrix. (Targets are in units of sqrt(s).)
 
-With many rows 1,000 of them have scores. With centers the sums are over 20,000 rows at most, and stand for all.
+With many rows 1,000 of them have scores. With centers the sums are over 20,000 rows at most, 4,000 where rows have to
+be brought here, and stand for all.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError
 
-from hkrr._arrays import Array, Watch, array_namespace, jittered_cholesky, solve_triangular, solve_with_lower
+from hkrr._arrays import Array, Watch, array_namespace, jittered_cholesky, solve_triangular
 from hkrr.kernels import Kernel
 from hkrr.objective import Objective
 from hkrr.posterior import center_factor, packed, shrinkage
 from hkrr.rows import InMemoryRows, Rows
 
 SCORED_ROWS = 1_000
-_SUMMED_ROWS = 20_000
+_SUMMED_ROWS, _BROUGHT_ROWS = 20_000, 4_000
 _TANGENTS = 1_000  # features at most: more of them are mixed at random, which keeps their products
 _LEAST_FREEDOM = 1e-6  # of a row: what is left of 1 - h by the map, at least
 
@@ -100,7 +101,9 @@ def _exact(objective: Objective, B: Array, alpha: Array, solved: Array, watch: W
     fitted, slopes = _values_and_slopes(rows, objective.kernel, B, objective.centers, alpha / unit)
     J = root[:, :, None] * _tangents(X, B, slopes, shape)
     n, t, p = J.shape
-    R = nu * solve_with_lower(factor, J.reshape(n, t * p)).reshape(n, t, p)
+    # Two triangular solves, as the factor need not be copied for them.
+    half = solve_triangular(factor, J.reshape(n, t * p).copy())
+    R = nu * solve_triangular(factor, half, transpose=True).reshape(n, t, p)
     some = _drawn(weight)
     columns = np.zeros((n, len(some)))
     columns[some, np.arange(len(some))] = 1.0
@@ -172,9 +175,11 @@ def _with_centers(objective: Objective, B: Array, alpha: Array, solved: Array, w
 
 
 def _sample(rows: Rows) -> InMemoryRows:
-    if isinstance(rows, InMemoryRows) and rows.n_rows <= _SUMMED_ROWS:
+    here = isinstance(rows, InMemoryRows)
+    if here and rows.n_rows <= _SUMMED_ROWS:
         return rows
-    sample: InMemoryRows = rows.subset(rows.draw(_SUMMED_ROWS, np.random.RandomState(0)))
+    most = _SUMMED_ROWS if here else _BROUGHT_ROWS
+    sample: InMemoryRows = rows.subset(rows.draw(most, np.random.RandomState(0)))
     return sample
 
 
