@@ -46,7 +46,7 @@ def test_the_minimiser_is_that_of_the_naive_objective(K, small, monkeypatch):
     objective = LogisticObjective(InMemoryRows(X, Y, w, block_size=11), centers, kernel)
 
     C = centers @ B.T
-    of_rows, of_centers = matrix(kernel, X @ B.T, C), matrix(kernel, C, C)
+    of_rows, of_centers = matrix(kernel, X @ B.T, C), matrix(kernel, C, C) + 1e-8 * np.eye(len(C))
 
     def explicit(theta):
         return naive(of_rows, of_centers, index, w, nu, theta[:-T].reshape(-1, T), theta[-T:])

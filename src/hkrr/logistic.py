@@ -7,7 +7,8 @@ the terms of a Gaussian process 1/nu is the prior variance of the scores, and th
 is convex: Newton's method finds its minimum, or, for large systems, L-BFGS in coordinates in which its curvature is
 about the identity: with T T' = K_cc and L L' = T^-1 K'w p (1 - p) K T^-T + nu I, ``a = T^-T L^-T gamma``. For data that
 a score can separate the penalty keeps the minimum finite. There, the gradient in B of ``min over a, b of L`` is that of
-L, by the kernel's pullback:
+L, by the kernel's pullback (K_cc has a ridge of 1e-8 kappa wherever it stands: what the kernel does not see of the
+coefficients would otherwise grow from map to map):
 
     dL/dK = w (p - y) a' / W,   dL/dK_cc = (nu / 2W) a a',   dL/dB = dL/dP' X + dL/dC' X~
 """
@@ -21,14 +22,15 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax
 
-from hkrr._arrays import EPS, Array, add_to_diagonal, gram, jittered_cholesky, solve_triangular, solve_with_lower
+from hkrr._arrays import Array, add_to_diagonal, gram, jittered_cholesky, solve_triangular, solve_with_lower
 from hkrr.kernels import Kernel
 from hkrr.rows import Rows
 
 _MAX_ITER, _MEMORY = 500, 20
 _CONSTANT = 0.01  # precision of the constants
 _LEAST_CURVATURE = 1e-3
-_SMALL, _MAX_NEWTON, _HALVINGS = 1_000, 50, 30  # unknowns up to which Newton's method is quicker, and its limits
+_RIDGE = 1e-8
+_SMALL, _MAX_NEWTON, _HALVINGS = 600, 50, 30  # unknowns up to which Newton's method is quicker, and its limits
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ class LogisticObjective:
             return value, K.T @ error, np.sum(error, axis=0)
 
         value, by_alpha, by_b = self.rows.sum(block, len(C), B, C, found.alpha, found.intercept)
-        smooth, constant = nu * (kernel(C, C) @ found.alpha), _CONSTANT * found.intercept
+        smooth = nu * (kernel(C, C) @ found.alpha + self._ridge(C) * found.alpha)
+        constant = _CONSTANT * found.intercept
         value += 0.5 * (np.vdot(found.alpha, smooth) + found.intercept @ constant)
         return float(value) / W, (by_alpha + smooth) / W, (by_b + constant) / W
 
@@ -95,7 +98,8 @@ class LogisticObjective:
 
         value, grad, dC = self.rows.sum(block, len(C), B, C, found.alpha, found.intercept)
         K_cc, pullback = kernel.vjp_low_rank(C, C)
-        value += 0.5 * (nu * np.vdot(found.alpha, K_cc @ found.alpha) + _CONSTANT * found.intercept @ found.intercept)
+        smooth = nu * (K_cc @ found.alpha + self._ridge(C) * found.alpha)
+        value += 0.5 * (np.vdot(found.alpha, smooth) + _CONSTANT * found.intercept @ found.intercept)
         left, right = pullback(0.5 * nu * found.alpha, found.alpha)
         return float(value) / W, (grad + (dC + left + right).T @ self.centers) / W
 
@@ -141,7 +145,7 @@ class LogisticObjective:
         value, gradient, hessian = self._second_order(B, C, T, theta, penalty)
         for _ in range(_MAX_NEWTON):
             factor, _ = jittered_cholesky(hessian, 0.0)
-            step = solve_with_lower(factor, gradient.reshape(-1, 1)).reshape(theta.shape)
+            step = solve_with_lower(factor, gradient.T.reshape(-1, 1)).reshape(theta.T.shape).T
             decrement = float(np.vdot(gradient, step))
             if decrement <= self.rows.total_weight * tol**2:
                 break
@@ -166,24 +170,26 @@ class LogisticObjective:
             F = V.T @ theta
             value, error = _value_and_error(F, Y, w)
             p = class_probabilities(F)
-            hessian = np.empty((len(V), n_targets, len(V), n_targets))
+            hessian = np.empty((n_targets, len(V), n_targets, len(V)))
             for t in range(n_targets):
                 for s in range(t + 1):
                     curvature = p[:, t] * ((t == s) - p[:, s])
-                    hessian[:, t, :, s] = (V * (curvature if w is None else w * curvature)) @ V.T
-                    hessian[:, s, :, t] = hessian[:, t, :, s]
+                    hessian[t, :, s] = hessian[s, :, t] = (V * (curvature if w is None else w * curvature)) @ V.T
             return value, V @ error, hessian
 
         value, gradient, hessian = self.rows.sum(block, len(C) * n_targets, B, C, T, theta)
         n = theta.size
-        hessian = add_to_diagonal(hessian.reshape(n, n), np.repeat(penalty[:, 0], n_targets))
+        hessian = add_to_diagonal(hessian.reshape(n, n), np.tile(penalty[:, 0], n_targets))
         return float(value + 0.5 * np.sum(penalty * theta**2)), gradient + penalty * theta, hessian
 
     def _whitening(self, B: Array) -> Array:
-        """Return T, the lower factor of K_cc."""
+        """Return T, the lower factor of K_cc and its ridge."""
         C = self.centers @ B.T
-        kappa = float(np.max(self.kernel.diagonal(C)))
-        return jittered_cholesky(self.kernel(C, C), 10.0 * EPS * len(C) * kappa)[0]
+        return jittered_cholesky(self.kernel(C, C), self._ridge(C))[0]
+
+    def _ridge(self, C: Array) -> float:
+        """Return what is added to the diagonal of K_cc."""
+        return _RIDGE * float(np.max(self.kernel.diagonal(C)))
 
 
 @dataclass(frozen=True)
