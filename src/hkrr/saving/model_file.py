@@ -45,7 +45,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     --------
     >>> import tempfile, hkrr
     >>> from hkrr.datasets import make_mim_sines
-    >>> data = make_mim_sines(100, n_features=5, n_components=1, random_state=0)
+    >>> data = make_mim_sines(200, n_features=5, n_components=1, random_state=0)
     >>> model = hkrr.HyperKernelRidge(1, random_state=0).fit(data.X, data.y)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     hkrr.save(model, f"{folder}/model.safetensors")
