@@ -175,10 +175,9 @@ def _with_centers(objective: Objective, B: Array, alpha: Array, solved: Array, w
 
 
 def _sample(rows: Rows) -> InMemoryRows:
-    here = isinstance(rows, InMemoryRows)
-    if here and rows.n_rows <= _SUMMED_ROWS:
+    if isinstance(rows, InMemoryRows) and rows.n_rows <= _SUMMED_ROWS:
         return rows
-    most = _SUMMED_ROWS if here else _BROUGHT_ROWS
+    most = _SUMMED_ROWS if isinstance(rows, InMemoryRows) else _BROUGHT_ROWS
     sample: InMemoryRows = rows.subset(rows.draw(most, np.random.RandomState(0)))
     return sample
 
