@@ -14,6 +14,7 @@ from sklearn.metrics import pairwise
 
 import oracles
 from hkrr import kernels
+from hkrr.kernels import coordinatewise
 from problems import CASES, ONE_GAMMA, Case, case_id, central_difference, separated_points, torch_gram, unit_direction
 
 # float64 formulas of a few operations: a dozen roundings, far below 1e-10.
@@ -159,6 +160,21 @@ def test_almost_zero_distance(case):
     assert_allclose(np.diag(K), 1.0, atol=2e-7)
     for gradient in pullback(np.eye(6)):
         assert np.linalg.norm(gradient, axis=1).max() <= 2.0 * math.sqrt(3.0) * math.sqrt(2.0 * case.gamma)
+
+
+@pytest.mark.parametrize("far", [1e3, 1e80, 1e300])
+@pytest.mark.parametrize("nu", [0.5, 1.5, 2.5])
+def test_products_of_many_far_coordinates_are_zero(nu, far):
+    K = kernels.ProductMatern(gamma=0.5, nu=nu)(np.full((1, 9), far), np.zeros((2, 9)))
+    assert_array_equal(K, np.zeros((1, 2)))
+
+
+def test_blocks_of_the_cache_make_no_difference(monkeypatch):
+    P, C, _ = _points()
+    for kernel in (kernels.ProductMatern(gamma=0.3), kernels.Anova(gamma=0.3)):
+        whole = kernel(P, C)
+        monkeypatch.setattr(coordinatewise, "_CACHED", 2 * len(C))
+        assert_array_equal(kernel(P, C), whole)
 
 
 @every_shape

@@ -26,21 +26,23 @@ def matern(nu: float, t: Array) -> tuple[Array, Array]:
 
 def matern_in_place(nu: float, z: Array) -> Array:
     """Return the Matern function of z = sqrt(2 nu) distance / ell, which is overwritten: its cost is that of memory."""
-    xp = array_namespace(z)
     decay = -z
-    xp.exp(decay, out=decay)
-    if nu == 0.5:
-        return decay
+    decay = array_namespace(z).exp(decay, out=decay)
+    if nu > 0.5:
+        decay *= matern_polynomial(nu, z)
+    return decay
+
+
+def matern_polynomial(nu: float, z: Array) -> Array:
+    """Return what exp(-z) is multiplied by: 1 + z for nu = 3/2, 1 + z + z^2 / 3 for 5/2. z is overwritten."""
     if nu == 1.5:
         z += 1.0
-        z *= decay
         return z
-    polynomial = z + 3.0  # 1 + z + z^2 / 3 = 1 + z (z + 3) / 3
-    z *= 1.0 / 3.0
-    polynomial *= z
-    polynomial += 1.0
-    polynomial *= decay
-    return polynomial
+    square = z * z
+    square *= 1.0 / 3.0
+    square += z
+    square += 1.0
+    return square
 
 
 def matern_log_slope(nu: float, t: Array) -> Array:
