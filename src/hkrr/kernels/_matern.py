@@ -34,7 +34,7 @@ def matern_in_place(nu: float, z: Array) -> Array:
 
 
 def matern_polynomial(nu: float, z: Array) -> Array:
-    """Return what exp(-z) is multiplied by: 1 + z for nu = 3/2, 1 + z + z^2 / 3 for 5/2. z is overwritten."""
+    """Return what exp(-z) is multiplied by: 1 + z for nu = 3/2, 1 + z + z^2 / 3 for 5/2. The former overwrites z."""
     if nu == 1.5:
         z += 1.0
         return z

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from hkrr._arrays import EPS, Array, array_namespace, is_torch_array, scaled_squared_distances
-from hkrr.kernels._matern import check_nu, matern, matern_in_place
+from hkrr.kernels._matern import check_nu, matern_in_place, matern_polynomial
 from hkrr.kernels.base import Kernel, LowRankPullback, Pullback
 
 
@@ -223,15 +223,25 @@ class Matern(Radial):
 
     def value_and_decay(self, u: Array) -> tuple[Array, Array]:
         xp = array_namespace(u)
-        t = xp.sqrt(2.0 * u)  # distance / ell
-        K, decay = matern(self.nu, t)
+        u *= 4.0 * self.nu
+        z = xp.sqrt(u, out=u)  # sqrt(2 nu) distance / ell
+        decay = -z
+        decay = xp.exp(decay, out=decay)
         if self.nu == 0.5:
-            # -phi'(u) = exp(-t) / t. At t = 0 the gradient has no direction: zero is the subgradient taken.
-            apart = t > 0
-            return K, decay * apart / xp.where(apart, t, xp.ones_like(t))
+            # -phi'(u) = exp(-z) / z. At z = 0 the gradient has no direction: zero is the subgradient taken.
+            z[z == 0] = math.inf
+            return decay, decay / z
         if self.nu == 1.5:
-            return K, 3.0 * decay
-        return K, (5.0 / 3.0) * (1.0 + math.sqrt(5.0) * t) * decay
+            K = matern_polynomial(1.5, z)
+            K *= decay
+            decay *= 3.0
+            return K, decay
+        K = matern_polynomial(2.5, z)
+        K *= decay
+        z += 1.0
+        z *= 5.0 / 3.0
+        decay *= z
+        return K, decay
 
 
 @dataclass(frozen=True, kw_only=True)
