@@ -232,7 +232,7 @@ def test_the_target_may_be_a_column_that_the_model_knows(tmp_path, kind):
     assert model.score(path, "a") == pytest.approx(model.score(table[["a", "b", "c"]], table["a"]))
 
 
-@pytest.mark.parametrize("make", [HyperKernelRidge, partial(HyperKernelRidgeCV, 1)])
+@pytest.mark.parametrize("make", [partial(HyperKernelRidge, reg_lambda=0.1), partial(HyperKernelRidgeCV, 1)])
 def test_predictions_of_no_rows_have_the_shape_of_some(tmp_path, make):
     table = _table().to_numpy()
     model = make(random_state=0).fit(table[:, :2], table[:, 2:])
@@ -241,7 +241,7 @@ def test_predictions_of_no_rows_have_the_shape_of_some(tmp_path, make):
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the memory as Linux shows it")
-@pytest.mark.parametrize("kind", ["parquet", "npy"])
+@pytest.mark.parametrize("kind", ["parquet", pytest.param("npy", marks=pytest.mark.thorough)])
 def test_memory_does_not_grow_with_the_file(tmp_path, kind):
     """Files of 20 and 80 MB, read in pieces of 4: the peaks of two fits differ by a small part of the 60 MB."""
     part = np.random.default_rng(0).normal(size=(50_000, 50))

@@ -60,11 +60,11 @@ class PathDisplay:
     >>> from hkrr import HyperKernelRidgeCV
     >>> from hkrr.datasets import make_mim_sines
     >>> from hkrr.plotting import PathDisplay
-    >>> data = make_mim_sines(200, n_features=5, n_components=1, random_state=0)
-    >>> model = HyperKernelRidgeCV([1, 2], cv=2, reg_lambdas=[1e-1, 1e-2, 1e-3, 1e-4], criterion="training",
+    >>> data = make_mim_sines(200, n_features=5, n_components=2, random_state=0)
+    >>> model = HyperKernelRidgeCV([1, 2, 3], cv=2, reg_lambdas=[1e-1, 1e-2, 1e-3, 1e-4], criterion="training",
     ...                            n_init=2, random_state=0).fit(data.X, data.y)
     >>> PathDisplay.from_estimator(model).image_.get_array().shape
-    (2, 4)
+    (3, 4)
     """
 
     image_: Any

@@ -45,8 +45,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     --------
     >>> import tempfile, hkrr
     >>> from hkrr.datasets import make_mim_sines
-    >>> data = make_mim_sines(200, n_features=5, n_components=1, random_state=0)
-    >>> model = hkrr.HyperKernelRidge(1, random_state=0).fit(data.X, data.y)
+    >>> data = make_mim_sines(200, n_features=5, n_components=2, random_state=0)
+    >>> model = hkrr.HyperKernelRidge(2, random_state=0).fit(data.X, data.y)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     hkrr.save(model, f"{folder}/model.safetensors")
     ...     again = hkrr.load(f"{folder}/model.safetensors")
@@ -90,11 +90,11 @@ def load(path: str | os.PathLike[str]) -> Any:
     --------
     >>> import tempfile, hkrr
     >>> from hkrr.datasets import make_mim_sines
-    >>> data = make_mim_sines(100, n_features=5, n_components=1, random_state=0)
+    >>> data = make_mim_sines(200, n_features=5, n_components=2, random_state=0)
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     hkrr.save(hkrr.HyperKernelRidge(1, random_state=0).fit(data.X, data.y), f"{folder}/model.safetensors")
+    ...     hkrr.save(hkrr.HyperKernelRidge(2, random_state=0).fit(data.X, data.y), f"{folder}/model.safetensors")
     ...     hkrr.load(f"{folder}/model.safetensors").components_.shape
-    (1, 5)
+    (2, 5)
     """
     try:
         header, arrays = unpack(path)

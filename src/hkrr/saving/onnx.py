@@ -52,8 +52,8 @@ def to_onnx(model: Any) -> Any:
     --------
     >>> import hkrr
     >>> from hkrr.datasets import make_mim_sines
-    >>> data = make_mim_sines(100, n_features=5, n_components=1, random_state=0)
-    >>> graph = hkrr.to_onnx(hkrr.HyperKernelRidge(1, random_state=0).fit(data.X, data.y))
+    >>> data = make_mim_sines(200, n_features=5, n_components=2, random_state=0)
+    >>> graph = hkrr.to_onnx(hkrr.HyperKernelRidge(2, random_state=0).fit(data.X, data.y))
     >>> graph.graph.input[0].name, graph.graph.output[0].name
     ('X', 'y')
     """

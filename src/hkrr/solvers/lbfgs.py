@@ -52,8 +52,8 @@ class LBFGS:
     >>> from hkrr import HyperKernelRidge
     >>> from hkrr.datasets import make_mim_sines
     >>> from hkrr.solvers import LBFGS
-    >>> data = make_mim_sines(100, n_features=5, n_components=1, random_state=0)
-    >>> model = HyperKernelRidge(1, solver=LBFGS(memory=20), random_state=0).fit(data.X, data.y)
+    >>> data = make_mim_sines(200, n_features=5, n_components=2, random_state=0)
+    >>> model = HyperKernelRidge(2, solver=LBFGS(memory=20), random_state=0).fit(data.X, data.y)
     >>> model.result_.reason in ("converged", "stalled")
     True
     """

@@ -33,10 +33,10 @@ def describe(model: Any) -> dict[str, Any]:
     >>> from hkrr import HyperKernelRidge
     >>> from hkrr.datasets import make_mim_sines
     >>> from hkrr.tables import describe
-    >>> data = make_mim_sines(200, n_features=4, n_components=1, random_state=0)
-    >>> found = describe(HyperKernelRidge(1, random_state=0).fit(data.X, data.y))
+    >>> data = make_mim_sines(200, n_features=4, n_components=2, random_state=0)
+    >>> found = describe(HyperKernelRidge(2, random_state=0).fit(data.X, data.y))
     >>> found["class"], found["n_components"], found["parameters"]
-    ('HyperKernelRidge', 1, {'n_components': 1, 'random_state': 0})
+    ('HyperKernelRidge', 2, {'random_state': 0})
     """
     table = model if isinstance(model, TableRegressor) else None
     inner = model if table is None else table.model_

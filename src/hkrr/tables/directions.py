@@ -54,10 +54,10 @@ def directions(model: Any, names: Any = None, most: int = 5, least: float = 0.1)
     >>> from hkrr import HyperKernelRidge
     >>> from hkrr.datasets import make_mim_sines
     >>> from hkrr.tables import directions
-    >>> data = make_mim_sines(200, n_features=4, n_components=1, random_state=0)
-    >>> model = HyperKernelRidge(1, random_state=0).fit(data.X, data.y)
-    >>> (found,) = directions(model, ["a", "b", "c", "d"], most=2)
-    >>> found.weight, found.loadings[0], found.n_more
+    >>> data = make_mim_sines(200, n_features=4, n_components=2, random_state=0)
+    >>> model = HyperKernelRidge(2, random_state=0).fit(data.X, data.y)
+    >>> first, second = directions(model, ["a", "b", "c", "d"], most=2)
+    >>> first.weight, first.loadings[0], first.n_more
     (1.0, 1.0, 2)
     """
     if isinstance(model, TableRegressor):
