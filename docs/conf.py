@@ -108,7 +108,7 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-html_sidebars = {"index": [], "quickstart": [], "changelog": []}
+html_sidebars = {"index": [], "quickstart": [], "transcript": [], "changelog": []}
 
 # Links to other hosts are listed, not fetched: `make docs` must work where there is no network.
 linkcheck_ignore = [r"https?://"]
