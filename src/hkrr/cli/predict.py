@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -94,19 +93,16 @@ def _predicted(
 
 def _write(pieces: Iterator[Any], out: Path | None) -> tuple[int, list[str]]:
     """Write the pieces one after the other; a file is there whole, or as it was."""
+    from hkrr.disk import replacing
+
+    pieces = chain([next(pieces)], pieces)  # what is wrong with the table shows before anything is written
     if out is None:
         return _write_csv(pieces, sys.stdout)
-    temporary = out.with_name(f".{out.name[:40]}.{secrets.token_hex(8)}.tmp")
-    try:
-        if out.suffix.lower() == ".csv":
-            with open(temporary, "x", encoding="utf-8", newline="") as file:
-                found = _write_csv(pieces, file)
-        else:
-            found = _write_parquet(pieces, temporary)
-        os.replace(temporary, out)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return found
+    with replacing(out) as temporary:
+        if out.suffix.lower() != ".csv":
+            return _write_parquet(pieces, temporary)
+        with open(temporary, "x", encoding="utf-8", newline="") as file:
+            return _write_csv(pieces, file)
 
 
 def _write_csv(pieces: Iterator[Any], file: Any) -> tuple[int, list[str]]:

@@ -59,6 +59,7 @@ def _written(
     import pandas as pd
 
     import hkrr
+    from hkrr.disk import replace_file
     from hkrr.reporting import gather, render
     from hkrr.tables import as_columns, hold_out, read_table
 
@@ -70,5 +71,5 @@ def _written(
     X = rows.train if isinstance(fitted, hkrr.tables.TableRegressor) else as_columns(fitted, rows.train)
     y = pd.Series(rows.y_train, name=name)
     facts = gather(fitted, X, y, title=title, coverage=coverage, compare=compare)
-    out.write_text(render(facts), encoding="utf-8")
+    replace_file(out, render(facts).encode())
     return {"out": str(out), "rows": facts.n_rows, "r2": facts.errors.r2, "held_out": facts.errors.held_out}
