@@ -239,7 +239,7 @@ class _Sure:
         return (X[:, 0], 0 * X[:, 0] + 2) if return_std else X[:, 0]
 
     def predict_interval(self, X, coverage=0.9):
-        return np.column_stack([X[:, 0] - 2 * coverage, X[:, 0] + 2 * coverage])
+        return X[:, 0] - 2 * coverage, X[:, 0] + 2 * coverage
 
 
 class _Unsure(_Sure):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from hkrr.diagnostics import ENDS
 from hkrr.reporting.facts import Facts
 from hkrr.reporting.learned import directions_section, link_section
 from hkrr.reporting.markup import figure, table
@@ -124,16 +125,6 @@ def _wrong(facts: Facts) -> str:
     )
 
 
-_STOPPED = {
-    "converged": "the objective was flat",
-    "stalled": "no step lowered the objective any more",
-    "max_iter": "the number of iterations that it may take was reached",
-    "time_limit": "the time was over",
-    "callback": "a callback asked it to",
-    "interrupted": "it was interrupted",
-}
-
-
 def _training(facts: Facts) -> str:
     found = facts.training
     figures = []
@@ -148,7 +139,7 @@ def _training(facts: Facts) -> str:
                 f"ring is what was chosen ({found.path.chosen}). Lower is better.",
             )
         )
-    stop = f"The last run stopped because {_STOPPED.get(found.stopped, found.stopped)}."
+    stop = f"How the last run ended: {ENDS.get(found.stopped, found.stopped)}."
     if n <= 1:
         stop += " It kept no record of its iterations."
     text = f"<p>{escape(stop)}</p>"
