@@ -3,6 +3,7 @@
 import io
 import json
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ def test_fit_says_what_it_did(fitted, folder):
     assert f"  hkrr predict {folder / 'houses.hkrr'} NEW.csv -o predictions.csv\n" in text
     assert all(len(line) <= 80 or str(folder) in line for line in text.splitlines())
     assert "1 direction, gaussian" in result.stderr
-    assert "the last fit, on all rows  (held-out R2 so far " in result.stderr
+    assert "the last fit, on all rows  (best held-out R2 so far " in result.stderr
     assert model.held_out_.target == TARGET
     assert model.held_out_.n_test == 24
 
@@ -183,7 +184,7 @@ def test_a_model_without_scores_is_not_lost(tmp_path):
 
 
 def test_ctrl_c_in_the_scores_keeps_the_model(folder, tmp_path, monkeypatch):
-    def stopped(model, split):
+    def stopped(model, split, others):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tables, "compare", stopped)
@@ -198,8 +199,35 @@ def test_ctrl_c_without_a_checkpoint(folder, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(hkrr.HyperKernelRidgeCV, "fit", stopped)
-    assert refused("fit", folder / "houses.csv", "-o", folder / "m", "-q", status=130) == "Stopped."
+    command = ["fit", folder / "houses.csv", "-o", folder / "m", "-q"]
+    line = refused(*command, status=130)
+    assert line.startswith("Stopped, and nothing is kept: with --checkpoint FILE, Ctrl-C keeps the best model so far")
+    line = refused(*command, "--checkpoint", folder / "c", status=130)
+    assert line == f"Stopped before there was a model to keep; the same command goes on from {folder / 'c'}."
     assert not (folder / "m").exists()
+
+
+def test_the_time_limit_is_of_all_of_it(folder, tmp_path, monkeypatch):
+    """The fit has what reading, and the models to compare with, have left of it: half of it at least."""
+    given, fit = [], hkrr.HyperKernelRidgeCV.fit
+
+    def noted(self, X, y):
+        given.append(self.time_limit)
+        return fit(self.set_params(time_limit=None), X, y)
+
+    def slow(X, y, X_test, seed):
+        clock[0] += 7.0
+        return {"linear": np.zeros(len(X_test))}
+
+    clock = [0.0]
+    monkeypatch.setattr(hkrr.HyperKernelRidgeCV, "fit", noted)
+    monkeypatch.setattr("hkrr.tables.comparison.predicted_by_others", slow)
+    monkeypatch.setattr(cli.fit, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    for limit in (20, 10):
+        command = ["fit", folder / "houses.csv", "-o", tmp_path / "m", *QUICK, "-q", "--time-limit", limit]
+        assert run(*command).exit_code == 0
+    assert given == [13.0, 5.0]
+    assert hkrr.load(tmp_path / "m").held_out_.methods == ("hkrr", "linear")
 
 
 def test_predictions_in_files(fitted, folder, tmp_path, monkeypatch):
