@@ -293,7 +293,8 @@ def test_intervals_are_there_by_default(monkeypatch):
     ("arguments", "message"),
     [
         (["none.hkrr", "new.csv"], "none.hkrr: No such file or directory"),
-        (["new.csv", "new.csv"], "new.csv cannot be loaded"),
+        (["new.csv", "new.csv"], "new.csv is a table, and this takes a model: hkrr fit new.csv"),
+        (["no.hkrr", "new.csv"], "no.hkrr cannot be loaded"),
         (["houses.hkrr", "none.csv"], "none.csv: No such file or directory"),
         (["houses.hkrr", "new.csv", "-o", "out.xlsx"], "--out out.xlsx: give a name that ends with .csv, .parquet"),
         (["houses.hkrr", "new.csv", "-o", "none/out.csv"], "there is no folder none"),
@@ -310,6 +311,7 @@ def test_intervals_are_there_by_default(monkeypatch):
 def test_what_predict_refuses_in_a_line(fitted, folder, monkeypatch, arguments, message):
     monkeypatch.chdir(folder)
     (folder / "short.csv").write_text("age\n3\n")
+    (folder / "no.hkrr").write_text("age\n3\n")
     words = table(20).astype({"age": object})
     words.loc[15, "age"] = "old"
     words.to_csv("words.csv", index=False)
@@ -342,7 +344,8 @@ def test_info(fitted, folder, tmp_path):
     hkrr.save(sir, tmp_path / "sir")
     first = f"{tmp_path / 'sir'}: a SIR, saved by hkrr {hkrr.__version__}\n"
     assert run("info", tmp_path / "sir").stdout == f"{first}Settings: n_components=1\n"
-    assert "cannot be loaded" in refused("info", folder / "houses.csv")
+    for name in ("houses.csv", "houses.parquet"):
+        assert f"{name} is a table, and this takes a model: hkrr fit " in refused("info", folder / name)
     assert "No such file" in json.loads(run("info", "none", "--json").stdout)["error"]
 
 

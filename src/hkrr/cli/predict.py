@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from hkrr.cli._console import check_file, errors_in_a_line, say, say_json
+from hkrr.cli._console import check_file, errors_in_a_line, load_model, say, say_json
 
 _COVERAGE = 0.9
 _SUFFIXES = (".csv", ".parquet", ".pq")
@@ -50,8 +50,6 @@ def predict(
     cat new.csv | hkrr predict houses.hkrr - --no-intervals
     """
     with errors_in_a_line(as_json):
-        import hkrr
-
         if no_intervals and coverage is not None:
             raise ValueError("give one of --coverage and --no-intervals")
         if as_json and out is None:
@@ -62,7 +60,7 @@ def predict(
                 raise ValueError(f"--out {out}: give a name that ends with {', '.join(_SUFFIXES)}")
         columns = [name.strip() for name in keep.split(",") if name.strip()]
         asked = None if no_intervals else coverage or _COVERAGE
-        pieces = _predicted(hkrr.load(model), data, asked, coverage is not None, std, columns, as_json)
+        pieces = _predicted(load_model(model), data, asked, coverage is not None, std, columns, as_json)
         n_rows, names = _write(pieces, out)
         if as_json:
             say_json({"rows": n_rows, "columns": names, "out": str(out)})

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from hkrr.cli._console import check_file, errors_in_a_line, say, say_json
+from hkrr.cli._console import check_file, errors_in_a_line, load_model, say, say_json
 
 
 def report(
@@ -63,7 +63,7 @@ def _written(
     from hkrr.reporting import gather, render
     from hkrr.tables import as_columns, hold_out, read_table
 
-    fitted = hkrr.load(model)
+    fitted = load_model(model)
     name = target if target is not None else getattr(fitted, "target_", None)
     if name is None:
         raise ValueError("--target: the model does not know the name of its target; give it")
