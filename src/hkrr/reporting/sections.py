@@ -132,11 +132,14 @@ def _training(facts: Facts) -> str:
     if n > 1:
         figures.append(figure(objective(found), f"The objective over {count(n - 1, 'iteration')}: lower is better."))
     if found.path is not None:
+        chosen = "no few directions were chosen in the end"
+        if facts.directions.shape == "full" and found.path.chosen in found.path.n_components:
+            chosen = f"the ring is what was chosen ({found.path.chosen})"
         figures.append(
             figure(
                 scores_by_directions(found.path),
-                "What the search tried: a dot is a run, the line joins the best for each number of directions, and the "
-                f"ring is what was chosen ({found.path.chosen}). Lower is better.",
+                "What the search tried: a dot is a run, the line joins the best for each number of directions, and "
+                f"{chosen}. Lower is better.",
             )
         )
     stop = f"How the last run ended: {ENDS.get(found.stopped, found.stopped)}."
@@ -144,7 +147,7 @@ def _training(facts: Facts) -> str:
         stop += " It kept no record of its iterations."
     text = f"<p>{escape(stop)}</p>"
     if figures:
-        text += f'<div class="figures">{"".join(figures)}</div>'
+        text += f'<div class="figures{" one" if len(figures) == 1 else ""}">{"".join(figures)}</div>'
     if found.runs:
         shown = "" if found.n_runs == len(found.runs) else f", the first {len(found.runs)}"
         text += (
