@@ -59,11 +59,15 @@ def test_ctrl_c_and_a_kill_and_the_same_command_again(tmp_path):
     assert last == f"Stopped. The best model so far is in {out}; the same command goes on from its checkpoint."
     assert hkrr.load(out).predict(new).shape == (120,)
     assert hkrr.load(out).model_.result_.reason == "interrupted"
+    assert "The fit was interrupted: this is the best" in CliRunner().invoke(cli.app, ["info", str(out)]).stdout
     # A kill, later on.
     status, said = _ended(kept, tmp_path / "log", "3 directions", signal.SIGKILL)
     assert status == -signal.SIGKILL, said
+    assert f"going on from {checkpoint}: " in said
+    assert " of the search are there\n" in said
     # And to the end: the model of a fit that nothing has broken.
     assert CliRunner().invoke(cli.app, kept).exit_code == 0
+    assert f"going on from {checkpoint}: the fit had ended\n" in CliRunner().invoke(cli.app, kept).stderr
     again = hkrr.load(out)
     assert CliRunner().invoke(cli.app, command).exit_code == 0
     unbroken = hkrr.load(out)

@@ -3,6 +3,7 @@
 import io
 import json
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ def test_fit_says_what_it_did(fitted, folder):
     assert f"  hkrr predict {folder / 'houses.hkrr'} NEW.csv -o predictions.csv\n" in text
     assert all(len(line) <= 80 or str(folder) in line for line in text.splitlines())
     assert "1 direction, gaussian" in result.stderr
-    assert "the last fit, on all rows  (held-out R2 so far " in result.stderr
+    assert "the last fit, on all rows  (best held-out R2 so far " in result.stderr
     assert model.held_out_.target == TARGET
     assert model.held_out_.n_test == 24
 
@@ -183,7 +184,7 @@ def test_a_model_without_scores_is_not_lost(tmp_path):
 
 
 def test_ctrl_c_in_the_scores_keeps_the_model(folder, tmp_path, monkeypatch):
-    def stopped(model, split):
+    def stopped(model, split, others):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tables, "compare", stopped)
@@ -198,8 +199,35 @@ def test_ctrl_c_without_a_checkpoint(folder, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(hkrr.HyperKernelRidgeCV, "fit", stopped)
-    assert refused("fit", folder / "houses.csv", "-o", folder / "m", "-q", status=130) == "Stopped."
+    command = ["fit", folder / "houses.csv", "-o", folder / "m", "-q"]
+    line = refused(*command, status=130)
+    assert line.startswith("Stopped, and nothing is kept: with --checkpoint FILE, Ctrl-C keeps the best model so far")
+    line = refused(*command, "--checkpoint", folder / "c", status=130)
+    assert line == f"Stopped before there was a model to keep; the same command goes on from {folder / 'c'}."
     assert not (folder / "m").exists()
+
+
+def test_the_time_limit_is_of_all_of_it(folder, tmp_path, monkeypatch):
+    """The fit has what reading, and the models to compare with, have left of it: half of it at least."""
+    given, fit = [], hkrr.HyperKernelRidgeCV.fit
+
+    def noted(self, X, y):
+        given.append(self.time_limit)
+        return fit(self.set_params(time_limit=None), X, y)
+
+    def slow(X, y, X_test, seed):
+        clock[0] += 7.0
+        return {"linear": np.zeros(len(X_test))}
+
+    clock = [0.0]
+    monkeypatch.setattr(hkrr.HyperKernelRidgeCV, "fit", noted)
+    monkeypatch.setattr("hkrr.tables.comparison.predicted_by_others", slow)
+    monkeypatch.setattr(cli.fit, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    for limit in (20, 10):
+        command = ["fit", folder / "houses.csv", "-o", tmp_path / "m", *QUICK, "-q", "--time-limit", limit]
+        assert run(*command).exit_code == 0
+    assert given == [13.0, 5.0]
+    assert hkrr.load(tmp_path / "m").held_out_.methods == ("hkrr", "linear")
 
 
 def test_predictions_in_files(fitted, folder, tmp_path, monkeypatch):
@@ -239,7 +267,7 @@ class _Sure:
         return (X[:, 0], 0 * X[:, 0] + 2) if return_std else X[:, 0]
 
     def predict_interval(self, X, coverage=0.9):
-        return np.column_stack([X[:, 0] - 2 * coverage, X[:, 0] + 2 * coverage])
+        return X[:, 0] - 2 * coverage, X[:, 0] + 2 * coverage
 
 
 class _Unsure(_Sure):
@@ -265,7 +293,8 @@ def test_intervals_are_there_by_default(monkeypatch):
     ("arguments", "message"),
     [
         (["none.hkrr", "new.csv"], "none.hkrr: No such file or directory"),
-        (["new.csv", "new.csv"], "new.csv cannot be loaded"),
+        (["new.csv", "new.csv"], "new.csv is a table, and this takes a model: hkrr fit new.csv"),
+        (["no.hkrr", "new.csv"], "no.hkrr cannot be loaded"),
         (["houses.hkrr", "none.csv"], "none.csv: No such file or directory"),
         (["houses.hkrr", "new.csv", "-o", "out.xlsx"], "--out out.xlsx: give a name that ends with .csv, .parquet"),
         (["houses.hkrr", "new.csv", "-o", "none/out.csv"], "there is no folder none"),
@@ -282,6 +311,7 @@ def test_intervals_are_there_by_default(monkeypatch):
 def test_what_predict_refuses_in_a_line(fitted, folder, monkeypatch, arguments, message):
     monkeypatch.chdir(folder)
     (folder / "short.csv").write_text("age\n3\n")
+    (folder / "no.hkrr").write_text("age\n3\n")
     words = table(20).astype({"age": object})
     words.loc[15, "age"] = "old"
     words.to_csv("words.csv", index=False)
@@ -314,7 +344,8 @@ def test_info(fitted, folder, tmp_path):
     hkrr.save(sir, tmp_path / "sir")
     first = f"{tmp_path / 'sir'}: a SIR, saved by hkrr {hkrr.__version__}\n"
     assert run("info", tmp_path / "sir").stdout == f"{first}Settings: n_components=1\n"
-    assert "cannot be loaded" in refused("info", folder / "houses.csv")
+    for name in ("houses.csv", "houses.parquet"):
+        assert f"{name} is a table, and this takes a model: hkrr fit " in refused("info", folder / name)
     assert "No such file" in json.loads(run("info", "none", "--json").stdout)["error"]
 
 

@@ -33,7 +33,7 @@ def page(tmp_path_factory):
     X = pd.DataFrame(rng.normal(size=(150, 5)), columns=NAMES)
     y = pd.Series(np.sin(X["area"] + X["age"]) + 0.3 * X["floor"] ** 2, name="price")
     model = HyperKernelRidge(3, random_state=0, max_iter=40).fit(X, y)
-    return write_report(model, X, y, tmp_path_factory.mktemp("report") / "report.html", compare=False).as_uri()
+    return write_report(model, X, y, tmp_path_factory.mktemp("report") / "report.html").as_uri()
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +106,19 @@ def test_every_tab_fits_and_says_nothing_to_the_console(browser, page, tmp_path,
     assert browser.execute_script("return document.documentElement.scrollWidth") <= size[0]
     assert browser.title == "What price depends on"  # the column's name did not run
     assert messages(browser) == []
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE])
+def test_nothing_of_the_charts_and_of_the_comparison_is_cut(browser, page, size):
+    opened(browser, page, size)
+    cut = """return [...document.querySelectorAll('svg.chart text')].filter((text) => {
+      const [box, chart] = [text, text.closest('svg.chart')].map((each) => each.getBoundingClientRect());
+      return box.width > 0 && (box.left < chart.left - 1 || box.right > chart.right + 1);
+    }).map((text) => text.textContent)"""
+    assert browser.execute_script(cut) == []
+    wide = "const box = document.querySelector('#compare .scroll'); return [box.scrollWidth, box.clientWidth]"
+    needed, there = browser.execute_script(wide)
+    assert needed <= there
 
 
 def test_colours_follow_the_system_and_then_the_button(browser, page):

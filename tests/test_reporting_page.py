@@ -1,10 +1,13 @@
 """The page of a report: whole, closed to the network, safe with any names, and written by a command."""
 
 import base64
+import copy
+import dataclasses
 import hashlib
 import json
 import re
 from html.parser import HTMLParser
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +19,7 @@ import hkrr
 from hkrr import HyperKernelRidge
 from hkrr.cli import app
 from hkrr.reporting import Facts, gather, render, write_report
-from hkrr.reporting.charts import tick_labels, ticks
+from hkrr.reporting.charts import Chart, tick_labels, ticks
 from hkrr.reporting.page import as_data
 from reported_models import fitted_model, searched_model, table_model
 
@@ -140,7 +143,8 @@ def test_many_rows_and_columns_make_a_small_page():
     page = render(facts)
     assert len(page.encode()) < 600_000
     assert "500 of 10,000 rows, drawn at random" in page
-    assert "The 60 columns that are not here matter less" in page
+    assert "<summary>90 more</summary>" in page  # 30 that are there, and
+    assert "And 60 columns that matter less." in page
     assert facts.errors.columns[0] == "x0"
     examined(page)
 
@@ -189,3 +193,33 @@ def test_the_command(fitted, tmp_path):
         assert done.exit_code == 2
         assert message in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-7, 123_456_789.0])
+@pytest.mark.parametrize("offset", [0.0, 1_234_567.8, -0.0012345])
+def test_labels_of_any_length_stay_within_the_picture(size, offset):
+    ends = (offset, offset + size)
+    svg = Chart("any", ends, ends, "x", "y").svg()
+    found = re.findall(r'<text class="tick (end|middle)" x="([\d.]+)" y="[\d.]+">([^<]+)</text>', svg)
+    places = {"end": [], "middle": []}
+    for kind, at, text in found:
+        width = 6.4 * len(text)
+        left = float(at) - (width if kind == "end" else width / 2)
+        assert left >= 0
+        assert left + width <= 361
+        places[kind].append((left, left + width))
+    across = sorted(places["middle"])
+    assert len(across) > 1
+    assert all(one[1] < other[0] for one, other in pairwise(across))
+
+
+def test_the_share_adjusted_for_the_parameters_is_among_the_figures(fitted):
+    model, X, y = fitted
+    adjusted = model.diagnostics_.adjusted_share
+    assert adjusted is not None
+    figures = {name: value for name, value, _ in gather(model, X, y, compare=False).health.figures}
+    assert figures["Adjusted for the parameters"] == f"{100 * adjusted:.3g}%"
+    without = copy.copy(model)
+    without.diagnostics_ = dataclasses.replace(model.diagnostics_, adjusted_share=None)
+    figures = gather(without, X, y, compare=False).health.figures
+    assert "Adjusted for the parameters" not in [name for name, _, _ in figures]

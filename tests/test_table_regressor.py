@@ -196,6 +196,7 @@ def _set(index, **values):
         (_set(1, fill="x"), "is no float"),
         (_set(1, indicator=False), "model_ does not fit encoder_"),
         (_set(5, values={"tuple": ["no"]}), "a truth that is not one of two values"),
+        (_set(6, values={"tuple": ["odd"]}), "dates that are written in an unknown way"),
         (_set(1, odd=1), "that cannot be"),
         (lambda header: header["parameters"].update(missing="drop"), "missing must be one of"),
         (lambda header: header["parameters"].update(regressor=3), "regressor is no estimator"),

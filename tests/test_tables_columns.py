@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import hkrr
+from hkrr.columns import nearest
 from hkrr.tables.guessing import learn_encoder
 from houses import table
 
@@ -95,6 +96,35 @@ def test_dates_are_days(values):
     assert_array_equal(X[:, 0], [19783, 19784, -1])
 
 
+@pytest.mark.parametrize(
+    ("values", "order"),
+    [
+        (["01/03/2024", "2/3/2024", "31/12/1969", ""], "day first"),
+        (["03.01.2024", "03.02.2024", "12.31.1969", None], "month first"),
+        (["1-3-2024 00:00", "02-03-2024", "31-12-1969T00:00:00", "NA"], "day first"),
+    ],
+)
+def test_dates_that_can_be_read_in_one_way_are_days(values, order):
+    column, X = learned(values)
+    assert (column.kind, column.values) == ("date", (order,))
+    assert column.about.startswith(f"{order}; days since 1970; 1 missing")
+    assert_array_equal(X[:3, 0], [19783, 19784, -1])
+
+
+def test_new_dates_are_read_as_the_known_ones_were():
+    column, _ = learned(["01/03/2024", "02/03/2024", "31/12/1969"])
+    assert_array_equal(column.encode(pd.Series(["03/01/1970", "04-01-1970"]))[:, 0], [2, 3])
+    assert_array_equal(column.encode(pd.Series(pd.to_datetime(["1970-01-03"])))[:, 0], [2])
+    for wrong in ("01/13/1970", "1970-01-03", "31/02/1970", "soon"):
+        with pytest.raises(hkrr.TableError, match=rf"'{wrong}' in row 0 .* not a date \(such as 25/03/2024\)"):
+            column.encode(pd.Series([wrong]))
+
+
+def test_dates_of_both_orders_are_text():
+    column, _ = learned(["13/01/2024", "01/13/2024"] * 3)
+    assert column.kind == "text"
+
+
 def test_dates_far_from_ours_are_days_too():
     far = pd.Series(np.array(["148000-01-01", "-4000-01-01"], dtype="datetime64[us]"))
     expected = np.array(["148000-01-01", "-4000-01-01"], dtype="datetime64[D]").astype(np.int64)
@@ -139,6 +169,7 @@ def test_categories_are_text_even_where_they_are_numbers():
         ([f"name {k}" for k in range(12)], "nearly all values differ"),
         (np.arange(12), "it numbers the rows"),
         (np.arange(1, 13), "it numbers the rows"),
+        (np.arange(100_000, 100_012), "it numbers the rows"),
         ([f"{k}/3/2024" for k in range(1, 13)], "dates that can be read in two ways"),
         ([[1]] * 12, "each value is a list"),
         ([1j, 2j] * 6, "complex numbers"),
@@ -155,6 +186,7 @@ def test_columns_that_say_nothing_are_left_out(values, why):
 
 def test_years_in_their_order_are_no_row_numbers():
     assert learned(np.arange(1950, 1990))[0].kind == "number"
+    assert learned(np.arange(12) + 0.5)[0].kind == "number"
 
 
 def test_row_numbers_are_known_among_the_rows_that_are_left():
@@ -207,3 +239,23 @@ def test_nothing_left_to_learn_from():
         learn_encoder(pd.DataFrame({"a": [1, 1]}), "impute")
     with pytest.raises(hkrr.TableError, match="there is none beside the target"):
         learn_encoder(pd.DataFrame(index=[0, 1]), "impute")
+
+
+@pytest.mark.parametrize(
+    ("name", "names", "said"),
+    [
+        ("prize", ["area", "price"], ": is it 'price'?"),
+        ("floor", ["Floor1", "floor2", "area"], ": is it 'floor2' or 'Floor1'?"),
+        ("zzz", ["area", "price"], "; there are 'area', 'price'"),
+        ("zzz", [], ""),
+    ],
+)
+def test_the_closest_names_are_asked_for(name, names, said):
+    assert nearest(name, names) == said
+
+
+def test_of_many_names_the_closest_are_named():
+    names = [*(f"column {k}" for k in range(40)), "weight of all of it"]
+    said = nearest("weight", names)
+    assert said.startswith("; of 41 columns the closest are 'weight of all of it', ")
+    assert said.count("'column ") == 4

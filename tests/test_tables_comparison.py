@@ -11,9 +11,9 @@ from sklearn.metrics import r2_score
 
 import hkrr
 from hkrr.baselines import SIR, KernelRidgeCV
-from hkrr.kernels import KERNELS
+from hkrr.importance import loadings, weights
 from hkrr.tables import TableRegressor, compare, describe, directions, hold_out, predict_frame
-from hkrr.tables.comparison import _scores
+from hkrr.tables.comparison import scores
 from houses import TARGET, table
 
 
@@ -95,11 +95,11 @@ def test_the_interval_is_as_wide_as_that_of_other_test_rows(model):
     """The percentiles of the bootstrap against the spread of R2 over many test sets of that size."""
     many = table(6000, seed=7)
     y, predicted = many[TARGET].to_numpy(), model.predict(many)
-    scores = [r2_score(y[k : k + 60], predicted[k : k + 60]) for k in range(0, 6000, 60)]
-    spread = np.quantile(scores, 0.975) - np.quantile(scores, 0.025)
+    found = [r2_score(y[k : k + 60], predicted[k : k + 60]) for k in range(0, 6000, 60)]
+    spread = np.quantile(found, 0.975) - np.quantile(found, 0.025)
     widths = []
     for k in range(0, 1200, 60):
-        _, (low,), (high,) = _scores(y[k : k + 60], predicted[k : k + 60, None], 0)
+        _, (low,), (high,) = scores(y[k : k + 60], predicted[k : k + 60, None], 0)
         widths.append(high - low)
     assert 0.7 * spread < np.mean(widths) < 1.3 * spread
 
@@ -110,7 +110,7 @@ def test_scores_of_huge_targets(split):
     model.model_.dual_coef_ *= 1e200
     model.model_.intercept_ *= 1e200
     expected = r2_score(split.y_test, model.predict(huge.test) / 1e200)
-    assert _scores(huge.y_test, model.predict(huge.test)[:, None], 0)[0][0] == pytest.approx(expected)
+    assert scores(huge.y_test, model.predict(huge.test)[:, None], 0)[0][0] == pytest.approx(expected)
 
 
 def test_no_scores_without_targets_that_differ(model, split):
@@ -142,18 +142,19 @@ def test_directions_are_loadings_times_spread():
     assert directions(model, ["p", "q", "r", "s"])[0].columns[0] == {"a": "p", "b": "q"}[strongest]
 
 
-def test_directions_do_not_depend_on_a_rotation():
-    model, _ = _planted()
-    model.components_ = np.vstack([model.components_, 0.3 * np.eye(4)[3:]])
-    before = directions(model)
-    turn = np.array([[0.8, 0.6], [-0.6, 0.8]])
-    model.components_ = turn @ model.components_
-    for one, other in zip(before, directions(model), strict=True):
-        assert one.columns == other.columns
-        assert_allclose(one.loadings, other.loadings, rtol=1e-9)
-    # A product kernel sees the rotation: its directions are the rows.
-    model.kernel_ = KERNELS["product_laplace"].with_gamma(1.0)
-    assert directions(model)[0].loadings != before[0].loadings
+@pytest.mark.parametrize("kernel", ["gaussian", "product_laplace"])
+def test_directions_are_those_of_the_summary_the_heaviest_first(kernel):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 4)) * [1.0, 10.0, 0.1, 1.0]
+    y = np.sin(X[:, 0]) + 0.1 * X[:, 1] * X[:, 3]
+    model = hkrr.HyperKernelRidge(2, kernel=kernel, max_iter=10, random_state=0).fit(X, y)
+    found = directions(model, least=0.0)
+    heaviest = np.argsort(-weights(model))
+    assert [each.weight for each in found] == pytest.approx(weights(model)[heaviest].tolist())
+    for each, expected in zip(found, loadings(model)[heaviest], strict=True):
+        values = np.zeros(4)
+        values[[int(name[1:]) for name in each.columns]] = each.loadings
+        assert_allclose(values, expected / expected[np.argmax(np.abs(expected))])
 
 
 def test_a_description_is_plain_and_whole(model, split):
@@ -207,23 +208,16 @@ def test_predictions_of_models_that_know_no_tables():
 
 
 class _Sure(LinearRegression):
-    def __init__(self, as_pair=False):
-        super().__init__()
-        self.as_pair = as_pair
-
     def predict(self, X, return_std=False):
         found = super().predict(X)
         return (found, np.full(len(X), 0.5)) if return_std else found
 
     def predict_interval(self, X, coverage=0.9):
-        found = self.predict(X)
-        ends = found - coverage, found + coverage
-        return ends if self.as_pair else np.column_stack(ends)
+        return self.predict(X) - coverage, self.predict(X) + coverage
 
 
-@pytest.mark.parametrize("as_pair", [False, True])
-def test_intervals_and_deviations_have_columns(split, as_pair):
-    model = TableRegressor(_Sure(as_pair)).fit(split.train, split.y_train)
+def test_intervals_and_deviations_have_columns(split):
+    model = TableRegressor(_Sure()).fit(split.train, split.y_train)
     found = predict_frame(model, split.test, coverage=0.8, std=True)
     assert list(found.columns) == ["prediction", "lower", "upper", "std"]
     assert_allclose(found["upper"] - found["prediction"], 0.8)

@@ -34,6 +34,15 @@ def kept_by(stop: BaseException) -> Any:
     return getattr(stop, "model", None) if isinstance(stop, KeyboardInterrupt) else None
 
 
+def recorded(path: str | os.PathLike[str]) -> tuple[int, bool] | None:
+    """Return how many steps of a fit a checkpoint holds, and whether the fit has ended; None where it holds none."""
+    try:
+        _, found = read(path)
+        return sum(kind == "step" for kind, _ in found), bool(found["fit", ""]["finished"])
+    except (OSError, Refusal, KeyError):  # of which the fit will speak
+        return None
+
+
 @contextmanager
 def left_as_it_was(model: Any) -> Iterator[None]:
     """Put a model's attributes back where a fit fails or is interrupted, unless it has kept the best model so far.

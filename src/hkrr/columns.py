@@ -12,6 +12,7 @@ many are missing, a column more says so. `hkrr.tables` finds the records out; he
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,12 @@ MISSING = frozenset(
 )
 MISSING_VALUE = "(missing)"  # as a value of a text column
 KINDS = ("number", "date", "truth", "text", "left out")
+_FEW_NAMES = 8  # of columns: all are named where none is like the one asked for
+_MONTHS = 12
+# Dates as 25/03/2024 (or 25.3.2024, 25-03-2024), by which number of them is the day; and one of each.
+DAY_FIRST, MONTH_FIRST = "day first", "month first"
+_EXAMPLES = {"": "2024-03-25", DAY_FIRST: "25/03/2024", MONTH_FIRST: "03/25/2024"}
+_SPELLED = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?:[ T](.+))?")
 
 
 @dataclass(frozen=True)
@@ -44,7 +51,8 @@ class Column:
     indicator : bool
         Whether a column more is 1 where the value is missing.
     values : tuple of str
-        Of text, the values that have columns; of a truth, what is 0 and what is 1.
+        Of text, the values that have columns; of a truth, what is 0 and what is 1; of dates that are not written as
+        2024-03-25, "day first" or "month first".
     words : tuple of str
         Of numbers, the words that stand for a missing one, beside the usual ones.
     n_missing : int
@@ -82,10 +90,10 @@ class Column:
             texts = np.where(is_missing, MISSING_VALUE, as_texts(series))
             place = np.array([places.get(text, -1) for text in texts], dtype=np.int64)
             return (place[:, None] == np.arange(len(self.values))).astype(np.float64)
-        read = {"number": as_numbers, "date": as_days, "truth": self._as_truths}[self.kind]
+        read = {"number": as_numbers, "date": self._as_days, "truth": self._as_truths}[self.kind]
         found, wrong = read(series, is_missing)
         if np.any(wrong):
-            kind = {"number": "a number", "date": "a date (such as 2024-03-01)"}.get(self.kind, "")
+            kind = {"number": "a number", "date": f"a date (such as {_EXAMPLES.get(self._order)})"}.get(self.kind, "")
             kind = kind or f"one of {', '.join(self.values)}"
             raise TableError(f"column {shown(self.name)} holds {_first(series, wrong)}, which is not {kind}")
         if np.any(np.isinf(found)):
@@ -95,6 +103,13 @@ class Column:
         found = np.where(is_missing, self.fill, found)
         columns = [found, is_missing.astype(np.float64)] if self.indicator else [found]
         return np.column_stack(columns)
+
+    @property
+    def _order(self) -> str:
+        return self.values[0] if self.kind == "date" and self.values else ""
+
+    def _as_days(self, series: Any, is_missing: Array) -> tuple[Array, Array]:
+        return as_days(series, is_missing, self._order)
 
     def _as_truths(self, series: Any, is_missing: Array) -> tuple[Array, Array]:
         texts = [text.lower() for text in as_texts(series)]
@@ -176,15 +191,19 @@ def check_none_missing(name: str, series: Any, is_missing: Array) -> None:
 
 
 def nearest(name: str, names: list[str]) -> str:
-    """Return a question after a name that is like the one asked for, or a list of those there are."""
+    """Return a question after the names that are like the one asked for, or those that are least unlike it."""
     from difflib import get_close_matches
 
     like = {each.lower(): each for each in names}
-    close = get_close_matches(name.lower(), list(like), n=1)
-    if close:
-        return f": is it {shown(like[close[0]])}?"
-    listed = ", ".join(shown(each) for each in names[:8])
-    return f"; there are {listed}{', ...' if len(names) > 8 else ''}" if names else ""
+
+    def closest(n: int, cutoff: float) -> list[str]:
+        return [shown(like[each]) for each in get_close_matches(name.lower(), list(like), n, cutoff)]
+
+    if close := closest(3, 0.6):
+        return f": is it {', '.join(close[:-1])}{' or ' if close[1:] else ''}{close[-1]}?"
+    if len(names) <= _FEW_NAMES:
+        return f"; there are {', '.join(map(shown, names))}" if names else ""
+    return f"; of {len(names):,} columns the closest are {', '.join(closest(5, 0.0))}"
 
 
 def is_numeric(series: Any) -> bool:
@@ -225,7 +244,27 @@ def as_numbers(series: Any, is_missing: Array) -> tuple[Array, Array]:
     return found, np.isnan(found) & ~is_missing
 
 
-def as_days(series: Any, is_missing: Array) -> tuple[Array, Array]:
+def order_of(texts: Array) -> str:
+    """Return how dates are written that are not as 2024-03-25: the one way that all of them can be read, or nothing."""
+    found = [_SPELLED.fullmatch(text) for text in texts]
+    if not found or not all(found):
+        return ""
+    first, second = (max(int(each[k]) for each in found if each) for k in (1, 3))
+    ways = {(True, False): DAY_FIRST, (False, True): MONTH_FIRST}
+    return ways.get((first > _MONTHS, second > _MONTHS), "")
+
+
+def _in_one_way(text: str, order: str) -> str:
+    """Return a date as 2024-03-25; what is none stays what it is, which no date can be read from."""
+    found = _SPELLED.fullmatch(text)
+    if found is None:
+        return f"no {text}"
+    first, _, second, year, hour = found.groups()
+    day, month = (first, second) if order == DAY_FIRST else (second, first)
+    return f"{year}-{month:0>2}-{day:0>2}{f'T{hour}' if hour else ''}"
+
+
+def as_days(series: Any, is_missing: Array, order: str = "") -> tuple[Array, Array]:
     """Return dates as days since the beginning of 1970, and where there is something else."""
     import pandas as pd
 
@@ -233,7 +272,10 @@ def as_days(series: Any, is_missing: Array) -> tuple[Array, Array]:
     if isinstance(kind, pd.DatetimeTZDtype) or getattr(kind, "kind", "") == "M":
         dates = series.dt.tz_convert("UTC").dt.tz_localize(None) if isinstance(kind, pd.DatetimeTZDtype) else series
     else:
-        texts = pd.Series(np.where(is_missing, "", as_texts(series)), dtype=object)
+        written = as_texts(series)
+        if order:
+            written = np.array([_in_one_way(text, order) for text in written], dtype=object)
+        texts = pd.Series(np.where(is_missing, "", written), dtype=object)
         dates = pd.to_datetime(texts, format="ISO8601", errors="coerce", utc=True).dt.tz_localize(None)
     values = dates.to_numpy()
     values = values if values.dtype.kind == "M" else values.astype("datetime64[us]")

@@ -7,6 +7,8 @@ import hashlib
 import os
 import re
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -14,6 +16,16 @@ def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
     """Write the bytes to a temporary file beside the target, make sure of them on the disk, and rename it.
 
     Where that fails the target is as it was, no temporary file is left, and the OSError says so.
+    """
+    with replacing(path) as temporary, open(temporary, "xb") as file:
+        file.write(data)
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give the path of a temporary file, to be written and closed; the same as `replace_file`, for what comes in parts.
+
+    An error within leaves the target as it was; an OSError within is taken for one of the writing.
     """
     target = Path(os.path.realpath(path))  # of a link the file behind it, as with any other way of writing
     if target.is_dir():
@@ -23,9 +35,8 @@ def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
     temporary = target.with_name(f"{stem(target)}.{secrets.token_hex(8)}.tmp")
     try:
         try:
-            with open(temporary, "xb") as file:
-                file.write(data)
-                file.flush()
+            yield temporary
+            with open(temporary, "r+b") as file:
                 os.fsync(file.fileno())
             os.replace(temporary, target)
         except BaseException:  # Ctrl-C too

@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from hkrr.cli import bench, demo, fit, info, predict, report, reproduce
 
-app = typer.Typer(no_args_is_help=True)
+
+def _without_types(parameters: list[Any]) -> list[Any]:
+    """Return the parameters of a command, of which those that take no value show no type in its help."""
+    for each in parameters:
+        if getattr(each, "is_flag", False) and each.metavar is None:
+            each.metavar = ""
+    return parameters
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
+
+app = typer.Typer(no_args_is_help=True, cls=_Group)
 
 
 def _print_version(wanted: bool) -> None:
@@ -30,10 +50,5 @@ def _main(
     """
 
 
-app.command()(demo.demo)
-app.command()(fit.fit)
-app.command()(predict.predict)
-app.command()(report.report)
-app.command()(info.info)
-app.command()(bench.bench)
-app.command()(reproduce.reproduce)
+for _each in (demo.demo, fit.fit, predict.predict, report.report, info.info, bench.bench, reproduce.reproduce):
+    app.command(cls=_Command)(_each)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+_TABLES = (".csv", ".tsv", ".parquet", ".pq")
 
 
 def say(console: Console, text: str, style: str | None = None) -> None:
@@ -55,6 +58,19 @@ def errors_in_a_line(as_json: bool) -> Iterator[None]:
 
 def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())
+
+
+def load_model(path: Path) -> Any:
+    """Return the model of a file; of a table say that it is one."""
+    import hkrr
+
+    try:
+        return hkrr.load(path)
+    except hkrr.ModelFileError:
+        if path.name.lower().removesuffix(".gz").endswith(_TABLES):
+            made = f"hkrr fit {shlex.quote(str(path))} --target COLUMN"
+            raise ValueError(f"{path} is a table, and this takes a model: {made} makes one") from None
+        raise
 
 
 def check_file(option: str, path: Path) -> None:

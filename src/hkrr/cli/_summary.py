@@ -39,6 +39,8 @@ def show_map(console: Console, found: dict[str, Any]) -> None:
     shape, kernel, directions = found.get("map_shape", "full"), found["kernel"], found["directions"]
     if found.get("stopped") == "time_limit":
         say(console, "\nThe time limit ended the search: with more time it may do better.")
+    if found.get("stopped") == "interrupted":
+        say(console, "\nThe fit was interrupted: this is the best that it had found by then.")
     if shape == "identity":
         say(console, f"\nNo few directions were found: kernel ridge on all {D} columns ({kernel} kernel)")
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,9 @@ import typer
 from rich.console import Console
 
 from hkrr.cli._console import check_folder, say
+
+_ROWS, _COLUMNS, _DIRECTIONS = 750, 50, 3
+_ALIKE = 0.01  # in R2
 
 
 def demo(
@@ -26,22 +30,30 @@ def demo(
     """
     import pandas as pd
 
-    from hkrr.cli import app
+    import hkrr
     from hkrr.datasets import make_mim_sines
 
     console = Console()
     check_folder(console, out)
-    data = make_mim_sines(750, n_features=50, n_components=3, random_state=seed)
-    table = pd.DataFrame(data.X, columns=[f"x{k}" for k in range(1, 51)]).assign(y=data.y)
+    data = make_mim_sines(_ROWS, n_features=_COLUMNS, n_components=_DIRECTIONS, random_state=seed)
+    table = pd.DataFrame(data.X, columns=[f"x{k}" for k in range(_COLUMNS)]).assign(y=data.y)
     planted, model, page = (str(out / name) for name in ("planted.csv", "planted.hkrr", "report.html"))
     table.to_csv(planted, index=False)
-    say(
-        console,
-        f"{planted}: 750 rows, 50 columns; y depends on 3 directions of them, and the noise allows an R2 of 0.99",
-    )
-    for arguments in (
-        ["fit", planted, "--target", "y", "--kernel", "gaussian", "--out", model],
-        ["report", model, planted, "--out", page],
-    ):
-        say(console, f"\n$ hkrr {shlex.join(arguments)}", "bold")
-        app(arguments, standalone_mode=False)
+    about = f"{_ROWS} rows, {_COLUMNS} columns; y depends on {_DIRECTIONS} directions of them"
+    say(console, f"{planted}: {about}, and the noise allows an R2 of 0.99")
+    _run(console, ["fit", planted, "--target", "y", "--kernel", "gaussian", "--out", model])
+    _, kernel_ridge, linear = hkrr.load(model).held_out_.r2
+    if abs(kernel_ridge - linear) < _ALIKE:
+        why = (
+            f"in {_COLUMNS} columns all rows are far apart, and the best kernel that it finds is so wide that it is one"
+        )
+        say(console, "\n" + textwrap.fill(f"(Kernel ridge is no better than a linear model here: {why}.)", 79))
+    _run(console, ["report", model, planted, "--out", page])
+
+
+def _run(console: Console, arguments: list[str]) -> None:
+    """Show a command, and run it."""
+    from hkrr.cli import app
+
+    say(console, f"\n$ hkrr {shlex.join(arguments)}", "bold")
+    app(arguments, standalone_mode=False)

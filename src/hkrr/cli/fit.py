@@ -40,7 +40,12 @@ def fit(
         int | None, typer.Option(min=1, help="Number of directions; chosen by default.", show_default=False)
     ] = None,
     time_limit: Annotated[
-        float | None, typer.Option(min=0.1, help="Seconds for the fit; no limit by default.", show_default=False)
+        float | None,
+        typer.Option(
+            min=0.1,
+            help="Seconds for all of it, about; half of them at least are the fit's. No limit by default.",
+            show_default=False,
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all that is drawn.")] = 0,
     n_jobs: Annotated[
@@ -49,7 +54,8 @@ def fit(
     checkpoint: Annotated[
         Path | None,
         typer.Option(
-            help="File to keep the state in: killed, the same command goes on from there.", show_default=False
+            help="File to keep the state in: after Ctrl-C or a kill the same command goes on from there.",
+            show_default=False,
         ),
     ] = None,
     checkpoint_every: Annotated[float, typer.Option(min=0.0, help="Seconds between two writes of it.")] = 60.0,
@@ -81,7 +87,7 @@ def fit(
             {"kernel": kernel, "n_components": n_components or "auto", "time_limit": time_limit, "n_jobs": n_jobs},
             {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "random_state": seed},
         )
-        told = _fitted(model, view, split, out)
+        told = _fitted(model, view, split, out, began)
         seconds = time.perf_counter() - began
         if as_json:
             from hkrr.tables import describe
@@ -125,13 +131,27 @@ def _model(split: Split, missing: Any, console: Console | None, *settings: dict[
     model = TableRegressor(regressor, missing=missing)
     if console is None:
         return model, None
-    view = View(console, model, split, options["time_limit"])
+    view = View(
+        console, model, split, options["kernel"] == "auto", options["time_limit"], _going_on(options["checkpoint"])
+    )
     # A function, and not the view itself: estimators are copied before they are fitted, and a console cannot be.
     regressor.set_params(callbacks=[lambda state: view(state)])
     return model, view
 
 
-def _fitted(model: TableRegressor, view: Any, split: Split, out: Path) -> list[str]:
+def _going_on(checkpoint: Path | None) -> str:
+    """Return what there is to say of a checkpoint that the fit goes on from."""
+    from hkrr.checkpoints import recorded
+
+    found = None if checkpoint is None else recorded(checkpoint)
+    if found is None:
+        return ""
+    n_steps, ended = found
+    done = "the fit had ended" if ended else f"{n_steps:,} step{'s' if n_steps != 1 else ''} of the search are there"
+    return f"going on from {checkpoint}: {done}"
+
+
+def _fitted(model: TableRegressor, view: Any, split: Split, out: Path, began: float) -> list[str]:
     """Fit, compare and save the model; return what it was warned of. After Ctrl-C save the best so far, if any."""
     from contextlib import nullcontext
 
@@ -146,23 +166,52 @@ def _fitted(model: TableRegressor, view: Any, split: Split, out: Path) -> list[s
         warnings.simplefilter("always")
         try:
             with nullcontext() if view is None else view.shown():
+                if view is not None and len(split.y_test):
+                    view.trying("kernel ridge and a linear model, to compare with")
+                others = _others(model, split)
+                limit = model.regressor.time_limit
+                if limit is not None:
+                    left = round(limit - (time.perf_counter() - began), 1)
+                    model.regressor.set_params(time_limit=max(left, limit / 2))
                 model.fit(split.train, pd.Series(split.y_train, name=split.target))
         except KeyboardInterrupt as stop:
             if kept_by(stop) is not model:
-                raise
+                raise KeyboardInterrupt(_nothing_kept(model.regressor.checkpoint)) from None
             hkrr.save(model, out)
             kept = f"Stopped. The best model so far is in {out}; the same command goes on from its checkpoint."
             raise KeyboardInterrupt(kept) from None
         hkrr.save(model, out)  # now: whatever becomes of the scores, the model is not lost
         if len(split.y_test):
             try:
-                model.held_out_ = compare(model, split)
+                model.held_out_ = compare(model, split, others)
                 hkrr.save(model, out)
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(f"Stopped before the scores. The model is in {out}.") from None
             except (ValueError, ArithmeticError) as error:
                 warnings.warn(f"There are no scores: {error}", HKRRWarning, stacklevel=2)
     return list(dict.fromkeys(" ".join(str(each.message).split()) for each in caught))
+
+
+def _others(model: TableRegressor, split: Split) -> Any:
+    """Return what others predict for the held-out rows: before the fit, which has the rest of the time."""
+    from hkrr.tables import learn_encoder
+    from hkrr.tables.comparison import predicted_by_others
+
+    if not len(split.y_test):
+        return None
+    encoder = learn_encoder(split.train, model.missing)
+    X, X_test = encoder.transform(split.train), encoder.transform(split.test)
+    try:
+        return predicted_by_others(X, split.y_train, X_test, split.seed)
+    except (ValueError, ArithmeticError):  # of which the scores will speak
+        return None
+
+
+def _nothing_kept(checkpoint: Any) -> str:
+    if checkpoint is None:
+        more = "with --checkpoint FILE, Ctrl-C keeps the best model so far, and the same command goes on"
+        return f"Stopped, and nothing is kept: {more}."
+    return f"Stopped before there was a model to keep; the same command goes on from {checkpoint}."
 
 
 def _say_what(console: Console, data: str, split: Split, is_last: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from hkrr.cli._console import errors_in_a_line, say, say_json
+from hkrr.cli._console import errors_in_a_line, load_model, say, say_json
 
 
 def info(
@@ -21,12 +21,11 @@ def info(
     """
     console = Console()
     with errors_in_a_line(as_json):
-        import hkrr
         from hkrr.cli._summary import show_columns, show_map, show_scores
         from hkrr.saving import written_by
         from hkrr.tables import describe
 
-        found = hkrr.load(model)
+        found = load_model(model)
         about = {"file": str(model), "library": written_by(model), **describe(found)}
         if as_json:
             say_json(about)

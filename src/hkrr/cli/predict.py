@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from hkrr.cli._console import check_file, errors_in_a_line, say, say_json
+from hkrr.cli._console import check_file, errors_in_a_line, load_model, say, say_json
 
 _COVERAGE = 0.9
 _SUFFIXES = (".csv", ".parquet", ".pq")
@@ -51,8 +50,6 @@ def predict(
     cat new.csv | hkrr predict houses.hkrr - --no-intervals
     """
     with errors_in_a_line(as_json):
-        import hkrr
-
         if no_intervals and coverage is not None:
             raise ValueError("give one of --coverage and --no-intervals")
         if as_json and out is None:
@@ -63,7 +60,7 @@ def predict(
                 raise ValueError(f"--out {out}: give a name that ends with {', '.join(_SUFFIXES)}")
         columns = [name.strip() for name in keep.split(",") if name.strip()]
         asked = None if no_intervals else coverage or _COVERAGE
-        pieces = _predicted(hkrr.load(model), data, asked, coverage is not None, std, columns, as_json)
+        pieces = _predicted(load_model(model), data, asked, coverage is not None, std, columns, as_json)
         n_rows, names = _write(pieces, out)
         if as_json:
             say_json({"rows": n_rows, "columns": names, "out": str(out)})
@@ -94,19 +91,16 @@ def _predicted(
 
 def _write(pieces: Iterator[Any], out: Path | None) -> tuple[int, list[str]]:
     """Write the pieces one after the other; a file is there whole, or as it was."""
+    from hkrr.disk import replacing
+
+    pieces = chain([next(pieces)], pieces)  # what is wrong with the table shows before anything is written
     if out is None:
         return _write_csv(pieces, sys.stdout)
-    temporary = out.with_name(f".{out.name[:40]}.{secrets.token_hex(8)}.tmp")
-    try:
-        if out.suffix.lower() == ".csv":
-            with open(temporary, "x", encoding="utf-8", newline="") as file:
-                found = _write_csv(pieces, file)
-        else:
-            found = _write_parquet(pieces, temporary)
-        os.replace(temporary, out)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return found
+    with replacing(out) as temporary:
+        if out.suffix.lower() != ".csv":
+            return _write_parquet(pieces, temporary)
+        with open(temporary, "x", encoding="utf-8", newline="") as file:
+            return _write_csv(pieces, file)
 
 
 def _write_csv(pieces: Iterator[Any], file: Any) -> tuple[int, list[str]]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from hkrr.cli._console import check_file, errors_in_a_line, say, say_json
+from hkrr.cli._console import check_file, errors_in_a_line, load_model, say, say_json
 
 
 def report(
@@ -59,10 +59,11 @@ def _written(
     import pandas as pd
 
     import hkrr
+    from hkrr.disk import replace_file
     from hkrr.reporting import gather, render
     from hkrr.tables import as_columns, hold_out, read_table
 
-    fitted = hkrr.load(model)
+    fitted = load_model(model)
     name = target if target is not None else getattr(fitted, "target_", None)
     if name is None:
         raise ValueError("--target: the model does not know the name of its target; give it")
@@ -70,5 +71,5 @@ def _written(
     X = rows.train if isinstance(fitted, hkrr.tables.TableRegressor) else as_columns(fitted, rows.train)
     y = pd.Series(rows.y_train, name=name)
     facts = gather(fitted, X, y, title=title, coverage=coverage, compare=compare)
-    out.write_text(render(facts), encoding="utf-8")
+    replace_file(out, render(facts).encode())
     return {"out": str(out), "rows": facts.n_rows, "r2": facts.errors.r2, "held_out": facts.errors.held_out}

@@ -12,7 +12,8 @@ from hkrr.reporting.words import number, shortened
 
 _WIDTH = 360  # about the width of a phone: letters keep their size there
 _LEFT, _RIGHT, _BOTTOM = 54, 10, 40
-_LONGEST_LABEL = 7  # characters to the left of an axis
+_LETTER = 6.6  # the width of a digit, about
+_LONGEST_LABEL = 7  # characters to the left of an axis, where thousands can be left out
 
 Range = tuple[float, float]
 
@@ -84,22 +85,33 @@ class Chart:
         self.x, self.y = x, y
         self._label, self._height, self._top = label, height, 24 if y_name else 4
         self._parts: list[str] = []
-        right, bottom = _WIDTH - _RIGHT, height - _BOTTOM
         heights = ticks(*y) if y_ticks else []
-        for value, text in zip(heights, tick_labels(heights), strict=True):
+        labels = tick_labels(heights)
+        self._left = max([_LEFT, *(round(8 + _LETTER * len(text)) for text in labels)])
+        right, bottom = _WIDTH - _RIGHT, height - _BOTTOM
+        for value, text in zip(heights, labels, strict=True):
             at = self.down(value)
-            self._add(f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{at}" y2="{at}"/>')
-            self._text(_LEFT - 6, at + 4, text, "tick end")
-        places = [value for value in ticks(*x) if not x_whole or value == round(value)]
-        for value, text in zip(places, tick_labels(places), strict=True):
-            self._text(self.right(value), bottom + 16, text, "tick middle")
-        self._add(f'<line class="axis" x1="{_LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>')
-        self._text((_LEFT + right) / 2, height - 6, shortened(x_name, 52), "name middle")
+            self._add(f'<line class="grid" x1="{self._left}" x2="{right}" y1="{at}" y2="{at}"/>')
+            self._text(self._left - 6, at + 4, text, "tick end")
+        for value, text in self._across(x_whole):
+            half = _LETTER * len(text) / 2
+            self._text(min(self.right(value), _WIDTH - half), bottom + 16, text, "tick middle")
+        self._add(f'<line class="axis" x1="{self._left}" x2="{right}" y1="{bottom}" y2="{bottom}"/>')
+        self._text((self._left + right) / 2, height - 6, shortened(x_name, 52), "name middle")
         self._text(4, 13, shortened(y_name, 52), "name")
+
+    def _across(self, whole: bool) -> list[tuple[float, str]]:
+        """Return the places of the axis across and their labels: as many as have room beside each other."""
+        for most in (5, 3, 2):
+            places = [value for value in ticks(*self.x, most) if not whole or value == round(value)]
+            labels = tick_labels(places)
+            if _LETTER * sum(len(text) + 2 for text in labels) <= _WIDTH - self._left:
+                break
+        return list(zip(places, labels, strict=True))
 
     def right(self, value: float) -> float:
         """Return the place of a value on the axis across."""
-        return round(_LEFT + (value - self.x[0]) / (self.x[1] - self.x[0]) * (_WIDTH - _LEFT - _RIGHT), 1)
+        return round(self._left + (value - self.x[0]) / (self.x[1] - self.x[0]) * (_WIDTH - self._left - _RIGHT), 1)
 
     def down(self, value: float) -> float:
         """Return the place of a value on the axis up."""
@@ -121,9 +133,9 @@ class Chart:
         """Draw a line through points."""
         path = "L".join(f"{self.right(a)} {self.down(b)}" for a, b in zip(x, y, strict=True))
         # An svg within cuts off what goes beyond the axes.
-        width, height = _WIDTH - _LEFT - _RIGHT, self._height - self._top - _BOTTOM
-        box = f'x="{_LEFT}" y="{self._top}" width="{width}" height="{height}"'
-        view = f'viewBox="{_LEFT} {self._top} {width} {height}"'
+        width, height = _WIDTH - self._left - _RIGHT, self._height - self._top - _BOTTOM
+        box = f'x="{self._left}" y="{self._top}" width="{width}" height="{height}"'
+        view = f'viewBox="{self._left} {self._top} {width} {height}"'
         self._add(f'<svg {box} {view}><path class="{kind}" d="M{path}"/></svg>')
 
     def bars(self, edges: Sequence[float], heights: Sequence[float]) -> None:
@@ -155,7 +167,9 @@ class Chart:
     def note(self, x: float, y: float, text: str) -> None:
         """Write a text around a point, within the axes."""
         half = 3.2 * len(text)
-        self._text(min(max(self.right(x), _LEFT + half), _WIDTH - _RIGHT - half), self.down(y), text, "tick middle")
+        self._text(
+            min(max(self.right(x), self._left + half), _WIDTH - _RIGHT - half), self.down(y), text, "tick middle"
+        )
 
     def ring(self, x: float, y: float) -> None:
         """Draw a ring around a point."""

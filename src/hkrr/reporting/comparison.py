@@ -12,21 +12,15 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.linear_model import RidgeCV
-from sklearn.metrics import r2_score
 from sklearn.model_selection import train_test_split
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
-from hkrr._arrays import Array
-from hkrr.baselines import KernelRidgeCV
 from hkrr.diagnostics import unannounced
 from hkrr.reporting.directions import sample
 from hkrr.reporting.subject import Subject
+from hkrr.tables.comparison import LEVEL, predicted_by_others, scores
 
 _MOST_ROWS = 2000
 _FEWEST_ROWS = 20
-_RESAMPLES, _LEVEL = 500, 0.95
 # What the settings of a model may hold that belongs to its own fit.
 _NOT_AGAIN = {"callbacks": None, "verbose": 0, "checkpoint": None, "init": "random", "centers": "uniform"}
 
@@ -67,14 +61,13 @@ def describe_comparison(subject: Subject, compare: bool) -> Comparison | None:
     if np.ptp(y[train]) == 0 or np.ptp(y[test]) == 0:
         return None
     ours = _again(subject.model, len(train))
-    rivals = [
-        KernelRidgeCV(random_state=0),
-        make_pipeline(StandardScaler(), RidgeCV(np.logspace(-4, 6, 11))),
-    ]
-    with unannounced(), np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        predicted = [model.fit(X[train], y[train]).predict(X[test]) for model in (ours, *rivals)]
-    r2, low, high = _scores(y[test], predicted)
-    return Comparison(["hkrr", "kernel ridge", "linear"], r2, low, high, _LEVEL, len(train), len(test), anew=True)
+    with unannounced():
+        predicted = {
+            "hkrr": ours.fit(X[train], y[train]).predict(X[test]),
+            **predicted_by_others(X[train], y[train], X[test], seed=0),
+        }
+    r2, low, high = map(list, scores(y[test], np.column_stack(list(predicted.values())), seed=0))
+    return Comparison(list(predicted), r2, low, high, LEVEL, len(train), len(test), anew=True)
 
 
 def _again(model: Any, n_rows: int) -> Any:
@@ -89,15 +82,3 @@ def _again(model: Any, n_rows: int) -> Any:
     if isinstance(settings.get("n_centers"), int):
         changed["n_centers"] = min(settings["n_centers"], n_rows)
     return again.set_params(**changed)
-
-
-def _scores(y: Array, predicted: list[Array]) -> tuple[list[float], list[float], list[float]]:
-    """Return R2 of each, and the ends of its interval over draws of the rows, the same for all."""
-    rng = np.random.default_rng(0)
-    draws: list[list[float]] = []
-    while len(draws) < _RESAMPLES:
-        rows = rng.integers(len(y), size=len(y))
-        if np.ptp(y[rows]) > 0:  # of one value alone there is no R2
-            draws.append([r2_score(y[rows], each[rows]) for each in predicted])
-    low, high = np.quantile(draws, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], axis=0)
-    return [float(r2_score(y, each)) for each in predicted], low.tolist(), high.tolist()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hkrr._arrays import Array
+from hkrr.importance import loadings
 from hkrr.importance import weights as weights_of
 from hkrr.reporting.subject import Subject
 
@@ -75,9 +76,8 @@ def describe_directions(subject: Subject) -> Directions:
     model, B = subject.model, subject.model.components_
     X = subject.X[sample(len(subject.X), _GRADIENT_ROWS)]
     gradients = latent_gradients(subject, X)
-    spread = subject.X.std(axis=0)
     along = np.sqrt(np.mean(gradients**2, axis=0)) * (subject.X @ B.T).std(axis=0)
-    by_column = np.sqrt(np.mean((gradients @ B) ** 2, axis=0)) * spread
+    by_column = np.sqrt(np.mean((gradients @ B) ** 2, axis=0)) * subject.X.std(axis=0)
     if subject.other_targets == 0:  # of several targets the model's own are of all
         by_column = model.feature_importances_
     shares = _shares(along)
@@ -88,17 +88,15 @@ def describe_directions(subject: Subject) -> Directions:
         n_components=len(B),
         n_columns=B.shape[1],
         shape=getattr(model, "map_shape_", "full"),
-        directions=[_direction(subject, int(k), spread, float(shares[k])) for k in np.sort(order)],
+        directions=[_direction(subject, int(k), float(shares[k])) for k in np.sort(order)],
         importances=ranking[:MOST_LOADINGS],
         named=_by_origin(ranking, subject.shown_columns)[:MOST_LOADINGS],
         n_columns_left_out=max(0, len(ranking) - MOST_LOADINGS),
     )
 
 
-def _direction(subject: Subject, k: int, spread: Array, share: float) -> Direction:
-    weights = subject.model.components_[k] * spread
-    norm = float(np.linalg.norm(weights))
-    weights = weights / norm if norm > 0 else weights
+def _direction(subject: Subject, k: int, share: float) -> Direction:
+    weights = loadings(subject.model)[k]
     order = [j for j in np.argsort(-np.abs(weights), kind="stable") if weights[j] != 0]
     shown, rest = order[:MOST_LOADINGS], order[MOST_LOADINGS:]
     return Direction(

@@ -122,6 +122,10 @@ def _health(model: Any) -> Health | None:
         return "does not apply" if value is None else f"{100.0 * value:.3g}%"
 
     starts = f"{found.starts_tried} tried, {found.starts_dropped} given up early, {found.starts_failed} failed"
+    adjusted = []
+    if found.adjusted_share is not None:
+        meaning = "The same, with all parameters that were learned counted: what may be left of it on other rows."
+        adjusted = [("Adjusted for the parameters", share(found.adjusted_share), meaning)]
     figures = [
         ("Sure digits", f"{found.digits:.1f}", "Decimal digits of a prediction that rounding is sure to leave."),
         ("Condition number", f"{found.condition:.2g}", "How far the solve can magnify rounding; 1e12 is much."),
@@ -136,6 +140,7 @@ def _health(model: Any) -> Health | None:
             share(found.explained_share),
             "Of the rows that the model was fitted on, which flatter it.",
         ),
+        *adjusted,
         ("Predictions cut", share(found.truncated_share), "Rows whose prediction goes beyond the bound, and is cut."),
         ("Starts", starts, "The search begins from several maps, as a single one can end in a poor place."),
         ("At an edge", ", ".join(found.at_edge) or "nothing", "What ended at an end of the values that it may take."),

@@ -15,18 +15,12 @@ def directions_section(facts: Facts) -> str:
     """Return what the target depends on."""
     found = facts.directions
     parts = [f"<p>{escape(_about_directions(found))}</p>"]
-    note = (
-        ""
-        if not found.n_columns_left_out
-        else f" The {found.n_columns_left_out:,} columns that are not here matter less."
-    )
+    others = f"And {count(found.n_columns_left_out, 'column')} that matter less."
     panels = [
         panel(
             "Columns",
-            "<p>How far the prediction moves with a typical move of each column, as a share of all."
-            + escape(note)
-            + "</p>"
-            + bars(found.importances, signed=False),
+            "<p>How far the prediction moves with a typical move of each column, as a share of all.</p>"
+            + bars(found.importances, False, found.n_columns_left_out, others),
         )
     ]
     if found.shape == "full":
@@ -59,10 +53,7 @@ def _about_directions(found: Directions) -> str:
 
 
 def _direction(direction: Direction, found: Directions) -> str:
-    rest = ""
-    if direction.n_left_out:
-        more = count(direction.n_left_out, "more column")
-        rest = f"<p class='small'>{more} with {percent(direction.left_out)} of the weight.</p>"
+    others = f"And {count(direction.n_left_out, 'column')} with {percent(direction.left_out)} of the weight."
     weight = ""
     if found.n_components > 1:
         size = direction.singular_value
@@ -75,8 +66,7 @@ def _direction(direction: Direction, found: Directions) -> str:
         f'<p class="formula">{escape(formula(direction))}</p>{weight}'
         "<p class='small'>Weights are for a typical move (one standard deviation) of each column; only their relative "
         "sizes and signs mean something, and turning all signs round changes nothing.</p>"
-        + bars(direction.loadings, signed=True)
-        + rest
+        + bars(direction.loadings, True, direction.n_left_out, others)
     )
 
 

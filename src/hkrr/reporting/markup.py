@@ -13,8 +13,8 @@ _FIRST_BARS = 10
 _LONGEST_CELL, _LONG_HEAD = 40, 24
 
 
-def bars(loadings: Sequence[Loading], signed: bool) -> str:
-    """Return a bar for each name; those after the first ten fold away."""
+def bars(loadings: Sequence[Loading], signed: bool, n_left_out: int = 0, left_out: str = "") -> str:
+    """Return a bar for each name; those after the first ten fold away, with a sentence on those that have none."""
     largest = max((abs(each.weight) for each in loadings), default=0.0) or 1.0
 
     def bar(each: Loading) -> str:
@@ -34,7 +34,9 @@ def bars(loadings: Sequence[Loading], signed: bool) -> str:
     first, more = loadings[:_FIRST_BARS], loadings[_FIRST_BARS:]
     html = f'<ul class="bars">{"".join(map(bar, first))}</ul>'
     if more:
-        html += f'<details><summary>{len(more)} more</summary><ul class="bars">{"".join(map(bar, more))}</ul></details>'
+        rest = f'<p class="small">{escape(left_out)}</p>' if n_left_out else ""
+        folded = f'<ul class="bars">{"".join(map(bar, more))}</ul>{rest}'
+        html += f"<details><summary>{len(more) + n_left_out:,} more</summary>{folded}</details>"
     return html
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from hkrr.disk import replace_file
 from hkrr.reporting.contours import RAMP
 from hkrr.reporting.facts import Facts, gather
 from hkrr.reporting.learned import direction_name
@@ -77,7 +78,7 @@ def write_report(
     """
     facts = gather(model, X, y, title=title, target=target, held_out=held_out, compare=compare, coverage=coverage)
     path = Path(path)
-    path.write_text(render(facts), encoding="utf-8")
+    replace_file(path, render(facts).encode())
     return path
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from hkrr.diagnostics import ENDS
 from hkrr.reporting.facts import Facts
 from hkrr.reporting.learned import directions_section, link_section
 from hkrr.reporting.markup import figure, table
@@ -124,16 +125,6 @@ def _wrong(facts: Facts) -> str:
     )
 
 
-_STOPPED = {
-    "converged": "the objective was flat",
-    "stalled": "no step lowered the objective any more",
-    "max_iter": "the number of iterations that it may take was reached",
-    "time_limit": "the time was over",
-    "callback": "a callback asked it to",
-    "interrupted": "it was interrupted",
-}
-
-
 def _training(facts: Facts) -> str:
     found = facts.training
     figures = []
@@ -141,19 +132,22 @@ def _training(facts: Facts) -> str:
     if n > 1:
         figures.append(figure(objective(found), f"The objective over {count(n - 1, 'iteration')}: lower is better."))
     if found.path is not None:
+        chosen = "no few directions were chosen in the end"
+        if facts.directions.shape == "full" and found.path.chosen in found.path.n_components:
+            chosen = f"the ring is what was chosen ({found.path.chosen})"
         figures.append(
             figure(
                 scores_by_directions(found.path),
-                "What the search tried: a dot is a run, the line joins the best for each number of directions, and the "
-                f"ring is what was chosen ({found.path.chosen}). Lower is better.",
+                "What the search tried: a dot is a run, the line joins the best for each number of directions, and "
+                f"{chosen}. Lower is better.",
             )
         )
-    stop = f"The last run stopped because {_STOPPED.get(found.stopped, found.stopped)}."
+    stop = f"How the last run ended: {ENDS.get(found.stopped, found.stopped)}."
     if n <= 1:
         stop += " It kept no record of its iterations."
     text = f"<p>{escape(stop)}</p>"
     if figures:
-        text += f'<div class="figures">{"".join(figures)}</div>'
+        text += f'<div class="figures{" one" if len(figures) == 1 else ""}">{"".join(figures)}</div>'
     if found.runs:
         shown = "" if found.n_runs == len(found.runs) else f", the first {len(found.runs)}"
         text += (

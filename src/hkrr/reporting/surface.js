@@ -157,8 +157,8 @@ class TurningSurface {
     write(this.surface.names[1], aSide, 1.16);
     pen.fillStyle = this.ink("soft");
     for (const end of [-1, 1]) {
-      write(short((end < 0 ? across[0] : across[across.length - 1])), [end * 0.78, bSide[1]], 1.06);
-      write(short((end < 0 ? along[0] : along[along.length - 1])), [aSide[0], end * 0.78], 1.06);
+      write(short((end < 0 ? across[0] : across[across.length - 1])), [end * 0.7, bSide[1]], 1.06);
+      write(short((end < 0 ? along[0] : along[along.length - 1])), [aSide[0], end * 0.7], 1.06);
     }
     const post = corners.reduce((a, b) => (this.project([...a, -1])[0] < this.project([...b, -1])[0] ? a : b));
     path([...post, -1], [...post, 1]);

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from hkrr._validation import check_choice
-from hkrr.columns import KINDS, Column, Encoder, HeldOutScores
+from hkrr.columns import DAY_FIRST, KINDS, MONTH_FIRST, Column, Encoder, HeldOutScores
 from hkrr.records.format import Refusal
 from hkrr.saving import checks
 from hkrr.saving.checks import Sizes
@@ -25,6 +25,8 @@ def encoder(name: str, value: Any, sizes: Sizes) -> None:
             raise Refusal(f"{name} fills with NaN or infinity")
         if column.kind == "truth" and len(column.values) != 2:
             raise Refusal(f"{name} has a truth that is not one of two values")
+        if column.kind == "date" and column.values not in ((), (DAY_FIRST,), (MONTH_FIRST,)):
+            raise Refusal(f"{name} has dates that are written in an unknown way")
 
 
 def text(name: str, value: Any, sizes: Sizes) -> None:

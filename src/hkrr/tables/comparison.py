@@ -15,7 +15,7 @@ from hkrr.rows.source import shown
 from hkrr.tables.regressor import TableRegressor, as_frame
 
 _FEWEST = 2  # rows on either side
-_RESAMPLES, _LEVEL = 1000, 0.95
+_RESAMPLES, LEVEL = 1000, 0.95
 _KRR_CENTERS = 1000  # beyond so many rows: its time grows with the cube of them
 _ALPHAS = tuple(10.0**k for k in range(-4, 7))
 
@@ -100,7 +100,7 @@ def _targets(name: str, column: Any, is_missing: Array) -> Array:
     return y
 
 
-def compare(model: TableRegressor, split: Split) -> HeldOutScores:
+def compare(model: TableRegressor, split: Split, others: dict[str, Array] | None = None) -> HeldOutScores:
     """Return R2 on the held-out rows, with an interval, of the model and of two others on the same numbers.
 
     The others are `hkrr.baselines.KernelRidgeCV` (Gaussian kernel, lambda and gamma by leave-one-out; 1,000 Nystrom
@@ -114,31 +114,38 @@ def compare(model: TableRegressor, split: Split) -> HeldOutScores:
         Fitted to ``split.train``.
     split : Split
         From `hold_out`, with held-out rows.
+    others : dict of arrays or None, default=None
+        What others predict for the held-out rows, by their names, where that is known already.
 
     Returns
     -------
     HeldOutScores
     """
+    if len(split.y_test) < _FEWEST or np.all(split.y_test == split.y_test[0]):
+        raise TableError("R2 needs held-out rows whose targets differ: hold out more of them")
+    if others is None:
+        X, X_test = model.transform(split.train), model.transform(split.test)
+        others = predicted_by_others(X, split.y_train, X_test, split.seed)
+    predicted = np.column_stack([model.predict(split.test), *others.values()])
+    r2, low, high = scores(split.y_test, predicted, split.seed)
+    sizes = len(split.y_train), len(split.y_test)
+    return HeldOutScores(split.target, ("hkrr", *others), r2, low, high, *sizes, split.seed, LEVEL)
+
+
+def predicted_by_others(X: Array, y: Array, X_test: Array, seed: int) -> dict[str, Array]:
+    """Return what the two others, fitted to the same numbers, predict for test rows, by their names."""
     # Here, as importing them takes a while.
     from sklearn.linear_model import RidgeCV
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    if len(split.y_test) < _FEWEST or np.all(split.y_test == split.y_test[0]):
-        raise TableError("R2 needs held-out rows whose targets differ: hold out more of them")
-    X, X_test = model.transform(split.train), model.transform(split.test)
     n_centers: Any = "all" if len(X) <= _KRR_CENTERS else _KRR_CENTERS
-    rivals = {
-        "kernel ridge": KernelRidgeCV(n_centers=n_centers, random_state=split.seed),
+    others = {
+        "kernel ridge": KernelRidgeCV(n_centers=n_centers, random_state=seed),
         "linear": make_pipeline(StandardScaler(), RidgeCV(_ALPHAS)),
     }
-    predicted = [model.predict(split.test)]
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        predicted += [rival.fit(X, split.y_train).predict(X_test) for rival in rivals.values()]
-    r2, low, high = _scores(split.y_test, np.column_stack(predicted), split.seed)
-    return HeldOutScores(
-        split.target, ("hkrr", *rivals), r2, low, high, len(split.y_train), len(split.y_test), split.seed, _LEVEL
-    )
+        return {name: other.fit(X, y).predict(X_test) for name, other in others.items()}
 
 
 def r2_of(y: Array, predicted: Array) -> Array:
@@ -148,8 +155,8 @@ def r2_of(y: Array, predicted: Array) -> Array:
     return found
 
 
-def _scores(y: Array, predicted: Array, seed: int) -> tuple[tuple[float, ...], ...]:
-    """Return R2 of each column, and the ends of its interval."""
+def scores(y: Array, predicted: Array, seed: int) -> tuple[tuple[float, ...], ...]:
+    """Return R2 of each column, and the ends of its interval by the bootstrap, the same draws for all."""
     # In units of the targets' spread: squares of numbers near 1e200 are none.
     scale = np.max(np.abs(y - y[0]))
     y, predicted = (y - y[0]) / scale, (predicted - y[0]) / scale
@@ -159,5 +166,5 @@ def _scores(y: Array, predicted: Array, seed: int) -> tuple[tuple[float, ...], .
         rows = rng.randint(n, size=n)
         if np.any(y[rows] != y[rows[0]]):  # of one value alone there is no R2
             draws.append(r2_of(y[rows], predicted[rows]))
-    low, high = np.quantile(np.array(draws), [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2], axis=0)
+    low, high = np.quantile(np.array(draws), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
     return tuple(tuple(float(each) for each in part) for part in (r2_of(y, predicted), low, high))

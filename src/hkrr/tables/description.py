@@ -59,6 +59,7 @@ def describe(model: Any) -> dict[str, Any]:
         found["kernel"] = kernel_name(inner.kernel_)
         found["n_centers"] = len(inner.centers_)
         found.setdefault("n_components", len(inner.components_))
+    if hasattr(inner, "singular_values_"):
         found["directions"] = [asdict(each) for each in directions(model)]
     if hasattr(inner, "result_"):
         found["stopped"] = inner.result_.reason

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hkrr.importance import column_names, loadings, weights
 from hkrr.tables.regressor import TableRegressor
 
 
@@ -32,8 +33,8 @@ def directions(model: Any, names: Any = None, most: int = 5, least: float = 0.1)
     """Return the directions of a fitted map, the heaviest first.
 
     With S the standard deviations of the columns (of the model's centers, which are training rows) the map in units
-    that compare is B S. Where rotations of the latent coordinates change nothing, and the map is not diagonal, its
-    directions are the right singular vectors of B S, each as heavy as its singular value; otherwise they are its rows.
+    that compare is B S, and its rows are the directions. They weigh as `singular_values_` says; where the kernel keeps
+    the rows as they are, as much as they are long.
 
     Parameters
     ----------
@@ -63,28 +64,22 @@ def directions(model: Any, names: Any = None, most: int = 5, least: float = 0.1)
     if isinstance(model, TableRegressor):
         names = model.feature_names_out_ if names is None else names
         model = model.model_
-    B = model.components_
-    if names is None:
-        names = getattr(model, "feature_names_in_", [f"x{k}" for k in range(B.shape[1])])
-    scaled = B * np.std(model.centers_, axis=0)
-    rows = np.linalg.norm(scaled, axis=1)
-    if model.kernel_.rotation_invariant and getattr(model, "map_shape_", "full") == "full":
-        _, rows, Vt = np.linalg.svd(scaled, full_matrices=False)
-        scaled = rows[:, None] * Vt
-    heaviest = float(np.max(rows))
+    names = column_names(model) if names is None else names
+    table, weight = loadings(model), weights(model)
     found = []
-    for k in np.argsort(-rows, kind="stable"):
-        if rows[k] == 0.0:
+    for k in np.argsort(-weight, kind="stable"):
+        largest = table[k, np.argmax(np.abs(table[k]))]
+        if largest == 0.0:
             continue
-        loadings = scaled[k] / scaled[k, np.argmax(np.abs(scaled[k]))]
-        order = [j for j in np.argsort(-np.abs(loadings), kind="stable") if abs(loadings[j]) >= least]
+        row = table[k] / largest
+        order = [j for j in np.argsort(-np.abs(row), kind="stable") if abs(row[j]) >= least]
         listed = order[:most]
         found.append(
             Direction(
-                float(rows[k] / heaviest),
+                float(weight[k]),
                 tuple(str(names[j]) for j in listed),
-                tuple(float(loadings[j]) for j in listed),
-                int(np.count_nonzero(loadings)) - len(listed),
+                tuple(float(row[j]) for j in listed),
+                int(np.count_nonzero(row)) - len(listed),
             )
         )
     return found

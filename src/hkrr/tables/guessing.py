@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from hkrr.columns import (
     check_none_missing,
     is_numeric,
     missing_in,
+    order_of,
 )
 from hkrr.exceptions import TableError
 from hkrr.rows.source import shown
@@ -31,6 +33,7 @@ _IDENTIFIER = 0.9  # of the values of a text column differ: it names the rows
 _FEW_ROWS = 10  # of which nothing can be said to be an identifier
 # A column is numbers if so many of its values are, and no more than so many words stand between them.
 _NUMBERS, _WORDS = 0.9, 3
+_YEARS = (1500, 2200)
 _TRUTHS = ({"false", "true"}, {"no", "yes"}, {"n", "y"}, {"f", "t"})
 _AMBIGUOUS_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-]\d{2,4}( .*)?")
 
@@ -107,9 +110,13 @@ def _of_texts(name: str, series: Any, is_missing: Array) -> Column:
             low, high = sorted(truths)
             return _truth(name, is_missing, np.array([text.lower() == high for text in texts]), (low, high))
     if not hasattr(series, "cat"):
-        days, wrong = as_days(series, is_missing)
+        order = "" if is_date else order_of(as_texts(series)[~is_missing])
+        days, wrong = as_days(series, is_missing, order)
         if not np.any(wrong):
-            return _numeric(name, "date", series, is_missing, days)
+            found = _numeric(name, "date", series, is_missing, days)
+            if found.kind == "left out" or not order:
+                return found
+            return replace(found, values=(order,), about=f"{order}; {found.about}")
     return _text(name, as_texts(series), is_missing)
 
 
@@ -135,11 +142,12 @@ def _numeric(name: str, kind: str, series: Any, is_missing: Array, found: Array,
 
 
 def _numbers_rows(values: Array, index: Any) -> bool:
-    """Whether values count the rows from 0 or 1, some of which may be held out: by the index, which counts them too."""
+    """Whether values count the rows, some of which may be held out: by the index, which counts them too."""
     if index.dtype.kind not in "iu":
         return False
-    first = values[0] - index[0]
-    return first in (0, 1) and bool(np.all(values - np.asarray(index) == first))
+    if np.all((values >= _YEARS[0]) & (values <= _YEARS[1])):  # one row a year says when
+        return False
+    return bool(np.all(values - np.asarray(index) == values[0] - index[0]) and values[0] == math.floor(values[0]))
 
 
 def _truth(name: str, is_missing: Array, is_high: Array, values: tuple[str, str]) -> Column:

@@ -68,8 +68,7 @@ def predict_frame(
     if coverage is not None:
         if not hasattr(model, "predict_interval"):
             raise ValueError(f"a {type(inner).__name__} has no intervals")
-        interval = model.predict_interval(X, coverage)
-        parts["lower"], parts["upper"] = interval if isinstance(interval, tuple) else np.moveaxis(interval, 1, 0)
+        parts["lower"], parts["upper"] = model.predict_interval(X, coverage)
     if spread is not None:
         parts["std"] = spread
     for name, values in parts.items():

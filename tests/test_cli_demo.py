@@ -1,0 +1,46 @@
+"""hkrr demo: the table, the model and the page, and what is said of them."""
+
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+import hkrr
+from hkrr import cli
+from hkrr.tables import read_table
+
+
+@pytest.fixture
+def small(monkeypatch):
+    for name, value in {"_ROWS": 100, "_COLUMNS": 4, "_DIRECTIONS": 1}.items():
+        monkeypatch.setattr(cli.demo, name, value)
+
+
+def test_the_demo(small, tmp_path):
+    out = tmp_path / "new"
+    result = CliRunner().invoke(cli.app, ["demo", "--out", str(out), "--seed", "1"])
+    assert result.exit_code == 0, result.output
+    assert list(read_table(out / "planted.csv")) == ["x0", "x1", "x2", "x3", "y"]
+    model = hkrr.load(out / "planted.hkrr")
+    assert model.model_.n_components_ == 1
+    assert str(model.held_out_) in result.stdout
+    assert (out / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    # What it runs are commands that work.
+    shown = re.findall(r"^\$ hkrr (\w+) ", result.stdout, re.MULTILINE)
+    assert shown == ["fit", "report"]
+    alike = abs(model.held_out_.r2[1] - model.held_out_.r2[2]) < 0.01
+    assert ("(Kernel ridge is no better" in result.stdout) == alike
+
+
+def test_a_folder_that_cannot_be(small, tmp_path):
+    (tmp_path / "taken").write_text("")
+    result = CliRunner().invoke(cli.app, ["demo", "--out", str(tmp_path / "taken")])
+    assert result.exit_code == 2
+    assert "no folder can be made there" in result.stdout
+
+
+def test_flags_show_no_type_in_the_help():
+    for arguments in ([], ["fit"], ["predict"], ["bench"]):
+        text = CliRunner().invoke(cli.app, [*arguments, "--help"]).stdout
+        assert "--help" in text
+        assert "bool" not in text.lower()
