@@ -8,7 +8,7 @@ import numpy as np
 
 from hkrr._arrays import Array
 from hkrr._validation import check_int
-from hkrr.importance import column_names, direction_moves, loadings, spreads
+from hkrr.importance import direction_moves, loadings, spreads
 from hkrr.plotting._style import short
 
 
@@ -26,9 +26,9 @@ def chosen_directions(model: Any, latent: Array, directions: tuple[int, ...] | N
     return chosen
 
 
-def direction_axis(model: Any, k: int) -> tuple[float, str]:
+def direction_axis(model: Any, names: list[str], k: int) -> tuple[float, str]:
     """Return the unit of a direction and its label: of a single column those of the column."""
-    table, names = loadings(model)[k], column_names(model)
+    table = loadings(model)[k]
     used = np.flatnonzero(model.components_[k])
     if len(used) == 1:
         return float(model.components_[k, used[0]]), short(names[used[0]])
