@@ -86,7 +86,7 @@ def test_a_constant_column_has_none():
 def test_many_centers_are_sampled(monkeypatch):
     model = made_model(n_components=2, n_features=3)
     whole = model.feature_importances_
-    monkeypatch.setattr("hkrr.importance._MOST_CENTERS", 10)
+    monkeypatch.setattr("hkrr.steps._MOST_ROWS", 10)
     sampled = model.feature_importances_
     assert np.array_equal(sampled, model.feature_importances_)
     assert not np.array_equal(sampled, whole)

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -46,6 +47,35 @@ def test_files_of_format_1_are_read(name):
     expected_parameters = {key: repr(value) for key, value in type(model)().get_params().items()}
     expected_parameters.update(expected["parameters"])
     assert {key: repr(value) for key, value in model.get_params().items()} == expected_parameters
+
+
+def outputs_of(model, X):
+    """Return all that a model says of rows."""
+    if hasattr(model, "predict_proba"):
+        return {"predict": model.predict(X), "predict_proba": model.predict_proba(X)}
+    predicted, std = model.predict(X, return_std=True)
+    lower, upper = model.predict_interval(X, coverage=0.8)
+    return {"predict": predicted, "std": std, "lower": lower, "upper": upper}
+
+
+@pytest.mark.parametrize("name", ["uncertain", "calibrated", "logistic", "squared", "table"])
+def test_files_of_models_that_know_how_sure_they_are(name):
+    """Written once, as those above: deviations, intervals, probabilities and tables are read for ever too."""
+    folder = HERE / "fixtures"
+    path = folder / f"format1-{name}.safetensors"
+    assert path.stat().st_size < 30_000
+    expected = json.loads((folder / "format1.json").read_text())[name]
+    model = hkrr.load(path)
+    X = pd.DataFrame(expected["X"]) if isinstance(expected["X"], dict) else np.array(expected["X"])
+    found = outputs_of(model, X)
+    assert set(found) == set(expected["outputs"])
+    for output, values in expected["outputs"].items():
+        if isinstance(values[0], str):
+            assert found[output].tolist() == values
+        else:
+            assert_allclose(found[output], values, rtol=1e-6)  # deviations are kept in single precision
+    parameters = {key: repr(value) for key, value in model.get_params(deep=False).items()}
+    assert {key: parameters[key] for key in expected["parameters"]} == expected["parameters"]
 
 
 def test_importing_the_library_imports_neither_onnx_nor_safetensors():

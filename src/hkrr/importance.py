@@ -6,9 +6,8 @@ The gradient of ``f(x) = g(Bx)`` is ``B' grad g(Bx)``. Its average outer product
 
 says along which inputs the function changes: M is d x d, so that nothing but G itself has the size of the columns. The
 importance of column j is ``sqrt(G_jj)`` times the spread of that column: by how much the prediction changes, in the
-square mean, with a typical move of the column while all others stay. A gradient knows small moves: of a column of two
-values, with a kernel of coordinates, it may see nothing of the step between them. scikit-learn's
-``permutation_importance`` does.
+square mean, with a typical move of the column while all others stay. A gradient knows small moves: of a column of few
+values it may see nothing of the steps between them, and those are taken in its place; see `hkrr.steps`.
 """
 
 from __future__ import annotations
@@ -20,9 +19,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hkrr._arrays import Array
+from hkrr.steps import columns_of_few_values, moves_by_steps, some_rows
 
-# Centers that the average is taken over, at most: enough for two digits, and the kernels of tables are slow.
-_MOST_CENTERS = 1_000
 _BLOCK_ENTRIES = 2_000_000  # of a kernel matrix at once
 
 
@@ -31,15 +29,17 @@ class FeatureImportances:
 
     @property
     def feature_importances_(self) -> Array:
-        """How far each column moves the prediction: ``sqrt(G_jj) std_j``, divided by its sum; see `hkrr.importance`.
+        """How far each column moves the prediction, as shares of 1; see `hkrr.importance`.
 
-        G and the standard deviations are over the centers (1,000 of them at most), which are training rows or, with
-        ``centers="kmeans"``, stand for them. Centers drawn by leverage come from the edges of the data more often than
-        its rows do; `average_gradient_outer_product` takes any rows. Predictions are those before any truncation, and
-        several targets count by their variances, as they do in `fit`. All zero where the function is constant.
+        ``sqrt(G_jj) std_j``, or, of a column with 20 values or fewer, the steps from each of them to the others
+        (`hkrr.steps`), divided by the sum of all. Means and standard deviations are over the centers (some 200 to 1,000
+        where there are more), which are training rows or, with ``centers="kmeans"``, stand for them. Centers drawn by
+        leverage come from the edges of the data more often than its rows do; `average_gradient_outer_product` takes any
+        rows. Predictions are those before any truncation, and several targets count by their variances, as they do in
+        `fit`. All zero where the function is constant.
         """
         check_is_fitted(self)
-        return _importances(self)
+        return importances(self)
 
 
 def average_gradient_outer_product(model: Any, X: Any) -> Array:
@@ -93,20 +93,41 @@ def latent_outer_product(model: Any, X: Array, dual_coef: Array) -> Array:
     return M / len(P)
 
 
-def relative_outer_product(model: Any) -> Array:
-    """Return M over the centers, up to a factor: coefficients of size one have squares that are numbers."""
-    centers = model.centers_
-    if len(centers) > _MOST_CENTERS:
-        centers = centers[np.random.RandomState(0).permutation(len(centers))[:_MOST_CENTERS]]
-    return latent_outer_product(model, centers, model.dual_coef_ / (float(np.max(np.abs(model.dual_coef_))) or 1.0))
-
-
-def _importances(model: Any) -> Array:
+def importances(model: Any, target: int | None = None) -> Array:
+    """Return ``feature_importances_``, of all targets or of one of them."""
+    dual_coef = _relative_coefficients(model, target)
     B = math.sqrt(model.kernel_.scale) * model.components_ * spreads(model)
-    squares = np.sum(B * (relative_outer_product(model) @ B), axis=0)
+    squares = np.sum(B * (_outer_product_at_centers(model, dual_coef) @ B), axis=0)
     moves = np.sqrt(np.maximum(squares, 0.0))  # a sum that rounding makes negative is none
+    few = columns_of_few_values(model.centers_)
+    moves[list(few)] = moves_by_steps(model, few, dual_coef)
     total = float(np.sum(moves))
     return moves / total if total > 0 else moves
+
+
+def direction_moves(model: Any, spread: Array) -> Array:
+    """Return how far each direction moves the prediction, up to a factor, with these spreads of the latent coordinates.
+
+    Where each direction is a column, that is the column's importance.
+    """
+    used = model.components_ != 0
+    if np.all(np.sum(used, axis=1) <= 1):
+        return np.asarray(used @ importances(model))
+    M = _outer_product_at_centers(model, _relative_coefficients(model))
+    return np.sqrt(np.diag(M)) * spread
+
+
+def _relative_coefficients(model: Any, target: int | None = None) -> Array:
+    """Return coefficients of size one, which have squares that are numbers."""
+    dual_coef = model.dual_coef_.reshape(len(model.centers_), -1)
+    dual_coef = dual_coef if target is None else dual_coef[:, [target]]
+    return dual_coef / (float(np.max(np.abs(dual_coef))) or 1.0)
+
+
+def _outer_product_at_centers(model: Any, dual_coef: Array) -> Array:
+    # The kernels of tables take their time for every direction.
+    rows = some_rows(len(model.centers_), len(model.centers_) * len(model.components_))
+    return latent_outer_product(model, model.centers_[rows], dual_coef)
 
 
 def spreads(model: Any) -> Array:

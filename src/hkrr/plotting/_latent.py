@@ -8,7 +8,7 @@ import numpy as np
 
 from hkrr._arrays import Array
 from hkrr._validation import check_int
-from hkrr.importance import column_names, loadings, relative_outer_product, spreads
+from hkrr.importance import direction_moves, loadings, spreads
 from hkrr.plotting._style import short
 
 
@@ -18,7 +18,7 @@ def chosen_directions(model: Any, latent: Array, directions: tuple[int, ...] | N
     if directions is None:
         if d <= 2:
             return list(range(d))
-        moves = np.sqrt(np.diag(relative_outer_product(model))) * np.std(latent, axis=0)
+        moves = direction_moves(model, np.std(latent, axis=0))
         return sorted(np.argsort(-moves, kind="stable")[:2].tolist())
     chosen = [check_int("directions", k, 0) for k in np.atleast_1d(np.asarray(directions, dtype=object)).tolist()]
     if len(chosen) not in (1, 2) or len(set(chosen)) < len(chosen) or max(chosen) >= d:
@@ -26,9 +26,9 @@ def chosen_directions(model: Any, latent: Array, directions: tuple[int, ...] | N
     return chosen
 
 
-def direction_axis(model: Any, k: int) -> tuple[float, str]:
+def direction_axis(model: Any, names: list[str], k: int) -> tuple[float, str]:
     """Return the unit of a direction and its label: of a single column those of the column."""
-    table, names = loadings(model)[k], column_names(model)
+    table = loadings(model)[k]
     used = np.flatnonzero(model.components_[k])
     if len(used) == 1:
         return float(model.components_[k, used[0]]), short(names[used[0]])

@@ -6,11 +6,9 @@ from typing import Any, Literal
 
 import numpy as np
 from sklearn.utils import resample
-from sklearn.utils.validation import check_is_fitted
 
 from hkrr._arrays import Array
 from hkrr._validation import check_installed, check_int
-from hkrr.importance import FeatureImportances
 
 # Okabe and Ito's, which the colour-blind tell apart, less the black, which a dark background would swallow.
 BLUE, ORANGE, GREEN, PINK, SKY, VERMILION = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
@@ -53,17 +51,6 @@ def legend(ax: Any, **options: Any) -> None:
 def short(name: str) -> str:
     """Return a name that fits on an axis."""
     return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
-
-
-def check_map(estimator: Any) -> None:
-    """Raise unless the estimator is one of this library's that is fitted."""
-    if not isinstance(estimator, FeatureImportances):
-        got = type(estimator).__name__
-        raise TypeError(
-            f"estimator must be a fitted HyperKernelRidge or HyperKernelRidgeCV, got {got}; of a pipeline give the "
-            "last step, and the rows as the steps before it leave them"
-        )
-    check_is_fitted(estimator)
 
 
 def one_target(values: Any, target: int, name: str = "y") -> Array:

@@ -8,8 +8,8 @@ import numpy as np
 
 from hkrr._arrays import Array
 from hkrr._validation import check_int
-from hkrr.importance import column_names
-from hkrr.plotting._style import BLUE, SIZE, SMALL, axes, check_map, note, short
+from hkrr.plotting._style import BLUE, SIZE, SMALL, axes, note, short
+from hkrr.plotting._subject import subject_of
 
 
 class ImportanceDisplay:
@@ -52,13 +52,14 @@ class ImportanceDisplay:
         Parameters
         ----------
         estimator : fitted HyperKernelRidge or HyperKernelRidgeCV
+            Or a `TableRegressor`, a Pipeline or a GridSearchCV around one.
         max_columns : int, default=20
             Bars at most.
         ax : matplotlib Axes or None, default=None
             None: of a new figure.
         """
-        check_map(estimator)
-        display = cls(importances=estimator.feature_importances_, names=column_names(estimator))
+        subject = subject_of(estimator)
+        display = cls(importances=subject.model.feature_importances_, names=subject.names)
         return display.plot(max_columns=max_columns, ax=ax)
 
     def plot(self, *, max_columns: int = 20, ax: Any = None) -> Self:

@@ -18,7 +18,6 @@ from hkrr.plotting._style import (
     SMALL,
     Coverage,
     axes,
-    check_map,
     intervals,
     legend,
     note,
@@ -26,6 +25,7 @@ from hkrr.plotting._style import (
     rows_shown,
     some_rows,
 )
+from hkrr.plotting._subject import subject_of
 
 _CURVE, _SQUARE = 200, 60  # points of the curve, and along each side of the surface
 _NEAR = 0.08  # of the range of the data: what is further from every row is faded
@@ -114,6 +114,7 @@ class LinkDisplay:
         Parameters
         ----------
         estimator : fitted HyperKernelRidge or HyperKernelRidgeCV
+            Or a `TableRegressor`, a Pipeline or a GridSearchCV around one.
         X : array or data frame (n_samples, n_features)
             1,000 of its rows are drawn at most.
         y : array (n_samples,) or (n_samples, n_targets), or None, default=None
@@ -129,24 +130,25 @@ class LinkDisplay:
         ax : matplotlib Axes or None, default=None
             None: of a new figure. A surface needs axes with ``projection="3d"``.
         """
-        check_map(estimator)
-        latent = np.asarray(estimator.transform(X), dtype=np.float64)
+        subject = subject_of(estimator)
+        model = subject.model
+        latent = np.asarray(model.transform(subject.rows(X)), dtype=np.float64)
         Y = None if y is None else one_target(y, target)
         if Y is not None and len(Y) != len(latent):
             raise ValueError(f"y has {len(Y)} entries and X has {len(latent)} rows: give one entry for each row")
-        chosen = chosen_directions(estimator, latent, directions)
-        unit, labels = zip(*(direction_axis(estimator, k) for k in chosen), strict=True)
+        chosen = chosen_directions(model, latent, directions)
+        unit, labels = zip(*(direction_axis(model, subject.names, k) for k in chosen), strict=True)
         shown, Y = some_rows(latent[:, chosen], Y)
         sides = [side_of(latent[:, k], _CURVE if len(chosen) == 1 else _SQUARE) for k in chosen]
         Z = np.tile(np.median(latent, axis=0), (int(np.prod([len(side) for side in sides])), 1))
         Z[:, chosen] = np.column_stack([part.ravel() for part in np.meshgrid(*sides, indexing="ij")])
-        rows = rows_at(estimator, Z)
-        nameless = copy.copy(estimator)  # these rows are arrays, whatever X is
+        rows = rows_at(model, Z)
+        nameless = copy.copy(model)  # these rows are arrays, whatever X is
         vars(nameless).pop("feature_names_in_", None)
         values = one_target(nameless.predict(rows), target, "the model")
         band = intervals(nameless, rows, coverage, target) if len(chosen) == 1 else None
         held = latent.shape[1] - len(chosen)
-        own_axes = bool(np.all(np.count_nonzero(estimator.components_, axis=1) <= 1))
+        own_axes = bool(np.all(np.count_nonzero(model.components_, axis=1) <= 1))
         kind_of_axis = "column" if own_axes else "direction"
         display = cls(
             grid=tuple(side / u for side, u in zip(sides, unit, strict=True)),

@@ -15,11 +15,11 @@ from hkrr.plotting._style import (
     SMALL,
     VERMILION,
     axes,
-    check_map,
     ink,
     legend,
     note,
 )
+from hkrr.plotting._subject import subject_of
 
 _OF_DIRECTIONS = ("random", "moments", "grown", "shrunk")
 _STAGES = ("half", "kernels", "finalists")  # of the search for a kernel, in their order
@@ -83,12 +83,13 @@ class PathDisplay:
         Parameters
         ----------
         estimator : fitted HyperKernelRidgeCV
+            Or a `TableRegressor`, a Pipeline or a GridSearchCV around one.
         ax : matplotlib Axes or None, default=None
             None: of a new figure.
         """
         from hkrr.kernels import kernel_name
 
-        check_map(estimator)
+        estimator = subject_of(estimator).model
         table = getattr(estimator, "cv_results_", getattr(estimator, "path_", None))
         if table is None:
             raise TypeError(f"estimator must be a HyperKernelRidgeCV: a {type(estimator).__name__} chooses nothing")

@@ -23,12 +23,13 @@ from hkrr.plotting._style import (
     rows_shown,
     some_rows,
 )
+from hkrr.plotting._subject import subject_of
 
 
 class PredictionErrorDisplay(_Display):
     """Actual values, or residuals, over predicted ones: scikit-learn's, with R2, and intervals where there are any.
 
-    Works with any regressor, pipelines too.
+    Works with any regressor, pipelines too; intervals need a model of this library, or a pipeline or search around one.
 
     Parameters
     ----------
@@ -106,7 +107,7 @@ class PredictionErrorDisplay(_Display):
         ax : matplotlib Axes or None, default=None
             None: of a new figure.
         """
-        interval = intervals(estimator, X, coverage, target)
+        interval = intervals(*_who_knows_intervals(estimator, X), coverage, target)
         return cls.from_predictions(
             y, estimator.predict(X), kind=kind, target=target, interval=interval, coverage=nominal(coverage), ax=ax
         )
@@ -192,3 +193,14 @@ class PredictionErrorDisplay(_Display):
             note(ax, "The prediction is constant.")
         legend(ax)
         return self
+
+
+def _who_knows_intervals(estimator: Any, X: Any) -> tuple[Any, Any]:
+    """Return the estimator and its rows, or those of the model at the end of a pipeline or a search."""
+    if hasattr(estimator, "predict_interval"):
+        return estimator, X
+    try:
+        subject = subject_of(estimator)
+    except TypeError:
+        return estimator, X  # any other regressor, which has none
+    return subject.model, subject.rows(X)

@@ -9,19 +9,19 @@ from scipy.linalg import subspace_angles
 
 from hkrr._arrays import Array
 from hkrr._validation import check_int, check_matrix
-from hkrr.importance import column_names, loadings, weights
+from hkrr.importance import loadings, weights
 from hkrr.plotting._style import (
     CATEGORIES,
     SIGNED,
     SIZE,
     SMALL,
     axes,
-    check_map,
     ink,
     legend,
     note,
     short,
 )
+from hkrr.plotting._subject import subject_of
 
 _MOST_BARS = 42  # with more, or with more than three directions, it is a table of colours
 _MOST_DIRECTIONS = 12
@@ -78,23 +78,25 @@ class SubspaceDisplay:
         Parameters
         ----------
         estimator : fitted HyperKernelRidge or HyperKernelRidgeCV
+            Or a `TableRegressor`, a Pipeline or a GridSearchCV around one.
         B_true : array (d, n_features) or None, default=None
             The true map, where it is known: the principal angles between the two subspaces are then given, in the
-            coordinates of X.
+            coordinates that the model sees.
         max_columns : int, default=20
             Lines at most.
         ax : matplotlib Axes or None, default=None
             None: of a new figure.
         """
-        check_map(estimator)
+        subject = subject_of(estimator)
+        model = subject.model
         angles = None
         if B_true is not None:
-            B_true = check_matrix("B_true", B_true, estimator.n_features_in_)
-            angles = np.degrees(subspace_angles(estimator.components_.T, B_true.T))[::-1]
+            B_true = check_matrix("B_true", B_true, model.n_features_in_)
+            angles = np.degrees(subspace_angles(model.components_.T, B_true.T))[::-1]
         display = cls(
-            loadings=loadings(estimator),
-            weights=weights(estimator),
-            names=column_names(estimator),
+            loadings=loadings(model),
+            weights=weights(model),
+            names=subject.names,
             angles=angles,
         )
         return display.plot(max_columns=max_columns, ax=ax)

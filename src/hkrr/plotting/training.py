@@ -8,7 +8,8 @@ import numpy as np
 
 from hkrr._validation import check_choice
 from hkrr.diagnostics import ENDS
-from hkrr.plotting._style import BLUE, SMALL, VERMILION, axes, check_map, ink, note
+from hkrr.plotting._style import BLUE, SMALL, VERMILION, axes, ink, note
+from hkrr.plotting._subject import subject_of
 
 _WIDE = 20.0  # ratio of the objective's first value to its last beyond which the axis is logarithmic
 
@@ -59,12 +60,13 @@ class TrainingDisplay:
         Parameters
         ----------
         estimator : fitted HyperKernelRidge or HyperKernelRidgeCV
+            Or a `TableRegressor`, a Pipeline or a GridSearchCV around one.
         x : {"iteration", "time"}, default="iteration"
         ax : matplotlib Axes or None, default=None
             None: of a new figure.
         """
-        check_map(estimator)
-        return cls(history=estimator.result_.history, reason=estimator.result_.reason).plot(x=x, ax=ax)
+        result = subject_of(estimator).model.result_
+        return cls(history=result.history, reason=result.reason).plot(x=x, ax=ax)
 
     def plot(self, *, x: Literal["iteration", "time"] = "iteration", ax: Any = None) -> Self:
         """Draw; see `from_estimator`."""

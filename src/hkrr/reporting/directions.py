@@ -4,6 +4,8 @@ With ``z = Bx`` and the gradient of g at every row, the average gradient outer p
 standard deviations, says how far the prediction moves along each direction; pulled back by B, along each column:
 
     ``sqrt( mean_i (dg/dz_k)(z_i)^2 ) std(z_k)``  and  ``sqrt( mean_i (B' grad g(z_i))_j^2 ) std(x_j)``
+
+The latter are the model's own importances, of this target; a direction that is a column moves it as the column does.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hkrr._arrays import Array
-from hkrr.importance import loadings
+from hkrr.importance import importances, loadings
 from hkrr.importance import weights as weights_of
 from hkrr.reporting.subject import Subject
 
@@ -77,13 +79,12 @@ def describe_directions(subject: Subject) -> Directions:
     X = subject.X[sample(len(subject.X), _GRADIENT_ROWS)]
     gradients = latent_gradients(subject, X)
     along = np.sqrt(np.mean(gradients**2, axis=0)) * (subject.X @ B.T).std(axis=0)
-    by_column = np.sqrt(np.mean((gradients @ B) ** 2, axis=0)) * subject.X.std(axis=0)
-    if subject.other_targets == 0:  # of several targets the model's own are of all
-        by_column = model.feature_importances_
+    by_column = importances(model, subject.target_index)
+    if np.all(np.sum(B != 0, axis=1) <= 1):
+        along = (B != 0) @ by_column
     shares = _shares(along)
     order = np.argsort(-shares, kind="stable")[:MOST_DIRECTIONS]
-    importances = _shares(by_column)
-    ranking = [Loading(subject.columns[j], float(importances[j])) for j in np.argsort(-importances, kind="stable")]
+    ranking = [Loading(subject.columns[j], float(by_column[j])) for j in np.argsort(-by_column, kind="stable")]
     return Directions(
         n_components=len(B),
         n_columns=B.shape[1],

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hkrr.importance import column_names
 from hkrr.kernels import kernel_name
 from hkrr.tables.directions import directions
 from hkrr.tables.regressor import TableRegressor
@@ -26,7 +27,8 @@ def describe(model: Any) -> dict[str, Any]:
     dict
         "class", "parameters" (those that are not the defaults), "n_features"; of a `TableRegressor` "target" and
         "held_out" (where it knows them) and "columns"; of a map "n_components", "map_shape", "kernel", "reg_lambda",
-        "n_centers", "directions", "stopped" (why the search ended), "diagnostics" and "findings".
+        "n_centers", "directions", "importances" (columns and shares, the largest first), "stopped" (why the search
+        ended), "diagnostics" and "findings".
 
     Examples
     --------
@@ -61,6 +63,11 @@ def describe(model: Any) -> dict[str, Any]:
         found.setdefault("n_components", len(inner.components_))
     if hasattr(inner, "singular_values_"):
         found["directions"] = [asdict(each) for each in directions(model)]
+    if hasattr(inner, "feature_importances_"):
+        names = column_names(inner) if table is None else [str(name) for name in table.feature_names_out_]
+        shares = inner.feature_importances_
+        order = np.argsort(-shares, kind="stable")
+        found["importances"] = [{"column": names[j], "share": float(shares[j])} for j in order]
     if hasattr(inner, "result_"):
         found["stopped"] = inner.result_.reason
     if hasattr(inner, "diagnostics_"):
