@@ -13,15 +13,15 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hkrr._arrays import Array
 from hkrr._validation import check_choice
-from hkrr.calibration import probabilities
 from hkrr.checkpoints import kept_by, left_as_it_was
-from hkrr.classes import class_weights, codes_of, each_once, labels_of
+from hkrr.classification.calibration import probabilities
+from hkrr.classification.classes import class_weights, codes_of, each_once, labels_of
+from hkrr.classification.links import LINKS, Task
+from hkrr.classification.score_function import ScoreFunction
 from hkrr.diagnostics import Diagnostics
 from hkrr.kernels import Kernel
-from hkrr.links import LINKS, Task
 from hkrr.opening import is_elsewhere
 from hkrr.samples import check_lengths, check_numbers, check_weights
-from hkrr.score_function import ScoreFunction
 from hkrr.selection import HyperKernelRidgeCV
 
 
@@ -32,12 +32,12 @@ class HyperKernelClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
     a kernel and the number of directions. Then
 
     - ``loss="logistic"``: the map is polished, and the scores are fitted, by the multinomial log loss
-      ``sum_i w_i loss(y_i, f(x_i)) + (nu / 2) |f|^2``, f = g(Bx), down a path of nu; see `hkrr.logistic`. Probabilities
-      are ``softmax(f)``.
+      ``sum_i w_i loss(y_i, f(x_i)) + (nu / 2) |f|^2``, f = g(Bx), down a path of nu; see
+      `hkrr.classification.logistic`. Probabilities are ``softmax(f)``.
     - ``loss="squared"``: the regression's outputs are the scores, and a link with soft ends makes them probabilities.
 
     What is to be chosen (nu; slope, offsets and softness of the links) is chosen by rows held out, of which map and
-    scores knew nothing: see `hkrr.calibration`.
+    scores knew nothing: see `hkrr.classification.calibration`.
 
     Parameters
     ----------

@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 
 from hkrr._arrays import Array
-from hkrr.calibration import Calibration, calibrate
 from hkrr.canonical import canonical_map
-from hkrr.classes import codes_of, one_hot, turns
+from hkrr.classification.calibration import Calibration, calibrate
+from hkrr.classification.classes import codes_of, one_hot, turns
+from hkrr.classification.logistic import Coefficients, LogisticObjective, losses
+from hkrr.classification.logistic_path import Map, polished, spread
+from hkrr.classification.score_function import ScoreFunction
 from hkrr.diagnostics import unannounced
 from hkrr.exceptions import FitError
 from hkrr.held_out import largest_directions
-from hkrr.logistic import Coefficients, LogisticObjective, losses
-from hkrr.logistic_path import Map, polished, spread
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.scaling import Moments
-from hkrr.score_function import ScoreFunction
 from hkrr.selection import HyperKernelRidgeCV
 from hkrr.shapes import Full, square_is_affordable
 from hkrr.threads import single_threaded_blas
