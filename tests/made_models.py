@@ -82,9 +82,11 @@ def made_classifier(n_components=2, n_features=4, n_classes=2, *, loss="logistic
     model.regressor_ = made_model(n_components, n_features, cls=HyperKernelRidgeCV)
     Z, K = model.centers_ @ model.components_.T, n_classes
     turned = 2.0 * np.pi * np.arange(K) / K
-    alpha = np.cos(2.5 * Z[:, :1] + turned) + 0.8 * Z[:, -1:] * np.sin(turned + 1.0)
-    size = 1.0 if loss == "logistic" else 0.15
-    model.dual_coef_ = np.round(size * (alpha[:, 0] if K == 2 else alpha), 6)
+    scores = 3.0 * np.cos(3.0 * Z[:, :1] + turned) + 1.5 * Z[:, -1:] * np.sin(turned + 1.0)
+    scores = scores if loss == "logistic" else scores / 8.0
+    kernel = model.kernel_(Z, Z)
+    alpha = np.round(np.linalg.solve(kernel + 0.1 * np.eye(N_CENTERS), scores), 4)
+    model.dual_coef_ = alpha[:, 0] if K == 2 else alpha
     model.intercept_ = 0.1 if K == 2 else np.full(K, 0.0 if loss == "logistic" else 1.0 / K)
     model.softness_, model.nu_ = (None, 0.1) if loss == "logistic" else (0.2, None)
     model.classes_ = np.array(list("abcdefghijkl")[:K])

@@ -60,10 +60,16 @@ def check_map(estimator: Any) -> None:
     if not isinstance(estimator, FeatureImportances):
         got = type(estimator).__name__
         raise TypeError(
-            f"estimator must be a fitted HyperKernelRidge or HyperKernelRidgeCV, got {got}; of a pipeline give the "
-            "last step, and the rows as the steps before it leave them"
+            f"estimator must be a fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier, got {got}; of "
+            "a pipeline give the last step, and the rows as the steps before it leave them"
         )
     check_is_fitted(estimator)
+
+
+def regression_of(estimator: Any) -> Any:
+    """Return the estimator, or, of a classifier, the regression on codes that its map began from; raise as above."""
+    check_map(estimator)
+    return getattr(estimator, "regressor_", estimator)
 
 
 def one_target(values: Any, target: int, name: str = "y") -> Array:

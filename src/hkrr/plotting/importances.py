@@ -51,7 +51,7 @@ class ImportanceDisplay:
 
         Parameters
         ----------
-        estimator : fitted HyperKernelRidge or HyperKernelRidgeCV
+        estimator : fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
         max_columns : int, default=20
             Bars at most.
         ax : matplotlib Axes or None, default=None

@@ -15,10 +15,10 @@ from hkrr.plotting._style import (
     SMALL,
     VERMILION,
     axes,
-    check_map,
     ink,
     legend,
     note,
+    regression_of,
 )
 
 _OF_DIRECTIONS = ("random", "moments", "grown", "shrunk")
@@ -82,13 +82,14 @@ class PathDisplay:
 
         Parameters
         ----------
-        estimator : fitted HyperKernelRidgeCV
+        estimator : fitted HyperKernelRidgeCV or HyperKernelClassifier
+            Of a classifier it is what its regression on codes chose from.
         ax : matplotlib Axes or None, default=None
             None: of a new figure.
         """
         from hkrr.kernels import kernel_name
 
-        check_map(estimator)
+        estimator = regression_of(estimator)
         table = getattr(estimator, "cv_results_", getattr(estimator, "path_", None))
         if table is None:
             raise TypeError(f"estimator must be a HyperKernelRidgeCV: a {type(estimator).__name__} chooses nothing")

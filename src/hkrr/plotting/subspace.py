@@ -77,7 +77,7 @@ class SubspaceDisplay:
 
         Parameters
         ----------
-        estimator : fitted HyperKernelRidge or HyperKernelRidgeCV
+        estimator : fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
         B_true : array (d, n_features) or None, default=None
             The true map, where it is known: the principal angles between the two subspaces are then given, in the
             coordinates of X.
