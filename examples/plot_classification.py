@@ -14,6 +14,7 @@ import numpy as np
 
 from hkrr import HyperKernelClassifier
 from hkrr.datasets import make_mim_classes
+from hkrr.plotting import LinkDisplay
 
 n_train = 300
 data = make_mim_classes(n_train + 2000, n_features=10, n_components=2, n_classes=3, random_state=0)
@@ -23,18 +24,13 @@ best = np.mean(np.argmax(data.probabilities[n_train:], axis=1) == y_test)
 print(f"accuracy {model.score(X_test, y_test):.3f}; knowing the true probabilities {best:.3f}")
 
 # %%
-# Left, the classes in the learned coordinates. Right, of the predictions with a given probability, how many came true:
-# on the diagonal they mean what they say.
+# Left, the probabilities over the learned coordinates, and rows of each class. Right, of the predictions with a given
+# probability, how many came true: on the diagonal they mean what they say.
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
-latent, probabilities = model.transform(X_test), model.predict_proba(X_test)
-for k, (colour, marker) in enumerate(zip(["#0072B2", "#D55E00", "#009E73"], "o^s", strict=True)):
-    chosen = y_test == k
-    axes[0].scatter(latent[chosen, 0], latent[chosen, 1], s=8, color=colour, marker=marker, label=f"class {k}")
-axes[0].set(xlabel="learned coordinate 1", ylabel="learned coordinate 2")
-axes[0].legend(frameon=False, fontsize="small")
+LinkDisplay.from_estimator(model, X_test[:500], y_test[:500], ax=axes[0])
 
-edges = np.linspace(0, 1, 11)
+edges, probabilities = np.linspace(0, 1, 11), model.predict_proba(X_test)
 said, true = probabilities.ravel(), (y_test[:, None] == model.classes_).ravel()
 groups = [(said >= low) & (said <= high) for low, high in pairwise(edges)]
 groups = [group for group in groups if group.any()]

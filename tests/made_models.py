@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from hkrr import HyperKernelRidge, HyperKernelRidgeCV
+from hkrr import HyperKernelClassifier, HyperKernelRidge, HyperKernelRidgeCV
 from hkrr.diagnostics import Diagnostics
 from hkrr.kernels import get_kernel
 from hkrr.solvers import Result
@@ -70,6 +70,40 @@ def made_model(n_components=2, n_features=4, *, kernel="gaussian", n_targets=1, 
         model.n_components_, model.best_score_, model.map_shape_ = d, -812.5, "full"
         model.truncation_ = 10.0 if n_targets == 1 else np.full(n_targets, 10.0)
     return model
+
+
+def made_classifier(n_components=2, n_features=4, n_classes=2, *, loss="logistic", names=None):
+    """Return a classifier that nothing was fitted for, of labels "a", "b", ...; every class has rows."""
+    like = made_model(n_components, n_features, names=names)
+    model = HyperKernelClassifier(n_components, loss=loss)
+    copied = ("components_", "singular_values_", "centers_", "x_offset_", "kernel_", "gamma_", "n_features_in_")
+    for name in (*copied, *(["feature_names_in_"] if names is not None else [])):
+        setattr(model, name, getattr(like, name))
+    model.regressor_ = made_model(n_components, n_features, cls=HyperKernelRidgeCV)
+    Z, K = model.centers_ @ model.components_.T, n_classes
+    turned = 2.0 * np.pi * np.arange(K) / K
+    scores = 3.0 * np.cos(3.0 * Z[:, :1] + turned) + 1.5 * Z[:, -1:] * np.sin(turned + 1.0)
+    scores = scores if loss == "logistic" else scores / 8.0
+    kernel = model.kernel_(Z, Z)
+    alpha = np.round(np.linalg.solve(kernel + 0.1 * np.eye(N_CENTERS), scores), 4)
+    model.dual_coef_ = alpha[:, 0] if K == 2 else alpha
+    model.intercept_ = 0.1 if K == 2 else np.full(K, 0.0 if loss == "logistic" else 1.0 / K)
+    model.softness_, model.nu_ = (None, 0.1) if loss == "logistic" else (0.2, None)
+    model.classes_ = np.array(list("abcdefghijkl")[:K])
+    model.class_count_ = 20 + 10 * np.arange(K)
+    model.class_prior_ = model.class_count_ / np.sum(model.class_count_)
+    model.held_out_log_loss_, model.held_out_accuracy_, model.map_shape_ = 0.4, 0.85, "full"
+    return model
+
+
+def made_labels(model, n=120):
+    """Return rows as `made_data` does, and labels that are the most probable ones, but for every ninth."""
+    X = points(n, model.n_features_in_, first=1000)
+    if hasattr(model, "feature_names_in_"):
+        X = pd.DataFrame(X, columns=model.feature_names_in_)
+    index = np.argmax(model.predict_proba(X), axis=1)
+    index[::9] = np.arange(len(index[::9])) % len(model.classes_)
+    return X, model.classes_[index]
 
 
 def made_data(model, n=120):

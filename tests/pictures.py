@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from hkrr import HyperKernelRidgeCV, plotting
-from made_models import made_data, made_model
+from made_models import made_classifier, made_data, made_labels, made_model
 
 BASELINE = Path(__file__).parent / "baseline"
 NAMES = ["cement", "slag", "water", "age in days"]
@@ -99,6 +99,11 @@ def kernels_searched():
     return model
 
 
+def _link_of_classes(n_components, n_features, n_classes):
+    model = made_classifier(n_components, n_features, n_classes, names=NAMES[:n_features])
+    return plotting.LinkDisplay.from_estimator(model, *made_labels(model))
+
+
 def _residuals():
     model = with_intervals()
     return plotting.PredictionErrorDisplay.from_estimator(model, *made_data(model), kind="residual_vs_predicted")
@@ -108,6 +113,7 @@ PICTURES = {
     "link_curve": lambda: plotting.LinkDisplay.from_estimator(with_intervals(), *made_data(with_intervals())),
     "link_contour": lambda: _link(2, 4),
     "link_surface": lambda: _link(2, 4, kind="surface"),
+    "link_classes": lambda: _link_of_classes(3, 4, 3),
     "link_columns": lambda: plotting.LinkDisplay.from_estimator(_diagonal(), *made_data(_diagonal())),
     "subspace_bars": lambda: plotting.SubspaceDisplay.from_estimator(
         made_model(2, 4, names=NAMES), B_true=np.eye(2, 4)

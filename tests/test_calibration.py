@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.special import expit, softmax
 
-from hkrr.calibration import LEAST, _psi, calibrate, probabilities
+from hkrr.classification.calibration import LEAST, _psi, calibrate, probabilities
 
 
 @pytest.mark.parametrize("s", [0.02, 0.3, 5.0])

@@ -14,9 +14,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import hkrr
 from hkrr import HyperKernelClassifier, HyperKernelRidgeCV, selection
-from hkrr.classes import codes_of, turns
+from hkrr.classification.classes import codes_of, turns
+from hkrr.classification.links import Task, _outputs_without
 from hkrr.datasets import make_mim_classes
-from hkrr.links import Task, _outputs_without
 
 pytestmark = pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")  # of labels that are noise, and that is said
 losses = pytest.mark.parametrize("loss", ["logistic", "squared"])

@@ -5,9 +5,10 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import check_grad, minimize
 
-from hkrr import kernels, logistic
-from hkrr.logistic import Coefficients, LogisticObjective, class_probabilities, losses
-from hkrr.logistic_path import NUS, Map, polished
+from hkrr import kernels
+from hkrr.classification import logistic
+from hkrr.classification.logistic import Coefficients, LogisticObjective, class_probabilities, losses
+from hkrr.classification.logistic_path import NUS, Map, polished
 from hkrr.rows import InMemoryRows
 
 classes = pytest.mark.parametrize("K", [2, 3])

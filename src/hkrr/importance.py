@@ -6,7 +6,9 @@ The gradient of ``f(x) = g(Bx)`` is ``B' grad g(Bx)``. Its average outer product
 
 says along which inputs the function changes: M is d x d, so that nothing but G itself has the size of the columns. The
 importance of column j is ``sqrt(G_jj)`` times the spread of that column: by how much the prediction changes, in the
-square mean, with a typical move of the column while all others stay. A gradient knows small moves: of a column of few
+square mean, with a typical move of the column while all others stay. The predictions of a classifier are its
+probabilities, and G is their sum, ``sum_k mean_i grad p_k(x_i) grad p_k(x_i)'``: scores that move where the class is
+sure move nothing, and a constant that all scores share does not count. A gradient knows small moves: of a column of few
 values it may see nothing of the steps between them, and those are taken in its place; see `hkrr.steps`.
 """
 
@@ -41,17 +43,25 @@ class FeatureImportances:
         check_is_fitted(self)
         return importances(self)
 
+    def _linked(self, outputs: Array) -> Array | None:
+        """Return what is predicted (n, n_predicted) from the outputs (n, T); None: it is they."""
+        return None
+
+    def _link_slopes(self, outputs: Array) -> Array | None:
+        """Return the derivatives (n, n_predicted, T) of what is predicted in the outputs (n, T); None: it is they."""
+        return None
+
 
 def average_gradient_outer_product(model: Any, X: Any) -> Array:
     """Return ``G = mean_i grad f(x_i) grad f(x_i)'`` over the rows of X, in its coordinates.
 
     The eigenvectors of G are the directions in which predictions change most, and ``sqrt(G_jj)`` is the slope along
-    column j, in the square mean. Of several targets it is the sum. Where a kernel has a kink (Laplace) the slope at a
-    center is that of all other centers.
+    column j, in the square mean. Of several targets it is the sum, and of a classifier the sum over the probabilities.
+    Where a kernel has a kink (Laplace) the slope at a center is that of all other centers.
 
     Parameters
     ----------
-    model : fitted HyperKernelRidge or HyperKernelRidgeCV
+    model : fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
     X : array or data frame (n_samples, n_features)
 
     Returns
@@ -86,9 +96,12 @@ def latent_outer_product(model: Any, X: Array, dual_coef: Array) -> Array:
     M = np.zeros((P.shape[1], P.shape[1]))
     for start in range(0, len(P), n_rows):
         block = P[start : start + n_rows]
-        pullback = kernel.vjp_low_rank(block, C)[1]
-        for t in range(alpha.shape[1]):
-            slopes = pullback(np.ones((len(block), 1)), alpha[:, t : t + 1])[0]
+        K, pullback = kernel.vjp_low_rank(block, C)
+        each = [pullback(np.ones((len(block), 1)), alpha[:, t : t + 1])[0] for t in range(alpha.shape[1])]
+        by_output = model._link_slopes(K @ model.dual_coef_.reshape(len(C), -1) + model.intercept_)
+        if by_output is not None:
+            each = list(np.moveaxis(by_output @ np.stack(each, axis=1), 1, 0))
+        for slopes in each:
             M += slopes.T @ slopes
     return M / len(P)
 

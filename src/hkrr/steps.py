@@ -47,7 +47,8 @@ def columns_of_few_values(X: Array) -> dict[int, tuple[Array, Array]]:
 def moves_by_steps(model: Any, columns: dict[int, tuple[Array, Array]], dual_coef: Array) -> Array:
     """Return ``move_j`` for each of these columns, over the centers, of the function with these coefficients.
 
-    Several targets count by the sum of their squares.
+    Several targets count by the sum of their squares, and so do the probabilities of a classifier, which are taken of
+    its own coefficients, and then by the same factor.
     """
     if not columns:
         return np.zeros(0)
@@ -59,15 +60,24 @@ def moves_by_steps(model: Any, columns: dict[int, tuple[Array, Array]], dual_coe
     squares = np.zeros(len(columns))
     for block in np.array_split(rows, math.ceil(len(rows) * len(C) / _BLOCK_ENTRIES)):
         P, K = C[block], kernel(C[block], C)
+        before = _predicted(model, K)
         for place, (j, (values, shares)) in enumerate(columns.items()):
             for value, share in zip(values, shares, strict=True):
                 moved = centers[block, j] != value
                 if not np.any(moved) or not np.any(B[:, j]):
                     continue
                 step = scale * np.outer(value - centers[block[moved], j], B[:, j])
-                change = (_after(kernel, P[moved], C, K[moved], step) - K[moved]) @ alpha
+                after = _after(kernel, P[moved], C, K[moved], step)
+                change = (after - K[moved]) @ alpha if before is None else _predicted(model, after) - before[moved]
                 squares[place] += share * float(np.sum(change**2))
     return np.sqrt(squares / (2.0 * len(rows)))
+
+
+def _predicted(model: Any, K: Array) -> Array | None:
+    """Return what a link makes of the outputs, over the size of the coefficients; None where there is no link."""
+    dual_coef = model.dual_coef_.reshape(K.shape[1], -1)
+    linked: Array | None = model._linked(K @ dual_coef + model.intercept_)
+    return None if linked is None else linked / (float(np.max(np.abs(dual_coef))) or 1.0)
 
 
 def _after(kernel: Kernel, P: Array, C: Array, K: Array, step: Array) -> Array:

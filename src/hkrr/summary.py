@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -121,34 +121,48 @@ class Summarised:
         'Rows                  200\\nColumns               5\\nCenters               200'
         """
         check_is_fitted(self)
+        return self._page()
+
+    def _page(self) -> Summary:
         return summarise(self)
 
 
 def summarise(model: Any) -> Summary:
     """Return the summary of a fitted model."""
     found: Diagnostics | None = getattr(model, "diagnostics_", None)  # none after Ctrl-C
+    n_rows = None if found is None else found.n_rows
+    of_targets = {"Targets": f"{model.dual_coef_.shape[1]}"} if model.dual_coef_.ndim == 2 else {}
+    facts = (*facts_of_map(model, n_rows, of_targets), *_facts(model, found))
+    return page(model, "f(x) = g(Bx)", facts, notes_of(model, found))
+
+
+def page(model: Any, formula: str, facts: Iterable[tuple[str, str]], notes: Iterable[str]) -> Summary:
+    """Return the summary of a model with a map, with its directions and columns."""
     names = [name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 2] + ".." for name in column_names(model)]
     return Summary(
-        f"{type(model).__name__}: f(x) = g(Bx)",
-        tuple(_facts(model, found)),
+        f"{type(model).__name__}: {formula}",
+        tuple(facts),
         tuple(_directions(model, names)),
         tuple(_importances(model.feature_importances_, names)),
-        tuple(_notes(model, found)),
+        tuple(notes),
     )
 
 
-def _facts(model: Any, found: Diagnostics | None) -> Iterator[tuple[str, str]]:
+def facts_of_map(model: Any, n_rows: int | None, of_targets: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield how large a model is, and what its map is; what there is to say of the targets is in the middle."""
     d, D = model.components_.shape
     shape = getattr(model, "map_shape_", "full")
-    if found is not None and found.n_rows is not None:
-        yield "Rows", f"{found.n_rows:,}"
+    if n_rows is not None:
+        yield "Rows", f"{n_rows:,}"
     yield "Columns", f"{D:,}"
     yield "Centers", f"{len(model.centers_):,}"
-    if model.dual_coef_.ndim == 2:
-        yield "Targets", f"{model.dual_coef_.shape[1]}"
+    yield from of_targets.items()
     yield "Directions", f"{d}" if shape == "full" else f"{d}, the columns"
     yield "Map", _SHAPES[shape]
     yield "Kernel", f"{kernel_name(model.kernel_)}, gamma {model.gamma_:.4g}"
+
+
+def _facts(model: Any, found: Diagnostics | None) -> Iterator[tuple[str, str]]:
     yield "lambda", f"{model.reg_lambda_:.4g}{_how_lambda(model)}"
     yield "Criterion", _criterion(model)
     if found is None:
@@ -202,7 +216,8 @@ def _importances(importances: Array, names: list[str]) -> Iterator[tuple[str, fl
         yield f"{len(rest)} other{'s' if len(rest) > 1 else ''}", float(np.sum(importances[rest]))
 
 
-def _notes(model: Any, found: Diagnostics | None) -> Iterator[str]:
+def notes_of(model: Any, found: Diagnostics | None) -> Iterator[str]:
+    """Yield how a fit ended, and what of it deserves attention."""
     result = model.result_
     said = f" ({result.message})" if result.message not in MESSAGES.values() else ""
     why = ENDS.get(result.reason, "see result_.message")

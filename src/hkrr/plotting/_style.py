@@ -53,6 +53,11 @@ def short(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
 
 
+def regression_of(model: Any) -> Any:
+    """Return the model, or, of a classifier, the regression on codes that its map began from."""
+    return getattr(model, "regressor_", model)
+
+
 def one_target(values: Any, target: int, name: str = "y") -> Array:
     """Return one column of targets, or the only one."""
     values = np.asarray(values, dtype=np.float64)

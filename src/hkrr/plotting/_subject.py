@@ -16,7 +16,7 @@ from hkrr.importance import FeatureImportances, column_names
 class Subject:
     """A fitted model, and the way to it."""
 
-    model: Any  # HyperKernelRidge or HyperKernelRidgeCV
+    model: Any  # HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
     names: list[str]
     steps: tuple[Callable[[Any], Any], ...]  # from rows as they are given to rows as the model takes them
 
@@ -54,8 +54,8 @@ def subject_of(estimator: Any) -> Subject:
             got = type(estimator).__name__
             inner = "" if model is estimator else f" of a {type(model).__name__}"
             raise TypeError(
-                "estimator must be a fitted HyperKernelRidge or HyperKernelRidgeCV, or a TableRegressor, a Pipeline or "
-                f"a search around one; got a {got}{inner}"
+                "estimator must be a fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier, or a "
+                f"TableRegressor, a Pipeline or a search around one; got a {got}{inner}"
             )
     check_is_fitted(model)
     if names is None or len(names) != model.n_features_in_ or hasattr(model, "feature_names_in_"):

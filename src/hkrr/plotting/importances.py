@@ -51,7 +51,7 @@ class ImportanceDisplay:
 
         Parameters
         ----------
-        estimator : fitted HyperKernelRidge or HyperKernelRidgeCV
+        estimator : fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
             Or a `TableRegressor`, a Pipeline or a GridSearchCV around one.
         max_columns : int, default=20
             Bars at most.

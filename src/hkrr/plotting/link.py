@@ -10,6 +10,7 @@ from scipy.spatial import cKDTree
 
 from hkrr._arrays import Array
 from hkrr._validation import check_choice
+from hkrr.plotting._classes import class_index, draw_curves, draw_places
 from hkrr.plotting._latent import chosen_directions, direction_axis, rows_at, side_of
 from hkrr.plotting._style import (
     BLUE,
@@ -35,17 +36,21 @@ _N_LEVELS = 12
 class LinkDisplay:
     """The learned function g: a curve over one direction, or a surface over two, with the data.
 
-    All other directions are held at their medians. Where there are no data the surface is faded: the function is a
-    guess there. A direction of a single column is drawn in the units of that column.
+    Of a classifier it is the probabilities: a curve for each class (of two, for the second), or, over two directions,
+    places in the mixed colours of the classes, with lines where the most probable class changes. All other
+    directions are held at their medians. Where there are no data the surface is faded: the function is a guess there.
+    A direction of a single column is drawn in the units of that column.
 
     Parameters
     ----------
     grid : tuple of one or two arrays
         Where g was evaluated.
     values : array (n,) or (n_first, n_second)
+        Of a classifier with one more axis, of the classes.
     points : array (n_rows, 1 or 2)
         The rows, in the same coordinates.
     y : array (n_rows,) or None
+        Of a classifier: which class each is, from 0.
     labels : tuple of str
     band : array (n, 2) or None
         Ends of the prediction intervals along the curve.
@@ -53,13 +58,15 @@ class LinkDisplay:
         What the picture leaves out.
     n_rows : int or None
         How many rows there were, where `points` are some of them.
+    classes : array (n_classes,) or None
+        The labels of a classifier.
 
     Attributes
     ----------
-    line_ : matplotlib Line2D or None
+    line_ : matplotlib Line2D, of a classifier a list of them, or None
         The curve.
-    surface_ : matplotlib QuadContourSet, Poly3DCollection or None
-    scatter_ : matplotlib artist
+    surface_ : matplotlib QuadContourSet, Poly3DCollection, AxesImage or None
+    scatter_ : matplotlib artist, of a classifier a list of them
         The data.
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
@@ -92,9 +99,11 @@ class LinkDisplay:
         band: Array | None = None,
         said: str = "",
         n_rows: int | None = None,
+        classes: Array | None = None,
     ) -> None:
         self.grid, self.values, self.points, self.y, self.labels = grid, values, points, y, labels
-        self.band, self.said, self.n_rows = band, said, len(points) if n_rows is None else n_rows
+        self.band, self.said, self.classes = band, said, classes
+        self.n_rows = len(points) if n_rows is None else n_rows
 
     @classmethod
     def from_estimator(
@@ -113,27 +122,33 @@ class LinkDisplay:
 
         Parameters
         ----------
-        estimator : fitted HyperKernelRidge or HyperKernelRidgeCV
+        estimator : fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
             Or a `TableRegressor`, a Pipeline or a GridSearchCV around one.
         X : array or data frame (n_samples, n_features)
             1,000 of its rows are drawn at most.
         y : array (n_samples,) or (n_samples, n_targets), or None, default=None
-            None: predictions, along a curve; nothing, on a surface.
+            None: predictions, along a curve; nothing, on a surface. Of a classifier: labels.
         directions : tuple of one or two int, or None, default=None
             Which directions, counted from 0. None: the one there is, or the two that move predictions most.
         target : int, default=0
-            Which target, where there are several.
+            Which target, where a regressor has several.
         coverage : float, "auto" or None, default="auto"
             Of the band about a curve, by ``predict_interval``; "auto": 0.9 where the model can tell; None: no band.
         kind : {"contour", "surface"}, default="contour"
-            Of two directions: lines of equal value, or a surface in space.
+            Of two directions: lines of equal value, or a surface in space, of a regressor.
         ax : matplotlib Axes or None, default=None
             None: of a new figure. A surface needs axes with ``projection="3d"``.
         """
         subject = subject_of(estimator)
         model = subject.model
         latent = np.asarray(model.transform(subject.rows(X)), dtype=np.float64)
-        Y = None if y is None else one_target(y, target)
+        classes = getattr(model, "classes_", None)
+        if classes is not None and (target != 0 or coverage not in ("auto", None) or kind != "contour"):
+            raise ValueError("target, coverage and kind are for regressors: leave them out for a classifier")
+        if classes is not None and y is not None:
+            Y = class_index(y, classes)
+        else:
+            Y = None if y is None else one_target(y, target)
         if Y is not None and len(Y) != len(latent):
             raise ValueError(f"y has {len(Y)} entries and X has {len(latent)} rows: give one entry for each row")
         chosen = chosen_directions(model, latent, directions)
@@ -145,20 +160,24 @@ class LinkDisplay:
         rows = rows_at(model, Z)
         nameless = copy.copy(model)  # these rows are arrays, whatever X is
         vars(nameless).pop("feature_names_in_", None)
-        values = one_target(nameless.predict(rows), target, "the model")
+        if classes is not None:
+            values = nameless.predict_proba(rows)
+        else:
+            values = one_target(nameless.predict(rows), target, "the model")
         band = intervals(nameless, rows, coverage, target) if len(chosen) == 1 else None
         held = latent.shape[1] - len(chosen)
         own_axes = bool(np.all(np.count_nonzero(model.components_, axis=1) <= 1))
         kind_of_axis = "column" if own_axes else "direction"
         display = cls(
             grid=tuple(side / u for side, u in zip(sides, unit, strict=True)),
-            values=values.reshape([len(side) for side in sides]),
+            values=values.reshape(*(len(side) for side in sides), *values.shape[1:]),
             points=shown / np.array(unit),
             y=Y,
             labels=labels,
             band=band,
             said="" if held == 0 else f"{held} other {kind_of_axis}{'s' if held > 1 else ''} held at the median",
             n_rows=len(latent),
+            classes=classes,
         )
         return display.plot(kind=kind, ax=ax)
 
@@ -173,7 +192,11 @@ class LinkDisplay:
         ax = self.ax_ = axes(ax, projection="3d" if in_space else None)
         self.figure_ = ax.figure
         self.line_ = self.surface_ = self.scatter_ = None
-        if len(self.grid) == 1:
+        if self.classes is not None and len(self.grid) == 1:
+            self.line_, self.scatter_ = draw_curves(ax, self)
+        elif self.classes is not None:
+            self.surface_, self.scatter_ = draw_places(ax, self, np.clip(2.0 - self._distances(), 0.2, 1.0))
+        elif len(self.grid) == 1:
             self._draw_curve(ax)
         elif in_space:
             self._draw_surface(ax)
@@ -181,7 +204,10 @@ class LinkDisplay:
             self._draw_contour(ax)
         rows = "" if self.n_rows == len(self.points) else rows_shown(len(self.points), self.n_rows)
         said = "; ".join(part for part in (self.said, rows) if part)
-        if said:
+        above = ax.get_legend() if self.classes is not None and len(self.grid) == 2 else None
+        if said and above is not None:
+            above.set_title(said, {"size": SMALL})
+        elif said:
             note(ax, said)
         return self
 

@@ -18,6 +18,7 @@ from hkrr.plotting._style import (
     ink,
     legend,
     note,
+    regression_of,
 )
 from hkrr.plotting._subject import subject_of
 
@@ -82,14 +83,15 @@ class PathDisplay:
 
         Parameters
         ----------
-        estimator : fitted HyperKernelRidgeCV
-            Or a `TableRegressor`, a Pipeline or a GridSearchCV around one.
+        estimator : fitted HyperKernelRidgeCV or HyperKernelClassifier
+            Of a classifier it is what its regression on codes chose from. Or a `TableRegressor`, a Pipeline or a
+            GridSearchCV around one.
         ax : matplotlib Axes or None, default=None
             None: of a new figure.
         """
         from hkrr.kernels import kernel_name
 
-        estimator = subject_of(estimator).model
+        estimator = regression_of(subject_of(estimator).model)
         table = getattr(estimator, "cv_results_", getattr(estimator, "path_", None))
         if table is None:
             raise TypeError(f"estimator must be a HyperKernelRidgeCV: a {type(estimator).__name__} chooses nothing")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, Self
 
 import numpy as np
+from sklearn.base import is_classifier
 from sklearn.metrics import PredictionErrorDisplay as _Display
 from sklearn.metrics import r2_score
 
@@ -107,6 +108,11 @@ class PredictionErrorDisplay(_Display):
         ax : matplotlib Axes or None, default=None
             None: of a new figure.
         """
+        if is_classifier(estimator):
+            raise TypeError(
+                f"estimator must be a regressor, got a {type(estimator).__name__}; for classes use "
+                "sklearn.metrics.ConfusionMatrixDisplay or sklearn.calibration.CalibrationDisplay"
+            )
         interval = intervals(*_who_knows_intervals(estimator, X), coverage, target)
         return cls.from_predictions(
             y, estimator.predict(X), kind=kind, target=target, interval=interval, coverage=nominal(coverage), ax=ax

@@ -77,7 +77,7 @@ class SubspaceDisplay:
 
         Parameters
         ----------
-        estimator : fitted HyperKernelRidge or HyperKernelRidgeCV
+        estimator : fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
             Or a `TableRegressor`, a Pipeline or a GridSearchCV around one.
         B_true : array (d, n_features) or None, default=None
             The true map, where it is known: the principal angles between the two subspaces are then given, in the

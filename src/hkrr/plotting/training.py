@@ -8,7 +8,7 @@ import numpy as np
 
 from hkrr._validation import check_choice
 from hkrr.diagnostics import ENDS
-from hkrr.plotting._style import BLUE, SMALL, VERMILION, axes, ink, note
+from hkrr.plotting._style import BLUE, SMALL, VERMILION, axes, ink, note, regression_of
 from hkrr.plotting._subject import subject_of
 
 _WIDE = 20.0  # ratio of the objective's first value to its last beyond which the axis is logarithmic
@@ -18,7 +18,8 @@ class TrainingDisplay:
     """The objective and the norm of its gradient, over the iterations of the solver or its seconds.
 
     The objective is what B was chosen by: the training objective, the leave-one-out error, or minus the log evidence a
-    row, which may be negative. Of a `HyperKernelRidgeCV` it is that of the last long run.
+    row, which may be negative. Of a `HyperKernelRidgeCV` it is that of the last long run; of a classifier that of
+    its regression on codes.
 
     Parameters
     ----------
@@ -59,13 +60,13 @@ class TrainingDisplay:
 
         Parameters
         ----------
-        estimator : fitted HyperKernelRidge or HyperKernelRidgeCV
+        estimator : fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
             Or a `TableRegressor`, a Pipeline or a GridSearchCV around one.
         x : {"iteration", "time"}, default="iteration"
         ax : matplotlib Axes or None, default=None
             None: of a new figure.
         """
-        result = subject_of(estimator).model.result_
+        result = regression_of(subject_of(estimator).model).result_
         return cls(history=result.history, reason=result.reason).plot(x=x, ax=ax)
 
     def plot(self, *, x: Literal["iteration", "time"] = "iteration", ax: Any = None) -> Self:

@@ -19,7 +19,7 @@ from hkrr.records.format import Refusal
 from hkrr.records.values import ATTRIBUTE_RECORDS
 from hkrr.saving import checks
 from hkrr.saving.baseline_layouts import BASELINES
-from hkrr.saving.checks import Check, Sizes, floats, level, number, one_of, whole
+from hkrr.saving.checks import Check, Sizes, floats, level, number, numeric, one_of, whole
 from hkrr.saving.layout import COLUMNS, FUNCTION, OUTPUT, Attributes, Layout
 from hkrr.saving.table_checks import encoder, held_out, table_regressor, text
 from hkrr.selection import HyperKernelRidgeCV
@@ -75,6 +75,9 @@ def _classifier(model: Any) -> None:
     n_classes = len(model.classes_)
     if np.shape(model.dual_coef_)[1:] != (() if n_classes == 2 else (n_classes,)):
         raise Refusal("dual_coef_ does not fit classes_")
+    known = [name in vars(model) for name in _CLASSES]
+    if any(known) and not (all(known) and len(model.class_count_) == n_classes):
+        raise Refusal("what it says of its classes does not fit classes_")
     if (model.softness_ is None) != (model.loss == "logistic"):
         raise Refusal("softness_ does not fit loss")
     if model.regressor_.n_features_in_ != model.n_features_in_:
@@ -104,6 +107,13 @@ _CLASSIFIER: Attributes = {
     "nu_": checks.positive_or_none,
     "regressor_": ("HyperKernelRidgeCV",),
 }
+_CLASSES: dict[str, Check] = {
+    "class_count_": numeric("K", kinds="i"),
+    "class_prior_": floats("K", positive=True),
+    "held_out_log_loss_": checks.finite_number,
+    "held_out_accuracy_": checks.finite_number,
+    "map_shape_": one_of("full", "diagonal", "identity"),
+}
 _SURE: dict[str, Check] = {
     **dict.fromkeys(("prior_variance_", "noise_variance_"), level("*t", at_least=0.0)),
     "interval_scores_": checks.scores,
@@ -122,7 +132,7 @@ _SEARCHED: dict[str, Check] = {
 _ALL = (
     Layout(HyperKernelRidge, _MAP_MODEL, _MAP, _map_model),
     Layout(HyperKernelRidgeCV, _MAP_MODEL_CV, _SEARCHED, _map_model_cv),
-    Layout(HyperKernelClassifier, _CLASSIFIER, OUTPUT, _classifier),
+    Layout(HyperKernelClassifier, _CLASSIFIER, {**OUTPUT, **_CLASSES}, _classifier),
     *BASELINES,
     Layout(
         TableRegressor,

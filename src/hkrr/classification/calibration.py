@@ -46,6 +46,26 @@ def probabilities(u: Array, softness: float | None) -> Array:
     return p / np.sum(p, axis=1, keepdims=True)
 
 
+def slopes_of_probabilities(u: Array, softness: float | None) -> Array:
+    """Return dp_k / du_j, (n, K, K): ``psi'(u_j) (delta_jk - p_k) / sum psi``, or ``p_j (delta_jk - p_k)``."""
+    p = probabilities(u, softness)
+    part = p
+    if softness is not None:
+        psi, slope, _ = _psi(u, softness)
+        part = slope / np.sum(np.maximum(psi, LEAST), axis=1, keepdims=True)
+    return part[:, None, :] * (np.eye(u.shape[1]) - p[:, :, None])
+
+
+def of_all_classes(scores: Array, soft: bool) -> Array:
+    """Return u of all classes from scores (n, T); the one of two classes stands for both.
+
+    They are (1 - f) / 2 and (1 + f) / 2 for the link with soft ends, and -f / 2 and f / 2 for the logistic one.
+    """
+    if scores.shape[1] > 1:
+        return scores
+    return np.hstack([-scores / 2, scores / 2]) + (0.5 if soft else 0.0)
+
+
 def calibrate(scores: Array, codes: Array, weight: Array, soft: bool) -> Calibration:
     """Return the calibration of scores of rows held out.
 

@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 
 from hkrr._arrays import Array
-from hkrr.calibration import Calibration, calibrate
 from hkrr.canonical import canonical_map
-from hkrr.classes import codes_of, one_hot, turns
+from hkrr.classification.calibration import Calibration, calibrate, of_all_classes, probabilities
+from hkrr.classification.classes import codes_of, one_hot, turns
+from hkrr.classification.logistic import Coefficients, LogisticObjective, losses
+from hkrr.classification.logistic_path import Map, polished, spread
+from hkrr.classification.score_function import ScoreFunction
 from hkrr.diagnostics import unannounced
 from hkrr.exceptions import FitError
 from hkrr.held_out import largest_directions
-from hkrr.logistic import Coefficients, LogisticObjective, losses
-from hkrr.logistic_path import Map, polished, spread
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.scaling import Moments
-from hkrr.score_function import ScoreFunction
 from hkrr.selection import HyperKernelRidgeCV
 from hkrr.shapes import Full, square_is_affordable
 from hkrr.threads import single_threaded_blas
@@ -107,11 +107,22 @@ class Task:
 
 
 @dataclass(frozen=True)
+class HeldOut:
+    """The calibration, and how good its probabilities are for the rows that it is by."""
+
+    link: Calibration
+    log_loss: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
 class Found:
     """A calibrated score function, and what was chosen for it."""
 
     function: ScoreFunction
     singular_values: Array
+    shape: str
+    held_out: HeldOut
     softness: float | None = None
     nu: float | None = None
 
@@ -125,12 +136,13 @@ def squared(task: Task) -> Found:
     if few is task:
         held_out = turns(task.index)
         outputs = np.concatenate([_outputs_without(task, part) for part in held_out])
-        found = _calibrated(task, held_out, _as_shares(outputs), soft=True)
+        found = _calibrated(task, held_out, outputs, soft=True)
     else:  # so many that a row's own part in its score is little
         everything = np.ones(len(few.X), dtype=bool)
         outputs = function.of(InMemoryRows(few.X, np.empty((len(few.X), 0))))
-        found = _calibrated(few, [everything], _as_shares(outputs), soft=True)
-    return Found(function.calibrated(found.slope, found.offsets), model.singular_values_, softness=found.softness)
+        found = _calibrated(few, [everything], outputs, soft=True)
+    at, link = function.calibrated(found.link.slope, found.link.offsets), found.link
+    return Found(at, model.singular_values_, model.map_shape_, found, softness=link.softness)
 
 
 def logistic(task: Task) -> Found:
@@ -151,16 +163,21 @@ def logistic(task: Task) -> Found:
     if last.nu == np.inf:
         raise FitError("The logistic loss cannot be evaluated at the map found: use loss='squared', or another kernel.")
     scores = np.concatenate([path.function(nu)[0].of(path.fresh) for path in paths])
-    found = _calibrated(few, held_out, _as_logits(scores), soft=False)
+    found = _calibrated(few, held_out, scores, soft=False)
     function, singular_values = last.function(last.nu)
-    return Found(function.calibrated(found.slope, found.offsets), singular_values, nu=last.nu)
+    function = function.calibrated(found.link.slope, found.link.offsets)
+    return Found(function, singular_values, last.shape, found, nu=last.nu)
 
 
-def _calibrated(task: Task, held_out: list[Array], scores: Array, soft: bool) -> Calibration:
+def _calibrated(task: Task, held_out: list[Array], scores: Array, soft: bool) -> HeldOut:
     """Return the calibration of the scores of rows held out, those of one turn after those of another."""
     which = np.concatenate([np.flatnonzero(part) for part in held_out])
     weight = np.ones(len(which)) if task.weight is None else task.weight[which]
-    return calibrate(scores, one_hot(task.index[which], task.n_classes), weight, soft)
+    index, scores = task.index[which], of_all_classes(scores, soft)
+    link = calibrate(scores, one_hot(index, task.n_classes), weight, soft)
+    p = probabilities(link.linear(scores), link.softness)
+    log_loss = -np.average(np.log(p[np.arange(len(p)), index]), weights=weight)
+    return HeldOut(link, float(log_loss), float(np.average(np.argmax(p, axis=1) == index, weights=weight)))
 
 
 LINKS: dict[str, Callable[[Task], Found]] = {"logistic": logistic, "squared": squared}
@@ -183,7 +200,7 @@ class _Path:
         if self._square:
             begin = replace(begin, shape=Full())
         self._steps, self._maps = polished(self._rows, begin, task.deadline), dict[float, Map]()
-        self.nu, self.loss = np.inf, 0.0
+        self.nu, self.loss, self.shape = np.inf, 0.0, begin.shape.name
 
     def go_on(self) -> bool:
         """Take the next nu; return whether there was one."""
@@ -221,16 +238,6 @@ def _without_the_least(B: Array) -> Array:
     squares = np.linalg.svd(B, compute_uv=False) ** 2
     beyond = np.sum(squares) - np.cumsum(squares)  # what is left out with so many directions
     return largest_directions(B, 1 + int(np.argmax(beyond <= _LEAST_SHARE * np.sum(squares))))
-
-
-def _as_shares(outputs: Array) -> Array:
-    """Return the outputs of the regression as scores of all classes: those of two are (1 - f) / 2 and (1 + f) / 2."""
-    return np.hstack([0.5 - outputs / 2, 0.5 + outputs / 2]) if outputs.shape[1] == 1 else outputs
-
-
-def _as_logits(scores: Array) -> Array:
-    """Return the scores of all classes; those of two are -f / 2 and f / 2."""
-    return np.hstack([-scores / 2, scores / 2]) if scores.shape[1] == 1 else scores
 
 
 def _outputs_without(task: Task, held_out: Array) -> Array:

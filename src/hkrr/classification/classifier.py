@@ -13,31 +13,36 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hkrr._arrays import Array
 from hkrr._validation import check_choice
-from hkrr.calibration import probabilities
 from hkrr.checkpoints import kept_by, left_as_it_was
-from hkrr.classes import class_weights, codes_of, each_once, labels_of
+from hkrr.classification.calibration import of_all_classes, probabilities, slopes_of_probabilities
+from hkrr.classification.classes import class_weights, codes_of, each_once, labels_of
+from hkrr.classification.links import LINKS, Task
+from hkrr.classification.score_function import ScoreFunction
+from hkrr.classification.summary import summarise
 from hkrr.diagnostics import Diagnostics
+from hkrr.importance import FeatureImportances
 from hkrr.kernels import Kernel
-from hkrr.links import LINKS, Task
 from hkrr.opening import is_elsewhere
 from hkrr.samples import check_lengths, check_numbers, check_weights
-from hkrr.score_function import ScoreFunction
 from hkrr.selection import HyperKernelRidgeCV
+from hkrr.summary import Summarised, Summary
 
 
-class HyperKernelClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator):
+class HyperKernelClassifier(
+    FeatureImportances, Summarised, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator
+):
     """Classification on a learned linear map of the inputs, with probabilities that are calibrated.
 
     A `HyperKernelRidgeCV` on codes of the classes (-1 and 1 for two, a column of 0 and 1 for each of more) finds a map,
     a kernel and the number of directions. Then
 
     - ``loss="logistic"``: the map is polished, and the scores are fitted, by the multinomial log loss
-      ``sum_i w_i loss(y_i, f(x_i)) + (nu / 2) |f|^2``, f = g(Bx), down a path of nu; see `hkrr.logistic`. Probabilities
-      are ``softmax(f)``.
+      ``sum_i w_i loss(y_i, f(x_i)) + (nu / 2) |f|^2``, f = g(Bx), down a path of nu; see
+      `hkrr.classification.logistic`. Probabilities are ``softmax(f)``.
     - ``loss="squared"``: the regression's outputs are the scores, and a link with soft ends makes them probabilities.
 
     What is to be chosen (nu; slope, offsets and softness of the links) is chosen by rows held out, of which map and
-    scores knew nothing: see `hkrr.calibration`.
+    scores knew nothing: see `hkrr.classification.calibration`.
 
     Parameters
     ----------
@@ -48,9 +53,7 @@ class HyperKernelClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
         each parameter of the map it is less accurate.
     class_weight : "balanced", dict or None, default=None
         Weights of the classes, which multiply those of the rows; probabilities are those of the data so weighted.
-    kernel : str, Kernel or "auto", default="gaussian"
-        As in `HyperKernelRidgeCV`.
-    n_init, refit, scale_features, block_size, device, n_jobs, verbose, random_state
+    kernel, n_init, refit, scale_features, block_size, device, n_jobs, verbose, random_state
         As in `HyperKernelRidgeCV`. The logistic loss is computed on the processor, with 2,000 centers at most.
     time_limit : float or None, default=None
         About how many seconds the fit may take; half of them are the regression's.
@@ -61,6 +64,8 @@ class HyperKernelClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
     ----------
     classes_ : array (n_classes,)
         The labels that rows of positive weight have, sorted.
+    class_count_, class_prior_ : arrays (n_classes,)
+        How many rows of positive weight each class has, and its share of the weights, `class_weight` included.
     components_, singular_values_, gamma_, kernel_, x_offset_, centers_
         The map, the kernel and the centers, as in `HyperKernelRidge`.
     dual_coef_ : array (n_centers,) or (n_centers, n_classes)
@@ -71,12 +76,16 @@ class HyperKernelClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
         Of the link of the squared loss.
     nu_ : float or None
         Chosen for the logistic loss.
+    held_out_log_loss_, held_out_accuracy_ : float
+        Of the calibrated probabilities, on the rows held out that nu and the link were chosen by.
+    map_shape_ : {"full", "diagonal", "identity"}
+        As in `HyperKernelRidgeCV`, of this map.
+    feature_importances_ : array (n_features,)
+        How far each column moves the probabilities: `hkrr.importance`.
     regressor_ : HyperKernelRidgeCV
         The regression on the codes, which the map began from; its map is this one's with ``loss="squared"``.
     n_components_, path_, diagnostics_
         As in `HyperKernelRidgeCV`: the regression's.
-    n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
 
     Examples
     --------
@@ -155,11 +164,12 @@ class HyperKernelClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
             X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
         classes, index = np.unique(y, return_inverse=True)
         if len(classes) < 2:
-            only = classes.tolist()[0]
-            raise ValueError(
-                f"y has 1 class, {only!r}, among the rows of positive weight; a classifier needs 2 classes"
-            )
-        X, index, weight = each_once(X, index, class_weights(self.class_weight, y, weight))
+            only = repr(classes.tolist()[0])
+            raise ValueError(f"y has 1 class, {only}, among the rows of positive weight; a classifier needs 2 classes")
+        weight = class_weights(self.class_weight, y, weight)
+        self.class_count_, totals = np.bincount(index), np.bincount(index, weight)
+        self.class_prior_ = totals / np.sum(totals)
+        X, index, weight = each_once(X, index, weight)
         regressor = self._regressor()
         deadline = math.inf if self.time_limit is None else began + self.time_limit
         try:
@@ -188,7 +198,8 @@ class HyperKernelClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
         self.x_offset_, self.centers_ = function.x_offset, function.centers
         self.dual_coef_ = function.alpha[:, 0] if one else function.alpha
         self.intercept_ = float(function.intercept[0]) if one else function.intercept
-        self.softness_, self.nu_ = found.softness, found.nu
+        self.softness_, self.nu_, self.map_shape_ = found.softness, found.nu, found.shape
+        self.held_out_log_loss_, self.held_out_accuracy_ = found.held_out.log_loss, found.held_out.accuracy
         return self
 
     @property
@@ -221,10 +232,8 @@ class HyperKernelClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         rows = self.regressor_._in_blocks(X, np.empty((len(X), 0)), None, self.device)
-        function = ScoreFunction(
-            self.components_, self.kernel_, self.x_offset_, self.centers_, self.dual_coef_, np.asarray(self.intercept_)
-        )
-        scores = function.of(rows)
+        parts = self.components_, self.kernel_, self.x_offset_, self.centers_, self.dual_coef_
+        scores = ScoreFunction(*parts, np.asarray(self.intercept_)).of(rows)
         if not np.all(np.isfinite(scores)):
             raise ValueError("the scores hold NaN or infinity: X is far from what was fitted, or the model is damaged")
         return scores[:, 0] if len(self.classes_) == 2 else scores
@@ -241,13 +250,20 @@ class HyperKernelClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
         array (n_samples, n_classes)
         """
         scores = self.decision_function(X)
-        if self.softness_ is None:
-            return probabilities(np.column_stack([-scores / 2, scores / 2]) if scores.ndim == 1 else scores, None)
-        u = np.column_stack([0.5 - scores / 2, 0.5 + scores / 2]) if scores.ndim == 1 else scores
-        return probabilities(u, self.softness_)
+        return self._linked(scores.reshape(len(scores), -1))
+
+    def _linked(self, outputs: Array) -> Array:
+        return probabilities(of_all_classes(outputs, self.softness_ is not None), self.softness_)
+
+    def _link_slopes(self, outputs: Array) -> Array:
+        slopes = slopes_of_probabilities(of_all_classes(outputs, self.softness_ is not None), self.softness_)
+        return slopes if outputs.shape[1] > 1 else slopes @ np.array([[-0.5], [0.5]])
+
+    def _page(self) -> Summary:
+        return summarise(self)
 
     def predict(self, X: Any) -> Array:
-        """Return the most probable label.
+        """Return the most probable label; of those that are equally so, the first in ``classes_``.
 
         Parameters
         ----------
@@ -257,8 +273,8 @@ class HyperKernelClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, C
         -------
         array (n_samples,)
         """
-        scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else np.argmax(scores, axis=1)]
+        most_probable = np.argmax(self.predict_proba(X), axis=1)
+        return self.classes_[most_probable]
 
     def transform(self, X: Any) -> Array:
         """Return the latent coordinates ``X @ components_.T``.

@@ -17,8 +17,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from hkrr._arrays import Array
+from hkrr.classification.logistic import Coefficients, LogisticObjective
 from hkrr.kernels import Kernel
-from hkrr.logistic import Coefficients, LogisticObjective
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.shapes import Diagonal, Full, Scaled, Shape
 

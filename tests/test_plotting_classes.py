@@ -1,0 +1,114 @@
+"""Pictures of a classifier; how the link of one looks is compared in test_plotting."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import pictures
+from hkrr.plotting import (
+    ImportanceDisplay,
+    LinkDisplay,
+    PathDisplay,
+    PredictionErrorDisplay,
+    SubspaceDisplay,
+    TrainingDisplay,
+)
+from hkrr.plotting._style import CATEGORIES
+from made_models import made_classifier, made_labels
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_curves_are_the_probabilities(K):
+    model = made_classifier(1, 3, K)
+    X, y = made_labels(model)
+    display = LinkDisplay.from_estimator(model, X, y)
+    b = model.components_[0]
+    p = model.predict_proba(display.grid[0][:, None] * b / (b @ b))
+    assert_allclose(display.values, p, rtol=1e-9)
+    shown = [1] if K == 2 else range(K)
+    assert [line.get_label() for line in display.line_] == [f"p({'abc'[k]})" for k in shown]
+    for k, line in zip(shown, display.line_, strict=True):
+        assert_allclose(line.get_ydata(), p[:, k], rtol=1e-9)
+        assert line.get_color() == CATEGORIES[k]
+    # The rows of each class are a strip that no curve crosses.
+    for label, points in zip(model.classes_, display.scatter_, strict=True):
+        at = points.get_offsets()
+        assert_allclose(np.sort(at[:, 0]), np.sort(model.transform(X[y == label])[:, 0]))
+        assert np.all((at[:, 1] < 0) | (at[:, 1] > 1))
+    assert display.ax_.get_legend() is not None
+
+
+@pytest.mark.parametrize("K", [2, 3, 8])
+def test_places_are_the_probabilities(K):
+    model = made_classifier(2, 4, K, names=pictures.NAMES)
+    X, y = made_labels(model)
+    display = LinkDisplay.from_estimator(model, X, y)
+    i, j = 7, 31
+    x = np.linalg.lstsq(model.components_, [display.grid[0][i], display.grid[1][j]], rcond=None)[0]
+    assert_allclose(display.values[i, j], model.predict_proba(type(X)([x], columns=X.columns))[0], rtol=1e-9)
+    assert [len(points.get_offsets()) for points in display.scatter_] == [np.sum(y == each) for each in model.classes_]
+    assert [text.get_text() for text in display.ax_.get_legend().get_texts()] == list(model.classes_)
+    looks = {
+        (points.get_facecolor()[0].tobytes(), points.get_paths()[0].vertices.tobytes()) for points in display.scatter_
+    }
+    assert len(looks) == K
+
+
+@pytest.mark.parametrize("n_components", [1, 2, 3])
+def test_without_labels_and_with_one_class_alone(n_components):
+    model = made_classifier(n_components, 4, 2)
+    X, y = made_labels(model)
+    assert LinkDisplay.from_estimator(model, X).y is None
+    display = LinkDisplay.from_estimator(model, X[y == "b"], pd.Series(y[y == "b"]))
+    assert_array_equal(display.y, 1)
+    model.dual_coef_ = np.zeros_like(model.dual_coef_)  # the same probabilities everywhere
+    LinkDisplay.from_estimator(model, X, y).figure_.canvas.draw()
+
+
+def test_a_column_with_a_negative_unit_is_not_mirrored():
+    model = made_classifier(2, 2, 2, names=["age", "height"])
+    model.components_ = np.diag([-0.5, 1.0])
+    X, y = made_labels(model)
+    display = LinkDisplay.from_estimator(model, X, y)
+    assert_allclose(display.points, X)
+    image, places = display.surface_.get_array(), display.surface_.get_extent()
+    side = np.sort(display.grid[0])
+    assert places[:2] == [side[0], side[-1]]
+    # As orange at either end as the probability of the second class says.
+    orange = image[30, :, 0] - image[30, :, 2]
+    p = model.predict_proba(type(X)({"age": side, "height": np.full(60, np.sort(display.grid[1])[30])}))[:, 1]
+    assert np.corrcoef(orange, p)[0, 1] > 0.8
+
+
+def test_the_others_are_of_the_map_and_of_the_regression():
+    model = made_classifier(2, 4, 3, names=pictures.NAMES)
+    model.regressor_ = pictures.searched()
+    importance = ImportanceDisplay.from_estimator(model)
+    assert [bar.get_width() for bar in importance.bars_] == sorted(model.feature_importances_, reverse=True)
+    assert len(SubspaceDisplay.from_estimator(model, B_true=np.eye(2, 4)).bars_) == 2
+    assert TrainingDisplay.from_estimator(model).history is model.regressor_.result_.history
+    assert PathDisplay.from_estimator(model).table is model.regressor_.path_
+
+
+def test_what_cannot_be_drawn_is_said():
+    model = made_classifier(2, 4)
+    X, y = made_labels(model)
+    with pytest.raises(TypeError, match=r"sklearn\.metrics\.ConfusionMatrixDisplay or sklearn\.calibration"):
+        PredictionErrorDisplay.from_estimator(model, X, y)
+    for options in ({"kind": "surface"}, {"target": 1}, {"coverage": 0.9}):
+        with pytest.raises(ValueError, match="target, coverage and kind are for regressors"):
+            LinkDisplay.from_estimator(model, X, y, **options)
+    with pytest.raises(ValueError, match="y has the label 'z', which is none of the model's classes_"):
+        LinkDisplay.from_estimator(model, X, np.where(y == "a", "z", y))
+    with pytest.raises(ValueError, match="y must be labels, one for each row"):
+        LinkDisplay.from_estimator(model, X, np.zeros((len(X), 2)))
+    with pytest.raises(ValueError, match="y has 5 entries and X has 120 rows"):
+        LinkDisplay.from_estimator(model, X, y[:5])
