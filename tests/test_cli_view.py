@@ -87,6 +87,16 @@ def test_a_stage_that_takes_forever_and_one_that_is_not_known():
     assert found[-1] > found[100]  # the longer this takes, the longer may the rest
 
 
+def test_stages_from_a_checkpoint_took_no_time():
+    """The first four of five stages are there at once: the rest is foretold from the fifth."""
+    time_left = TimeLeft(False, going_on=True)
+    for k, (_, stage, best) in enumerate(PLANTED[:5]):
+        time_left.reached(stage, best, 0.1 * k)
+        assert time_left.at(0.1 * k) is None
+    time_left.reached(*PLANTED[5][1:], 5.6)  # which took 5.2 seconds, as before; 5.7 were left
+    assert 3.0 < time_left.at(5.6) < 12.0
+
+
 def test_every_stage_of_a_search_is_known():
     X = np.random.default_rng(0).standard_normal((40, 2))
     for kernel in ("gaussian", "auto"):
@@ -130,7 +140,7 @@ def made_view(terminal, **options):
 
 
 def test_lines_where_there_is_no_terminal(clock):
-    view, file = made_view(False, going_on="going on from c: 3 steps of the search are there")
+    view, file = made_view(False)
     view.trying("others")
     with view.shown():
         for seconds, stage, n_found, error in (
@@ -144,12 +154,20 @@ def test_lines_where_there_is_no_terminal(clock):
             view(state(stage, seconds, n_found, error))
     assert file.getvalue().splitlines() == [
         "    0 s  others",
-        "going on from c: 3 steps of the search are there",
         "    1 s  1 direction, gaussian",
         "    5 s  2 directions, gaussian  (best held-out R2 so far 0.625; about 25 s left)",
         "   10 s  3 directions, gaussian  (best held-out R2 so far 0.985; about 15 s left)",
         "   20 s  the best directions on more rows  (best held-out R2 so far 0.985; a few seconds left)",
     ]
+
+
+def test_a_checkpoint_is_named_once_the_fit_goes_on_from_it(clock):
+    view, file = made_view(False, going_on="going on from c: 3 steps of the search are there")
+    assert file.getvalue() == ""
+    for stage in ("1 direction, gaussian", "2 directions, gaussian"):
+        view(state(stage, 0.0))
+    assert file.getvalue().splitlines()[0] == "going on from c: 3 steps of the search are there"
+    assert file.getvalue().count("going on") == 1
 
 
 def test_a_terminal_shows_stage_score_and_time(clock):

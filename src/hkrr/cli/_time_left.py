@@ -40,13 +40,16 @@ class TimeLeft:
     ----------
     any_kernel : bool
         Whether the search chooses a kernel too.
+    going_on : bool, default=False
+        Whether the first stages may come from a checkpoint, and take no time.
     """
 
-    def __init__(self, any_kernel: bool) -> None:
+    def __init__(self, any_kernel: bool, going_on: bool = False) -> None:
         self._plan = _ANY_KERNEL if any_kernel else _ONE_KERNEL
         self._at = -1  # in the plan; before it the directions
-        self._share, self._next = 0.0, self._plan[0][1]
-        self._total: float | None = None  # of seconds, as it looked when the stage began
+        self._share, self._next, self._then = 0.0, self._plan[0][1], 0.0
+        self._since = None if going_on else (0.0, 0.0)  # the share, and the seconds, from which on time is spent
+        self._total: float | None = None  # of seconds from there on, as it looked when the stage began
         self._shown: tuple[float, float] | None = None  # when, and what
 
     def reached(self, stage: str, best: int | None, seconds: float) -> None:
@@ -54,10 +57,12 @@ class TimeLeft:
         share, after = self._shares(stage, best)
         if share <= self._share:  # as for a stage that nobody has foreseen
             return
-        self._share, self._next = share, max(after, share)
-        if share < _LEAST_SHARE or seconds < _LEAST_SECONDS:
+        if self._since is None and seconds - self._then > _LEAST_SECONDS:
+            self._since = self._share, self._then
+        self._share, self._next, self._then = share, max(after, share), seconds
+        if self._since is None or share - self._since[0] < _LEAST_SHARE or seconds - self._since[1] < _LEAST_SECONDS:
             return
-        total = seconds / share
+        total = (seconds - self._since[1]) * (1.0 - self._since[0]) / (share - self._since[0])
         self._total = total if self._total is None else math.cbrt(self._total * total**2)  # the later, the surer
 
     def _shares(self, stage: str, best: int | None) -> tuple[float, float]:
@@ -77,10 +82,11 @@ class TimeLeft:
 
     def at(self, seconds: float) -> float | None:
         """Return the seconds that are left so many after the beginning; None while nothing is known."""
-        if self._total is None:
+        if self._total is None or self._since is None:
             return None
-        share = min(max(seconds / self._total, self._share), self._next)
-        left = seconds * (1.0 - share) / share
+        first, spent = self._since[0], seconds - self._since[1]
+        share = min(max(first + (1.0 - first) * spent / self._total, self._share), self._next)
+        left = spent * (1.0 - share) / (share - first)
         if self._shown is not None:
             then, before = self._shown
             expected = max(0.0, before - (seconds - then))

@@ -48,7 +48,7 @@ class View:
         self._test, self._y = split.test.iloc[:_MOST_ROWS], split.y_test[:_MOST_ROWS]
         self._began = self._fit_began = time.monotonic()
         self._stage, self._best, self._looked_at = "", "", 0
-        self._time_left = TimeLeft(any_kernel)
+        self._time_left = TimeLeft(any_kernel, bool(going_on))
         self._r2: float | None = None
         self._X: Any = None
         self._may_look = 0.0
