@@ -155,8 +155,8 @@ def test_lines_where_there_is_no_terminal(clock):
     assert file.getvalue().splitlines() == [
         "    0 s  others",
         "    1 s  1 direction, gaussian",
-        "    5 s  2 directions, gaussian  (best held-out R2 so far 0.625; about 25 s left)",
-        "   10 s  3 directions, gaussian  (best held-out R2 so far 0.985; about 15 s left)",
+        "    5 s  2 directions, gaussian  (best held-out R2 so far 0.625; about 35 s left)",
+        "   10 s  3 directions, gaussian  (best held-out R2 so far 0.985; about 30 s left)",
         "   20 s  the best directions on more rows  (best held-out R2 so far 0.985; a few seconds left)",
     ]
 

@@ -28,7 +28,7 @@ _ANY_KERNEL = (
     ("the last fit", 0.97),
 )
 _DONE = 0.99  # at the most, while it is not
-_FEWEST_DIRECTIONS, _BEYOND = 3, 2  # that are tried, and beyond the best
+_LIKELY, _BEYOND = 5, 2  # directions that are tried, and beyond the best
 _LEAST_SHARE, _LEAST_SECONDS = 0.02, 1.0  # before which nothing is known
 _SETTLES = 2.5  # seconds, after which two thirds of a change are seen
 
@@ -72,7 +72,7 @@ class TimeLeft:
         if number is not None and self._at < 0:
             d = int(number[1])
             # Where the last number was the best so far, the next may be too.
-            last = max(_FEWEST_DIRECTIONS, d, (best or d) + _BEYOND + (best == d - 1))
+            last = max(_LIKELY, d, (best or d) + _BEYOND + (best == d - 1))
             return first * _work(d - 1) / _work(last), first * _work(d) / _work(last)
         for k in range(max(self._at, 0), len(self._plan)):
             if stage.startswith(self._plan[k][0]):
@@ -80,13 +80,19 @@ class TimeLeft:
                 return self._plan[k][1], self._plan[k + 1][1] if k + 1 < len(self._plan) else _DONE
         return 0.0, 0.0
 
-    def at(self, seconds: float) -> float | None:
+    def estimate(self, seconds: float) -> float | None:
         """Return the seconds that are left so many after the beginning; None while nothing is known."""
         if self._total is None or self._since is None:
             return None
         first, spent = self._since[0], seconds - self._since[1]
         share = min(max(first + (1.0 - first) * spent / self._total, self._share), self._next)
-        left = spent * (1.0 - share) / (share - first)
+        return spent * (1.0 - share) / (share - first)
+
+    def at(self, seconds: float) -> float | None:
+        """Return the same for an eye that follows it: it moves towards each new estimate over some seconds."""
+        left = self.estimate(seconds)
+        if left is None:
+            return None
         if self._shown is not None:
             then, before = self._shown
             expected = max(0.0, before - (seconds - then))
