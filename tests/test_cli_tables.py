@@ -183,6 +183,17 @@ def test_a_model_without_scores_is_not_lost(tmp_path):
     assert not hasattr(hkrr.load(tmp_path / "m"), "held_out_")
 
 
+def test_a_model_is_not_lost_where_there_is_nothing_to_compare_it_with(folder, tmp_path, monkeypatch):
+    def fails(X, y, X_test, seed):
+        raise FloatingPointError("no kernel is finite")
+
+    monkeypatch.setattr("hkrr.tables.comparison.predicted_by_others", fails)
+    result = run("fit", folder / "houses.csv", "-o", tmp_path / "m", *QUICK)
+    assert result.exit_code == 0, result.output
+    assert "! There are no scores: no kernel is finite" in result.stdout
+    assert hkrr.load(tmp_path / "m").predict(table(5)).shape == (5,)
+
+
 def test_ctrl_c_in_the_scores_keeps_the_model(folder, tmp_path, monkeypatch):
     def stopped(model, split, others):
         raise KeyboardInterrupt

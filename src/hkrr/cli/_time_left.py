@@ -12,10 +12,12 @@ import re
 
 # What the names of stages begin with, in their order, and the share of the time that is over then; about what it was
 # on tables and planted models of 300 to 1,500 rows. Before them come the numbers of directions, one after the other.
+# One of them is for doubtful cases alone, and takes a third of all: less is over when it begins than before it.
+_DOUBT = "whether the directions hold up"
 _ONE_KERNEL = (
     ("the best directions on more rows", 0.72),
     ("plain kernel ridge on all columns", 0.80),
-    ("whether the directions hold up", 0.84),
+    (_DOUBT, 0.63),
     ("the last fit", 0.97),
 )
 _ANY_KERNEL = (
@@ -24,11 +26,11 @@ _ANY_KERNEL = (
     ("a scale for each column, ", 0.42),
     ("directions, ", 0.62),
     ("finalists: ", 0.70),
-    ("whether the directions hold up", 0.80),
+    (_DOUBT, 0.63),
     ("the last fit", 0.97),
 )
 _DONE = 0.99  # at the most, while it is not
-_FEWEST_DIRECTIONS, _BEYOND = 3, 2  # that are tried, and beyond the best
+_LIKELY, _BEYOND = 5, 2  # directions that are tried, and beyond the best
 _LEAST_SHARE, _LEAST_SECONDS = 0.02, 1.0  # before which nothing is known
 _SETTLES = 2.5  # seconds, after which two thirds of a change are seen
 
@@ -40,24 +42,29 @@ class TimeLeft:
     ----------
     any_kernel : bool
         Whether the search chooses a kernel too.
+    going_on : bool, default=False
+        Whether the first stages may come from a checkpoint, and take no time.
     """
 
-    def __init__(self, any_kernel: bool) -> None:
+    def __init__(self, any_kernel: bool, going_on: bool = False) -> None:
         self._plan = _ANY_KERNEL if any_kernel else _ONE_KERNEL
         self._at = -1  # in the plan; before it the directions
-        self._share, self._next = 0.0, self._plan[0][1]
-        self._total: float | None = None  # of seconds, as it looked when the stage began
+        self._share, self._next, self._then = 0.0, self._plan[0][1], 0.0
+        self._since = None if going_on else (0.0, 0.0)  # the share, and the seconds, from which on time is spent
+        self._total: float | None = None  # of seconds from there on, as it looked when the stage began
         self._shown: tuple[float, float] | None = None  # when, and what
 
     def reached(self, stage: str, best: int | None, seconds: float) -> None:
         """Take note of a stage that begins now, with the number of directions of the best candidate so far."""
         share, after = self._shares(stage, best)
-        if share <= self._share:  # as for a stage that nobody has foreseen
+        if share in (0.0, self._share):  # a stage that nobody has foreseen, or more of the same
             return
-        self._share, self._next = share, max(after, share)
-        if share < _LEAST_SHARE or seconds < _LEAST_SECONDS:
+        if self._since is None and seconds - self._then > _LEAST_SECONDS:
+            self._since = self._share, self._then
+        self._share, self._next, self._then = share, max(after, share), seconds
+        if self._since is None or share - self._since[0] < _LEAST_SHARE or seconds - self._since[1] < _LEAST_SECONDS:
             return
-        total = seconds / share
+        total = (seconds - self._since[1]) * (1.0 - self._since[0]) / (share - self._since[0])
         self._total = total if self._total is None else math.cbrt(self._total * total**2)  # the later, the surer
 
     def _shares(self, stage: str, best: int | None) -> tuple[float, float]:
@@ -67,20 +74,28 @@ class TimeLeft:
         if number is not None and self._at < 0:
             d = int(number[1])
             # Where the last number was the best so far, the next may be too.
-            last = max(_FEWEST_DIRECTIONS, d, (best or d) + _BEYOND + (best == d - 1))
+            last = max(_LIKELY, d, (best or d) + _BEYOND + (best == d - 1))
             return first * _work(d - 1) / _work(last), first * _work(d) / _work(last)
         for k in range(max(self._at, 0), len(self._plan)):
             if stage.startswith(self._plan[k][0]):
                 self._at = k
-                return self._plan[k][1], self._plan[k + 1][1] if k + 1 < len(self._plan) else _DONE
+                after = [share for name, share in self._plan[k + 1 :] if name != _DOUBT]
+                return self._plan[k][1], after[0] if after else _DONE
         return 0.0, 0.0
 
-    def at(self, seconds: float) -> float | None:
+    def estimate(self, seconds: float) -> float | None:
         """Return the seconds that are left so many after the beginning; None while nothing is known."""
-        if self._total is None:
+        if self._total is None or self._since is None:
             return None
-        share = min(max(seconds / self._total, self._share), self._next)
-        left = seconds * (1.0 - share) / share
+        first, spent = self._since[0], seconds - self._since[1]
+        share = min(max(first + (1.0 - first) * spent / self._total, self._share), self._next)
+        return spent * (1.0 - share) / (share - first)
+
+    def at(self, seconds: float) -> float | None:
+        """Return the same for an eye that follows it: it moves towards each new estimate over some seconds."""
+        left = self.estimate(seconds)
+        if left is None:
+            return None
         if self._shown is not None:
             then, before = self._shown
             expected = max(0.0, before - (seconds - then))

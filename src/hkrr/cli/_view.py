@@ -48,7 +48,7 @@ class View:
         self._test, self._y = split.test.iloc[:_MOST_ROWS], split.y_test[:_MOST_ROWS]
         self._began = self._fit_began = time.monotonic()
         self._stage, self._best, self._looked_at = "", "", 0
-        self._time_left = TimeLeft(any_kernel)
+        self._time_left = TimeLeft(any_kernel, bool(going_on))
         self._r2: float | None = None
         self._X: Any = None
         self._may_look = 0.0
@@ -106,7 +106,8 @@ class View:
 
     def _left(self) -> str:
         """Return the time left in words, as far as it is known."""
-        left = self._time_left.at(time.monotonic() - self._fit_began)
+        ask = self._time_left.at if self._console.is_terminal else self._time_left.estimate
+        left = ask(time.monotonic() - self._fit_began)
         if self._time_limit is None:
             return "" if left is None else in_words(left)
         most = max(0.0, self._time_limit - self._elapsed)

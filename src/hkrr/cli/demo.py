@@ -44,9 +44,7 @@ def demo(
     _run(console, ["fit", planted, "--target", "y", "--kernel", "gaussian", "--out", model])
     _, kernel_ridge, linear = hkrr.load(model).held_out_.r2
     if abs(kernel_ridge - linear) < _ALIKE:
-        why = (
-            f"in {_COLUMNS} columns all rows are far apart, and the best kernel that it finds is so wide that it is one"
-        )
+        why = f"in {_COLUMNS} columns rows are so far apart that a very wide kernel, which is all but linear, does best"
         say(console, "\n" + textwrap.fill(f"(Kernel ridge is no better than a linear model here: {why}.)", 79))
     _run(console, ["report", model, planted, "--out", page])
 

@@ -33,7 +33,8 @@ _IDENTIFIER = 0.9  # of the values of a text column differ: it names the rows
 _FEW_ROWS = 10  # of which nothing can be said to be an identifier
 # A column is numbers if so many of its values are, and no more than so many words stand between them.
 _NUMBERS, _WORDS = 0.9, 3
-_YEARS = (1500, 2200)
+# Where identifiers begin that do not at 0 or 1; and what may be a year.
+_LARGE, _YEARS = 1000, (1500, 2200)
 _TRUTHS = ({"false", "true"}, {"no", "yes"}, {"n", "y"}, {"f", "t"})
 _AMBIGUOUS_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-]\d{2,4}( .*)?")
 
@@ -142,12 +143,15 @@ def _numeric(name: str, kind: str, series: Any, is_missing: Array, found: Array,
 
 
 def _numbers_rows(values: Array, index: Any) -> bool:
-    """Whether values count the rows, some of which may be held out: by the index, which counts them too."""
+    """Whether values count the rows, some of which may be held out: by the index, which counts them too.
+
+    From 0, 1 or a large number on: one row for each age from 30 to 90, or for each year, is no numbering.
+    """
     if index.dtype.kind not in "iu":
         return False
-    if np.all((values >= _YEARS[0]) & (values <= _YEARS[1])):  # one row a year says when
-        return False
-    return bool(np.all(values - np.asarray(index) == values[0] - index[0]) and values[0] == math.floor(values[0]))
+    first = values[0] - index[0]
+    large = first >= _LARGE and first == math.floor(first) and not (_YEARS[0] <= first <= values.max() <= _YEARS[1])
+    return (first in (0, 1) or large) and bool(np.all(values - np.asarray(index) == first))
 
 
 def _truth(name: str, is_missing: Array, is_high: Array, values: tuple[str, str]) -> Column:
