@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hkrr.importance import scaled_map
 from hkrr.tables.regressor import TableRegressor
 
 
@@ -66,7 +67,7 @@ def directions(model: Any, names: Any = None, most: int = 5, least: float = 0.1)
     B = model.components_
     if names is None:
         names = getattr(model, "feature_names_in_", [f"x{k}" for k in range(B.shape[1])])
-    scaled = B * np.std(model.centers_, axis=0)
+    scaled = scaled_map(model)
     rows = np.linalg.norm(scaled, axis=1)
     if model.kernel_.rotation_invariant and getattr(model, "map_shape_", "full") == "full":
         _, rows, Vt = np.linalg.svd(scaled, full_matrices=False)
