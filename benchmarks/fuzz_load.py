@@ -3,8 +3,9 @@
     python benchmarks/fuzz_load.py [n_files] [seed]      (100,000 files by default; some minutes)
 
 Each file is a saved model, mutated by one of the ways of tests/mutated_files.py. It must be refused with the library's
-own error, or load as a model that predicts (or transforms) rows without an error, in less than a minute. Ends with
-status 1 where one does not, and keeps such files in the folder that it names. Results: benchmarks/results/fuzzing.md.
+own error, or load as a model that predicts (or transforms) rows in finite numbers, deviations, intervals, probabilities
+and importances among them, or says in words why not, in less than a minute. Ends with status 1 where one does not, and
+keeps such files in the folder that it names. Results: benchmarks/results/fuzzing.md.
 """
 
 from __future__ import annotations
@@ -17,30 +18,30 @@ import tempfile
 import time
 import warnings
 from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from random import Random
+from typing import Any
 
-# scikit-learn imports them where they are installed, 65 MB that loading has no part in.
-_HIDDEN = ("pandas", "pyarrow")
-sys.modules.update(dict.fromkeys(_HIDDEN))
+import numpy as np
+import pandas as pd
 
-import numpy as np  # noqa: E402  # after what the imports must not find
-
-import hkrr  # noqa: E402  # as above
-from hkrr import baselines  # noqa: E402  # as above
-from hkrr.kernels import Polynomial  # noqa: E402  # as above
-
-for _name in _HIDDEN:
-    del sys.modules[_name]
+import hkrr
+from hkrr import baselines
+from hkrr.importance import FeatureImportances
+from hkrr.kernels import Polynomial
+from hkrr.tables import TableRegressor
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from mutated_files import MUTATIONS  # noqa: E402  # as above
+from mutated_files import MUTATIONS
 
 # Long headers take milliseconds each, where others take a fraction of one.
 _RARE = {"huge": 0.05, "deep": 0.3}
 _ROWS = 3
+# Of errors that say why there is no prediction.
+_WORDS = ("infinity", "cannot be computed", "coverage=")
 # Seconds that a file may take, on a busy machine too; then the process ends, and says where it was.
 _LIMIT = 60
 # Files that are there at once.
@@ -54,6 +55,9 @@ def seeds() -> list[bytes]:
     X = rng.standard_normal((25, 3))
     y = np.sin(X[:, 0]) + 0.1 * X[:, 1]
     quick = {"n_init": 1, "random_state": 0}
+    frame = pd.DataFrame({"area": X[:, 0], "colour": np.array(["red", "blue", None])[np.arange(25) % 3]})
+    frame["sold"], frame["new"] = pd.date_range("2020-01-01", periods=25), X[:, 1] > 0
+    frame.loc[3, "area"] = np.nan
     models = [
         hkrr.HyperKernelRidge(2, max_iter=3, **quick).fit(X, y),
         hkrr.HyperKernelRidge(1, kernel=Polynomial(degree=2), max_iter=3, init=X[:1], **quick).fit(X, np.c_[y, -y]),
@@ -66,6 +70,9 @@ def seeds() -> list[bytes]:
             X, (y > 0).astype(int)
         ),
         hkrr.HyperKernelClassifier(1, **quick).fit(X, np.array(["a", "b", "c"])[np.digitize(y, [-0.5, 0.5])]),
+        TableRegressor(hkrr.HyperKernelRidgeCV([1], kernel="anova", **quick)).fit(frame, pd.Series(y, name="price")),
+        TableRegressor(baselines.KernelRidgeCV(), missing="impute").fit(frame, y),
+        hkrr.HyperKernelRidge(1, n_centers=9, max_iter=3, **quick).fit(X, y).calibrate(X, y + 0.1),
         baselines.SIR(1).fit(X, y),
         baselines.RCLS(1).fit(X, y),
         baselines.RCLS(1, link="polynomial", n_cells=2, degree=1).fit(X, y),
@@ -90,15 +97,45 @@ def outcome(path: Path) -> str:
     except Exception as error:
         return f"load raised {type(error).__name__}: {error}"
     try:
-        X = np.linspace(-1.0, 1.0, _ROWS * model.n_features_in_).reshape(_ROWS, -1)
         repr(model)
-        found = model.predict(X) if hasattr(model, "predict") else model.transform(X)
-        return "loaded" if len(found) == _ROWS else f"predicted {len(found)} rows"
+        X, said = rows_for(model), "loaded"
+        for answer in answers(model, X):
+            try:
+                found = np.asarray(answer())
+            except ValueError as error:
+                # A scale of 1e-308 is a scale, and what it is given may overflow on the way: that is said.
+                if not any(words in str(error) for words in _WORDS):
+                    raise
+                said = "loaded, and overflows"
+            else:
+                if len(found) != _ROWS or (found.dtype.kind == "f" and not np.all(np.isfinite(found))):
+                    return f"answer raised nothing, and is {found!r}"
+        return said
     except Exception as error:
-        # A scale of 1e-308 is a scale, and what it is given may overflow on the way: that is said, as for any data.
-        if isinstance(error, ValueError) and "infinity" in str(error):
-            return "loaded, and overflows"
         return f"predict raised {type(error).__name__}: {error}"
+
+
+def rows_for(model: Any) -> Any:
+    """Return rows that the model takes: numbers, or a table with what its columns hold."""
+    if not isinstance(model, TableRegressor):
+        return np.linspace(-1.0, 1.0, _ROWS * model.n_features_in_).reshape(_ROWS, -1)
+    cells = {"number": 0.5, "date": "2020-01-05", "text": "red"}
+    columns = model.encoder_.columns
+    return pd.DataFrame({each.name: [cells.get(each.kind, (*each.values, "")[0])] * _ROWS for each in columns})
+
+
+def answers(model: Any, X: Any) -> Iterator[Callable[[], Any]]:
+    """Return all that can be asked of rows, each a function that gives one answer for a row."""
+    yield lambda: model.predict(X) if hasattr(model, "predict") else model.transform(X)
+    inner = getattr(model, "model_", model)
+    if hasattr(model, "predict_proba"):
+        yield lambda: model.predict_proba(X)
+    if hasattr(inner, "noise_variance_"):
+        yield lambda: model.predict(X, return_std=True)[1]
+    if hasattr(inner, "interval_scores_"):
+        yield lambda: np.stack(model.predict_interval(X, coverage=0.5), axis=1)
+    if isinstance(inner, FeatureImportances):
+        yield lambda: np.resize(inner.feature_importances_, _ROWS)
 
 
 def mutate(originals: list[bytes], folder: Path, n_files: int, seed: int) -> list[tuple[Path, str]]:

@@ -8,6 +8,7 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 import hkrr
+from hkrr.conformal import uncertainty_of
 from hkrr.datasets import make_mim_sines
 from hkrr.progress import SearchState
 
@@ -115,6 +116,25 @@ def test_callbacks_are_no_part_of_a_checkpoint_or_a_file(tmp_path):
     hkrr.save(model, tmp_path / "model")
     assert hkrr.load(tmp_path / "model").callbacks is None
     assert clone(model).callbacks == [print]
+
+
+def test_a_look_at_the_search_does_not_ask_how_sure_the_model_is(monkeypatch):
+    asked, looks = [], []
+
+    def counted(*arguments):
+        asked.append(1)
+        return uncertainty_of(*arguments)
+
+    def look(state):
+        if state.n_components is not None:
+            looks.append(state.predict(X_NEW))
+
+    monkeypatch.setattr("hkrr.last_fit.uncertainty_of", counted)
+    with pytest.warns(hkrr.EdgeWarning):
+        model = _model("directions", callbacks=[look]).fit(X, Y)
+    assert len(looks) > 1
+    assert len(asked) == 1
+    assert model.interval_scores_.shape == (100,)
 
 
 def test_states_compare_and_show():

@@ -19,7 +19,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hkrr._arrays import Array, is_torch_array
-from hkrr._validation import check_installed
+from hkrr._validation import check_installed, in_finite_numbers
 from hkrr.canonical import canonical_map
 from hkrr.diagnostics import Diagnostics, announce
 from hkrr.importance import FeatureImportances
@@ -78,11 +78,15 @@ class MapModel(
 
     def _applied(self, X: Any, name: str, tail: tuple[int, ...], of_rows: Callable[[Rows], Array]) -> Any:
         """Return ``of_rows`` of these rows, wherever they are; the arguments are those of `apply_elsewhere`."""
+
+        def sound(rows: Rows) -> Array:
+            return in_finite_numbers("predictions", lambda: of_rows(rows))
+
         if is_elsewhere(X):
-            return apply_elsewhere(self, X, name, tail, of_rows)
+            return apply_elsewhere(self, X, name, tail, sound)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         rows = self._in_blocks(X, np.empty((len(X), 0)), None, self.device)
-        return _as_dtype(of_rows(rows), X.dtype)
+        return _as_dtype(sound(rows), X.dtype)
 
     def _predict_rows(self, rows: Rows) -> Array:
         return self._cut(self._uncut(rows))

@@ -6,6 +6,7 @@ import importlib.util
 import math
 import numbers
 import os
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,19 @@ def check_matrix(name: str, value: Any, n_features: int, n_rows: int | None = No
     if not np.all(np.isfinite(matrix)):
         raise ValueError(f"{name} holds NaN or infinity; give finite numbers")
     return matrix
+
+
+def in_finite_numbers(what: str, compute: Callable[[], Array], cause: str = "X is far from what was fitted") -> Array:
+    """Return what is computed of a fitted model, or raise in words where that overflows or cannot be factorised."""
+    try:
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # told of below
+            values = compute()
+            if np.all(np.isfinite(values)):
+                return values
+            why = "hold NaN or infinity"
+    except (FloatingPointError, np.linalg.LinAlgError) as error:
+        why = f"cannot be computed ({error})"
+    raise ValueError(f"the {what} {why}: {cause}, or the model is damaged")
 
 
 def check_choice_of_bool(name: str, value: Any) -> None:

@@ -21,8 +21,10 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hkrr._arrays import Array
+from hkrr._validation import in_finite_numbers
 from hkrr.steps import columns_of_few_values, moves_by_steps, some_rows
 
+_CAUSE = "the units of X are too large or too small"
 _BLOCK_ENTRIES = 2_000_000  # of a kernel matrix at once
 
 
@@ -108,6 +110,10 @@ def latent_outer_product(model: Any, X: Array, dual_coef: Array) -> Array:
 
 def importances(model: Any, target: int | None = None) -> Array:
     """Return ``feature_importances_``, of all targets or of one of them."""
+    return in_finite_numbers("importances", lambda: _importances(model, target), _CAUSE)
+
+
+def _importances(model: Any, target: int | None) -> Array:
     dual_coef = _relative_coefficients(model, target)
     B = math.sqrt(model.kernel_.scale) * model.components_ * spreads(model)
     squares = np.sum(B * (_outer_product_at_centers(model, dual_coef) @ B), axis=0)
@@ -150,9 +156,15 @@ def spreads(model: Any) -> Array:
     return np.std(model.centers_ / size, axis=0) * size
 
 
+def scaled_map(model: Any) -> Array:
+    """Return the map in units of the columns' spreads, its largest entry one: squares of its entries are numbers."""
+    B = in_finite_numbers("directions", lambda: model.components_ * spreads(model), _CAUSE)
+    return B / (float(np.max(np.abs(B))) or 1.0)
+
+
 def loadings(model: Any) -> Array:
     """Return the directions in units of the columns' spreads, each of length one: what share a column has of each."""
-    B = model.components_ * spreads(model)
+    B = scaled_map(model)
     B = B / np.maximum(np.max(np.abs(B), axis=1, keepdims=True), np.finfo(np.float64).tiny)
     length = np.linalg.norm(B, axis=1, keepdims=True)
     return B / np.where(length > 0, length, 1.0)
@@ -164,7 +176,7 @@ def weights(model: Any) -> Array:
     if model.kernel_.rotation_invariant:
         of_model: Array = model.singular_values_
         return of_model
-    lengths = np.linalg.norm(model.components_ * spreads(model), axis=1)
+    lengths = np.linalg.norm(scaled_map(model), axis=1)
     return lengths / (float(np.max(lengths)) or 1.0)
 
 

@@ -40,12 +40,13 @@ def full_size(n_rows: int, smooth: bool) -> int:
 
 
 def last_fit(
-    rows: Rows, winner: Candidate, result: Result, n_centers: int, rng: np.random.RandomState
+    rows: Rows, winner: Candidate, result: Result, n_centers: int, rng: np.random.RandomState, how_sure: bool = True
 ) -> tuple[Objective, Result, Solve, Uncertainty | None]:
     """Return what was solved, the run that ended with the winner, its coefficients those on all rows, and the solve.
 
     What is known of the solve, and how sure the model is, is recorded with the coefficients: a fit that goes on has
-    nothing to solve again, and the report of one that was never interrupted.
+    nothing to solve again, and the report of one that was never interrupted. How sure it is takes longer than the
+    coefficients do, and can be left out where nothing is recorded.
     """
     reg_lambda, B = winner.nu / rows.total_weight, winner.matrix
     with single_threaded_blas():
@@ -56,7 +57,7 @@ def last_fit(
         with single_threaded_blas():
             alpha = objective.solve_alpha(B, watch)
         with blas_for(len(objective.centers)):
-            sure = uncertainty_of(objective, B, alpha, alpha, watch, winner.shape.name)
+            sure = uncertainty_of(objective, B, alpha, alpha, watch, winner.shape.name) if how_sure else None
             return alpha, tuple(known_of(watch, rows)), None if sure is None else tuple(sure)
 
     def is_fit(found: Any) -> bool:
@@ -70,7 +71,9 @@ def last_fit(
     return objective, result, Solve(*known), None if sure is None else Uncertainty(*sure)
 
 
-def quick_fit(sample: InMemoryRows, candidate: Candidate) -> tuple[Objective, Result, Solve, Uncertainty | None]:
+def quick_fit(
+    sample: InMemoryRows, candidate: Candidate, how_sure: bool = True
+) -> tuple[Objective, Result, Solve, Uncertainty | None]:
     """Return a last fit that takes no time, for a search that was interrupted: few centers, and the rows of the search.
 
     Its random numbers are its own: the search goes on as if it had not been.
@@ -78,7 +81,7 @@ def quick_fit(sample: InMemoryRows, candidate: Candidate) -> tuple[Objective, Re
     nothing: dict[str, list[float]] = {name: [] for name in ("time", "objective", "grad_norm", "step")}
     message, rng = MESSAGES["interrupted"], np.random.RandomState(0)
     result = Result(candidate.B, np.zeros((0, 1)), candidate.value, 0.0, 0, "interrupted", message, nothing)
-    return last_fit(sample, candidate, result, _QUICK_CENTERS, rng)
+    return last_fit(sample, candidate, result, _QUICK_CENTERS, rng, how_sure)
 
 
 class Clock:

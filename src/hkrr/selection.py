@@ -256,7 +256,7 @@ class HyperKernelRidgeCV(MapModel):
         time_left = TimeLeft(rows, self.time_limit, began, reading, self._n_threads)
 
         def quickly(found: Candidate) -> MapModel:
-            (objective, result), model = quick_fit(sample, found)[:2], copy(self)
+            (objective, result), model = quick_fit(sample, found, how_sure=False)[:2], copy(self)
             model._store(result, found.kernel, objective.centers, scaling, one_target=one_target)
             return model
 

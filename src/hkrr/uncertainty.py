@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
 from hkrr._arrays import Array, is_torch_array
+from hkrr._validation import in_finite_numbers
 from hkrr.conformal import Uncertainty, quantile
 from hkrr.opening import is_elsewhere
 from hkrr.posterior import mean_and_variance
@@ -173,7 +174,7 @@ def _end(predicted: Any, spread: Any, reach: Array) -> Any:
         return predicted.map_partitions(_end_of_part, spread, reach)
     if is_torch_array(spread):
         return predicted + spread * spread.new_tensor(reach)
-    return predicted + spread * np.asarray(reach, dtype=spread.dtype)
+    return in_finite_numbers("ends", lambda: predicted + spread * np.asarray(reach, dtype=spread.dtype))
 
 
 def _end_of_part(predicted: Any, spread: Any, reach: Array) -> Any:

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hkrr._arrays import Array
+from hkrr._validation import in_finite_numbers
 from hkrr.kernels import Kernel
 from hkrr.rows import InMemoryRows
 from hkrr.scaling import Moments, moments
@@ -22,14 +23,17 @@ class KernelExpansion(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Return f at every row, in blocks."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
+        values = in_finite_numbers("predictions", lambda: self._values(X))
+        return values[:, 0] if self.dual_coef_.ndim == 1 else values
+
+    def _values(self, X: Array) -> Array:
         C = (self.centers_ - self.x_offset_) @ self.components_.T
         coefficients = self.dual_coef_.reshape(len(C), -1)
 
         def block(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
             return (self.kernel_((X - self.x_offset_) @ self.components_.T, C) @ coefficients + self.intercept_,)
 
-        values = InMemoryRows(X, np.empty((len(X), 0))).map(block, len(C))
-        return values[:, 0] if self.dual_coef_.ndim == 1 else values
+        return InMemoryRows(X, np.empty((len(X), 0))).map(block, len(C))
 
     def _validated(self, X: Any, y: Any, scale: bool = True) -> tuple[Array, Array, Moments]:
         """Return standardised inputs (or as they are), centred targets (a column each), and the moments."""

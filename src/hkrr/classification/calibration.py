@@ -40,6 +40,7 @@ class Calibration:
         return self.slope * scores + self.offsets
 
 
+@np.errstate(over="ignore")  # of scores in units of a small softness: they are as good as infinite
 def probabilities(u: Array, softness: float | None) -> Array:
     """Return the probabilities of the classes, rows that sum to one, from u of K columns."""
     p = np.maximum(np.exp(log_softmax(u, axis=1)) if softness is None else _psi(u, softness)[0], LEAST)

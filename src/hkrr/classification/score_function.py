@@ -22,6 +22,7 @@ class ScoreFunction:
     alpha: Array
     intercept: Array
 
+    @np.errstate(over="ignore", invalid="ignore")  # who asks tells of scores that are not finite, in words
     def of(self, rows: Rows) -> Array:
         """Return the scores of all rows, (n, T)."""
         C, kernel = (self.centers - self.x_offset) @ self.components.T, self.kernel

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hkrr.importance import column_names
+from hkrr.importance import FeatureImportances, column_names
 from hkrr.kernels import kernel_name
 from hkrr.tables.directions import directions
 from hkrr.tables.regressor import TableRegressor
@@ -63,7 +63,7 @@ def describe(model: Any) -> dict[str, Any]:
         found.setdefault("n_components", len(inner.components_))
     if hasattr(inner, "singular_values_"):
         found["directions"] = [asdict(each) for each in directions(model)]
-    if hasattr(inner, "feature_importances_"):
+    if isinstance(inner, FeatureImportances):
         names = column_names(inner) if table is None else [str(name) for name in table.feature_names_out_]
         shares = inner.feature_importances_
         order = np.argsort(-shares, kind="stable")
