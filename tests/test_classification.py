@@ -279,3 +279,14 @@ def test_the_data_set_is_what_it_says():
     for wrong in ({"n_components": 9}, {"n_classes": 1}, {"sharpness": 0.0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             make_mim_classes(10, 6, **{"n_components": 2, **wrong})
+
+
+@losses
+def test_verbose_shows_how_far_it_is(loss, capfd):
+    X, y, *_ = planted(2, m=60)
+    HyperKernelClassifier(1, loss=loss, **QUICK).fit(X, y)
+    assert capfd.readouterr().err == ""
+    HyperKernelClassifier(1, loss=loss, verbose=1, **QUICK).fit(X, y)
+    err = capfd.readouterr().err
+    assert "rows held out: 100%" in err
+    assert ("log loss, held out" in err) == (loss == "logistic")

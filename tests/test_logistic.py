@@ -6,9 +6,10 @@ from numpy.testing import assert_allclose
 from scipy.optimize import check_grad, minimize
 
 from hkrr import kernels
-from hkrr.classification import logistic
-from hkrr.classification.logistic import Coefficients, LogisticObjective, class_probabilities, losses
-from hkrr.classification.logistic_path import NUS, Map, polished
+from hkrr.classification import logistic, logistic_solve
+from hkrr.classification.logistic import Coefficients, LogisticObjective
+from hkrr.classification.logistic_path import NUS, Map, needed, polished
+from hkrr.classification.logistic_solve import class_probabilities, losses
 from hkrr.rows import InMemoryRows
 
 classes = pytest.mark.parametrize("K", [2, 3])
@@ -39,9 +40,10 @@ def naive(K, K_cc, index, w, nu, alpha, b):
 
 
 @classes
-@pytest.mark.parametrize("small", [0, 600], ids=["lbfgs", "newton"])
-def test_the_minimiser_is_that_of_the_naive_objective(K, small, monkeypatch):
-    monkeypatch.setattr(logistic, "_SMALL", small)
+@pytest.mark.parametrize("how", ["in blocks", "lbfgs", "newton"])
+def test_the_minimiser_is_that_of_the_naive_objective(K, how, monkeypatch):
+    monkeypatch.setattr(logistic, "_HELD", 0 if how == "in blocks" else 10_000)
+    monkeypatch.setattr(logistic_solve, "_SMALL", 0 if how == "lbfgs" else 600)
     X, Y, w, centers, B, index = problem(K)
     kernel, nu, T = kernels.Matern(nu=1.5, gamma=0.5), 0.3, Y.shape[1]
     objective = LogisticObjective(InMemoryRows(X, Y, w, block_size=11), centers, kernel)
@@ -61,8 +63,12 @@ def test_the_minimiser_is_that_of_the_naive_objective(K, small, monkeypatch):
     assert value <= oracle.fun + 1e-9
     assert_allclose(theta, oracle.x, atol=2e-3)
     # From elsewhere, the same.
-    again = objective.solve(B, nu, Coefficients(found.alpha + 1.0, found.intercept - 1.0))
-    assert_allclose(again.alpha, found.alpha, atol=1e-5)
+    scores = of_rows @ found.alpha + found.intercept
+    for near in (scores, scores + 1.0, -3.0 * scores, np.full_like(scores, 800.0)):
+        again = objective.solve(B, nu, near)
+        assert_allclose(again.alpha, found.alpha, atol=1e-5)
+        if how != "in blocks":
+            assert_allclose(again.scores, scores, atol=1e-6)
 
 
 @classes
@@ -100,6 +106,34 @@ def test_weights_are_repetitions(K):
     rows = InMemoryRows(np.repeat(X, times, axis=0), np.repeat(Y, times, axis=0))
     repeated = LogisticObjective(rows, centers, kernels.Gaussian(gamma=0.5))
     assert_allclose(once.solve(B, 0.1).alpha, repeated.solve(B, 0.1).alpha, rtol=1e-5, atol=1e-7)
+
+
+@classes
+def test_scores_near_by_save_steps(K, monkeypatch):
+    """At a map a little off, from the scores there: fewer systems than from nothing."""
+    X, Y, w, centers, B, _ = problem(K)
+    objective = LogisticObjective(InMemoryRows(X, Y, w), centers, kernels.Gaussian(gamma=0.5))
+    near = objective.solve(B, 0.1).scores
+    solved, systems = logistic_solve._System._solved, []
+    monkeypatch.setattr(logistic_solve._System, "_solved", lambda *a: systems.append(1) or solved(*a))
+    objective.solve(1.01 * B, 0.1, tol=1e-5)
+    from_nothing = len(systems)
+    objective.solve(1.01 * B, 0.1, near, tol=1e-5)
+    assert len(systems) - from_nothing < from_nothing
+
+
+def test_centers_that_are_needed_say_as_much_as_all():
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    at = Map.of(np.array([[0.3, 0.4, 0.0]]), kernels.Gaussian(gamma=1.0), np.ones(3), "full")
+    chosen = needed(X, at)
+    assert len(chosen) < 30
+    P, C = X @ at.B.T, chosen @ at.B.T
+    K, K_cc = at.kernel(P, C), at.kernel(C, C)
+    assert_allclose(K @ np.linalg.solve(K_cc, K.T), at.kernel(P, P), atol=1e-5)
+    assert np.linalg.cond(K_cc) < 1e9
+    # Of kernels that are all different, all are needed.
+    rough = Map.of(20.0 * np.eye(3), kernels.Gaussian(gamma=1.0), np.ones(3), "full")
+    assert len(needed(X, rough)) > 190
 
 
 @classes

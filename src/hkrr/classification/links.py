@@ -7,18 +7,20 @@ learned anew without the rows held out: a map that has learned its rows by heart
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from tqdm.auto import tqdm
 
 from hkrr._arrays import Array
 from hkrr.canonical import canonical_map
 from hkrr.classification.calibration import Calibration, calibrate, of_all_classes, probabilities
 from hkrr.classification.classes import codes_of, one_hot, turns
-from hkrr.classification.logistic import Coefficients, LogisticObjective, losses
+from hkrr.classification.logistic import Coefficients, LogisticObjective
 from hkrr.classification.logistic_path import Map, polished, spread
+from hkrr.classification.logistic_solve import losses
 from hkrr.classification.score_function import ScoreFunction
 from hkrr.diagnostics import unannounced
 from hkrr.exceptions import FitError
@@ -135,7 +137,7 @@ def squared(task: Task) -> Found:
     few = task.some()
     if few is task:
         held_out = turns(task.index)
-        outputs = np.concatenate([_outputs_without(task, part) for part in held_out])
+        outputs = np.concatenate([_outputs_without(task, part) for part in _shown(task, held_out)])
         found = _calibrated(task, held_out, outputs, soft=True)
     else:  # so many that a row's own part in its score is little
         everything = np.ones(len(few.X), dtype=bool)
@@ -149,14 +151,17 @@ def logistic(task: Task) -> Found:
     """Map and scores by the logistic loss."""
     few = task.some()
     held_out = turns(few.index)
-    paths = [_Path(few, few.without(part), ~part, part) for part in held_out]
+    paths = [_Path(few, few.without(part), ~part, part) for part in _shown(task, held_out)]
     best, nu, worse = np.inf, np.inf, 0
-    while worse < _PATIENCE and (nu == np.inf or time.perf_counter() < task.deadline):
-        gone_on = [path.go_on() for path in paths]
-        if not all(gone_on):
-            break
-        loss = sum(path.loss for path in paths)
-        best, nu, worse = (loss, paths[0].nu, 0) if loss < best else (best, nu, worse + 1)
+    with tqdm(disable=not task.regressor.verbose, desc="log loss, held out", unit="nu") as bar:
+        while worse < _PATIENCE and (nu == np.inf or time.perf_counter() < task.deadline):
+            gone_on = [path.go_on() for path in paths]
+            if not all(gone_on):
+                break
+            loss = sum(path.loss for path in paths)
+            best, nu, worse = (loss, paths[0].nu, 0) if loss < best else (best, nu, worse + 1)
+            bar.update()
+            bar.set_postfix(nu=f"{nu:.2g}", best=f"{best / sum(path.weight for path in paths):.4f}")
     last = _Path(task, task.regressor, slice(None), slice(0))
     while last.nu > nu and last.go_on():
         pass
@@ -167,6 +172,12 @@ def logistic(task: Task) -> Found:
     function, singular_values = last.function(last.nu)
     function = function.calibrated(found.link.slope, found.link.offsets)
     return Found(function, singular_values, last.shape, found, nu=last.nu)
+
+
+def _shown(task: Task, held_out: list[Array]) -> Iterable[Array]:
+    """Return the turns, with a bar where that is wanted."""
+    turns: Iterable[Array] = tqdm(held_out, disable=not task.regressor.verbose, desc="rows held out", unit="turn")
+    return turns
 
 
 def _calibrated(task: Task, held_out: list[Array], scores: Array, soft: bool) -> HeldOut:
@@ -200,6 +211,7 @@ class _Path:
         if self._square:
             begin = replace(begin, shape=Full())
         self._steps, self._maps = polished(self._rows, begin, task.deadline), dict[float, Map]()
+        self.weight = float(np.sum(self._weights))
         self.nu, self.loss, self.shape = np.inf, 0.0, begin.shape.name
 
     def go_on(self) -> bool:

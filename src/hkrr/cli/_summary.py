@@ -31,6 +31,17 @@ def show_scores(console: Console, model: Any) -> None:
             )
 
 
+_OF_CLASSES = ("Classes", "Loss", "Log loss", "Accuracy")
+
+
+def show_classes(console: Console, model: Any) -> None:
+    """Print the classes of a classifier and how good it was on rows held out, as its summary does."""
+    if hasattr(model, "classes_"):
+        facts = [(f"{name}:", value) for name, value in model.summary().facts if name.startswith(_OF_CLASSES)]
+        say(console, "")
+        _show_rows(console, facts)
+
+
 def show_map(console: Console, found: dict[str, Any]) -> None:
     """Print the directions, or what there is in their place."""
     if "directions" not in found:

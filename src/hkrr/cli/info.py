@@ -21,7 +21,7 @@ def info(
     """
     console = Console()
     with errors_in_a_line(as_json):
-        from hkrr.cli._summary import show_columns, show_map, show_scores
+        from hkrr.cli._summary import show_classes, show_columns, show_map, show_scores
         from hkrr.saving import written_by
         from hkrr.tables import describe
 
@@ -36,9 +36,11 @@ def info(
             say(console, "Settings: " + ", ".join(f"{name}={value!r}" for name, value in about["parameters"].items()))
         if "target" in about:
             say(console, f"Predicts {about['target']!r}")
+        show_classes(console, found)
         show_scores(console, found)
         show_map(console, about)
         show_columns(console, about, everything=True)
         health = getattr(getattr(found, "model_", found), "diagnostics_", None)
         if health is not None:
-            say(console, f"\n{health}")
+            of = "The regression on codes that the map began from:\n" if "classes" in about else ""
+            say(console, f"\n{of}{health}")

@@ -42,7 +42,8 @@ def predict(
     """Predict the rows of a table with a model, and say how sure that is.
 
     There is a row for each row, in their order, with the columns prediction,
-    lower and upper. Columns of the table are taken by name, in any order;
+    lower and upper; of a classifier with the label and the probability of each
+    class. Columns of the table are taken by name, in any order;
     others are ignored. A big file is read in pieces.
 
     hkrr predict houses.hkrr new.csv -o predictions.csv --keep id
@@ -75,6 +76,8 @@ def _predicted(
     from hkrr.exceptions import TableError
     from hkrr.tables import predict_frame, read_pieces
 
+    if hasattr(model, "predict_proba") and not insisted:
+        coverage = None  # probabilities are in their place
     for piece in read_pieces(data):
         try:
             yield predict_frame(model, piece, coverage=coverage, std=std, keep=keep)

@@ -64,6 +64,11 @@ def _written(
     from hkrr.tables import as_columns, hold_out, read_table
 
     fitted = load_model(model)
+    if hasattr(fitted, "predict_proba"):
+        raise ValueError(
+            f"a report is of a regressor, and {model} holds a {type(fitted).__name__}: print(hkrr.load({str(model)!r})"
+            ".summary()) and hkrr.plotting.LinkDisplay show it in Python"
+        )
     name = target if target is not None else getattr(fitted, "target_", None)
     if name is None:
         raise ValueError("--target: the model does not know the name of its target; give it")

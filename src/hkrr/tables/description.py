@@ -14,6 +14,16 @@ from hkrr.kernels import kernel_name
 from hkrr.tables.directions import directions
 from hkrr.tables.regressor import TableRegressor
 
+_OF_CLASSES = (
+    "classes_",
+    "class_count_",
+    "class_prior_",
+    "nu_",
+    "softness_",
+    "held_out_log_loss_",
+    "held_out_accuracy_",
+)
+
 
 def describe(model: Any) -> dict[str, Any]:
     """Return what there is to know of a fitted model, as texts, finite numbers, None, lists and dicts of them.
@@ -28,7 +38,8 @@ def describe(model: Any) -> dict[str, Any]:
         "class", "parameters" (those that are not the defaults), "n_features"; of a `TableRegressor` "target" and
         "held_out" (where it knows them) and "columns"; of a map "n_components", "map_shape", "kernel", "reg_lambda",
         "n_centers", "directions", "importances" (columns and shares, the largest first), "stopped" (why the search
-        ended), "diagnostics" and "findings".
+        ended), "diagnostics" and "findings"; of a classifier "classes", "class_count", "class_prior", "nu", "softness",
+        "held_out_log_loss" and "held_out_accuracy".
 
     Examples
     --------
@@ -57,6 +68,9 @@ def describe(model: Any) -> dict[str, Any]:
     for name in ("n_components_", "map_shape_", "reg_lambda_"):
         if hasattr(inner, name):
             found[name.rstrip("_")] = getattr(inner, name)
+    for name in _OF_CLASSES:
+        if hasattr(inner, name):
+            found[name.rstrip("_")] = np.asarray(getattr(inner, name)).tolist()
     if hasattr(inner, "kernel_"):
         found["kernel"] = kernel_name(inner.kernel_)
         found["n_centers"] = len(inner.centers_)

@@ -27,7 +27,7 @@ def predict_frame(
         fitted with, or, where it had none, all of them in their order.
     frame : data frame
     coverage : float or None, default=None
-        For columns "lower" and "upper": the intervals of this coverage.
+        For columns "lower" and "upper": the intervals of this coverage; not of a classifier.
     std : bool, default=False
         For a column "std": the standard deviation.
     keep : sequence of str, default=()
@@ -36,7 +36,8 @@ def predict_frame(
     Returns
     -------
     pandas.DataFrame
-        With a column "prediction" (of several targets "prediction 0", "prediction 1", ...).
+        With a column "prediction" (of several targets "prediction 0", "prediction 1", ...). Of a classifier that is the
+        label, and there is a column "probability of LABEL" for each class.
 
     Examples
     --------
@@ -65,9 +66,13 @@ def predict_frame(
         raise ValueError(f"a {type(inner).__name__} has no standard deviations")
     predicted, spread = model.predict(X, return_std=True) if std else (model.predict(X), None)
     parts: dict[str, Array] = {"prediction": predicted}
+    if hasattr(model, "predict_proba"):
+        each_class = zip(model.classes_.tolist(), model.predict_proba(X).T, strict=True)
+        parts.update({f"probability of {label}": shares for label, shares in each_class})
     if coverage is not None:
         if not hasattr(model, "predict_interval"):
-            raise ValueError(f"a {type(inner).__name__} has no intervals")
+            instead = "; its probabilities say how sure it is" if hasattr(model, "predict_proba") else ""
+            raise ValueError(f"a {type(inner).__name__} has no intervals{instead}")
         parts["lower"], parts["upper"] = model.predict_interval(X, coverage)
     if spread is not None:
         parts["std"] = spread
@@ -108,7 +113,10 @@ def as_columns(model: Any, frame: Any) -> Any:
 
     n, known = model.n_features_in_, getattr(model, "feature_names_in_", None)
     if known is None and frame.shape[1] != n:
-        raise TableError(f"the model was fitted with {n} columns without names, and these are {frame.shape[1]}")
+        raise TableError(
+            f"the model was fitted with {n} columns without names, and these are {frame.shape[1]}: "
+            "give those alone, in their order"
+        )
     names = [str(name) for name in (frame.columns if known is None else known)]
     X = Encoder(tuple(Column(name, "number") for name in names), "refuse").transform(frame)
     return X if known is None else pd.DataFrame(X, columns=names)
