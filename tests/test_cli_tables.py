@@ -374,9 +374,14 @@ def test_maps_of_every_shape_are_shown(fitted):
     base = {"n_features": 3, "n_components": 3, "kernel": "anova", "directions": [each] * 20}
     assert "kernel ridge on all 3 columns (anova kernel)" in shown(show_map, **base, map_shape="identity")
     assert "The time limit ended the search" in shown(show_map, **base, stopped="time_limit")
-    text = shown(show_map, **base, map_shape="diagonal")
-    assert "  a  1.00\n" in text
+    text = shown(show_map, **base)
+    assert "  1.00  +1.00 a\n" in text
     assert "  and 5 more\n" in text
+    shares = [{"column": f"x{k}", "share": share} for k, share in enumerate([0.6, *[0.05] * 8, 0.0])]
+    text = shown(show_map, **base, map_shape="diagonal", importances=shares)
+    assert "a scale for each of 3 columns (anova kernel)" in text
+    assert "moves the prediction most:\n  x0 60%, x1 5%, " in text
+    assert text.endswith("x7 5%, and 2\n  more\n")
     plain = {"name": "a [b]", "kind": "number", "about": ""}
     assert "All 2 columns are numbers" in shown(show_columns, columns=[plain] * 2)
     long = {"name": "x" * 90, "kind": "text", "about": "word " * 30}

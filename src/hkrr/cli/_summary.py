@@ -11,6 +11,8 @@ from rich.console import Console
 from hkrr.cli._console import say
 
 _MOST_LINES = 15  # of directions, and of columns
+_MOST_COLUMNS = 8  # by their importance
+_LEAST_SHARE = 0.005  # what is shown as 1%
 _WIDEST_NAME = 30
 
 
@@ -53,14 +55,23 @@ def show_map(console: Console, found: dict[str, Any]) -> None:
     if found.get("stopped") == "interrupted":
         say(console, "\nThe fit was interrupted: this is the best that it had found by then.")
     if shape == "identity":
-        say(console, f"\nNo few directions were found: kernel ridge on all {D} columns ({kernel} kernel)")
-        return
-    if shape == "diagonal":
-        say(console, f"\nA scale for each of {D} columns ({kernel} kernel), the strongest first:")
-        _show_rows(console, [(each["columns"][0], f"{each['weight']:.2f}") for each in directions])
+        say(console, f"\nNo few directions were found: kernel ridge on all {D} columns ({kernel} kernel).")
+    elif shape == "diagonal":
+        say(console, f"\nNo few directions were found: a scale for each of {D} columns ({kernel} kernel).")
     else:
         say(console, f"\n{d} direction{'s' if d > 1 else ''} of {D} columns ({kernel} kernel), the strongest first:")
         _show_rows(console, [(f"{each['weight']:.2f}", _terms(each)) for each in directions])
+    _show_importances(console, found.get("importances", []))
+
+
+def _show_importances(console: Console, importances: list[dict[str, Any]]) -> None:
+    """Print which columns move the prediction most."""
+    listed = [f"{each['column']} {each['share']:.0%}" for each in importances if each["share"] >= _LEAST_SHARE]
+    shown = listed[:_MOST_COLUMNS]
+    if shown:
+        more = [f"and {len(importances) - len(shown)} more"] if len(importances) > len(shown) else []
+        lines = textwrap.wrap(", ".join([*shown, *more]), max(20, console.width - 2))
+        say(console, "\nWhat moves the prediction most:\n" + "\n".join(f"  {line}" for line in lines))
 
 
 def _terms(direction: dict[str, Any]) -> str:
