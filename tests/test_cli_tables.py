@@ -381,7 +381,7 @@ def test_maps_of_every_shape_are_shown(fitted):
     text = shown(show_map, **base, map_shape="diagonal", importances=shares)
     assert "a scale for each of 3 columns (anova kernel)" in text
     assert "moves the prediction most:\n  x0 60%, x1 5%, " in text
-    assert text.endswith("x7 5%, and 2\n  more\n")
+    assert text.endswith("x7 5%,\n  and 2 more\n")
     plain = {"name": "a [b]", "kind": "number", "about": ""}
     assert "All 2 columns are numbers" in shown(show_columns, columns=[plain] * 2)
     long = {"name": "x" * 90, "kind": "text", "about": "word " * 30}
