@@ -59,13 +59,15 @@ class TimeLeft:
         share, after = self._shares(stage, best)
         if share in (0.0, self._share):  # a stage that nobody has foreseen, or more of the same
             return
+        before = self.estimate(seconds)
         if self._since is None and seconds - self._then > _LEAST_SECONDS:
             self._since = self._share, self._then
         self._share, self._next, self._then = share, max(after, share), seconds
         if self._since is None or share - self._since[0] < _LEAST_SHARE or seconds - self._since[1] < _LEAST_SECONDS:
             return
-        total = (seconds - self._since[1]) * (1.0 - self._since[0]) / (share - self._since[0])
-        self._total = total if self._total is None else math.cbrt(self._total * total**2)  # the later, the surer
+        spent = seconds - self._since[1]
+        total = spent * (1.0 - self._since[0]) / (share - self._since[0])
+        self._total = total if before is None else math.cbrt((spent + before) * total**2)  # the later, the surer
 
     def _shares(self, stage: str, best: int | None) -> tuple[float, float]:
         """Return the share of the time that is over when a stage begins, and when it ends."""
