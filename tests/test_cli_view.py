@@ -1,5 +1,6 @@
 """The live view of hkrr fit: what it says on a terminal and elsewhere, and how long it says that the fit will take."""
 
+import inspect
 import io
 from types import SimpleNamespace
 
@@ -9,8 +10,9 @@ import pytest
 from rich.console import Console
 
 import hkrr
+from hkrr import selection, tuning
 from hkrr.cli import _view
-from hkrr.cli._time_left import TimeLeft, in_words
+from hkrr.cli._time_left import _ONE_KERNEL, TimeLeft, in_words
 from hkrr.cli._view import View
 from hkrr.progress import SearchState
 
@@ -120,6 +122,13 @@ def test_every_stage_of_a_search_is_known():
         ends = [time_left._shares(stage, 1)[1] for stage in stages]
         assert min(ends) > 0
         assert ends[-1] == max(ends)
+
+
+def test_stages_of_the_plan_are_stages_of_a_search():
+    """Those too that few searches come to."""
+    told = "".join(inspect.getsource(module) for module in (tuning, selection))
+    for name, _ in _ONE_KERNEL:
+        assert f'report.trying("{name}' in told
 
 
 @pytest.mark.parametrize(
