@@ -184,11 +184,11 @@ def test_lines_where_there_is_no_terminal(clock):
 
 
 def test_a_checkpoint_is_named_once_the_fit_goes_on_from_it(clock):
-    view, file = made_view(False, going_on="going on from c: 3 steps of the search are there")
+    view, file = made_view(False, going_on="going on from c: it holds 3 steps of the search")
     assert file.getvalue() == ""
     for stage in ("1 direction, gaussian", "2 directions, gaussian"):
         view(state(stage, 0.0))
-    assert file.getvalue().splitlines()[0] == "going on from c: 3 steps of the search are there"
+    assert file.getvalue().splitlines()[0] == "going on from c: it holds 3 steps of the search"
     assert file.getvalue().count("going on") == 1
 
 
