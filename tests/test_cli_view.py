@@ -133,7 +133,13 @@ def test_stages_of_the_plan_are_stages_of_a_search():
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(0.0, "a few seconds left"), (12.0, "about 10 s left"), (59.0, "about 1 min left"), (7200.0, "about 2.0 h left")],
+    [
+        (0.0, "a few seconds left"),
+        (12.0, "about 10 s left"),
+        (59.0, "about 60 s left"),
+        (180.0, "about 3 min left"),
+        (7200.0, "about 2.0 h left"),
+    ],
 )
 def test_time_in_words(seconds, said):
     assert in_words(seconds) == said

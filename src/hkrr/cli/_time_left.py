@@ -116,11 +116,12 @@ def in_words(seconds: float) -> str:
 
     Examples
     --------
-    >>> [in_words(seconds) for seconds in (3.0, 22.0, 70.0, 1000.0)]
-    ['a few seconds left', 'about 20 s left', 'about 1 min left', 'about 17 min left']
+    >>> [in_words(seconds) for seconds in (3.0, 22.0, 94.0, 1000.0)]
+    ['a few seconds left', 'about 20 s left', 'about 90 s left', 'about 17 min left']
     """
     if seconds < 7.5:
         return "a few seconds left"
-    if seconds < 57.5:
-        return f"about {5 * round(seconds / 5)} s left"
+    if seconds < 175.0:
+        unit = 5 if seconds < 57.5 else 10
+        return f"about {unit * round(seconds / unit)} s left"
     return f"about {round(seconds / 60)} min left" if seconds < 5400 else f"about {seconds / 3600:.1f} h left"
