@@ -48,6 +48,8 @@ def run(command: str, folder: Path) -> str:
 def transcript(tables: list[Path], folder: Path) -> str:
     """Return the page."""
     machine = f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}"
+    if os.getloadavg()[0] > (os.cpu_count() or 1):
+        machine += ", busy with other work too"
     parts = [_HEAD.format(machine=machine), "## A planted model\n", _block([run("hkrr demo", folder)])]
     for table in tables:
         source = table / "data.csv.gz" if table.is_dir() else table

@@ -142,6 +142,7 @@ def test_missing_values_are_refused_where_asked(folder, tmp_path):
 )
 def test_what_fit_refuses_in_a_line(folder, monkeypatch, arguments, message):
     monkeypatch.chdir(folder)
+    monkeypatch.setattr("hkrr.tables.comparison.predicted_by_others", lambda *a: pytest.fail("time was spent"))
     before = sorted(folder.iterdir())
     assert message in refused("fit", *arguments, "-q")
     as_json = run("fit", *arguments, "--json")

@@ -1,5 +1,6 @@
 """The live view of hkrr fit: what it says on a terminal and elsewhere, and how long it says that the fit will take."""
 
+import inspect
 import io
 from types import SimpleNamespace
 
@@ -9,8 +10,9 @@ import pytest
 from rich.console import Console
 
 import hkrr
+from hkrr import selection, tuning
 from hkrr.cli import _view
-from hkrr.cli._time_left import TimeLeft, in_words
+from hkrr.cli._time_left import _ONE_KERNEL, TimeLeft, in_words
 from hkrr.cli._view import View
 from hkrr.progress import SearchState
 
@@ -122,9 +124,22 @@ def test_every_stage_of_a_search_is_known():
         assert ends[-1] == max(ends)
 
 
+def test_stages_of_the_plan_are_stages_of_a_search():
+    """Those too that few searches come to."""
+    told = "".join(inspect.getsource(module) for module in (tuning, selection))
+    for name, _ in _ONE_KERNEL:
+        assert f'report.trying("{name}' in told
+
+
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(0.0, "a few seconds left"), (12.0, "about 10 s left"), (59.0, "about 1 min left"), (7200.0, "about 2.0 h left")],
+    [
+        (0.0, "a few seconds left"),
+        (12.0, "about 10 s left"),
+        (59.0, "about 60 s left"),
+        (180.0, "about 3 min left"),
+        (7200.0, "about 2.0 h left"),
+    ],
 )
 def test_time_in_words(seconds, said):
     assert in_words(seconds) == said
@@ -175,11 +190,11 @@ def test_lines_where_there_is_no_terminal(clock):
 
 
 def test_a_checkpoint_is_named_once_the_fit_goes_on_from_it(clock):
-    view, file = made_view(False, going_on="going on from c: 3 steps of the search are there")
+    view, file = made_view(False, going_on="going on from c: it holds 3 steps of the search")
     assert file.getvalue() == ""
     for stage in ("1 direction, gaussian", "2 directions, gaussian"):
         view(state(stage, 0.0))
-    assert file.getvalue().splitlines()[0] == "going on from c: 3 steps of the search are there"
+    assert file.getvalue().splitlines()[0] == "going on from c: it holds 3 steps of the search"
     assert file.getvalue().count("going on") == 1
 
 

@@ -3,8 +3,10 @@
 import base64
 import copy
 import dataclasses
+import errno
 import hashlib
 import json
+import os
 import re
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -16,7 +18,7 @@ from sklearn.metrics import r2_score
 from typer.testing import CliRunner
 
 import hkrr
-from hkrr import HyperKernelRidge
+from hkrr import HyperKernelRidge, disk
 from hkrr.cli import app
 from hkrr.reporting import Facts, gather, render, write_report
 from hkrr.reporting.charts import Chart, tick_labels, ticks
@@ -223,3 +225,18 @@ def test_the_share_adjusted_for_the_parameters_is_among_the_figures(fitted):
     without.diagnostics_ = dataclasses.replace(model.diagnostics_, adjusted_share=None)
     figures = gather(without, X, y, compare=False).health.figures
     assert "Adjusted for the parameters" not in [name for name, _, _ in figures]
+
+
+def test_a_page_that_cannot_be_written_leaves_the_one_before(fitted, tmp_path, monkeypatch):
+    model, X, y = fitted
+    path = tmp_path / "report.html"
+    path.write_text("before")
+
+    def full(source, target):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(disk.os, "replace", full)
+    with pytest.raises(OSError, match="make room, or choose another disk"):
+        write_report(model, X, y, path, compare=False)
+    assert path.read_text() == "before"
+    assert os.listdir(tmp_path) == ["report.html"]

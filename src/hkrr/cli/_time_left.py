@@ -59,13 +59,15 @@ class TimeLeft:
         share, after = self._shares(stage, best)
         if share in (0.0, self._share):  # a stage that nobody has foreseen, or more of the same
             return
+        before = self.estimate(seconds)
         if self._since is None and seconds - self._then > _LEAST_SECONDS:
             self._since = self._share, self._then
         self._share, self._next, self._then = share, max(after, share), seconds
         if self._since is None or share - self._since[0] < _LEAST_SHARE or seconds - self._since[1] < _LEAST_SECONDS:
             return
-        total = (seconds - self._since[1]) * (1.0 - self._since[0]) / (share - self._since[0])
-        self._total = total if self._total is None else math.cbrt(self._total * total**2)  # the later, the surer
+        spent = seconds - self._since[1]
+        total = spent * (1.0 - self._since[0]) / (share - self._since[0])
+        self._total = total if before is None else math.cbrt((spent + before) * total**2)  # the later, the surer
 
     def _shares(self, stage: str, best: int | None) -> tuple[float, float]:
         """Return the share of the time that is over when a stage begins, and when it ends."""
@@ -114,11 +116,12 @@ def in_words(seconds: float) -> str:
 
     Examples
     --------
-    >>> [in_words(seconds) for seconds in (3.0, 22.0, 70.0, 1000.0)]
-    ['a few seconds left', 'about 20 s left', 'about 1 min left', 'about 17 min left']
+    >>> [in_words(seconds) for seconds in (3.0, 22.0, 94.0, 1000.0)]
+    ['a few seconds left', 'about 20 s left', 'about 90 s left', 'about 17 min left']
     """
     if seconds < 7.5:
         return "a few seconds left"
-    if seconds < 57.5:
-        return f"about {5 * round(seconds / 5)} s left"
+    if seconds < 175.0:
+        unit = 5 if seconds < 57.5 else 10
+        return f"about {unit * round(seconds / unit)} s left"
     return f"about {round(seconds / 60)} min left" if seconds < 5400 else f"about {seconds / 3600:.1f} h left"

@@ -147,7 +147,7 @@ def _going_on(checkpoint: Path | None) -> str:
     if found is None:
         return ""
     n_steps, ended = found
-    done = "the fit had ended" if ended else f"{n_steps:,} step{'s' if n_steps != 1 else ''} of the search are there"
+    done = "the fit had ended" if ended else f"it holds {n_steps:,} step{'s' if n_steps != 1 else ''} of the search"
     return f"going on from {checkpoint}: {done}"
 
 
@@ -201,6 +201,7 @@ def _others(model: TableRegressor, split: Split) -> Any:
         return None
     encoder = learn_encoder(split.train, model.missing)
     X, X_test = encoder.transform(split.train), encoder.transform(split.test)
+    model.regressor._check(X.shape[1])  # an option that cannot be is told of now
     try:
         return predicted_by_others(X, split.y_train, X_test, split.seed)
     except (ValueError, ArithmeticError):  # of which the scores will speak
