@@ -159,8 +159,7 @@ class HyperKernelClassifier(
         check_lengths(X, y, sample_weight)
         check_numbers(X, None)
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        y = labels_of(y)
-        weight = check_weights(sample_weight, X)
+        y, weight = labels_of(y), check_weights(sample_weight, X)
         if weight is not None and np.any(weight == 0):
             X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
         classes, index = np.unique(y, return_inverse=True)
@@ -273,7 +272,8 @@ class HyperKernelClassifier(
         -------
         array (n_samples,)
         """
-        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+        most_probable = np.argmax(self.predict_proba(X), axis=1)
+        return self.classes_[most_probable]
 
     def transform(self, X: Any) -> Array:
         """Return the latent coordinates ``X @ components_.T``.
