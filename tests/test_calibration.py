@@ -72,6 +72,14 @@ def test_weights_are_repetitions_and_separable_scores_stay_finite(soft):
     every = np.repeat(np.arange(30), times)
     repeated = calibrate(scores[every], codes[every], np.ones(len(every)), soft)
     assert_allclose(once.linear(scores), repeated.linear(scores), atol=1e-4)
-    # Platt's targets: as if each class had been seen once more, wherever a row is.
+    # Platt's targets: as if a row of each class, and one of another, had been seen once more.
     p = probabilities(once.linear(scores), once.softness)
     assert 0.8 < np.min(np.max(p, axis=1)) < np.max(p) < 0.99
+
+
+@pytest.mark.parametrize("K", [2, 10])
+def test_smoothing_is_as_much_for_many_classes_as_for_two(K):
+    """Of scores that separate classes of 20 rows each, the targets are what is fitted: 21 of 22 for the own class."""
+    codes = np.eye(K)[np.arange(20 * K) % K]
+    found = calibrate(codes, codes, np.ones(20 * K), soft=False)
+    assert_allclose(np.max(probabilities(found.linear(codes), None), axis=1), 21 / 22, rtol=1e-4)

@@ -7,7 +7,7 @@
 with u = slope * score + offset, one offset for each class. The first has Platt's sigmoid as its limit for a large
 softness s, and the scores themselves for a small one: a regression on codes estimates probabilities already, but for
 what it shrinks, and what goes beyond 0 and 1. Targets are smoothed as Platt's (1999): a class of N_k rows counts as if
-one more row of each class had been seen there.
+one more row of it had been seen there, and one more of the others, which share it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def calibrate(scores: Array, codes: Array, weight: Array, soft: bool) -> Calibra
     """
     K = codes.shape[1]
     counts = weight @ codes
-    smooth = (codes * (counts + 1.0) + (1.0 - codes)) / (codes @ (counts + K))[:, None]
+    smooth = (codes * (counts + 1.0) + (1.0 - codes) / (K - 1.0)) / (codes @ (counts + 2.0))[:, None]
     # Where slopes turn the scores: for those of codes 1/K, which stands for no knowledge.
     middle = 1.0 / K if soft else 0.0
     centred, total = scores - middle, float(np.sum(weight))
