@@ -135,10 +135,17 @@ LABELS = {
 }
 
 
-@pytest.mark.parametrize("kind", LABELS)
-def test_labels_of_all_kinds(kind, tmp_path):
+@pytest.fixture(scope="module")
+def of_codes():
+    """Probabilities where the labels are 0 and 1."""
     X, y, X_test, *_ = planted(2, m=60)
-    expected = HyperKernelClassifier(1, loss="squared", **QUICK).fit(X, y).predict_proba(X_test)
+    return HyperKernelClassifier(1, loss="squared", **QUICK).fit(X, y).predict_proba(X_test)
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_labels_of_all_kinds(kind, of_codes, tmp_path):
+    X, y, X_test, *_ = planted(2, m=60)
+    expected = of_codes
     model = HyperKernelClassifier(1, loss="squared", **QUICK).fit(X, LABELS[kind][y])
     assert_array_equal(model.classes_, LABELS[kind])
     assert_array_equal(model.predict_proba(X_test), expected)
