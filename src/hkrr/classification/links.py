@@ -152,7 +152,7 @@ def logistic(task: Task) -> Found:
     few = task.some()
     held_out = turns(few.index)
     # One answer for all: rows held out say nothing of a map of another shape.
-    fewest = min(np.count_nonzero(~part) for part in held_out)
+    fewest = min(int(np.count_nonzero(~part)) for part in held_out)
     square = square_is_affordable(fewest, task.X.shape[1], task.regressor.kernel_)
     paths = [_Path(few, few.without(part), ~part, part, square) for part in _shown(task, held_out)]
     best, nu, worse = np.inf, np.inf, 0
