@@ -14,6 +14,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import hkrr
 from hkrr import HyperKernelClassifier, HyperKernelRidgeCV, selection
+from hkrr.classification import links
 from hkrr.classification.classes import codes_of, turns
 from hkrr.classification.links import Task, _outputs_without
 from hkrr.datasets import make_mim_classes
@@ -135,10 +136,17 @@ LABELS = {
 }
 
 
-@pytest.mark.parametrize("kind", LABELS)
-def test_labels_of_all_kinds(kind, tmp_path):
+@pytest.fixture(scope="module")
+def of_codes():
+    """Probabilities where the labels are 0 and 1."""
     X, y, X_test, *_ = planted(2, m=60)
-    expected = HyperKernelClassifier(1, loss="squared", **QUICK).fit(X, y).predict_proba(X_test)
+    return HyperKernelClassifier(1, loss="squared", **QUICK).fit(X, y).predict_proba(X_test)
+
+
+@pytest.mark.parametrize("kind", LABELS)
+def test_labels_of_all_kinds(kind, of_codes, tmp_path):
+    X, y, X_test, *_ = planted(2, m=60)
+    expected = of_codes
     model = HyperKernelClassifier(1, loss="squared", **QUICK).fit(X, LABELS[kind][y])
     assert_array_equal(model.classes_, LABELS[kind])
     assert_array_equal(model.predict_proba(X_test), expected)
@@ -290,3 +298,12 @@ def test_verbose_shows_how_far_it_is(loss, capfd):
     err = capfd.readouterr().err
     assert "rows held out: 100%" in err
     assert ("log loss, held out" in err) == (loss == "logistic")
+
+
+@pytest.mark.parametrize(("n", "shape"), [(36, "identity"), (60, "full")])
+def test_maps_of_the_rows_held_out_have_the_shape_of_the_last(n, shape):
+    """All five directions have 15 parameters: fewer than half of 36 rows, and not of the 29 that a turn leaves."""
+    X, y, *_ = planted(2, m=n, D=5)
+    model = HyperKernelRidgeCV(1, truncate=False, **QUICK).fit(X, codes_of(y, 2))
+    model.map_shape_, model.components_ = "identity", np.eye(5)
+    assert links.logistic(Task(model, X, y, None, 2, deadline=0.0)).shape == shape

@@ -151,7 +151,10 @@ def logistic(task: Task) -> Found:
     """Map and scores by the logistic loss."""
     few = task.some()
     held_out = turns(few.index)
-    paths = [_Path(few, few.without(part), ~part, part) for part in _shown(task, held_out)]
+    # One answer for all: rows held out say nothing of a map of another shape.
+    fewest = min(int(np.count_nonzero(~part)) for part in held_out)
+    square = square_is_affordable(fewest, task.X.shape[1], task.regressor.kernel_)
+    paths = [_Path(few, few.without(part), ~part, part, square) for part in _shown(task, held_out)]
     best, nu, worse = np.inf, np.inf, 0
     with tqdm(disable=not task.regressor.verbose, desc="log loss, held out", unit="nu") as bar:
         while worse < _PATIENCE and (nu == np.inf or time.perf_counter() < task.deadline):
@@ -162,7 +165,7 @@ def logistic(task: Task) -> Found:
             best, nu, worse = (loss, paths[0].nu, 0) if loss < best else (best, nu, worse + 1)
             bar.update()
             bar.set_postfix(nu=f"{nu:.2g}", best=f"{best / sum(path.weight for path in paths):.4f}")
-    last = _Path(task, task.regressor, slice(None), slice(0))
+    last = _Path(task, task.regressor, slice(None), slice(0), square)
     while last.nu > nu and last.go_on():
         pass
     if last.nu == np.inf:
@@ -197,7 +200,7 @@ LINKS: dict[str, Callable[[Task], Found]] = {"logistic": logistic, "squared": sq
 class _Path:
     """The path of nu on some rows, and what it says of others."""
 
-    def __init__(self, task: Task, start: HyperKernelRidgeCV, learn: Any, last: Any) -> None:
+    def __init__(self, task: Task, start: HyperKernelRidgeCV, learn: Any, last: Any, square: bool) -> None:
         self._task, self._last = task, last
         self._rows, self._scaling = task.rows(learn, task.labels(learn))
         self._labels = task.labels(last)
@@ -206,8 +209,7 @@ class _Path:
         x_scale = np.where(self._scaling.constant, 0.0, self._scaling.x_scale)
         begin = Map.of(start.components_, start.kernel_, x_scale, start.map_shape_)
         # Where the regression found no direction that stands out, the logistic loss may: from all of them alike.
-        self._square = square_is_affordable(self._rows.n_rows, task.X.shape[1], start.kernel_)
-        self._square &= start.map_shape_ == "identity"
+        self._square = square and start.map_shape_ == "identity"
         if self._square:
             begin = replace(begin, shape=Full())
         self._steps, self._maps = polished(self._rows, begin, task.deadline), dict[float, Map]()
