@@ -307,3 +307,11 @@ def test_maps_of_the_rows_held_out_have_the_shape_of_the_last(n, shape):
     model = HyperKernelRidgeCV(1, truncate=False, **QUICK).fit(X, codes_of(y, 2))
     model.map_shape_, model.components_ = "identity", np.eye(5)
     assert links.logistic(Task(model, X, y, None, 2, deadline=0.0)).shape == shape
+
+
+def test_weights_that_are_all_alike_are_none():
+    data = make_mim_classes(80, n_features=3, n_components=1, random_state=0)
+    options = {"n_init": 1, "loss": "squared", "random_state": 0}
+    plain = HyperKernelClassifier(1, **options).fit(data.X, data.y)
+    alike = HyperKernelClassifier(1, **options).fit(data.X, data.y, np.full(80, 3.0))
+    assert_array_equal(alike.predict_proba(data.X), plain.predict_proba(data.X))

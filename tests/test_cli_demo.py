@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 import hkrr
 from hkrr import cli
-from hkrr.tables import read_table
+from hkrr.tables import TableRegressor, read_table
 
 
 @pytest.fixture
@@ -45,3 +45,21 @@ def test_flags_show_no_type_in_the_help():
         text = CliRunner().invoke(cli.app, [*arguments, "--help"]).stdout
         assert "--help" in text
         assert "bool" not in text.lower()
+
+
+def test_a_demo_that_is_stopped_ends_so(small, tmp_path, monkeypatch):
+    def stop(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TableRegressor, "fit", stop)
+    result = CliRunner().invoke(cli.app, ["demo", "--out", str(tmp_path)])
+    assert result.exit_code == 130
+    assert result.stderr.splitlines()[-1].startswith("Stopped")
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_demo_that_cannot_be_written_says_so_in_a_line(tmp_path):
+    (tmp_path / "planted.csv").mkdir()
+    result = CliRunner().invoke(cli.app, ["demo", "--out", str(tmp_path)])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"{tmp_path / 'planted.csv'}: Is a directory\n"

@@ -391,6 +391,22 @@ def test_maps_of_every_shape_are_shown(fitted):
     assert all(len(line) <= 60 for line in text.splitlines())
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (["fit"], "Missing argument"),
+        (["fit", "a.csv", "--bogus"], "No such option: --bogus"),
+        (["predict", "a", "b", "--coverage", "nan"], "Invalid value for '--coverage'"),
+        (["frob"], "No such command 'frob'"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_told_of_in_a_line(asked, told):
+    assert refused(*asked).startswith(told)
+    result = run(*asked, "--json")
+    assert result.exit_code == 2
+    assert told in json.loads(result.stdout)["error"]
+
+
 def test_shells_complete_commands():
     asked = {"_HKRR_COMPLETE": "complete_bash", "COMP_WORDS": "hkrr pre", "COMP_CWORD": "1"}
     result = CliRunner().invoke(cli.app, [], prog_name="hkrr", env=asked)

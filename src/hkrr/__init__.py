@@ -31,7 +31,11 @@ from hkrr.exceptions import (
 from hkrr.selection import HyperKernelRidgeCV
 
 if TYPE_CHECKING:
+    from hkrr import baselines as baselines
+    from hkrr import plotting as plotting
+    from hkrr import reporting as reporting
     from hkrr import tables
+    from hkrr import theory as theory
     from hkrr.classification import HyperKernelClassifier
     from hkrr.saving import load, save, to_onnx
 
@@ -67,22 +71,26 @@ __all__ = [
 # What `import hkrr` leaves out until it is asked for, and where it is: half of the time that all of it would take.
 _LATER = {
     "HyperKernelClassifier": "hkrr.classification",
+    "baselines": "hkrr.baselines",
     "load": "hkrr.saving",
     "plotting": "hkrr.plotting",
+    "reporting": "hkrr.reporting",
     "save": "hkrr.saving",
     "tables": "hkrr.tables",
+    "theory": "hkrr.theory",
     "to_onnx": "hkrr.saving",
 }
 
+if not TYPE_CHECKING:  # or no checker would notice a name that is not there
 
-def __getattr__(name: str) -> Any:
-    """Import what was left out."""
-    if name not in _LATER:
-        raise AttributeError(f"module 'hkrr' has no attribute {name!r}")
-    module = importlib.import_module(_LATER[name])
-    globals()[name] = found = getattr(module, name, module)
-    return found
+    def __getattr__(name: str) -> Any:
+        """Import what was left out."""
+        if name not in _LATER:
+            raise AttributeError(f"module 'hkrr' has no attribute {name!r}")
+        module = importlib.import_module(_LATER[name])
+        globals()[name] = found = getattr(module, name, module)
+        return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *_LATER})

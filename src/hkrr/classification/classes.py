@@ -68,6 +68,8 @@ def codes_of(index: Array, n_classes: int) -> Array:
 
 def each_once(X: Array, index: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
     """Return rows that are there several times once, with the sum of their weights, and weights of mean one."""
+    if weight is not None and np.all(weight == weight[0]):
+        weight = None  # rows in another order would be held out: another model for the same data
     if len(X) <= _MERGED_ROWS and (weight is not None or any_identical(X, index)):
         X, index, weight = merge_identical(X, index, weight)
         return X, index.astype(int), weight

@@ -182,8 +182,7 @@ class HyperKernelClassifier(
         return self._finish(Task(regressor, X, index, weight, len(classes), deadline), classes)
 
     def _regressor(self) -> HyperKernelRidgeCV:
-        own = {"loss", "class_weight"}
-        settings = {name: value for name, value in self.get_params(deep=False).items() if name not in own}
+        settings = {k: v for k, v in self.get_params(deep=False).items() if k not in ("loss", "class_weight")}
         if self.time_limit is not None and isinstance(self.time_limit, int | float):
             settings["time_limit"] = self.time_limit / 2
         return HyperKernelRidgeCV(**settings, truncate=False)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from hkrr.cli._console import check_folder, say
+from hkrr.cli._console import check_folder, errors_in_a_line, say
 
 _ROWS, _COLUMNS, _DIRECTIONS = 750, 50, 3
 _ALIKE = 0.01  # in R2
@@ -28,13 +28,19 @@ def demo(
 
     hkrr demo
     """
+    console = Console()
+    with errors_in_a_line(as_json=False):
+        check_folder(console, out)
+        _show(console, out, seed)
+
+
+def _show(console: Console, out: Path, seed: int) -> None:
+    """Make the table, and run the commands."""
     import pandas as pd
 
     import hkrr
     from hkrr.datasets import make_mim_sines
 
-    console = Console()
-    check_folder(console, out)
     data = make_mim_sines(_ROWS, n_features=_COLUMNS, n_components=_DIRECTIONS, random_state=seed)
     table = pd.DataFrame(data.X, columns=[f"x{k}" for k in range(_COLUMNS)]).assign(y=data.y)
     planted, model, page = (str(out / name) for name in ("planted.csv", "planted.hkrr", "report.html"))
@@ -54,4 +60,6 @@ def _run(console: Console, arguments: list[str]) -> None:
     from hkrr.cli import app
 
     say(console, f"\n$ hkrr {shlex.join(arguments)}", "bold")
-    app(arguments, standalone_mode=False)
+    status = app(arguments, standalone_mode=False)
+    if status:
+        raise typer.Exit(status)

@@ -13,17 +13,6 @@ def check_nu(nu: float) -> None:
         raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {nu!r}")
 
 
-def matern(nu: float, t: Array) -> tuple[Array, Array]:
-    """Return the Matern function of t = distance / ell, and exp(-sqrt(2 nu) t), which its derivatives share."""
-    z = math.sqrt(2.0 * nu) * t
-    decay = array_namespace(t).exp(-z)
-    if nu == 0.5:
-        return decay, decay
-    if nu == 1.5:
-        return (1.0 + z) * decay, decay
-    return (1.0 + z + z * z / 3.0) * decay, decay
-
-
 def matern_in_place(nu: float, z: Array) -> Array:
     """Return the Matern function of z = sqrt(2 nu) distance / ell, which is overwritten: its cost is that of memory."""
     decay = -z

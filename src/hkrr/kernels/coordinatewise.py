@@ -11,7 +11,6 @@ import numpy as np
 from hkrr._arrays import Array, array_namespace, is_torch_array
 from hkrr.kernels._matern import (
     check_nu,
-    matern,
     matern_in_place,
     matern_log_slope,
     matern_log_slope_over_t,
@@ -116,6 +115,10 @@ class Coordinatewise(Kernel):
         return median_rule(P, "cityblock")
 
 
+def _at_most(limit: float, z: Array) -> Array:
+    return z.clamp_(max=limit) if is_torch_array(z) else np.minimum(z, limit, out=z)
+
+
 @dataclass(frozen=True, kw_only=True)
 class ProductMatern(Coordinatewise):
     """``prod_j matern_nu(|p_j - c_j| / ell)``.
@@ -141,15 +144,13 @@ class ProductMatern(Coordinatewise):
         xp = array_namespace(P, C)
         unit = math.sqrt(2.0 * self.nu)
         P, C = unit * P, unit * C
-        # As far as this from all centers the kernel is zero; farther, the polynomials would overflow.
-        P = xp.clip(P, xp.min(C, axis=0) - _ZERO, xp.max(C, axis=0) + _ZERO)
         K = None
         for first in range(0, P.shape[1], _TOGETHER):
             exponent = xp.zeros_like(P[:, :1] - C[:, :1].T)
             polynomial = None
             for j in range(first, min(first + _TOGETHER, P.shape[1])):
                 z = P[:, j][:, None] - C[:, j][None, :]
-                z = xp.abs(z, out=z)
+                z = _at_most(_ZERO, xp.abs(z, out=z))  # farther the kernel is zero too, and polynomials overflow
                 exponent -= z
                 if self.nu > 0.5:
                     z = matern_polynomial(self.nu, z)
@@ -216,8 +217,8 @@ class Anova(Coordinatewise):
         return f
 
     def log_slope(self, t: Array) -> Array:
-        f = matern(self.nu, t)[0]
         slope = matern_log_slope(self.nu, t)
+        f = matern_in_place(self.nu, math.sqrt(2.0 * self.nu) * t)
         slope *= f
         f += 1.0
         slope /= f
