@@ -243,7 +243,7 @@ MAIN = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);
 
 
 @pytest.mark.parametrize(
-    ("n_jobs", "group"), [(1, True), pytest.param(2, True, marks=pytest.mark.thorough), (2, False)]
+    ("n_jobs", "group"), [(2, False), *(pytest.param(n, True, marks=pytest.mark.thorough) for n in (1, 2))]
 )
 def test_ctrl_c_ends_a_process_soon_and_quietly(tmp_path, n_jobs, group):
     """As a terminal sends it, to all the processes of the group, or to the first alone."""

@@ -66,7 +66,7 @@ def test_the_whole_tables_are_as_the_paper_says(name):
 
 
 @pytest.mark.parametrize("name", [name for name in WHOLE if not name.startswith("toy")])
-@pytest.mark.parametrize("repeat", range(3))
+@pytest.mark.parametrize("repeat", [0, *(pytest.param(k, marks=pytest.mark.thorough) for k in (1, 2))])
 def test_without_a_repeat(name, repeat):
     which = "start" if name in ("convergence", "stationarity") else "repeat"
     found = read_and_drawn(name, without(WHOLE[name], **{which: repeat}))

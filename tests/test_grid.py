@@ -75,8 +75,10 @@ def _check_table(model, table):
 
 @pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # a grid of few, of which an end is chosen
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("T", [1, 2])
-@pytest.mark.parametrize("warm_start", [False, True])
+@pytest.mark.parametrize(
+    ("T", "warm_start"),
+    [(1, True), (2, False), *(pytest.param(*each, marks=pytest.mark.thorough) for each in [(1, False), (2, True)])],
+)
 def test_the_table_is_that_of_a_plain_loop(weighted, T, warm_start):
     """With weights (a fifth of them zero), two targets of different size, and each lambda from the one before."""
     X, y = _data(T=T)

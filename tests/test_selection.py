@@ -17,7 +17,7 @@ from problems import SEEDS
 
 
 @pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")  # of targets that are noise, and that is said
-@parametrize_with_checks([HyperKernelRidgeCV(n_init=1)])
+@parametrize_with_checks([HyperKernelRidgeCV([1], n_init=1)])
 def test_sklearn_compatible(estimator, check):
     check(estimator)
 
