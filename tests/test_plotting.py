@@ -1,4 +1,4 @@
-"""Pictures: each as it was when somebody last looked at it, and what it does at the edges."""
+"""Displays: what they have, and what they do at the edges; how they look is compared in test_pictures."""
 
 import subprocess
 import sys
@@ -7,7 +7,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
-from matplotlib.testing.compare import compare_images
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
@@ -26,44 +25,11 @@ from hkrr.plotting import (
 )
 from made_models import made_data, made_model
 
-# Root mean square of the differences of colours, which go to 255: room for another version's fonts, and for no more.
-TOLERANCE = 10.0
-
 
 @pytest.fixture(autouse=True)
 def _close():
     yield
     plt.close("all")
-
-
-@pytest.mark.parametrize("name", pictures.PICTURES)
-def test_pictures(name, tmp_path):
-    """After a change that is meant: python tests/remake_baselines.py, and look."""
-    pictures.draw(name, tmp_path / f"{name}.png")
-    expected = pictures.BASELINE / f"{name}.png"
-    assert compare_images(str(expected), str(tmp_path / f"{name}.png"), tol=TOLERANCE) is None
-    assert expected.stat().st_size < 40_000
-
-
-def test_every_baseline_is_compared():
-    assert {path.stem for path in pictures.BASELINE.iterdir()} == set(pictures.PICTURES)
-
-
-@pytest.mark.parametrize("name", ["link_curve", "training", "importance"])
-def test_another_picture_is_noticed(name, tmp_path, monkeypatch):
-    """The same picture of another model."""
-
-    def other(*args, **kwargs):
-        model = made_model(*args, **kwargs)
-        model.dual_coef_ = model.dual_coef_[::-1].copy()
-        model.components_ = model.components_ * np.linspace(1.0, 0.1, model.n_features_in_)
-        model.result_.history["objective"][3:] = [0.8] * 10
-        return model
-
-    monkeypatch.setattr(pictures, "made_model", other)
-    pictures.draw(name, tmp_path / f"{name}.png")
-    expected = str(pictures.BASELINE / f"{name}.png")
-    assert "Error: Image files did not match" in compare_images(expected, str(tmp_path / f"{name}.png"), tol=TOLERANCE)
 
 
 @pytest.mark.parametrize("name", pictures.PICTURES)

@@ -1,4 +1,4 @@
-"""Pictures of a classifier; how the link of one looks is compared in test_plotting."""
+"""Pictures of a classifier; how the link of one looks is compared in test_pictures."""
 
 import matplotlib.pyplot as plt
 import numpy as np
