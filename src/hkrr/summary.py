@@ -127,18 +127,27 @@ class Summarised:
         return summarise(self)
 
 
-def summarise(model: Any) -> Summary:
-    """Return the summary of a fitted model."""
+def summarise(model: Any, columns: list[str] | None = None) -> Summary:
+    """Return the summary of a fitted model, its columns called so, or by the names that it was fitted with."""
     found: Diagnostics | None = getattr(model, "diagnostics_", None)  # none after Ctrl-C
     n_rows = None if found is None else found.n_rows
     of_targets = {"Targets": f"{model.dual_coef_.shape[1]}"} if model.dual_coef_.ndim == 2 else {}
     facts = (*facts_of_map(model, n_rows, of_targets), *_facts(model, found))
-    return page(model, "f(x) = g(Bx)", facts, notes_of(model, found))
+    return page(model, "f(x) = g(Bx)", facts, notes_of(model, found), columns)
 
 
-def page(model: Any, formula: str, facts: Iterable[tuple[str, str]], notes: Iterable[str]) -> Summary:
+def page(
+    model: Any,
+    formula: str,
+    facts: Iterable[tuple[str, str]],
+    notes: Iterable[str],
+    columns: list[str] | None = None,
+) -> Summary:
     """Return the summary of a model with a map, with its directions and columns."""
-    names = [name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 2] + ".." for name in column_names(model)]
+    names = [
+        name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 2] + ".."
+        for name in (column_names(model) if columns is None else columns)
+    ]
     return Summary(
         f"{type(model).__name__}: {formula}",
         tuple(facts),
