@@ -144,7 +144,7 @@ def test_what_fit_refuses_in_a_line(folder, monkeypatch, arguments, message):
     monkeypatch.chdir(folder)
     monkeypatch.setattr("hkrr.tables.comparison.predicted_by_others", lambda *a: pytest.fail("time was spent"))
     before = sorted(folder.iterdir())
-    assert message in refused("fit", *arguments, "-q")
+    assert message in refused("fit", *arguments)
     as_json = run("fit", *arguments, "--json")
     assert (as_json.exit_code, as_json.stderr) == (2, "")
     assert message in json.loads(as_json.stdout)["error"]
@@ -240,6 +240,7 @@ def test_the_time_limit_is_of_all_of_it(folder, tmp_path, monkeypatch):
         assert run(*command).exit_code == 0
     assert given == [13.0, 5.0]
     assert hkrr.load(tmp_path / "m").held_out_.methods == ("hkrr", "linear")
+    assert "Settings: n_components=1, random_state=0, time_limit=10.0" in run("info", tmp_path / "m").stdout
 
 
 def test_predictions_in_files(fitted, folder, tmp_path, monkeypatch):
