@@ -1,5 +1,6 @@
 """hkrr fit, predict and info: what they print, write and refuse."""
 
+import copy
 import io
 import json
 import warnings
@@ -30,6 +31,13 @@ def refused(*arguments, status=2):
     (line,) = result.stderr.splitlines()
     assert len(line) < 500
     return line
+
+
+def without(model, name):
+    """Return a copy of a model that does not know something."""
+    found = copy.copy(model)
+    delattr(found, name)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -360,6 +368,33 @@ def test_info(fitted, folder, tmp_path):
     for name in ("houses.csv", "houses.parquet"):
         assert f"{name} is a table, and this takes a model: hkrr fit " in refused("info", folder / name)
     assert "No such file" in json.loads(run("info", "none", "--json").stdout)["error"]
+
+
+def test_info_knows_the_target_where_no_rows_were_held_out(fitted, tmp_path):
+    _, model = fitted
+    hkrr.save(without(model, "held_out_"), tmp_path / "m")
+    assert "\nPredicts 'price'\n" in run("info", tmp_path / "m").stdout
+    assert json.loads(run("info", tmp_path / "m", "--json").stdout)["target"] == TARGET
+
+
+def test_a_report_finds_the_target_by_the_rows_held_out(fitted, folder, tmp_path):
+    _, model = fitted
+    hkrr.save(without(model, "target_"), tmp_path / "m")
+    result = run("report", tmp_path / "m", folder / "houses.csv", "-o", tmp_path / "page.html", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["rows"] == 120
+
+
+def test_a_report_of_rows_with_one_target(fitted, folder, tmp_path):
+    """Nothing is to be learned from them, but they can be predicted."""
+    table(30, seed=2).assign(**{TARGET: 3.0}).to_csv(tmp_path / "same.csv", index=False)
+    page = tmp_path / "page.html"
+    result = run("report", folder / "houses.hkrr", tmp_path / "same.csv", "-o", page)
+    assert (result.exit_code, result.stdout) == (0, f"{page}: 30 rows; open it in a browser.\n")
+    assert "there is nothing to explain" in page.read_text(encoding="utf-8")
+    table(1).to_csv(tmp_path / "one.csv", index=False)
+    line = refused("report", folder / "houses.hkrr", tmp_path / "one.csv", "-o", page)
+    assert line == "a report needs at least 2 rows, got 1"
 
 
 def test_maps_of_every_shape_are_shown(fitted):
