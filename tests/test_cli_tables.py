@@ -3,6 +3,7 @@
 import copy
 import io
 import json
+import re
 import warnings
 from types import SimpleNamespace
 
@@ -308,6 +309,17 @@ def test_intervals_are_there_by_default(monkeypatch):
     result = run("predict", "m", "-", "--coverage", "0.9", input="a\n1\n")
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == "this model does not know how sure it is\n"
+
+
+def test_more_coverage_than_the_rows_can_tell_of(fitted, folder):
+    """What is said can be done on the command line, and the most that is named is the most there is."""
+    command = ["predict", folder / "houses.hkrr", folder / "new.csv", "--coverage"]
+    line = refused(*command, 0.999)
+    assert line.startswith("--coverage 0.999 takes 999 distinct rows to tell by, and this model has 96: give ")
+    assert f"hkrr.load({str(folder / 'houses.hkrr')!r}).calibrate(X, y)" in line
+    most = float(re.search(r"give --coverage (0\.\d+) or less", line)[1])
+    assert run(*command, most).exit_code == 0
+    assert f"--coverage {most:g} or less" in refused(*command, most + 0.001)
 
 
 @pytest.mark.parametrize(
