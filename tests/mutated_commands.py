@@ -15,9 +15,9 @@ def outcome(path, target, fits):
         warnings.simplefilter("ignore")  # of a fit to nonsense
         try:
             # Without rows held out too: tables of a few rows go through then.
-            split = prepare(str(path), target, [], 0.2 if target == "yy" else 0.0, 0)
-            n_rows = sum(len(piece) for piece in read_pieces(path))
             model = TableRegressor(hkrr.HyperKernelRidgeCV(n_components=1, n_init=1, time_limit=0.3, random_state=0))
+            split = prepare(str(path), target, [], 0.2 if target == "yy" else 0.0, 0, model)
+            n_rows = sum(len(piece) for piece in read_pieces(path))
             if not fits:
                 model.regressor = _Nothing()
             model.fit(split.train, split.y_train)

@@ -1,7 +1,9 @@
 """hkrr fit, predict and info: what they print, write and refuse."""
 
+import copy
 import io
 import json
+import re
 import warnings
 from types import SimpleNamespace
 
@@ -30,6 +32,13 @@ def refused(*arguments, status=2):
     (line,) = result.stderr.splitlines()
     assert len(line) < 500
     return line
+
+
+def without(model, name):
+    """Return a copy of a model that does not know something."""
+    found = copy.copy(model)
+    delattr(found, name)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +153,7 @@ def test_what_fit_refuses_in_a_line(folder, monkeypatch, arguments, message):
     monkeypatch.chdir(folder)
     monkeypatch.setattr("hkrr.tables.comparison.predicted_by_others", lambda *a: pytest.fail("time was spent"))
     before = sorted(folder.iterdir())
-    assert message in refused("fit", *arguments, "-q")
+    assert message in refused("fit", *arguments)
     as_json = run("fit", *arguments, "--json")
     assert (as_json.exit_code, as_json.stderr) == (2, "")
     assert message in json.loads(as_json.stdout)["error"]
@@ -240,6 +249,7 @@ def test_the_time_limit_is_of_all_of_it(folder, tmp_path, monkeypatch):
         assert run(*command).exit_code == 0
     assert given == [13.0, 5.0]
     assert hkrr.load(tmp_path / "m").held_out_.methods == ("hkrr", "linear")
+    assert "Settings: n_components=1, random_state=0, time_limit=10.0" in run("info", tmp_path / "m").stdout
 
 
 def test_predictions_in_files(fitted, folder, tmp_path, monkeypatch):
@@ -301,6 +311,17 @@ def test_intervals_are_there_by_default(monkeypatch):
     assert result.stderr == "this model does not know how sure it is\n"
 
 
+def test_more_coverage_than_the_rows_can_tell_of(fitted, folder):
+    """What is said can be done on the command line, and the most that is named is the most there is."""
+    command = ["predict", folder / "houses.hkrr", folder / "new.csv", "--coverage"]
+    line = refused(*command, 0.999)
+    assert line.startswith("--coverage 0.999 takes 999 distinct rows to tell by, and this model has 96: give ")
+    assert f"hkrr.load({str(folder / 'houses.hkrr')!r}).calibrate(X, y)" in line
+    most = float(re.search(r"give --coverage (0\.\d+) or less", line)[1])
+    assert run(*command, most).exit_code == 0
+    assert f"--coverage {most:g} or less" in refused(*command, most + 0.001)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -359,6 +380,33 @@ def test_info(fitted, folder, tmp_path):
     for name in ("houses.csv", "houses.parquet"):
         assert f"{name} is a table, and this takes a model: hkrr fit " in refused("info", folder / name)
     assert "No such file" in json.loads(run("info", "none", "--json").stdout)["error"]
+
+
+def test_info_knows_the_target_where_no_rows_were_held_out(fitted, tmp_path):
+    _, model = fitted
+    hkrr.save(without(model, "held_out_"), tmp_path / "m")
+    assert "\nPredicts 'price'\n" in run("info", tmp_path / "m").stdout
+    assert json.loads(run("info", tmp_path / "m", "--json").stdout)["target"] == TARGET
+
+
+def test_a_report_finds_the_target_by_the_rows_held_out(fitted, folder, tmp_path):
+    _, model = fitted
+    hkrr.save(without(model, "target_"), tmp_path / "m")
+    result = run("report", tmp_path / "m", folder / "houses.csv", "-o", tmp_path / "page.html", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["rows"] == 120
+
+
+def test_a_report_of_rows_with_one_target(fitted, folder, tmp_path):
+    """Nothing is to be learned from them, but they can be predicted."""
+    table(30, seed=2).assign(**{TARGET: 3.0}).to_csv(tmp_path / "same.csv", index=False)
+    page = tmp_path / "page.html"
+    result = run("report", folder / "houses.hkrr", tmp_path / "same.csv", "-o", page)
+    assert (result.exit_code, result.stdout) == (0, f"{page}: 30 rows; open it in a browser.\n")
+    assert "there is nothing to explain" in page.read_text(encoding="utf-8")
+    table(1).to_csv(tmp_path / "one.csv", index=False)
+    line = refused("report", folder / "houses.hkrr", tmp_path / "one.csv", "-o", page)
+    assert line == "a report needs at least 2 rows, got 1"
 
 
 def test_maps_of_every_shape_are_shown(fitted):

@@ -168,6 +168,7 @@ def test_what_is_sound_or_usual_is_none(change):
     [
         ({}, "effective dimension      5.0 parameters"),
         ({"n_rows": 3000, "n_centers": 40}, "rows                     3,000, with 40 centers"),
+        ({"n_rows": 40, "n_centers": 40}, "rows                     40 distinct, with 40 centers"),
         ({"n_rows": 3000, "n_centers": 40}, "effective dimension      5.0 parameters, of 40 that the centers allow"),
         ({}, "variance explained       90% on the training rows"),
         ({"explained_share": None}, "variance explained       nothing to explain: y is constant"),

@@ -126,6 +126,40 @@ def test_intervals_and_deviations_are_passed_through(split):
     assert_array_equal(model.predict_interval(split.test, 0.5)[:, 1], predicted + 0.5)
 
 
+def test_what_the_inner_model_knows_is_said_with_the_names_of_the_table(model, tmp_path):
+    hkrr.save(model, tmp_path / "model.hkrr")
+    for each in (model, hkrr.load(tmp_path / "model.hkrr")):
+        shares = dict(zip(each.feature_names_out_, each.feature_importances_, strict=True))
+        first, share = each.summary().importances[0]
+        assert shares[first] == share == max(shares.values())
+        assert "town=Bari" in str(each.summary())
+        assert each.summary().facts == each.model_.summary().facts
+        assert each.diagnostics_ is each.model_.diagnostics_
+
+
+def test_intervals_are_calibrated_on_rows_of_the_table(model, split):
+    copied = copy.deepcopy(model)
+    assert copied.calibrate(split.test, pd.Series(split.y_test)) is copied
+    inner = copy.deepcopy(model.model_).calibrate(model.transform(split.test), split.y_test)
+    assert_array_equal(copied.model_.interval_scores_, inner.interval_scores_)
+    assert len(inner.interval_scores_) == len(split.test) != len(model.model_.interval_scores_)
+
+
+def test_what_the_inner_model_lacks_is_said(split):
+    plain = TableRegressor(LinearRegression()).fit(split.train, split.y_train)
+    asked = {
+        "summary": plain.summary,
+        "calibrate": lambda: plain.calibrate(split.test, split.y_test),
+        "feature_importances_": lambda: plain.feature_importances_,
+        "diagnostics_": lambda: plain.diagnostics_,
+    }
+    for name, ask in asked.items():
+        with pytest.raises(AttributeError, match=f"^model_, a LinearRegression, has no {name}: a HyperKernelRidge"):
+            ask()
+    with pytest.raises(NotFittedError):
+        quick().summary()
+
+
 def test_saved_and_loaded(model, split, tmp_path):
     hkrr.save(model, tmp_path / "model.hkrr")
     again = hkrr.load(tmp_path / "model.hkrr")

@@ -137,7 +137,7 @@ def test_text_is_a_column_for_each_value_and_rare_ones_are_zero():
     assert column.names_out == ["c=red", "c=blue", "c=green"]
     assert_array_equal(X.sum(axis=0), [5, 4, 2])
     assert_array_equal(X[-1], [0, 0, 0])
-    assert "1 rarer ones are 0 in all" in column.about
+    assert "1 rarer one is 0 in all" in column.about
     assert_array_equal(column.encode(pd.Series(["green ", "new", None])), [[0, 0, 1], [0, 0, 0], [0, 0, 0]])
 
 
@@ -227,7 +227,7 @@ def test_what_cannot_be_encoded_is_an_error_that_names_the_column():
 
 def test_refusing_missing_values():
     for values in ([1.0, None, 3.0], ["a", "a", None], ["yes", "no", ""], ["1", "2", "NA"]):
-        with pytest.raises(hkrr.TableError, match=r"column 'c' has 1 missing values, the first in row [12] "):
+        with pytest.raises(hkrr.TableError, match=r"column 'c' has 1 missing value, the first in row [12] "):
             learned(values, "refuse")
     with pytest.raises(hkrr.TableError, match="column 'c' has 2 missing values"):
         learned([*map(str, range(5, 45)), "?", "?"], "refuse")

@@ -60,12 +60,21 @@ def test_rows_without_a_target_are_left_out():
         (pd.to_datetime(np.arange(20)), "numbers are needed"),
         (pd.Categorical(["1", "2"] * 10), "numbers are needed"),
         ([1.0, 2.0, *([None] * 18)], "2 rows with a target are too few to hold out a share of 0.2"),
+        ([1.0, *([None] * 19)], "1 row with a target is too few to learn from: 2 are needed"),
     ],
 )
 def test_targets_that_cannot_be(column, message):
     with pytest.raises(hkrr.TableError) as raised:
         hold_out(pd.DataFrame({"x": range(20), "y": column}), "y")
     assert message in str(raised.value)
+
+
+def test_rows_to_learn_from_of_one_target():
+    frame = pd.DataFrame({"x": range(20), "y": np.ones(20)})
+    frame.loc[hold_out(frame.assign(y=range(20)), "y").test.index[0], "y"] = 2.0
+    with pytest.raises(hkrr.TableError, match="the target 'y' is 1 in every row to learn from: there is nothing"):
+        hold_out(frame, "y")
+    assert len(hold_out(frame, "y", 0.0).train) == 20
 
 
 def test_other_arguments():
@@ -170,9 +179,14 @@ def test_a_description_is_plain_and_whole(model, split):
         "columns": 0,
         "about": "it numbers the rows",
     }
+    assert "target" not in describe(model)  # y was an array
     model.held_out_ = compare(model, split)
     assert describe(model)["target"] == TARGET
     del model.held_out_
+    model.target_ = "worth"
+    assert describe(model)["target"] == "worth"
+    assert "held_out" not in describe(model)
+    del model.target_
 
 
 def test_predictions_as_a_table(model, split):
@@ -201,7 +215,7 @@ def test_predictions_of_models_that_know_no_tables():
     assert_allclose(found, bare.predict(frame.to_numpy()), rtol=1e-12)
     with pytest.raises(hkrr.TableError, match="fitted with 4 columns without names, and these are 3"):
         predict_frame(bare, frame[["a", "b", "c"]])
-    with pytest.raises(hkrr.TableError, match="column 'a' has 1 missing values"):
+    with pytest.raises(hkrr.TableError, match="column 'a' has 1 missing value,"):
         predict_frame(named, frame.assign(a=[None, *frame["a"][1:]]))
     with pytest.raises(hkrr.TableError, match="a SIR, which transforms"):
         predict_frame(SIR(1).fit(frame.to_numpy(), frame["a"]), frame)

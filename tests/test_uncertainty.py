@@ -392,8 +392,11 @@ def test_coverage_that_cannot_be(planted, coverage):
 def test_coverage_that_takes_more_rows(planted):
     model, X, _ = planted
     model.predict_interval(X[:5], 0.995)
-    with pytest.raises(ValueError, match=r"coverage=0\.999 needs at least 999 scores, and this model has 200"):
+    with pytest.raises(
+        ValueError, match=r"coverage=0\.999 needs at least 999 scores, and this model has 200"
+    ) as raised:
         model.predict_interval(X[:5], 0.999)
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)  # between processes
 
 
 @pytest.mark.parametrize(

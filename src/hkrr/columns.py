@@ -184,9 +184,10 @@ def check_none_missing(name: str, series: Any, is_missing: Array) -> None:
     """Raise where values are missing."""
     if np.any(is_missing):
         row = series.index[int(np.argmax(is_missing))]
+        n = int(is_missing.sum())
         raise TableError(
-            f"column {shown(name)} has {int(is_missing.sum()):,} missing values, the first in row {row} (the first row "
-            "is 0), and missing='refuse': fill them in, drop the column, or let missing='impute' do it"
+            f"column {shown(name)} has {n:,} missing value{'s' if n > 1 else ''}, the first in row {row} (the first "
+            "row is 0), and missing='refuse': fill them in, drop the column, or let missing='impute' do it"
         )
 
 

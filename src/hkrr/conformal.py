@@ -268,15 +268,26 @@ def equal_scores(scores: Array, weight: Array) -> Array:
     return np.quantile(scores, levels, axis=0, weights=weight, method="inverted_cdf")
 
 
+class TooFewScores(ValueError):
+    """More coverage was asked for than so many scores can tell of."""
+
+    def __init__(self, coverage: float, n: int) -> None:
+        self.coverage, self.n = coverage, n
+        self.least = math.ceil(coverage / (1.0 - coverage) * (1.0 - 1e-12))
+        super().__init__(
+            f"coverage={coverage:g} needs at least {self.least} scores, and this model has {n}: lower coverage, or "
+            "call calibrate with as many rows"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:  # for a way between processes: by what it was made of, not by its words
+        return type(self), (self.coverage, self.n)
+
+
 def quantile(scores: Array, coverage: float) -> Array:
     """Return what a new score is at most with that probability: the k-th of n, ``k = ceil((n + 1) coverage)``."""
     n = len(scores)
     k = math.ceil((n + 1) * coverage * (1.0 - 1e-12))  # what is whole up to rounding is whole
     if k > n:
-        least = math.ceil(coverage / (1.0 - coverage) * (1.0 - 1e-12))
-        raise ValueError(
-            f"coverage={coverage:g} needs at least {least} scores, and this model has {n}: lower coverage, or call "
-            "calibrate with as many rows"
-        )
+        raise TooFewScores(coverage, n)
     found: Any = scores[k - 1]
     return found

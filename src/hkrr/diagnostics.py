@@ -142,7 +142,9 @@ class Diagnostics:
             cut = f"on {share(self.truncated_share)} of the training rows, by far: {share(self.overshooting_share)}"
         rows, most = "", ""
         if self.n_rows is not None and self.n_centers is not None:
-            rows = f"rows                     {self.n_rows:,}, with {self.n_centers:,} centers\n"
+            # Where all rows are centers, copies of a row are one: fewer than were given may be left.
+            distinct = " distinct" if self.n_rows == self.n_centers else ""
+            rows = f"rows                     {self.n_rows:,}{distinct}, with {self.n_centers:,} centers\n"
             most = f", of {self.n_centers:,} that the centers allow"
         starts = f"{self.starts_tried} tried, {self.starts_dropped} dropped, {self.starts_failed} failed"
         lines = [

@@ -118,7 +118,7 @@ class Summarised:
         >>> data = make_mim_sines(200, n_features=5, n_components=1, random_state=0)
         >>> summary = HyperKernelRidge(1, random_state=0).fit(data.X, data.y).summary()
         >>> "\\n".join(str(summary).splitlines()[2:5])
-        'Rows                  200\\nColumns               5\\nCenters               200'
+        'Rows                  200 distinct\\nColumns               5\\nCenters               200'
         """
         check_is_fitted(self)
         return self._page()
@@ -127,18 +127,28 @@ class Summarised:
         return summarise(self)
 
 
-def summarise(model: Any) -> Summary:
-    """Return the summary of a fitted model."""
+def summarise(model: Any, columns: list[str] | None = None) -> Summary:
+    """Return the summary of a fitted model, its columns called so, or by the names that it was fitted with."""
     found: Diagnostics | None = getattr(model, "diagnostics_", None)  # none after Ctrl-C
     n_rows = None if found is None else found.n_rows
     of_targets = {"Targets": f"{model.dual_coef_.shape[1]}"} if model.dual_coef_.ndim == 2 else {}
-    facts = (*facts_of_map(model, n_rows, of_targets), *_facts(model, found))
-    return page(model, "f(x) = g(Bx)", facts, notes_of(model, found))
+    distinct = found is not None and found.n_rows == found.n_centers  # copies of a row are one then
+    facts = (*facts_of_map(model, n_rows, of_targets, distinct), *_facts(model, found))
+    return page(model, "f(x) = g(Bx)", facts, notes_of(model, found), columns)
 
 
-def page(model: Any, formula: str, facts: Iterable[tuple[str, str]], notes: Iterable[str]) -> Summary:
+def page(
+    model: Any,
+    formula: str,
+    facts: Iterable[tuple[str, str]],
+    notes: Iterable[str],
+    columns: list[str] | None = None,
+) -> Summary:
     """Return the summary of a model with a map, with its directions and columns."""
-    names = [name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 2] + ".." for name in column_names(model)]
+    names = [
+        name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 2] + ".."
+        for name in (column_names(model) if columns is None else columns)
+    ]
     return Summary(
         f"{type(model).__name__}: {formula}",
         tuple(facts),
@@ -148,12 +158,14 @@ def page(model: Any, formula: str, facts: Iterable[tuple[str, str]], notes: Iter
     )
 
 
-def facts_of_map(model: Any, n_rows: int | None, of_targets: dict[str, str]) -> Iterator[tuple[str, str]]:
+def facts_of_map(
+    model: Any, n_rows: int | None, of_targets: dict[str, str], distinct: bool = False
+) -> Iterator[tuple[str, str]]:
     """Yield how large a model is, and what its map is; what there is to say of the targets is in the middle."""
     d, D = model.components_.shape
     shape = getattr(model, "map_shape_", "full")
     if n_rows is not None:
-        yield "Rows", f"{n_rows:,}"
+        yield "Rows", f"{n_rows:,}{' distinct' if distinct else ''}"
     yield "Columns", f"{D:,}"
     yield "Centers", f"{len(model.centers_):,}"
     yield from of_targets.items()

@@ -77,16 +77,16 @@ def fit(
         check_file("--out", out)
         if checkpoint is not None:
             check_file("--checkpoint", checkpoint)
-        split = prepare(data, target, drop or [], test_share, seed, missing)
-        if not (as_json or quiet):
-            _say_what(console, data, split, target is None)
-        model, view = _model(
-            split,
+        model = _model(
             missing,
-            None if as_json or quiet else Console(stderr=True),
             {"kernel": kernel, "n_components": n_components or "auto", "time_limit": time_limit, "n_jobs": n_jobs},
             {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "random_state": seed},
         )
+        split = prepare(data, target, drop or [], test_share, seed, model)
+        view = None
+        if not (as_json or quiet):
+            _say_what(console, data, split, target is None)
+            view = _view(Console(stderr=True), model, split)
         told = _fitted(model, view, split, out, began)
         seconds = time.perf_counter() - began
         if as_json:
@@ -98,11 +98,12 @@ def fit(
 
 
 def prepare(
-    data: str, target: str | None, drop: list[str], test_share: float, seed: int, missing: str = "impute"
+    data: str, target: str | None, drop: list[str], test_share: float, seed: int, model: TableRegressor
 ) -> Split:
     """Return the table of a file without the columns to leave out, its target, and the rows held out.
 
-    What cannot be encoded is an error here, before minutes are spent: rows that are held out too.
+    What cannot be encoded is an error here, before minutes are spent: rows that are held out too. So is an option of
+    the model that cannot be.
     """
     from hkrr.columns import nearest
     from hkrr.exceptions import TableError
@@ -116,27 +117,30 @@ def prepare(
     if frame.shape[1] == 0:
         raise TableError("no column is left: drop fewer")
     split = hold_out(frame, frame.columns[-1] if target is None else target, test_share, seed)
-    learn_encoder(split.train, missing).transform(split.test)
+    encoded = learn_encoder(split.train, model.missing).transform(split.test)
+    model.regressor._check(encoded.shape[1])
     return split
 
 
-def _model(split: Split, missing: Any, console: Console | None, *settings: dict[str, Any]) -> tuple[Any, Any]:
-    """Return the model to fit, and the view of it where there is a console to show it on."""
+def _model(missing: Any, *settings: dict[str, Any]) -> TableRegressor:
+    """Return the model to fit."""
     from hkrr import HyperKernelRidgeCV
-    from hkrr.cli._view import View
     from hkrr.tables import TableRegressor
 
     options = {name: value for each in settings for name, value in each.items()}
-    regressor = HyperKernelRidgeCV(**options)
-    model = TableRegressor(regressor, missing=missing)
-    if console is None:
-        return model, None
-    view = View(
-        console, model, split, options["kernel"] == "auto", options["time_limit"], _going_on(options["checkpoint"])
-    )
+    return TableRegressor(HyperKernelRidgeCV(**options), missing=missing)
+
+
+def _view(console: Console, model: TableRegressor, split: Split) -> Any:
+    """Return the view of the fit on a console."""
+    from hkrr.cli._view import View
+
+    options = model.regressor.get_params(deep=False)
+    going_on = _going_on(options["checkpoint"])
+    view = View(console, model, split, options["kernel"] == "auto", options["time_limit"], going_on)
     # A function, and not the view itself: estimators are copied before they are fitted, and a console cannot be.
-    regressor.set_params(callbacks=[lambda state: view(state)])
-    return model, view
+    model.regressor.set_params(callbacks=[lambda state: view(state)])
+    return view
 
 
 def _going_on(checkpoint: Path | None) -> str:
@@ -173,7 +177,12 @@ def _fitted(model: TableRegressor, view: Any, split: Split, out: Path, began: fl
                 if limit is not None:
                     left = round(limit - (time.perf_counter() - began), 1)
                     model.regressor.set_params(time_limit=max(left, limit / 2))
-                model.fit(split.train, pd.Series(split.y_train, name=split.target))
+                try:
+                    model.fit(split.train, pd.Series(split.y_train, name=split.target))
+                finally:  # the file says what was asked for
+                    for each in (model.regressor, vars(model).get("model_")):
+                        if each is not None:
+                            each.set_params(time_limit=limit)
         except KeyboardInterrupt as stop:
             if kept_by(stop) is not model:
                 raise KeyboardInterrupt(_nothing_kept(model.regressor.checkpoint)) from None
@@ -201,7 +210,6 @@ def _others(model: TableRegressor, split: Split) -> Any:
         return None
     encoder = learn_encoder(split.train, model.missing)
     X, X_test = encoder.transform(split.train), encoder.transform(split.test)
-    model.regressor._check(X.shape[1])  # an option that cannot be is told of now
     try:
         return predicted_by_others(X, split.y_train, X_test, split.seed)
     except (ValueError, ArithmeticError):  # of which the scores will speak

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from itertools import chain
@@ -61,7 +62,7 @@ def predict(
                 raise ValueError(f"--out {out}: give a name that ends with {', '.join(_SUFFIXES)}")
         columns = [name.strip() for name in keep.split(",") if name.strip()]
         asked = None if no_intervals else coverage or _COVERAGE
-        pieces = _predicted(load_model(model), data, asked, coverage is not None, std, columns, as_json)
+        pieces = _predicted(model, data, asked, coverage is not None, std, columns, as_json)
         n_rows, names = _write(pieces, out)
         if as_json:
             say_json({"rows": n_rows, "columns": names, "out": str(out)})
@@ -70,12 +71,13 @@ def predict(
 
 
 def _predicted(
-    model: Any, data: str, coverage: float | None, insisted: bool, std: bool, keep: list[str], as_json: bool
+    path: Path, data: str, coverage: float | None, insisted: bool, std: bool, keep: list[str], as_json: bool
 ) -> Iterator[Any]:
     """Yield the predictions, piece by piece; without intervals where the model has none and nobody insisted."""
     from hkrr.exceptions import TableError
     from hkrr.tables import predict_frame, read_pieces
 
+    model = load_model(path)
     if hasattr(model, "predict_proba") and not insisted:
         coverage = None  # probabilities are in their place
     for piece in read_pieces(data):
@@ -84,12 +86,27 @@ def _predicted(
         except TableError:
             raise
         except ValueError as error:
+            why = _why(error, path)
             if coverage is None or insisted:
-                raise
+                raise ValueError(why) from None
             coverage, found = None, predict_frame(model, piece, std=std, keep=keep)
             if not as_json:
-                say(Console(stderr=True), f"No intervals: {' '.join(str(error).split())}", "yellow")
+                say(Console(stderr=True), f"No intervals: {' '.join(why.split())}", "yellow")
             yield found
+
+
+def _why(error: ValueError, path: Path) -> str:
+    """Return what is wrong, with what can be done about it on the command line."""
+    from hkrr.conformal import TooFewScores
+
+    if not isinstance(error, TooFewScores):
+        return str(error)
+    most = math.floor(1000 * error.n / (error.n + 1)) / 1000
+    return (
+        f"--coverage {error.coverage:g} takes {error.least:,} distinct rows to tell by, and this model has {error.n:,}"
+        f": give --coverage {most:g} or less, fit to more rows, or calibrate it in Python with rows that it has not "
+        f"seen, hkrr.load({str(path)!r}).calibrate(X, y)"
+    )
 
 
 def _write(pieces: Iterator[Any], out: Path | None) -> tuple[int, list[str]]:

@@ -61,7 +61,9 @@ def _written(
     import hkrr
     from hkrr.disk import replace_file
     from hkrr.reporting import gather, render
-    from hkrr.tables import as_columns, hold_out, read_table
+    from hkrr.tables import as_columns, read_table
+    from hkrr.tables.comparison import without_target
+    from hkrr.tables.description import target_of
 
     fitted = load_model(model)
     if hasattr(fitted, "predict_proba"):
@@ -69,12 +71,12 @@ def _written(
             f"a report is of a regressor, and {model} holds a {type(fitted).__name__}: print(hkrr.load({str(model)!r})"
             ".summary()) and hkrr.plotting.LinkDisplay show it in Python"
         )
-    name = target if target is not None else getattr(fitted, "target_", None)
+    name = target if target is not None else target_of(fitted)
     if name is None:
         raise ValueError("--target: the model does not know the name of its target; give it")
-    rows = hold_out(read_table(data), name, share=0.0)
-    X = rows.train if isinstance(fitted, hkrr.tables.TableRegressor) else as_columns(fitted, rows.train)
-    y = pd.Series(rows.y_train, name=name)
+    rows, values, _ = without_target(read_table(data), name)
+    X = rows if isinstance(fitted, hkrr.tables.TableRegressor) else as_columns(fitted, rows)
+    y = pd.Series(values, name=name)
     facts = gather(fitted, X, y, title=title, coverage=coverage, compare=compare)
     replace_file(out, render(facts).encode())
     return {"out": str(out), "rows": facts.n_rows, "r2": facts.errors.r2, "held_out": facts.errors.held_out}

@@ -72,7 +72,7 @@ def subject_of(model: Any, X: Any, y: Any, target: int = 0) -> Subject:
     if len(y_values) != len(matrix):
         raise ValueError(f"X has {len(matrix)} rows and y {len(y_values)}: give one target for each row")
     if len(matrix) < 2:
-        raise ValueError(f"X has {len(matrix)} rows; a report needs at least 2")
+        raise ValueError(f"a report needs at least 2 rows, got {len(matrix)}")
     return Subject(
         model=inner,
         X=matrix,

@@ -2,7 +2,7 @@
 
     frame = read_table("houses.csv")
     split = hold_out(frame, "price")
-    model = TableRegressor().fit(split.train, split.y_train)
+    model = TableRegressor().fit(split.train, pd.Series(split.y_train, name="price"))
     model.held_out_ = compare(model, split)
     hkrr.save(model, "houses.hkrr")
 

@@ -57,28 +57,37 @@ def hold_out(frame: Any, target: str, share: float = 0.2, seed: int = 0) -> Spli
     >>> len(split.train), len(split.test), list(split.train.columns)
     (8, 2, ['area'])
     """
+    if not 0.0 <= share < 1.0:
+        raise ValueError(f"share must be at least 0 and below 1, got {share!r}")
+    inputs, y, gone = without_target(frame, target)
+    n_test = round(share * len(y))
+    if len(y) - n_test < _FEWEST or (share > 0 and n_test < _FEWEST):
+        of = f"{len(y)} {'row with a target is' if len(y) == 1 else 'rows with a target are'} too few to"
+        if len(y) < _FEWEST:
+            raise TableError(f"{of} learn from: {_FEWEST} are needed")
+        raise TableError(
+            f"{of} hold out a share of {share:g}: {_FEWEST} are needed on either side; a share of 0 holds out none"
+        )
+    order = np.random.RandomState(seed).permutation(len(y))
+    test, train = np.sort(order[:n_test]), np.sort(order[n_test:])
+    if np.all(y[train] == y[train[0]]):
+        where = "row" if np.all(y == y[0]) else "row to learn from"
+        raise TableError(f"the target {shown(target)} is {y[train[0]]:g} in every {where}: there is nothing to learn")
+    about = f"{gone:,} row{'s' if gone > 1 else ''} without a target left out" if gone else ""
+    return Split(target, inputs.iloc[train], y[train], inputs.iloc[test], y[test], seed, about)
+
+
+def without_target(frame: Any, target: str) -> tuple[Any, Array, int]:
+    """Return the rows of a table that have a target, without it; the targets; and how many rows have none."""
     frame = as_frame(frame)
     names = [str(name) for name in frame.columns]
     if target not in names:
         raise TableError(f"there is no column {shown(target)}{nearest(target, names)}")
-    if not 0.0 <= share < 1.0:
-        raise ValueError(f"share must be at least 0 and below 1, got {share!r}")
-    column = frame.iloc[:, names.index(target)]
-    is_missing = missing_in(column)
-    y = _targets(target, column, is_missing)
-    kept = np.flatnonzero(~is_missing)
-    n_test = round(share * len(kept))
-    if len(kept) - n_test < _FEWEST or (share > 0 and n_test < _FEWEST):
-        of = f"{len(kept)} rows with a target are too few to hold out a share of {share:g}"
-        raise TableError(f"{of}: {_FEWEST} are needed on either side; a share of 0 holds out none")
-    order = kept[np.random.RandomState(seed).permutation(len(kept))]
-    test, train = np.sort(order[:n_test]), np.sort(order[n_test:])
-    if np.all(y[train] == y[train[0]]):
-        raise TableError(f"the target {shown(target)} is {y[train[0]]:g} in every row: there is nothing to learn")
-    inputs = frame.drop(columns=frame.columns[names.index(target)])
-    gone = int(is_missing.sum())
-    about = f"{gone:,} rows without a target left out" if gone else ""
-    return Split(target, inputs.iloc[train], y[train], inputs.iloc[test], y[test], seed, about)
+    place = names.index(target)
+    is_missing = missing_in(frame.iloc[:, place])
+    y = _targets(target, frame.iloc[:, place], is_missing)
+    rows, gone = frame.drop(columns=frame.columns[place]), int(is_missing.sum())
+    return (rows.iloc[np.flatnonzero(~is_missing)], y[~is_missing], gone) if gone else (rows, y, 0)
 
 
 def _targets(name: str, column: Any, is_missing: Array) -> Array:

@@ -57,9 +57,10 @@ def describe(model: Any) -> dict[str, Any]:
     if table is not None:
         found["regressor"] = type(inner).__name__
         found["missing"] = table.missing
-        held_out = getattr(table, "held_out_", None)
-        if held_out is not None:
-            found["target"], found["held_out"] = held_out.target, asdict(held_out)
+        if target_of(table) is not None:
+            found["target"] = target_of(table)
+        if hasattr(table, "held_out_"):
+            found["held_out"] = asdict(table.held_out_)
         columns = table.columns_
         found["columns"] = [dict(zip(columns, each, strict=True)) for each in zip(*columns.values(), strict=True)]
     elif hasattr(model, "feature_names_in_"):
@@ -89,6 +90,12 @@ def describe(model: Any) -> dict[str, Any]:
         found["findings"] = [message for _, message in inner.diagnostics_.findings()]
     plain: dict[str, Any] = _plain(found)
     return plain
+
+
+def target_of(model: Any) -> str | None:
+    """Return the name of what a model predicts, or None: that of y, or else of the rows held out."""
+    known = getattr(model, "target_", None)
+    return known if known is not None else getattr(getattr(model, "held_out_", None), "target", None)
 
 
 def _changed(model: Any) -> dict[str, Any]:

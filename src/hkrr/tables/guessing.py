@@ -182,9 +182,10 @@ def _text(name: str, texts: Array, is_missing: Array) -> Column:
     kept = tuple(ranked[:MOST_VALUES])
     if not kept:
         return Column(name, "left out", "no value stands in two rows", n_missing=n_missing)
-    about = f"a column for each of {len(kept)} values"
+    about = "a column for one value" if len(kept) == 1 else f"a column for each of {len(kept)} values"
     if len(kept) < len(counts):
-        about += f", {len(counts) - len(kept):,} rarer ones are 0 in all"
+        n_rarer = len(counts) - len(kept)
+        about += f", {n_rarer:,} rarer {'one is' if n_rarer == 1 else 'ones are'} 0 in all"
     if n_missing:
         about += f"; {n_missing:,} missing: {'a value of its own' if MISSING_VALUE in kept else '0 in all'}"
     return Column(name, "text", about, values=kept, n_missing=n_missing)

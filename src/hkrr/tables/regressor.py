@@ -12,9 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 from hkrr._arrays import Array
 from hkrr._validation import check_choice, check_installed
 from hkrr.checkpoints import kept_by, left_as_it_was
+from hkrr.diagnostics import Diagnostics
 from hkrr.exceptions import TableError
 from hkrr.rows.source import shown
 from hkrr.selection import HyperKernelRidgeCV
+from hkrr.summary import Summary, summarise
 from hkrr.tables.guessing import learn_encoder
 
 
@@ -51,6 +53,10 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         The columns of the numbers, as "area" or "colour=red".
     target_ : str
         The name of y, where it has one.
+    feature_importances_ : array (n_features_out,)
+        How far each of these columns moves the prediction, as shares of 1; where `model_` knows it.
+    diagnostics_ : Diagnostics
+        The health of the fit, where `model_` has examined it.
     held_out_ : HeldOutScores
         The scores on rows that were held out, where `compare` has found them and they were set.
 
@@ -66,6 +72,8 @@ class TableRegressor(RegressorMixin, BaseEstimator):
     ['area', 'colour=red', 'colour=blue']
     >>> model.predict(pd.DataFrame({"colour": ["green"], "area": [50]})).shape
     (1,)
+    >>> "colour=red" in str(model.summary())
+    True
     """
 
     def __init__(self, regressor: Any = None, *, missing: Literal["impute", "refuse"] = "impute") -> None:
@@ -131,6 +139,48 @@ class TableRegressor(RegressorMixin, BaseEstimator):
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Any:
         """Return intervals that hold a new target with this probability, as `model_` does."""
         return self.model_.predict_interval(self._numbers(X), coverage)
+
+    def calibrate(self, X: Any, y: Any) -> Self:
+        """Take the lengths of intervals from rows that the fit has not seen, as `model_` does.
+
+        Parameters
+        ----------
+        X : data frame
+        y : array (n_samples,), or a column of numbers
+
+        Returns
+        -------
+        self
+        """
+        self._of_model("calibrate")(self.transform(X), np.asarray(y))
+        return self
+
+    def summary(self) -> Summary:
+        """Return the model on one page, as `model_` does, with the columns called as in `feature_names_out_`."""
+        self._of_model("summary")
+        return summarise(self.model_, self.encoder_.names_out)
+
+    @property
+    def feature_importances_(self) -> Array:
+        """How far each column of the numbers moves the prediction."""
+        found: Array = self._of_model("feature_importances_")
+        return found
+
+    @property
+    def diagnostics_(self) -> Diagnostics:
+        """The health of the fit."""
+        found: Diagnostics = self._of_model("diagnostics_")
+        return found
+
+    def _of_model(self, name: str) -> Any:
+        """Return what `model_` has of this name, or raise."""
+        check_is_fitted(self, "model_")
+        if not hasattr(self.model_, name):
+            raise AttributeError(
+                f"model_, a {type(self.model_).__name__}, has no {name}: a HyperKernelRidge or HyperKernelRidgeCV has, "
+                "after a fit that was not interrupted"
+            )
+        return getattr(self.model_, name)
 
     def _numbers(self, X: Any) -> Array:
         check_is_fitted(self, "model_")
