@@ -19,6 +19,7 @@ from sklearn.model_selection import cross_val_score
 import hkrr
 from hkrr.records.format import pack
 from hkrr.tables import TableRegressor, compare, hold_out
+from hkrr.tables.unknown import missing_in
 from houses import TARGET, table
 from mutated_files import MUTATIONS, parts
 from saved_models import assert_same
@@ -118,12 +119,16 @@ def test_intervals_and_deviations_are_passed_through(split):
             return (found, np.ones(len(X))) if return_std else found
 
         def predict_interval(self, X, coverage=0.9):
-            return np.column_stack([self.predict(X) - coverage, self.predict(X) + coverage])
+            return self.predict(X) - coverage, self.predict(X) + coverage
 
     model = TableRegressor(Sure()).fit(split.train, split.y_train)
+    whole = ~missing_in(model.encoder_, split.test).any(axis=1)
+    assert 0 < whole.sum() < len(whole)
     predicted, std = model.predict(split.test, return_std=True)
-    assert_array_equal(std, 1.0)
-    assert_array_equal(model.predict_interval(split.test, 0.5)[:, 1], predicted + 0.5)
+    assert_array_equal(std[whole], 1.0)
+    lower, upper = model.predict_interval(split.test, 0.5)
+    assert_array_equal(upper[whole], predicted[whole] + 0.5)
+    np.testing.assert_allclose(upper + lower, 2.0 * predicted)
 
 
 def test_what_the_inner_model_knows_is_said_with_the_names_of_the_table(model, tmp_path):

@@ -21,8 +21,8 @@ def _hkrr(kernel: str, about: str) -> Method:
     """HyperKernelRidgeCV: it tunes itself, and is told the seconds."""
 
     def run(task: Task) -> Answer:
-        from hkrr import HyperKernelRidgeCV
         from hkrr.kernels import kernel_name
+        from hkrr.selection import HyperKernelRidgeCV
 
         began = time.perf_counter()
         model = HyperKernelRidgeCV(kernel=kernel, time_limit=task.seconds, random_state=task.seed).fit(task.X, task.y)

@@ -16,8 +16,8 @@ import numpy as np
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV
 
-from hkrr import HyperKernelRidge
 from hkrr.datasets import Dataset, make_mim_sines
+from hkrr.estimator import HyperKernelRidge
 from hkrr.metrics import subspace_distance
 from hkrr.threads import single_threaded_blas
 

@@ -21,7 +21,7 @@ from hkrr.saving import checks
 from hkrr.saving.baseline_layouts import BASELINES
 from hkrr.saving.checks import Check, Sizes, floats, level, number, numeric, one_of, whole
 from hkrr.saving.layout import COLUMNS, FUNCTION, OUTPUT, Attributes, Layout
-from hkrr.saving.table_checks import encoder, held_out, table_regressor, text
+from hkrr.saving.table_checks import encoder, held_out, table_regressor, text, variances
 from hkrr.selection import HyperKernelRidgeCV
 from hkrr.tables import TableRegressor
 
@@ -137,7 +137,7 @@ _ALL = (
     Layout(
         TableRegressor,
         {**COLUMNS, "encoder_": encoder, "model_": ("HyperKernelRidgeCV", "HyperKernelRidge", "KernelRidgeCV")},
-        {"held_out_": held_out, "target_": text},
+        {"held_out_": held_out, "target_": text, "missing_variances_": variances},
         table_regressor,
         copies={"regressor": "model_"},
     ),

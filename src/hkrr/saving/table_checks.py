@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from hkrr._validation import check_choice
 from hkrr.columns import DAY_FIRST, KINDS, MONTH_FIRST, Column, Encoder, HeldOutScores
 from hkrr.records.format import Refusal
@@ -35,6 +37,14 @@ def text(name: str, value: Any, sizes: Sizes) -> None:
         raise Refusal(f"{name} is no text")
 
 
+def variances(name: str, value: Any, sizes: Sizes) -> None:
+    """An array of finite numbers that are not negative."""
+    if not isinstance(value, np.ndarray) or value.ndim != 1 or value.dtype != np.float64:
+        raise Refusal(f"{name} is no array of numbers")
+    if not np.all(np.isfinite(value)) or np.any(value < 0):
+        raise Refusal(f"{name} holds numbers that are no variances")
+
+
 def held_out(name: str, value: Any, sizes: Sizes) -> None:
     """Scores, as many of each."""
     _scores(name, value, sizes)
@@ -51,5 +61,7 @@ def table_regressor(model: Any) -> None:
     names = [column.name for column in model.encoder_.columns]
     if names != list(getattr(model, "feature_names_in_", ())):
         raise Refusal("encoder_ has other columns than feature_names_in_")
+    if len(getattr(model, "missing_variances_", names)) != len(names):
+        raise Refusal("missing_variances_ has other columns than encoder_")
     if len(model.encoder_.names_out) != model.model_.n_features_in_:
         raise Refusal("model_ does not fit encoder_")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Literal, Self
 
 import numpy as np
+from scipy.special import ndtri
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from hkrr._arrays import Array
 from hkrr._validation import check_choice, check_installed
@@ -18,6 +19,7 @@ from hkrr.rows.source import shown
 from hkrr.selection import HyperKernelRidgeCV
 from hkrr.summary import Summary, summarise
 from hkrr.tables.guessing import learn_encoder
+from hkrr.tables.unknown import missing_in, variances_of_missing, weights_of
 
 
 def _has_intervals(model: Any) -> bool:
@@ -57,6 +59,9 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         How far each of these columns moves the prediction, as shares of 1; where `model_` knows it.
     diagnostics_ : Diagnostics
         The health of the fit, where `model_` has examined it.
+    missing_variances_ : array (n_features_in_,)
+        By how much a prediction is less sure, as a variance, where a column is missing; only where it is for some. Rows
+        weighed less by that in the fit, and their intervals are longer: see `hkrr.tables.unknown`.
     held_out_ : HeldOutScores
         The scores on rows that were held out, where `compare` has found them and they were set.
 
@@ -96,7 +101,7 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         check_choice("missing", self.missing, ("impute", "refuse"))
         frame = as_frame(X)
         with left_as_it_was(self):
-            for name in ("held_out_", "target_"):
+            for name in ("held_out_", "target_", "missing_variances_"):
                 self.__dict__.pop(name, None)
             if getattr(y, "name", None) is not None:
                 self.target_ = str(y.name)
@@ -104,14 +109,26 @@ class TableRegressor(RegressorMixin, BaseEstimator):
             self.feature_names_in_ = np.array([str(name) for name in frame.columns], dtype=object)
             self.n_features_in_ = len(self.feature_names_in_)
             model: Any = HyperKernelRidgeCV(kernel="auto") if self.regressor is None else clone(self.regressor)
+            numbers, y = self.encoder_.transform(frame), np.asarray(y)
             weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+            if has_fit_parameter(model, "sample_weight"):
+                known = self._weights_where_some_is_missing(frame, numbers, y)
+                if known is not None:
+                    weights = {"sample_weight": known if sample_weight is None else known * np.asarray(sample_weight)}
             try:
-                self.model_: Any = model.fit(self.encoder_.transform(frame), np.asarray(y), **weights)
+                self.model_: Any = model.fit(numbers, y, **weights)
             except KeyboardInterrupt as stop:
                 if kept_by(stop) is not None:
                     self.model_, vars(stop)["model"] = kept_by(stop), self  # the best so far
                 raise
         return self
+
+    def _weights_where_some_is_missing(self, frame: Any, numbers: Array, y: Array) -> Array | None:
+        missing = missing_in(self.encoder_, frame)
+        base, known = variances_of_missing(missing, numbers, y)
+        if np.any(known):
+            self.missing_variances_ = known
+        return weights_of(missing, base, known)
 
     def transform(self, X: Any) -> Array:
         """Return the table as numbers (n_samples, n_features_out), a column for each of `feature_names_out_`."""
@@ -133,12 +150,31 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         array (n_samples,), or a pair of them
         """
         numbers = self._numbers(X)
-        return self.model_.predict(numbers, return_std=True) if return_std else self.model_.predict(numbers)
+        if not return_std:
+            return self.model_.predict(numbers)
+        predicted, spread = self.model_.predict(numbers, return_std=True)
+        return predicted, np.sqrt(spread**2 + self._variance_of_missing(X))
 
     @available_if(_has_intervals)  # type: ignore[untyped-decorator]  # scikit-learn ships no types
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Any:
-        """Return intervals that hold a new target with this probability, as `model_` does."""
-        return self.model_.predict_interval(self._numbers(X), coverage)
+        """Return intervals that hold a new target with this probability, as `model_` does.
+
+        They are longer for rows of which something is missing that would have told much.
+        """
+        found = self.model_.predict_interval(self._numbers(X), coverage)
+        more = self._variance_of_missing(X)
+        if not np.any(more):
+            return found
+        lower, upper = found
+        # Of two errors that know nothing of each other the squares add up, and so do those of an interval's halves.
+        half, of_missing = (upper - lower) / 2.0, ndtri((1.0 + coverage) / 2.0) * np.sqrt(more)
+        longer = np.hypot(half, of_missing) - half
+        return lower - longer, upper + longer
+
+    def _variance_of_missing(self, X: Any) -> Any:
+        """Return by how much the variance of each row is greater for what is missing of it."""
+        known = getattr(self, "missing_variances_", None)
+        return 0.0 if known is None else missing_in(self.encoder_, as_frame(X)) @ known
 
     def calibrate(self, X: Any, y: Any) -> Self:
         """Take the lengths of intervals from rows that the fit has not seen, as `model_` does.
