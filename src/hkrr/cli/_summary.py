@@ -17,6 +17,7 @@ _WIDEST_NAME = 30
 
 
 _CLEARLY = 0.01  # by so much of R2
+_PLAIN = {"kernel ridge": "hkrr.baselines.KernelRidgeCV in Python", "linear": "sklearn.linear_model.RidgeCV in Python"}
 
 
 def show_scores(console: Console, model: Any) -> None:
@@ -28,7 +29,8 @@ def show_scores(console: Console, model: Any) -> None:
         if best > 0 and scores.r2[best] > scores.r2[0] + _CLEARLY:
             say(
                 console,
-                f"A plain model, {scores.methods[best]}, does better on these rows: think of taking it.",
+                f"A plain model, {scores.methods[best]}, does better on these rows: think of taking it "
+                f"({_PLAIN.get(scores.methods[best], 'in Python')}).",
                 "yellow",
             )
 

@@ -33,9 +33,12 @@ def fit(
         Literal["impute", "refuse"], typer.Option(help="Missing values: fill them in, or end with an error.")
     ] = "impute",
     drop: Annotated[
-        list[str] | None, typer.Option(help="Column to leave out; may be given several times.", show_default=False)
+        list[str] | None, typer.Option(help="Column to leave out; several times, or with commas.", show_default=False)
     ] = None,
-    kernel: Annotated[str, typer.Option(help="Kernel by name, or auto to choose it, and the map's shape.")] = "auto",
+    kernel: Annotated[
+        str,
+        typer.Option(help="Kernel: gaussian, matern32, laplace, ..., or auto to choose it, and the map's shape."),
+    ] = "auto",
     n_components: Annotated[
         int | None, typer.Option(min=1, help="Number of directions; chosen by default.", show_default=False)
     ] = None,
@@ -110,6 +113,7 @@ def prepare(
     from hkrr.tables import hold_out, learn_encoder, read_table
 
     frame = read_table(data)
+    drop = [name for each in drop for name in ([each] if each in frame.columns else each.split(","))]
     for name in drop:
         if name not in frame.columns:
             raise TableError(f"there is no column {name!r} to drop{nearest(name, list(frame.columns))}")

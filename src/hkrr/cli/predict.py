@@ -36,8 +36,9 @@ def predict(
     ] = False,
     std: Annotated[bool, typer.Option("--std", help="Add a column with standard deviations.")] = False,
     keep: Annotated[
-        str, typer.Option(help="Columns of the table to carry over, with commas between.", show_default=False)
-    ] = "",
+        list[str] | None,
+        typer.Option(help="Column of the table to carry over; several times, or with commas.", show_default=False),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object (with -o).")] = False,
 ) -> None:
     """Predict the rows of a table with a model, and say how sure that is.
@@ -60,7 +61,7 @@ def predict(
             check_file("--out", out)
             if out.suffix.lower() not in _SUFFIXES:
                 raise ValueError(f"--out {out}: give a name that ends with {', '.join(_SUFFIXES)}")
-        columns = [name.strip() for name in keep.split(",") if name.strip()]
+        columns = [name.strip() for each in keep or [] for name in each.split(",") if name.strip()]
         asked = None if no_intervals else coverage or _COVERAGE
         pieces = _predicted(model, data, asked, coverage is not None, std, columns, as_json)
         n_rows, names = _write(pieces, out)

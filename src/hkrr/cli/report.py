@@ -74,7 +74,10 @@ def _written(
     name = target if target is not None else target_of(fitted)
     if name is None:
         raise ValueError("--target: the model does not know the name of its target; give it")
-    rows, values, _ = without_target(read_table(data), name)
+    table = read_table(data)
+    if name not in table.columns and target is None:
+        raise ValueError(f"{data} has no column {name!r}, the target: a report needs rows whose target is known")
+    rows, values, _ = without_target(table, name)
     X = rows if isinstance(fitted, hkrr.tables.TableRegressor) else as_columns(fitted, rows)
     y = pd.Series(values, name=name)
     facts = gather(fitted, X, y, title=title, coverage=coverage, compare=compare)
