@@ -27,12 +27,9 @@ def show_scores(console: Console, model: Any) -> None:
         say(console, f"\n{scores}")
         best = max(range(len(scores.r2)), key=lambda k: scores.r2[k])
         if best > 0 and scores.r2[best] > scores.r2[0] + _CLEARLY:
-            say(
-                console,
-                f"A plain model, {scores.methods[best]}, does better on these rows: think of taking it "
-                f"({_PLAIN.get(scores.methods[best], 'in Python')}).",
-                "yellow",
-            )
+            name = scores.methods[best]
+            told = f"A plain model, {name}, does better on these rows: think of taking it ({_PLAIN[name]})."
+            say(console, textwrap.fill(told, 79), "yellow")
 
 
 _OF_CLASSES = ("Classes", "Loss", "Log loss", "Accuracy")
