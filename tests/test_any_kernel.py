@@ -159,7 +159,11 @@ ODD_FOR_LOO = [
 
 @pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")  # odd data, of which the library says so
 @pytest.mark.parametrize(
-    ("criterion", "case"), [*(("evidence", case) for case in ODD), *(("loo", case) for case in ODD_FOR_LOO)]
+    ("criterion", "case"),
+    [
+        *(("evidence", case) for case in ODD),
+        *(pytest.param("loo", case, marks=pytest.mark.thorough) for case in ODD_FOR_LOO),
+    ],
 )
 def test_odd_data_is_fitted_and_predicted_finitely(criterion, case):
     rng = np.random.default_rng(0)

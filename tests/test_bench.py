@@ -260,7 +260,10 @@ def test_the_leading_directions_are_the_first_of_those_that_are_ordered(monkeypa
 INSTALLED = ["sk_krr", "mlp", "random_forest", "gpr", "xrfm", "xrfm_tuned", "hkrr_auto"]
 
 
-@pytest.mark.parametrize("name", INSTALLED)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.thorough) if name in ("mlp", "xrfm_tuned") else name for name in INSTALLED],
+)
 @pytest.mark.filterwarnings("ignore")  # of packages that are not ours
 def test_every_peer_that_is_at_hand_learns_a_simple_function(name):
     row = evaluate("single:m=300,D=2", name, Rules(seconds=3.0))

@@ -137,6 +137,7 @@ def test_every_candidate_of_a_search_is_priced_by_the_free_columns(kernel):
     assert shapes >= ({"full", "identity"} if kernel else {"full", "diagonal"})
 
 
+@pytest.mark.thorough
 def test_columns_that_add_nothing_change_nothing():
     """A wave along one of ten columns, from 200 rows: with 140 constants and with copies the model is as good."""
     rng = np.random.default_rng(0)

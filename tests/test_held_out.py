@@ -392,6 +392,7 @@ def test_a_clear_lead_is_not_put_to_the_test(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::hkrr.PoorFitWarning")  # nothing is found, and that is said
+@pytest.mark.thorough
 def test_a_spiky_function_of_one_direction_does_not_pass_for_a_model():
     """A wave too short for any search to find: a map of one direction led by 2.1 nats a parameter, and R2 was -0.4."""
     data = make_mim_sines(400, n_features=10, n_components=1, random_state=1)

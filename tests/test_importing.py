@@ -25,6 +25,7 @@ def test_names_that_are_loaded_later_are_there():
         hkrr.laod  # noqa: B018 -- asked for, and not there
 
 
+@pytest.mark.thorough
 def test_a_checker_notices_names_that_are_not_there(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import hkrr\nhkrr.load\nhkrr.plotting.LinkDisplay\nhkrr.laod\n")

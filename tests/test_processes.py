@@ -49,6 +49,7 @@ def _fit_elsewhere(folder, n_blas, n_jobs):
     return folder
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="BLAS takes one thread where there is one processor")
 def test_other_threads_in_other_processes_give_the_same_model(tmp_path):
     """One process with one thread, one with two of BLAS's and two of ours."""

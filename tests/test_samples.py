@@ -142,7 +142,12 @@ def _bootstrap(seed, m=200):
 
 
 @pytest.mark.parametrize(
-    ("make", "seed"), [(_evidence, 0), pytest.param(_evidence, 1, marks=pytest.mark.thorough), (_cv, 0)]
+    ("make", "seed"),
+    [
+        (_evidence, 0),
+        pytest.param(_evidence, 1, marks=pytest.mark.thorough),
+        pytest.param(_cv, 0, marks=pytest.mark.thorough),
+    ],
 )
 def test_a_bootstrap_sample_is_learned_from_as_well_as_its_distinct_rows(make, seed):
     """Copies say nothing of the noise: where they were taken to, lambda went to nothing and R2 with it."""

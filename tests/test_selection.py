@@ -182,9 +182,10 @@ def test_held_out_choice(cv, warm_start):
     assert model.score(X_test, y_test) > 0.9
 
 
-@pytest.mark.parametrize(
-    ("options", "room"), [({}, 2.0), ({"cv": 2, "criterion": "training", "reg_lambdas": [1e-2]}, 1.0)]
-)
+_ON_A_GRID = {"cv": 2, "criterion": "training", "reg_lambdas": [1e-2]}
+
+
+@pytest.mark.parametrize(("options", "room"), [({}, 2.0), pytest.param(_ON_A_GRID, 1.0, marks=pytest.mark.thorough)])
 def test_predictions_are_cut(options, room):
     """At the largest target where the paper's rule chooses, at twice that otherwise."""
     X, y, *_ = _small()
