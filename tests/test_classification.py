@@ -25,7 +25,7 @@ QUICK = {"n_init": 1, "random_state": 0}
 
 
 # Scores of the squared loss, two directions given: the rest is the same for both.
-@parametrize_with_checks([HyperKernelClassifier(1, n_init=1, loss="squared")])
+@parametrize_with_checks([HyperKernelClassifier(2, n_init=1, loss="squared")])
 def test_sklearn_compatible(estimator, check):
     check(estimator)
 

@@ -50,6 +50,7 @@ FITS = {
         [1, 2], criterion="training", cv="holdout", reg_lambdas=[1e-2], n_init=1, n_jobs=1, random_state=k
     ),
 }
+QUICK = ("lbfgs, two threads each", "evidence", "search")
 
 
 def _fitted(model, X=DATA.X, y=DATA.y):
@@ -77,7 +78,9 @@ def _assert_same(at_once, in_turn):
 
 
 @pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # of a grid as small as this one
-@pytest.mark.parametrize("kind", FITS)
+@pytest.mark.parametrize(
+    "kind", [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.thorough) for kind in FITS]
+)
 def test_fits_at_once_are_fits_in_turn(kind):
     make = FITS[kind]
     in_turn = [_fitted(make(k)) for k in range(N_THREADS)]

@@ -10,7 +10,9 @@ from numpy.testing import assert_allclose
 from hkrr import FitError, HKRRWarning, HyperKernelRidge, HyperKernelRidgeCV
 from stress_check import share_of_error
 
-both_kernels = pytest.mark.parametrize(("kernel", "seed"), [("gaussian", 0), ("gaussian", 1), ("auto", 0)])
+both_kernels = pytest.mark.parametrize(
+    ("kernel", "seed"), [("gaussian", 0), pytest.param("gaussian", 1, marks=pytest.mark.thorough), ("auto", 0)]
+)
 
 
 def _fit(X, y, weight=None, **options):
