@@ -59,7 +59,7 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         How far each of these columns moves the prediction, as shares of 1; where `model_` knows it.
     diagnostics_ : Diagnostics
         The health of the fit, where `model_` has examined it.
-    missing_variances_ : array (n_features_in_,)
+    missing_variances_ : array, a number for each column
         By how much a prediction is less sure, as a variance, where a column is missing; only where it is for some. Rows
         weighed less by that in the fit, and their intervals are longer: see `hkrr.tables.unknown`.
     held_out_ : HeldOutScores
