@@ -63,6 +63,7 @@ def test_a_scale_for_each_column_where_each_column_counts_by_itself(seed):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.thorough
 def test_a_planted_map_keeps_its_directions(seed):
     data = make_mim_sines(700, 15, 2, random_state=seed)
     found = _auto(random_state=seed).fit(data.X[:250], data.y[:250])

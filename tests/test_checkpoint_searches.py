@@ -133,6 +133,7 @@ def test_tensors_go_on(tmp_path, evaluations):
     _check_rows_go_on(tmp_path / "fit.checkpoint", (torch.tensor(X), torch.tensor(y)), X, evaluations)
 
 
+@pytest.mark.thorough
 def test_dask_collections_go_on(tmp_path, evaluations):
     da, distributed = pytest.importorskip("dask.array"), pytest.importorskip("distributed")
     X, y = data(m=400)

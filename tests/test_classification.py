@@ -89,6 +89,7 @@ def test_probabilities_are_calibrated_against_the_true_ones(fitted):
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
 def test_calibration_where_the_map_has_learned_its_rows_by_heart(seed):
     """150 rows of 15 columns: the regression's outputs, taken as they are, are far off, and on its rows nobody sees."""
     X, y, X_test, _, truth = planted(2, D=15, seed=seed)

@@ -103,6 +103,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.thorough
 def test_a_real_ctrl_c_while_processes_fit(tmp_path):
     """Sent to all of them, as a terminal does; none of them is left, and Python ends as Ctrl-C ends it."""
     (tmp_path / "fits.py").write_text(_FITS)

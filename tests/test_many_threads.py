@@ -130,6 +130,7 @@ def test_predictions_during_fits():
 
 
 @pytest.mark.parametrize("kind", ["lbfgs", "lbfgs, two threads each", "search"])
+@pytest.mark.thorough
 def test_clones_fitted_in_threads_of_joblib(kind):
     """As scikit-learn's own tools do it: one estimator, cloned for each task."""
     model = FITS[kind](0)
