@@ -1,6 +1,7 @@
 """hkrr fit, predict and info: what they print, write and refuse."""
 
 import copy
+import dataclasses
 import io
 import json
 import re
@@ -118,7 +119,8 @@ def test_warnings_of_a_fit_are_lines(folder, tmp_path, monkeypatch):
 
     def warned(self, X, y):
         for _ in range(2):
-            warnings.warn("something deserves a person's attention, and it takes more than a line", hkrr.HKRRWarning)  # noqa: B028
+            told = "something deserves a person's attention, and it takes more than a line"
+            warnings.warn(told, hkrr.HKRRWarning, stacklevel=1)
         return fit(self, X, y)
 
     monkeypatch.setattr(hkrr.HyperKernelRidgeCV, "fit", warned)
@@ -408,6 +410,18 @@ def test_a_report_of_rows_with_one_target(fitted, folder, tmp_path):
     table(1).to_csv(tmp_path / "one.csv", index=False)
     line = refused("report", folder / "houses.hkrr", tmp_path / "one.csv", "-o", page)
     assert line == "a report needs at least 2 rows, got 1"
+
+
+def test_a_file_may_name_other_plain_models(fitted):
+    from rich.console import Console
+
+    from hkrr.cli._summary import show_scores
+
+    model = copy.copy(fitted[1])
+    model.held_out_ = dataclasses.replace(model.held_out_, methods=("hkrr", "a", "b"), r2=(0.1, 0.2, 0.3))
+    console = Console(width=79, record=True, file=io.StringIO())
+    show_scores(console, model)
+    assert "A plain model, b, does better" in console.export_text()
 
 
 def test_maps_of_every_shape_are_shown(fitted):

@@ -67,6 +67,31 @@ def test_few_rows_do_not_lead_the_others_astray(seed):
     assert error < error_of_alike
 
 
+@pytest.mark.parametrize("n", [50, 70])
+def test_other_numbers_of_rows_are_told_of(n):
+    frame, _ = table(60)
+    with pytest.raises(ValueError, match=f"y has {n} entries and X has 60 rows"):
+        quick().fit(frame, np.arange(float(n)))
+    with pytest.raises(ValueError, match=f"sample_weight has {n} entries and X has 60 rows"):
+        quick().fit(frame, np.arange(60.0), np.ones(n))
+
+
+@pytest.mark.parametrize("size", [1e-150, 1e150, 1e250])
+def test_any_size_of_numbers(size):
+    frame, y = table()
+    missing, X = frame.isna().to_numpy(), frame.fillna(0.0).to_numpy()
+    base, known = variances_of_missing(missing, size * X, y.to_numpy())
+    of_large = variances_of_missing(missing, X, size * y.to_numpy())[1]
+    assert_allclose(variances_of_missing(missing, X, y.to_numpy())[1], known)
+    assert base > 0
+    assert np.all(np.isfinite(of_large))
+
+
+def test_truths_are_targets_too():
+    frame, y = table()
+    assert variances_of_missing(frame.isna().to_numpy(), frame.fillna(0.0).to_numpy(), (y > 0).to_numpy())[0] > 0
+
+
 def test_intervals_of_such_rows_are_longer(tmp_path):
     frame, y = table()
     model = quick().fit(frame, y)

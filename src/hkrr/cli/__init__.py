@@ -23,7 +23,7 @@ def _without_types(parameters: list[Any]) -> list[Any]:
 
 
 class _Group(TyperGroup):
-    def main(self, args: Any = None, standalone_mode: bool = True, **options: Any) -> Any:  # type: ignore[override]  # by name
+    def main(self, args: Any = None, standalone_mode: bool = True, **options: Any) -> Any:  # type: ignore[override]  # called by name
         """Run a command; what cannot be asked for is told of in one line, as other errors are."""
         if not standalone_mode:
             return super().main(args, standalone_mode=False, **options)

@@ -28,7 +28,8 @@ def show_scores(console: Console, model: Any) -> None:
         best = max(range(len(scores.r2)), key=lambda k: scores.r2[k])
         if best > 0 and scores.r2[best] > scores.r2[0] + _CLEARLY:
             name = scores.methods[best]
-            told = f"A plain model, {name}, does better on these rows: think of taking it ({_PLAIN[name]})."
+            where = _PLAIN.get(name, "in Python")  # a file may name others
+            told = f"A plain model, {name}, does better on these rows: think of taking it ({where})."
             say(console, textwrap.fill(told, 79), "yellow")
 
 

@@ -28,12 +28,7 @@ from hkrr.solvers import AGD, LBFGS, Result, VarPro
 
 Arrays = dict[str, Array]
 
-_SETTINGS: tuple[Any, ...] = (
-    *(type(kernel) for kernel in kernels.KERNELS.values()),
-    AGD,
-    LBFGS,
-    VarPro,
-)
+_SETTINGS: tuple[Any, ...] = (*map(type, kernels.KERNELS.values()), AGD, LBFGS, VarPro)
 # Fitted attributes that are dataclasses of plain values, by name: a line here is all that another one needs. (Fields
 # that it gets later need defaults, as earlier files lack them.)
 ATTRIBUTE_RECORDS: dict[str, Any] = {"diagnostics_": Diagnostics}

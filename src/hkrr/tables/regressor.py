@@ -16,6 +16,7 @@ from hkrr.checkpoints import kept_by, left_as_it_was
 from hkrr.diagnostics import Diagnostics
 from hkrr.exceptions import TableError
 from hkrr.rows.source import shown
+from hkrr.samples import check_lengths
 from hkrr.selection import HyperKernelRidgeCV
 from hkrr.summary import Summary, summarise
 from hkrr.tables.guessing import learn_encoder
@@ -110,6 +111,7 @@ class TableRegressor(RegressorMixin, BaseEstimator):
             self.n_features_in_ = len(self.feature_names_in_)
             model: Any = HyperKernelRidgeCV(kernel="auto") if self.regressor is None else clone(self.regressor)
             numbers, y = self.encoder_.transform(frame), np.asarray(y)
+            check_lengths(numbers, y, sample_weight)
             weights = {} if sample_weight is None else {"sample_weight": sample_weight}
             if has_fit_parameter(model, "sample_weight"):
                 known = self._weights_where_some_is_missing(frame, numbers, y)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 from sklearn.linear_model import RidgeCV
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 from hkrr._arrays import Array
 from hkrr.columns import Encoder
@@ -42,17 +42,20 @@ def variances_of_missing(missing: Array, X: Array, y: Array) -> tuple[float, Arr
     """Return the base, and a_j for each column: 0 where little or nothing can be said."""
     known = np.zeros(missing.shape[1])
     some = np.flatnonzero(np.sum(missing, axis=0) >= _FEWEST)
-    if len(some) == 0 or y.ndim != 1 or y.dtype.kind not in "fiub" or not np.all(np.isfinite(y)) or np.ptp(y) == 0:
-        return 1.0, known
+    if len(some) == 0 or y.ndim != 1 or y.dtype.kind not in "fiub" or not np.all(np.isfinite(y)) or np.all(y == y[0]):
+        return 1.0, known  # what is wrong with y is said by the fit
     rows = np.random.RandomState(0).permutation(len(y))[:_ROWS]
-    errors = _squared_errors(X[rows], y[rows].astype(np.float64))
+    size = float(np.max(np.abs(y.astype(np.float64))))  # the squares of very large numbers are none
+    errors = _squared_errors(X[rows], y[rows] / size)
     design = np.hstack([np.ones((len(rows), 1)), missing[np.ix_(rows, some)]])
     v = np.ones(len(rows))
     for _ in range(_ROUNDS):
         found = nnls(design / v[:, None], errors / v)[0]
         v = np.maximum(design @ found, 1e-3 * np.mean(errors))
+    with np.errstate(over="ignore"):
+        found = found * size * size
     base = float(found[0])
-    if base > 0:
+    if base > 0 and np.all(np.isfinite(found)):
         known[some] = np.where(found[1:] > _LEAST * base, found[1:], 0.0)
     return base, known
 
@@ -60,7 +63,7 @@ def variances_of_missing(missing: Array, X: Array, y: Array) -> tuple[float, Arr
 def _squared_errors(X: Array, y: Array) -> Array:
     """Return the squared leave-one-out errors of ridge regression on standardised columns."""
     ridge = RidgeCV(np.logspace(-3, 4, 8), store_cv_results=True)
-    ridge.fit(StandardScaler().fit_transform(X), y)
+    ridge.fit(StandardScaler().fit_transform(MaxAbsScaler().fit_transform(X)), y)
     errors: Array = ridge.cv_results_[:, list(ridge.alphas).index(ridge.alpha_)]
     return errors
 
