@@ -460,7 +460,7 @@ def test_columns_are_named_one_by_one_or_with_commas(folder, tmp_path):
     first, second, third = list(read_table(data).columns)[:3]
     run("predict", folder / "houses.hkrr", data, "-o", out, "--keep", first, "--keep", f"{second},{third}")
     assert list(read_table(out).columns)[:4] == [first, second, third, "prediction"]
-    assert "there is no column 'no such' to drop" in refused("fit", data, "--drop", f"{first},no such")
+    assert "there is no column 'no such' to drop" in refused("fit", data, "--drop", f"{first}, no such")
 
 
 @pytest.mark.usefixtures("fitted")

@@ -113,7 +113,7 @@ def prepare(
     from hkrr.tables import hold_out, learn_encoder, read_table
 
     frame = read_table(data)
-    drop = [name for each in drop for name in ([each] if each in frame.columns else each.split(","))]
+    drop = [name for each in drop for name in ([each] if each in frame.columns else map(str.strip, each.split(",")))]
     for name in drop:
         if name not in frame.columns:
             raise TableError(f"there is no column {name!r} to drop{nearest(name, list(frame.columns))}")
