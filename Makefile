@@ -1,95 +1,101 @@
-# Everything a newcomer or CI needs: `make demo`, `make test`. Each sets itself up in .venv and is quick the second time.
+# Commands for developers and CI. The first call of a target installs what the target needs into .venv.
 PYTHON ?= python3
 VENV := .venv
-BIN := $(VENV)/bin
+SCRIPTS := $(if $(filter Windows_NT,$(OS)),Scripts,bin)
+BIN := $(VENV)/$(SCRIPTS)
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint thorough coverage docs mutants bench rivals clean
+.PHONY: help setup demo test format lint thorough coverage docs mutants bench rivals clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(BIN)/python:
+$(VENV)/pyvenv.cfg:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  { echo "hkrr needs Python 3.11 or newer; choose one with: make PYTHON=python3.12 ..."; exit 1; }
-	@echo "making $(VENV) ..."
+	  { echo "hkrr needs Python 3.11 or newer; choose an interpreter with: make PYTHON=python3.12 ..."; exit 1; }
+	@echo "creating $(VENV) ..."
 	@$(PYTHON) -m venv $(VENV)
 
-# The stamps keep a second run quick; they are remade when the requirements change.
-$(VENV)/.demo: $(BIN)/python pyproject.toml constraints.txt
+# The empty files .demo and .test mark completed installations. If the requirements change, hkrr is installed again.
+$(VENV)/.demo: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
 	@echo "installing hkrr and matplotlib (once) ..."
 	@$(PIP) install -c constraints.txt -e ".[plot]"
 	@touch $@
 
-$(VENV)/.test: $(BIN)/python pyproject.toml constraints.txt
-	@echo "installing hkrr and what its tests need (once; PyTorch takes a minute) ..."
+$(VENV)/.test: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
+	@echo "installing hkrr and its test dependencies (once; PyTorch takes a minute) ..."
 	@$(PIP) install -c constraints.txt -e ".[test]"
 	@touch $@ $(VENV)/.demo
 
-setup: $(VENV)/.test  ## make .venv with all that the tests need
+setup: $(VENV)/.test  ## create .venv and install everything the tests need
 
 demo: $(VENV)/.demo  ## fit a planted multi-index model and draw demo.png
 	@$(BIN)/python -m hkrr.experiments.demo
 
-lint: $(VENV)/.test  ## ruff, mypy in strict mode, the import contract
+format: $(VENV)/.test  ## apply ruff's fixes and format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lint: $(VENV)/.test  ## run ruff, mypy in strict mode and import-linter
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# A process for each core, with one thread of BLAS: more would wait for each other.
-test: lint  ## lint, then the tests with warnings as errors
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
+# The tests run in one process per core with one BLAS thread each. More threads would only wait for each other.
+test: lint  ## lint, then run the tests with warnings as errors
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
-thorough: $(VENV)/.test  ## all tests, and thousands of generated cases (half an hour)
-	OMP_NUM_THREADS=1 HKRR_LONG=1 $(BIN)/python -m pytest -m "thorough or not thorough" -n auto --dist worksteal
+thorough: $(VENV)/.test  ## run all tests and thousands of generated cases (half an hour)
+	OMP_NUM_THREADS=1 HKRR_LONG=1 $(BIN)/python -m pytest -m "thorough or not thorough" -n auto --dist loadfile
 
-coverage: $(VENV)/.test  ## the tests' coverage by lines and branches, 95% at least
+coverage: $(VENV)/.test  ## measure line and branch coverage; fails below 95%
 	rm -f .coverage .coverage.*
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --cov --cov-report=term
 
 $(VENV)/.docs: $(VENV)/.test
-	@echo "installing what the documentation needs (once) ..."
+	@echo "installing the documentation's dependencies (once) ..."
 	@$(PIP) install -c constraints.txt -e ".[docs]"
 	@touch $@
 
-# Warnings are errors. The second command checks links and anchors within the site; links to other hosts are listed in
-# docs/_build/linkcheck/output.json and not fetched: there may be no network.
-docs: $(VENV)/.docs  ## the documentation, with every example run, in docs/_build/html (some minutes)
+# Sphinx treats warnings as errors. The second command checks the links within the site. Links to other hosts are only
+# listed, in docs/_build/linkcheck/output.json, so that no network is needed.
+docs: $(VENV)/.docs  ## build the documentation in docs/_build/html and run every example (some minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -d docs/_build/doctrees -b html docs docs/_build/html
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -d docs/_build/doctrees -b linkcheck docs docs/_build/linkcheck
 	@echo "docs/_build/html/index.html"
 
-# A mutant lives in a forked process: one thread of BLAS. pytest has a version of its own there, see the requirements.
+# mutmut forks a process for each mutant, so BLAS must use one thread. mutmut needs an older version of pytest, which
+# benchmarks/requirements-mutants.txt specifies. Therefore it has an environment of its own.
 .venv-mutants/.ready: benchmarks/requirements-mutants.txt pyproject.toml
-	@echo "installing mutmut and what the tests need into .venv-mutants (once) ..."
+	@echo "installing mutmut and the test dependencies into .venv-mutants (once) ..."
 	@$(PYTHON) -m venv .venv-mutants
-	@.venv-mutants/bin/python -m pip --disable-pip-version-check --quiet install -c constraints.txt -e ".[torch]"
-	@.venv-mutants/bin/python -m pip --disable-pip-version-check --quiet install -r benchmarks/requirements-mutants.txt
+	@.venv-mutants/$(SCRIPTS)/python -m pip --disable-pip-version-check --quiet install -c constraints.txt -e ".[torch]"
+	@.venv-mutants/$(SCRIPTS)/python -m pip --disable-pip-version-check --quiet install -r benchmarks/requirements-mutants.txt
 	@touch $@
 
-mutants: .venv-mutants/.ready  ## mutants of the objective, the projections and the line search (some minutes): docs/mutants.md
-	OMP_NUM_THREADS=1 .venv-mutants/bin/python -m mutmut run
-	.venv-mutants/bin/python -m mutmut results
+mutants: .venv-mutants/.ready  ## run mutation tests of the objective and the line search (some minutes): docs/mutants.md
+	OMP_NUM_THREADS=1 .venv-mutants/$(SCRIPTS)/python -m mutmut run
+	.venv-mutants/$(SCRIPTS)/python -m mutmut results
 
-bench: $(VENV)/.test  ## the benchmarks (an hour, 3 GB of disk; rewrites benchmarks/results)
+bench: $(VENV)/.test  ## run the benchmarks (an hour, 3 GB of disk) and rewrite benchmarks/results
 	$(BIN)/python benchmarks/objective.py
 	$(BIN)/python benchmarks/adaptive.py
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/soak.py
 
-# Tables, where there are some: make rivals DATA=folder, with folder/NAME/data.csv.gz and test_mask.csv.gz in it.
+# To include data tables, run: make rivals DATA=folder. Each table is a subfolder with data.csv.gz and test_mask.csv.gz.
 TABLES := $(patsubst %/data.csv.gz,%:split=0,$(wildcard $(DATA)/*/data.csv.gz))
 
 .venv-bench/.ready: benchmarks/requirements.txt pyproject.toml
-	@echo "installing the peers into .venv-bench (once; some gigabytes with a GPU's PyTorch) ..."
+	@echo "installing the other methods into .venv-bench (once; some gigabytes with PyTorch for a GPU) ..."
 	@$(PYTHON) -m venv .venv-bench
-	@.venv-bench/bin/python -m pip --disable-pip-version-check --quiet install -e ".[cli]" -r benchmarks/requirements.txt
+	@.venv-bench/$(SCRIPTS)/python -m pip --disable-pip-version-check --quiet install -e ".[cli]" -r benchmarks/requirements.txt
 	@touch $@
 
-rivals: .venv-bench/.ready  ## this library and its rivals side by side (three hours; Ctrl-C and again goes on): benchmarks/README.md
-	.venv-bench/bin/hkrr bench planted $(TABLES) --methods all --seconds 20 --limit 300 --n-jobs 2 --out benchmarks
+rivals: .venv-bench/.ready  ## compare hkrr with other methods (three hours; resumes after Ctrl-C): benchmarks/README.md
+	.venv-bench/$(SCRIPTS)/hkrr bench planted $(TABLES) --methods all --seconds 20 --limit 300 --n-jobs 2 --out benchmarks
 
 clean:  ## remove .venv and caches
 	rm -rf docs/_build docs/api/generated docs/benchmarks docs/gallery

@@ -1,6 +1,6 @@
-"""Settings that must hold before SciPy is imported."""
+"""Environment variables that must be set before SciPy is imported."""
 
 import os
 
-# scikit-learn's estimator checks try array API inputs too, and SciPy must be asked for those before its import.
+# The estimator checks of scikit-learn use array API inputs, which SciPy supports only if this is set before its import.
 os.environ["SCIPY_ARRAY_API"] = "1"

@@ -1,11 +1,11 @@
-"""The paper's two data sets: formulas, ranges, the map's norm, the noise, reproducibility."""
+"""Tests of the paper's two data sets: formulas, ranges, the norm of the map, the noise, and reproducibility."""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-import oracles
 from hkrr.datasets import make_mim_mixed, make_mim_sines
+from support import oracles
 
 every_set = pytest.mark.parametrize(
     ("make", "formula", "reach"),
@@ -16,7 +16,7 @@ every_set = pytest.mark.parametrize(
 
 @every_set
 @pytest.mark.parametrize("d", [1, 2, 3, 5])
-def test_noiseless_target_is_the_formula(make, formula, reach, d):
+def test_noise_free_target_matches_the_formula(make, formula, reach, d):
     data = make(50, 8, d, noise=0.0, random_state=0)
     assert data.X.shape == (50, 8)
     assert data.y.shape == (50,)
@@ -27,7 +27,10 @@ def test_noiseless_target_is_the_formula(make, formula, reach, d):
 
 @every_set
 def test_inputs_are_uniform_on_their_cube(make, formula, reach):
-    """20,000 draws: a tail of 1% at either end, mean and variance within 5 standard errors."""
+    """The range, mean and variance of 20,000 draws agree with the uniform distribution.
+
+    The draws reach the outer 1% at both ends of the range. Mean and variance agree up to 5 standard errors.
+    """
     X = make(2000, 10, random_state=1).X / reach
     assert X.min() >= -1.0
     assert X.max() <= 1.0
@@ -44,7 +47,7 @@ def test_map_is_uniform_and_of_spectral_norm_one(make, formula, reach, d):
     assert np.linalg.svd(B, compute_uv=False)[0] == pytest.approx(1.0, rel=1e-12)
     entries = B / B.max()
     assert entries.min() >= 0.0
-    # Mean 1/2 and variance 1/12 of U[0, 1], within 5 standard errors (and 1% for the maximum below 1).
+    # U[0, 1] has mean 1/2 and variance 1/12. Allow 5 standard errors, and 1% because the maximum is below 1.
     assert abs(entries.mean() - 0.5) <= 5.0 * np.sqrt(1 / 12 / entries.size) + 0.01
     assert abs(entries.var() - 1 / 12) <= 5.0 * np.sqrt(1 / 180 / entries.size) + 0.01
 
@@ -55,12 +58,13 @@ def test_noise_is_a_share_of_the_variance(make, formula, reach, noise):
     n = 4000
     data = make(n, 6, 3, noise=noise, random_state=3)
     z = formula(data.X, data.B)
-    # Var(z) over the sample, divided by n or by n - 1: one part in 4000 apart.
+    # The variance of z may be divided by n or by n - 1, which differ by 1/4000.
     assert data.noise**2 == pytest.approx(noise * z.var(), rel=1e-3)
     errors = (data.y - z) / data.noise
     assert abs(errors.mean()) <= 5.0 / np.sqrt(n)
     assert abs(errors.var() - 1.0) <= 5.0 * np.sqrt(2.0 / n)
-    assert abs((errors**4).mean() - 3.0) <= 5.0 * np.sqrt(96.0 / n)  # a normal's fourth moment
+    # The fourth moment of a standard normal distribution is 3.
+    assert abs((errors**4).mean() - 3.0) <= 5.0 * np.sqrt(96.0 / n)
     assert abs(np.corrcoef(errors, z)[0, 1]) <= 5.0 / np.sqrt(n)
 
 
@@ -82,9 +86,9 @@ def test_same_seed_same_data(make, formula, reach):
 
 @every_set
 def test_global_random_state_is_left_alone(make, formula, reach):
-    before = np.random.get_state()  # noqa: NPY002  # the global state is what is watched
+    before = np.random.get_state()  # noqa: NPY002  # this test is about the global state
     make(20, random_state=7)
-    after = np.random.get_state()  # noqa: NPY002  # the global state is what is watched
+    after = np.random.get_state()  # noqa: NPY002  # this test is about the global state
     assert_array_equal(before[1], after[1])
     assert before[2:] == after[2:]
 

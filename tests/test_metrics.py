@@ -1,12 +1,12 @@
-"""The distance between the spans of the rows of two maps."""
+"""Tests of the distance between the row spaces of two maps."""
 
 import math
 
 import numpy as np
 import pytest
 
-import oracles
 from hkrr.metrics import subspace_distance
+from support import oracles
 
 
 @pytest.mark.parametrize("d", [1, 2, 4])
@@ -24,7 +24,7 @@ def test_orthogonal_direction_is_at_distance_one():
     assert subspace_distance(E[:2], E[1:3]) == pytest.approx(1.0, rel=1e-12)
 
 
-def test_containment_counts_one_way():
+def test_containment_is_not_symmetric():
     B = np.random.default_rng(1).normal(size=(3, 7))
     inside = np.array([[1.0, -2.0, 0.5]]) @ B
     assert subspace_distance(B, inside) == pytest.approx(0.0, abs=1e-12)
@@ -45,8 +45,8 @@ def test_matches_the_oracle(d1, d2):
     assert subspace_distance(B1, B2) == pytest.approx(oracles.subspace_distance(B1, B2), rel=1e-10)
 
 
-def test_dependent_rows_span_no_more_than_they_do():
-    """A repeated row adds no direction, to either side."""
+def test_dependent_rows_add_no_direction():
+    """Linearly dependent rows, in either map, do not add a direction to its row space."""
     E = np.eye(4)
     twice = np.vstack([E[0], 2.0 * E[0]])
     assert subspace_distance(twice, E[:1]) == pytest.approx(0.0, abs=1e-12)

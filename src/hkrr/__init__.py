@@ -1,11 +1,13 @@
-"""hkrr: regression when the target depends on the inputs through a few unknown directions, f(x) = g(Bx).
+"""hkrr: hyper-kernel ridge regression, for targets that depend on the inputs through a few unknown directions.
 
-`HyperKernelRidgeCV` learns the map B and the function g together, and chooses lambda and the number of directions by
-itself; `HyperKernelRidge` is the same for given ones. The parts it is made of are public too: `hkrr.kernels`,
-`hkrr.rows`, `hkrr.centers`, `hkrr.objective`, `hkrr.solvers`; `hkrr.datasets` draws planted models, and `hkrr.metrics`
-measures how well a subspace was found; `hkrr.tables` fits tables with text, dates and missing values. `save` and `load`
-keep a fitted model in a file, and `to_onnx` turns it into a graph that runs without Python. `hkrr.plotting` draws what
-a model has learned.
+The models have the form f(x) = g(Bx). A direction is a row of the map B. `HyperKernelRidge` learns B and the function g
+for a given number of directions and a given regularization lambda. `HyperKernelRidgeCV` also chooses the number of
+directions and lambda. `HyperKernelClassifier` predicts class probabilities.
+
+The components of the models are public: `hkrr.kernels`, `hkrr.rows`, `hkrr.centers`, `hkrr.objective`, `hkrr.criteria`
+and `hkrr.solvers`. `hkrr.datasets` generates data from known models, `hkrr.metrics` compares subspaces, and
+`hkrr.tables` fits tables with text, dates and missing values. `save` and `load` store fitted models in files, `to_onnx`
+converts models to ONNX graphs, `hkrr.plotting` draws models, and `hkrr.reporting` writes HTML reports.
 """
 
 import importlib
@@ -13,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from hkrr import criteria, datasets, kernels, metrics, solvers
 from hkrr._version import __version__
-from hkrr.diagnostics import Diagnostics
-from hkrr.estimator import HyperKernelRidge
+from hkrr.estimators.fitted.diagnostics import Diagnostics
+from hkrr.estimators.ridge import HyperKernelRidge
+from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.exceptions import (
     CheckpointError,
     EdgeWarning,
@@ -28,7 +31,6 @@ from hkrr.exceptions import (
     PoorFitWarning,
     TableError,
 )
-from hkrr.selection import HyperKernelRidgeCV
 
 if TYPE_CHECKING:
     from hkrr import baselines as baselines
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from hkrr import reporting as reporting
     from hkrr import tables
     from hkrr import theory as theory
-    from hkrr.classification import HyperKernelClassifier
+    from hkrr.estimators.classification import HyperKernelClassifier
     from hkrr.saving import load, save, to_onnx
 
 __all__ = [
@@ -68,9 +70,9 @@ __all__ = [
 ]
 
 
-# What `import hkrr` leaves out until it is asked for, and where it is: half of the time that all of it would take.
-_LATER = {
-    "HyperKernelClassifier": "hkrr.classification",
+# Names that are imported on first access, and the modules that define them. This halves the time of `import hkrr`.
+_LAZY = {
+    "HyperKernelClassifier": "hkrr.estimators.classification",
     "baselines": "hkrr.baselines",
     "load": "hkrr.saving",
     "plotting": "hkrr.plotting",
@@ -81,16 +83,16 @@ _LATER = {
     "to_onnx": "hkrr.saving",
 }
 
-if not TYPE_CHECKING:  # or no checker would notice a name that is not there
+if not TYPE_CHECKING:  # a type checker that saw __getattr__ would accept every name
 
     def __getattr__(name: str) -> Any:
-        """Import what was left out."""
-        if name not in _LATER:
+        """Import a name on first access."""
+        if name not in _LAZY:
             raise AttributeError(f"module 'hkrr' has no attribute {name!r}")
-        module = importlib.import_module(_LATER[name])
+        module = importlib.import_module(_LAZY[name])
         globals()[name] = found = getattr(module, name, module)
         return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *_LATER})
+    return sorted({*__all__, *_LAZY})

@@ -1,9 +1,11 @@
-"""Nystrom centers: how many, and which.
+"""Nystrom centers: how many to use, and how to choose them.
 
-The estimator is a combination of kernels at c centers. The paper's Nystrom theorem asks for
-``c >= 5 N_inf(lambda) log(4 kappa / (lambda delta))`` centers drawn uniformly; as N_inf(lambda) <= kappa / lambda, the
-remark below it reads c ~ kappa / lambda (= m^zeta for lambda = m^-zeta), the order `auto_size` takes. Leverage scores,
-in the paper's appendix B, put the centers where the kernel has its degrees of freedom, and need fewer.
+The regression function is a linear combination of kernel functions at c centers. The paper's Nystrom theorem requires
+``c >= 5 N_inf(lambda) log(4 kappa / (lambda delta))`` centers drawn uniformly. Here N_inf(lambda) is the largest
+leverage of a point, kappa the largest value k(x, x), and 1 - delta the probability with which the theorem holds. Since
+N_inf(lambda) <= kappa / lambda, the remark after the theorem states that c of order kappa / lambda suffices. If m rows
+are fitted with lambda = m^-zeta, this order is m^zeta. `auto_size` uses this order. Sampling by leverage scores
+(appendix B of the paper) prefers rows with a large influence on the fit, and needs fewer centers.
 """
 
 from __future__ import annotations
@@ -12,21 +14,25 @@ import math
 
 import numpy as np
 
-from hkrr._arrays import Array, array_namespace, jittered_cholesky, solve_triangular
+from hkrr._base.linear_algebra import Array, array_namespace, jittered_cholesky, solve_triangular
 from hkrr.kernels import Kernel
 from hkrr.rows import Rows
 
-# A fit works with four matrices of c x c numbers: they may take this much memory.
+# Memory limit in bytes for the four c x c matrices of a fit.
 _AUTO_BYTES = 256 * 2**20
-# Rows that k-means and the leverage scores' pilot look at: enough for the shape of the data, bounded for speed.
+# Maximum number of rows on which k-means runs. A sample of this size represents the distribution of the rows and bounds
+# the time.
 _KMEANS_ROWS = 20_000
+# Maximum number of rows in the pilot sample, from which leverage scores are computed.
 _PILOT_ROWS = 2_000
 
 
 def auto_size(n_rows: int, reg_lambda: float, kappa: float = 1.0) -> int:
-    """Return ``kappa / lambda`` centers, at least 100 and at most what memory (2,896) and the rows allow.
+    """Return the default number of centers, ``kappa / lambda``.
 
-    The order of the Nystrom theorem's remark, without its logarithm and constant (5), which are far from sharp.
+    The number is at least 100 and at most 2,896 (a memory limit), and never exceeds the number of rows. The order
+    ``kappa / lambda`` is stated in the remark after the paper's Nystrom theorem (see the description of this module).
+    The logarithm and the constant 5 of the theorem are omitted, because they are far from sharp.
 
     Examples
     --------
@@ -40,7 +46,7 @@ def auto_size(n_rows: int, reg_lambda: float, kappa: float = 1.0) -> int:
 
 
 def uniform(rows: Rows, n_centers: int, rng: np.random.RandomState) -> Array:
-    """Return rows drawn uniformly without replacement: plain Nystrom.
+    """Return rows drawn uniformly without replacement (plain Nystrom).
 
     Examples
     --------
@@ -57,7 +63,7 @@ def uniform(rows: Rows, n_centers: int, rng: np.random.RandomState) -> Array:
 
 
 def uniform_or_all(rows: Rows, n_centers: int, rng: np.random.RandomState) -> Array | None:
-    """Return n centers drawn uniformly, or None for all rows where there are no more.
+    """Return n_centers rows drawn uniformly, or None (which stands for all rows) if there are at most n_centers rows.
 
     Examples
     --------
@@ -72,7 +78,10 @@ def uniform_or_all(rows: Rows, n_centers: int, rng: np.random.RandomState) -> Ar
 
 
 def kmeans(rows: Rows, n_centers: int, rng: np.random.RandomState) -> Array:
-    """Return the centroids of scikit-learn's k-means, run on at most 20,000 rows; fewer where rows are repeated.
+    """Return the centroids of scikit-learn's k-means, computed on a sample of the rows.
+
+    The sample has 20,000 rows, or n_centers rows if n_centers is larger. If there are fewer rows, all rows are used. If
+    the sample has at most n_centers distinct rows, these distinct rows are returned instead of centroids.
 
     Examples
     --------
@@ -88,16 +97,17 @@ def kmeans(rows: Rows, n_centers: int, rng: np.random.RandomState) -> Array:
     distinct = np.unique(sample, axis=0)
     if len(distinct) <= n_centers:
         return distinct
-    from sklearn.cluster import KMeans  # here, as few ask for it and its import takes a tenth of a second
+    from sklearn.cluster import KMeans  # imported here, because the import takes 0.1 s and k-means is rarely used
 
     return KMeans(n_centers, n_init=1, random_state=rng).fit(sample).cluster_centers_
 
 
 def leverage(rows: Rows, n_centers: int, rng: np.random.RandomState, *, B: Array, kernel: Kernel, t0: float) -> Array:
-    """Return rows drawn with replacement, with probabilities proportional to approximate leverage scores at t0.
+    """Return rows drawn with replacement, with probabilities proportional to approximate leverage scores.
 
-    The paper's (T, t0)-approximate leverage score sampling. The pilot holds four rows for each center asked for,
-    between 300 and 2,000: the more, the closer T is to 1.
+    This is the paper's (T, t0)-approximate leverage score sampling: the scores approximate the leverage scores of
+    kernel ridge regression with regularization t0 up to a factor T. The scores are computed from a pilot sample of four
+    rows per center, but of at least 300 and at most 2,000 rows. With a larger pilot sample, T is closer to 1.
 
     Examples
     --------
@@ -105,7 +115,7 @@ def leverage(rows: Rows, n_centers: int, rng: np.random.RandomState, *, B: Array
     >>> from hkrr.centers import leverage
     >>> from hkrr.kernels import Gaussian
     >>> from hkrr.rows import InMemoryRows
-    >>> X = np.append(np.linspace(0.0, 1.0, 99), 50.0)[:, None]  # 99 rows in a crowd, and one far from it
+    >>> X = np.append(np.linspace(0.0, 1.0, 99), 50.0)[:, None]  # 99 rows close together and one far from them
     >>> rng = np.random.RandomState(0)
     >>> drawn = leverage(InMemoryRows(X, X[:, 0]), 20, rng, B=np.eye(1), kernel=Gaussian(gamma=1.0), t0=1e-3)
     >>> float(drawn.max())
@@ -119,7 +129,10 @@ def leverage(rows: Rows, n_centers: int, rng: np.random.RandomState, *, B: Array
 def draw_centers(
     how: str, rows: Rows, n_centers: int, rng: np.random.RandomState, *, B: Array, kernel: Kernel, t0: float
 ) -> Array:
-    """Return centers drawn "uniform", "leverage" (at the map B, each once) or "kmeans".
+    """Return centers chosen by the method ``how``: "uniform", "leverage" or "kmeans".
+
+    Only "leverage" uses the map B, the kernel and the regularization t0. "leverage" and "kmeans" may return fewer than
+    n_centers centers.
 
     Examples
     --------
@@ -132,17 +145,19 @@ def draw_centers(
     (4, 2)
     """
     if how == "leverage":
-        # A center drawn twice spans nothing more.
+        # Remove repeated centers, because a repeated center adds no new kernel function.
         return np.unique(leverage(rows, n_centers, rng, B=B, kernel=kernel, t0=t0), axis=0)
     return kmeans(rows, n_centers, rng) if how == "kmeans" else uniform(rows, n_centers, rng)
 
 
 def approximate_leverage_scores(rows: Rows, B: Array, kernel: Kernel, t: float, pilot: Array) -> Array:
-    """Return approximations of ``l_i(t) = (K (K + t m I)^-1)_ii`` from c pilot rows, in one pass over the rows.
+    """Return approximate leverage scores of all m rows, computed from c pilot rows in one pass over the rows.
 
-    ``(k(x_i, x_i) - k_i' (K_cc + t c I)^-1 k_i) / (t m)``, k_i the kernel between row i and the pilot: exact when the
-    pilot is all rows, and within a factor T otherwise (Rudi, Calandriello, Carratino, Rosasco: On fast leverage score
-    sampling, 2018). The m x m kernel matrix is never formed.
+    The leverage score of row i at the regularization t is ``l_i(t) = (K (K + t m I)^-1)_ii``. Its approximation is
+    ``(k(x_i, x_i) - k_i' (K_cc + t c I)^-1 k_i) / (t m)``, where K_cc is the kernel matrix of the pilot rows and k_i
+    holds the kernel values between row i and the pilot rows. The approximation is exact if the pilot sample contains
+    all rows, and otherwise correct up to a factor T (Rudi, Calandriello, Carratino, Rosasco: On fast leverage score
+    sampling, 2018). The m x m kernel matrix is never formed. Rows with weight zero get the score zero.
 
     Examples
     --------

@@ -1,7 +1,8 @@
-"""Planted multi-index models: y = g(B x) + noise, with B known.
+"""Synthetic multi-index models y = g(B x) + noise with a known map B. The coordinates of B x are called indices.
 
-`make_mim_sines` and `make_mim_mixed` are the paper's. `make_planted` draws others that differ in kind, each hard in
-another way; `PLANTED` lists them. `make_mim_classes` draws labels, with their true probabilities.
+`make_mim_sines` and `make_mim_mixed` generate the data sets of the paper. `make_planted` generates the models in
+`PLANTED`, each of which is difficult in a different way. `make_mim_classes` generates class labels and their true
+probabilities.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Dataset:
-    """Inputs X (m, D), target y (m,), the true map B (d, D), and the standard deviation of the noise."""
+    """A regression data set: inputs X (m, D), target y (m,), true map B (d, D), standard deviation of the noise."""
 
     X: Matrix
     y: Matrix
@@ -37,20 +38,26 @@ def make_mim_sines(
     B: Any = None,
     random_state: Any = None,
 ) -> Dataset:
-    """Draw the paper's first data set: a sum of sines of growing frequency.
+    """Generate the paper's first data set, a sum of sines of increasing frequency.
 
-    x uniform on [-1, 1]^D, ``y = sum_j sin((1 + j/d) pi (Bx)_j) + noise``, j = 1, ..., d. The entries of B are uniform
-    on [0, 1], then B is divided by its spectral norm.
+    The inputs are uniform on [-1, 1]^D, and ``y = sum_j sin((1 + j/d) pi (Bx)_j) + noise`` with j = 1, ..., d. The
+    entries of B are uniform on [0, 1], and B is then divided by its spectral norm.
 
     Parameters
     ----------
-    n_samples, n_features, n_components : int
-        m, D and d.
+    n_samples : int
+        Number of rows, m.
+    n_features : int, default=50
+        Number of columns of X, D.
+    n_components : int, default=3
+        Number of directions, d.
     noise : float, default=0.01
-        Variance of the noise over that of the noiseless target: no predictor can pass an R2 of 1 / (1 + noise).
-    B : array (n_components, n_features) or None
-        The map, as it is; None to draw one.
-    random_state : int, RandomState or None
+        Variance of the noise divided by the variance of the noise-free target. No predictor can exceed an R2 of
+        1 / (1 + noise).
+    B : array (n_components, n_features) or None, default=None
+        The map. It is used without normalization. If None, a random map is drawn as described above.
+    random_state : int, RandomState or None, default=None
+        Seed of the random numbers.
 
     Returns
     -------
@@ -75,10 +82,11 @@ def make_mim_mixed(
     B: Any = None,
     random_state: Any = None,
 ) -> Dataset:
-    """Draw the paper's second data set: sines, and products across indices.
+    """Generate the paper's second data set, with sines of indices and products of different indices.
 
-    x uniform on [-10, 10]^D, ``y = sum_j sin(0.5 (Bx)_j - j) + 0.5 (Bx)_{j+1} cos(0.4 (Bx)_{j+2} - j + 1) + noise``,
-    j = 1, ..., d, with the indices j + 1 and j + 2 taken modulo d. The parameters and B are as in `make_mim_sines`.
+    The inputs are uniform on [-10, 10]^D, and
+    ``y = sum_j [sin(0.5 (Bx)_j - j) + 0.5 (Bx)_{j+1} cos(0.4 (Bx)_{j+2} - j + 1)] + noise`` with j = 1, ..., d. The
+    subscripts j + 1 and j + 2 wrap around after d. The parameters and the map B are the same as in `make_mim_sines`.
 
     Examples
     --------
@@ -122,7 +130,7 @@ def _planted(
     if given is not None:
         given = np.asarray(given, dtype=np.float64)
         if given.shape != B.shape or not np.all(np.isfinite(given)):
-            raise ValueError(f"B must hold finite numbers in the shape {B.shape}, got shape {given.shape}")
+            raise ValueError(f"B must be a finite array of shape {B.shape}, got shape {given.shape}")
         B = given
     X = rng.uniform(-half_width, half_width, (n_samples, n_features))
     z = link(X @ B.T)
@@ -131,7 +139,7 @@ def _planted(
 
 
 def _unit(P: Matrix) -> Matrix:
-    """Return the indices with unit variance, so that a link means the same for every D."""
+    """Return the indices divided by their standard deviations, so that a link is equally difficult for every D."""
     return np.asarray(P / P.std(axis=0))
 
 
@@ -141,7 +149,7 @@ def _five(V: Matrix) -> Matrix:
 
 @dataclass(frozen=True)
 class Planted:
-    """One kind of planted model: its link, its size, and what is unusual about its inputs or its noise."""
+    """Definition of a synthetic model: its link function, its size, and the distribution of its inputs and noise."""
 
     link: Callable[[Matrix], Matrix]
     n_components: int
@@ -167,23 +175,31 @@ PLANTED: dict[str, Planted] = {
 def make_planted(
     kind: str, n_samples: int, *, n_features: int | None = None, noise: float = 0.01, random_state: Any = None
 ) -> Dataset:
-    """Draw one of the planted models of `PLANTED`.
+    """Generate one of the synthetic models in `PLANTED`. The link is applied to indices of mean 0 and variance 1.
 
-    The indices are normalised to unit variance. "product" is a saddle, "ratio" is steep, "steps" jumps and has kinks,
-    "single" is one index in 200 dimensions, "five" has five, "correlated" inputs follow an autoregression of 0.7,
-    "binary" ones are 0 or 1, "heavy_tails" has Student's noise with 3 degrees of freedom, the columns of "units" differ
-    by factors up to 1e6, and the second direction of "weak" carries little of the variance.
+    - "product": the product of two indices, a saddle.
+    - "ratio": a steep ratio of two indices.
+    - "steps": jumps and kinks.
+    - "single": one index in 200 dimensions.
+    - "five": five indices.
+    - "correlated": inputs from an autoregression with coefficient 0.7.
+    - "binary": inputs that are 0 or 1.
+    - "heavy_tails": Student-t noise with 3 degrees of freedom.
+    - "units": columns whose scales differ by factors of up to 1e6.
+    - "weak": two directions, the second of which explains little of the variance.
 
     Parameters
     ----------
     kind : str
-        A name of `PLANTED`.
+        A key of `PLANTED`.
     n_samples : int
-    n_features : int or None
-        None for the kind's own: 50, 200 of "single", 30 of "five".
+        Number of rows.
+    n_features : int or None, default=None
+        Number of columns of X. If None, the number is 200 for "single", 30 for "five" and 50 otherwise.
     noise : float, default=0.01
-        Variance of the noise over that of the noiseless target.
-    random_state : int, RandomState or None
+        Variance of the noise divided by the variance of the noise-free target.
+    random_state : int, RandomState or None, default=None
+        Seed of the random numbers.
 
     Returns
     -------
@@ -217,7 +233,7 @@ def make_planted(
     P = X @ B.T
     z = model.link(_unit(P - P.mean(axis=0)))
     deviation = float(np.sqrt(noise * np.var(z)))
-    # Student's noise with 3 degrees of freedom has variance 3.
+    # The Student-t distribution with 3 degrees of freedom has variance 3.
     epsilon = (
         rng.standard_t(3, n_samples) / np.sqrt(3.0) if model.noise == "student" else rng.standard_normal(n_samples)
     )
@@ -226,7 +242,7 @@ def make_planted(
 
 @dataclass(frozen=True)
 class ClassDataset:
-    """Inputs X (m, D), labels y (m,) in 0, ..., K - 1, the true map B (d, D), and the true probabilities (m, K)."""
+    """A classification data set: inputs X (m, D), labels y (m,), true map B (d, D), true probabilities (m, K)."""
 
     X: Matrix
     y: NDArray[np.int64]
@@ -243,19 +259,27 @@ def make_mim_classes(
     sharpness: float = 3.0,
     random_state: Any = None,
 ) -> ClassDataset:
-    """Draw labels whose probabilities depend on the inputs through a few directions.
+    """Generate class labels whose probabilities depend on the inputs through a few directions.
 
-    x is standard normal, the rows of B are random directions of length one, v = Bx, and class k has the probability
-    ``softmax(sharpness * F(v) / sd)_k`` with ``F_k(v) = sum_j sin(1.5 v_j + 2 pi k / K + j) + 0.5 v_j cos(2 pi k / K)``
-    and sd the standard deviation of all F.
+    The inputs x are standard normal, and the rows of B are random unit vectors. With v = Bx, class k has the
+    probability ``softmax(sharpness * F(v) / sd)_k``, where
+    ``F_k(v) = sum_j [sin(1.5 v_j + 2 pi k / K + j) + 0.5 v_j cos(2 pi k / K)]`` and sd is the standard deviation of all
+    values of F. Both j = 0, ..., d - 1 and k = 0, ..., K - 1 start from zero.
 
     Parameters
     ----------
-    n_samples, n_features, n_components, n_classes : int
-        m, D, d and K.
+    n_samples : int
+        Number of rows, m.
+    n_features : int, default=20
+        Number of columns of X, D.
+    n_components : int, default=2
+        Number of directions, d.
+    n_classes : int, default=2
+        Number of classes, K.
     sharpness : float, default=3.0
-        Standard deviation of the log odds: the smaller, the more the classes overlap.
-    random_state : int, RandomState or None
+        Standard deviation of the class scores before the softmax. With smaller values, the classes overlap more.
+    random_state : int, RandomState or None, default=None
+        Seed of the random numbers.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The library's own errors and warnings."""
+"""Errors and warnings of the library."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 
 class FitError(RuntimeError):
-    """The optimisation left no sound model; the message says why, and what to change.
+    """Raised when a fit fails to produce a valid model. The message gives the reason and the remedy.
 
     Examples
     --------
@@ -20,12 +20,12 @@ class FitError(RuntimeError):
     ...     HyperKernelRidge(1, solver=Idle(), random_state=0).fit(data.X, data.y)
     ... except FitError as error:
     ...     print(error)
-    Idle reported no iterate: its minimize must call the monitor.
+    Idle reported no iterate: its method minimize must call the monitor.
     """
 
 
 class ModelFileError(ValueError):
-    """A file holds no model that can be read; the message names the file, says why, and what to do.
+    """Raised when a model cannot be loaded from a file. The message names the file, the reason and the remedy.
 
     Examples
     --------
@@ -40,11 +40,13 @@ class ModelFileError(ValueError):
 
 
 class TableError(ValueError):
-    """A table cannot be read or used; the message names the file or the column, and what to do."""
+    """Raised when a table cannot be read or used. The message names the file or the column, and the remedy."""
 
 
 class CheckpointError(ValueError):
-    """A checkpoint cannot be used: of another fit, damaged, or in use; the message names the file and the remedy.
+    """Raised when a checkpoint file belongs to a different fit, is damaged, or is in use by another fit.
+
+    The message names the file and the remedy.
 
     Examples
     --------
@@ -62,11 +64,11 @@ class CheckpointError(ValueError):
 
 
 class HKRRWarning(UserWarning):
-    """Something about a fit deserves a person's attention; the message says what, why it matters, and what to do.
+    """Base class of warnings about a fit. The message says what is wrong, why it matters, and what to do.
 
     Examples
     --------
-    To have a doubtful fit end in an error, in a job that nobody watches:
+    In unattended jobs, all warnings about a fit can be turned into errors:
 
     >>> import warnings, hkrr
     >>> from hkrr.datasets import make_mim_sines
@@ -80,11 +82,13 @@ class HKRRWarning(UserWarning):
 
 
 class IllConditionedWarning(HKRRWarning):
-    """The coefficients solve a system that rounding leaves few digits of.
+    """The linear system for the coefficients is so ill-conditioned that rounding errors affect the predictions.
+
+    The warning is also issued if a kernel matrix was made positive definite by a large addition to its diagonal.
 
     Examples
     --------
-    Where it is known, and accepted:
+    The warning can be ignored if the lower accuracy is acceptable:
 
     >>> import warnings, hkrr
     >>> warnings.filterwarnings("ignore", category=hkrr.IllConditionedWarning)
@@ -92,15 +96,16 @@ class IllConditionedWarning(HKRRWarning):
 
 
 class EdgeWarning(HKRRWarning):
-    """Lambda, the number of directions or gamma ended at an edge of what could be chosen: beyond it may be better.
+    """Lambda, the number of directions or gamma is at an end of its range, so a better value may lie outside the range.
 
     Examples
     --------
     >>> import warnings, hkrr
     >>> from hkrr.datasets import make_mim_sines
     >>> data = make_mim_sines(50, n_features=3, n_components=1, random_state=0)
-    >>> with warnings.catch_warnings(record=True) as caught:  # to a kernel so short no two rows are alike
+    >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
+    ...     # With such a large gamma, the kernel treats no two rows as similar.
     ...     model = hkrr.HyperKernelRidge(1, gamma=1e12, random_state=0).fit(data.X, data.y)
     >>> [warning.category.__name__ for warning in caught]
     ['EdgeWarning']
@@ -110,7 +115,7 @@ class EdgeWarning(HKRRWarning):
 
 
 class PoorFitWarning(HKRRWarning):
-    """The model says little more than the mean of y, or has to be cut down to the size of y.
+    """The model is hardly better than the mean of y, or many predictions are far outside the range of y.
 
     Examples
     --------
@@ -128,7 +133,9 @@ class PoorFitWarning(HKRRWarning):
 
 
 class OverfitWarning(HKRRWarning):
-    """The model explains much of y on its training rows, and by their own account next to nothing on others.
+    """The model explains much of the variance of y on its training rows, but probably almost nothing on new rows.
+
+    The explained share on new rows is estimated by generalized cross-validation; see `Diagnostics`.
 
     Examples
     --------
@@ -143,11 +150,11 @@ class OverfitWarning(HKRRWarning):
 
 
 class FailedStartsWarning(HKRRWarning):
-    """Most of the starts could not be evaluated: the map is the best of few.
+    """The objective could not be evaluated at most of the starts, so the map is the best of only a few starts.
 
     Examples
     --------
-    In a job that nobody watches, as an error:
+    In unattended jobs the warning can be turned into an error:
 
     >>> import warnings, hkrr
     >>> warnings.filterwarnings("error", category=hkrr.FailedStartsWarning)
@@ -155,7 +162,7 @@ class FailedStartsWarning(HKRRWarning):
 
 
 class NotConvergedWarning(HKRRWarning, ConvergenceWarning):
-    """The solver was stopped while its objective was still falling.
+    """The solver was stopped while its objective was still decreasing.
 
     Examples
     --------

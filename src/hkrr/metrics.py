@@ -1,4 +1,4 @@
-"""How far a learned subspace is from the true one."""
+"""The distance between the row spaces of two maps, such as a learned map and the true map."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ import numpy as np
 
 
 def subspace_distance(B1: Any, B2: Any) -> float:
-    """Return ``|(I - Q1 Q1') Q2|``, the sine of the largest angle from the row space of B2 to that of B1.
+    """Return the sine of the largest angle between a vector in the row space of B2 and the row space of B1.
 
-    0 when the rows of B2 lie in the span of those of B1, 1 when one of their directions is orthogonal to it. Q1 and Q2
-    are orthonormal bases of the row spaces; directions below rounding do not count. Angles depend on the units of the
-    columns: compare maps in the same ones.
+    The sine is the spectral norm ``|(I - Q1 Q1') Q2|``, where Q1 and Q2 are orthonormal bases of the row spaces.
+    Directions with singular values below rounding error are ignored. The distance is 0 if the rows of B2 lie in the row
+    space of B1. It is 1 if a vector in the row space of B2 is orthogonal to the row space of B1. Angles depend on the
+    units of the columns, so both maps must use the same units.
 
     Parameters
     ----------
-    B1, B2 : arrays (d1, D) and (d2, D)
+    B1 : array (d1, D)
+        The first map, such as a learned map.
+    B2 : array (d2, D)
+        The second map, such as the true map.
 
     Examples
     --------
@@ -35,6 +39,6 @@ def subspace_distance(B1: Any, B2: Any) -> float:
 def _row_basis(B: Any, name: str) -> Any:
     B = np.atleast_2d(np.asarray(B, dtype=np.float64))
     if B.ndim != 2 or not np.all(np.isfinite(B)):
-        raise ValueError(f"{name} must be a finite matrix of d rows and D columns")
+        raise ValueError(f"{name} must be a matrix of finite numbers with d rows and D columns")
     _, s, Vt = np.linalg.svd(B, full_matrices=False)
     return Vt[s > max(B.shape) * np.finfo(np.float64).eps * (s[0] if len(s) else 0.0)].T

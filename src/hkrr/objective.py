@@ -2,18 +2,22 @@
 
     L(B, a) = sum_i w_i |(K a)_i - y_i|^2 / W  +  lambda tr(a' K_cc a)            (the paper's equation for L)
 
-with P = X B', C = X~ B', K = k(P, C), K_cc = k(C, C), W = sum_i w_i, X~ the centers, and one column of y and of a for
-each target. For a given map B it is a quadratic in a (`Quadratic`); its minimum over a is the reduced function H(B).
-By the envelope theorem the gradient of H is that of L in B at the minimiser, so one gradient serves every solver:
+Here X~ holds the c centers, P = X B', C = X~ B', K = k(P, C), K_cc = k(C, C), w_i are the sample weights and
+W = sum_i w_i. In matrix formulas, w stands for diag(w). Both y and a have one column per target. For a given map B, L
+is a quadratic function of a (`Quadratic`). Its minimum over a is the reduced function H(B). By the envelope theorem,
+the gradient of H at B is dL/dB at the minimizing a. All solvers therefore use the same gradient, with the residuals
+r = K a - y:
 
     dL/dK = (2/W) w r a',   dL/dK_cc = lambda a a',   dL/dB = dL/dP' X + dL/dC' X~
 
-where the kernel's pullback leads from dL/dK to dL/dP and dL/dC. Nothing of size m x c is kept, only blocks of it.
+The kernel's pullback converts dL/dK into dL/dP and dL/dC. Only blocks of the m x c matrix K are stored at any time.
 
-Numerics. Summed as K'K, the normal equations are exact to one rounding unit of their largest possible eigenvalue; a
-ridge of that size, eps c kappa (kappa + lambda) |a|^2, keeps them definite. Its cost grows as eps (kappa / lambda)^2:
-below lambda = 1e-4 kappa they are whitened by a factor of K_cc before they are summed, which takes twice the time and
-is accurate for every lambda. `reduced` counts either ridge in its value: value and gradient belong together.
+Numerics. Let eps be the machine epsilon and kappa the largest entry of K_cc's diagonal. The rounding errors of the
+summed normal equations are about eps times their largest possible eigenvalue, c kappa (kappa + lambda). A ridge of this
+size, the term eps c kappa (kappa + lambda) |a|^2, keeps the normal equations positive definite. Its relative error
+grows like eps (kappa / lambda)^2. If lambda is below 1e-4 kappa, the blocks are therefore whitened with the Cholesky
+factor of K_cc before they are summed. Whitening doubles the time and is accurate for every lambda. The value returned
+by `reduced` includes the ridge term, so that value and gradient are consistent.
 """
 
 from __future__ import annotations
@@ -23,10 +27,10 @@ from typing import Any
 
 import numpy as np
 
-from hkrr._arrays import (
+from hkrr._base.linear_algebra import (
     EPS,
     Array,
-    Watch,
+    SolveInfo,
     array_namespace,
     dot,
     gram,
@@ -35,19 +39,21 @@ from hkrr._arrays import (
     solve_positive_definite,
     solve_triangular,
 )
-from hkrr.journal import about
+from hkrr._base.resume_journal import rounded
 from hkrr.kernels import Kernel
 from hkrr.rows import Rows
 
-# Below this lambda / kappa the normal equations are whitened: above it they lose at most eps * 1e8, eight digits.
+# Value of lambda / kappa below which the normal equations are whitened. Above this value, the relative error without
+# whitening is at most eps * 1e8, a loss of eight digits.
 WHITEN_BELOW = 1e-4
 
 
 @dataclass(frozen=True)
 class Reduced:
-    """The reduced function at a map: its value, its gradient in B, and the coefficients that attain it.
+    """The reduced function H at a map B: its value, its gradient, and the minimizing coefficients.
 
-    A criterion that can choose lambda also has its derivative in log lambda.
+    For criteria that can learn lambda, ``grad_log_lambda`` is the derivative with respect to log lambda. Otherwise it
+    is None.
     """
 
     value: float
@@ -58,7 +64,10 @@ class Reduced:
 
 @dataclass(frozen=True)
 class Quadratic:
-    """L(B, .) at one map: ``tr(a' A a) - 2 tr(a' b) + constant``, A = K'WK/W + lambda K_cc, b = K'WY/W."""
+    """L(B, a) as a function of a: ``tr(a' A a) - 2 tr(a' b) + constant``, A = K'wK/W + lambda K_cc and b = K'wy/W.
+
+    ``ridge`` is the multiple of the identity that `solve` adds to A to keep it positive definite.
+    """
 
     A: Array
     b: Array
@@ -74,11 +83,11 @@ class Quadratic:
         return 2.0 * (self.A @ alpha - self.b)
 
     def change(self, gradient: Array, displacement: Array) -> float:
-        """Return L(B, a + displacement) - L(B, a), given the gradient at a: exact, nothing cancels."""
+        """Return L(B, a + displacement) - L(B, a), given the gradient at a, without cancellation."""
         return float(dot(displacement, gradient + self.A @ displacement))
 
     def solve(self) -> Array:
-        """Return the minimiser, the paper's closed form for alpha(B)."""
+        """Return the minimizer, the paper's closed form for alpha(B)."""
         return solve_positive_definite(self.A.copy(), self.b, self.ridge)[0]
 
     def lipschitz(self) -> float:
@@ -87,18 +96,22 @@ class Quadratic:
 
 
 class Objective:
-    """L(B, a) for given rows, centers, kernel and lambda.
+    """The training objective L(B, a) for given rows, centers, kernel and lambda.
 
     Parameters
     ----------
     rows : Rows
-    centers : array (c, D) in the coordinates of the rows, or None: all rows are centers. Then K is square, and
-        ``(K + lambda W diag(1/w)) a = y`` gives the minimiser more cheaply, and accurately for every lambda.
+        The training data.
+    centers : array (c, D) or None
+        Nystrom centers in the coordinates of the rows. None uses all rows as centers. K is then square, and the
+        minimizer solves ``(K + lambda W diag(1/w)) a = y``. This system costs less and is accurate for every lambda.
     kernel : Kernel
+        The mother kernel.
     reg_lambda : float
+        The regularization parameter lambda.
     """
 
-    learn_lambda = False  # the training objective would make it zero
+    learn_lambda = False  # H grows with lambda, so minimizing H over lambda would give zero
 
     def __init__(self, rows: Rows, centers: Array | None, kernel: Kernel, reg_lambda: float) -> None:
         self.rows, self.kernel, self.reg_lambda = rows, kernel, reg_lambda
@@ -118,12 +131,15 @@ class Objective:
 
     @property
     def content(self) -> tuple[Any, ...]:
-        """What its values depend on, for the keys of a journal; of the rows their number, weight and squares."""
-        rows = about(self.loss_at_zero, self.rows.total_weight)
+        """Values that identify the objective in the journal of a checkpoint.
+
+        The rows are represented by their number, their total weight and the mean square of the targets.
+        """
+        rows = rounded(self.loss_at_zero, self.rows.total_weight)
         return ("training", self.rows.n_rows, *rows, self.centers, self.exact, self.kernel, self.reg_lambda)
 
     def _place(self, B: Array, *more: Array) -> tuple[Array, ...]:
-        """Return B, ``C = X~ B'`` and what is given beside it, where the sums are."""
+        """Return B, ``C = X~ B'`` and the arrays in ``more``, on the device where the sums are computed."""
         B = self.rows.place(B)
         return B, self._placed_centers @ B.T, *(self.rows.place(array) for array in more)
 
@@ -138,25 +154,8 @@ class Objective:
         (loss,) = self.rows.sum(block, self.n_centers, B, C, alpha)
         return float(loss / self.rows.total_weight + self._penalty(kernel(C, C), alpha))
 
-    def grad_alpha(self, B: Array, alpha: Array) -> Array:
-        """Return ``(2/W) K'w(K alpha - y) + 2 lambda K_cc alpha``."""
-        B, C, alpha = self._place(B, alpha)
-        kernel = self.kernel
-
-        def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array) -> tuple[Array]:
-            K = kernel(X @ B.T, C)
-            return (K.T @ _weighted(K @ alpha - Y, w),)
-
-        (Kr,) = self.rows.sum(block, self.n_centers, B, C, alpha)
-        gradient = (2.0 / self.rows.total_weight) * Kr + 2.0 * self.reg_lambda * (kernel(C, C) @ alpha)
-        return self.rows.fetch(gradient)[0]
-
-    def grad_B(self, B: Array, alpha: Array) -> Array:
-        """Return dL/dB at (B, alpha)."""
-        return self.value_and_grad_B(B, alpha)[1]
-
     def value_and_grad_B(self, B: Array, alpha: Array) -> tuple[float, Array]:
-        """Return L(B, alpha) and dL/dB, from one pass over the rows."""
+        """Return L(B, alpha) and dL/dB, computed in one pass over the rows."""
         value, grad = self.rows.fetch(*self._value_and_grad(*self._place(B, alpha)))
         return float(value), grad
 
@@ -176,13 +175,13 @@ class Objective:
         return value, grad + (dC + left + right).T @ self._placed_centers
 
     def inner(self, B: Array) -> Quadratic:
-        """Return L(B, .) as a quadratic in alpha, from one pass over the rows."""
+        """Return L(B, alpha) as a quadratic function of alpha, computed in one pass over the rows."""
         B, C = self._place(B)
         A, b = self.rows.fetch(*self._normal_equations(B, C))
         return Quadratic(A, b, self.loss_at_zero, self._ridge(self._kappa(C)))
 
     def _normal_equations(self, B: Array, C: Array) -> tuple[Array, Array]:
-        """Return ``A = K'WK/W + lambda K_cc`` and ``b = K'WY/W``."""
+        """Return ``A = K'wK/W + lambda K_cc`` and ``b = K'wy/W``."""
         kernel = self.kernel
 
         def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array) -> tuple[Array, Array]:
@@ -194,15 +193,15 @@ class Objective:
         A += self.reg_lambda * kernel(C, C)
         return A, b / self.rows.total_weight
 
-    def solve_alpha(self, B: Array, watch: Watch | None = None) -> Array:
-        """Return the minimiser of L(B, .): ``(K'WK + lambda W K_cc) alpha = K'Wy``."""
+    def solve_alpha(self, B: Array, info: SolveInfo | None = None) -> Array:
+        """Return the alpha that minimizes L(B, alpha), the solution of ``(K'wK + lambda W K_cc) alpha = K'wy``."""
         B, C = self._place(B)
         if self.exact:
-            return self.rows.fetch(self._solve_exact(self._square_kernel(B, C), watch))[0]
-        return self.rows.fetch(self._solve(B, C, watch)[0])[0]
+            return self.rows.fetch(self._solve_exact(self._square_kernel(B, C), info))[0]
+        return self.rows.fetch(self._solve(B, C, info)[0])[0]
 
     def reduced(self, B: Array) -> Reduced:
-        """Return H(B) = min_a L(B, a), its gradient, and the minimiser."""
+        """Return H(B) = min_a L(B, a), its gradient, and the minimizing coefficients."""
         B, C = self._place(B)
         if self.exact:
             value, grad, alpha = self.rows.fetch(*self._reduced_exact(C))
@@ -212,19 +211,22 @@ class Objective:
         value, grad, alpha = self.rows.fetch(value + ridge * dot(alpha, alpha), grad, alpha)
         return Reduced(float(value), grad, alpha)
 
-    def _solve(self, B: Array, C: Array, watch: Watch | None = None) -> tuple[Array, float]:
-        """Return the minimiser, and the ridge it was found with."""
+    def _solve(self, B: Array, C: Array, info: SolveInfo | None = None) -> tuple[Array, float]:
+        """Return the minimizing coefficients and the ridge that was added to the system."""
         kappa = self._kappa(C)
         if self.reg_lambda < WHITEN_BELOW * kappa:
-            return self._solve_whitened(B, C, kappa, watch)
+            return self._solve_whitened(B, C, kappa, info)
         A, b = self._normal_equations(B, C)
-        if watch is not None:
-            watch.jitter, watch.penalty = EPS * self.n_centers, self.reg_lambda * self.kernel(C, C)
-            watch.worst = (kappa / self.reg_lambda + 1.0) ** 2
-        return solve_positive_definite(A, b, self._ridge(kappa), watch=watch)
+        if info is not None:
+            info.jitter, info.penalty_matrix = EPS * self.n_centers, self.reg_lambda * self.kernel(C, C)
+            info.condition_bound = (kappa / self.reg_lambda + 1.0) ** 2
+        return solve_positive_definite(A, b, self._ridge(kappa), info=info)
 
-    def _solve_whitened(self, B: Array, C: Array, kappa: float, watch: Watch | None = None) -> tuple[Array, float]:
-        """With T T' = K_cc and V = T^-1 K': ``(V W V' / W + lambda I) beta = V W y / W``, ``alpha = T^-T beta``."""
+    def _solve_whitened(self, B: Array, C: Array, kappa: float, info: SolveInfo | None = None) -> tuple[Array, float]:
+        """Return the minimizing coefficients alpha and the ridge that corresponds to the jitter of the Cholesky factor.
+
+        With T T' = K_cc and V = T^-1 K', alpha = T^-T beta, where beta solves (VwV'/W + lambda I) beta = Vwy/W.
+        """
         kernel = self.kernel
         T, jitter = jittered_cholesky(kernel(C, C), 10.0 * EPS * self.n_centers * kappa)
 
@@ -235,20 +237,23 @@ class Objective:
 
         S, v = self.rows.sum(block, self.n_centers, B, C, T)
         S /= self.rows.total_weight
-        if watch is not None:
-            watch.jitter, watch.penalty = jitter / kappa, self.reg_lambda
-        beta, _ = solve_positive_definite(S, v / self.rows.total_weight, self.reg_lambda, watch=watch)
+        if info is not None:
+            info.jitter, info.penalty, info.whitened = jitter / kappa, self.reg_lambda, True
+        beta, _ = solve_positive_definite(S, v / self.rows.total_weight, self.reg_lambda, info=info)
         return solve_triangular(T, beta, transpose=True), self.reg_lambda * jitter
 
     def _reduced_exact(self, P: Array) -> tuple[Array, Array, Array]:
-        """With all rows as centers, K a - y = -lambda W a / w: H = lambda tr(y'a) and dH/dK = -lambda a a'."""
+        """Return the value, the gradient and the minimizing coefficients if all rows are centers.
+
+        Since K a - y = -lambda W a / w at the minimizer, H = lambda tr(y'a) and dH/dK = -lambda a a'.
+        """
         K, pullback = self.kernel.vjp_low_rank(P, P)
         alpha = self._solve_exact(array_namespace(K).asarray(K, copy=True))
         left, right = pullback(-self.reg_lambda * alpha, alpha)
         return self.reg_lambda * dot(self._Y, alpha), (left + right).T @ self._placed_centers, alpha
 
     def _square_kernel(self, B: Array, C: Array) -> Array:
-        """Return K of all rows: where they are, at once on a device, on threads otherwise."""
+        """Return the kernel matrix of all rows, computed by one call for PyTorch tensors, or in blocks by threads."""
         kernel = self.kernel
         if is_torch_array(C):
             return kernel(C, C)
@@ -258,15 +263,18 @@ class Objective:
 
         return self.rows.map(block, self.n_centers, B, C)
 
-    def _solve_exact(self, K: Array, watch: Watch | None = None) -> Array:
-        """Solve ``(K + lambda W diag(1/w)) a = y`` as a = D b, (D K D + lambda W I) b = D y with D = diag(sqrt w)."""
+    def _solve_exact(self, K: Array, info: SolveInfo | None = None) -> Array:
+        """Return the solution a of ``(K + lambda W diag(1/w)) a = y``. K is overwritten.
+
+        With D = diag(sqrt(w)), the solution is a = D b, where b solves (D K D + lambda W I) b = D y.
+        """
         root = self._root_weight
         K *= root
         K *= root.T
         nu = self.reg_lambda * self.rows.total_weight
-        if watch is not None:
-            watch.penalty = nu
-        return root * solve_positive_definite(K, root * self._Y, nu, self.rows.n_threads, watch)[0]
+        if info is not None:
+            info.penalty = nu
+        return root * solve_positive_definite(K, root * self._Y, nu, self.rows.n_threads, info)[0]
 
     def _penalty(self, K_cc: Array, alpha: Array) -> Array:
         return self.reg_lambda * dot(alpha, K_cc @ alpha)
@@ -275,12 +283,12 @@ class Objective:
         return float(array_namespace(C).max(self.kernel.diagonal(C)))
 
     def _ridge(self, kappa: float) -> float:
-        """Return what keeps A definite."""
+        """Return the multiple of the identity that keeps A positive definite."""
         return EPS * self.n_centers * kappa * (kappa + self.reg_lambda)
 
 
 def _times_root(w: Array | None, K: Array, Y: Array) -> tuple[Array, Array]:
-    """Return both with their rows times sqrt(w); K is overwritten."""
+    """Return K and Y with their rows multiplied by sqrt(w). K is overwritten."""
     if w is None:
         return K, Y
     root = array_namespace(w).sqrt(w)[:, None]

@@ -1,14 +1,16 @@
-"""What the paper's theorems are about: leverage scores, effective dimensions, numbers of centers, rates.
+"""Quantities of the paper's theorems: leverage scores, effective dimensions, numbers of centers, rates.
 
-With K the m x m kernel matrix at a map B, and t > 0,
+Let K be the kernel matrix of m rows at a map B, and t > 0. Then
 
-    ``l_i(t) = (K (K + t m I)^-1)_ii``         leverage scores (appendix B),
-    ``N(t) = sum_i l_i(t)``                    effective dimension,
-    ``N_inf(t) = m max_i l_i(t)``              its largest part,
+    ``l_i(t) = (K (K + t m I)^-1)_ii``         are the leverage scores (appendix B of the paper),
+    ``N(t) = sum_i l_i(t)``                    is the effective dimension,
+    ``N_inf(t) = m max_i l_i(t)``              is the maximal dimension.
 
-the last two for the empirical distribution of the rows: ``N_x(t) = <k_x, (Sigma + t)^-1 k_x>`` is m l_i(t) at row i.
-The theorems take the population's Sigma and the supremum over all inputs: numbers of centers from these are estimates.
-Approximate scores, for more rows than K could be formed for, are in `hkrr.centers`.
+In the paper, N and N_inf are the mean and the supremum over all inputs x of ``N_x(t) = <k_x, (Sigma + t)^-1 k_x>``.
+Here Sigma is the covariance operator of the kernel features k_x, for the distribution of the inputs. This module uses
+the empirical distribution of the rows, for which N_x(t) at row i is m l_i(t). The numbers of centers computed here are
+therefore estimates. Throughout, kappa is the maximum of k(x, x). `hkrr.centers` computes approximate leverage scores
+for data sets that are too large to form K.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cho_solve
 
-from hkrr._arrays import Array, jittered_cholesky
-from hkrr._validation import check_int, check_positive
+from hkrr._base.checks import check_int, check_positive
+from hkrr._base.linear_algebra import Array, jittered_cholesky
 
 __all__ = [
     "als_centers",
@@ -36,14 +38,14 @@ __all__ = [
 
 
 def leverage_scores(K: Any, t: float) -> Array:
-    """Return ``l_i(t) = (K (K + t m I)^-1)_ii``, each between 0 and 1.
+    """Return the leverage scores ``l_i(t) = (K (K + t m I)^-1)_ii``. Each score is between 0 and 1.
 
     Parameters
     ----------
     K : array (m, m)
-        A kernel matrix.
+        Kernel matrix of m rows.
     t : float
-        Lambda, or another scale to look at.
+        Positive regularization parameter, such as lambda.
 
     Examples
     --------
@@ -55,13 +57,15 @@ def leverage_scores(K: Any, t: float) -> Array:
     K = _kernel_matrix(K)
     check_positive("t", t)
     factor, _ = jittered_cholesky(K.copy(), t * len(K))
-    # Not I - t m (K + t m)^-1, which cancels where t is large.
+    # The equivalent form I - t m (K + t m I)^-1 would suffer from cancellation for large t.
     hat = cho_solve((factor, True), K, check_finite=False)
     return np.clip(hat.diagonal(), 0.0, 1.0)
 
 
 def effective_dimension(K: Any, t: float) -> float:
-    """Return ``N(t) = tr K (K + t m I)^-1``: how many degrees of freedom a fit with lambda = t has.
+    """Return the effective dimension ``N(t) = tr K (K + t m I)^-1``, the degrees of freedom of a fit with lambda = t.
+
+    The parameters are the same as in `leverage_scores`.
 
     Examples
     --------
@@ -74,7 +78,9 @@ def effective_dimension(K: Any, t: float) -> float:
 
 
 def maximal_dimension(K: Any, t: float) -> float:
-    """Return ``N_inf(t) = m max_i l_i(t)``; at least N(t), at most kappa / t.
+    """Return the maximal dimension ``N_inf(t) = m max_i l_i(t)``. N_inf(t) is at least N(t) and at most kappa / t.
+
+    The parameters are the same as in `leverage_scores`.
 
     Examples
     --------
@@ -88,10 +94,22 @@ def maximal_dimension(K: Any, t: float) -> float:
 
 
 def plain_centers(n_inf: float, reg_lambda: float, *, delta: float = 0.1, kappa: float = 1.0) -> int:
-    """Return how many centers, drawn uniformly, the Nystrom theorem asks for.
+    """Return the number of uniformly drawn centers that the Nystrom theorem requires.
 
-    ``max(67, 5 N_inf(lambda)) log(4 kappa / (lambda delta))``: then with probability 1 - delta the rate is that of all
-    rows (and at least one, where lambda is so large that the logarithm is negative).
+    The number is ``max(67, 5 N_inf(lambda)) log(4 kappa / (lambda delta))``. With this many centers, the rate is the
+    same as with all rows as centers, with probability at least 1 - delta. If lambda is so large that the logarithm is
+    negative, 1 is returned.
+
+    Parameters
+    ----------
+    n_inf : float
+        Maximal dimension N_inf(lambda), from `maximal_dimension`.
+    reg_lambda : float
+        Regularization parameter lambda.
+    delta : float, default=0.1
+        Probability of failure, between 0 and 1.
+    kappa : float, default=1.0
+        Maximum of k(x, x).
 
     Examples
     --------
@@ -107,11 +125,24 @@ def plain_centers(n_inf: float, reg_lambda: float, *, delta: float = 0.1, kappa:
 
 
 def als_centers(n_eff: float, n_rows: int, *, delta: float = 0.1, T: float = 1.0) -> int:
-    """Return how many centers, drawn by T-approximate leverage scores, the theorem of appendix B asks for.
+    """Return the number of centers, drawn by approximate leverage scores, that the theorem of appendix B requires.
 
-    ``max(334, 78 T^2 N(lambda)) log(8 m / delta)``. It asks for many rows too, ``m >= 1655 kappa + 223 kappa
-    log(2 kappa / delta)``, and for a lambda of at least ``19 kappa log(2 m / delta) / m``, the t0 of the scores, and at
-    most the norm of the covariance operator. N is at most N_inf; the constants are larger than in `plain_centers`.
+    The number is ``max(334, 78 T^2 N(lambda)) log(8 m / delta)``, where the approximate scores differ from the exact
+    scores l_i(t) by a factor of at most T, for all t >= t0. The theorem makes two more assumptions. There must be at
+    least ``m >= 1655 kappa + 223 kappa log(2 kappa / delta)`` rows. Lambda must be at least
+    ``t0 = 19 kappa log(2 m / delta) / m``, and at most the norm of the covariance operator. N is at most N_inf, but the
+    constants are larger than in `plain_centers`.
+
+    Parameters
+    ----------
+    n_eff : float
+        Effective dimension N(lambda), from `effective_dimension`.
+    n_rows : int
+        Number of rows m.
+    delta : float, default=0.1
+        Probability of failure, between 0 and 1.
+    T : float, default=1.0
+        Accuracy of the approximate leverage scores, at least 1. Exact scores have T = 1.
 
     Examples
     --------
@@ -128,11 +159,21 @@ def als_centers(n_eff: float, n_rows: int, *, delta: float = 0.1, T: float = 1.0
 
 
 def rate(n_components: int, smoothness: float, source: float = 1.0) -> float:
-    """Return the exponent of the excess risk, ``theta r / (d + r)``: it falls as m to minus that (the first theorem).
+    """Return the exponent ``theta r / (d + r)`` at which the excess risk decreases with the number of rows m.
 
-    For a mother kernel in C^r and a target in the range of the integral operator to the power theta / 2, theta in
-    (0, 1]; any exponent below it is reached, with a factor D d that does not depend on m. A kernel that is smooth
-    without end (the Gaussian) has ``smoothness=math.inf``.
+    By the first theorem of the paper, the excess risk is of order D d m^-e for every e below the returned exponent,
+    where D is the number of columns. The theorem assumes that the kernel on R^d, before the map is applied, is r times
+    continuously differentiable. It also assumes a source condition: the target function lies in the range of the
+    integral operator of the kernel to the power theta / 2, with theta in (0, 1].
+
+    Parameters
+    ----------
+    n_components : int
+        Number of directions, d.
+    smoothness : float
+        Smoothness r of the kernel. Use ``math.inf`` for infinitely smooth kernels such as the Gaussian.
+    source : float, default=1.0
+        Parameter theta of the source condition. With theta = 1, the target lies in the space of the kernel.
 
     Examples
     --------
@@ -149,7 +190,9 @@ def rate(n_components: int, smoothness: float, source: float = 1.0) -> float:
 
 
 def rate_for_all_m(n_components: int, smoothness: float, source: float = 1.0) -> float:
-    """Return the exponent that holds for every m, ``r theta / ((1 + theta) (d + r))``.
+    """Return the exponent ``r theta / ((1 + theta) (d + r))`` of the bound that holds for every number of rows m.
+
+    The parameters are the same as in `rate`.
 
     Examples
     --------
@@ -161,7 +204,14 @@ def rate_for_all_m(n_components: int, smoothness: float, source: float = 1.0) ->
 
 
 def minimax_rate(n_features: int, smoothness: float) -> float:
-    """Return ``2 r / (2 r + D)``, the best that is possible for all r-smooth functions of D inputs.
+    """Return the minimax exponent ``2 r / (2 r + D)`` for r-smooth functions of D inputs.
+
+    Parameters
+    ----------
+    n_features : int
+        Number of inputs, D.
+    smoothness : float
+        Smoothness r of the function. ``math.inf`` is allowed.
 
     Examples
     --------
@@ -187,7 +237,8 @@ def _kernel_matrix(K: Any) -> Array:
 
 
 def _check_smoothness(smoothness: float) -> None:
-    if not (isinstance(smoothness, numbers.Real) and smoothness > 0):  # infinity is smooth, and allowed
+    # Infinity is allowed.
+    if not (isinstance(smoothness, numbers.Real) and smoothness > 0):
         raise ValueError(f"smoothness must be positive, got {smoothness!r}")
 
 

@@ -1,15 +1,17 @@
-"""The Cholesky factorisation on threads against SciPy's, to the last bit on any number, and what a failure leaves."""
+"""The threaded Cholesky factorisation: agreement with SciPy, the same result for any number of threads, failures."""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import LinAlgError, cholesky
 
-from hkrr import _arrays, _cholesky
-from hkrr._arrays import solve_positive_definite
-from hkrr._cholesky import cholesky_in_place, solve_with_factor
+from hkrr._base import linear_algebra as _arrays
+from hkrr._base import parallel_cholesky as _cholesky
+from hkrr._base.linear_algebra import solve_positive_definite
+from hkrr._base.parallel_cholesky import cholesky_in_place, solve_with_factor
 
-SIZES = [1, 7, 8, 9, 16, 50]  # in blocks of eight
+# Numbers of rows of the test matrices. The blocks have eight rows in these tests.
+SIZES = [1, 7, 8, 9, 16, 50]
 
 
 @pytest.fixture(autouse=True)
@@ -18,14 +20,14 @@ def _small_blocks(monkeypatch):
 
 
 def _matrix(n, seed=0):
-    """Symmetric to the last bit, with eigenvalues above one."""
+    """Return an exactly symmetric matrix with eigenvalues above one."""
     M = np.random.default_rng([seed, n]).normal(size=(n, n))
     A = M @ M.T + np.eye(n)
     return (A + A.T) / 2.0
 
 
 @pytest.mark.parametrize("n", SIZES)
-def test_the_lower_triangle_becomes_the_factor_and_the_upper_one_stays(n):
+def test_only_the_lower_triangle_is_overwritten_by_the_factor(n):
     A, given = _matrix(n), _matrix(n)
     found = cholesky_in_place(A)
     assert found is A
@@ -35,7 +37,7 @@ def test_the_lower_triangle_becomes_the_factor_and_the_upper_one_stays(n):
 
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("n_threads", [2, 3, 8])
-def test_threads_change_not_a_bit(n, n_threads):
+def test_the_result_does_not_depend_on_the_number_of_threads(n, n_threads):
     assert_array_equal(cholesky_in_place(_matrix(n), n_threads), cholesky_in_place(_matrix(n)))
 
 
@@ -48,8 +50,8 @@ def test_solving_with_the_factor(n, T):
 
 @pytest.mark.parametrize("broken", [0, 7, 8, 30, 49])
 @pytest.mark.parametrize("n_threads", [1, 2])
-def test_a_failure_leaves_all_but_the_diagonal(broken, n_threads):
-    """However far it came: a diagonal with more on it can be tried again."""
+def test_a_failure_restores_all_entries_but_the_diagonal(broken, n_threads):
+    """Test that A can be used again after a failure, to repeat the factorisation with more jitter."""
     A = _matrix(50)
     A[broken, broken] = -1.0
     given = A.copy()
@@ -60,8 +62,8 @@ def test_a_failure_leaves_all_but_the_diagonal(broken, n_threads):
 
 
 @pytest.mark.parametrize("lowest", [1e-3, -1e-9])
-def test_large_systems_are_solved_as_small_ones_are(monkeypatch, lowest):
-    """Also with as much jitter as is needed, where rounding has made the matrix indefinite."""
+def test_large_and_small_systems_have_the_same_solutions(monkeypatch, lowest):
+    """Test that the blocked algorithm for large systems agrees with LAPACK, even if the matrix needs jitter."""
     Q = np.linalg.qr(np.random.default_rng(0).normal(size=(40, 40)))[0]
     A = (Q * np.linspace(lowest, 1.0, 40)) @ Q.T
     A, b = (A + A.T) / 2.0, np.random.default_rng(1).normal(size=(40, 2))

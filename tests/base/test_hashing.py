@@ -1,4 +1,4 @@
-"""What means the same has the same digest, and what does not has another."""
+"""Equivalent values have the same hash, and different values have different hashes."""
 
 from itertools import combinations
 from pathlib import Path
@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hkrr._base.value_hashing import digest
 from hkrr.kernels import Gaussian, Matern
-from hkrr.meaning import digest
 from hkrr.solvers import AGD, LBFGS
 
+# Groups of equivalent values. Values of different groups are different.
 SAME = [
     [3, 3.0, np.int8(3), np.float32(3.0), np.array(3)],
     [0.1, np.float64(0.1)],
@@ -36,7 +37,7 @@ SAME = [
 ]
 
 
-def test_the_same_and_others():
+def test_equivalent_and_different_values():
     found = [{digest(one) for one in group} for group in SAME]
     assert [len(group) for group in found] == [1] * len(SAME)
     for (i, one), (j, other) in combinations(enumerate(found), 2):
@@ -48,9 +49,9 @@ def test_devices():
     assert digest(torch.device("cpu")) == digest("cpu")
 
 
-def test_strangers_have_the_text_that_is_asked_for():
-    class Stranger:
+def test_objects_of_unknown_classes_are_hashed_by_the_given_function():
+    class Unknown:
         pass
 
-    assert digest(Stranger(), other=lambda one: "a") == digest(Stranger(), other=lambda one: "a")
-    assert digest(Stranger(), other=lambda one: "a") != digest(Stranger(), other=lambda one: "b")
+    assert digest(Unknown(), other=lambda one: "a") == digest(Unknown(), other=lambda one: "a")
+    assert digest(Unknown(), other=lambda one: "a") != digest(Unknown(), other=lambda one: "b")

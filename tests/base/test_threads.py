@@ -1,4 +1,4 @@
-"""Threads: work shared out in order, errors, work within work, BLAS held at one, and forked processes."""
+"""Thread pools: the order of results, errors, nested calls, the limit on BLAS threads, and forked processes."""
 
 import json
 import subprocess
@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from hkrr import threads
+from hkrr._base import threads
+from hkrr._base.threads import in_pool_thread, in_threads, single_threaded_blas
 from hkrr.rows import InMemoryRows, threads_for_sums
-from hkrr.threads import in_threads, on_one_of_ours, single_threaded_blas
 
 
 def _blas_threads():
@@ -21,36 +21,36 @@ def _blas_threads():
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3])
 @pytest.mark.parametrize("n", [0, 1, 2, 20])
-def test_results_come_in_the_order_of_the_items(n_threads, n):
+def test_results_are_in_the_order_of_the_items(n_threads, n):
     assert in_threads(lambda k: k * k, (k for k in range(n)), n_threads) == [k * k for k in range(n)]
 
 
-def test_as_many_are_at_work_at_once_as_there_are_threads():
+def test_all_threads_work_at_the_same_time():
     both = Barrier(2, timeout=60)
 
     def work(k):
-        both.wait()  # either waits for the other
+        both.wait()
         return k
 
     assert in_threads(work, [0, 1], 2) == [0, 1]
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3])
-def test_an_error_arrives_and_leaves_all_as_it_was(n_threads):
+def test_an_error_is_raised_and_blas_restored(n_threads):
     def work(k):
         if k == 3:
-            raise KeyError("of the fourth")
+            raise KeyError("fourth item")
         return k
 
     with threadpool_limits(2, user_api="blas"):
         before = _blas_threads()
-        with pytest.raises(KeyError, match="of the fourth"):
+        with pytest.raises(KeyError, match="fourth item"):
             in_threads(work, range(8), n_threads)
         assert _blas_threads() == before
     assert in_threads(work, range(3), n_threads) == [0, 1, 2]
 
 
-def test_blas_has_one_thread_in_each_and_what_it_had_after():
+def test_blas_has_one_thread_inside_and_is_restored():
     with threadpool_limits(2, user_api="blas"):
         before = _blas_threads()
         assert set(before) == {2}
@@ -61,7 +61,7 @@ def test_blas_has_one_thread_in_each_and_what_it_had_after():
 
 
 def _elsewhere(work):
-    """What work gives on a thread of its own, that lives until it is asked to end."""
+    """Return the result of ``work()`` in a new thread, and a function that ends the new thread."""
     found, end = [], Event()
 
     def run():
@@ -75,8 +75,8 @@ def _elsewhere(work):
     return found[0], lambda: (end.set(), thread.join(60))
 
 
-def test_the_last_to_leave_restores_blas_whoever_came_first():
-    """threadpoolctl heeds one thread alone, the first that ever set a limit, for as long as it lives."""
+def test_the_last_thread_to_leave_restores_blas():
+    """threadpoolctl alone would ignore the last thread: only the first thread that sets a limit can change it."""
     with threadpool_limits(2, user_api="blas"):
         before = _blas_threads()
         limit = threads._SharedLimit()
@@ -90,8 +90,8 @@ def test_the_last_to_leave_restores_blas_whoever_came_first():
         end_too()
 
 
-def test_blas_is_held_at_one_on_every_thread_under_a_limit_of_the_caller():
-    """The caller's own limit, set by another thread than the fit's, is back afterwards, and ends where it should."""
+def test_a_limit_of_the_caller_is_restored():
+    """Test that a limit on BLAS threads set by the caller is restored after a computation in a different thread."""
     outside = _blas_threads()
     with threadpool_limits(2, user_api="blas"):
         inside, end = _elsewhere(lambda: in_threads(lambda k: _blas_threads(), range(2), 1))
@@ -101,18 +101,18 @@ def test_blas_is_held_at_one_on_every_thread_under_a_limit_of_the_caller():
     end()
 
 
-def test_threads_of_a_pool_know_that_they_are():
+def test_threads_of_a_pool_are_recognised():
     foreign = []
-    thread = Thread(target=lambda: foreign.append(on_one_of_ours()))
+    thread = Thread(target=lambda: foreign.append(in_pool_thread()))
     thread.start()
     thread.join()
     assert foreign == [False]
-    assert not on_one_of_ours()
-    assert in_threads(lambda k: on_one_of_ours(), range(3), 2) == [True] * 3
-    assert in_threads(lambda k: on_one_of_ours(), range(3), 1) == [False] * 3
+    assert not in_pool_thread()
+    assert in_threads(lambda k: in_pool_thread(), range(3), 2) == [True] * 3
+    assert in_threads(lambda k: in_pool_thread(), range(3), 1) == [False] * 3
 
 
-def test_work_within_work_stays_on_its_thread():
+def test_nested_calls_stay_on_their_thread():
     def inner(k):
         return get_ident()
 
@@ -124,12 +124,12 @@ def test_work_within_work_stays_on_its_thread():
         assert own != get_ident()
 
 
-# In a process of its own: one that waited forever could be ended, threads could not.
-_WITHIN = """
+# This script runs in a separate process, because deadlocked threads cannot be ended.
+_NESTED = """
 import json
 import numpy as np
 from hkrr.rows import InMemoryRows
-from hkrr.threads import in_threads
+from hkrr._base.threads import in_threads
 
 def nested(depth, n):
     if depth == 0:
@@ -146,9 +146,9 @@ print(json.dumps({"nested": nested(3, 0), "sums": in_threads(sums, range(7), 2)}
 """
 
 
-def test_work_within_work_ends():
-    """More items than threads on both levels, all of one pool: whoever waited there for a thread would wait forever."""
-    done = subprocess.run([sys.executable, "-c", _WITHIN], capture_output=True, text=True, timeout=120, check=False)
+def test_nested_calls_do_not_deadlock():
+    """Test nested calls with more items than threads in the pool: waiting for a free thread would be a deadlock."""
+    done = subprocess.run([sys.executable, "-c", _NESTED], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["nested"] == sum(i + j + k for i in range(5) for j in range(5) for k in range(5))
@@ -156,7 +156,7 @@ def test_work_within_work_ends():
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])
-def test_sums_within_work_are_the_same_to_the_last_bit(n_threads):
+def test_nested_sums_are_bitwise_the_same(n_threads):
     rng = np.random.default_rng(0)
     rows = InMemoryRows(rng.normal(size=(1003, 4)), rng.normal(size=1003), block_size=50, n_threads=2)
 
@@ -166,7 +166,7 @@ def test_sums_within_work_are_the_same_to_the_last_bit(n_threads):
     assert set(in_threads(work, range(5), n_threads)) == {work(0)}
 
 
-def test_fewer_threads_sum_where_the_terms_are_large():
+def test_large_terms_are_summed_by_fewer_threads():
     widths = [1, 100, 1000, 3000, 10_000, 100_000]
     allowed = [threads_for_sums(width) for width in widths]
     assert allowed == sorted(allowed, reverse=True)
@@ -175,8 +175,8 @@ def test_fewer_threads_sum_where_the_terms_are_large():
         assert most == 1 or 16 * width**2 * most <= 1 << 29
 
 
-def test_after_a_fork_pools_and_limits_are_made_anew(monkeypatch):
-    """As a child finds them: a pool without threads, a lock that is held, a limit that nobody will leave."""
+def test_pools_and_limits_are_reset_after_a_fork(monkeypatch):
+    """A forked process inherits a pool without threads, a lock that stays locked, and a limit that is never lifted."""
     limit = threads._SharedLimit()
     monkeypatch.setattr(threads, "_shared_limit", limit)
     old = threads.pool(2)
@@ -185,7 +185,7 @@ def test_after_a_fork_pools_and_limits_are_made_anew(monkeypatch):
         held = limit._limit
         limit._lock.acquire()
         threads._after_fork()
-        held.close()  # a fork copies BLAS's setting; here the parent's own is put back
+        held.close()  # restore the BLAS threads of this process, which is not really forked
         assert single_threaded_blas() is limit
         before = _blas_threads()
         assert set(before) == {2}

@@ -1,4 +1,4 @@
-"""The rival regressors against scikit-learn, torch, xrfm and naive formulas."""
+"""The baseline regressors give the same results as scikit-learn, torch, xrfm and naive implementations."""
 
 from itertools import pairwise
 
@@ -9,14 +9,20 @@ from scipy.optimize import minimize_scalar
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.neural_network import MLPRegressor
 
-import oracles
-import oracles_regressors as naive
-from hkrr.baselines import BKerNN, HyperRBFNetwork, KernelRidgeCV, RecursiveFeatureMachine, ReLUNetwork
-from hkrr.baselines import bkernn as bkernn_module
+from hkrr.baselines import (
+    BKerNN,
+    HyperRBFNetwork,
+    KernelRidgeCV,
+    RecursiveFeatureMachine,
+    ReLUNetwork,
+    brownian_kernel_network,
+)
 from hkrr.baselines.rbf_network import Adam
 from hkrr.kernels import get_kernel
-from oracles_regressors import UNITS, data, fresh
-from problems import ONE_GAMMA, case_id, central_difference, unit_direction
+from support import oracles
+from support import oracles_baseline_regressors as naive
+from support.oracles_baseline_regressors import UNITS, data, fresh
+from support.random_problems import ONE_GAMMA, case_id, central_difference, unit_direction
 
 GAMMA, LAMBDA = 0.3, 1e-2
 two_kernels = pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
@@ -34,8 +40,8 @@ def gram(kernel, P, C, gamma=GAMMA):
 @pytest.mark.parametrize("case", ONE_GAMMA, ids=case_id)
 @targets
 @pytest.mark.parametrize("reg_lambda", [0.3, 1e-4])
-def test_exact_ridge_is_scikit_learns(case, T, reg_lambda):
-    """With every kernel, also one of scalar products; alpha = lambda m, standardised inputs, a centred target."""
+def test_exact_ridge_agrees_with_scikit_learn(case, T, reg_lambda):
+    """The predictions agree for every kernel, with alpha = lambda m, standardized inputs and a centred target."""
     X, Y, Z = data(T=T)
     new, new_Z = fresh(X)
     found = KernelRidgeCV(kernel=case.kernel, gamma=case.gamma, reg_lambdas=[reg_lambda]).fit(X, Y)
@@ -49,8 +55,11 @@ def test_exact_ridge_is_scikit_learns(case, T, reg_lambda):
 @two_kernels
 @targets
 @pytest.mark.parametrize("reg_lambda", [0.3, 1e-2, 1e-5, 1e-10])
-def test_leave_one_out_by_leaving_out(kernel, T, reg_lambda):
-    """One minus the leverage is of the order of lambda, and has lost the digits before that: 1e-15 / lambda."""
+def test_leave_one_out_error_by_refitting(kernel, T, reg_lambda):
+    """The leave-one-out error agrees with refits that leave out one row at a time.
+
+    One minus the leverage is of order lambda, so its relative rounding error is about 1e-15 / lambda.
+    """
     X, Y, Z = data(T=T)
     found = KernelRidgeCV(kernel=kernel, gamma=GAMMA, reg_lambdas=[reg_lambda]).fit(X, Y)
     error = naive.exact_leave_one_out_error(gram(kernel, Z, Z), Y - Y.mean(axis=0), reg_lambda)
@@ -62,7 +71,10 @@ def test_leave_one_out_by_leaving_out(kernel, T, reg_lambda):
 @pytest.mark.parametrize("centers", ["uniform", "leverage"])
 @pytest.mark.parametrize("n_centers", [1, 8, 20])
 def test_nystrom_solves_the_normal_equations(kernel, T, centers, n_centers):
-    """Centers are rows of X. Of 20 drawn with replacement some repeat, and K_cc is singular: the function is unique."""
+    """The predictions agree with a least-squares solution of the normal equations, and the centers are rows of X.
+
+    If a center is drawn repeatedly, K_cc is singular, but the fitted function is still unique.
+    """
     X, Y, Z = data(T=T)
     new, new_Z = fresh(X)
     options = {"n_centers": n_centers, "centers": centers, "random_state": 0}
@@ -78,8 +90,8 @@ def test_nystrom_solves_the_normal_equations(kernel, T, centers, n_centers):
 
 @two_kernels
 @targets
-def test_lambda_and_gamma_have_the_least_error(kernel, T):
-    """Lambda is the argmin along the path, in whatever order, and "auto" is no worse than the median rule's gamma."""
+def test_lambda_and_gamma_have_the_lowest_error(kernel, T):
+    """The chosen lambda minimizes the leave-one-out error, and gamma="auto" has no larger error than "median"."""
     X, Y, Z = data(T=T)
     K, centred, path = gram(kernel, Z, Z), Y - Y.mean(axis=0), [1e-6, 3e-1, 1e-4, 3e-2, 1e-3, 3e-3]
     errors = [naive.exact_leave_one_out_error(K, centred, each) for each in path]
@@ -105,8 +117,12 @@ def machine(X, Y, **parameters):
 @two_kernels
 @pytest.mark.parametrize("diagonal", [False, True])
 @pytest.mark.parametrize("n_iter", [0, 1, 2, 3, 5])
-def test_feature_machine_is_the_authors(kernel, diagonal, n_iter):
-    """Distances by expansion are wrong by sqrt(1e-16) at coinciding points, which a kernel with a kink sees: 1e-7."""
+def test_feature_machine_agrees_with_xrfm(kernel, diagonal, n_iter):
+    """The matrix M and the predictions agree with the xrfm package.
+
+    The xrfm package computes distances by expanding the square. At coinciding points this has an error of sqrt(1e-16),
+    which a kernel with a kink amplifies to 1e-7.
+    """
     X, y, Z = data()
     new, new_Z = fresh(X)
     found = machine(X, y, kernel=kernel, diagonal=diagonal, n_iter=n_iter)
@@ -122,7 +138,10 @@ def test_feature_machine_is_the_authors(kernel, diagonal, n_iter):
 @targets
 @pytest.mark.parametrize("n_iter", [1, 3])
 def test_feature_machine_by_differences(kernel, diagonal, T, n_iter):
-    """Central differences are good to 1e-10 (see `problems`), the rounds that follow amplify that: 1e-7."""
+    """M and the predictions agree with a naive implementation that computes gradients by central differences.
+
+    Central differences have an error of 1e-10, which later iterations amplify to 1e-7.
+    """
     X, Y, Z = data(m=15, T=T)
     new, new_Z = fresh(X)
     found = machine(X, Y, kernel=kernel, diagonal=diagonal, n_iter=n_iter)
@@ -135,8 +154,8 @@ def test_feature_machine_by_differences(kernel, diagonal, T, n_iter):
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_feature_machine_keeps_the_best_iterate(seed):
-    """The rows that are no centers are held out; the authors' code, given both, keeps the same iterate."""
+def test_feature_machine_uses_the_best_iterate(seed):
+    """Given the same training and held-out rows, the xrfm package chooses the same iterate."""
     X, y, Z = data(m=40, seed=seed)
     found = machine(X, y, validation_fraction=0.4, n_iter=6, random_state=seed, diagonal=True)
     training = [int(np.argmin(np.sum(((X - c) / UNITS) ** 2, axis=1))) for c in found.centers_]
@@ -146,7 +165,7 @@ def test_feature_machine_keeps_the_best_iterate(seed):
     validation = (Z[held_out], centred[held_out])
     known, M = naive.xrfm_machine(Z[training], centred[training], validation, "laplace", 6, True, keep_best=True)
     assert found.best_iter_ == known.best_iter
-    # More than 25 points: torch takes these distances by expansion, good to sqrt(1e-16) only.
+    # With more than 25 points, torch computes distances by expanding the square, with an error of sqrt(1e-16).
     assert_allclose(found.M_, M, rtol=0.0, atol=1e-7)
     assert_allclose(found.predict(X), known.predict(Z)[:, 0] + y.mean(), rtol=0.0, atol=1e-7)
 
@@ -163,7 +182,10 @@ def test_feature_machine_without_ridge_interpolates():
 @pytest.mark.parametrize("d", [1, 2, 4])
 @targets
 def test_gradients_of_the_networks(kernel, d, T):
-    """By central differences, good to 1e-10 times third derivatives, which grow near the kink of Laplace: 1e-6."""
+    """The gradients with respect to a, T and B agree with central differences.
+
+    Central differences have an error of 1e-10 times the third derivative. Near a kink the error may reach 1e-6.
+    """
     rng = np.random.default_rng([d, T])
     Z, Y = 2.0 * rng.normal(size=(9, 4)), rng.normal(size=(9, T))
     at = [rng.normal(size=(5, T)), 2.0 * rng.normal(size=(5, 4)), np.eye(4) if d == 4 else rng.normal(size=(d, 4))]
@@ -183,7 +205,10 @@ def test_gradients_of_the_networks(kernel, d, T):
 
 
 def test_adam():
-    """The paper's efficient form exactly; torch has its 1e-8 elsewhere, 3e-7 of a step at most: 20 steps, 1e-7."""
+    """The optimizer agrees with the efficient form in the paper of Kingma and Ba, and with torch up to 1e-7.
+
+    Torch adds epsilon at a different place, which changes a step by at most 3e-7 of its size.
+    """
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(0)
     shapes, rate = [(3, 2), (5,)], 0.01
@@ -202,8 +227,8 @@ def test_adam():
 
 
 @pytest.mark.parametrize("m", [19, 60])
-def test_relu_network_is_scikit_learns(m):
-    """On standardised inputs and target; early stopping from 20 rows on."""
+def test_relu_network_agrees_with_scikit_learn(m):
+    """The predictions agree with `MLPRegressor` on standardized data, with early stopping for 20 rows or more."""
     X, y, Z = data(m=m)
     found = ReLUNetwork(7, reg_lambda=0.01, random_state=3).fit(X, y)
     settings = {"hidden_layer_sizes": (7,), "alpha": 0.01, "max_iter": 1000, "n_iter_no_change": 20, "random_state": 3}
@@ -216,7 +241,7 @@ def test_relu_network_is_scikit_learns(m):
 
 
 def bkernn_problem(seed=0, m=12, D=3, p=4):
-    """Generic points, a target of mean zero and variance one, and directions."""
+    """Return random points, a target with mean zero and variance one, and random directions."""
     rng = np.random.default_rng(seed)
     y = rng.normal(size=m)
     return rng.normal(size=(m, D)), (y - y.mean()) / y.std(), rng.normal(size=(D, p))
@@ -224,11 +249,11 @@ def bkernn_problem(seed=0, m=12, D=3, p=4):
 
 @pytest.mark.parametrize("reg_lambda", [1.0, 1e-2, 1e-4])
 def test_bkernn_objective(reg_lambda):
-    """By an explicit inverse, and as what it is: the least of the ridge objective over coefficients and intercept."""
+    """The objective agrees with an explicit inverse, and is the minimum of the ridge objective over a and b."""
     Z, y, W = bkernn_problem()
-    K = bkernn_module.brownian(Z @ W, Z @ W)
+    K = brownian_kernel_network.brownian(Z @ W, Z @ W)
     assert_allclose(K, naive.brownian(Z @ W, Z @ W), rtol=1e-12, atol=1e-12)
-    value, alpha = bkernn_module.objective(Z, y, W, reg_lambda)
+    value, alpha = brownian_kernel_network.objective(Z, y, W, reg_lambda)
     assert_allclose(value, naive.bkernn_objective(Z, y, W, reg_lambda), rtol=1e-8)
     assert abs(np.sum(alpha)) <= 1e-10 * np.sum(np.abs(alpha))
 
@@ -244,9 +269,9 @@ def test_bkernn_objective(reg_lambda):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_bkernn_gradient(seed):
-    """Between its kinks the objective is smooth; differences are good to 1e-10 times third derivatives: 1e-7."""
+    """The gradient agrees with central differences, which have a relative error of 1e-7 between the kinks."""
     Z, y, W = bkernn_problem(seed)
-    found = bkernn_module.gradient_in_W(Z, bkernn_module.objective(Z, y, W, LAMBDA)[1], W, LAMBDA)
+    found = brownian_kernel_network.gradient_in_W(Z, brownian_kernel_network.objective(Z, y, W, LAMBDA)[1], W, LAMBDA)
     direction = unit_direction(np.random.default_rng(seed), W.shape)
     known = central_difference(lambda W: naive.bkernn_objective(Z, y, W, LAMBDA), W, direction)
     assert_allclose(np.vdot(found, direction), known, rtol=1e-7, atol=1e-9)
@@ -256,9 +281,13 @@ def test_bkernn_gradient(seed):
 @pytest.mark.parametrize("t", [0.1, 1.0, 5.0, 100.0])
 @pytest.mark.parametrize("shape", [(3, 4), (5, 2), (1, 3)], ids=str)
 def test_proximal_maps(penalty, t, shape):
-    """V = prox W if and only if W - V is at most t in the dual norm, and <W - V, V> = t Omega(V)."""
+    """The proximal maps V = prox(W) satisfy their optimality conditions.
+
+    The dual norm of W - V is at most t, and <W - V, V> = t Omega(V). Together the two conditions are equivalent to
+    V = prox(W).
+    """
     W = 2.0 * np.random.default_rng(0).normal(size=shape)
-    V = bkernn_module.PENALTIES[penalty](W, t)
+    V = brownian_kernel_network.PENALTIES[penalty](W, t)
     p, rest = shape[1], W - V
     dual = {
         "feature": 2.0 * np.sqrt(p) * np.linalg.norm(rest, 2),
@@ -266,13 +295,13 @@ def test_proximal_maps(penalty, t, shape):
         "basic": 2.0 * p * np.max(np.linalg.norm(rest, axis=0)),
     }[penalty]
     assert dual <= t * (1.0 + 1e-12)
-    # The eigenvalues of the oracle are good to 1e-16, their roots to 1e-8.
+    # The eigenvalues in the naive penalty have an error of 1e-16, so their square roots have an error of 1e-8.
     assert_allclose(np.vdot(rest, V), t * naive.bkernn_penalty(V, penalty), rtol=1e-8, atol=1e-7 * t)
 
 
 @penalties
 def test_bkernn_fit(penalty):
-    """The penalised objective never rises, whenever it is stopped; predictions are the formula's."""
+    """The penalized objective does not increase with more iterations, and the predictions agree with the formula."""
     X, y, Z = data(m=30)
     y, (new, _) = (y - y.mean()) / y.std() + 7.0, fresh(X)
     values = []
@@ -289,7 +318,10 @@ def test_bkernn_fit(penalty):
 
 @penalties
 def test_bkernn_of_one_column(penalty):
-    """There each direction is a number, c = mean |w_j| is all that counts, and the penalty is c / 2, all w_j alike."""
+    """With one column the fit reaches the minimum of the objective, which is found by a search over one number.
+
+    Each direction w_j is then a number, the objective depends only on c = mean |w_j|, and the penalty is c / 2.
+    """
     X, y, Z = data(m=30)
     y, K = (y - y.mean()) / y.std(), naive.brownian(Z[:, :1], Z[:, :1])
     known = minimize_scalar(lambda c: 0.5 * LAMBDA * (y @ naive.bkernn_coefficients(c * K, y, LAMBDA)[0] + c)).fun

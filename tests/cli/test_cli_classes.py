@@ -1,4 +1,4 @@
-"""What the commands do with a classifier, which `hkrr.save` has written."""
+"""Test the commands with a classifier that was saved by `hkrr.save`."""
 
 import json
 
@@ -9,15 +9,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import hkrr
 from hkrr.tables import describe, predict_frame
-from made_models import made_classifier, made_labels
-from test_cli_tables import refused, run
+from support.command_line import refused, run
+from support.handmade_models import made_classifier, made_labels
 
 NAMES = ["cement", "slag", "water", "age"]
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A classifier with the names of its columns, one without, and rows with their labels and without."""
+    """Create a folder with two classifiers (with and without column names) and two tables (with and without labels)."""
     made = tmp_path_factory.mktemp("classes")
     named = made_classifier(2, 4, 3, names=NAMES)
     X, y = made_labels(named)
@@ -32,15 +32,15 @@ def test_info_shows_the_classes(folder):
     result = run("info", folder / "named.hkrr")
     assert result.exit_code == 0
     text = " ".join(result.stdout.split())
-    for says in (
+    for expected in (
         "a HyperKernelClassifier, saved by hkrr",
         "Classes, 3: 'c' 40 rows (44.4%), 'b' 30 rows (33.3%), 'a' 20 rows (22.2%)",
         "Loss: logistic; nu 0.1",
         "Accuracy, held out: 0.8500",
-        "2 directions of 4 columns",
-        "The regression on codes that the map began from: rows 300",
+        "2 directions in 4 columns",
+        "Diagnostics of the regression with the class codes as targets (regressor_): rows 300",
     ):
-        assert says in text
+        assert expected in text
     found = json.loads(run("info", folder / "named.hkrr", "--json").stdout)
     assert (found["classes"], found["class_count"]) == (["a", "b", "c"], [20, 30, 40])
     assert (found["nu"], found["softness"], found["held_out_accuracy"]) == (0.1, None, 0.85)
@@ -48,7 +48,7 @@ def test_info_shows_the_classes(folder):
 
 
 def test_predict_writes_labels_and_probabilities(folder):
-    """By the names of the columns, in any order, with no word of intervals."""
+    """Test that labels and probabilities are written for columns in any order, without a message on intervals."""
     result = run("predict", folder / "named.hkrr", folder / "labelled.csv", "--keep", "kind", "-o", folder / "out.csv")
     assert (result.exit_code, result.stderr) == (0, "")
     model, found = hkrr.load(folder / "named.hkrr"), pd.read_csv(folder / "out.csv")
@@ -60,28 +60,36 @@ def test_predict_writes_labels_and_probabilities(folder):
     assert nameless.stdout.splitlines()[0] == "prediction,probability of a,probability of b"
 
 
-def test_what_it_refuses_in_a_line(folder):
+def test_unsupported_requests_are_refused_in_one_line(folder):
     named, nameless, new, labelled = (
         folder / name for name in ("named.hkrr", "nameless.hkrr", "new.csv", "labelled.csv")
     )
-    for says, *arguments in (
-        ("4 columns without names, and these are 5: give those alone, in", "predict", nameless, labelled),
-        ("no intervals; its probabilities say how sure it is", "predict", named, new, "--coverage", "0.8"),
+    for expected, *arguments in (
+        ("4 columns without names, but the table has 5 columns; select the 4 columns", "predict", nameless, labelled),
+        ("no intervals; use its class probabilities instead", "predict", named, new, "--coverage", "0.8"),
         ("a HyperKernelClassifier has no standard deviations", "predict", named, new, "--std"),
-        (".summary()) and hkrr.plotting.LinkDisplay show it in Python", "report", named, labelled, "-t", "kind"),
-        ("for classes there is hkrr.HyperKernelClassifier", "fit", labelled, "-t", "kind", "-o", folder / "x.hkrr"),
+        (".summary() or hkrr.plotting.LinkDisplay in Python", "report", named, labelled, "-t", "kind"),
+        (
+            "use hkrr.HyperKernelClassifier in Python",
+            "fit",
+            labelled,
+            "-t",
+            "kind",
+            "-o",
+            folder / "x.hkrr",
+        ),
     ):
-        assert says in refused(*arguments)
+        assert expected in refused(*arguments)
 
 
-def test_a_column_to_keep_that_is_called_like_a_probability():
+def test_a_kept_column_must_not_have_the_name_of_a_result_column():
     model = made_classifier(1, 2, names=["x", "probability of a"])
     X, _ = made_labels(model, 5)
-    with pytest.raises(hkrr.TableError, match="'probability of a', as one of the predictions is: rename it"):
+    with pytest.raises(hkrr.TableError, match="'probability of a' to keep has the name of a result column; rename it"):
         predict_frame(model, X, keep=["probability of a"])
 
 
-def test_labels_that_are_numbers_stay_numbers():
+def test_numeric_labels_stay_numeric():
     model = made_classifier(1, 2)
     model.classes_ = np.array([3, 7])
     X, _ = made_labels(model, 5)

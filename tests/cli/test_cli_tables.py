@@ -1,4 +1,4 @@
-"""hkrr fit, predict and info: what they print, write and refuse."""
+"""Test the output, the files and the error messages of hkrr fit, predict, report and info."""
 
 import copy
 import dataclasses
@@ -16,27 +16,14 @@ from typer.testing import CliRunner
 import hkrr
 from hkrr import cli, tables
 from hkrr.tables import TableRegressor, hold_out, predict_frame, read_table, reading
-from houses import TARGET, table, write
+from support.command_line import refused, run
+from support.house_table import TARGET, table, write
 
 QUICK = ["--kernel", "gaussian", "--n-components", "1"]
 
 
-def run(*arguments, input=None):
-    return CliRunner().invoke(cli.app, [str(each) for each in arguments], input=input)
-
-
-def refused(*arguments, status=2):
-    """Run a command that must end with a line on standard error, and return the line."""
-    result = run(*arguments)
-    assert result.exit_code == status, result.output
-    assert result.stdout == ""
-    (line,) = result.stderr.splitlines()
-    assert len(line) < 500
-    return line
-
-
 def without(model, name):
-    """Return a copy of a model that does not know something."""
+    """Return a copy of a model without an attribute."""
     found = copy.copy(model)
     delattr(found, name)
     return found
@@ -53,31 +40,31 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def fitted(folder):
-    """Return what the command says, and the model."""
+    """Return the result of the command ``hkrr fit`` and the fitted model."""
     out = folder / "houses.hkrr"
     result = run("fit", folder / "houses.csv", "--target", TARGET, "-o", out, *QUICK)
     assert result.exit_code == 0, result.output
     return result, hkrr.load(out)
 
 
-def test_fit_says_what_it_did(fitted, folder):
+def test_fit_prints_a_summary(fitted, folder):
     result, model = fitted
     text = result.stdout
-    assert "houses.csv: predicting 'price' from 10 columns\n96 rows to learn from, 24 held out\n" in text
+    assert "houses.csv: predicting 'price' from 10 columns\n96 training rows, 24 held-out rows\n" in text
     assert str(model.held_out_) in text
-    assert "1 direction of " in text
+    assert "1 direction in " in text
     assert "+1.00 " in text
-    assert "  owner      left out  nearly all values differ: it names the rows\n" in text
+    assert "  owner      left out  nearly all values differ, as in an identifier\n" in text
     assert f"  hkrr predict {folder / 'houses.hkrr'} NEW.csv -o predictions.csv\n" in text
     assert all(len(line) <= 80 or str(folder) in line for line in text.splitlines())
     assert "1 direction, gaussian" in result.stderr
-    assert "the last fit, on all rows  (best held-out R2 so far " in result.stderr
+    assert "final fit on all rows  (best held-out R2 so far " in result.stderr
     assert model.held_out_.target == TARGET
     assert model.held_out_.n_test == 24
 
 
-def test_it_is_a_few_lines_of_the_library(fitted, folder):
-    """The same model, and the same scores."""
+def test_fit_is_equivalent_to_the_python_interface(fitted, folder):
+    """Test that hkrr fit gives the same predictions and the same R2 as TableRegressor in Python."""
     _, model = fitted
     split = hold_out(read_table(folder / "houses.csv"), TARGET)
     regressor = hkrr.HyperKernelRidgeCV(n_components=1, random_state=0)
@@ -102,34 +89,36 @@ def test_fit_as_json(folder, tmp_path):
     assert hkrr.load(tmp_path / "m").held_out_.seed == 3
 
 
-def test_quiet_and_nothing_held_out(folder, tmp_path):
+def test_quiet_and_no_held_out_rows(folder, tmp_path):
     result = run("fit", folder / "houses.csv", "-o", tmp_path / "m", *QUICK, "--quiet", "--test-share", "0")
     assert (result.exit_code, result.output) == (0, "")
     assert not hasattr(hkrr.load(tmp_path / "m"), "held_out_")
 
 
-def test_the_last_column_is_said_to_be_the_target(folder, tmp_path):
+def test_the_last_column_is_the_default_target(folder, tmp_path):
     result = run("fit", folder / "houses.csv", "-o", tmp_path / "m", *QUICK, "--test-share", "0")
-    assert "predicting 'price' (the last column; --target names another)" in result.stdout
-    assert "none held out" in result.stdout
+    assert "predicting 'price' (the last column; use --target for another)" in result.stdout
+    assert "96 training rows" not in result.stdout
+    assert "120 training rows, no held-out rows" in result.stdout
 
 
-def test_warnings_of_a_fit_are_lines(folder, tmp_path, monkeypatch):
+def test_warnings_are_printed_once(folder, tmp_path, monkeypatch):
     fit = hkrr.HyperKernelRidgeCV.fit
 
-    def warned(self, X, y):
+    def fit_with_warnings(self, X, y):
         for _ in range(2):
-            told = "something deserves a person's attention, and it takes more than a line"
-            warnings.warn(told, hkrr.HKRRWarning, stacklevel=1)
+            warnings.warn(
+                "the solver did not converge, and this text is longer than one line,", hkrr.HKRRWarning, stacklevel=1
+            )
         return fit(self, X, y)
 
-    monkeypatch.setattr(hkrr.HyperKernelRidgeCV, "fit", warned)
+    monkeypatch.setattr(hkrr.HyperKernelRidgeCV, "fit", fit_with_warnings)
     result = run("fit", folder / "houses.csv", "-o", tmp_path / "m", *QUICK)
     assert result.exit_code == 0, result.output
-    assert result.stdout.count("\n! something deserves a person's attention, and it takes more than a line\n") == 1
+    assert result.stdout.count("\n! the solver did not converge, and this text is longer than one line,\n") == 1
 
 
-def test_missing_values_are_refused_where_asked(folder, tmp_path):
+def test_missing_values_are_refused_on_request(folder, tmp_path):
     line = refused("fit", folder / "houses.csv", "-q", "-o", tmp_path / "m", "--missing", "refuse")
     assert "column 'area (m2)' has " in line
     assert not (tmp_path / "m").exists()
@@ -139,21 +128,26 @@ def test_missing_values_are_refused_where_asked(folder, tmp_path):
     ("arguments", "message"),
     [
         (["none.csv"], "none.csv: No such file or directory"),
-        (["houses.csv", "-t", "prize"], "there is no column 'prize': is it 'price'?"),
-        (["houses.csv", "-t", "town"], "the target 'town' holds 'Bari' in row 0"),
-        (["houses.csv", "--drop", "twon"], "there is no column 'twon' to drop: is it 'town'?"),
-        (["houses.csv", "-o", "none/m"], "--out none/m: there is no folder none; make it first"),
+        (["houses.csv", "-t", "prize"], "there is no column 'prize'; did you mean 'price'?"),
+        (
+            ["houses.csv", "-t", "town"],
+            "the target 'town' must contain finite numbers, but row 0 (counting from 0) is 'Bari'",
+        ),
+        (["houses.csv", "--drop", "twon"], "there is no column 'twon' to drop; did you mean 'town'?"),
+        (["houses.csv", "-o", "none/m"], "--out none/m: the folder none does not exist; create it first"),
         (["houses.csv", "-o", "."], "--out .: this is a folder"),
-        (["houses.csv", "--checkpoint", "none/c"], "--checkpoint none/c: there is no folder"),
+        (["houses.csv", "--checkpoint", "none/c"], "--checkpoint none/c: the folder none does not exist"),
         (["houses.csv", "--kernel", "odd"], "odd"),
         (["houses.csv", "--n-components", "99"], "n_components=99 exceeds the number of columns of X"),
         (["houses.csv", "--n-jobs", "0"], "n_jobs must be"),
-        (["houses.csv", "--test-share", "0.001"], "too few to hold out"),
+        (["houses.csv", "--test-share", "0.001"], "too few rows to hold out"),
     ],
 )
-def test_what_fit_refuses_in_a_line(folder, monkeypatch, arguments, message):
+def test_fit_reports_invalid_input_in_one_line(folder, monkeypatch, arguments, message):
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("hkrr.tables.comparison.predicted_by_others", lambda *a: pytest.fail("time was spent"))
+    monkeypatch.setattr(
+        "hkrr.tables.held_out_comparison.baseline_predictions", lambda *a: pytest.fail("the baselines were fitted")
+    )
     before = sorted(folder.iterdir())
     assert message in refused("fit", *arguments)
     as_json = run("fit", *arguments, "--json")
@@ -163,12 +157,12 @@ def test_what_fit_refuses_in_a_line(folder, monkeypatch, arguments, message):
 
 
 def test_outputs_are_checked_before_the_fit(folder, monkeypatch):
-    monkeypatch.setattr(reading, "read_pieces", lambda source: pytest.fail("it was read"))
+    monkeypatch.setattr(reading, "read_pieces", lambda source: pytest.fail("the file was read"))
     monkeypatch.setattr("os.access", lambda path, mode: False)
-    assert "it cannot be written to" in refused("fit", folder / "houses.csv", "-o", folder / "m")
+    assert "no permission to write" in refused("fit", folder / "houses.csv", "-o", folder / "m")
 
 
-def test_a_fit_that_fails_ends_with_1(folder, monkeypatch):
+def test_a_failed_fit_exits_with_status_1(folder, monkeypatch):
     def fails(self, X, y):
         raise hkrr.FitError("No start has a finite\ncriterion.")
 
@@ -177,43 +171,43 @@ def test_a_fit_that_fails_ends_with_1(folder, monkeypatch):
     assert line == "No start has a finite criterion."
 
 
-def test_held_out_rows_that_cannot_be_encoded_are_an_error_before_the_fit(tmp_path, monkeypatch):
-    monkeypatch.setattr(hkrr.HyperKernelRidgeCV, "fit", lambda self, X, y: pytest.fail("it was fitted"))
+def test_invalid_held_out_rows_are_an_error_before_the_fit(tmp_path, monkeypatch):
+    monkeypatch.setattr(hkrr.HyperKernelRidgeCV, "fit", lambda self, X, y: pytest.fail("the model was fitted"))
     frame = table(200)[["age", TARGET]].astype({"age": object})
     frame.loc[hold_out(frame, TARGET).test.index[0], "age"] = "old"
     frame.to_csv(tmp_path / "t.csv", index=False)
-    assert "column 'age' holds 'old'" in refused("fit", tmp_path / "t.csv", "-o", tmp_path / "m")
+    assert "'old' is not a number" in refused("fit", tmp_path / "t.csv", "-o", tmp_path / "m")
 
 
-def test_a_model_without_scores_is_not_lost(tmp_path):
+def test_a_model_that_cannot_be_evaluated_is_saved(tmp_path):
     frame = table(60)[["age", TARGET]]
     frame.loc[hold_out(frame, TARGET).test.index, TARGET] = 1.0
     frame.to_csv(tmp_path / "t.csv", index=False)
     result = run("fit", tmp_path / "t.csv", "-o", tmp_path / "m", *QUICK)
     assert result.exit_code == 0, result.output
-    assert "! There are no scores: R2 needs held-out rows whose targets differ" in result.stdout
+    assert "! The model could not be evaluated: R2 needs held-out rows with different" in result.stdout
     assert not hasattr(hkrr.load(tmp_path / "m"), "held_out_")
 
 
-def test_a_model_is_not_lost_where_there_is_nothing_to_compare_it_with(folder, tmp_path, monkeypatch):
+def test_a_model_is_saved_if_the_baselines_fail(folder, tmp_path, monkeypatch):
     def fails(X, y, X_test, seed):
         raise FloatingPointError("no kernel is finite")
 
-    monkeypatch.setattr("hkrr.tables.comparison.predicted_by_others", fails)
+    monkeypatch.setattr("hkrr.tables.held_out_comparison.baseline_predictions", fails)
     result = run("fit", folder / "houses.csv", "-o", tmp_path / "m", *QUICK)
     assert result.exit_code == 0, result.output
-    assert "! There are no scores: no kernel is finite" in result.stdout
+    assert "! The model could not be evaluated: no kernel is finite" in result.stdout
     assert hkrr.load(tmp_path / "m").predict(table(5)).shape == (5,)
 
 
-def test_ctrl_c_in_the_scores_keeps_the_model(folder, tmp_path, monkeypatch):
+def test_ctrl_c_during_the_evaluation_keeps_the_model(folder, tmp_path, monkeypatch):
     def stopped(model, split, others):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tables, "compare", stopped)
     result = run("fit", folder / "houses.csv", "-q", "-o", tmp_path / "m", *QUICK)
     assert result.exit_code == 130
-    assert result.stderr == f"Stopped before the scores. The model is in {tmp_path / 'm'}.\n"
+    assert result.stderr == f"Stopped before the evaluation. The model was saved to {tmp_path / 'm'}.\n"
     assert hkrr.load(tmp_path / "m").predict(table(5)).shape == (5,)
 
 
@@ -224,14 +218,14 @@ def test_ctrl_c_without_a_checkpoint(folder, monkeypatch):
     monkeypatch.setattr(hkrr.HyperKernelRidgeCV, "fit", stopped)
     command = ["fit", folder / "houses.csv", "-o", folder / "m", "-q"]
     line = refused(*command, status=130)
-    assert line.startswith("Stopped, and nothing is kept: with --checkpoint FILE, Ctrl-C keeps the best model so far")
+    assert line.startswith("Stopped. Nothing was saved. With --checkpoint FILE, Ctrl-C saves the best model so far")
     line = refused(*command, "--checkpoint", folder / "c", status=130)
-    assert line == f"Stopped before there was a model to keep; the same command goes on from {folder / 'c'}."
+    assert line == f"Stopped before a model was found. Run the same command again to resume from {folder / 'c'}."
     assert not (folder / "m").exists()
 
 
-def test_the_time_limit_is_of_all_of_it(folder, tmp_path, monkeypatch):
-    """The fit has what reading, and the models to compare with, have left of it: half of it at least."""
+def test_the_time_limit_applies_to_the_whole_command(folder, tmp_path, monkeypatch):
+    """Test that the fit gets the rest of the time limit after the baselines, but at least half of the limit."""
     given, fit = [], hkrr.HyperKernelRidgeCV.fit
 
     def noted(self, X, y):
@@ -244,26 +238,26 @@ def test_the_time_limit_is_of_all_of_it(folder, tmp_path, monkeypatch):
 
     clock = [0.0]
     monkeypatch.setattr(hkrr.HyperKernelRidgeCV, "fit", noted)
-    monkeypatch.setattr("hkrr.tables.comparison.predicted_by_others", slow)
+    monkeypatch.setattr("hkrr.tables.held_out_comparison.baseline_predictions", slow)
     monkeypatch.setattr(cli.fit, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
     for limit in (20, 10):
         command = ["fit", folder / "houses.csv", "-o", tmp_path / "m", *QUICK, "-q", "--time-limit", limit]
         assert run(*command).exit_code == 0
     assert given == [13.0, 5.0]
     assert hkrr.load(tmp_path / "m").held_out_.methods == ("hkrr", "linear")
-    assert "Settings: n_components=1, random_state=0, time_limit=10.0" in run("info", tmp_path / "m").stdout
+    assert "Parameters: n_components=1, random_state=0, time_limit=10.0" in run("info", tmp_path / "m").stdout
 
 
 def test_predictions_in_files(fitted, folder, tmp_path, monkeypatch):
     _, model = fitted
     new = read_table(folder / "new.csv")
     expected = predict_frame(model, new, keep=["id", "town"])
-    monkeypatch.setattr(reading, "_PIECE_BYTES", 600)  # several pieces
+    monkeypatch.setattr(reading, "_PIECE_BYTES", 600)  # read the file in several pieces
     for name in ("out.csv", "out.parquet"):
         out = tmp_path / name
         result = run("predict", folder / "houses.hkrr", folder / "new.csv", "-o", out, "--keep", "id, town")
         assert result.exit_code == 0, result.output
-        assert f"30 rows in {out}: id, town, prediction" in result.stdout
+        assert f"Wrote 30 rows to {out}: id, town, prediction" in result.stdout
         found = read_table(out)
         assert list(found["town"].fillna("")) == list(expected["town"].fillna(""))
         assert_allclose(found["prediction"], expected["prediction"], rtol=1e-12)
@@ -282,8 +276,8 @@ def test_predictions_from_and_to_pipes(fitted, folder):
     assert_allclose([float(line) for line in lines[1:]], fitted[1].predict(read_table(folder / "new.csv")), rtol=1e-12)
 
 
-class _Sure:
-    """A model that has intervals."""
+class _WithIntervals:
+    """A stand-in for a fitted model with prediction intervals."""
 
     n_features_in_ = 1
 
@@ -294,57 +288,59 @@ class _Sure:
         return X[:, 0] - 2 * coverage, X[:, 0] + 2 * coverage
 
 
-class _Unsure(_Sure):
+class _FailingIntervals(_WithIntervals):
     def predict_interval(self, X, coverage=0.9):
-        raise ValueError("this model does not know\nhow sure it is")
+        raise ValueError("this model has no\nresiduals")
 
 
-def test_intervals_are_there_by_default(monkeypatch):
-    monkeypatch.setattr(hkrr, "load", lambda path: _Sure())
+def test_intervals_are_written_by_default(monkeypatch):
+    monkeypatch.setattr(hkrr, "load", lambda path: _WithIntervals())
     assert run("predict", "m", "-", input="a\n1\n").stdout == "prediction,lower,upper\n1.0,-0.8,2.8\n"
     result = run("predict", "m", "-", "--coverage", "0.5", "--std", input="a\n1\n")
     assert result.stdout == "prediction,lower,upper,std\n1.0,0.0,2.0,2.0\n"
-    monkeypatch.setattr(hkrr, "load", lambda path: _Unsure())
+    monkeypatch.setattr(hkrr, "load", lambda path: _FailingIntervals())
     result = run("predict", "m", "-", input="a\n1\n")
     assert (result.exit_code, result.stdout) == (0, "prediction\n1.0\n")
-    assert result.stderr == "No intervals: this model does not know how sure it is\n"
+    assert result.stderr == "No intervals: this model has no residuals\n"
     result = run("predict", "m", "-", "--coverage", "0.9", input="a\n1\n")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == "this model does not know how sure it is\n"
+    assert result.stderr == "this model has no residuals\n"
 
 
-def test_more_coverage_than_the_rows_can_tell_of(fitted, folder):
-    """What is said can be done on the command line, and the most that is named is the most there is."""
+def test_coverage_that_needs_more_rows(fitted, folder):
+    """Test the error for a coverage that is too large: the suggested coverage works, and a larger coverage does not."""
     command = ["predict", folder / "houses.hkrr", folder / "new.csv", "--coverage"]
     line = refused(*command, 0.999)
-    # Of 96 rows some are worth less than one: something is missing of them.
-    assert re.match(r"--coverage 0.999 takes 999 distinct rows to tell by, and this model has 9\d: give ", line)
+    # The 96 training rows count as fewer than 96 residuals, because rows with missing values have smaller weights.
+    assert re.match(
+        r"--coverage 0.999 needs the residuals of at least 999 rows, and this model has 9\d residuals; use ", line
+    )
     assert f"hkrr.load({str(folder / 'houses.hkrr')!r}).calibrate(X, y)" in line
-    most = float(re.search(r"give --coverage (0\.\d+) or less", line)[1])
-    assert run(*command, most).exit_code == 0
-    assert f"--coverage {most:g} or less" in refused(*command, most + 0.001)
+    largest = float(re.search(r"use --coverage (0\.\d+) or less", line)[1])
+    assert run(*command, largest).exit_code == 0
+    assert f"--coverage {largest:g} or less" in refused(*command, largest + 0.001)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["none.hkrr", "new.csv"], "none.hkrr: No such file or directory"),
-        (["new.csv", "new.csv"], "new.csv is a table, and this takes a model: hkrr fit new.csv"),
+        (["new.csv", "new.csv"], "new.csv is a table, not a model; to fit a model, run: hkrr fit new.csv"),
         (["no.hkrr", "new.csv"], "no.hkrr cannot be loaded"),
         (["houses.hkrr", "none.csv"], "none.csv: No such file or directory"),
-        (["houses.hkrr", "new.csv", "-o", "out.xlsx"], "--out out.xlsx: give a name that ends with .csv, .parquet"),
-        (["houses.hkrr", "new.csv", "-o", "none/out.csv"], "there is no folder none"),
-        (["houses.hkrr", "new.csv", "--keep", "twon"], "is it 'town'?"),
-        (["houses.hkrr", "new.csv", "--json"], "--json needs -o"),
+        (["houses.hkrr", "new.csv", "-o", "out.xlsx"], "--out out.xlsx: the file name must end with .csv, .parquet"),
+        (["houses.hkrr", "new.csv", "-o", "none/out.csv"], "the folder none does not exist"),
+        (["houses.hkrr", "new.csv", "--keep", "twon"], "did you mean 'town'?"),
+        (["houses.hkrr", "new.csv", "--json"], "--json requires --out"),
         (
             ["houses.hkrr", "new.csv", "--no-intervals", "--coverage", "0.5"],
-            "give one of --coverage and --no-intervals",
+            "--coverage and --no-intervals exclude each other",
         ),
         (["houses.hkrr", "short.csv"], "there is no column 'area (m2)'"),
-        (["houses.hkrr", "words.csv", "-o", "out.csv"], "which is not a number"),
+        (["houses.hkrr", "words.csv", "-o", "out.csv"], "'old' is not a number"),
     ],
 )
-def test_what_predict_refuses_in_a_line(fitted, folder, monkeypatch, arguments, message):
+def test_predict_reports_invalid_input_in_one_line(fitted, folder, monkeypatch, arguments, message):
     monkeypatch.chdir(folder)
     (folder / "short.csv").write_text("age\n3\n")
     (folder / "no.hkrr").write_text("age\n3\n")
@@ -368,8 +364,8 @@ def test_info(fitted, folder, tmp_path):
     result = run("info", folder / "houses.hkrr")
     assert result.exit_code == 0, result.output
     text = result.stdout
-    assert f"a TableRegressor of a HyperKernelRidgeCV, saved by hkrr {hkrr.__version__}" in text
-    assert "Settings: n_components=1, random_state=0" in text
+    assert f"a TableRegressor with a HyperKernelRidgeCV, saved by hkrr {hkrr.__version__}" in text
+    assert "Parameters: n_components=1, random_state=0" in text
     assert str(model.held_out_) in text
     assert str(model.model_.diagnostics_) in text
     assert "  age        number\n" in text
@@ -379,20 +375,20 @@ def test_info(fitted, folder, tmp_path):
     sir = hkrr.baselines.SIR(1).fit(np.random.default_rng(0).standard_normal((50, 3)), np.arange(50.0))
     hkrr.save(sir, tmp_path / "sir")
     first = f"{tmp_path / 'sir'}: a SIR, saved by hkrr {hkrr.__version__}\n"
-    assert run("info", tmp_path / "sir").stdout == f"{first}Settings: n_components=1\n"
+    assert run("info", tmp_path / "sir").stdout == f"{first}Parameters: n_components=1\n"
     for name in ("houses.csv", "houses.parquet"):
-        assert f"{name} is a table, and this takes a model: hkrr fit " in refused("info", folder / name)
+        assert f"{name} is a table, not a model; to fit a model, run: hkrr fit " in refused("info", folder / name)
     assert "No such file" in json.loads(run("info", "none", "--json").stdout)["error"]
 
 
-def test_info_knows_the_target_where_no_rows_were_held_out(fitted, tmp_path):
+def test_info_shows_the_target_without_held_out_scores(fitted, tmp_path):
     _, model = fitted
     hkrr.save(without(model, "held_out_"), tmp_path / "m")
-    assert "\nPredicts 'price'\n" in run("info", tmp_path / "m").stdout
+    assert "\nTarget: 'price'\n" in run("info", tmp_path / "m").stdout
     assert json.loads(run("info", tmp_path / "m", "--json").stdout)["target"] == TARGET
 
 
-def test_a_report_finds_the_target_by_the_rows_held_out(fitted, folder, tmp_path):
+def test_report_takes_the_target_from_the_held_out_scores(fitted, folder, tmp_path):
     _, model = fitted
     hkrr.save(without(model, "target_"), tmp_path / "m")
     result = run("report", tmp_path / "m", folder / "houses.csv", "-o", tmp_path / "page.html", "--json")
@@ -400,34 +396,33 @@ def test_a_report_finds_the_target_by_the_rows_held_out(fitted, folder, tmp_path
     assert json.loads(result.stdout)["rows"] == 120
 
 
-def test_a_report_of_rows_with_one_target(fitted, folder, tmp_path):
-    """Nothing is to be learned from them, but they can be predicted."""
+def test_report_on_rows_with_constant_targets(fitted, folder, tmp_path):
+    """Test a report on rows whose targets are all equal. A fit refuses such rows, but a report does not."""
     table(30, seed=2).assign(**{TARGET: 3.0}).to_csv(tmp_path / "same.csv", index=False)
     page = tmp_path / "page.html"
     result = run("report", folder / "houses.hkrr", tmp_path / "same.csv", "-o", page)
-    assert (result.exit_code, result.stdout) == (0, f"{page}: 30 rows; open it in a browser.\n")
-    assert "there is nothing to explain" in page.read_text(encoding="utf-8")
+    assert (result.exit_code, result.stdout) == (0, f"Wrote {page}: 30 rows. Open it in a browser.\n")
+    assert "There is nothing to explain" in page.read_text(encoding="utf-8")
     table(1).to_csv(tmp_path / "one.csv", index=False)
     line = refused("report", folder / "houses.hkrr", tmp_path / "one.csv", "-o", page)
     assert line == "a report needs at least 2 rows, got 1"
 
 
-def test_a_file_may_name_other_plain_models(fitted):
+def test_scores_of_unknown_baselines_are_shown(fitted):
     from rich.console import Console
 
-    from hkrr.cli._summary import show_scores
+    from hkrr.cli._model_summary import show_scores
 
-    model = copy.copy(fitted[1])
-    model.held_out_ = dataclasses.replace(model.held_out_, methods=("hkrr", "a", "b"), r2=(0.1, 0.2, 0.3))
+    scores = dataclasses.replace(fitted[1].held_out_, methods=("hkrr", "a", "b"), r2=(0.1, 0.2, 0.3))
     console = Console(width=79, record=True, file=io.StringIO())
-    show_scores(console, model)
-    assert "A plain model, b, does better" in console.export_text()
+    show_scores(console, scores)
+    assert "The baseline 'b' scores higher on these rows." in console.export_text()
 
 
 def test_maps_of_every_shape_are_shown(fitted):
     from rich.console import Console
 
-    from hkrr.cli._summary import show_columns, show_map
+    from hkrr.cli._model_summary import show_columns, show_map
 
     def shown(show, **found):
         console = Console(width=60, record=True, file=io.StringIO())
@@ -436,26 +431,26 @@ def test_maps_of_every_shape_are_shown(fitted):
 
     each = {"columns": ["a"], "loadings": [1.0], "n_more": 0, "weight": 1.0}
     base = {"n_features": 3, "n_components": 3, "kernel": "anova", "directions": [each] * 20}
-    assert "kernel ridge on all 3 columns (anova kernel)" in shown(show_map, **base, map_shape="identity")
-    assert "The time limit ended the search" in shown(show_map, **base, stopped="time_limit")
+    assert "Kernel ridge regression on all 3 columns (anova kernel)" in shown(show_map, **base, map_shape="identity")
+    assert "The time limit stopped the search" in shown(show_map, **base, stopped="time_limit")
     text = shown(show_map, **base)
     assert "  1.00  +1.00 a\n" in text
     assert "  and 5 more\n" in text
     shares = [{"column": f"x{k}", "share": share} for k, share in enumerate([0.6, *[0.05] * 8, 0.0])]
     text = shown(show_map, **base, map_shape="diagonal", importances=shares)
-    assert "a scale for each of 3 columns (anova kernel)" in text
-    assert "moves the prediction most:\n  x0 60%, x1 5%, " in text
+    assert "One scale for each of 3 columns (anova kernel)" in text
+    assert "Most important columns:\n  x0 60%, x1 5%, " in text
     assert text.endswith("x7 5%,\n  and 2 more\n")
     plain = {"name": "a [b]", "kind": "number", "about": ""}
-    assert "All 2 columns are numbers" in shown(show_columns, columns=[plain] * 2)
+    assert "All 2 columns are numeric." in shown(show_columns, columns=[plain] * 2)
     long = {"name": "x" * 90, "kind": "text", "about": "word " * 30}
     text = shown(show_columns, columns=[plain, plain, long])
-    assert "Columns (2 more are numbers):" in text
+    assert "Columns (and 2 numeric columns):" in text
     assert all(len(line) <= 60 for line in text.splitlines())
 
 
 @pytest.mark.usefixtures("fitted")
-def test_columns_are_named_one_by_one_or_with_commas(folder, tmp_path):
+def test_options_for_columns_can_be_repeated_or_contain_commas(folder, tmp_path):
     out, data = tmp_path / "out.csv", folder / "houses.csv"
     first, second, third = list(read_table(data).columns)[:3]
     run("predict", folder / "houses.hkrr", data, "-o", out, "--keep", first, "--keep", f"{second},{third}")
@@ -464,14 +459,14 @@ def test_columns_are_named_one_by_one_or_with_commas(folder, tmp_path):
 
 
 @pytest.mark.usefixtures("fitted")
-def test_a_report_needs_rows_whose_target_is_known(folder, tmp_path):
+def test_report_needs_rows_with_the_target(folder, tmp_path):
     read_table(folder / "houses.csv").drop(columns=TARGET).to_csv(tmp_path / "new.csv", index=False)
-    said = refused("report", folder / "houses.hkrr", tmp_path / "new.csv")
-    assert said.endswith("new.csv has no column 'price', the target: a report needs rows whose target is known")
+    line = refused("report", folder / "houses.hkrr", tmp_path / "new.csv")
+    assert line.endswith("new.csv has no column 'price', the target of the model; a report needs rows with the target")
 
 
 @pytest.mark.parametrize(
-    ("asked", "told"),
+    ("arguments", "message"),
     [
         (["fit"], "Missing argument"),
         (["fit", "a.csv", "--bogus"], "No such option: --bogus"),
@@ -479,20 +474,20 @@ def test_a_report_needs_rows_whose_target_is_known(folder, tmp_path):
         (["frob"], "No such command 'frob'"),
     ],
 )
-def test_what_cannot_be_asked_for_is_told_of_in_a_line(asked, told):
-    assert refused(*asked).startswith(told)
-    result = run(*asked, "--json")
+def test_usage_errors_are_one_line(arguments, message):
+    assert refused(*arguments).startswith(message)
+    result = run(*arguments, "--json")
     assert result.exit_code == 2
-    assert told in json.loads(result.stdout)["error"]
+    assert message in json.loads(result.stdout)["error"]
 
 
-def test_shells_complete_commands():
-    asked = {"_HKRR_COMPLETE": "complete_bash", "COMP_WORDS": "hkrr pre", "COMP_CWORD": "1"}
-    result = CliRunner().invoke(cli.app, [], prog_name="hkrr", env=asked)
+def test_shell_completion():
+    environment = {"_HKRR_COMPLETE": "complete_bash", "COMP_WORDS": "hkrr pre", "COMP_CWORD": "1"}
+    result = CliRunner().invoke(cli.app, [], prog_name="hkrr", env=environment)
     assert result.stdout.split() == ["predict"]
 
 
-def test_help_is_in_the_order_one_meets_the_commands():
+def test_help_lists_the_commands_in_the_order_of_use():
     text = run("--help").stdout
     places = [text.index(f" {name} ") for name in ("fit", "predict", "info", "bench", "reproduce")]
     assert places == sorted(places)

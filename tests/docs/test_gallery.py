@@ -1,20 +1,27 @@
-"""The examples of the gallery run as they stand; those that say how many rows they train on, with few."""
+"""Test that the examples of the gallery run and draw a figure.
+
+Examples that define ``n_train`` run with fewer training rows.
+"""
 
 import re
 import warnings
-from pathlib import Path
 
 import matplotlib
 import pytest
 
 from hkrr import HKRRWarning
+from support.paths import ROOT
 
-EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("plot_*.py"))
+EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
+# Examples that run by default. `make thorough` and `make docs` run all examples.
+DEFAULT = ("plot_first_model", "plot_table", "plot_classification", "plot_checkpoint", "plot_own_kernel")
+# Number of training rows in the tests.
 FEW = 80
 
 
-def test_there_are_examples():
+def test_the_gallery_has_examples():
     assert len(EXAMPLES) >= 10
+    assert {path.stem for path in EXAMPLES} >= set(DEFAULT)
 
 
 @pytest.fixture
@@ -27,11 +34,15 @@ def plt(monkeypatch):
     plt.close("all")
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_draws(path, plt):
+@pytest.mark.parametrize(
+    "path",
+    [path if path.stem in DEFAULT else pytest.param(path, marks=pytest.mark.thorough) for path in EXAMPLES],
+    ids=lambda path: path.stem,
+)
+def test_example_draws(path, plt):
     code = re.sub(r"^n_train = \d+$", f"n_train = {FEW}", path.read_text(), flags=re.MULTILINE)
     with warnings.catch_warnings():
-        # Of few rows a fit may well have something to say.
+        # With few rows, warnings about the fit are expected.
         warnings.simplefilter("ignore", HKRRWarning)
         exec(compile(code, path, "exec"), {"__name__": "__main__"})
     figures = [plt.figure(number) for number in plt.get_fignums()]

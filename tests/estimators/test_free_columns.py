@@ -1,15 +1,15 @@
-"""Columns that are no combination of the others: how they are counted, and that the others cost nothing."""
+"""Test that constant and linearly dependent columns do not count as parameters of a map."""
 
 import numpy as np
 import pytest
 
-from hkrr import HyperKernelRidgeCV
-from hkrr.candidates import Candidate, plain
+from hkrr import HyperKernelRidge, HyperKernelRidgeCV
+from hkrr._maps import Diagonal
 from hkrr.criteria import Evidence
+from hkrr.estimators.search.candidates import Candidate, Origin, plain_kernel_ridge
+from hkrr.estimators.search.search_stages import Task, tune
 from hkrr.kernels import Gaussian, ProductLaplace
 from hkrr.rows import InMemoryRows
-from hkrr.shapes import Diagonal
-from hkrr.tuning import Task, tune
 
 
 def _columns(m=60, D=5, seed=0):
@@ -20,7 +20,7 @@ def _free(X, **coordinates):
     return InMemoryRows(X, np.zeros(len(X)), **coordinates).count_free_columns().n_free_columns
 
 
-def _standardised(X):
+def _standardization(X):
     scale = X.std(axis=0)
     return {"x_offset": X.mean(axis=0), "x_scale": np.where(scale > 1e-9 * np.abs(X).max(axis=0), scale, 1.0)}
 
@@ -31,7 +31,7 @@ ADDED = {
     "constants": lambda X: np.tile([3.0, 0.1, -7.0 / 3.0], (len(X), 1)),
     "copies": lambda X: X,
     "copies of copies": lambda X: np.hstack([X, X[:, :2]]),
-    "other units and origins": lambda X: 1e3 * X - 20.0,
+    "copies in other units": lambda X: 1e3 * X - 20.0,
     "sums": lambda X: X @ np.random.default_rng(9).normal(size=(X.shape[1], 4)),
     "a sum and a constant": lambda X: np.column_stack([X.sum(axis=1) + 5.0, np.full(len(X), 2.0)]),
 }
@@ -40,31 +40,31 @@ ADDED = {
 @pytest.mark.parametrize("name", ADDED)
 @pytest.mark.parametrize("scaled", [False, True])
 @pytest.mark.parametrize("seed", [0, 1])
-def test_what_is_a_combination_of_the_others_does_not_count(name, scaled, seed):
+def test_dependent_columns_do_not_count(name, scaled, seed):
     X = _columns(seed=seed)
     X = np.hstack([X, ADDED[name](X)])
-    assert _free(X, **(_standardised(X) if scaled else {})) == 5
+    assert _free(X, **(_standardization(X) if scaled else {})) == 5
 
 
 @pytest.mark.parametrize("value", [1e5 + 0.1, 1e9 / 7.0, 1e15 / 7.0])
 @pytest.mark.parametrize("m", [60, 1000])
 @pytest.mark.parametrize("scaled", [False, True])
 def test_a_large_constant_does_not_count(value, m, scaled):
-    """Its mean is off by rounding, which is no column."""
+    """Test that a constant column with a large value is not counted because of rounding errors in its mean."""
     X = np.column_stack([_columns(m=m), np.full(m, value)])
-    assert _free(X, **(_standardised(X) if scaled else {})) == 5
+    assert _free(X, **(_standardization(X) if scaled else {})) == 5
 
 
 @pytest.mark.parametrize("m", [2, 6, 30, 31, 32, 40])
-def test_where_there_are_fewer_rows_than_columns_all_count_but_for_constants(m):
-    """Nothing is known of them there; with more rows than columns they are what they are."""
+def test_with_fewer_rows_than_columns_all_but_constants_count(m):
+    """Test that all columns except constant ones count, because few rows do not show which columns are dependent."""
     X = _columns(m=m, D=30)
     assert _free(X) == 30
     assert _free(np.hstack([X, np.full((m, 7), 3.0)])) == 30
 
 
-def test_copies_are_seen_with_fewer_rows_than_columns_too():
-    """Six columns four times over, on twelve rows: more columns than rows, of which six are free."""
+def test_copies_are_detected_with_fewer_rows_than_columns():
+    """Test that four copies of the same six columns count as six, with only twelve rows."""
     assert _free(np.hstack([_columns(m=12, D=6)] * 4)) == 6
 
 
@@ -72,23 +72,23 @@ def test_constants_alone_count_as_one():
     assert _free(np.full((10, 4), 3.0)) == 1
 
 
-def test_a_column_that_is_new_counts_whatever_its_unit():
+def test_independent_columns_count_in_any_units():
     X = _columns()
     assert _free(X * [1e-5, 1.0, 1e5, 1e3, 1e-3]) == 5
     assert _free(np.column_stack([X, X[:, 0] ** 2])) == 6
     assert _free(np.column_stack([X, X[:, 0] + 1e-3 * _columns(D=1, seed=1)[:, 0]])) == 6
 
 
-def test_many_rows_are_counted_by_some_of_them():
+def test_a_sample_is_used_for_many_rows():
     X = _columns(m=9001, D=6)
     assert _free(np.hstack([X, X[:, :3], np.ones((9001, 2))])) == 6
 
 
-def test_of_very_many_columns_only_the_constants_are_left_out():
+def test_with_very_many_columns_only_constants_are_left_out():
     assert _free(np.hstack([_columns(m=1300, D=1100), np.zeros((1300, 50))])) == 1100
 
 
-def test_subsets_and_other_threads_keep_the_number_and_the_rows_stay_as_they_were():
+def test_subsets_keep_the_count_and_the_rows_do_not_change():
     X = _columns()
     rows = InMemoryRows(np.hstack([X, X]), X[:, 0])
     counted = rows.count_free_columns()
@@ -99,27 +99,29 @@ def test_subsets_and_other_threads_keep_the_number_and_the_rows_stay_as_they_wer
 
 
 @pytest.mark.parametrize(("d", "expected"), [(1, 5), (2, 9), (3, 12), (5, 15), (8, 15)])
-def test_degrees_of_freedom_are_those_of_the_free_columns(d, expected):
-    """d F - d (d - 1) / 2 for F = 5, and no more than for a square map: of eight directions three are combinations."""
-    candidate = Candidate("s", Gaussian(gamma=1.0), np.eye(d, 20), 0.1, n_free_columns=5)
+def test_degrees_of_freedom_count_independent_columns(d, expected):
+    """Test that dof = d F - d (d - 1) / 2 for F = 5 independent columns. For d > F, dof is as for d = F."""
+    candidate = Candidate(Origin.RANDOM, Gaussian(gamma=1.0), np.eye(d, 20), 0.1, n_free_columns=5)
     assert candidate.degrees_of_freedom == expected
-    assert Candidate("s", Gaussian(gamma=1.0), np.eye(d, 5), 0.1).degrees_of_freedom == expected
+    assert Candidate(Origin.RANDOM, Gaussian(gamma=1.0), np.eye(d, 5), 0.1).degrees_of_freedom == expected
 
 
 def test_degrees_of_freedom_of_other_kernels_and_shapes():
-    full = Candidate("s", ProductLaplace(gamma=1.0), np.eye(2, 20), 0.1, n_free_columns=5)
+    full = Candidate(Origin.RANDOM, ProductLaplace(gamma=1.0), np.eye(2, 20), 0.1, n_free_columns=5)
     assert full.degrees_of_freedom == 10
-    diagonal = Candidate("s", Gaussian(gamma=1.0), np.ones(20), 0.1, shape=Diagonal(), n_free_columns=5)
+    diagonal = Candidate(Origin.RANDOM, Gaussian(gamma=1.0), np.ones(20), 0.1, shape=Diagonal(), n_free_columns=5)
     assert diagonal.degrees_of_freedom == 5
     X = _columns()
     rows = InMemoryRows(np.hstack([X, X]), X[:, 0]).count_free_columns()
-    one, _ = plain(Evidence(rows, None, Gaussian(gamma=1.0), 1.0, True), full.kernel, [0.1], np.random.RandomState(0))
+    one, _ = plain_kernel_ridge(
+        Evidence(rows, None, Gaussian(gamma=1.0), 1.0, True), full.kernel, [0.1], np.random.RandomState(0)
+    )
     assert one.degrees_of_freedom == 1
 
 
 @pytest.mark.parametrize("kernel", [Gaussian(gamma=1.0), None], ids=["gaussian", "auto"])
-def test_every_candidate_of_a_search_is_priced_by_the_free_columns(kernel):
-    """Four columns, each there twice, and two constants: what is asked is what four columns cost."""
+def test_the_parameters_of_all_candidates_count_independent_columns_only(kernel):
+    """Test that four columns, copies of them and two constant columns have the number of parameters of four columns."""
     X = _columns(m=80, D=4)
     y = np.sin(2.0 * X[:, 0]) + 0.3 * np.random.default_rng(1).normal(size=80)
     rows = InMemoryRows(np.hstack([X, X, np.zeros((80, 2))]), y - y.mean())
@@ -138,8 +140,8 @@ def test_every_candidate_of_a_search_is_priced_by_the_free_columns(kernel):
 
 
 @pytest.mark.thorough
-def test_columns_that_add_nothing_change_nothing():
-    """A wave along one of ten columns, from 200 rows: with 140 constants and with copies the model is as good."""
+def test_redundant_columns_do_not_change_the_score():
+    """Test that adding 140 constant columns, or three copies of all columns, does not change R2 on new rows."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(700, 10))
     y = np.sin(2.0 * X[:, 0]) + 0.3 * rng.normal(size=700)
@@ -150,3 +152,16 @@ def test_columns_that_add_nothing_change_nothing():
         r2.append(model.score(Z[200:], y[200:]))
     assert r2[0] > 0.75
     assert r2[1:] == pytest.approx([r2[0]] * 2, abs=0.01)
+
+
+@pytest.mark.parametrize("added", ["nothing", "constants", "sums"])
+def test_diagnostics_do_not_count_redundant_columns(added):
+    """Test that adjusted_share uses 2 * 5 - 1 parameters for two directions of five columns plus redundant columns."""
+    X, n = _columns(m=120), 120
+    y = np.sin(2.0 * X[:, 0]) + 0.3 * np.random.default_rng(1).normal(size=n)
+    X = np.hstack([X, ADDED[added](X)])
+    found = HyperKernelRidge(2, init=np.eye(2, X.shape[1]), max_iter=3).fit(X, y).diagnostics_
+    left = n - found.effective_dimension
+    assert left > 2 * 9
+    expected = 1.0 - (1.0 - found.explained_share) / ((left - 9) / n) ** 2
+    assert found.adjusted_share == pytest.approx(expected, rel=1e-12)

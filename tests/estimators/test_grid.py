@@ -1,4 +1,6 @@
-"""The grid that goes with cv: its table and its last model against plain loops, solvers, and integer targets."""
+"""Tests of selection by `cv`: the table of errors and the final model match plain loops; solvers; integer targets."""
+
+from itertools import product
 
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.model_selection import KFold, PredefinedSplit
 
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
-from hkrr.grid import largest_target
+from hkrr.estimators._grid_search import largest_target
 
 LAMBDAS = [1e-3, 1e-1, 1e-2]
 
@@ -19,7 +21,7 @@ def _data(m=90, D=4, T=1, seed=0):
 
 
 def _seed(random_state):
-    """The seed that every fit of a grid has."""
+    """Return the seed that HyperKernelRidgeCV passes to every fit of the grid."""
     return int(np.random.RandomState(random_state).randint(2**31 - 1))
 
 
@@ -30,7 +32,10 @@ def _fit(d, reg_lambda, X, y, w=None, before=None, seed=0, **options):
 
 
 def _table(dimensions, X, y, w, splits, warm_start=False, **options):
-    """Each pair's error on each split, as {(d, lambda): [...]}; only rows of positive weight are there."""
+    """Return the errors on the splits as {(d, lambda): [error, ...]}, computed by a plain loop.
+
+    Only rows with positive weight are used. Splits without such rows are skipped.
+    """
     table = {}
     for train, test in splits:
         if w is not None:
@@ -73,14 +78,21 @@ def _check_table(model, table):
     assert model.best_score_ == pytest.approx(np.mean(table[best]), rel=1e-8)
 
 
-@pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # a grid of few, of which an end is chosen
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # the grid is small, and a value at its end is selected
 @pytest.mark.parametrize(
-    ("T", "warm_start"),
-    [(1, True), (2, False), *(pytest.param(*each, marks=pytest.mark.thorough) for each in [(1, False), (2, True)])],
+    ("weighted", "T", "warm_start"),
+    [
+        (False, 1, True),
+        (True, 2, False),
+        *(
+            pytest.param(*each, marks=pytest.mark.thorough)
+            for each in product([False, True], [1, 2], [False, True])
+            if each not in ((False, 1, True), (True, 2, False))
+        ),
+    ],
 )
-def test_the_table_is_that_of_a_plain_loop(weighted, T, warm_start):
-    """With weights (a fifth of them zero), two targets of different size, and each lambda from the one before."""
+def test_the_table_matches_a_plain_loop(weighted, T, warm_start):
+    """Test the table with and without weights (a fifth of them zero), for one and two targets, and with warm starts."""
     X, y = _data(T=T)
     w = np.random.default_rng(1).uniform(0.5, 3.0, len(X)) * (np.arange(len(X)) % 5 > 0) if weighted else None
     folds = KFold(2, shuffle=True, random_state=0)
@@ -88,7 +100,7 @@ def test_the_table_is_that_of_a_plain_loop(weighted, T, warm_start):
     _check_table(model, _table([1, 2], X, y, w, folds.split(X), warm_start))
 
 
-def test_a_split_without_a_row_that_counts_decides_nothing():
+def test_a_split_whose_held_out_rows_have_weight_zero_is_ignored():
     X, y = _data()
     fold = np.arange(len(X)) % 3
     w = np.where(fold == 1, 0.0, 1.0 + fold)
@@ -97,8 +109,8 @@ def test_a_split_without_a_row_that_counts_decides_nothing():
     assert "split2_error" not in model.cv_results_
 
 
-@pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")  # a grid of few, and solvers of many short steps
-@pytest.mark.parametrize("solver", ["varpro", "agd"])
+@pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")  # the grid is small, and these solvers converge slowly
+@pytest.mark.parametrize("solver", ["varpro", pytest.param("agd", marks=pytest.mark.thorough)])
 def test_other_solvers_fit_the_grid(solver):
     X, y = _data(m=60, D=3)
     folds = KFold(2)
@@ -116,7 +128,7 @@ def test_other_solvers_are_refused_without_cv(solver):
         HyperKernelRidgeCV(solver=solver).fit(X, y)
 
 
-def test_an_unknown_solver_is_refused_with_cv_too():
+def test_an_unknown_solver_is_refused():
     X, y = _data(m=30)
     with pytest.raises(ValueError, match=r"solver.*lbfgs"):
         _grid([1], cv=2, solver="newton").fit(X, y)
@@ -124,12 +136,15 @@ def test_an_unknown_solver_is_refused_with_cv_too():
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("d", [1, 2])
-def test_with_a_warm_start_the_last_model_comes_along_the_path(weighted, d):
-    """The lambdas down to the one chosen, each from the map and the kernel of the one before."""
+def test_with_a_warm_start_the_final_model_is_fitted_along_the_path(weighted, d):
+    """Test that the final model is the last of a sequence of fits with decreasing lambda.
+
+    Each fit starts from the map and the kernel of the fit before it.
+    """
     X, y = _data()
     w = np.random.default_rng(1).uniform(0.5, 3.0, len(X)) if weighted else None
     model = _grid([d], cv=KFold(2), warm_start=True).fit(X, y, w)
-    assert model.reg_lambda_ < max(LAMBDAS)  # or there was no path
+    assert model.reg_lambda_ < max(LAMBDAS)  # otherwise there is only one fit
     last = None
     for reg_lambda in sorted(LAMBDAS, reverse=True):
         if reg_lambda >= model.reg_lambda_:
@@ -141,7 +156,7 @@ def test_with_a_warm_start_the_last_model_comes_along_the_path(weighted, d):
     assert not np.allclose(model.components_, alone.components_, rtol=1e-10, atol=0.0)
 
 
-def test_without_a_warm_start_the_last_model_is_a_fit_of_its_own():
+def test_without_a_warm_start_the_final_model_is_a_separate_fit():
     X, y = _data()
     model = _grid([1], cv=KFold(2)).fit(X, y)
     alone = _fit(1, model.reg_lambda_, X, y)
@@ -157,8 +172,8 @@ def _small_integers(m=60):
 
 
 @pytest.mark.parametrize("options", [{}, {"cv": 2, "criterion": "training", "reg_lambdas": [1e-2]}], ids=["none", "cv"])
-def test_the_least_of_small_integers_has_an_absolute_value(options):
-    """-128 is an int8, 128 is none."""
+def test_int8_targets_of_minus_128(options):
+    """Test that a target of -128 in int8 gives the same model as in float64, although abs(-128) overflows in int8."""
     X, y = _small_integers()
     one, other = (HyperKernelRidgeCV(1, random_state=0, **options).fit(X, t) for t in (y.astype(np.int8), y))
     assert one.truncation_ == other.truncation_ == (128 if options else 256)
@@ -169,7 +184,21 @@ def test_the_least_of_small_integers_has_an_absolute_value(options):
             assert_array_equal(one.cv_results_[name], other.cv_results_[name])
 
 
-def test_the_largest_target_is_each_targets_own():
+def test_each_target_has_its_own_largest_value():
     Y = np.array([[-128, 3], [5, 127], [0, -7]], dtype=np.int8)
     assert_array_equal(largest_target(Y), [128, 127])
     assert largest_target(Y[:, 0]) == 128
+
+
+@pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # the grid has one lambda
+def test_a_refit_with_cv_keeps_no_attribute_of_an_earlier_fit():
+    """A fit with few centers, and one with weights, store attributes that an exact fit without weights lacks."""
+    X, y = _data(m=60)
+    options = {"cv": 2, "criterion": "training", "reg_lambdas": [1e-2], "n_init": 1, "random_state": 0}
+    expected = HyperKernelRidgeCV([1], **options).fit(X, y)
+    for earlier, weight in (({"refit": 20}, None), ({"refit": "full"}, np.linspace(0.5, 2.0, len(X)))):
+        model = HyperKernelRidgeCV([1], **options).set_params(**earlier).fit(X, y, weight)
+        model.set_params(**options, refit="full").fit(X, y)
+        assert set(vars(model)) == set(vars(expected))
+        for found, right in zip(model.predict(X, return_std=True), expected.predict(X, return_std=True), strict=True):
+            assert_array_equal(found, right)

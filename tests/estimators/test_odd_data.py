@@ -1,4 +1,4 @@
-"""Data at the edges, and what must be learned there: one column, all directions, few rows, equal rows, copies."""
+"""Tests of the models learned from unusual data: one column, as many directions as columns, few rows, repeated rows."""
 
 import warnings
 from contextlib import suppress
@@ -8,10 +8,11 @@ import pytest
 from numpy.testing import assert_allclose
 
 from hkrr import FitError, HKRRWarning, HyperKernelRidge, HyperKernelRidgeCV
-from stress_check import share_of_error
+from support.stress_check import share_of_error
 
 both_kernels = pytest.mark.parametrize(
-    ("kernel", "seed"), [("gaussian", 0), pytest.param("gaussian", 1, marks=pytest.mark.thorough), ("auto", 0)]
+    ("kernel", "seed"),
+    [("gaussian", 0), *(pytest.param(*each, marks=pytest.mark.thorough) for each in [("gaussian", 1), ("auto", 0)])],
 )
 
 
@@ -21,7 +22,7 @@ def _fit(X, y, weight=None, **options):
 
 @both_kernels
 def test_one_column(kernel, seed):
-    """There is one direction, and its scale is learned."""
+    """Test that, with one column, one direction is selected and its scale is learned well enough for R2 > 0.95."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(300, 1))
     z = np.sin(3.0 * X[:, 0])
@@ -32,7 +33,7 @@ def test_one_column(kernel, seed):
 
 @both_kernels
 def test_as_many_directions_as_columns(kernel, seed):
-    """Asked for, or found: a product of three columns needs all of them, in whatever shape."""
+    """Test that three directions are used for a product of three columns, with n_components="auto" and with 3."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(-1.0, 1.0, size=(650, 3))
     z = np.prod(X, axis=1)
@@ -45,10 +46,10 @@ def test_as_many_directions_as_columns(kernel, seed):
     assert found.map_shape_ == "full"
 
 
-@pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")  # of the target that is noise
+@pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")  # one target is pure noise
 @both_kernels
 def test_fewer_rows_than_columns(kernel, seed):
-    """A column of 60 that 30 rows show is used; and where there is nothing but noise, little more is made of it."""
+    """Test 30 rows of 60 columns: a strong column is found, and a target of pure noise is hardly overfitted."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(1030, 60))
     for signal, most in ((5.0 * X[:, 0] + X[:, 1:6].sum(axis=1), 0.9), (np.zeros(1030), 1.3)):
@@ -57,27 +58,30 @@ def test_fewer_rows_than_columns(kernel, seed):
         assert np.mean((found.predict(X[30:]) - y[30:]) ** 2) < most * np.var(y[30:])
 
 
-@pytest.mark.filterwarnings("ignore::hkrr.PoorFitWarning")  # and that is said
+@pytest.mark.filterwarnings("ignore::hkrr.PoorFitWarning")  # the model explains nothing
 @both_kernels
-def test_rows_that_are_all_equal_have_their_mean_predicted(kernel, seed):
+def test_identical_rows_predict_the_mean(kernel, seed):
     y = np.random.default_rng(seed).normal(size=40)
     found = _fit(np.full((40, 3), 0.7), y, kernel=kernel)
     assert_allclose(found.predict(np.random.default_rng(1).normal(size=(5, 3))), np.mean(y), rtol=1e-9)
 
 
 @both_kernels
-def test_repeated_inputs_with_targets_of_their_own_tell_of_the_noise(kernel, seed):
-    """Ten targets for each of thirty x: they are averaged, not followed."""
+def test_repeated_inputs_are_averaged(kernel, seed):
+    """Test that predictions are close to the mean if each of thirty inputs occurs with ten noisy targets."""
     rng = np.random.default_rng(seed)
     X = np.repeat(rng.normal(size=(30, 2)), 10, axis=0)
     z = np.sin(2.0 * X[:, 0])
     found = _fit(X, z + 0.5 * rng.normal(size=300), kernel=kernel)
-    assert np.mean((found.predict(X) - z) ** 2) < 0.05  # ten of variance 0.25 have means of variance 0.025
+    assert np.mean((found.predict(X) - z) ** 2) < 0.05  # the mean of ten targets of variance 0.25 has variance 0.025
 
 
 @pytest.mark.parametrize("criterion", ["training", "evidence", "loo"])
-def test_copies_of_all_rows_are_the_rows(criterion):
-    """Twice, or three times, whatever the criterion; there is a regular matrix and one start to amplify no rounding."""
+def test_copies_of_all_rows_do_not_change_the_model(criterion):
+    """Test that repeating all rows two or three times changes lambda and predictions by at most 1e-6.
+
+    The problem is well conditioned, so that rounding errors stay small.
+    """
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 3))
     y = np.sin(2.0 * X[:, 0]) + 0.2 * rng.normal(size=60)
@@ -93,7 +97,10 @@ def test_copies_of_all_rows_are_the_rows(criterion):
 
 
 def test_products_of_three_that_overflow():
-    """Moments of X, X and y, of numbers whose squares are numbers: found by generated cases."""
+    """Test that predictions are finite if third moments of X and y overflow, although their squares do not.
+
+    A generated test case found this problem.
+    """
     X = 1e123 * np.array([[1.0, -1.0, 4.9], [2.8, 10.0, 7.3], [0.1, 3.0, -2.0]])
     y = 1e63 * np.array([-6.2, 0.4, 1.0])
     model = HyperKernelRidgeCV(n_components=1, n_init=1, random_state=0, scale_features=False)
@@ -103,11 +110,15 @@ def test_products_of_three_that_overflow():
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_rounding_makes_worse_than_the_mean_is_no_model(seed):
-    """One x, and targets that differ in their last four digits: coefficients of 1e13 times those cancel, or do not."""
+def test_a_fit_destroyed_by_rounding_is_refused(seed):
+    """Test that a fit whose predictions are worse than the mean of y raises an error.
+
+    All inputs are identical, and the targets differ only in their last four digits. The coefficients are 1e13 times
+    larger than the targets and have to cancel.
+    """
     X, y = np.zeros((3, 1)), 1e12 + np.random.default_rng(seed).normal(size=3)
     model = HyperKernelRidge(1, kernel="anova", reg_lambda=1e-14, n_init=1, max_iter=4, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HKRRWarning)
-        with suppress(FitError):  # which is what the others of these should be
+        with suppress(FitError):  # an error is the expected outcome if the fit is worse than the mean
             assert share_of_error(model.fit(X, y).predict(X), y, None) <= 1.0 + 1e-6

@@ -1,7 +1,7 @@
-"""The same seed in other processes, with other numbers of BLAS's threads and of ours: the same model to 1e-8.
+"""Test that the same seed gives the same model, up to 1e-8, in processes with different numbers of threads.
 
-The problem is one that the rounding of a sum in another order cannot move far (docs/scaling.md): rough kernels, whose
-matrix is well conditioned, on data in few dimensions, fitted until converged or for a few iterations.
+The problems are well conditioned, so that a different order of summation changes the results only a little
+(docs/scaling.md): rough kernels, data in few dimensions, and fits that converge or make only a few iterations.
 """
 
 import os
@@ -50,9 +50,9 @@ def _fit_elsewhere(folder, n_blas, n_jobs):
 
 
 @pytest.mark.thorough
-@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="BLAS takes one thread where there is one processor")
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="BLAS uses one thread on a single processor")
 def test_other_threads_in_other_processes_give_the_same_model(tmp_path):
-    """One process with one thread, one with two of BLAS's and two of ours."""
+    """Compare a process with one thread and a process with two BLAS threads and n_jobs=2."""
     folders = [_fit_elsewhere(tmp_path / f"{blas} {jobs}", blas, jobs) for blas, jobs in [(1, 1), (2, 2)]]
     for name in MODELS:
         one, other = (np.load(folder / f"{name}.npz") for folder in folders)

@@ -1,4 +1,4 @@
-"""time_limit ends a fit: by a clock that goes on by one tick for each evaluation of a criterion, and not otherwise."""
+"""Tests of time_limit, with a fake clock that advances by one second for each evaluation of a criterion."""
 
 from collections import Counter
 from threading import Lock, get_ident
@@ -7,15 +7,25 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hkrr import HyperKernelRidgeCV, candidates, kernel_search, last_fit, search, selection, tuning
+from hkrr import HyperKernelRidgeCV
 from hkrr.criteria import Criterion
-from hkrr.solvers import LBFGS, base
+from hkrr.estimators import ridge_cv
+from hkrr.estimators.search import candidates, final_fit
+from hkrr.estimators.search import kernel_and_map_shape as kernel_search
+from hkrr.estimators.search import number_of_directions as dimensions
+from hkrr.estimators.search import search_stages as tuning
+from hkrr.solvers import LBFGS, driver
 
-READERS = [candidates, kernel_search, last_fit, search, selection, tuning, base]  # of the clock
+# Modules that read the clock.
+READERS = [candidates, kernel_search, final_fit, dimensions, ridge_cv, tuning, driver]
 
 
 class Ticks:
-    """The clock, and all evaluations: when each began, in which run, and the how many-th it was there."""
+    """The fake clock.
+
+    The list ``begun`` has an entry for each evaluation of a criterion: the time, the number of the run (None outside of
+    runs), and the index of the evaluation within the run.
+    """
 
     def __init__(self, monkeypatch):
         self.now, self.begun = 0.0, []
@@ -46,51 +56,74 @@ class Ticks:
 
 
 def _late(monkeypatch, limit, n_threads, **options):
-    """Fit within the limit; return how many evaluations were begun beyond it, within runs and elsewhere.
+    """Fit with a time limit. Return the numbers of evaluations after the limit: inside and outside of solver runs.
 
-    Of a run that goes on no second one may be: a run has to evaluate its start, and then looks at the clock.
+    After the limit, a run may evaluate its starting map, but nothing else: it checks the clock before every further
+    evaluation.
     """
-    monkeypatch.setattr("hkrr._model.blas_threads", lambda: n_threads)
+    monkeypatch.setattr("hkrr.estimators.fitted.base.blas_threads", lambda: n_threads)
     ticks, rng = Ticks(monkeypatch), np.random.default_rng(0)
     X = rng.normal(size=(100, 4))
     y = np.sin(2.0 * X[:, 0]) + X[:, 1] ** 2 + 0.1 * rng.normal(size=100)
     model = HyperKernelRidgeCV(n_init=3, random_state=0, time_limit=limit, **options).fit(X, y)
     assert np.all(np.isfinite(model.predict(X)))
-    assert len(ticks.begun) >= limit  # there was more to do than there was time for
+    assert len(ticks.begun) >= limit  # the limit was reached
     late = [(run, k) for now, run, k in ticks.begun if now > limit]
     inside = [k for run, k in late if run is not None]
-    # Each of the other threads may have looked at the clock just before.
+    # With several threads, each thread but one may have checked the clock just before the limit.
     assert np.count_nonzero(inside) <= n_threads - 1
     return len(inside), len(late) - len(inside)
 
 
 @pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # there is no time for more directions
-@pytest.mark.parametrize("n_threads", [1, 2])
-@pytest.mark.parametrize("limit", [0.5, 20.5, 99.5, 250.5, 400.5, 600.5])
-def test_with_a_given_kernel_no_run_goes_on_beyond_the_limit(monkeypatch, limit, n_threads):
-    """Each start that is still to come is evaluated once, four of them and the two that survive; and what is polished.
+@pytest.mark.parametrize(
+    ("limit", "n_threads"),
+    [
+        (0.5, 1),
+        (99.5, 1),
+        (250.5, 2),
+        *(
+            pytest.param(limit, n_threads, marks=pytest.mark.thorough)
+            for limit in (0.5, 20.5, 99.5, 250.5, 400.5, 600.5)
+            for n_threads in (1, 2)
+            if (limit, n_threads) not in ((0.5, 1), (99.5, 1), (250.5, 2))
+        ),
+    ],
+)
+def test_with_a_given_kernel_no_run_continues_after_the_limit(monkeypatch, limit, n_threads):
+    """Test the number of evaluations after the time limit with a given kernel.
 
-    Where a map is being grown, the one direction that it is at may be tried at its other two lengths.
+    At most four starts, two survivors and one polished map are evaluated, once each. If a map is being grown when the
+    limit is reached, the current direction may be tried with two more lengths.
     """
     in_runs, elsewhere = _late(monkeypatch, limit, n_threads)
     assert in_runs <= 4 + 2 + 1
     assert elsewhere <= 2
 
 
-@pytest.mark.parametrize("limit", [0.5, 20.5, 99.5, 250.5, 400.5, 600.5, 900.5])
-def test_with_any_kernel_no_run_goes_on_or_begins_beyond_the_limit(monkeypatch, limit):
-    """But for the last, at the map that was found by then; and, to rank them, the best of the candidates is evaluated.
+@pytest.mark.parametrize(
+    "limit",
+    [0.5, 250.5, *(pytest.param(limit, marks=pytest.mark.thorough) for limit in (20.5, 99.5, 400.5, 600.5, 900.5))],
+)
+def test_with_kernel_auto_no_run_continues_or_starts_after_the_limit(monkeypatch, limit):
+    """Test the number of evaluations after the time limit with kernel="auto".
 
-    Where there is no time at all, each start for one direction is evaluated once before, and the two that survive.
+    Only the final run at the map found so far and one leave-one-out error of the best candidate are evaluated. With the
+    shortest limit, the starts for one direction and the two survivors are evaluated once each before the final run.
     """
     in_runs, elsewhere = _late(monkeypatch, limit, 1, kernel="auto")
     assert in_runs <= (1 if limit > 20.0 else 2 + 2 + 1)
     assert elsewhere <= 1
 
 
-@pytest.mark.parametrize("limit", [20.5, 99.5, 250.5, 400.5, 900.5])
-def test_with_any_kernel_on_threads_each_start_is_evaluated_once_at_most(monkeypatch, limit):
-    """Two diagonal maps for each of seven kernels are the most that begin together."""
+@pytest.mark.parametrize(
+    "limit", [99.5, *(pytest.param(limit, marks=pytest.mark.thorough) for limit in (20.5, 250.5, 400.5, 900.5))]
+)
+def test_with_kernel_auto_and_threads_each_start_is_evaluated_at_most_once(monkeypatch, limit):
+    """Test that two threads evaluate each start of a batch at most once after the limit.
+
+    The largest batch has two diagonal maps for each of seven kernels.
+    """
     in_runs, elsewhere = _late(monkeypatch, limit, 2, kernel="auto")
     assert in_runs <= 14 + 1
     assert elsewhere <= 1

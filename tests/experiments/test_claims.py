@@ -1,4 +1,7 @@
-"""No claim about the figures is a rubber stamp: tables from which each is plainly true, false, tied, or not to say."""
+"""The claims about the paper's figures, checked on synthetic tables.
+
+In each table a claim is clearly true, clearly false, tied or inconclusive.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +13,36 @@ import pytest
 from matplotlib.colors import to_hex
 
 from hkrr.experiments import get_experiment
-from hkrr.experiments.base import COLOURS, Claim
-from tables import LINKS, STEPS, THREE, claims_of, convergence, latent, toy_map, toy_path, training_size
+from hkrr.experiments.experiment_runner import COLOURS, Claim
+from support.experiment_tables import (
+    LINKS,
+    STEPS,
+    THREE,
+    claims_of,
+    convergence,
+    latent,
+    toy_basins,
+    toy_trajectories,
+    training_size,
+)
 
-# For each start, the (seconds, loss) of VarPro and of AGD; the first loss is 5, and there are 40 seconds.
+# For each start, the (seconds, loss) pairs of VarPro and of AGD. The first loss is 5, and the time limit is 40 seconds.
 ESCAPES, STAYS = ([(1, 2)], [(9, 1)]), ([(1, 1)], [(9, 2)])
 SAME, SLOW, AT_ONCE = ([(1, 1)], [(9, 1)]), ([(9, 1)], [(1, 1)]), ([(3, 1)], [(3, 1)])
-TAIL = ([(1, 1.02), (20, 1)], [(9, 1)])  # there after 1 s, but for what counts as the same
+# VarPro reaches its final loss after 1 s, up to the tolerance.
+TAIL = ([(1, 1.02), (20, 1)], [(9, 1)])
 ROUNDING = ([(1, 1 + 1e-9)], [(9, 1)])
-FALLING = ([(1, 4), (39, 2)], [(9, 1)])  # VarPro ends higher, and has not come to rest
-LATE = ([(1, 1)], [(9, 2), (39, 1)])  # nor has AGD here
+# VarPro ends with a higher loss than AGD and has not converged.
+FALLING = ([(1, 4), (39, 2)], [(9, 1)])
+# AGD has not converged.
+LATE = ([(1, 1)], [(9, 2), (39, 1)])
 
 
 @pytest.mark.parametrize(
     ("holds", "line"),
-    [(True, "holds: it is so (1)"), (False, "does not hold: it is so (1)"), (None, "cannot be said: it is so (1)")],
+    [(True, "holds: it is so (1)"), (False, "does not hold: it is so (1)"), (None, "inconclusive: it is so (1)")],
 )
-def test_claims_in_words(holds, line):
+def test_text_of_a_claim(holds, line):
     assert str(Claim("it is so", holds, "1")) == line
 
 
@@ -38,9 +54,9 @@ def test_claims_in_words(holds, line):
         ([ESCAPES, ESCAPES, STAYS, STAYS], False, "2 of 4", None, "0 of 0", True, 2),
         ([STAYS, AT_ONCE], False, "0 of 2", False, "0 of 1", False, 0),
         ([TAIL, SAME, SLOW], False, "0 of 3", True, "2 of 3", False, 0),
-        # What counts as the same, where both arrive, must not count as lower.
+        # A difference within the tolerance does not count as lower.
         ([ROUNDING, ROUNDING, ROUNDING], False, "0 of 3", True, "3 of 3", False, 0),
-        # Who still goes down has neither arrived nor stayed.
+        # A run whose loss still falls has not converged.
         ([FALLING, FALLING, SAME], True, "2 of 3", True, "1 of 1", False, 0),
         ([LATE, LATE], False, "0 of 2", None, "0 of 0", False, 0),
     ],
@@ -49,20 +65,21 @@ def test_convergence(starts, lower, n_lower, faster, of_both, escapes, n_escapes
     first, second, third = claims_of("convergence", convergence(*starts))
     assert (first.holds, first.number) == (lower, f"{n_lower} starts")
     assert second.holds is faster
-    assert second.number == f"{of_both} starts where both arrive at the same loss, of {len(starts)}"
+    assert second.number == f"{of_both} starts where both reach the same loss, {len(starts)} starts in total"
     assert third.holds is escapes
-    assert third.number == f"{n_escapes} of {len(starts)} starts where VarPro has come to rest above AGD"
+    assert third.number == f"{n_escapes} of {len(starts)} starts where VarPro converged to a higher loss than AGD"
 
 
 @pytest.mark.parametrize(
     "starts", [[SAME, SAME], [STAYS, STAYS], [SAME, STAYS], [SAME, ESCAPES], [ESCAPES, FALLING], [FALLING, LATE]]
 )
 def test_titles_of_loss_curves_are_true(starts):
-    table = [row for row in convergence(STAYS, *starts) if row["start"] > 0]  # the first one failed
+    # The runs from start 0 failed.
+    table = [row for row in convergence(STAYS, *starts) if row["start"] > 0]
     figure = get_experiment("convergence").plot(table)
     titles = [ax.get_title() for ax in figure.axes]
     plt.close(figure)
-    assert any("both arrive" in title for title in titles) == (SAME in starts)
+    assert any("same loss" in title for title in titles) == (SAME in starts)
     assert any("AGD escapes" in title for title in titles) == (ESCAPES in starts)
     assert any("AGD ends lower" in title for title in titles) == (FALLING in starts and ESCAPES not in starts)
     assert not any("start 0" in title for title in titles)
@@ -80,11 +97,14 @@ def test_titles_of_loss_curves_are_true(starts):
 )
 @pytest.mark.parametrize("odd", STEPS)
 def test_toy_path(odd, ends, counts, holds):
-    """With one first step it goes like that, with the others as the paper says: one is enough against."""
+    """A single first step that disagrees with the paper refutes a claim.
+
+    The first step ``odd`` has the given results, and the remaining first steps agree with the paper.
+    """
     well = {(0, step): (-0.5, 1) for step in STEPS} | {(1, step): (1, 1) for step in STEPS}
     well |= {(2, step): (-0.5, 1) for step in STEPS}
     steps = dict.fromkeys(STEPS, (5, 9, 3)) | {odd: counts}
-    first, sigmoid, fewer = claims_of("toy-path", toy_path(well | {(k, odd): ends[k] for k in range(3)}, steps))
+    first, sigmoid, fewer = claims_of("toy-path", toy_trajectories(well | {(k, odd): ends[k] for k in range(3)}, steps))
     assert [first.holds, sigmoid.holds, fewer.holds] == holds
     for claim, (varpro, agd) in ((first, ends[0]), (sigmoid, ends[2])):
         shown = f"VarPro ends at y = {varpro:.2f}, AGD ends at y = {agd:.2f}, L-BFGS ends at y = 0.25"
@@ -95,15 +115,15 @@ def test_toy_path(odd, ends, counts, holds):
 @pytest.mark.parametrize(
     ("varpro", "agd", "holds"),
     [(range(25), range(75), True), (range(50), range(50, 100), False), (range(75), range(25), False)]
-    # One start of a hundred is a point, and no more than that.
+    # A difference of one start in a hundred is exactly one percentage point, which is not enough.
     + [(range(n), range(n + 1), False) for n in (2, 28, 56, 57, 98)]
     + [(range(n), range(n + 2), True) for n in (2, 28, 56, 57, 98)],
 )
 @pytest.mark.parametrize("link", LINKS)
 def test_toy_map(link, varpro, agd, holds):
-    """One of three first steps differs for one function: that decides its claim, and no other."""
+    """A single first step decides the claim about one function, and does not affect the other function's claim."""
     arrivals = dict.fromkeys(product(LINKS, STEPS), (range(30), range(40), range(99)))
-    table = toy_map(arrivals | {(link, 1.0): (varpro, agd, ())}, n_points=10)
+    table = toy_basins(arrivals | {(link, 1.0): (varpro, agd, ())}, n_points=10)
     claims = dict(zip(LINKS, claims_of("toy-map", table), strict=True))
     assert {name: claim.holds for name, claim in claims.items()} == dict.fromkeys(LINKS, True) | {link: holds}
     shown = f"first step 1: VarPro {len(varpro):.1f}%, AGD {len(agd):.1f}%, L-BFGS 0.0%"
@@ -112,12 +132,12 @@ def test_toy_map(link, varpro, agd, holds):
 
 
 def test_toy_map_colours():
-    """Start 0 is of both, 1 of AGD only, 2 of VarPro only, 3 of none: purple, blue, red, grey; with the middle step."""
+    """Starts are purple if both methods succeed, blue if only AGD, red if only VarPro, and grey if neither succeeds."""
     arrivals = dict.fromkeys(product(LINKS, STEPS), ((), (), ())) | {(n, 0.1): ({0, 2}, {0, 1}, {0}) for n in LINKS}
-    figure = get_experiment("toy-map").plot(toy_map(arrivals))
+    figure = get_experiment("toy-map").plot(toy_basins(arrivals))
     for ax in figure.axes[:2]:
         mesh = ax.collections[0]
-        # A row of the mesh is a y0, a column an x0; starts are counted along y0 first.
+        # The rows of the mesh are values of y0 and the columns values of x0. Starts are numbered along y0 first.
         both, *one, none = mesh.cmap(mesh.norm(np.reshape(mesh.get_array(), (2, 2)).T.ravel()))[:, :3]
         assert [to_hex(colour).upper() for colour in one] == [COLOURS["AGD"], COLOURS["VarPro"]]
         assert min(both[0], both[2]) > 1.5 * both[1]
@@ -125,7 +145,7 @@ def test_toy_map_colours():
         assert {line.get_marker() for line in ax.lines} == {"*", "+"}
     (legend,) = figure.legends
     named = {text.get_text() for text in legend.get_texts()}
-    assert {"both arrive", "only AGD", "only VarPro", "neither", "global minimum", "local minimum"} <= named
+    assert {"both succeed", "only AGD", "only VarPro", "neither", "global minimum", "local minimum"} <= named
     plt.close(figure)
 
 
@@ -144,9 +164,9 @@ MORE = (0.84, 0.82, 0.81, 0.81, 0.0)
         ((0.0, 0.4, 0.8, 0.8, 0.8, 0.8, 0.8, 0.8), [True, True, False]),
         ((0.0, 0.4, 0.8, 0.81, 0.81, 0.79, 0.79, 0.0), [True, True, False]),
         ((0.0, 0.4, 0.8, 0.81, 0.81, 0.81, 0.79, 0.0), [True, True, True]),
-        # Only the first d above d* keeps its accuracy, the others lose all of it: that is not little.
+        # Only the first d above d* keeps the accuracy. All larger values of d lose it completely.
         ((0.0, 0.4, 0.8, 0.8, 0.0, 0.0, 0.0, 0.0), [True, False, False]),
-        # Nothing was learned at d*: there is nothing to lose, whatever the others do.
+        # There is no fit at d*, so the claims are inconclusive.
         ((-0.5, 0.0, 0.09, 0.5, 0.5, 0.5, 0.5, 0.5), [None, None, None]),
     ],
 )
@@ -154,8 +174,8 @@ def test_latent_dimension(R2, holds):
     claims = claims_of("latent-dimension", latent(R2))
     assert [claim.holds for claim in claims] == holds
     if holds == [None] * 3:
-        left_out = "nothing learned at d*: " + ", ".join(f"{method}, data set {k}" for k, method in SETTINGS)
-        assert {claim.number for claim in claims} == {left_out}
+        excluded = "no fit at d* (R2 below 0.1): " + ", ".join(f"{method}, data set {k}" for k, method in SETTINGS)
+        assert {claim.number for claim in claims} == {excluded}
         return
     lost = [R2[2] - max(R2[:2]), R2[2] - np.median(R2[3:])]
     share = np.mean([value > R2[2] for value in R2[3:]])
@@ -164,7 +184,7 @@ def test_latent_dimension(R2, holds):
 
 
 @pytest.mark.parametrize("odd", SETTINGS)
-def test_latent_dimension_one_setting_is_enough_against(odd):
+def test_latent_dimension_one_counterexample_refutes_a_claim(odd):
     table = latent((0.0, 0.4, 0.8, *MORE), odd, (0.0, 0.79, 0.8, 0.5, 0.5, 0.5, 0.5, 0.0))
     claims = claims_of("latent-dimension", table)
     assert [claim.holds for claim in claims] == [False, False, True]
@@ -177,7 +197,7 @@ def test_latent_dimension_a_setting_without_a_fit_is_named_and_does_not_count(od
     claims = claims_of("latent-dimension", latent((0.0, 0.4, 0.8, *MORE), odd, (0.5, 0.5, 0.05, *[0.0] * 5)))
     assert [claim.holds for claim in claims] == [True, True, True]
     for claim in claims:
-        assert claim.number.endswith(f"; nothing learned at d*: {odd[1]}, data set {odd[0]}")
+        assert claim.number.endswith(f"; no fit at d* (R2 below 0.1): {odd[1]}, data set {odd[0]}")
         assert claim.number.count("data set") == 4
 
 
@@ -190,10 +210,10 @@ def test_latent_dimension_a_setting_without_a_fit_is_named_and_does_not_count(od
         (50, (*[0.75] * 7, 0.8), [False, None, None]),
     ],
 )
-def test_latent_dimension_says_what_can_be_said_at_the_ends(true_d, R2, holds):
-    """With d* = 1 there is no d below it, with d* = D none above: of the other side all can be said."""
+def test_latent_dimension_with_d_star_at_the_ends(true_d, R2, holds):
+    """The claim about d < d* is inconclusive if d* = 1, and the claims about d > d* are inconclusive if d* = D."""
     claims = claims_of("latent-dimension", latent(R2, true_d=true_d))
-    assert not [claim.number for claim in claims if "nothing learned" in claim.number]
+    assert not [claim.number for claim in claims if "no fit" in claim.number]
     assert [claim.holds for claim in claims] == holds
 
 
@@ -208,7 +228,11 @@ def test_latent_dimension_says_what_can_be_said_at_the_ends(true_d, R2, holds):
 )
 @pytest.mark.parametrize("odd", [800, 1600])
 def test_training_size(odd, varpro, agd, holds):
-    """At one of the larger sizes it goes like that, at the other well; the smaller ones do not matter, nor L-BFGS."""
+    """The claims are about VarPro and AGD at the two largest sizes. A single counterexample refutes a claim.
+
+    At the size ``odd`` the scores have the given values. At the second large size they agree with the paper. Neither
+    the smaller sizes nor L-BFGS affect the claims.
+    """
     at = {"VarPro": varpro, "AGD": agd, "L-BFGS": (0.9, 0.1, 0.9)}
 
     def R2(method, m, k):
@@ -217,7 +241,8 @@ def test_training_size(odd, varpro, agd, holds):
         return (0.5, 0.8, 0.6)[k] if m > 400 else (0.9, 0.1, 0.9)[k]
 
     table = training_size(R2, sizes=(100, 400, 800, 1600))
-    table += [{**row, "repeat": 3, "R2": -9.0} for row in table if row["repeat"] == 0]  # one run in four goes wrong
+    # One run in four has a very low score, which must not affect the medians.
+    table += [{**row, "repeat": 3, "R2": -9.0} for row in table if row["repeat"] == 0]
     first, second = claims_of("training-size", table)
     assert [first.holds, second.holds] == holds
     for method in THREE[:2]:

@@ -1,4 +1,7 @@
-"""No claim about the theorems is a rubber stamp: tables from which each is plainly true, false, tied, or not to say."""
+"""The claims about the paper's theorems, checked on synthetic tables.
+
+In each table a claim is clearly true, clearly false, tied or inconclusive.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tables import SIZES, adaptivity, claims_of, nystrom, sample_complexity, stationarity
+from support.experiment_tables import SIZES, adaptivity, claims_of, nystrom, sample_complexity, stationarity
 
+# Slopes of KRR that deteriorate with D, as the paper claims.
 WELL = (-0.8, -0.5, -0.2)
 
 
@@ -22,16 +26,16 @@ WELL = (-0.8, -0.5, -0.2)
         ((-1.0, -1.0, -1.0), (-0.8, -0.5, 0.1), [True, True]),
         ((-1.0, -1.0, -1.0), (-0.8, -0.5, -0.41), [True, False]),
         ((-1.0, -1.0, -1.0), (-0.2, -0.5, -0.8), [True, False]),
-        # KRR's slope varies even more, but HKRR's is far from hardly depending on D; or neither depends on it.
+        # HKRR's slope depends on D as well, or neither slope depends on D.
         ((-1.0, -2.0, -3.0), WELL, [True, False]),
         ((-1.0, -1.0, -1.0), (-0.5, -0.5, -0.5), [True, False]),
         ((-1.0, -1.0, -1.0), (-1.0, -1.0, -1.0), [False, False]),
-        # Worse: HKRR's risk does not fall at all.
+        # HKRR's risk does not decrease.
         ((0.1, 0.1, 0.1), WELL, [False, True]),
     ],
 )
 def test_sample_complexity(hkrr, krr, holds):
-    """The slopes are those of the last three sizes."""
+    """The claims compare the slopes of HKRR and KRR over the last three sizes."""
     faster, spread = claims_of("sample-complexity", sample_complexity(hkrr, krr))
     assert [faster.holds, spread.holds] == holds
     for number in (faster.number, spread.number):
@@ -43,14 +47,14 @@ def test_sample_complexity(hkrr, krr, holds):
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.1])
-def test_sample_complexity_a_rate_that_is_none_does_not_wear_off(slope):
-    """KRR's risk does not fall at any D: its slope does not depend on D, and there is none to halve."""
+def test_sample_complexity_without_a_rate_of_krr(slope):
+    """If KRR's risk does not decrease at any D, its rate does not deteriorate with D."""
     _, spread = claims_of("sample-complexity", sample_complexity((-1.0,) * 3, (slope,) * 3))
     assert spread.holds is not True
 
 
 @pytest.mark.parametrize("D", [10, 50])
-def test_sample_complexity_with_one_dimension_there_is_no_spread(D):
+def test_sample_complexity_with_one_dimension_has_no_spread(D):
     faster, spread = claims_of("sample-complexity", sample_complexity((-1.0,), (-0.5,), features=(D,)))
     assert [faster.holds, spread.holds] == [True, None]
 
@@ -58,49 +62,58 @@ def test_sample_complexity_with_one_dimension_there_is_no_spread(D):
 @pytest.mark.parametrize(
     ("few", "uniform", "leverage", "holds", "number"),
     [
-        (-1.0, (9, 5, 2, 1), (9, 1.09, 1, 1), [True, True], "10 against 40"),
-        (-0.86, (9, 1.09, 1, 1), (9, 5, 2, 1), [True, False], "40 against 10"),
-        (-0.84, (9, 5, 1.09, 1), (9, 5, 1.09, 1), [False, False], "20 against 20"),
-        (0.5, (9, 5, 1.11, 1), (9, 5, 1.09, 1), [False, True], "20 against 40"),
-        (-1.4, (9, 5, 2, 1), (1, 1, 1, 1), [True, True], "5 against 40"),
-        # As good by luck, and then no more: it is enough from 40 on.
-        (-1.0, (9, 5, 1.05, 1), (1, 1, 1.2, 1), [True, False], "40 against 20"),
-        # One of them never comes so near; or none does, and who needs fewer cannot be said.
-        (-1.0, (9, 5, 2, 1.2), (9, 5, 2, 1), [True, True], "40 against inf"),
-        (-1.0, (9, 5, 2, 1), (9, 5, 2, 1.2), [True, False], "inf against 40"),
-        (-1.0, (9, 5, 2, 1.2), (9, 5, 2, 1.3), [True, None], "inf against inf"),
+        (-1.0, (9, 5, 2, 1), (9, 1.09, 1, 1), [True, True], "leverage 10, uniform 40"),
+        (-0.86, (9, 1.09, 1, 1), (9, 5, 2, 1), [True, False], "leverage 40, uniform 10"),
+        (-0.84, (9, 5, 1.09, 1), (9, 5, 1.09, 1), [False, False], "leverage 20, uniform 20"),
+        (0.5, (9, 5, 1.11, 1), (9, 5, 1.09, 1), [False, True], "leverage 20, uniform 40"),
+        (-1.4, (9, 5, 2, 1), (1, 1, 1, 1), [True, True], "leverage 5, uniform 40"),
+        # 5 and 10 centers are good by chance, but 20 centers are not. Therefore 40 centers are needed.
+        (-1.0, (9, 5, 1.05, 1), (1, 1, 1.2, 1), [True, False], "leverage 40, uniform 20"),
+        # With one of the samplings no number of centers is sufficient. If this holds for both samplings, the claim is
+        # inconclusive.
+        (-1.0, (9, 5, 2, 1.2), (9, 5, 2, 1), [True, True], "leverage 40, uniform inf"),
+        (-1.0, (9, 5, 2, 1), (9, 5, 2, 1.2), [True, False], "leverage inf, uniform 40"),
+        (-1.0, (9, 5, 2, 1.2), (9, 5, 2, 1.3), [True, None], "leverage inf, uniform inf"),
     ],
 )
 @pytest.mark.parametrize("odd", [0, 1])
 def test_nystrom(odd, few, uniform, leverage, holds, number):
-    """Seven times the risk is no other rate, and one that falls faster costs nothing. One kind of inputs is odd."""
+    """The claims compare the rates with few and with all centers, and the numbers of centers that the samplings need.
+
+    The risk with few centers is seven times as large, which does not change the rate. One of the two kinds of inputs
+    has the given ratios, and the second kind agrees with the paper.
+    """
     well, pair = ((9, 5, 2, 1), (9, 5, 1, 1)), (uniform, leverage)
     slope, *needed = claims_of("nystrom", nystrom(few, *(well if odd else pair), clustered=pair if odd else well))
     assert [slope.holds, needed[odd].holds, needed[1 - odd].holds] == [*holds, True]
-    assert slope.number.startswith(f"slope {few:.2f} with few, -1.00 with all; risk at the largest m ")
-    theorem = "N = 12, N_inf = 34; the theorems' formulas: uniform 200, leverage 300"
+    assert slope.number.startswith(
+        f"slope {few:.2f} with 4 sqrt(m) centers, -1.00 with all rows; risks at the largest "
+    )
+    theorem = "N = 12, N_inf = 34; number of centers in the theorems: uniform 200, leverage 300"
     assert needed[odd].number == f"{number}; {theorem}"
-    assert needed[1 - odd].number == f"20 against 40; {theorem}"
-    assert [f"({name};" in claim.text for name, claim in zip(("cube", "clustered"), needed, strict=True)] == [True] * 2
+    assert needed[1 - odd].number == f"leverage 20, uniform 40; {theorem}"
+    assert [f"({name} inputs;" in claim.text for name, claim in zip(("cube", "clustered"), needed, strict=True)] == [
+        True
+    ] * 2
 
 
 @pytest.mark.parametrize("few", [-1.0, 0.5])
-def test_nystrom_what_is_no_fit_has_no_rate(few):
+def test_nystrom_without_a_fit_has_no_rate(few):
     slope, *_ = claims_of("nystrom", nystrom(few, (2, 1), (2, 1), scale=400.0))
     assert slope.holds is None
 
 
-def test_nystrom_says_where_the_formulas_ask_for_more_than_there_is():
+def test_nystrom_notes_theorems_that_require_more_centers_than_rows():
     table = [row | {"m": 150} if row["part"] == "centers" else row for row in nystrom(-1.0, (2, 1), (2, 1))]
     for claim in claims_of("nystrom", table)[1:]:
-        assert claim.number.endswith("uniform 200, leverage 300 (more than the 150 rows there are)")
+        assert claim.number.endswith("uniform 200, leverage 300 (more than the 150 rows)")
 
 
 @pytest.mark.parametrize(
     ("price", "d", "holds", "above"),
     [
         (lambda m: 1.5, (4, 4, 3), [True, True], "2 of 3 runs"),
-        (lambda m: 10.0, (4, 3, 2), [True, False], "1 of 3 runs"),  # a constant, however large, keeps the rate
+        (lambda m: 10.0, (4, 3, 2), [True, False], "1 of 3 runs"),  # a constant factor keeps the rate
         (lambda m: m**-0.5, (3, 4), [True, False], "1 of 2 runs"),
         (lambda m: m**0.09, (3, 3, 3), [True, False], "0 of 3 runs"),
         (lambda m: m**0.11, (9, 9, 9), [False, True], "3 of 3 runs"),
@@ -117,7 +130,7 @@ def test_adaptivity(price, d, holds, above):
     assert exceeds.number == above
 
 
-def test_adaptivity_of_one_size_has_no_slope():
+def test_adaptivity_with_one_size_has_no_slope():
     keeps, exceeds = claims_of("adaptivity", adaptivity(lambda m: 1.5, sizes=(400,)))
     assert [keeps.holds, exceeds.holds] == [None, True]
     assert "slope +" not in keeps.number
@@ -141,9 +154,11 @@ ENDS, GOES_ON = (lambda n: 1.0 - 1.0 / n), (lambda n: n / 8.0)
     ],
 )
 def test_stationarity(gradient, mapping, path_B, path_alpha, holds):
-    """A run like that (on the sphere) and one as it should be (inside).
+    """The claims are checked on the runs that satisfy the assumptions of the theorem.
 
-    Two are no matter: one that has not moved, and one with a K_mm as good as singular.
+    There are four runs. The first has the given curves and ends with |B| = 1. The second agrees with the theorem and
+    ends inside the ball. The last two runs are excluded: in the third run the loss hardly falls, and the fourth run has
+    a nearly singular K_mm.
     """
     odd, well = (gradient, mapping, path_B, path_alpha, 1.0, 1.0, 2e-4), (BETTER, BETTER, ENDS, ENDS, 0.5, 1.0, 2e-4)
     bad = (HUGE, HUGE, GOES_ON, GOES_ON, 1.0)
@@ -153,23 +168,25 @@ def test_stationarity(gradient, mapping, path_B, path_alpha, holds):
     for (method, text), claim in zip(product(("VarPro", "AGD"), texts), claims, strict=True):
         assert claim.text.startswith(text)
         assert claim.text.endswith(f"({method})")
-        assert claim.number.endswith("2 of 4 starts; in 1 the least eigenvalue of K_mm fell below 0.0001")
+        assert claim.number.endswith(
+            "2 of 4 starts satisfy the assumptions; in 1 the smallest eigenvalue of K_mm fell below 0.0001"
+        )
     used = max(n * gradient(n) for n in 2 ** np.arange(11.0)) / 40_000
-    assert f"at most {max(used, 1 / 40_000):.1e} of it" in claims[0].number
-    assert "1 runs end on the sphere |B| = 1" in claims[1].number
-    added = {ENDS: "1.5%", GOES_ON: "93.8%", NOTHING: "1.5%"}  # the run that is as it should be adds 1.5%
+    assert f"at most {max(used, 1 / 40_000):.1e} of the constant" in claims[0].number
+    assert "1 runs end with |B| = 1" in claims[1].number
+    added = {ENDS: "1.5%", GOES_ON: "93.8%", NOTHING: "1.5%"}  # the run that agrees with the theorem adds 1.5%
     for claim, path in zip(claims[3:5], (path_B, path_alpha), strict=True):
         assert claim.number.startswith(f"at most {added[path]}; ")
 
 
 @pytest.mark.parametrize(("loss", "eigenvalue", "singular"), [(1.99, 0.1, 0), (1.0, 1e-5, 2)])
-def test_stationarity_of_runs_that_do_not_suit_cannot_be_said(loss, eigenvalue, singular):
+def test_stationarity_is_inconclusive_without_runs_that_satisfy_the_assumptions(loss, eigenvalue, singular):
     claims = claims_of("stationarity", stationarity(*[(BETTER, BETTER, ENDS, ENDS, 1.0, loss, eigenvalue)] * 2))
     assert [claim.holds for claim in claims] == [None] * 10
-    assert all(f"0 of 2 starts; in {singular} the least" in claim.number for claim in claims)
+    assert all(f"0 of 2 starts satisfy the assumptions; in {singular} the smallest" in claim.number for claim in claims)
 
 
-def test_stationarity_a_gradient_seen_twice_has_not_fallen():
-    """Two steps, the loss halved, the gradient as large as ever: nothing says that it falls as 1 / N."""
+def test_stationarity_with_two_steps():
+    """With only two steps and a constant gradient, the claims that the gradient decreases must not hold."""
     claims = claims_of("stationarity", stationarity((WORSE, WORSE, ENDS, ENDS, 0.5, 1.0, 0.1), last=2))
     assert not [str(claims[k]) for k in (1, 2, 6, 7) if claims[k].holds]

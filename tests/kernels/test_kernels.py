@@ -1,8 +1,10 @@
-"""Every kernel against the naive oracle, central differences, scikit-learn and autograd; user-written kernels too."""
+"""Tests of all kernels and of user-defined kernels.
+
+They are compared with the naive oracle, finite differences, scikit-learn and autograd.
+"""
 
 import dataclasses
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -12,78 +14,32 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process import kernels as sk_gp
 from sklearn.metrics import pairwise
 
-import oracles
 from hkrr import kernels
 from hkrr.kernels import coordinatewise
-from problems import CASES, ONE_GAMMA, Case, case_id, central_difference, separated_points, torch_gram, unit_direction
+from support import oracles
+from support.random_problems import (
+    CASES,
+    ONE_GAMMA,
+    case_id,
+    central_difference,
+    separated_points,
+    torch_gram,
+    unit_direction,
+)
+from support.user_kernels import USER
 
-# float64 formulas of a few operations: a dozen roundings, far below 1e-10.
+# Tolerances for float64. The formulas take about a dozen operations, so rounding errors are far below 1e-10.
 EXACT = {"rtol": 1e-10, "atol": 1e-12}
 
-
-@dataclass(frozen=True)
-class InverseSquare(kernels.Radial):
-    """A user's radial kernel, 2 (1 + gamma s)^-2: its diagonal is not 1."""
-
-    gamma: float | None = None
-
-    def value_and_decay(self, u):
-        """phi(u) = 2 (1 + u)^-2 and -phi'(u)."""
-        return 2.0 * (1.0 + u) ** -2.0, 4.0 * (1.0 + u) ** -3.0
-
-
-@dataclass(frozen=True)
-class LinearGaussian(kernels.Kernel):
-    """A user's kernel with nothing but the two abstract methods, (1 + gamma p.c) exp(-gamma s)."""
-
-    gamma: float | None = None
-
-    def __call__(self, P, C):
-        """The Gram matrix."""
-        return self.vjp(P, C)[0]
-
-    def vjp(self, P, C):
-        """The Gram matrix and its pullback."""
-        gamma = 1.0 if self.gamma is None else self.gamma
-        E = np.exp(-gamma * ((P[:, None] - C[None]) ** 2).sum(axis=2))
-        linear = 1.0 + gamma * P @ C.T
-
-        def pullback(G):
-            GE, GK = G * E, G * E * linear
-            dP = GE @ C - 2.0 * (GK.sum(axis=1)[:, None] * P - GK @ C)
-            dC = GE.T @ P - 2.0 * (GK.sum(axis=0)[:, None] * C - GK.T @ P)
-            return gamma * dP, gamma * dC
-
-        return E * linear, pullback
-
-
-def _inverse_square(p, c):
-    return 2.0 * (1.0 + 0.3 * oracles.squared_distance(p, c)) ** -2.0
-
-
-def _inverse_square_slope(p, c):
-    return oracles.radial_gradient(p, c, -2.4 * (1.0 + 0.3 * oracles.squared_distance(p, c)) ** -3.0)
-
-
-def _linear_gaussian(p, c):
-    return (1.0 + 0.3 * oracles.dot(p, c)) * oracles.gaussian(p, c, 0.3)
-
-
-def _linear_gaussian_slope(p, c):
-    left = 0.3 * oracles.gaussian(p, c, 0.3) * np.asarray(c)
-    return left + (1.0 + 0.3 * oracles.dot(p, c)) * oracles.gaussian_slope(p, c, 0.3)
-
-
-USER = [
-    Case("user-radial", "user", InverseSquare(gamma=0.3), _inverse_square, _inverse_square_slope, "l2", {}),
-    Case("user-kernel", "user", LinearGaussian(gamma=0.3), _linear_gaussian, _linear_gaussian_slope, None, {}),
-]
 every_case = pytest.mark.parametrize("case", CASES + USER, ids=case_id)
 every_shape = pytest.mark.parametrize("case", ONE_GAMMA + USER, ids=case_id)
 
 
 def _points(seed=0, n=6, c=5, d=3):
-    """Normal points; one center is a row, another shares one coordinate with a row."""
+    """Return points P, centers C and a matrix G, all with normal entries.
+
+    The first center equals a point, and the second center shares a coordinate with a point.
+    """
     rng = np.random.default_rng(seed)
     P, C, G = rng.normal(size=(n, d)), rng.normal(size=(c, d)), rng.normal(size=(n, c))
     C[0], C[1, 0] = P[0], P[1, 0]
@@ -102,12 +58,12 @@ def test_value_and_pullback_match_the_oracle(case):
 
 
 def _check_directional(kernel, P, C, G, rng):
-    """<dP, V> and <dC, U> against central differences of sum(G * K), relative to the size of the gradients."""
+    """Check <dP, V> and <dC, U> against central differences of sum(G * K)."""
     dP, dC = kernel.vjp(P, C)[1](G.copy())
     V, U = unit_direction(rng, P.shape), unit_direction(rng, C.shape)
     in_P = central_difference(lambda Q: np.sum(G * kernel(Q, C)), P, V)
     in_C = central_difference(lambda Q: np.sum(G * kernel(P, Q)), C, U)
-    # 1e-6 of the gradient, and the rounding of sum(G * K) divided by the step.
+    # The tolerance is 1e-6 of the gradient plus the rounding error of sum(G * K) divided by the step.
     floor = 1e-9 * np.sum(np.abs(G * kernel(P, C)))
     assert abs(in_P - np.sum(dP * V)) <= 1e-6 * np.linalg.norm(dP) + floor
     assert abs(in_C - np.sum(dC * U)) <= 1e-6 * np.linalg.norm(dC) + floor
@@ -140,23 +96,23 @@ def test_any_shape(case, n, c, d, seed):
 @every_case
 @pytest.mark.parametrize("offset", [0.0, 30.0])
 def test_zero_distance(case, offset):
-    """k(p, p) and its derivative, also far from the origin, where |p|^2 + |c|^2 - 2 p.c loses digits."""
+    """Test k(p, p) and its derivative, near the origin and far from it, where |p|^2 + |c|^2 - 2 p.c loses digits."""
     P = offset + np.random.default_rng(1).normal(size=(6, 3))
     K, pullback = case.kernel.vjp(P, P.copy())
     expected_diagonal = np.array([case.value(p, p) for p in P])
     assert_allclose(np.diag(K), expected_diagonal, rtol=1e-10)
     assert_allclose(case.kernel.diagonal(P), expected_diagonal, rtol=1e-10)
     for actual, expected in zip(pullback(np.eye(6)), oracles.pullback(case.slope, P, P, np.eye(6)), strict=True):
-        assert_allclose(actual, expected, rtol=1e-10, atol=1e-10)  # zeros for every kernel of a difference
+        assert_allclose(actual, expected, rtol=1e-10, atol=1e-10)  # zero for every translation-invariant kernel
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.norm], ids=case_id)
 def test_almost_zero_distance(case):
-    """Points 1e-9 apart: k is 1 to that order, and no derivative passes its bound, 2 sqrt(d)/ell for these kernels."""
+    """Test that for points 1e-9 apart, k is close to 1 and no derivative exceeds its bound 2 sqrt(d) / ell."""
     P = np.random.default_rng(2).normal(size=(6, 3))
     C = P + 1e-9
     K, pullback = case.kernel.vjp(P, C)
-    # A distance taken from inner products is only right to sqrt(eps) = 1.5e-8.
+    # A distance computed from inner products is accurate only to sqrt(eps) = 1.5e-8.
     assert_allclose(np.diag(K), 1.0, atol=2e-7)
     for gradient in pullback(np.eye(6)):
         assert np.linalg.norm(gradient, axis=1).max() <= 2.0 * math.sqrt(3.0) * math.sqrt(2.0 * case.gamma)
@@ -167,13 +123,13 @@ def test_almost_zero_distance(case):
 def test_products_of_many_far_coordinates_are_zero(nu, far):
     kernel = kernels.ProductMatern(gamma=0.5, nu=nu)
     assert_array_equal(kernel(np.full((1, 9), far), np.zeros((2, 9))), np.zeros((1, 2)))
-    # Centers that are far from each other are no excuse.
+    # The same holds for centers that are far from each other.
     assert_array_equal(kernel(np.zeros((1, 9)), np.full((2, 9), [[-far], [far]])), np.zeros((1, 2)))
     small = np.float32(min(far, 1e30))
     assert_array_equal(kernel(np.full((1, 9), small), np.zeros((2, 9), dtype=np.float32)), np.zeros((1, 2)))
 
 
-def test_blocks_of_the_cache_make_no_difference(monkeypatch):
+def test_cache_blocks_do_not_change_the_kernel(monkeypatch):
     P, C, _ = _points()
     for kernel in (kernels.ProductMatern(gamma=0.3), kernels.Anova(gamma=0.3)):
         whole = kernel(P, C)
@@ -182,8 +138,11 @@ def test_blocks_of_the_cache_make_no_difference(monkeypatch):
 
 
 @every_shape
-def test_one_row_has_no_influence_on_another(case):
-    """Blocks of rows are arbitrary: an outlier among them must not blur the small distances of the others."""
+def test_rows_do_not_influence_each_other(case):
+    """Test that an outlier does not make the distances of other rows less accurate.
+
+    The division of the rows into blocks is arbitrary, so the rows of a block must not influence each other.
+    """
     P, C, G = _points()
     C[2], P[-1] = P[2] + 0.01, 1e6
     G[-1] = 0.0
@@ -217,7 +176,7 @@ def test_gram_matrix_is_symmetric_and_positive_semidefinite(case):
     K = case.kernel(P, P)
     assert_allclose(K, K.T, rtol=1e-12, atol=1e-14)
     eigenvalues = np.linalg.eigvalsh(K)
-    assert eigenvalues[0] >= -1e-12 * eigenvalues[-1]  # rounding of the entries: 25 eps
+    assert eigenvalues[0] >= -1e-12 * eigenvalues[-1]  # the rounding error of the eigenvalues is about 25 eps
 
 
 @every_shape
@@ -225,7 +184,8 @@ def test_float32_points_are_accepted(case):
     P, C, G = (a.astype(np.float32) for a in _points())
     K, pullback = case.kernel.vjp(P, C)
     exact = [a.astype(float) for a in (P, C, G)]
-    # Single precision at the worst: 1e-7 times a condition number of order one (square root at a zero distance: 3e-4).
+    # The tolerance is the precision of float32, 1e-7, times a condition number of order one. The error of a square root
+    # at distance zero is 3e-4.
     assert_allclose(K, oracles.gram(case.value, *exact[:2]), rtol=1e-5, atol=1e-3)
     for actual, expected in zip(pullback(G.copy()), oracles.pullback(case.slope, *exact), strict=True):
         assert_allclose(actual, expected, rtol=1e-3, atol=1e-3)
@@ -239,7 +199,7 @@ def test_median_gamma(case):
         assert case.kernel.median_gamma(P) == pytest.approx(1.0 / np.mean([oracles.dot(p, p) for p in P]), rel=1e-12)
         assert case.kernel.median_gamma(np.zeros((4, 3))) == 1.0
         return
-    # Rows that come twice add pairs at distance zero, which do not count, and every other pair four times.
+    # Repeating each row adds pairs at distance zero, which are ignored, and repeats all other pairs equally often.
     for points in (P, P[:8], P[:2], np.vstack([P, P]), np.repeat(P[:8], 3, axis=0)):
         assert case.kernel.median_gamma(points) == pytest.approx(oracles.median_gamma(points, case.norm), rel=1e-10)
     assert case.kernel.median_gamma(np.vstack([P, P])) == pytest.approx(case.kernel.median_gamma(P), rel=1e-10)

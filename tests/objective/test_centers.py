@@ -1,4 +1,4 @@
-"""How centers are chosen: leverage scores and their frequencies, uniform, k-means, and the size rule."""
+"""Tests of leverage scores and their sampling frequencies, uniform sampling, k-means, and the number of centers."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chi2
 from sklearn.utils import check_random_state
 
-import oracles
 from hkrr import centers, kernels
 from hkrr.rows import InMemoryRows
-from problems import ONE_GAMMA, case_id, make_problem
+from support import oracles
+from support.random_problems import ONE_GAMMA, case_id, make_problem
 
 
 def _rows(m=40, D=4, seed=0, **options):
@@ -20,7 +20,10 @@ def _rows(m=40, D=4, seed=0, **options):
 @pytest.mark.parametrize("case", ONE_GAMMA, ids=case_id)
 @pytest.mark.parametrize("t", [1e-3, 0.1, 10.0])
 def test_scores_are_exact_when_the_pilot_is_all_rows(case, t):
-    """K + t m I has a condition number below 1e5: 1e-8 leaves three digits for a jitter."""
+    """Test the scores to 1e-8.
+
+    The condition number of K + t m I is below 1e5, so rounding errors and the jitter stay below this tolerance.
+    """
     p, rows = _rows(block_size=7)
     scores = centers.approximate_leverage_scores(rows, p.B, case.kernel, t, p.X)
     assert_allclose(scores, oracles.leverage_scores(case.value, p.X, p.B, t), rtol=1e-8)
@@ -29,7 +32,10 @@ def test_scores_are_exact_when_the_pilot_is_all_rows(case, t):
 @pytest.mark.parametrize("kernel", ["gaussian", "matern52", "matern32"])
 @pytest.mark.parametrize("t", [1e-2, 0.1])
 def test_scores_of_a_partial_pilot_are_within_a_factor_two(kernel, t):
-    """T = 2: 100 of 200 rows in the plane span nearly all that a smooth kernel sees at this t."""
+    """Test that the factor T is at most 2 if the pilot sample holds 100 of 200 rows.
+
+    For a smooth kernel in the plane, these 100 rows span nearly all functions that matter at this t.
+    """
     p, rows = _rows(m=200)
     kernel = kernels.get_kernel(kernel).with_gamma(0.3)
     K = kernel(p.X @ p.B.T, p.X @ p.B.T)
@@ -41,7 +47,10 @@ def test_scores_of_a_partial_pilot_are_within_a_factor_two(kernel, t):
 
 
 def test_leverage_draws_in_proportion_to_the_scores():
-    """A tight cluster shares one score and an outlier has one of its own; chi-square at a level of 1e-9."""
+    """Test the sampling frequencies by a chi-square test at the level 1e-9.
+
+    The rows of a tight cluster share the leverage of the cluster, and each outlier has a large score.
+    """
     rng = np.random.default_rng(1)
     X = np.vstack([0.2 * rng.normal(size=(9, 2)), 10.0 + rng.normal(size=(3, 2))])
     kernel, B, t0, n = kernels.Gaussian(gamma=0.5), np.eye(2), 0.05, 20_000
@@ -55,11 +64,11 @@ def test_leverage_draws_in_proportion_to_the_scores():
     statistic = np.sum((counts - expected) ** 2 / expected)
     limit = chi2.isf(1e-9, df=11)
     assert statistic <= limit
-    # The same counts are far from uniform: the check above has power.
+    # The same counts are far from uniform, so the test above has power.
     assert np.sum((counts - n / 12) ** 2 / (n / 12)) > 20.0 * limit
 
 
-def test_uniform_takes_distinct_rows():
+def test_uniform_draws_distinct_rows():
     p, rows = _rows(m=30)
     drawn = centers.uniform(rows, 12, check_random_state(3))
     matches = np.array([[np.array_equal(x, c) for x in p.X] for c in drawn])
@@ -70,8 +79,11 @@ def test_uniform_takes_distinct_rows():
     assert_array_equal(np.sort(everything, axis=0), np.sort(p.X, axis=0))
 
 
-def test_uniform_takes_every_row_equally_often():
-    """2000 draws of 3 rows of 10: hypergeometric counts, so the statistic is below a chi-square's; level 1e-9."""
+def test_uniform_draws_every_row_equally_often():
+    """Test the counts of 2,000 draws of 3 out of 10 rows.
+
+    Rows are drawn without replacement, so the chi-square statistic is smaller than for independent draws.
+    """
     X = np.arange(10.0)[:, None]
     rows, rng = InMemoryRows(X, np.zeros(10)), check_random_state(4)
     counts = np.zeros(10)
@@ -81,7 +93,7 @@ def test_uniform_takes_every_row_equally_often():
     assert np.sum((counts - 600.0) ** 2 / 600.0) <= chi2.isf(1e-9, df=9)
 
 
-def test_uniform_cannot_take_more_rows_than_there_are():
+def test_uniform_cannot_draw_more_rows_than_there_are():
     _, rows = _rows(m=5)
     with pytest.raises(ValueError, match=r"larger|more"):
         centers.uniform(rows, 6, check_random_state(0))
@@ -102,9 +114,9 @@ def test_centers_are_finite_reproducible_and_in_the_rows_coordinates(choose):
     offset, scale = np.full(4, 100.0), np.array([1.0, 10.0, 0.1, 1.0])
     rows = InMemoryRows(p.X, p.y, x_offset=offset, x_scale=scale)
     moved = (p.X - offset) / scale
-    before = np.random.get_state()  # noqa: NPY002  # the global state is what is watched
+    before = np.random.get_state()  # noqa: NPY002  # the test checks the global state
     drawn, again = choose(rows, 7, check_random_state(5)), choose(rows, 7, check_random_state(5))
-    after = np.random.get_state()  # noqa: NPY002  # the global state is what is watched
+    after = np.random.get_state()  # noqa: NPY002  # the test checks the global state
     assert drawn.shape == (7, 4)
     assert np.isfinite(drawn).all()
     assert (drawn >= moved.min(axis=0) - 1e-9).all()
@@ -121,12 +133,12 @@ def test_kmeans_finds_separated_clusters():
     X = np.vstack([mean + 0.1 * rng.normal(size=(25, 2)) for mean in means])
     found = centers.kmeans(InMemoryRows(X, np.zeros(100)), 4, check_random_state(8))
     gaps = np.linalg.norm(found[:, None] - means[None], axis=2)
-    # The mean of 25 points of deviation 0.1 lies within 5 * 0.02 * sqrt(2) of its cluster's.
+    # The mean of 25 points with standard deviation 0.1 lies within 5 * 0.02 * sqrt(2) of the cluster's mean.
     assert gaps.min(axis=0).max() <= 0.15
 
 
 def test_auto_size_follows_its_rule():
-    """kappa / lambda, at least 100, at most the rows and what memory allows."""
+    """Test that the size is kappa / lambda, at least 100, and at most the number of rows and the memory limit."""
     assert centers.auto_size(10_000, 1 / 256) == 256
     assert centers.auto_size(10_000, 0.003) == 334
     assert centers.auto_size(10_000, 1 / 256, kappa=2.0) == 512

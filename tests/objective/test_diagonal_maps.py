@@ -1,20 +1,20 @@
-"""Diagonal maps held as vectors: the criteria, the products and the candidates, against the same maps as matrices."""
+"""Tests of diagonal maps stored as vectors: criteria, products and candidates give the same results as matrices."""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-import criteria_oracles
-from hkrr._arrays import project, pull_to_map
-from hkrr.candidates import Candidate, path_table
+from hkrr._base.linear_algebra import project, pull_to_map
+from hkrr._maps import Diagonal, Full, Scaled
 from hkrr.criteria import Evidence, Grouped, LeaveOneOut
+from hkrr.estimators.search.candidates import Candidate, Origin, path_table
 from hkrr.kernels import Gaussian
 from hkrr.rows import InMemoryRows
-from hkrr.shapes import Diagonal, Full, Scaled
-from problems import ONE_GAMMA, case_id, central_difference, make_problem, unit_direction
+from support import oracles_criteria as criteria_oracles
+from support.random_problems import ONE_GAMMA, case_id, central_difference, make_problem, unit_direction
 
 LAMBDA, D = 0.05, 4
-SCALES = np.array([0.7, 0.05, 1.9, 1e-9])  # the last column is all but dropped
+SCALES = np.array([0.7, 0.05, 1.9, 1e-9])  # the last column is almost removed
 ORACLES = {Evidence: criteria_oracles.evidence, LeaveOneOut: criteria_oracles.leave_one_out}
 both = pytest.mark.parametrize("make", ORACLES, ids=["evidence", "loo"])
 every_kernel = pytest.mark.parametrize("case", ONE_GAMMA, ids=case_id)
@@ -28,7 +28,7 @@ def _groups(make, p, kernel):
     return Grouped(make, InMemoryRows(p.X, p.y, p.w), 3, kernel, LAMBDA)
 
 
-def test_products_with_a_vector_are_those_with_its_matrix():
+def test_products_with_a_vector_match_those_with_the_matrix():
     rng = np.random.default_rng(0)
     X, dP, B = rng.normal(size=(7, D)), rng.normal(size=(7, D)), rng.normal(size=(2, D))
     assert_allclose(project(X, SCALES), [[row[j] * SCALES[j] for j in range(D)] for row in X], rtol=1e-15)
@@ -42,8 +42,8 @@ def test_products_with_a_vector_are_those_with_its_matrix():
 @pytest.mark.parametrize("build", [_exact, _groups])
 @pytest.mark.parametrize(("T", "weighted"), [(1, False), (3, True)])
 @every_kernel
-def test_at_a_vector_the_criterion_is_that_of_the_matrix(make, build, T, weighted, case):
-    """Of the gradient the diagonal: what moves off it is not the vector's to move."""
+def test_the_criterion_at_a_vector_matches_the_matrix(make, build, T, weighted, case):
+    """Test that the values agree, and that the gradient for a vector is the diagonal of the gradient for a matrix."""
     p = make_problem(m=21, D=D, T=T, weighted=weighted)
     found = build(make, p, case.kernel)
     for reg_lambda in (None, 0.4):
@@ -58,7 +58,7 @@ def test_at_a_vector_the_criterion_is_that_of_the_matrix(make, build, T, weighte
 
 @both
 @every_kernel
-def test_at_a_vector_the_criterion_is_the_oracles(make, case):
+def test_the_criterion_at_a_vector_matches_the_oracle(make, case):
     p = make_problem(m=17, D=D, T=3)
     expected = ORACLES[make](case.value, p.X, p.Y, p.weights, None, LAMBDA, np.diag(SCALES))
     assert _exact(make, p, case.kernel).reduced(SCALES).value == pytest.approx(expected, rel=1e-11, abs=1e-11)
@@ -77,23 +77,23 @@ def test_directional_derivatives_in_the_vector(make, build, case):
         assert abs(along - grad @ v) <= 1e-6 * np.linalg.norm(grad)
 
 
-def test_a_candidate_tells_its_map_as_a_matrix_and_its_norm():
+def test_a_candidate_has_its_map_as_a_matrix_and_its_norm():
     B = np.random.default_rng(1).normal(size=(2, D))
-    full = Candidate("s", Gaussian(gamma=1.0), B, 0.1)
+    full = Candidate(Origin.RANDOM, Gaussian(gamma=1.0), B, 0.1)
     assert full.matrix is B
     assert (full.n_components, full.norm) == (2, pytest.approx(np.linalg.svd(B)[1][0], rel=1e-14))
     for shape in (Diagonal(), Scaled(SCALES)):
-        candidate = Candidate("s", Gaussian(gamma=1.0), SCALES, 0.1, shape=shape)
+        candidate = Candidate(Origin.RANDOM, Gaussian(gamma=1.0), SCALES, 0.1, shape=shape)
         assert_array_equal(candidate.matrix, np.diag(SCALES))
         assert (candidate.n_components, candidate.norm) == (D, 1.9)
 
 
 def test_the_path_shows_a_vector_as_its_matrix():
-    """Gamma is that of a map of norm 1, lambda counts over all rows."""
+    """Test the table of candidates, in which gamma refers to a map of norm 1 and lambda to all rows."""
     kernel = Gaussian(gamma=0.5)
     ends = [
-        Candidate("s", kernel, SCALES, 30.0, -0.1, 2.0, 0.3, Diagonal()),
-        Candidate("s", kernel, np.diag(SCALES), 30.0, -0.1, 2.0, 0.3, Full()),
+        Candidate(Origin.RANDOM, kernel, SCALES, 30.0, -0.1, 2.0, 0.3, Diagonal()),
+        Candidate(Origin.RANDOM, kernel, np.diag(SCALES), 30.0, -0.1, 2.0, 0.3, Full()),
     ]
     vector, matrix = (path_table([end], 60.0) for end in ends)
     assert (vector.pop("shape"), matrix.pop("shape")) == (["diagonal"], ["full"])

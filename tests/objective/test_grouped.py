@@ -1,4 +1,4 @@
-"""The criterion over groups against a loop over the naive oracles, differences, and the exact criterion."""
+"""Tests of the grouped criterion against a loop over naive oracles, finite differences and the exact criterion."""
 
 import math
 
@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-import criteria_oracles
 from hkrr.criteria import Evidence, Grouped, LeaveOneOut
-from hkrr.kernel_search import grouped
+from hkrr.estimators.search.kernel_and_map_shape import grouped
 from hkrr.rows import InMemoryRows
-from problems import ONE_GAMMA, case_id, central_difference, make_problem, unit_direction
+from support import oracles_criteria as criteria_oracles
+from support.random_problems import ONE_GAMMA, case_id, central_difference, make_problem, unit_direction
 
 LAMBDA, M, GROUPS = 0.05, 19, 3  # groups of 7, 6 and 6 rows
 ORACLES = {Evidence: criteria_oracles.evidence, LeaveOneOut: criteria_oracles.leave_one_out}
@@ -26,7 +26,7 @@ def _grouped(make, p, kernel, n_groups=GROUPS, reg_lambda=LAMBDA, **options):
 
 
 def _oracle(make, k, p, n_groups, reg_lambda):
-    """sum_g (W_g / W) l_g(B, nu / W_g), nu = lambda W, over consecutive groups as alike in size as can be."""
+    """Return sum_g (W_g / W) l_g(B, nu / W_g) with nu = lambda W, over consecutive groups of nearly equal size."""
     W, total = sum(p.weights), 0.0
     for group in np.array_split(np.arange(len(p.X)), n_groups):
         W_g = sum(p.weights[group])
@@ -46,7 +46,7 @@ def _assert_same_bits(one, two):
 def test_matches_a_loop_over_the_oracles(make, T, weighted, case):
     p = make_problem(m=M, T=T, weighted=weighted)
     found = _grouped(make, p, case.kernel)
-    for reg_lambda in (None, 0.4):  # that of the construction, and another
+    for reg_lambda in (None, 0.4):  # the lambda of the constructor, and a different lambda
         reduced, expected = found.reduced(p.B, reg_lambda), _oracle(make, case.value, p, GROUPS, reg_lambda or LAMBDA)
         assert reduced.value == pytest.approx(expected, rel=1e-12, abs=1e-12)
         assert reduced.grad.shape == p.B.shape
@@ -56,7 +56,7 @@ def test_matches_a_loop_over_the_oracles(make, T, weighted, case):
 @rough_kernels
 @pytest.mark.parametrize("n_groups", [2, 9, 10, 19])
 def test_any_number_of_groups(make, case, n_groups):
-    """Nine or ten groups of 19 rows are of one, two or three; the last are single rows."""
+    """Test 2, 9, 10 and 19 groups of 19 rows. Nine or ten groups have one to three rows, and 19 groups one row each."""
     p = make_problem(m=M)
     expected = _oracle(make, case.value, p, n_groups, LAMBDA)
     assert _grouped(make, p, case.kernel, n_groups).reduced(p.B).value == pytest.approx(expected, rel=1e-12)
@@ -65,7 +65,7 @@ def test_any_number_of_groups(make, case, n_groups):
 @both
 @rough_kernels
 def test_offsets_and_scales_of_the_rows_count(make, case):
-    """The blocks hold (X - x_offset)/x_scale and y - y_offset, and so do those of the groups."""
+    """Test that the groups use the coordinates of the rows, (X - x_offset) / x_scale and y - y_offset."""
     p, scale = make_problem(m=M, T=3), np.array([0.5, 1.0, 2.0, 10.0])
     rows = InMemoryRows(scale * p.X + 3.0, p.y - 2.0, p.w, x_offset=np.full(4, 3.0), x_scale=scale, y_offset=-2.0)
     found = Grouped(make, rows, GROUPS, case.kernel, LAMBDA).reduced(p.B)
@@ -75,7 +75,7 @@ def test_offsets_and_scales_of_the_rows_count(make, case):
 @both
 @pytest.mark.parametrize("case", CASES, ids=case_id)
 def test_directional_derivatives(make, case):
-    """In B and in log lambda: truncation leaves 1e-10 times a modest number, rounding about 1e-10 as well."""
+    """Test the derivatives with respect to B and log lambda by central differences, with errors of order 1e-10."""
     for seed in range(2):
         p = make_problem(m=50, D=5, T=3, seed=seed)
         found = _grouped(make, p, case.kernel, n_groups=4)
@@ -100,7 +100,7 @@ def test_one_group_is_the_exact_criterion(make, case, weighted):
 
 @both
 @rough_kernels
-def test_threads_change_not_a_bit(make, case):
+def test_threads_do_not_change_the_result(make, case):
     p = make_problem(m=200, T=3)
     one, two = (_grouped(make, p, case.kernel, 5, n_threads=n) for n in (1, 2))
     shared = one.on_threads(2)
@@ -124,7 +124,10 @@ def test_at_is_another_criterion_and_leaves_the_first_alone(make):
 @rough_kernels
 @pytest.mark.parametrize("n_groups", [1, 2])
 def test_the_first_groups_are_a_criterion_of_their_own(make, case, n_groups):
-    """Over their own rows, 7 or 13 of them, with their own weights; the others are left as they were."""
+    """Test that the criterion of the first groups uses only their 7 or 13 rows and weights.
+
+    The original criterion must not be modified.
+    """
     p = make_problem(m=M, T=3)
     found, n = _grouped(make, p, case.kernel), (7, 13)[n_groups - 1]
     before, first = found.reduced(p.B), found.first(n_groups)
@@ -141,7 +144,7 @@ def test_the_first_groups_are_a_criterion_of_their_own(make, case, n_groups):
 
 
 def test_nats():
-    """The evidence is in nats already; of a mean squared error half the logarithm is."""
+    """Test that the evidence is already in nats, and that a mean squared error is converted to half its logarithm."""
     p = make_problem(m=M)
     assert _grouped(Evidence, p, ROUGH[0].kernel).nats(-0.3) == -0.3
     assert _grouped(LeaveOneOut, p, ROUGH[0].kernel).nats(0.3) == pytest.approx(math.log(0.3) / 2.0, rel=1e-14)
@@ -150,7 +153,7 @@ def test_nats():
 @both
 @rough_kernels
 def test_few_rows_are_one_group(make, case):
-    """Fewer rows than a group has: all of them, in whatever order, and so the exact criterion."""
+    """Test that if there are fewer rows than a group needs, one group contains all rows and the criterion is exact."""
     p = make_problem(m=40)
     rows = InMemoryRows(p.X, p.y, p.w)
     found = grouped(make, rows, 400, 6, np.random.RandomState(0)).at(LAMBDA, case.kernel).reduced(p.B)
@@ -161,7 +164,7 @@ def test_few_rows_are_one_group(make, case):
 
 @both
 @rough_kernels
-def test_drawn_groups_are_those_of_the_seed(make, case):
+def test_groups_depend_on_the_seed_only(make, case):
     p = make_problem(m=200)
     rows = InMemoryRows(p.X, p.y, p.w)
     one, again, other = (

@@ -1,4 +1,4 @@
-"""The objective, its gradients and its inner solve against the naive oracle, scikit-learn, autograd and identities."""
+"""Tests of the objective, compared with the naive oracle, scikit-learn and autograd, and checked for identities."""
 
 import math
 
@@ -7,11 +7,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.kernel_ridge import KernelRidge
 
-import oracles
 from hkrr import kernels
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
-from problems import ONE_GAMMA, case_id, central_difference, make_problem, torch_gram, unit_direction
+from support import oracles
+from support.random_problems import ONE_GAMMA, case_id, central_difference, make_problem, torch_gram, unit_direction
 
 LAMBDA = 0.05
 every_kernel = pytest.mark.parametrize("case", ONE_GAMMA, ids=case_id)
@@ -29,29 +29,37 @@ def _objective(problem, kernel, reg_lambda=LAMBDA, **options):
 
 
 def _oracle(problem, reg_lambda=LAMBDA):
-    """The arguments that every oracle of the objective takes after the kernel."""
+    """Return the arguments of the oracles that follow the kernel."""
     return problem.X, problem.Y, problem.weights, problem.centers, reg_lambda
 
 
 def _everything(objective, B, alpha):
-    """All that the objective computes at (B, alpha)."""
+    """Return all values and arrays that the objective computes at (B, alpha)."""
     reduced = objective.reduced(B)
-    arrays = [objective.grad_alpha(B, alpha), objective.grad_B(B, alpha), objective.solve_alpha(B), reduced.grad]
+    arrays = [
+        objective.inner(B).grad(alpha),
+        objective.value_and_grad_B(B, alpha)[1],
+        objective.solve_alpha(B),
+        reduced.grad,
+    ]
     return [np.asarray(objective.value(B, alpha)), np.asarray(reduced.value), *arrays]
 
 
 @every_kernel
 @layouts
 def test_matches_the_oracle(case, T, weighted):
-    """Blocks of 7 rows do not divide 17; sums in another order move the last digits, so 1e-10."""
+    """Test the value and the gradients, with blocks of 7 rows that do not divide the 17 rows.
+
+    The order of the sums changes the last digits, so the tolerance is 1e-10.
+    """
     p = make_problem(T=T, weighted=weighted)
     objective = _objective(p, case.kernel, block_size=7)
     arguments = (*_oracle(p), p.B, p.alpha)
     value, gradient = oracles.loss(case.value, *arguments), oracles.grad_alpha(case.value, *arguments)
     assert objective.value(p.B, p.alpha) == pytest.approx(value, rel=1e-10)
-    assert_allclose(objective.grad_alpha(p.B, p.alpha), gradient, rtol=1e-10, atol=1e-10)
+    assert_allclose(objective.inner(p.B).grad(p.alpha), gradient, rtol=1e-10, atol=1e-10)
     expected = oracles.grad_B(case.value, case.slope, *arguments)
-    assert_allclose(objective.grad_B(p.B, p.alpha), expected, rtol=1e-10, atol=1e-10)
+    assert_allclose(objective.value_and_grad_B(p.B, p.alpha)[1], expected, rtol=1e-10, atol=1e-10)
     inner = objective.inner(p.B)
     assert inner.value(p.alpha) == pytest.approx(value, rel=1e-10)
     assert_allclose(inner.grad(p.alpha), gradient, rtol=1e-10, atol=1e-10)
@@ -59,8 +67,12 @@ def test_matches_the_oracle(case, T, weighted):
 
 @every_kernel
 @layouts
-def test_minimiser_matches_the_oracle(case, T, weighted):
-    """The fitted values and the minimum are unique; alpha is only where K_cc is regular (not for low degrees)."""
+def test_minimizer_matches_the_oracle(case, T, weighted):
+    """Test the minimizer.
+
+    The fitted values and the minimum are unique. Alpha is unique only if K_cc is regular. For polynomial kernels of low
+    degree, K_cc is singular.
+    """
     p = make_problem(T=T, weighted=weighted)
     objective = _objective(p, case.kernel, block_size=7)
     expected = oracles.solve_alpha(case.value, *_oracle(p), p.B)
@@ -89,35 +101,35 @@ def test_normal_equations_and_envelope(case):
     right = K.T @ (p.w[:, None] * p.Y)
     assert np.linalg.norm(A @ alpha - right) <= 1e-10 * np.linalg.norm(right)
     reduced = objective.reduced(p.B)
-    gradient = objective.grad_B(p.B, alpha)
+    gradient = objective.value_and_grad_B(p.B, alpha)[1]
     assert_allclose(reduced.grad, gradient, rtol=1e-9, atol=1e-9 * np.abs(gradient).max())
-    # A ridge of rounding size on alpha may be counted in the reduced value.
+    # The reduced value may include a ridge term of the size of rounding errors.
     assert reduced.value == pytest.approx(objective.value(p.B, alpha), rel=1e-8)
 
 
 @every_kernel
 @pytest.mark.parametrize("seed", range(2))
 def test_directional_derivatives(case, seed):
-    """value in B and in alpha and reduced in B, along random directions: 1e-6 of the gradient's norm."""
+    """Test the gradients of L with respect to B and alpha, and of H with respect to B, along random directions."""
     p = make_problem(m=23, D=5, d=2, c=6, T=3, seed=seed)
     objective = _objective(p, case.kernel, block_size=10)
     rng = np.random.default_rng(seed)
     in_B, in_alpha = unit_direction(rng, p.B.shape), unit_direction(rng, p.alpha.shape)
     reduced = objective.reduced(p.B)
     checks = [
-        (lambda B: objective.value(B, p.alpha), p.B, in_B, objective.grad_B(p.B, p.alpha)),
-        (lambda alpha: objective.value(p.B, alpha), p.alpha, in_alpha, objective.grad_alpha(p.B, p.alpha)),
+        (lambda B: objective.value(B, p.alpha), p.B, in_B, objective.value_and_grad_B(p.B, p.alpha)[1]),
+        (lambda alpha: objective.value(p.B, alpha), p.alpha, in_alpha, objective.inner(p.B).grad(p.alpha)),
         (lambda B: objective.reduced(B).value, p.B, in_B, reduced.grad),
     ]
     for function, point, direction, gradient in checks:
         difference = central_difference(function, point, direction)
-        floor = 1e-9 * abs(function(point))  # rounding of the value over the step
+        floor = 1e-9 * abs(function(point))  # rounding error of the value divided by the step
         assert abs(difference - np.sum(gradient * direction)) <= 1e-6 * np.linalg.norm(gradient) + floor
 
 
 @few_kernels
 @pytest.mark.parametrize("block_size", [1, 7, 17, 100, "auto"])
-def test_blocks_change_nothing_and_threads_not_even_a_bit(case, block_size):
+def test_blocks_agree_to_rounding_and_threads_bitwise(case, block_size):
     p = make_problem(T=3)
     one, two = (
         _everything(_objective(p, case.kernel, block_size=block_size, n_threads=n), p.B, p.alpha) for n in (1, 2)
@@ -128,8 +140,8 @@ def test_blocks_change_nothing_and_threads_not_even_a_bit(case, block_size):
         assert_allclose(by_blocks, whole, rtol=1e-9, atol=1e-9 * np.abs(whole).max())
 
 
-def test_threads_change_no_bit_of_large_blocks():
-    """Blocks large enough for BLAS to use threads of its own, which add in another order."""
+def test_threads_do_not_change_sums_of_large_blocks():
+    """Test blocks so large that BLAS would use several threads and thereby change the order of additions."""
     p = make_problem(m=2100, D=50, d=5, c=600)
     one, two = (_objective(p, kernels.Gaussian(gamma=0.3), block_size=1024, n_threads=n).reduced(p.B) for n in (1, 2))
     assert one.value == two.value
@@ -139,7 +151,7 @@ def test_threads_change_no_bit_of_large_blocks():
 
 @few_kernels
 @pytest.mark.parametrize("lowest", [0.5, 0.0])
-def test_no_centers_given_means_all_rows(case, lowest):
+def test_without_centers_all_rows_are_centers(case, lowest):
     p = make_problem(m=20, T=3)
     p.w[3] = lowest
     exact, given = (Objective(InMemoryRows(p.X, p.y, p.w), c, case.kernel, LAMBDA).reduced(p.B) for c in (None, p.X))
@@ -160,7 +172,7 @@ def test_no_centers_given_means_all_rows(case, lowest):
     ids=["rbf", "laplacian", "poly"],
 )
 def test_agrees_with_kernel_ridge(kernel, options, weighted):
-    """B = I and every row a center is kernel ridge regression with alpha = lambda W."""
+    """Test that with B = I and all rows as centers, the method is scikit-learn's KernelRidge with alpha = lambda W."""
     p = make_problem(m=40, D=3, weighted=weighted)
     new = np.random.default_rng(9).normal(size=(30, 3))
     objective = Objective(InMemoryRows(p.X, p.y, p.w), p.X, kernel, 0.01)
@@ -169,10 +181,10 @@ def test_agrees_with_kernel_ridge(kernel, options, weighted):
     assert_allclose(predictions[:, 0], ridge.predict(new), rtol=1e-8, atol=1e-8)
 
 
-# The closed form needs a regular K_cc: not degree 1, which has two features for five centers.
+# The closed form needs a regular K_cc. Degree 1 is excluded, because it has two features for five centers.
 @pytest.mark.parametrize("case", [case for case in ONE_GAMMA if case.shape.get("degree") != 1], ids=case_id)
 def test_reduced_gradient_agrees_with_autograd(case):
-    """Autograd through the closed form of alpha(B), with no envelope theorem."""
+    """Compare with autograd, which differentiates the closed form of alpha(B) and does not use the envelope theorem."""
     torch = pytest.importorskip("torch")
     p = make_problem(m=30, D=4, d=2, c=5, T=3)
     X, Y, w, centers = (torch.tensor(a) for a in (p.X, p.Y, p.w, p.centers))
@@ -231,7 +243,7 @@ def test_float32_data_are_computed_in_float64(case):
     single = p._replace(X=p.X.astype(np.float32), y=p.y.astype(np.float32))
     rounded = p._replace(X=single.X.astype(float), y=single.y.astype(float))
     _assert_same(_objective(single, case.kernel), _objective(rounded, case.kernel), p, rtol=1e-12)
-    # Rounding the data to 6e-8 moves alpha by that times a modest condition number.
+    # Rounding the data to float32, a relative error of 6e-8, changes alpha by 6e-8 times a modest condition number.
     _assert_same(_objective(single, case.kernel), _objective(p, case.kernel), p, rtol=1e-4)
 
 
@@ -261,7 +273,10 @@ HARD_IDS = ["gaussian", "laplace", "matern32-nu1.5", "product_laplace", "anova-n
 @pytest.mark.parametrize("hard", HARD)
 @pytest.mark.parametrize("case", [BY_ID[f"{name}-gamma0.3"] for name in HARD_IDS], ids=case_id)
 def test_ill_conditioned_problems_stay_finite(case, hard):
-    """The solve is finite and no worse than alpha = 0; where gamma and B are ordinary it reaches the minimum."""
+    """Test that the solution is finite and not worse than alpha = 0.
+
+    If gamma and B are not extreme, the solution must also reach the minimum.
+    """
     p, gamma, reg_lambda = HARD[hard](make_problem(m=40, c=12, T=2))
     objective = _objective(p, case.kernel.with_gamma(gamma), reg_lambda)
     reduced = objective.reduced(p.B)
@@ -279,7 +294,11 @@ def test_ill_conditioned_problems_stay_finite(case, hard):
 @pytest.mark.parametrize("reg_lambda", [1e-3, 1e-5, 1e-7])
 @few_kernels
 def test_minimum_with_many_centers_and_little_penalty(case, reg_lambda):
-    """cond(K_cc) is below 1e9: solved through a factor of K_cc, the minimum keeps nine digits; K'K alone loses them."""
+    """Test the accuracy of the minimum if the condition number of K_cc is large (below 1e9) and lambda small.
+
+    Whitening with the Cholesky factor of K_cc keeps nine digits of the minimum. The normal equations would lose these
+    digits.
+    """
     rng = np.random.default_rng(13)
     X = rng.uniform(-1.0, 1.0, size=(150, 3))
     y = np.sin(3.0 * X[:, :1]) + X[:, 1:2] ** 2 + 0.1 * rng.normal(size=(150, 1))

@@ -1,14 +1,14 @@
-"""Of the objective: the change along a step, all rows as centers, and the ridges that keep the solves definite."""
+"""Tests of details of the objective: changes along a step, all rows as centers, and the ridge of the linear systems."""
 
 import numpy as np
 import pytest
 
-import oracles
-from hkrr._arrays import EPS
+from hkrr._base.linear_algebra import EPS, SolveInfo
 from hkrr.kernels import Gaussian, Polynomial
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
-from problems import ONE_GAMMA, case_id, central_difference, make_problem, unit_direction
+from support import oracles
+from support.random_problems import ONE_GAMMA, case_id, central_difference, make_problem, unit_direction
 
 FEW = [case for case in ONE_GAMMA if case.name in ("gaussian", "product_laplace")]
 LAMBDA = 0.05
@@ -22,17 +22,17 @@ def test_change_is_the_difference_of_two_values(case, weighted):
     step = 0.3 * np.random.default_rng(1).normal(size=p.alpha.shape)
     expected = inner.value(p.alpha + step) - inner.value(p.alpha)
     assert inner.change(inner.grad(p.alpha), step) == pytest.approx(expected, rel=1e-10)
-    # Of a step too short for that difference, the first order is left, to all its digits.
+    # For a tiny step, a difference of values would lose all digits. The change must equal its first-order term.
     tiny = 1e-12 * step
     slope = float(np.sum(tiny * inner.grad(p.alpha)))
     assert inner.change(inner.grad(p.alpha), tiny) == pytest.approx(slope, rel=1e-9)
 
 
 def _rows(kind, p):
-    """The rows, where they may be: NumPy's on one thread, or by blocks on two, or torch's."""
+    """Return the rows as NumPy arrays on one thread, as NumPy blocks on two threads, or as torch tensors."""
     if kind == "torch":
         pytest.importorskip("torch")
-        from hkrr.rows.device import TorchRows
+        from hkrr.rows.torch_device import TorchRows
 
         return TorchRows(p.X, p.y, p.w, device="cpu", block_size=7)
     options = {"block_size": 7, "n_threads": 2} if kind == "two threads" else {"block_size": "auto"}
@@ -44,7 +44,7 @@ def _rows(kind, p):
 @pytest.mark.parametrize("reg_lambda", [LAMBDA, 1e-9])
 @pytest.mark.parametrize("case", FEW, ids=case_id)
 def test_all_rows_as_centers_solve_the_square_system(case, reg_lambda, weighted, kind):
-    """(K + lambda W diag(1/w)) a = y, with a backward error of rounding size for every lambda, and H = lambda y'a."""
+    """Test that the minimizer solves (K + lambda W diag(1/w)) a = y up to rounding errors, and that H = lambda y'a."""
     p = make_problem(m=20, T=3, weighted=weighted)
     objective = Objective(_rows(kind, p), None, case.kernel, reg_lambda)
     P = oracles.project(p.X, p.B)
@@ -60,7 +60,10 @@ def test_all_rows_as_centers_solve_the_square_system(case, reg_lambda, weighted,
 @pytest.mark.parametrize("reg_lambda", [0.05, 30.0])
 @pytest.mark.parametrize("gamma", [0.02, 3.0])
 def test_the_ridge_is_a_rounding_unit_of_the_largest_possible_eigenvalue(gamma, reg_lambda):
-    """A = K'WK/W + lambda K_cc has entries of at most kappa^2 + lambda kappa, so eigenvalues of at most c times it."""
+    """Test that the ridge is eps times an upper bound of the eigenvalues of A = K'wK/W + lambda K_cc.
+
+    The entries of A are at most kappa^2 + lambda kappa, so its eigenvalues are at most c (kappa^2 + lambda kappa).
+    """
     p = make_problem(c=7)
     kernel = Polynomial(degree=2, coef0=0.5, gamma=gamma)
     inner = Objective(InMemoryRows(p.X, p.y), p.centers, kernel, reg_lambda).inner(p.B)
@@ -68,10 +71,11 @@ def test_the_ridge_is_a_rounding_unit_of_the_largest_possible_eigenvalue(gamma, 
     assert inner.ridge == pytest.approx(EPS * 7 * (kappa**2 + reg_lambda * kappa), rel=1e-12)
 
 
-def test_the_reduced_value_counts_the_ridge_of_its_minimiser():
-    """Value and gradient belong together: the value is above L at the minimiser by the ridge, and its slope is right.
+def test_the_reduced_value_includes_the_ridge():
+    """Test that the value exceeds L at the minimizer by the ridge term, and that its derivative matches the gradient.
 
-    A kernel so wide that most eigenvalues of K_cc are below rounding: the ridge is 4e-7 of the value.
+    The kernel is so wide that most eigenvalues of K_cc are smaller than rounding errors. The ridge term is 4e-7 of the
+    value.
     """
     rng = np.random.default_rng(3)
     X = rng.uniform(-1.0, 1.0, size=(60, 3))
@@ -85,11 +89,12 @@ def test_the_reduced_value_counts_the_ridge_of_its_minimiser():
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e4])
-def test_what_is_whitened_depends_on_lambda_over_kappa(scale):
-    """Scaling the kernel, and lambda with it, is another way to write the same problem, and as accurate.
+def test_whitening_depends_on_lambda_over_kappa(scale):
+    """Test that the accuracy stays the same if the kernel and lambda are scaled by the same factor.
 
-    Degree 1 without a constant is ridge regression on the columns, which are solved for by their singular values. The
-    normal equations lose all but three digits of its minimum here. Lambda itself is far above 1e-4 for scale 1e4.
+    A polynomial kernel of degree 1 without a constant gives ridge regression on the columns. The expected minimum is
+    computed by a singular value decomposition. The normal equations would keep only three digits of the minimum. For
+    the scale 1e4, lambda is 1e-3, above 1e-4, but lambda / kappa is still below 1e-4.
     """
     rng, reg_lambda = np.random.default_rng(5), 1e-7
     X = rng.normal(size=(200, 6)) * np.logspace(0, -2, 6)
@@ -99,3 +104,39 @@ def test_what_is_whitened_depends_on_lambda_over_kappa(scale):
     U, sigma, _ = np.linalg.svd(X, full_matrices=False)
     fitted = U @ ((U.T @ y) * sigma**2 / (sigma**2 + reg_lambda * len(X)))
     assert reduced.value == pytest.approx(float(y @ (y - fitted)) / len(X), rel=1e-7)
+
+
+@pytest.mark.parametrize("path", ["exact", "normal equations", "whitened"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_details_of_a_solve_describe_its_linear_system(weighted, path):
+    """Test the fields of `SolveInfo` for each linear system in the docstrings of `Objective`."""
+    p = make_problem(m=20, T=2, weighted=weighted)
+    # The kernel is 3 on the diagonal, so that a missing factor kappa shows.
+    kernel, kappa = Polynomial(degree=1, coef0=3.0, gamma=1e-6), 3.0
+    reg_lambda = 1e-5 if path == "whitened" else LAMBDA
+    W, w = p.weights.sum(), p.weights
+    C = p.X if path == "exact" else p.centers
+    K, K_cc = (3.0 + 1e-6 * oracles.project(points, p.B) @ oracles.project(C, p.B).T for points in (p.X, C))
+    rows, info = InMemoryRows(p.X, p.y, p.w), SolveInfo()
+    Objective(rows, None if path == "exact" else C, kernel, reg_lambda).solve_alpha(p.B, info)
+    lower = np.tril(info.factor)
+    if path == "exact":
+        A = np.sqrt(np.outer(w, w)) * K + reg_lambda * W * np.eye(len(K))
+        assert (info.penalty, info.penalty_matrix, info.whitened) == (pytest.approx(reg_lambda * W), None, False)
+        assert (info.jitter, info.condition_bound) == (0.0, np.inf)
+    elif path == "normal equations":
+        A = (K.T * w) @ K / W + reg_lambda * K_cc
+        np.testing.assert_allclose(info.penalty_matrix, reg_lambda * K_cc, rtol=1e-12)
+        assert info.condition_bound == pytest.approx((kappa / reg_lambda + 1.0) ** 2, rel=1e-5)
+        assert not info.whitened
+        # The jitter includes the ridge that the objective adds and the amount that the factorization adds.
+        assert EPS * len(C) <= info.jitter <= 1e-10
+    else:
+        added = info.jitter * kappa
+        T = np.linalg.cholesky(K_cc + added * np.eye(len(C)))
+        V = np.linalg.solve(T, K.T)
+        A = (V * w) @ V.T / W + reg_lambda * np.eye(len(C))
+        assert (info.penalty, info.penalty_matrix, info.whitened) == (reg_lambda, None, True)
+        assert info.jitter == pytest.approx(10.0 * EPS * len(C), rel=0.05)
+    np.testing.assert_allclose(lower @ lower.T, A, atol=1e-6 * np.max(A))
+    assert info.norm == pytest.approx(np.linalg.norm(A, 1), rel=1e-2)

@@ -1,4 +1,4 @@
-"""Displays: what they have, and what they do at the edges; how they look is compared in test_pictures."""
+"""Tests of the displays: their attributes and edge cases. Their appearance is tested in test_reference_pictures."""
 
 import subprocess
 import sys
@@ -14,7 +14,6 @@ from sklearn.preprocessing import StandardScaler
 
 import hkrr
 import hkrr.plotting
-import pictures
 from hkrr.plotting import (
     ImportanceDisplay,
     LinkDisplay,
@@ -23,7 +22,8 @@ from hkrr.plotting import (
     SubspaceDisplay,
     TrainingDisplay,
 )
-from made_models import made_data, made_model
+from support import reference_pictures as pictures
+from support.handmade_models import made_data, made_model
 
 
 @pytest.fixture(autouse=True)
@@ -33,8 +33,8 @@ def _close():
 
 
 @pytest.mark.parametrize("name", pictures.PICTURES)
-def test_what_each_display_has(name):
-    """The figure it drew into, and `plot` draws again into other axes."""
+def test_plot_draws_again_into_other_axes(name):
+    """Test that `figure_` is the figure of `ax_`, and that `plot` draws into given axes."""
     display = pictures.PICTURES[name]()
     assert display.figure_ is display.ax_.figure
     if name == "link_surface":
@@ -45,8 +45,8 @@ def test_what_each_display_has(name):
 
 
 @pytest.mark.parametrize("name", ["link_curve", "subspace_bars", "path_directions", "prediction_error", "training"])
-def test_on_a_dark_ground(name):
-    """Nothing is drawn in a colour that the ground has."""
+def test_dark_background(name):
+    """Test that lines and texts are visible on a dark background."""
     with plt.style.context("dark_background"):
         display = pictures.PICTURES[name]()
         display.figure_.canvas.draw()
@@ -57,7 +57,7 @@ def test_on_a_dark_ground(name):
 
 
 def test_curve_is_the_models_function():
-    """At an x with Bx = z, whichever that is."""
+    """Test that the value of the curve at z is the prediction at an x with Bx = z."""
     model = made_model(1, 3)
     display = LinkDisplay.from_estimator(model, *made_data(model))
     b = model.components_[0]
@@ -76,19 +76,19 @@ def test_surface_is_the_models_function():
     z[2], z[0] = display.grid[0][i], display.grid[1][j]
     x = np.linalg.lstsq(model.components_, z, rcond=None)[0]
     assert display.values[i, j] == pytest.approx(model.predict(x[None])[0])
-    assert display.said == "1 other direction held at the median"
+    assert display.said == "1 other direction fixed at its median"
 
 
-def test_directions_are_those_that_move_predictions():
+def test_default_directions_change_predictions_most():
     model = made_model(3, 3)
     model.components_ = np.eye(3)
-    model.centers_[:, 1] *= 1e-3  # to which the function is all but flat
+    model.centers_[:, 1] *= 1e-3  # the function hardly depends on this column
     X, y = made_data(model)
     X[:, 1] *= 1e-3
     assert LinkDisplay.from_estimator(model, X, y).labels == ("x0", "x2")
 
 
-def test_a_direction_of_one_column_has_its_units():
+def test_direction_of_a_single_column_has_the_units_of_the_column():
     model = made_model(1, 1, names=["age"])
     model.components_ = np.array([[-0.5]])
     X, y = made_data(model)
@@ -116,7 +116,7 @@ def test_several_targets():
     np.testing.assert_array_equal(second.y, y[:, 1])
     errors = PredictionErrorDisplay.from_estimator(model, X, y, target=1)
     np.testing.assert_array_equal(errors.y_true, y[:, 1])
-    with pytest.raises(ValueError, match="target=2 is none of the 2 targets"):
+    with pytest.raises(ValueError, match="target must be an integer from 0 to 1"):
         LinkDisplay.from_estimator(model, X, y, target=2)
 
 
@@ -134,7 +134,7 @@ def test_constant_predictions_and_constant_columns():
         importance.figure_.canvas.draw()
 
 
-def test_many_rows_are_sampled_and_said():
+def test_many_rows_are_sampled():
     model = made_model(2, 3)
     X, y = made_data(model, 100_000)
     display = LinkDisplay.from_estimator(model, X, y)
@@ -142,17 +142,17 @@ def test_many_rows_are_sampled_and_said():
     assert display.ax_.get_title(loc="left") == "1,000 of 100,000 rows"
     errors = PredictionErrorDisplay.from_estimator(model, X, y)
     assert len(errors.y_true) == 1000
-    assert errors.r2 == pytest.approx(model.score(X, y))  # of all
+    assert errors.r2 == pytest.approx(model.score(X, y))  # R2 is computed over all rows
     assert errors.scatter_.get_label().startswith("1,000 of 100,000 rows, R2 0.99")
 
 
-def test_many_columns_share_a_line():
+def test_many_columns_are_summarized():
     model = made_model(2, 200)
     display = ImportanceDisplay.from_estimator(model)
     assert len(display.bars_) == 20
     lengths = [bar.get_width() for bar in display.bars_]
     assert lengths == sorted(model.feature_importances_, reverse=True)[:20]
-    assert display.ax_.get_title(loc="left") == f"not shown: 180 others, {1 - sum(lengths):.2f} in all"
+    assert display.ax_.get_title(loc="left") == f"not shown: 180 other columns, total importance {1 - sum(lengths):.2f}"
     subspace = SubspaceDisplay.from_estimator(model)
     squares = sum(np.square([bar.get_width() for bar in bars]).sum() for bars in subspace.bars_)
     assert squares == pytest.approx(2.0)  # each direction has length one
@@ -167,18 +167,18 @@ def test_principal_angles():
         SubspaceDisplay.from_estimator(model, B_true=np.eye(2, 3))
 
 
-def test_intervals_are_drawn_and_counted():
+def test_intervals_and_their_coverage():
     model = pictures.with_intervals()
     X, y = made_data(model)
     display = PredictionErrorDisplay.from_estimator(model, X, y, coverage=0.5)
     inside = np.mean(np.abs(y - model.predict(X)) <= 0.035)
     assert display.covered == pytest.approx(inside)
-    assert display.intervals_.get_label() == f"50% intervals, holding {100 * inside:.0f}%"
+    assert display.intervals_.get_label() == f"50% intervals, covering {100 * inside:.0f}%"
     assert PredictionErrorDisplay.from_estimator(model, X, y, coverage=None).intervals_ is None
     assert LinkDisplay.from_estimator(model, X, y).band.shape == (200, 2)
 
 
-def test_intervals_of_models_that_have_none():
+def test_models_without_intervals():
     model = pictures.with_intervals()
     X, y = made_data(model)
 
@@ -193,7 +193,7 @@ def test_intervals_of_models_that_have_none():
         PredictionErrorDisplay.from_estimator(model, X, y, coverage=0.99)
 
 
-def test_errors_of_any_regressor():
+def test_prediction_error_of_any_regressor():
     X, y = made_data(made_model(1, 3))
     display = PredictionErrorDisplay.from_estimator(make_pipeline(StandardScaler(), LinearRegression()).fit(X, y), X, y)
     assert 0 < display.r2 < 1
@@ -201,7 +201,7 @@ def test_errors_of_any_regressor():
         PredictionErrorDisplay.from_predictions(y[:5], y)
 
 
-def test_runs_of_which_little_is_known():
+def test_short_and_empty_histories():
     model = made_model()
     history = {"time": [], "objective": [], "grad_norm": [], "step": []}
     display = TrainingDisplay(history=history, reason="interrupted").plot()
@@ -217,7 +217,7 @@ def test_runs_of_which_little_is_known():
         TrainingDisplay.from_estimator(model, x="steps")
 
 
-def test_what_was_chosen_is_marked():
+def test_chosen_candidate_is_marked():
     display = PathDisplay.from_estimator(pictures.grid())
     assert [float(value) for value in (display.chosen_.get_xdata()[0], display.chosen_.get_ydata()[0])] == [1.0, 1.0]
     assert np.isnan(np.ma.filled(display.image_.get_array(), np.nan)[2, 0])
@@ -230,11 +230,11 @@ def test_what_was_chosen_is_marked():
     model.n_components_, model.map_shape_ = 4, "identity"
     display = PathDisplay.from_estimator(model)
     assert display.chosen_ is None
-    assert "all 4 columns, which did better" in display.ax_.get_title(loc="left")
+    assert "all 4 columns, better than any d shown" in display.ax_.get_title(loc="left")
 
 
-def test_a_search_that_was_cut_short():
-    """Of kernels that nothing is known of but a first look, or not even that."""
+def test_search_that_was_stopped_early():
+    """Test plots of a search that compared kernels only on half of the groups, and of another without finite scores."""
     model = pictures.kernels_searched()
     model.path_ = {name: values[:2] for name, values in model.path_.items()}
     display = PathDisplay.from_estimator(model)
@@ -244,8 +244,8 @@ def test_a_search_that_was_cut_short():
     assert PathDisplay.from_estimator(model).ax_.get_yticklabels() == []
 
 
-def test_of_fitted_searches():
-    """What real searches leave behind can be drawn."""
+def test_fitted_search():
+    """Test that the results of a real search can be drawn."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 3))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=60)
@@ -261,14 +261,14 @@ def test_bad_arguments():
     X, y = made_data(model)
     with pytest.raises(NotFittedError):
         SubspaceDisplay.from_estimator(hkrr.HyperKernelRidge())
-    with pytest.raises(TypeError, match="chooses nothing"):
+    with pytest.raises(TypeError, match="has no search to draw"):
         PathDisplay.from_estimator(model)
     with pytest.raises(ValueError, match="kind must be one of"):
         LinkDisplay.from_estimator(model, X, y, kind="scatter")
     for directions in ((0, 0), (3,), (0, 1, 2), ()):
-        with pytest.raises(ValueError, match="directions must be one or two different numbers from 0 to 2"):
+        with pytest.raises(ValueError, match="directions must be one or two different integers from 0 to 2"):
             LinkDisplay.from_estimator(model, X, y, directions=directions)
-    with pytest.raises(ValueError, match="y has 3 entries and X has 120 rows"):
+    with pytest.raises(ValueError, match="y has 3 entries, but X has 120 rows"):
         LinkDisplay.from_estimator(model, X, y[:3])
     with pytest.raises(ValueError, match="max_columns"):
         ImportanceDisplay.from_estimator(model, max_columns=0)
@@ -283,13 +283,13 @@ def test_without_matplotlib(monkeypatch):
         ImportanceDisplay.from_estimator(model)
 
 
-def test_it_is_imported_when_asked_for():
-    """`import hkrr` leaves matplotlib alone, and hkrr.plotting is there all the same."""
+def test_matplotlib_is_imported_lazily():
+    """Test that neither `import hkrr` nor access to `hkrr.plotting` imports matplotlib."""
     code = (
         "import sys, hkrr; assert 'hkrr.plotting' not in sys.modules; hkrr.plotting.LinkDisplay; "
-        "assert 'matplotlib' not in sys.modules; print('fine')"
+        "assert 'matplotlib' not in sys.modules; print('passed')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "fine\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "passed\n"
     with pytest.raises(AttributeError, match="no attribute 'pictures'"):
         _ = hkrr.pictures

@@ -1,4 +1,4 @@
-"""Pictures of a classifier; how the link of one looks is compared in test_pictures."""
+"""Tests of the plots of a classifier. The appearance of its link function is tested in test_reference_pictures."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -6,7 +6,6 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-import pictures
 from hkrr.plotting import (
     ImportanceDisplay,
     LinkDisplay,
@@ -16,7 +15,8 @@ from hkrr.plotting import (
     TrainingDisplay,
 )
 from hkrr.plotting._style import CATEGORIES
-from made_models import made_classifier, made_labels
+from support import reference_pictures as pictures
+from support.handmade_models import made_classifier, made_labels
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def _close():
 
 
 @pytest.mark.parametrize("K", [2, 3])
-def test_curves_are_the_probabilities(K):
+def test_curves_are_probabilities(K):
     model = made_classifier(1, 3, K)
     X, y = made_labels(model)
     display = LinkDisplay.from_estimator(model, X, y)
@@ -38,7 +38,7 @@ def test_curves_are_the_probabilities(K):
     for k, line in zip(shown, display.line_, strict=True):
         assert_allclose(line.get_ydata(), p[:, k], rtol=1e-9)
         assert line.get_color() == CATEGORIES[k]
-    # The rows of each class are a strip that no curve crosses.
+    # The rows of each class are in a strip outside [0, 1], where there are no curves.
     for label, points in zip(model.classes_, display.scatter_, strict=True):
         at = points.get_offsets()
         assert_allclose(np.sort(at[:, 0]), np.sort(model.transform(X[y == label])[:, 0]))
@@ -47,7 +47,7 @@ def test_curves_are_the_probabilities(K):
 
 
 @pytest.mark.parametrize("K", [2, 3, 8])
-def test_places_are_the_probabilities(K):
+def test_regions_are_probabilities(K):
     model = made_classifier(2, 4, K, names=pictures.NAMES)
     X, y = made_labels(model)
     display = LinkDisplay.from_estimator(model, X, y)
@@ -63,17 +63,17 @@ def test_places_are_the_probabilities(K):
 
 
 @pytest.mark.parametrize("n_components", [1, 2, 3])
-def test_without_labels_and_with_one_class_alone(n_components):
+def test_without_labels_and_with_rows_of_one_class(n_components):
     model = made_classifier(n_components, 4, 2)
     X, y = made_labels(model)
     assert LinkDisplay.from_estimator(model, X).y is None
     display = LinkDisplay.from_estimator(model, X[y == "b"], pd.Series(y[y == "b"]))
     assert_array_equal(display.y, 1)
-    model.dual_coef_ = np.zeros_like(model.dual_coef_)  # the same probabilities everywhere
+    model.dual_coef_ = np.zeros_like(model.dual_coef_)  # constant probabilities
     LinkDisplay.from_estimator(model, X, y).figure_.canvas.draw()
 
 
-def test_a_column_with_a_negative_unit_is_not_mirrored():
+def test_column_with_a_negative_coefficient_is_not_mirrored():
     model = made_classifier(2, 2, 2, names=["age", "height"])
     model.components_ = np.diag([-0.5, 1.0])
     X, y = made_labels(model)
@@ -82,13 +82,13 @@ def test_a_column_with_a_negative_unit_is_not_mirrored():
     image, places = display.surface_.get_array(), display.surface_.get_extent()
     side = np.sort(display.grid[0])
     assert places[:2] == [side[0], side[-1]]
-    # As orange at either end as the probability of the second class says.
+    # The amount of orange follows the probability of the second class.
     orange = image[30, :, 0] - image[30, :, 2]
     p = model.predict_proba(type(X)({"age": side, "height": np.full(60, np.sort(display.grid[1])[30])}))[:, 1]
     assert np.corrcoef(orange, p)[0, 1] > 0.8
 
 
-def test_the_others_are_of_the_map_and_of_the_regression():
+def test_other_displays_use_the_classifiers_map_or_its_regressor():
     model = made_classifier(2, 4, 3, names=pictures.NAMES)
     model.regressor_ = pictures.searched()
     importance = ImportanceDisplay.from_estimator(model)
@@ -98,17 +98,17 @@ def test_the_others_are_of_the_map_and_of_the_regression():
     assert PathDisplay.from_estimator(model).table is model.regressor_.path_
 
 
-def test_what_cannot_be_drawn_is_said():
+def test_bad_arguments():
     model = made_classifier(2, 4)
     X, y = made_labels(model)
     with pytest.raises(TypeError, match=r"sklearn\.metrics\.ConfusionMatrixDisplay or sklearn\.calibration"):
         PredictionErrorDisplay.from_estimator(model, X, y)
     for options in ({"kind": "surface"}, {"target": 1}, {"coverage": 0.9}):
-        with pytest.raises(ValueError, match="target, coverage and kind are for regressors"):
+        with pytest.raises(ValueError, match="target, coverage and kind apply to regressors only"):
             LinkDisplay.from_estimator(model, X, y, **options)
-    with pytest.raises(ValueError, match="y has the label 'z', which is none of the model's classes_"):
+    with pytest.raises(ValueError, match="y has the label 'z', which is not in the model's classes_"):
         LinkDisplay.from_estimator(model, X, np.where(y == "a", "z", y))
-    with pytest.raises(ValueError, match="y must be labels, one for each row"):
+    with pytest.raises(ValueError, match="y must hold one label for each row"):
         LinkDisplay.from_estimator(model, X, np.zeros((len(X), 2)))
-    with pytest.raises(ValueError, match="y has 5 entries and X has 120 rows"):
+    with pytest.raises(ValueError, match="y has 5 entries, but X has 120 rows"):
         LinkDisplay.from_estimator(model, X, y[:5])

@@ -1,4 +1,4 @@
-"""Pictures of models in a table's regressor, a pipeline or a search: those of the model within, with its columns."""
+"""Test that plots of a table regressor, a pipeline or a search show the hkrr model inside it, with its columns."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -49,32 +49,32 @@ def _draw_all(estimator, X, y):
     ]
 
 
-def _check(estimator, X, model, seen, names):
-    """The pictures of an estimator of X are those of the model within, which has seen other rows."""
+def _check(estimator, X, model, transformed, names):
+    """Check that the plots of an estimator on X equal the plots of its inner model on the transformed rows."""
     subspace, link, importances, errors, training, path = _draw_all(estimator, X, Y)
     assert subspace.names == importances.names == names
     assert importances.importances.tolist() == model.feature_importances_.tolist()
-    expected = LinkDisplay.from_estimator(model, seen, Y)
+    expected = LinkDisplay.from_estimator(model, transformed, Y)
     assert np.array_equal(link.points, expected.points)
     assert np.array_equal(link.values, expected.values)
     assert any(name in link.labels[0] for name in names)
     assert np.array_equal(errors.y_pred, estimator.predict(X))
-    assert np.array_equal(errors.interval, np.column_stack(model.predict_interval(seen)))
+    assert np.array_equal(errors.interval, np.column_stack(model.predict_interval(transformed)))
     assert training.history is model.result_.history
     assert path.table is model.path_
 
 
-def test_of_a_table():
+def test_table_regressor():
     table = TableRegressor(_regressor()).fit(TEXTS, Y)
     _check(table, TEXTS, table.model_, table.transform(TEXTS), list(table.feature_names_out_))
 
 
-def test_of_a_pipeline():
+def test_pipeline():
     pipeline = make_pipeline(StandardScaler(), _regressor()).fit(FRAME, Y)
     _check(pipeline, FRAME, pipeline[-1], pipeline[:-1].transform(FRAME), ["area", "age"])
 
 
-def test_of_a_search_over_a_pipeline_of_tables():
+def test_search_over_a_pipeline_with_a_table_regressor():
     pipeline = Pipeline([("drop", FunctionTransformer(lambda X: X[["area", "colour"]])), ("fit", TableRegressor())])
     grid = {"fit__regressor": [_regressor()]}
     search = GridSearchCV(pipeline, grid, cv=2).fit(TEXTS, Y)
@@ -82,7 +82,7 @@ def test_of_a_search_over_a_pipeline_of_tables():
     _check(search, TEXTS, table.model_, table.transform(TEXTS[["area", "colour"]]), list(table.feature_names_out_))
 
 
-def test_steps_that_know_no_names():
+def test_steps_without_output_names():
     scale = FunctionTransformer(np.asarray)
     pipeline = make_pipeline(scale, HyperKernelRidge(1, **SETTINGS)).fit(FRAME, Y)
     assert SubspaceDisplay.from_estimator(pipeline).names == ["x0", "x1"]
@@ -92,20 +92,20 @@ def test_steps_that_know_no_names():
     assert LinkDisplay.from_estimator(alone, FRAME, Y).labels[0].startswith("direction 1")
 
 
-def test_what_has_no_model_of_ours():
+def test_estimators_without_an_hkrr_model():
     linear = make_pipeline(StandardScaler(), LinearRegression()).fit(FRAME, Y)
-    with pytest.raises(TypeError, match="got a Pipeline of a LinearRegression"):
+    with pytest.raises(TypeError, match="got a Pipeline around a LinearRegression"):
         ImportanceDisplay.from_estimator(linear)
-    with pytest.raises(TypeError, match="got a TableRegressor of a LinearRegression"):
+    with pytest.raises(TypeError, match="got a TableRegressor around a LinearRegression"):
         SubspaceDisplay.from_estimator(TableRegressor(LinearRegression()).fit(TEXTS, Y))
     with pytest.raises(TypeError, match=r"got a LinearRegression$"):
         TrainingDisplay.from_estimator(LinearRegression())
-    with pytest.raises(TypeError, match="chooses nothing"):
+    with pytest.raises(TypeError, match="has no search to draw"):
         PathDisplay.from_estimator(make_pipeline(StandardScaler(), HyperKernelRidge(1, **SETTINGS)).fit(FRAME, Y))
     assert PredictionErrorDisplay.from_estimator(linear, FRAME, Y).interval is None
 
 
-def test_what_is_not_fitted():
+def test_unfitted_estimators():
     for wrapped in (
         make_pipeline(StandardScaler(), _regressor()),
         TableRegressor(_regressor()),
@@ -113,6 +113,6 @@ def test_what_is_not_fitted():
     ):
         with pytest.raises(NotFittedError):
             ImportanceDisplay.from_estimator(wrapped)
-    unkept = GridSearchCV(HyperKernelRidge(1, **SETTINGS), {"n_init": [1]}, refit=False, cv=2).fit(FRAME, Y)
-    with pytest.raises(ValueError, match="give GridSearchCV refit=True"):
-        ImportanceDisplay.from_estimator(unkept)
+    without_refit = GridSearchCV(HyperKernelRidge(1, **SETTINGS), {"n_init": [1]}, refit=False, cv=2).fit(FRAME, Y)
+    with pytest.raises(ValueError, match="construct GridSearchCV with refit=True"):
+        ImportanceDisplay.from_estimator(without_refit)

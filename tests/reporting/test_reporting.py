@@ -1,4 +1,4 @@
-"""The facts of a report, against NumPy and the model itself."""
+"""Test that the contents of a report equal values computed with NumPy and with the model."""
 
 import copy
 import dataclasses
@@ -14,14 +14,14 @@ from sklearn.preprocessing import StandardScaler
 
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
 from hkrr.baselines import KernelRidgeCV
-from hkrr.diagnostics import unannounced
+from hkrr.estimators.fitted.diagnostics import fit_warnings_silenced
 from hkrr.reporting import gather, render
 from hkrr.reporting.directions import latent_gradients
-from hkrr.reporting.errors import share_seen
-from hkrr.reporting.link import link_values
-from hkrr.reporting.subject import subject_of
-from hkrr.reporting.words import formula, headline, number, percent, score
-from reported_models import TableStandIn, fitted_model, planted, searched_model, table_model
+from hkrr.reporting.link_function import link_values
+from hkrr.reporting.prediction_errors import share_seen
+from hkrr.reporting.report_input import check_report_input
+from hkrr.reporting.text_formatting import formula, headline, number, percent, score
+from support.models_to_report import TableStandIn, fitted_model, house_data, searched_model, table_model
 
 
 @pytest.fixture(scope="module")
@@ -41,24 +41,24 @@ def table():
 
 def test_link_values_are_the_predictions(fitted):
     model, X, y = fitted
-    found = link_values(subject_of(model, X, y), model.transform(X))
+    found = link_values(check_report_input(model, X, y), model.transform(X))
     np.testing.assert_allclose(found, model.predict(X), rtol=1e-9, atol=1e-9)
 
 
-def test_link_values_are_cut_as_predictions_are(searched):
+def test_link_values_are_truncated_as_predictions_are(searched):
     model, X, y = searched
     far = model.transform(X)[:3] * 1e3
-    assert np.all(np.abs(link_values(subject_of(model, X, y), far)) <= model.truncation_)
+    assert np.all(np.abs(link_values(check_report_input(model, X, y), far)) <= model.truncation_)
 
 
-def test_latent_gradients_are_those_of_the_link(fitted):
+def test_latent_gradients_equal_finite_differences_of_the_link(fitted):
     model, X, y = fitted
-    subject = subject_of(model, X[:20], y[:20])
+    data = check_report_input(model, X[:20], y[:20])
     Z, step = model.transform(X[:20]), 1e-6
     for k in range(2):
         move = step * np.eye(2)[k]
-        slope = (link_values(subject, Z + move) - link_values(subject, Z - move)) / (2 * step)
-        np.testing.assert_allclose(latent_gradients(subject, subject.X)[:, k], slope, rtol=1e-4, atol=1e-6)
+        slope = (link_values(data, Z + move) - link_values(data, Z - move)) / (2 * step)
+        np.testing.assert_allclose(latent_gradients(data, data.X)[:, k], slope, rtol=1e-4, atol=1e-6)
 
 
 def test_directions_are_the_rows_of_the_map_in_standard_deviations(fitted):
@@ -82,12 +82,12 @@ def test_surface_and_dots(fitted):
     (surface,) = gather(model, X, y, compare=False).link.surfaces
     Z = model.transform(X)
     mean, spread = Z.mean(axis=0), Z.std(axis=0)
-    # Any x that the map takes to a node has the node's value.
+    # The value of the surface at a grid point z is the prediction at an x with Bx = z.
     for i, j in ((0, 0), (5, 20), (32, 32)):
         z = mean + spread * [surface.across[i], surface.along[j]]
         x = pd.DataFrame([np.linalg.pinv(model.components_) @ z], columns=X.columns)
         assert surface.value[i][j] == pytest.approx(model.predict(x)[0], abs=1e-3)
-    # Of two directions the dots are the rows.
+    # With two directions, no direction is fixed, so the height of a dot is the target of its row.
     np.testing.assert_allclose([dot[2] for dot in surface.dots], y, rtol=1e-3, atol=1e-3)
     np.testing.assert_allclose([dot[:2] for dot in surface.dots], (Z - mean) / spread, rtol=1e-3, atol=1e-3)
     near = np.array(surface.near)
@@ -95,22 +95,22 @@ def test_surface_and_dots(fitted):
     assert near.max() == 1
 
 
-def test_three_directions_have_three_pairs_and_several_medians():
-    X, y = planted(100)
+def test_three_directions_have_three_pairs():
+    X, y = house_data(100)
     model = HyperKernelRidge(3, random_state=0).fit(X, y)
     facts = gather(model, X, y, compare=False)
     assert sorted(each.directions for each in facts.link.surfaces) == [(1, 2), (1, 3), (2, 3)]
     assert facts.link.n_held == 1
-    assert "held at their medians" in render(facts)
+    assert "fixed at their medians" in render(facts)
 
 
-def test_errors_are_numpys(fitted):
+def test_errors_equal_values_computed_with_numpy(fitted):
     model, X, y = fitted
     found = gather(model, X, y, compare=False).errors
     errors = (y - model.predict(X)).to_numpy()
     assert found.r2 == pytest.approx(r2_score(y, model.predict(X)))
-    assert found.rms == pytest.approx(np.sqrt(np.mean(errors**2)))
-    assert found.median_size == pytest.approx(np.median(np.abs(errors)))
+    assert found.rmse == pytest.approx(np.sqrt(np.mean(errors**2)))
+    assert found.median_absolute == pytest.approx(np.median(np.abs(errors)))
     assert sum(found.bin_counts) == len(y)
     assert [each.error for each in found.worst] == pytest.approx(sorted(errors, key=abs, reverse=True)[:20])
     first = found.worst[0]
@@ -121,20 +121,20 @@ def test_errors_are_numpys(fitted):
     assert found.interval.median_width == pytest.approx(np.median(upper - lower))
 
 
-def test_rows_of_the_fit_are_told_from_new_ones(fitted):
+def test_rows_of_the_fit_are_recognized(fitted):
     model, X, y = fitted
-    assert share_seen(subject_of(model, X[:120], y[:120])) == 1.0
-    assert share_seen(subject_of(model, X[120:], y[120:])) == 0.0
-    assert share_seen(subject_of(model, X, y)) == 0.75
+    assert share_seen(check_report_input(model, X[:120], y[:120])) == 1.0
+    assert share_seen(check_report_input(model, X[120:], y[120:])) == 0.0
+    assert share_seen(check_report_input(model, X, y)) == 0.75
     few = HyperKernelRidge(1, n_centers=10, max_iter=2, random_state=0).fit(X[:120], y[:120])
-    assert 0.05 < share_seen(subject_of(few, X[:120], y[:120])) < 0.1
+    assert 0.05 < share_seen(check_report_input(few, X[:120], y[:120])) < 0.1
     assert gather(model, X[120:], y[120:], compare=False).errors.held_out
     assert not gather(model, X, y, compare=False).errors.held_out
-    told = gather(model, X[120:], y[120:], compare=False, held_out=False).errors
-    assert (told.held_out, told.seen) == (False, None)
+    given = gather(model, X[120:], y[120:], compare=False, held_out=False).errors
+    assert (given.held_out, given.seen) == (False, None)
 
 
-def test_comparison_is_of_fits_to_the_same_rows(fitted):
+def test_comparison_fits_all_methods_to_the_same_rows(fitted):
     model, X, y = fitted
     found = gather(model, X, y).comparison
     train, test = train_test_split(np.arange(160), test_size=0.25, random_state=0)
@@ -144,54 +144,54 @@ def test_comparison_is_of_fits_to_the_same_rows(fitted):
         KernelRidgeCV(random_state=0),
         make_pipeline(StandardScaler(), RidgeCV(np.logspace(-4, 6, 11))),
     ]
-    with unannounced():
+    with fit_warnings_silenced():
         expected = [r2_score(b[test], each.fit(A[train], b[train]).predict(A[test])) for each in rivals]
     assert found.r2 == pytest.approx(expected)
     assert all(low < r2 < high for low, r2, high in zip(found.low, found.r2, found.high, strict=True))
-    assert (found.n_train, found.n_test, found.anew) == (120, 40, True)
+    assert (found.n_train, found.n_test, found.refitted) == (120, 40, True)
 
 
-def test_comparison_without_what_belongs_to_another_fit():
-    X, y = planted(60)
+def test_comparison_replaces_given_initial_map_and_centers():
+    X, y = house_data(60)
     start = np.eye(5)[:1]
     model = HyperKernelRidge(1, init=start, centers=X.to_numpy()[:30], max_iter=3, verbose=0).fit(X, y)
     assert len(gather(model, X, y).comparison.r2) == 3
 
 
-def test_a_regressor_of_tables_is_reported_in_its_own_columns(table):
+def test_table_regressor_is_reported_with_the_columns_of_the_table(table):
     model, frame, y = table
     facts = gather(model, frame, y, coverage=0.5)
     assert [each.column for each in facts.directions.importances if "=" in each.column] == ["colour=red"]
-    assert {each.column for each in facts.directions.named} == set(facts.errors.columns)
+    assert {each.column for each in facts.directions.table_importances} == set(facts.errors.columns)
     assert facts.errors.columns == ["area", "age", "floor", "rooms", "colour"]
     assert facts.errors.worst[0].cells[-1] in ("red", "<i>blue</i>")
     inside = np.abs(y - model.predict(frame)) <= 0.5
     assert facts.errors.interval.covered == pytest.approx(inside.mean())
     assert facts.errors.interval.median_width == pytest.approx(1.0)
-    assert (facts.comparison.anew, facts.comparison.r2) == (False, [0.5, 0.7, 0.2])
+    assert (facts.comparison.refitted, facts.comparison.r2) == (False, [0.5, 0.7, 0.2])
     page = render(facts)
     assert "<i>" not in page
     assert "kernel ridge regression does better than this model" in page
 
 
-def test_intervals_that_a_model_cannot_give(table):
+def test_models_without_intervals(table):
     model, frame, y = table
 
-    class Without(TableStandIn):
+    class NoIntervals(TableStandIn):
         def predict_interval(self, frame, coverage=0.9):
             raise ValueError("no rows were kept\nfor this")
 
-    class Endless(TableStandIn):
+    class InfiniteIntervals(TableStandIn):
         def predict_interval(self, frame, coverage=0.9):
             return np.full(len(frame), -np.inf), np.full(len(frame), np.inf)
 
-    for cls, reason in ((Without, "no rows were kept for this"), (Endless, "too few rows")):
+    for cls, reason in ((NoIntervals, "no rows were kept for this"), (InfiniteIntervals, "too few rows")):
         found = gather(cls(model.model_, model.feature_names_out_), frame, y).errors
         assert found.interval is None
-        assert reason in found.no_interval
+        assert reason in found.no_interval_reason
 
 
-def test_training_is_the_models_own_story(fitted, searched):
+def test_training_history_equals_the_history_of_the_model(fitted, searched):
     model, X, y = fitted
     found = gather(model, X, y, compare=False).training
     assert found.objective == model.history_["objective"]
@@ -205,30 +205,30 @@ def test_training_is_the_models_own_story(fitted, searched):
     assert lowest in model.path_["score"]
 
 
-def test_a_grid_has_a_path_too():
-    X, y = planted(50)
+def test_scores_of_a_grid():
+    X, y = house_data(50)
     model = HyperKernelRidgeCV(
         n_components=[1, 2], cv="holdout", criterion="training", reg_lambdas=[1e-2, 1e-3], random_state=0
     )
-    with unannounced():  # both are at an edge of so small a grid
+    with fit_warnings_silenced():  # both parameters are at an edge of this small grid
         model.fit(X, y)
     found = gather(model, X, y, compare=False).training
     assert found.path.n_components == [1, 1, 2, 2]
     assert found.path.score == pytest.approx(model.cv_results_["mean_error"])
 
 
-def test_findings_are_on_the_page(fitted):
+def test_page_shows_findings(fitted):
     model, X, y = copy.copy(fitted[0]), *fitted[1:]
-    assert "Nothing here needs attention" in render(gather(model, X, y, compare=False))
+    assert "No problems were found" in render(gather(model, X, y, compare=False))
     model.diagnostics_ = dataclasses.replace(model.diagnostics_, digits=1.0)
     page = render(gather(model, X, y, compare=False))
-    ((_, said),) = model.diagnostics_.findings()
-    assert said[1:] in page
-    assert "Numerically delicate" in page
-    assert "1 finding on the health" in page
+    ((_, message),) = model.diagnostics_.findings()
+    assert message[1:] in page
+    assert "Numerically unstable" in page
+    assert "The checks of the fit found 1 problem." in page
 
 
-def test_several_targets_are_reported_one_at_a_time(fitted):
+def test_several_targets(fitted):
     _, X, y = fitted
     Y = pd.DataFrame({"price": y, "rent": 2 * y**2})
     model = HyperKernelRidge(2, random_state=0, max_iter=20).fit(X, Y)
@@ -237,12 +237,12 @@ def test_several_targets_are_reported_one_at_a_time(fitted):
         assert facts.target == name
         assert facts.errors.r2 == pytest.approx(r2_score(Y[name], model.predict(X)[:, k]))
         np.testing.assert_allclose([dot[2] for dot in facts.link.surfaces[0].dots], Y[name], rtol=1e-3, atol=1e-3)
-        assert "The model has 2 targets" in render(facts)
+        assert "The model predicts 2 targets" in render(facts)
 
 
-def test_nothing_learned_is_said(fitted):
+def test_constant_predictions_and_constant_targets(fitted):
     _, X, y = fitted
-    with unannounced():
+    with fit_warnings_silenced():
         model = HyperKernelRidge(1, reg_lambda=1e6, max_iter=1, random_state=0).fit(X, y)
     assert headline(gather(model, X, y, compare=False)).startswith("The model found nothing that price depends on")
     model, X, y = fitted
@@ -252,23 +252,35 @@ def test_nothing_learned_is_said(fitted):
     assert "R² is not defined" in render(facts)
 
 
-def test_sentences(fitted):
+def test_texts(fitted):
     model, X, y = fitted
     facts = gather(model, X, y, compare=False)
     text = headline(facts)
-    assert text.startswith("Price depends on 2 directions of 5 columns; mostly through ")
+    assert text.startswith("Price depends on 5 columns through 2 directions (weighted sums of the columns). The most ")
     assert facts.directions.importances[0].column in text
     assert "noise" not in text
     assert formula(facts.directions.directions[0], most=2).endswith("+ 3 smaller terms")
     diagonal = dataclasses.replace(facts, directions=dataclasses.replace(facts.directions, shape="diagonal"))
-    assert "5 columns, each with a weight of its own" in headline(diagonal)
+    assert "5 columns, each with its own weight" in headline(diagonal)
     assert [score(0.9996), score(-0.5), score(1.0)] == ["above 0.999", "−0.500", "1.000"]
     assert [percent(0.001), percent(0.999), percent(0.25), percent(0.0)] == ["below 1%", "over 99%", "25%", "0%"]
     assert number(-12345.6) == "−12,300"
 
 
+@pytest.mark.parametrize(
+    ("shape", "text"), [("diagonal", "one weight per column"), ("identity", "all columns with equal weights")]
+)
+def test_pages_of_maps_without_directions(fitted, shape, text):
+    """Test that the page of a diagonal or identity map shows columns instead of directions."""
+    model, X, y = fitted
+    facts = gather(model, X, y, compare=False)
+    page = render(dataclasses.replace(facts, directions=dataclasses.replace(facts.directions, shape=shape)))
+    assert text in page
+    assert 'data-tab="Direction 1"' not in page
+
+
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
-def test_arrays_have_numbered_columns_and_the_models_own_names(fitted):
+def test_column_names_of_arrays(fitted):
     model, X, y = fitted
     facts = gather(model, X.to_numpy(), y.to_numpy(), compare=False)
     assert facts.target == "y"
@@ -282,15 +294,15 @@ def test_arrays_have_numbered_columns_and_the_models_own_names(fitted):
     [
         ({"model": RidgeCV()}, "model must be a fitted HyperKernelRidge"),
         ({"X": "rows.csv"}, "X must be an array or a data frame in memory"),
-        ({"y": [1.0, 2.0]}, "X has 160 rows and y 2"),
+        ({"y": [1.0, 2.0]}, "X has 160 rows and y has 2"),
         ({"y": ["a"] * 160}, "y must be an array of numbers"),
-        ({"y": np.full(160, np.nan)}, "y holds NaN"),
+        ({"y": np.full(160, np.nan)}, "y contains NaN"),
         ({"y": np.ones((160, 2))}, "y has shape"),
-        ({"target": 1}, "target=1, and the model has 1"),
+        ({"target": 1}, "target must be an integer from 0 to 0, got 1"),
         ({"coverage": 1.0}, "coverage must be above 0 and below 1"),
     ],
 )
-def test_bad_arguments_are_named(fitted, change, message):
+def test_bad_arguments(fitted, change, message):
     model, X, y = fitted
     given = {"model": model, "X": X, "y": y, **change}
     with pytest.raises(ValueError, match=message):

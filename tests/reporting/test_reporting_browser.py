@@ -1,4 +1,4 @@
-"""The page of a report in Chromium: clicked through, turned, sorted, light and dark, on a desk and on a phone."""
+"""Tests of the report in Chromium: tabs, rotation, sorting and themes, at the sizes of a desktop and a phone."""
 
 import shutil
 import time
@@ -17,13 +17,13 @@ if CHROMIUM is None or DRIVER is None:
     pytest.skip(
         "Chromium and its driver are not installed (Debian: chromium, chromium-driver)", allow_module_level=True
     )
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium drives the browser")
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium, which controls the browser, is not installed")
 
-from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402  # there only where the browser is
+from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402  # imported after the check for the browser
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 
-DESK, PHONE = (1280, 900), (360, 740)
+DESKTOP, PHONE = (1280, 900), (360, 740)
 NAMES = ["area", "age", "</script><script>document.title='gone'</script>", "a long name " * 12, "floor"]
 
 
@@ -46,12 +46,12 @@ def browser():
     found = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER))
     yield found
     with warnings.catch_warnings():
-        # selenium's own sockets, closed late, are not ours to fail on.
+        # selenium closes its sockets late, which causes a ResourceWarning.
         warnings.simplefilter("ignore", ResourceWarning)
         found.quit()
 
 
-def opened(browser, page, size=DESK, scheme="light"):
+def open_page(browser, page, size=DESKTOP, scheme="light"):
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",
         {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size == PHONE},
@@ -62,7 +62,7 @@ def opened(browser, page, size=DESK, scheme="light"):
     return browser
 
 
-def messages(browser):
+def console_messages(browser):
     return [entry["message"] for entry in browser.get_log("browser")]
 
 
@@ -70,14 +70,14 @@ def pixels(browser):
     return browser.execute_script("return document.querySelector('canvas').toDataURL()")
 
 
-def paper(browser):
+def background(browser):
     return browser.execute_script("return getComputedStyle(document.body).backgroundColor")
 
 
-def until(is_so):
-    """Wait for what the browser does in its own time."""
+def wait_until(condition):
+    """Wait until the condition holds, for at most 20 seconds."""
     end = time.monotonic() + 20
-    while not is_so():
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)
 
@@ -87,10 +87,11 @@ def click(browser, element):
     element.click()
 
 
-@pytest.mark.parametrize("size", [DESK, PHONE])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_tab_fits_and_says_nothing_to_the_console(browser, page, tmp_path, size, scheme):
-    opened(browser, page, size, scheme)
+@pytest.mark.parametrize(
+    ("size", "scheme"), [pytest.param(DESKTOP, "light", marks=pytest.mark.thorough), (PHONE, "dark")]
+)
+def test_tabs_fit_the_window_and_log_nothing(browser, page, size, scheme):
+    open_page(browser, page, size, scheme)
     for box in browser.find_elements(By.CSS_SELECTOR, "[data-tabs]"):
         panels = box.find_elements(By.CSS_SELECTOR, ".panel")
         for k, tab in enumerate(box.find_elements(By.CSS_SELECTOR, "[role=tab]")):
@@ -99,18 +100,17 @@ def test_every_tab_fits_and_says_nothing_to_the_console(browser, page, tmp_path,
             assert tab.get_attribute("aria-selected") == "true"
             fits = "return document.documentElement.scrollWidth <= window.innerWidth"
             assert browser.execute_script(fits)
-            browser.save_screenshot(str(tmp_path / f"{size[0]}-{scheme}-{tab.text}.png"))
     for summary in browser.find_elements(By.TAG_NAME, "summary"):
         if summary.is_displayed():
             click(browser, summary)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= size[0]
-    assert browser.title == "What price depends on"  # the column's name did not run
-    assert messages(browser) == []
+    assert browser.title == "What price depends on"  # the script in a column name did not run
+    assert console_messages(browser) == []
 
 
-@pytest.mark.parametrize("size", [DESK, PHONE])
-def test_nothing_of_the_charts_and_of_the_comparison_is_cut(browser, page, size):
-    opened(browser, page, size)
+@pytest.mark.parametrize("size", [DESKTOP, PHONE])
+def test_charts_and_comparison_are_not_cut_off(browser, page, size):
+    open_page(browser, page, size)
     cut = """return [...document.querySelectorAll('svg.chart text')].filter((text) => {
       const [box, chart] = [text, text.closest('svg.chart')].map((each) => each.getBoundingClientRect());
       return box.width > 0 && (box.left < chart.left - 1 || box.right > chart.right + 1);
@@ -121,24 +121,24 @@ def test_nothing_of_the_charts_and_of_the_comparison_is_cut(browser, page, size)
     assert needed <= there
 
 
-def test_colours_follow_the_system_and_then_the_button(browser, page):
-    opened(browser, page, scheme="light")
-    light, surface = paper(browser), pixels(browser)
+def test_theme_follows_the_system_and_then_the_button(browser, page):
+    open_page(browser, page, scheme="light")
+    light, surface = background(browser), pixels(browser)
     media = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
-    until(lambda: paper(browser) != light)
-    until(lambda: pixels(browser) != surface)
+    wait_until(lambda: background(browser) != light)
+    wait_until(lambda: pixels(browser) != surface)
     button = browser.find_element(By.ID, "theme")
     assert button.text == "Light"
     click(browser, button)
-    assert paper(browser) == light
+    assert background(browser) == light
     assert button.text == "Dark"
     browser.refresh()
-    assert paper(browser) != light  # it was of the page alone
+    assert background(browser) != light  # the choice is not stored
 
 
-def test_the_surface_turns(browser, page):
-    opened(browser, page)
+def test_surface_rotates(browser, page):
+    open_page(browser, page)
     canvas = browser.find_element(By.TAG_NAME, "canvas")
     browser.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", canvas)
     seen = [pixels(browser)]
@@ -148,18 +148,18 @@ def test_the_surface_turns(browser, page):
     seen.append(pixels(browser))
     canvas.send_keys(Keys.ARROW_UP)
     seen.append(pixels(browser))
-    for name in ("Turn to the left", "Look from farther down"):
+    for name in ("Rotate left", "Tilt down"):
         click(browser, browser.find_element(By.CSS_SELECTOR, f"button[aria-label='{name}']"))
         seen.append(pixels(browser))
     assert all(a != b for a, b in pairwise(seen))
     canvas.send_keys(Keys.HOME)
     assert pixels(browser) == seen[0]
     click(browser, browser.find_element(By.CSS_SELECTOR, ".surface input"))
-    assert pixels(browser) != seen[0]  # without the rows
+    assert pixels(browser) != seen[0]  # the rows are hidden
 
 
-def test_the_surface_turns_under_a_finger(browser, page):
-    opened(browser, page, PHONE)
+def test_surface_rotates_by_touch(browser, page):
+    open_page(browser, page, PHONE)
     canvas = browser.find_element(By.TAG_NAME, "canvas")
     browser.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", canvas)
     box = browser.execute_script("return arguments[0].getBoundingClientRect().toJSON()", canvas)
@@ -174,11 +174,11 @@ def test_the_surface_turns_under_a_finger(browser, page):
     ):
         browser.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
     browser.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
-    until(lambda: pixels(browser) != before)
+    wait_until(lambda: pixels(browser) != before)
 
 
-def test_another_pair_of_directions_has_another_surface_and_map(browser, page):
-    opened(browser, page)
+def test_selecting_another_pair_of_directions(browser, page):
+    open_page(browser, page)
     before = pixels(browser)
     options = browser.find_elements(By.CSS_SELECTOR, "select option")
     assert len(options) == 3
@@ -188,8 +188,8 @@ def test_another_pair_of_directions_has_another_surface_and_map(browser, page):
     assert browser.execute_script(hidden) == [True, True, False]
 
 
-def test_arrow_keys_move_among_tabs(browser, page):
-    opened(browser, page)
+def test_arrow_keys_move_between_tabs(browser, page):
+    open_page(browser, page)
     first, second, *_ = browser.find_elements(By.CSS_SELECTOR, "[role=tab]")
     first.send_keys(Keys.ARROW_RIGHT)
     assert second.get_attribute("aria-selected") == "true"
@@ -198,27 +198,27 @@ def test_arrow_keys_move_among_tabs(browser, page):
     assert browser.switch_to.active_element == first
 
 
-def test_the_table_sorts_by_numbers(browser, page):
-    opened(browser, page)
+def test_table_sorts_by_number(browser, page):
+    open_page(browser, page)
     table = browser.find_element(By.CSS_SELECTOR, "#wrong table")
     heads = table.find_elements(By.CSS_SELECTOR, "th")
     values = (
         "return [...arguments[0].tBodies[0].rows].map((row) => "
         "Number(row.cells[arguments[1]].dataset.value ?? row.cells[arguments[1]].textContent))"
     )
-    for column in (0, 3):  # the row's number, the error
-        for way in ("descending", "ascending"):
+    for column in (0, 3):  # row number and error
+        for order in ("descending", "ascending"):
             click(browser, heads[column].find_element(By.TAG_NAME, "button"))
-            assert heads[column].get_attribute("aria-sort") == way
+            assert heads[column].get_attribute("aria-sort") == order
             found = browser.execute_script(values, table, column)
             assert len(set(found)) > 10
-            assert found == sorted(found, reverse=way == "descending")
+            assert found == sorted(found, reverse=order == "descending")
 
 
-def test_without_script_all_is_there(browser, page):
+def test_page_without_javascript(browser, page):
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
-        opened(browser, page)
+        open_page(browser, page)
         assert len(browser.find_elements(By.CSS_SELECTOR, ".panel > h3")) > 5
         assert all(figure.is_displayed() for figure in browser.find_elements(By.TAG_NAME, "figure"))
         assert "needs JavaScript" in browser.find_element(By.TAG_NAME, "body").text

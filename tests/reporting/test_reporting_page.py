@@ -1,4 +1,4 @@
-"""The page of a report: whole, closed to the network, safe with any names, and written by a command."""
+"""Test that the HTML page is valid, self-contained and safe with any names, and that the command line writes it."""
 
 import base64
 import copy
@@ -10,7 +10,6 @@ import os
 import re
 from html.parser import HTMLParser
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,14 +17,16 @@ from sklearn.metrics import r2_score
 from typer.testing import CliRunner
 
 import hkrr
-from hkrr import HyperKernelRidge, disk
+from hkrr import HyperKernelRidge
+from hkrr._storage import atomic_write
 from hkrr.cli import app
 from hkrr.reporting import Facts, gather, render, write_report
-from hkrr.reporting.charts import Chart, tick_labels, ticks
-from hkrr.reporting.page import as_data
-from reported_models import fitted_model, searched_model, table_model
+from hkrr.reporting.page import script_json
+from hkrr.reporting.svg_chart import Chart, tick_labels, ticks
+from support.models_to_report import fitted_model, searched_model, table_model
+from support.paths import DOCS
 
-NASTY = ['</script><script>alert("1")</script>', "<b>bold</b>", '" onload="alert(2)', "${version} & $title", "plain"]
+UNSAFE = ['</script><script>alert("1")</script>', "<b>bold</b>", '" onload="alert(2)', "${version} & $title", "plain"]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def table():
     return table_model()
 
 
-def test_ticks_are_round_and_their_labels_differ():
+def test_ticks():
     assert ticks(-0.31, 0.3) == pytest.approx([-0.2, 0, 0.2])
     assert tick_labels([0.0, 0.5, 1.0]) == ["0", "0.5", "1"]
     labels = tick_labels(ticks(1000.001, 1000.004))
@@ -51,14 +52,14 @@ def test_ticks_are_round_and_their_labels_differ():
     assert tick_labels([1e6, 1.5e6]) == ["1M", "1.5M"]
 
 
-class Balance(HTMLParser):
-    """Whether every element ends where it should, and what was met on the way."""
+class PageParser(HTMLParser):
+    """A parser that checks that elements are nested properly, and collects links, ids and event handlers."""
 
     EMPTY = frozenset(["meta", "input", "line", "rect", "path", "circle", "image"])
 
     def __init__(self):
         super().__init__()
-        self.open, self.links, self.names, self.handlers = [], [], [], []
+        self.open, self.links, self.ids, self.handlers = [], [], [], []
 
     def handle_starttag(self, tag, attributes):
         if tag not in self.EMPTY:
@@ -67,7 +68,7 @@ class Balance(HTMLParser):
             if name in ("src", "href", "action", "srcset", "data"):
                 self.links.append(value)
             if name == "id":
-                self.names.append(value)
+                self.ids.append(value)
             if name.startswith("on") or name == "style":
                 self.handlers.append((tag, name))
 
@@ -78,8 +79,8 @@ class Balance(HTMLParser):
             assert self.open.pop() == tag
 
 
-def examined(page):
-    parser = Balance()
+def parse(page):
+    parser = PageParser()
     parser.feed(page)
     parser.close()
     assert parser.open == []
@@ -91,19 +92,19 @@ def pages(fitted, searched, table):
     return [render(gather(*each, compare=False, title="A & B")) for each in (fitted, searched, table)]
 
 
-def test_pages_are_whole_and_load_nothing(pages):
+def test_pages_are_valid_and_self_contained(pages):
     for page in pages:
-        found = examined(page)
+        found = parse(page)
         assert all(link.startswith(("#", "data:image/png;base64,")) for link in found.links)
-        assert {link[1:] for link in found.links if link.startswith("#")} <= set(found.names)
-        assert len(found.names) == len(set(found.names))
+        assert {link[1:] for link in found.links if link.startswith("#")} <= set(found.ids)
+        assert len(found.ids) == len(set(found.ids))
         assert found.handlers == []
         assert not re.search(r"https?://|//\w+\.\w|@import|url\(|localStorage|fetch\(", page)
         assert "<h1>A &amp; B</h1>" in page
         assert "nan" not in re.sub(r"base64,[^\"]*", "", page).replace("isNaN", "").lower().split()
 
 
-def test_the_policy_knows_style_and_script_by_their_hashes(pages):
+def test_policy_has_the_hashes_of_style_and_script(pages):
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', pages[0]).group(1)
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
@@ -112,24 +113,24 @@ def test_the_policy_knows_style_and_script_by_their_hashes(pages):
         assert f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" in policy
 
 
-def test_names_cannot_become_markup(fitted):
+def test_names_are_escaped(fitted):
     _, X, y = fitted
-    X, y = X.set_axis(NASTY, axis=1).set_axis([f"<u>{i}</u>" for i in range(len(X))]), y.rename(NASTY[0])
+    X, y = X.set_axis(UNSAFE, axis=1).set_axis([f"<u>{i}</u>" for i in range(len(X))]), y.rename(UNSAFE[0])
     y.index = X.index
     model = HyperKernelRidge(2, random_state=0, max_iter=10).fit(X, y)
-    page = render(gather(model, X, y, compare=False, title=NASTY[0]))
-    found = examined(page)
+    page = render(gather(model, X, y, compare=False, title=UNSAFE[0]))
+    found = parse(page)
     assert found.handlers == []
     assert page.count("<script") == 2
     assert "<b>" not in page
     assert "<u>" not in page
     data = json.loads(re.search(r'id="data">(.*?)</script>', page, flags=re.DOTALL).group(1))
-    assert data["target"] == NASTY[0]
-    assert json.loads(as_data(NASTY)) == NASTY
-    assert not set("<>&") & set(as_data(NASTY))
+    assert data["target"] == UNSAFE[0]
+    assert json.loads(script_json(UNSAFE)) == UNSAFE
+    assert not set("<>&") & set(script_json(UNSAFE))
 
 
-def test_the_surface_in_the_page_is_that_of_the_facts(fitted, pages):
+def test_surface_data_in_the_page(fitted, pages):
     data = json.loads(re.search(r'id="data">(.*?)</script>', pages[0], flags=re.DOTALL).group(1))
     surface = gather(*fitted, compare=False).link.surfaces[0]
     assert data["surfaces"][0]["value"] == surface.value
@@ -137,7 +138,7 @@ def test_the_surface_in_the_page_is_that_of_the_facts(fitted, pages):
     assert pages[0].count('class="flat"') == 1
 
 
-def test_many_rows_and_columns_make_a_small_page():
+def test_page_of_many_rows_and_columns_is_small():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(10_000, 100))
     model = HyperKernelRidge(4, n_centers=100, max_iter=5, random_state=0).fit(X[:300], np.sin(X[:300, 0]))
@@ -145,13 +146,13 @@ def test_many_rows_and_columns_make_a_small_page():
     page = render(facts)
     assert len(page.encode()) < 600_000
     assert "500 of 10,000 rows, drawn at random" in page
-    assert "<summary>90 more</summary>" in page  # 30 that are there, and
-    assert "And 60 columns that matter less." in page
+    assert "<summary>90 more</summary>" in page  # 30 collapsed bars and 60 columns without a bar
+    assert "60 less important columns not shown." in page
     assert facts.errors.columns[0] == "x0"
-    examined(page)
+    parse(page)
 
 
-def test_written_pages_are_the_same_each_time(fitted, tmp_path):
+def test_pages_are_deterministic(fitted, tmp_path):
     model, X, y = fitted
     first = write_report(model, X, y, tmp_path / "a.html", compare=False)
     second = write_report(model, X, y, str(tmp_path / "b.html"), compare=False)
@@ -159,39 +160,39 @@ def test_written_pages_are_the_same_each_time(fitted, tmp_path):
     assert isinstance(gather(model, X, y, compare=False), Facts)
 
 
-def test_the_docs_page_runs(tmp_path, monkeypatch):
+def test_code_of_the_docs_page(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    page = Path(__file__).parents[1] / "docs" / "reports.md"
+    page = DOCS / "reports.md"
     exec("\n".join(re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)), {"__name__": "__main__"})
     assert "<h1>Two directions of six</h1>" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
-def test_the_command(fitted, tmp_path):
+def test_command_line(fitted, tmp_path):
     model, X, y = fitted
     hkrr.save(model, tmp_path / "m.hkrr")
     X.assign(extra=1, price=y)[120:].to_csv(tmp_path / "rows.csv", index=False)
     X.assign(price=y)[120:].drop(columns="age").to_csv(tmp_path / "less.csv", index=False)
 
-    def run(*words):
-        return CliRunner().invoke(app, ["report", str(tmp_path / "m.hkrr"), *map(str, words), "--no-compare"])
+    def run(*arguments):
+        return CliRunner().invoke(app, ["report", str(tmp_path / "m.hkrr"), *map(str, arguments), "--no-compare"])
 
     page = tmp_path / "page.html"
     done = run(tmp_path / "rows.csv", "-o", page, "--target", "price", "--json")
     assert done.exit_code == 0, done.output
-    said = json.loads(done.stdout)
-    assert said["held_out"] is True
-    assert said["r2"] == pytest.approx(r2_score(y[120:], model.predict(X[120:])))
-    examined(page.read_text())
+    printed = json.loads(done.stdout)
+    assert printed["held_out"] is True
+    assert printed["r2"] == pytest.approx(r2_score(y[120:], model.predict(X[120:])))
+    parse(page.read_text())
     done = run(tmp_path / "rows.csv", "-o", page, "--target", "price", "--title", "Prices")
     assert "40 rows, R2 " in done.stdout
     assert "<h1>Prices</h1>" in page.read_text()
-    for words, message in (
-        (["rows.csv"], "--target: the model does not know"),
+    for arguments, message in (
+        (["rows.csv"], "give the name with --target"),
         (["rows.csv", "--target", "rent"], "there is no column 'rent'"),
         (["less.csv", "--target", "price"], "'age'"),
         (["none.csv", "--target", "price"], "No such file"),
     ):
-        done = run(tmp_path / words[0], "-o", page, *words[1:])
+        done = run(tmp_path / arguments[0], "-o", page, *arguments[1:])
         assert done.exit_code == 2
         assert message in done.stderr
         assert len(done.stderr.strip().splitlines()) == 1
@@ -199,7 +200,7 @@ def test_the_command(fitted, tmp_path):
 
 @pytest.mark.parametrize("size", [1.0, 1e-7, 123_456_789.0])
 @pytest.mark.parametrize("offset", [0.0, 1_234_567.8, -0.0012345])
-def test_labels_of_any_length_stay_within_the_picture(size, offset):
+def test_tick_labels_stay_within_the_chart_and_do_not_overlap(size, offset):
     ends = (offset, offset + size)
     svg = Chart("any", ends, ends, "x", "y").svg()
     found = re.findall(r'<text class="tick (end|middle)" x="([\d.]+)" y="[\d.]+">([^<]+)</text>', svg)
@@ -215,19 +216,19 @@ def test_labels_of_any_length_stay_within_the_picture(size, offset):
     assert all(one[1] < other[0] for one, other in pairwise(across))
 
 
-def test_the_share_adjusted_for_the_parameters_is_among_the_figures(fitted):
+def test_adjusted_share_is_among_the_figures(fitted):
     model, X, y = fitted
     adjusted = model.diagnostics_.adjusted_share
     assert adjusted is not None
     figures = {name: value for name, value, _ in gather(model, X, y, compare=False).health.figures}
-    assert figures["Adjusted for the parameters"] == f"{100 * adjusted:.3g}%"
+    assert figures["Variation explained, adjusted"] == f"{100 * adjusted:.3g}%"
     without = copy.copy(model)
     without.diagnostics_ = dataclasses.replace(model.diagnostics_, adjusted_share=None)
     figures = gather(without, X, y, compare=False).health.figures
-    assert "Adjusted for the parameters" not in [name for name, _, _ in figures]
+    assert "Variation explained, adjusted" not in [name for name, _, _ in figures]
 
 
-def test_a_page_that_cannot_be_written_leaves_the_one_before(fitted, tmp_path, monkeypatch):
+def test_failed_write_keeps_the_old_page(fitted, tmp_path, monkeypatch):
     model, X, y = fitted
     path = tmp_path / "report.html"
     path.write_text("before")
@@ -235,8 +236,8 @@ def test_a_page_that_cannot_be_written_leaves_the_one_before(fitted, tmp_path, m
     def full(source, target):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(disk.os, "replace", full)
-    with pytest.raises(OSError, match="make room, or choose another disk"):
+    monkeypatch.setattr(atomic_write.os, "replace", full)
+    with pytest.raises(OSError, match="free some space, or choose another disk"):
         write_report(model, X, y, path, compare=False)
     assert path.read_text() == "before"
     assert os.listdir(tmp_path) == ["report.html"]

@@ -1,4 +1,4 @@
-"""Fits to Dask collections, on a cluster of two processes: where the rows are, which go missing, and what is said."""
+"""Tests of fits to Dask collections on a cluster of two processes: partitions, killed workers, and error messages."""
 
 import gc
 import os
@@ -23,7 +23,7 @@ dd = pytest.importorskip("dask.dataframe")
 
 M = 900
 NAMES = ["a", "b", "c"]
-# Nothing here depends on how long a cluster is waited for: a short time, so that a test of one that is gone is short.
+# Short timeouts, so that the tests of a closed cluster are fast. No other test depends on them.
 SOON = {"distributed.comm.timeouts.connect": "1s", "distributed.deploy.lost-worker-timeout": "1s"}
 
 
@@ -35,13 +35,13 @@ def _data(T=1, m=M):
 
 
 def _model(**options):
-    """A rough kernel, few centers, noise and a lambda of 1e-2: rounding stays small, see test_rows_conformance.py."""
+    """Return a model whose fit amplifies rounding errors little, as explained in test_rows_conformance.py."""
     common = {"kernel": "matern32", "reg_lambda": 1e-2, "n_centers": 20, "n_init": 1, "random_state": 0}
     return HyperKernelRidge(1, **{**common, **options})
 
 
 def _check_alike(found, expected):
-    """Centers to the last bit, the map to the 1e-6 that is promised, coefficients to what such a map allows."""
+    """Check that the centers are bitwise equal, the maps agree to 1e-6, and the coefficients to a relative 1e-5."""
     assert_array_equal(found.centers_, expected.centers_)
     assert_allclose(found.components_, expected.components_, rtol=0.0, atol=1e-6)
     scale = np.max(np.abs(expected.dual_coef_))
@@ -58,23 +58,26 @@ def _part(rows, table):
 
 
 def _parts(*lengths):
-    """A data frame with partitions of these lengths, some of them zero, and columns a, y, b, c."""
+    """Return a Dask data frame with columns a, y, b, c and partitions of the given lengths, which may be zero."""
     X, y = _data()
     table = pd.DataFrame(X, columns=NAMES)
     table.insert(1, "y", y)
     return dd.from_map(_part, list(pairwise(np.cumsum([0, *lengths]))), table=table, meta=table.iloc[:0])
 
 
-# The next two come before the cluster of this module: a client that is at hand would be found.
-def test_without_a_client_the_error_says_what_to_do():
+# The next two tests must run before this module's cluster is started, because they require that no client exists.
+def test_without_a_client_the_error_names_the_remedy():
     with pytest.raises((ValueError, FitError), match=r"distributed\.Client|Client\("):
         _model().fit(*_arrays())
 
 
-@pytest.mark.parametrize("by", ["cluster", "address"])
 @pytest.mark.parametrize("when", ["before", "within"])
-def test_a_cluster_that_is_gone_is_a_clear_error(when, by):
-    """Its client knows, or finds out: the one of a cluster in this process is closed with it, one by address waits."""
+@pytest.mark.parametrize("by", ["cluster", pytest.param("address", marks=pytest.mark.thorough)])
+def test_a_closed_cluster_raises_a_clear_error(when, by):
+    """A client created from a local cluster is closed with the cluster.
+
+    A client connected by address has to detect that the scheduler is gone.
+    """
     options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
     with dask.config.set(SOON), distributed.LocalCluster(**options, protocol="tcp://") as cluster:
         client = distributed.Client(cluster if by == "cluster" else cluster.scheduler_address)
@@ -100,7 +103,7 @@ def cluster():
 
 @pytest.fixture
 def client(cluster):
-    """A client of two workers: one that was killed is waited for."""
+    """Return a client of the cluster. If a test has killed a worker, wait until the worker is replaced."""
     with distributed.Client(cluster) as client:
         client.wait_for_workers(2)
         yield client
@@ -113,22 +116,33 @@ def expected():
 
 @pytest.mark.parametrize(
     ("x_chunks", "y_chunks"),
-    [(((1, 700, 199), 3), 900), ((450, 2), (899, 1)), (((0, 400, 0, 500, 0), 3), 300)],
-    ids=["uneven", "columns apart", "zero rows"],
+    [
+        pytest.param(((1, 700, 199), 3), 900, marks=pytest.mark.thorough, id="uneven"),
+        pytest.param((450, 2), (899, 1), marks=pytest.mark.thorough, id="split columns"),
+        pytest.param(((0, 400, 0, 500, 0), 2), (899, 1), id="zero rows, split columns"),
+    ],
 )
 @pytest.mark.usefixtures("client")
-def test_arrays_however_they_are_cut(expected, x_chunks, y_chunks):
+def test_arrays_with_any_chunks(expected, x_chunks, y_chunks):
     _check_alike(_model().fit(*_arrays(x_chunks, (y_chunks,))), expected)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("client")
 def test_arrays_of_unknown_lengths(expected):
     frame = _parts(300, 600)
     _check_alike(_model().fit(frame[NAMES].values, frame["y"].values), expected)
 
 
-@pytest.mark.parametrize("zero", [False, True], ids=["", "zero rows"])
-@pytest.mark.parametrize("target", ["by name", "a series"])
+@pytest.mark.parametrize(
+    ("target", "zero"),
+    [
+        ("by name", True),
+        pytest.param("by name", False, marks=pytest.mark.thorough),
+        pytest.param("a series", False, marks=pytest.mark.thorough),  # tested by test_rows_conformance.py too
+        pytest.param("a series", True, marks=pytest.mark.thorough),
+    ],
+)
 @pytest.mark.usefixtures("client")
 def test_frames(expected, target, zero):
     frame = _parts(*((0, 400, 0, 500, 0) if zero else (300, 1, 599)))
@@ -138,7 +152,7 @@ def test_frames(expected, target, zero):
 
 
 @pytest.mark.usefixtures("client")
-def test_columns_of_several_kinds_and_several_targets():
+def test_columns_of_several_types_and_several_targets():
     X, Y = _data(T=2)
     table = pd.DataFrame({"i": np.round(X[:, 2]).astype(np.int32), "t": X[:, 1] > 0, "f": X[:, 0].astype(np.float32)})
     frame = dd.from_pandas(table, npartitions=3)
@@ -151,8 +165,11 @@ def test_columns_of_several_kinds_and_several_targets():
 
 @pytest.mark.usefixtures("client")
 def test_the_rows_stay_with_the_workers(monkeypatch):
-    """Where there are more than the 4,000 that the start is chosen on, they are never all brought here."""
-    from hkrr.rows.dask_collections import DaskRows
+    """Test that a fit of more than 4,000 rows never collects all rows on the client.
+
+    The starting map is chosen on a subsample of 4,000 rows.
+    """
+    from hkrr.rows.dask import DaskRows
 
     def refuse(self, *arguments):
         raise AssertionError("all rows were asked for")
@@ -163,9 +180,9 @@ def test_the_rows_stay_with_the_workers(monkeypatch):
     _model(max_iter=1).fit(da.from_array(X, chunks=(999, 3)), da.from_array(y, chunks=999))
 
 
-def test_nothing_is_left_on_the_cluster(client):
+def test_no_tasks_are_left_on_the_cluster(client):
     model = _model(max_iter=1).fit(*_arrays())
-    for _ in range(600):  # what is released goes in its own time
+    for _ in range(600):  # Dask releases tasks asynchronously
         gc.collect()
         left = client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks))
         if not left:
@@ -176,15 +193,15 @@ def test_nothing_is_left_on_the_cluster(client):
 
 
 def _dies_once(marker, X, Y, w):
-    """The sums of a block; the first to come kills the worker it is in."""
+    """Return the sums of a block. The first call kills its worker."""
     if not Path(marker).exists():
         Path(marker).touch()
         os.kill(os.getpid(), signal.SIGKILL)
     return X.sum(axis=0), len(X)
 
 
-def test_a_worker_killed_inside_a_pass_costs_time_only(client, tmp_path):
-    from hkrr.rows.dask_collections import DaskRows
+def test_a_worker_killed_inside_a_pass_is_replaced(client, tmp_path):
+    from hkrr.rows.dask import DaskRows
 
     total, count = DaskRows(*_arrays((100, 3))).sum(partial(_dies_once, str(tmp_path / "died")))
     assert (tmp_path / "died").exists()
@@ -192,8 +209,9 @@ def test_a_worker_killed_inside_a_pass_costs_time_only(client, tmp_path):
     assert_allclose(total, _data()[0].sum(axis=0), rtol=1e-10)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("client")
-def test_a_worker_killed_between_two_steps_costs_time_only(cluster, expected):
+def test_a_worker_killed_between_two_steps_is_replaced(cluster, expected):
     killed = []
 
     def kill(state):
@@ -210,16 +228,16 @@ def _fail(block):
 
 
 def _lazy(collection):
-    """The same collection, whose blocks cannot be computed."""
+    """Return the same collection with blocks that raise an error when they are computed."""
     if hasattr(collection, "columns"):
         return collection.map_partitions(_fail, meta=collection._meta)
     return collection.map_blocks(_fail, meta=np.empty((0, 0)), dtype=collection.dtype)
 
 
 @pytest.mark.usefixtures("client")
-@pytest.mark.parametrize("zero", [False, True], ids=["", "zero rows"])
+@pytest.mark.parametrize("zero", [True, pytest.param(False, marks=pytest.mark.thorough)], ids=["zero rows", ""])
 @pytest.mark.parametrize("kind", ["array", "columns apart", "frame"])
-def test_predictions_are_collections_that_are_not_computed(kind, zero):
+def test_predictions_are_lazy_collections(kind, zero):
     lengths = (0, 400, 0, 500) if zero else (400, 500)
     table = pd.DataFrame(_data()[0], columns=NAMES)
     model = _model(max_iter=1).fit(table if kind == "frame" else table.to_numpy(), _data()[1])
@@ -242,7 +260,7 @@ def test_predictions_need_no_cluster():
         computed = predicted.compute(scheduler="synchronous")
         assert computed.dtype == predicted.dtype == model.predict(X.astype(dtype)).dtype
         assert_array_equal(computed, model.predict(X.astype(dtype)))
-    with pytest.raises(ValueError, match="3"):  # at once, not when it is computed
+    with pytest.raises(ValueError, match="3"):  # raised by predict, not when the collection is computed
         model.predict(da.zeros((10, 2)))
 
 
@@ -263,7 +281,7 @@ def test_predictions_need_no_cluster():
     ids=["lengths", "array", "no names", "no such name", "weights", "one row", "no rows", "NaN", "infinity", "text"],
 )
 @pytest.mark.usefixtures("client")
-def test_bad_collections_are_named(change, message):
+def test_errors_name_the_invalid_collection(change, message):
     with pytest.raises(ValueError, match=message):
         _model().fit(*change(*_arrays(), _parts(300, 600)))
 
@@ -282,15 +300,17 @@ def test_the_search_takes_collections():
     expected = HyperKernelRidgeCV(1, n_init=1, random_state=0).fit(X, y)
     given = da.from_array(X, chunks=(70, 3)), da.from_array(y, chunks=70)
     found = HyperKernelRidgeCV(1, n_init=1, random_state=0).fit(*given)
-    assert_allclose(found.components_, expected.components_, rtol=0.0, atol=1e-6)  # as is promised of every fit
+    assert_allclose(
+        found.components_, expected.components_, rtol=0.0, atol=1e-6
+    )  # the documented accuracy of every row source
     predicted = found.predict(given[0])
     assert dask.is_dask_collection(predicted)
-    assert_allclose(predicted.compute(), expected.predict(X), atol=1e-5)  # what such a map allows
+    assert_allclose(predicted.compute(), expected.predict(X), atol=1e-5)  # follows from the accuracy of the map
 
 
 @pytest.mark.usefixtures("client")
 def test_the_starts_of_the_search_run_on_the_cluster():
-    """Through joblib's backend, and to the same end."""
+    """Test that with joblib's Dask backend, the starts run on the workers and give the same result."""
     X, y = _data(m=200)
     expected = HyperKernelRidgeCV(1, n_init=2, random_state=0).fit(X, y)
     with joblib.parallel_config(backend="dask"):

@@ -1,11 +1,12 @@
-"""Clusters as they are: without workers, with devices of their own; columns as they come, and the user's own errors."""
+"""Tests of Dask clusters without workers, devices on workers, column names, and errors in user code."""
 
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hkrr import FitError, HyperKernelRidge, HyperKernelRidgeCV, selection
+from hkrr import FitError, HyperKernelRidge, HyperKernelRidgeCV
+from hkrr.estimators import ridge_cv as selection
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -13,8 +14,8 @@ da = pytest.importorskip("dask.array")
 sizeof = pytest.importorskip("dask.sizeof").sizeof
 dd = pytest.importorskip("dask.dataframe")
 
-from hkrr.rows import dask_collections  # noqa: E402  # needs what is imported above
-from hkrr.rows.dask_collections import DaskRows  # noqa: E402  # as above
+from hkrr.rows import dask as dask_rows  # noqa: E402  # needs what is imported above
+from hkrr.rows.dask import DaskRows  # noqa: E402  # as above
 
 M = 400
 
@@ -32,7 +33,7 @@ def _model(**options):
 
 @pytest.fixture(scope="module")
 def client():
-    """A cluster in threads of this process: quick to start, and what is tested here does not depend on processes."""
+    """Start a cluster whose workers are threads of this process. It starts faster than worker processes."""
     options = {"processes": False, "threads_per_worker": 1, "dashboard_address": ":0"}
     with distributed.LocalCluster(n_workers=2, **options) as cluster, distributed.Client(cluster) as client:
         yield client
@@ -43,8 +44,8 @@ def _arrays():
     return da.from_array(table[:, :3], chunks=(150, 3)), da.from_array(table[:, 3], chunks=150)
 
 
-def test_a_cluster_without_workers_is_a_clear_error(monkeypatch):
-    monkeypatch.setattr(dask_collections, "_POLL", 0.05)
+def test_a_cluster_without_workers_raises_a_clear_error(monkeypatch):
+    monkeypatch.setattr(dask_rows, "_POLL", 0.05)
     options = {"processes": False, "dashboard_address": ":0"}
     with (
         distributed.LocalCluster(n_workers=0, **options) as cluster,
@@ -54,10 +55,10 @@ def test_a_cluster_without_workers_is_a_clear_error(monkeypatch):
         DaskRows(*_arrays(), client=idle)
 
 
-def test_a_cluster_without_workers_is_a_clear_error_for_frames_too(monkeypatch):
-    monkeypatch.setattr(dask_collections, "_POLL", 0.05)
+def test_a_cluster_without_workers_raises_a_clear_error_for_frames_too(monkeypatch):
+    monkeypatch.setattr(dask_rows, "_POLL", 0.05)
     options = {"processes": False, "dashboard_address": ":0"}
-    X = dd.from_pandas(_table(), npartitions=2)  # of lengths that are not known
+    X = dd.from_pandas(_table(), npartitions=2)  # the lengths of the partitions are unknown
     with (
         distributed.LocalCluster(n_workers=0, **options) as cluster,
         distributed.Client(cluster) as idle,
@@ -66,14 +67,14 @@ def test_a_cluster_without_workers_is_a_clear_error_for_frames_too(monkeypatch):
         DaskRows(X[["a"]], X["y"], client=idle)
 
 
-def test_partitions_weigh_what_they_hold(client):
-    """By this Dask decides what to move, and what to leave where it is."""
+def test_sizeof_counts_the_arrays(client):
+    """Test the sizes that Dask uses to decide which data to move between workers."""
     rows = DaskRows(*_arrays())
     sizes = client.gather(client.map(sizeof, rows._parts, pure=False))
     assert np.all(np.array(sizes) >= 8 * 4 * np.diff(rows._starts))
 
 
-def test_an_error_of_the_users_own_tasks_arrives_as_it_is(client):
+def test_errors_in_user_tasks_are_passed_on(client):
     def spoilt(block):
         raise OSError("a spoilt file")
 
@@ -82,28 +83,28 @@ def test_an_error_of_the_users_own_tasks_arrives_as_it_is(client):
         _model().fit(X.map_blocks(spoilt, dtype=X.dtype), y)
 
 
-def test_columns_are_known_by_their_names(client):
+def test_columns_are_matched_by_name(client):
     table = _table()
-    model = _model().fit(dd.from_pandas(table, npartitions=2), "y")
+    model = _model(max_iter=1).fit(dd.from_pandas(table, npartitions=2), "y")
     other = dd.from_pandas(table[["c", "y", "a", "b"]].assign(more=1.0), npartitions=3)
     assert model.score(other, "y") == pytest.approx(model.score(table[["a", "b", "c"]], table["y"]), abs=1e-12)
 
 
-def test_a_column_that_is_missing_is_named(client):
-    model = _model().fit(dd.from_pandas(_table(), npartitions=2), "y")
+def test_a_missing_column_is_named(client):
+    model = _model(max_iter=1).fit(dd.from_pandas(_table(), npartitions=2), "y")
     with pytest.raises(ValueError, match="X has no column 'b'"):
         model.score(dd.from_pandas(_table().drop(columns="b"), npartitions=2), "y")
 
 
-def test_names_that_are_no_text_are_none(client):
+def test_column_names_that_are_not_strings_are_ignored(client):
     table = pd.DataFrame(_table().to_numpy())
     X, y = dd.from_pandas(table[[0, 1, 2]], npartitions=2), dd.from_pandas(table[3], npartitions=2)
-    model = _model().fit(X, y)
+    model = _model(max_iter=1).fit(X, y)
     assert not hasattr(model, "feature_names_in_")
     assert_allclose(model.predict(X).compute(), model.predict(table[[0, 1, 2]].to_numpy()), rtol=0.0, atol=1e-12)
 
 
-def test_a_value_that_is_no_number_is_named_with_its_partition(client):
+def test_a_nonfinite_value_is_named_with_its_partition(client):
     table = _table()
     table.loc[399, "b"] = np.nan
 
@@ -122,10 +123,16 @@ def test_missing_values_of_nullable_columns_are_named(client):
         _model().fit(dd.from_pandas(table, npartitions=2), "y")
 
 
-@pytest.mark.parametrize("options", [{}, {"device": "cpu"}, {"block_size": 37}, {"device": "cpu", "block_size": 37}])
-def test_partitions_are_computed_as_they_would_be_here(client, options):
-    table = _table().to_numpy()
-    expected = _model().fit(table[:, :3], table[:, 3])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"device": "cpu", "block_size": 37},
+        pytest.param({"device": "cpu"}, marks=pytest.mark.thorough),
+        pytest.param({"block_size": 37}, marks=pytest.mark.thorough),
+    ],
+)
+def test_options_do_not_change_the_fit(client, expected, options):
     found = _model(**options).fit(*_arrays())
     assert_array_equal(found.centers_, expected.centers_)
     assert_allclose(found.components_, expected.components_, rtol=0.0, atol=1e-6)
@@ -144,14 +151,14 @@ def test_the_search_draws_the_same_rows_from_collections(client, monkeypatch):
 
 @pytest.mark.parametrize("name", ["X", "y"])
 @pytest.mark.parametrize("kind", ["complex128", "datetime64[s]", "U3"])
-def test_arrays_of_no_real_numbers_are_named(client, name, kind):
+def test_arrays_that_are_not_real_numbers_are_named(client, name, kind):
     X, y = _arrays()
     X, y = (X.astype(kind), y) if name == "X" else (X, y.astype(kind))
-    with pytest.raises(ValueError, match=f"{name} holds no real numbers"):
+    with pytest.raises(ValueError, match=f"{name} must hold real numbers"):
         _model().fit(X, y)
 
 
-COMPUTED = []  # rows: the workers are threads of this process
+COMPUTED = []  # lengths of the partitions computed so far; the workers are threads and can append to this list
 
 
 def _counted(block):
@@ -159,21 +166,27 @@ def _counted(block):
     return block
 
 
-@pytest.mark.parametrize("cut", ["alike", "elsewhere"])
-def test_partitions_of_unknown_lengths_are_computed_once_where_x_and_y_are_cut_alike(client, cut):
+@pytest.fixture(scope="module")
+def expected():
+    table = _table().to_numpy()
+    return _model().fit(table[:, :3], table[:, 3])
+
+
+@pytest.mark.parametrize("cut", ["same", "different"])
+def test_partitions_of_unknown_lengths_are_computed_once_if_x_and_y_match(client, expected, cut):
     COMPUTED.clear()
     table = dd.from_pandas(_table(), npartitions=4)
     X, y = table[["a", "b", "c"]], table["y"]
     X = X.map_partitions(_counted, meta=X._meta)
-    y = y if cut == "alike" else dd.from_pandas(_table()["y"], npartitions=3)
-    found, expected = _model().fit(X, y), _model().fit(*_arrays())
+    y = y if cut == "same" else dd.from_pandas(_table()["y"], npartitions=3)
+    found = _model().fit(X, y)
     assert_allclose(found.components_, expected.components_, rtol=0.0, atol=1e-6)
-    assert sum(COMPUTED) == M * (1 if cut == "alike" else 2)
+    assert sum(COMPUTED) == M * (1 if cut == "same" else 2)
 
 
-def test_a_scheduler_that_is_gone_is_an_error_after_two_looks(client, monkeypatch):
-    """And it is not asked anything first: that would take as long as its client is patient, half a minute."""
-    monkeypatch.setattr(dask_collections, "_POLL", 0.05)
+def test_a_lost_scheduler_is_an_error_after_two_checks(client, monkeypatch):
+    """Test that the error is raised without a request to the scheduler. The client would wait 30 s for an answer."""
+    monkeypatch.setattr(dask_rows, "_POLL", 0.05)
     rows = DaskRows(*_arrays(), client=client)
     rows._client = _Lost()
     with pytest.raises(FitError, match="lost its scheduler"):
@@ -181,7 +194,7 @@ def test_a_scheduler_that_is_gone_is_an_error_after_two_looks(client, monkeypatc
 
 
 class _Lost:
-    """A client that waits for its scheduler to come back."""
+    """A client that has lost its scheduler and tries to reconnect."""
 
     status = "connecting"
 

@@ -1,4 +1,4 @@
-"""Fits and predictions from files: what cannot be read is named, what is read is never all in memory."""
+"""Tests of fits and predictions from files: errors name the file that cannot be read, and memory stays bounded."""
 
 import gc
 import threading
@@ -11,18 +11,18 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
-from hkrr.rows import source
-from hkrr.rows.files import FileRows
-from hkrr.rows.sources import open_source
+from hkrr.rows import file_readers as source
+from hkrr.rows.file_readers import open_source
+from hkrr.rows.file_rows import FileRows
 
 KINDS = ["parquet", "csv", "npy"]
 TARGET = {"parquet": "y", "csv": "y", "npy": 3}
-M = 3000  # more than one chunk of a Parquet or .npy file
+M = 3000  # number of rows, more than one chunk of a Parquet or .npy file
 
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    """About 400 rows of CSV, and the least, 1,024, of the others."""
+    """Use chunks of about 400 rows for CSV files, and of 1,024 rows (the minimum) for Parquet and .npy files."""
     monkeypatch.setattr(source, "CHUNK_BYTES", 32 << 10)
 
 
@@ -41,13 +41,16 @@ def _write(path, table):
 
 
 def _model(**options):
-    """Cheap, as what is tested is the reading; the same to the last bit where chunks are the same."""
+    """Return a model that is fitted quickly, since only reading is tested.
+
+    Two fits are bitwise equal if they read the same chunks.
+    """
     common = {"kernel": "matern32", "reg_lambda": 1e-2, "n_centers": 20, "n_init": 1, "max_iter": 2, "random_state": 0}
     return HyperKernelRidge(1, **{**common, **options})
 
 
 def _check_error(X, y, *parts, kind=ValueError):
-    """Fit, and find all these parts in the message."""
+    """Check that a fit raises an error whose message contains all the parts."""
     with pytest.raises(kind) as caught:
         _model().fit(X, y)
     for part in parts:
@@ -55,25 +58,25 @@ def _check_error(X, y, *parts, kind=ValueError):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_file_that_is_missing_truncated_or_empty_is_named(tmp_path, kind):
+def test_a_missing_truncated_or_empty_file_is_named(tmp_path, kind):
     good = _write(tmp_path / f"good.{kind}", _table())
     missing, cut, empty = (tmp_path / f"{name}.{kind}" for name in ("missing", "cut", "empty"))
     _check_error([good, missing], TARGET[kind], missing, kind=FileNotFoundError)
     with pytest.raises(FileNotFoundError, match="missing"):
         _model().fit(good, TARGET[kind]).predict(str(missing))
     content = good.read_bytes()
-    # In CSV after the first number of a row: a row that is cut in its last number is a row.
+    # Cut CSV files after the first number of a row, because a row that is cut within its last number is still valid.
     cut.write_bytes(content[: content.index(b"\n", len(content) // 2) + 4 if kind == "csv" else len(content) // 2])
     empty.write_bytes(b"")
     _check_error([good, cut], TARGET[kind], cut)
     _check_error([good, empty], TARGET[kind], empty)
 
 
-def test_a_parquet_file_with_spoilt_pages_is_named(tmp_path):
+def test_a_parquet_file_with_damaged_pages_is_named(tmp_path):
     path = _write(tmp_path / "spoilt.parquet", _table())
     content = path.read_bytes()
     start = pq.ParquetFile(path).metadata.row_group(0).column(1).data_page_offset
-    path.write_bytes(content[:start] + b"\xff" * 40 + content[start + 40 :])  # the page's header
+    path.write_bytes(content[:start] + b"\xff" * 40 + content[start + 40 :])  # overwrite the header of the page
     _check_error(path, "y", path)
 
 
@@ -90,8 +93,8 @@ def test_another_number_of_columns_is_an_error_that_names_the_file(tmp_path, kin
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("column", ["b", "y"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_value_that_is_no_number_is_named_with_its_file_row_and_column(tmp_path, kind, column, value):
-    """In a later chunk of the second file; rows are counted from 0, without the header."""
+def test_a_nonfinite_value_is_named_with_its_file_row_and_column(tmp_path, kind, column, value):
+    """Test a value in a later chunk of the second file. Rows are counted from 0, without the header."""
     table = _table()
     good = _write(tmp_path / f"good.{kind}", table)
     table.loc[2357, column] = value
@@ -104,7 +107,7 @@ def test_a_value_that_is_no_number_is_named_with_its_file_row_and_column(tmp_pat
             model.predict(_write(bad, table.drop(columns="y")))
 
 
-def test_infinities_that_cancel_are_seen(tmp_path):
+def test_infinities_of_both_signs_are_detected(tmp_path):
     table = _table().assign(c=[np.inf, -np.inf] * (M // 2))
     _check_error(_write(tmp_path / "bad.csv", table), "y", "bad.csv", "row 0", "'c'")
 
@@ -112,7 +115,7 @@ def test_infinities_that_cancel_are_seen(tmp_path):
 @pytest.mark.parametrize("row", [17, 2357])
 @pytest.mark.parametrize("wrong", ["text", "short row"])
 def test_text_or_a_short_row_of_a_csv_file_is_named(tmp_path, row, wrong):
-    """In the chunk that the kinds of the columns are taken from, and in a later one."""
+    """Test an invalid row in the first chunk, from which the column types are inferred, and in a later chunk."""
     lines = _table().to_csv(index=False).splitlines()
     lines[row + 1] = "1.0,oops,1.0,1.0" if wrong == "text" else "1.0,2.0"
     (tmp_path / "bad.csv").write_text("\n".join(lines))
@@ -120,7 +123,7 @@ def test_text_or_a_short_row_of_a_csv_file_is_named(tmp_path, row, wrong):
 
 
 def test_text_in_parquet_is_named_in_every_file(tmp_path):
-    """Text that looks like numbers too: the first file says what the columns hold."""
+    """Test that text columns are rejected even if the strings look like numbers, in the first and the second file."""
     good = _write(tmp_path / "good.parquet", _table())
     for text in (_table()["b"].astype(str), "oops"):
         bad = _write(tmp_path / "bad.parquet", _table().assign(b=text))
@@ -129,29 +132,34 @@ def test_text_in_parquet_is_named_in_every_file(tmp_path):
 
 
 def _check_written_alike(folder, kind, target, *tables):
-    """The same numbers, written in other ways; chunks of CSV end elsewhere then, so converged fits are compared."""
+    """Check that fits to tables of equal numbers but different types agree.
+
+    The chunks of the CSV files differ, so only converged fits agree.
+    """
     paths = (_write(folder / f"{k}.{kind}", table) for k, table in enumerate(tables))
     found, expected = (_model(max_iter=200).fit(path, target) for path in paths)
     assert_array_equal(found.centers_, expected.centers_)
-    assert_allclose(found.components_, expected.components_, rtol=0.0, atol=1e-6)  # as is promised of every fit
+    assert_allclose(
+        found.components_, expected.components_, rtol=0.0, atol=1e-6
+    )  # the documented accuracy of every row source
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_whole_numbers_and_truths_are_numbers(tmp_path, kind):
+def test_integers_and_booleans_are_numbers(tmp_path, kind):
     table = _table().assign(b=lambda t: np.round(10 * t["b"]).astype(np.int16), c=lambda t: t["c"] > 0)
-    if kind == "npy":  # an array has one dtype
+    if kind == "npy":  # an array has a single dtype
         table = table[["b", "c"]].assign(y=table["b"] ** 2).astype(np.int16)
     _check_written_alike(tmp_path, kind, -1, table, table.astype(float))
 
 
-def test_whole_numbers_followed_by_others_are_a_column_of_numbers(tmp_path):
+def test_a_csv_column_may_start_with_integers(tmp_path):
     table = _table().assign(b=lambda t: np.where(t.index < 2000, 1.0, t["b"]))
     mixed = table.assign(b=["1"] * 2000 + [str(number) for number in table["b"][2000:]])
     _check_written_alike(tmp_path, "csv", "y", mixed, table)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_files_without_rows_are_fine_among_others(tmp_path, kind):
+def test_files_without_rows_are_allowed_among_others(tmp_path, kind):
     paths = [_write(tmp_path / f"{k}.{kind}", part) for k, part in enumerate((_table()[:0], _table(), _table()[:0]))]
     found, expected = (_model().fit(X, TARGET[kind]) for X in (paths, paths[1]))
     assert_array_equal(found.components_, expected.components_)
@@ -160,8 +168,8 @@ def test_files_without_rows_are_fine_among_others(tmp_path, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_predictions_are_those_of_arrays(tmp_path, kind):
-    """From files with the target and without, columns in another order where they have names, and from blocks."""
+def test_predictions_match_those_of_arrays(tmp_path, kind):
+    """Test predictions from blocks, and from files with or without the target and with reordered columns."""
     table, X = _table(), _table()[["a", "b", "c"]]
     whole, without = _write(tmp_path / f"all.{kind}", table), _write(tmp_path / f"x.{kind}", X)
     model = _model().fit(whole, TARGET[kind])
@@ -175,25 +183,25 @@ def test_predictions_are_those_of_arrays(tmp_path, kind):
     assert_allclose(model.predict([without, without]), np.tile(expected, 2), atol=1e-12)
 
 
-def test_bad_arguments_are_named(tmp_path):
+def test_errors_name_the_invalid_argument(tmp_path):
     csv, npy = _write(tmp_path / "a.csv", _table()), _write(tmp_path / "a.npy", _table())
     for path, target in ((csv, "z"), (csv, 4), (npy, 4), (npy, -5), (npy, "y")):
         _check_error(path, target, target)
     _check_error(csv, None, "y must be")
     _check_error(csv, np.zeros(M), "y must be")
-    _check_error([csv, npy], "y", "one kind")
+    _check_error([csv, npy], "y", "the same extension")
     _check_error(csv.rename(tmp_path / "a.txt"), "y", ".txt")
     with pytest.raises(ValueError, match="sample_weight"):
         _model().fit(npy, 3, np.ones(M))
     _check_error([], "y", "X")
 
 
-def test_the_target_may_be_an_index_of_numpys(tmp_path):
+def test_the_target_may_be_a_numpy_integer(tmp_path):
     assert _model().fit(_write(tmp_path / "a.npy", _table()), np.int64(3)).n_features_in_ == 3
 
 
 def _blocks(n_blocks, size, made=lambda k, X: None):
-    """Blocks of (X, y); each is first told to ``made``."""
+    """Return a function that yields blocks (X, y) and calls ``made`` for each of them."""
     first = np.random.default_rng(0).normal(size=(size, 3)).astype(np.float32)
 
     def factory():
@@ -205,7 +213,7 @@ def _blocks(n_blocks, size, made=lambda k, X: None):
     return factory
 
 
-def test_bad_blocks_are_named():
+def test_errors_name_the_invalid_block():
     X, y = np.ones((9, 3)), np.ones(9)
     _check_error(lambda: [X], None, "pairs")
     _check_error(list, None, "no blocks")
@@ -215,15 +223,15 @@ def test_bad_blocks_are_named():
     _check_error(lambda: [(X, y), (X, y[:-1])], None, "block 1")
 
 
-def test_blocks_without_rows_are_fine():
+def test_blocks_without_rows_are_allowed():
     whole, none = _blocks(3, 300), (np.ones((0, 3)), np.ones(0))
     found = _model().fit(lambda: [none, *whole(), none], None)
     assert_array_equal(found.components_, _model().fit(whole, None).components_)
 
 
-def test_blocks_that_come_only_once_are_an_error():
+def test_blocks_that_can_be_read_only_once_are_an_error():
     once = _blocks(3, 300)()
-    _check_error(lambda: once, None, "each time")
+    _check_error(lambda: once, None, "on every call")
 
 
 def _readers():
@@ -231,7 +239,7 @@ def _readers():
 
 
 @pytest.mark.parametrize("failing", ["reading", "computing"])
-def test_errors_arrive_and_no_thread_is_left(failing):
+def test_errors_are_passed_on_and_no_thread_is_left(failing):
     before, made = _readers(), []
 
     def fail_later(k, X):
@@ -249,28 +257,32 @@ def test_errors_arrive_and_no_thread_is_left(failing):
         with pytest.raises(ZeroDivisionError):
             getattr(rows, method)(block)
     rows.take(np.array([5]))
-    assert made[-1] <= 2  # it reads no further than it must
+    assert made[-1] <= 2  # row 5 is in block 0, and `take` stops reading soon after this block
     gc.collect()
     assert _readers() == before
 
 
-def test_a_block_is_read_while_the_one_before_is_computed():
-    """Each block but the last waits until the next one is there: for ever, were that read after it."""
+def test_the_next_block_is_read_while_the_current_one_is_processed():
+    """Test that a block can wait until the next block has been read. Without read-ahead, this would deadlock."""
     read, done = [threading.Event() for _ in range(5)], []
-    rows = FileRows(open_source(_blocks(5, 100, lambda k, X: read[k].set()), None))  # the first block, for the columns
+    # Opening the source reads the first block to determine the number of columns.
+    rows = FileRows(open_source(_blocks(5, 100, lambda k, X: read[k].set()), None))
     for event in read:
         event.clear()
 
     def block(X, Y, w):
         done.append(1)
-        assert len(done) == 5 or read[len(done)].wait(timeout=60)  # a minute stands for ever
+        assert len(done) == 5 or read[len(done)].wait(timeout=60)  # the timeout detects a deadlock
         return (1,)
 
     assert rows.sum(block)[0] == 5
 
 
-def test_two_million_rows_are_never_all_in_memory():
-    """Of a hundred blocks, one is computed with and one read ahead; a third may be on its way from one to the other."""
+def test_at_most_three_blocks_are_in_memory():
+    """Test that at most three of a hundred blocks exist at once.
+
+    One block is processed and one is read ahead. A third block may be in transit between the two threads.
+    """
     live, most, made = set(), [], []
 
     def track(k, X):
@@ -279,21 +291,23 @@ def test_two_million_rows_are_never_all_in_memory():
         weakref.finalize(X, live.discard, len(made))
         most.append(len(live))
 
-    source = _blocks(100, 20_000, track)
+    source = _blocks(100, 2_000, track)
     model = _model(max_iter=1, n_centers=5).fit(source, None)
-    assert made.count(99) > 4  # moments, starting rows, centers, objective: each is a pass over all rows
-    assert model.predict(source).shape == (2_000_000,)
+    assert made.count(99) > 4  # moments, starting maps, centers and the objective each take a pass over all rows
+    assert model.predict(source).shape == (200_000,)
     assert max(most) <= 3
     gc.collect()
     assert not live
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", ["parquet", *(pytest.param(kind, marks=pytest.mark.thorough) for kind in ("csv", "npy"))]
+)
 def test_transform_and_the_search_take_files(tmp_path, kind):
     table, X = _table(200), _table(200)[["a", "b", "c"]]
     expected = HyperKernelRidgeCV(1, n_init=1, random_state=0).fit(X, table["y"])
     without = _write(tmp_path / f"x.{kind}", X)
     assert_allclose(expected.transform(without), expected.transform(X), atol=1e-12)
     found = HyperKernelRidgeCV(1, n_init=1, random_state=0).fit(_write(tmp_path / f"all.{kind}", table), TARGET[kind])
-    assert_allclose(found.components_, expected.components_, atol=1e-6)  # as is promised of every fit
-    assert_allclose(found.predict(without), expected.predict(X), atol=1e-5)  # what such maps allow
+    assert_allclose(found.components_, expected.components_, atol=1e-6)  # the documented accuracy of every row source
+    assert_allclose(found.predict(without), expected.predict(X), atol=1e-5)  # follows from the accuracy of the map

@@ -1,13 +1,14 @@
-"""What only a GPU shows (skipped where there is none), and how memory that runs out is met, which any device shows."""
+"""Tests of fits on a GPU (skipped on machines without a GPU), and tests of running out of memory on any machine."""
 
 import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
-from hkrr import HyperKernelRidge, HyperKernelRidgeCV, selection
-from hkrr.rows import device
-from hkrr.rows.device import TorchRows
+from hkrr import HyperKernelRidge, HyperKernelRidgeCV
+from hkrr.estimators import ridge_cv as selection
+from hkrr.rows import torch_device as device
+from hkrr.rows.torch_device import TorchRows
 
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -27,7 +28,7 @@ def _check_sums(found, expected):
         assert_allclose(one.cpu(), other.cpu(), rtol=1e-12)
 
 
-def test_a_block_that_does_not_fit_is_halved_and_stays_so():
+def test_a_block_that_does_not_fit_is_halved_for_later_passes_too():
     rows = TorchRows(*_data(), device="cpu", block_size=2000)
     tried = []
 
@@ -41,13 +42,13 @@ def test_a_block_that_does_not_fit_is_halved_and_stays_so():
     assert tried[:3] == [2000, 1000, 500]
     tried.clear()
     _check_sums(found, rows.sum(fits_600, 7))
-    assert set(tried) == {500}  # nothing is tried again
+    assert set(tried) == {500}  # later passes start with the reduced size
     _check_sums(found, TorchRows(*_data(), device="cpu").sum(_products))
     mapped = rows.map(lambda X, Y, w: (X[:, 0],) if fits_600(X, Y, w) else None, 9)
     assert_array_equal(mapped, _data()[0][:, 0])
 
 
-def test_memory_that_is_never_enough_is_an_error():
+def test_running_out_of_memory_at_the_smallest_block_is_an_error():
     def fails(X, Y, w):
         raise torch.cuda.OutOfMemoryError("out of memory")
 
@@ -55,29 +56,29 @@ def test_memory_that_is_never_enough_is_an_error():
         TorchRows(*_data(), device="cpu").sum(fails)
 
 
-def test_rows_of_no_weight_have_no_largest_target():
+def test_rows_of_weight_zero_have_no_largest_target():
     X, y = _data(10)
     w = np.ones(10)
     w[np.argmax(np.abs(y))] = 0.0
     assert TorchRows(X, y, w, device="cpu").largest_targets() == np.max(np.abs(y[w > 0]))
 
 
-def test_the_last_fit_of_a_search_is_on_the_device_of_the_tensors(monkeypatch):
+def test_the_final_fit_of_a_search_uses_the_device_of_the_tensors(monkeypatch):
     devices = []
-    original = selection.HyperKernelRidgeCV._in_blocks
+    original = selection.HyperKernelRidgeCV._array_rows
 
     def spy(self, X, y, weight, device):
         devices.append(device)
         return original(self, X, y, weight, device)
 
-    monkeypatch.setattr(selection.HyperKernelRidgeCV, "_in_blocks", spy)
+    monkeypatch.setattr(selection.HyperKernelRidgeCV, "_array_rows", spy)
     X, y = (torch.as_tensor(part) for part in _data(100))
     HyperKernelRidgeCV(n_components=1, n_init=1, random_state=0).fit(X, y)
     assert devices == [torch.device("cpu")]
 
 
 def _model(**options):
-    """A rough kernel, few centers, noise and a lambda of 1e-2: rounding stays small, see test_rows_conformance.py."""
+    """Return a model whose fit amplifies rounding errors little, as explained in test_rows_conformance.py."""
     common = {"kernel": "matern32", "reg_lambda": 1e-2, "n_centers": 20, "n_init": 1, "random_state": 0}
     return HyperKernelRidge(1, **{**common, **options})
 
@@ -86,7 +87,7 @@ def _model(**options):
 @pytest.mark.parametrize(
     "options", [{}, {"n_init": 4}, {"criterion": "evidence", "max_iter": 5}, {"n_centers": "all"}], ids=str
 )
-def test_fits_on_a_gpu_are_those_in_memory(options):
+def test_fits_on_a_gpu_match_those_in_memory(options):
     X, y = _data(600)
     expected = _model(**options).fit(X, y)
     for model, data in (
@@ -102,7 +103,7 @@ def test_fits_on_a_gpu_are_those_in_memory(options):
 @on_a_gpu
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_rows_streamed_from_the_host_are_those_on_the_card(monkeypatch, dtype, weighted):
+def test_rows_streamed_from_the_host_match_those_on_the_gpu(monkeypatch, dtype, weighted):
     X, y = (part.astype(dtype) for part in _data(100_000))
     w = np.random.default_rng(0).uniform(size=len(X)) if weighted else None
     resident = TorchRows(X, y, w, device="cuda", block_size=7000)

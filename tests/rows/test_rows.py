@@ -1,4 +1,4 @@
-"""Rows: sums over blocks, threads, BLAS left as it was, draws, and the moments of the columns."""
+"""Tests of rows in memory: sums over blocks, threads, BLAS threads, random draws, and moments of the columns."""
 
 import multiprocessing
 import os
@@ -11,9 +11,9 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from hkrr import FitError, HyperKernelRidge
+from hkrr._base.threads import single_threaded_blas
 from hkrr.rows import InMemoryRows
-from hkrr.scaling import moments
-from hkrr.threads import single_threaded_blas
+from hkrr.rows.standardize import moments
 
 
 def _rows(m=103, D=4, weighted=False, **options):
@@ -24,7 +24,7 @@ def _rows(m=103, D=4, weighted=False, **options):
 
 @pytest.mark.parametrize("block_size", [1, 7, 103, 1000, "auto"])
 @pytest.mark.parametrize("n_threads", [1, 3])
-def test_sum_and_map_see_every_row_once_in_order(block_size, n_threads):
+def test_sum_and_map_process_every_row_once_in_order(block_size, n_threads):
     rows = _rows(weighted=True, block_size=block_size, n_threads=n_threads)
     X, Y, w = rows.gather()
     total, count = rows.sum(lambda X, Y, w: (w @ X, len(Y)))
@@ -34,8 +34,8 @@ def test_sum_and_map_see_every_row_once_in_order(block_size, n_threads):
 
 
 @pytest.mark.parametrize("width", [1, 3000, 50_000])
-def test_sums_and_maps_are_the_same_to_the_last_bit_on_any_threads(width):
-    """Also where a row becomes so many columns that sums of their products are made by fewer threads."""
+def test_sums_and_maps_are_bitwise_equal_for_any_number_of_threads(width):
+    """Test small widths, and widths so large that fewer threads compute the sums."""
     C = np.random.default_rng(1).normal(size=(5, 4))
 
     def block(X, Y, w):
@@ -53,7 +53,7 @@ def test_sums_and_maps_are_the_same_to_the_last_bit_on_any_threads(width):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
 @pytest.mark.parametrize("columns", [(), (3,), (2, 2)])
 def test_a_map_has_the_columns_and_the_dtype_of_its_blocks(dtype, columns):
-    """The same for any block size, one row or all: what is done to a row does not depend on its block."""
+    """Test that the result for a row does not depend on the block that contains the row."""
 
     def block(X, Y, w):
         return (np.multiply.outer(np.round(100.0 * Y[:, 0]).astype(dtype), np.ones(columns, dtype)),)
@@ -67,8 +67,11 @@ def test_a_map_has_the_columns_and_the_dtype_of_its_blocks(dtype, columns):
 
 
 @pytest.mark.parametrize("width", [1, 50_000])
-def test_a_map_is_made_by_all_threads_whatever_its_width(width):
-    """Each thread waits in its first block until all three have come to theirs; were there fewer, none would go on."""
+def test_a_map_uses_all_threads_whatever_its_width(width):
+    """Test that three threads are used: each thread waits in its first block for the other two threads.
+
+    With fewer threads, the barrier would time out.
+    """
     all_there, met, lock = Barrier(3), set(), Lock()
 
     def block(X, Y, w):
@@ -84,7 +87,7 @@ def test_a_map_is_made_by_all_threads_whatever_its_width(width):
     assert len(met) == 3
 
 
-def test_on_threads_leaves_the_rows_as_they_were():
+def test_on_threads_does_not_modify_the_rows():
     rows = _rows(weighted=True, x_offset=np.arange(4.0), x_scale=np.full(4, 2.0), block_size=10)
     here = set()
     threaded = rows.on_threads(3)
@@ -106,10 +109,10 @@ def test_on_threads_leaves_the_rows_as_they_were():
     subset = threaded.subset(np.arange(50))
     here.clear()
     subset.map(block)
-    assert get_ident() not in here  # rows of rows on threads are on threads
+    assert get_ident() not in here  # subsets of threaded rows are threaded too
 
 
-def test_an_error_in_a_block_arrives():
+def test_an_error_in_a_block_is_passed_on():
     def broken(X, Y, w):
         raise RuntimeError("in a block")
 
@@ -122,21 +125,23 @@ def _sum_in_child(rows, queue):
     queue.put(float(rows.sum(lambda X, Y, w: (X.sum(),))[0]))
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # Python 3.12 warns of every fork with threads
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@pytest.mark.filterwarnings(
+    "ignore:This process:DeprecationWarning"
+)  # Python 3.12 warns about forks of multithreaded processes
 def test_threads_work_in_a_forked_process():
     rows = _rows(block_size=10, n_threads=2)
     expected = float(rows.sum(lambda X, Y, w: (X.sum(),))[0])
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
-    child = context.Process(target=_sum_in_child, args=(rows, queue))
+    child = context.Process(target=_sum_in_child, args=(rows, queue), daemon=True)
     child.start()
     found = queue.get(timeout=60)
-    child.join()
+    child.join(timeout=60)
     assert found == expected
 
 
-def test_draws_only_rows_that_count():
+def test_only_rows_with_positive_weight_are_drawn():
     rows = _rows(weighted=True)
     w = rows.gather()[2]
     drawn = rows.draw(1000, np.random.RandomState(0))
@@ -148,14 +153,14 @@ def _blas_threads():
     return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
 
 
-def test_blas_is_left_as_it_was():
-    """After an error, and when two threads hold the limit and let go in the order they came."""
+def test_blas_limits_are_restored():
+    """Test that the BLAS limits are restored after an error, and after two overlapping threads set the limit."""
     with threadpool_limits(2, user_api="blas"):
         before = _blas_threads()
         with single_threaded_blas():
             assert set(_blas_threads()) == {1}
         with pytest.raises(ZeroDivisionError), single_threaded_blas():
-            1 / 0  # noqa: B018  # an error inside
+            1 / 0  # noqa: B018  # raises the error
         assert _blas_threads() == before
 
         inside, outside = Barrier(2), Barrier(2)
@@ -170,7 +175,7 @@ def test_blas_is_left_as_it_was():
                 inside.wait()
                 outside.wait()
 
-        threads = [Thread(target=first), Thread(target=second)]
+        threads = [Thread(target=first, daemon=True), Thread(target=second, daemon=True)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -179,7 +184,7 @@ def test_blas_is_left_as_it_was():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_moments_are_the_scalers(weighted):
+def test_moments_match_those_of_scikit_learn(weighted):
     rows = _rows(weighted=weighted, x_scale=np.array([1e-3, 1.0, 1e3, 1.0]))
     X, Y, w = rows.gather()
     scaler = StandardScaler().fit(X, sample_weight=w)
@@ -192,8 +197,8 @@ def test_moments_are_the_scalers(weighted):
 
 @pytest.mark.parametrize("value", [0.0, 0.3, 1.1, -2.3, 1e6, 1e-6])
 @pytest.mark.parametrize("m", [200, 30_000])
-def test_a_constant_column_is_seen_as_one_and_gets_no_loading(value, m):
-    """Its sums leave a deviation of rounding, which is not one."""
+def test_a_constant_column_is_detected_and_gets_no_loading(value, m):
+    """Test that the rounding error in the deviation of a constant column is not used as the column's scale."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(m, 3))
     X[:, 2] = value
@@ -206,13 +211,13 @@ def test_a_constant_column_is_seen_as_one_and_gets_no_loading(value, m):
         assert model.score(X, np.sin(X[:, 0])) > 0.99
 
 
-def test_numbers_too_large_to_square_are_refused():
-    with pytest.raises(FitError, match="too large"), np.errstate(over="ignore", invalid="ignore"):
+def test_numbers_whose_squares_overflow_are_rejected():
+    with pytest.raises(FitError, match="overflow"), np.errstate(over="ignore", invalid="ignore"):
         moments(InMemoryRows(np.array([[1e200], [-1e200]]), np.zeros(2)))
 
 
 @pytest.mark.parametrize("value", [3.0, 1e-200, -1e150])
-def test_a_constant_target_has_its_value_for_a_mean_whatever_rows_of_no_weight_say(value):
+def test_the_mean_of_a_constant_target_ignores_rows_of_weight_zero(value):
     X, y, w = np.random.default_rng(0).normal(size=(60, 2)), np.full(60, value), np.ones(60)
     y[0], w[0] = 7.0, 0.0
     for rows in (InMemoryRows(X[1:], y[1:]), InMemoryRows(X, y, w)):

@@ -1,4 +1,4 @@
-"""Tensors in, tensors out; and arrays computed by PyTorch on the processor, as on a GPU."""
+"""Tests of tensors as inputs and outputs, and of computations by PyTorch on the CPU, which run the code for GPUs."""
 
 import numpy as np
 import pandas as pd
@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
 from hkrr.objective import Objective
-from hkrr.rows.device import TorchRows
+from hkrr.rows.torch_device import TorchRows
 
 M, D = 500, 4
 
@@ -21,18 +21,18 @@ def _data(T=1):
 
 
 def _model(**options):
-    """A rough kernel, few centers, noise and a lambda of 1e-2: rounding stays small, see test_rows_conformance.py."""
-    common = {"kernel": "matern32", "reg_lambda": 1e-2, "n_centers": 20, "n_init": 2, "random_state": 0}
+    """Return a model whose fit amplifies rounding errors little, as explained in test_rows_conformance.py."""
+    common = {"kernel": "matern32", "reg_lambda": 1e-2, "n_centers": 20, "n_init": 1, "random_state": 0}
     return HyperKernelRidge(1, **{**common, **options})
 
 
 def _check_alike(found, expected, X):
-    """Centers to the last bit, the map to the 1e-6 that is promised, predictions to what such a map allows."""
+    """Check that the centers are bitwise equal, the maps agree to 1e-6, and the predictions to 1e-5."""
     assert_array_equal(found.centers_, expected.centers_)
     assert_allclose(found.components_, expected.components_, rtol=0.0, atol=1e-6)
     assert_allclose(found.predict(X), expected.predict(X), rtol=0.0, atol=1e-5)
     for name, value in vars(found).items():
-        assert not torch.is_tensor(value), name  # a fitted model needs no PyTorch
+        assert not torch.is_tensor(value), name  # a fitted model does not need PyTorch
 
 
 @pytest.mark.parametrize("T", [1, 2])
@@ -47,7 +47,7 @@ def test_fits_and_predictions_have_the_dtype_and_shape_of_the_tensors(dtype, T):
     assert found.shape == y.shape
     assert found.device == X.device
     assert not found.requires_grad
-    # Computed in float64, as sums of terms of order one, and rounded to the dtype of X by both.
+    # Both predictions are computed in float64 as sums of terms of order one, and then rounded to the dtype of X.
     rounding = 1e-12 if dtype == torch.float64 else 1e-6
     assert_allclose(found.numpy(), model.predict(X.numpy()), rtol=rounding, atol=rounding)
 
@@ -62,8 +62,8 @@ def test_half_precision_is_read(dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int16, torch.uint8, torch.bool], ids=str)
-def test_whole_numbers_and_truths_are_read_and_predictions_are_no_whole_numbers(dtype):
-    """As of arrays: the predictions of a regressor are real numbers."""
+def test_integers_and_booleans_are_read_and_predictions_are_floats(dtype):
+    """Test that the predictions are floating point numbers even if X holds integers or booleans."""
     X = torch.as_tensor(np.clip(np.round(_data()[0]) + 20.0, 0, 255) if dtype != torch.bool else _data()[0] > 0).to(
         dtype
     )
@@ -71,11 +71,13 @@ def test_whole_numbers_and_truths_are_read_and_predictions_are_no_whole_numbers(
     model = _model().fit(X, y)
     found, expected = model.predict(X), model.predict(X.double())
     assert found.dtype.is_floating_point
-    assert_allclose(found.numpy(), expected.numpy(), rtol=1e-6)  # in float32 at least
+    assert_allclose(
+        found.numpy(), expected.numpy(), rtol=1e-6
+    )  # the predictions have at least the precision of float32
     _check_alike(model, _model().fit(X.double(), y), X.double())
 
 
-def test_whole_numbers_as_targets():
+def test_integers_as_targets():
     X, y = _data()
     counts = np.round(5.0 * y).astype(np.int64)
     _check_alike(_model().fit(torch.as_tensor(X), torch.as_tensor(counts)), _model().fit(X, counts), X)
@@ -89,12 +91,12 @@ def test_tensors_of_any_strides():
     for other in (columns, every_second):
         assert not other.is_contiguous()
         _check_alike(_model().fit(other, torch.as_tensor(np.repeat(y, 2))[::2]), expected, X)
-        # A prediction is a sum of terms of size one: what rounding leaves is of their size, not of its own.
+        # The rounding error of a prediction is relative to its terms, which are of order one.
         assert_allclose(expected.predict(other).numpy(), expected.predict(X), rtol=1e-12, atol=1e-13)
 
 
 def test_tensors_that_require_a_gradient():
-    """They do of any layer's output; the fit takes their values."""
+    """Test tensors that require a gradient, such as the output of a network layer. The fit uses their values only."""
     X, y = (torch.as_tensor(part).requires_grad_() for part in _data())
     expected = _model().fit(*_data())
     assert not expected.predict(X).requires_grad
@@ -112,7 +114,7 @@ def test_tensors_that_require_a_gradient():
     ids=str,
 )
 def test_weights(dtype, criterion):
-    """Some of them zero: such rows are never centers."""
+    """Test weights of which some are zero. Rows of weight zero are never centers."""
     X, y = _data()
     w = np.random.default_rng(2).integers(0, 4, M)
     found = _model(criterion=criterion).fit(torch.as_tensor(X), torch.as_tensor(y), torch.as_tensor(w).to(dtype))
@@ -121,13 +123,15 @@ def test_weights(dtype, criterion):
     assert not set(found.centers_[:, 0]) & set(X[~kept, 0])
 
 
-def test_weights_of_zero_where_all_rows_are_centers():
-    X, y = _data()
-    w = np.repeat([0.0, 1.0, 2.0, 3.0], M // 4)
+def test_zero_weights_with_all_rows_as_centers():
+    X, y = (part[:160] for part in _data())
+    w = np.repeat([0.0, 1.0, 2.0, 3.0], 40)
     for criterion in ("training", "evidence", "loo"):
         found = _model(criterion=criterion, n_centers="all").fit(*(torch.as_tensor(part) for part in (X, y, w)))
         expected = _model(criterion=criterion, n_centers="all").fit(X, y, w)
-        assert_allclose(found.predict(X), expected.predict(X), rtol=0.0, atol=1e-5)  # as above
+        assert_allclose(
+            found.predict(X), expected.predict(X), rtol=0.0, atol=1e-5
+        )  # the same tolerance as in _check_alike
 
 
 @pytest.mark.parametrize(
@@ -155,19 +159,19 @@ def test_weights_of_zero_where_all_rows_are_centers():
         None if isinstance(value, str) else "-".join(f"{k}{getattr(v, 'shape', v)}" for k, v in value.items())
     ),
 )
-def test_bad_tensors_are_named(change, message):
+def test_errors_name_the_invalid_tensor(change, message):
     X, y = (torch.as_tensor(part) for part in _data())
     with pytest.raises(ValueError, match=message):
         _model().fit(**{"X": X, "y": y, **change})
 
 
-def test_bad_tensors_to_predict_for_are_named():
+def test_errors_name_invalid_tensors_in_predict():
     X, y = _data()
     model = _model(max_iter=1).fit(X, y)
     for bad, message in (
         (torch.zeros(3, D - 1), f"{D} columns"),
         (torch.zeros(D), "matrix"),
-        (torch.full((3, D), torch.nan), "NaN"),  # as of an array
+        (torch.full((3, D), torch.nan), "NaN"),  # the same error as for an array
         (torch.full((3, D), torch.inf), "infinity"),
         (torch.zeros(0, D), r"0 sample|0 rows|no rows"),
     ):
@@ -175,7 +179,7 @@ def test_bad_tensors_to_predict_for_are_named():
             model.predict(bad)
 
 
-def test_names_of_an_earlier_fit_are_forgotten():
+def test_feature_names_of_an_earlier_fit_are_removed():
     X, y = _data()
     model = _model(max_iter=1).fit(pd.DataFrame(X, columns=list("abcd")), y)
     model.fit(torch.as_tensor(X[:, :2]), torch.as_tensor(y))
@@ -186,7 +190,7 @@ def test_names_of_an_earlier_fit_are_forgotten():
 
 @pytest.fixture
 def warned_always():
-    """PyTorch warns once in a process; a test must not depend on those before it."""
+    """Make PyTorch repeat its warnings. It warns once per process by default, so tests would depend on each other."""
     torch.set_warn_always(True)
     yield
     torch.set_warn_always(False)
@@ -195,7 +199,7 @@ def warned_always():
 @pytest.mark.usefixtures("warned_always")
 @pytest.mark.parametrize("layout", ["C", "F", "read-only", "reversed", "float32", "frame"])
 def test_arrays_on_a_device(layout):
-    """All that NumPy allows: PyTorch takes no negative strides, and warns of what cannot be written to."""
+    """Test memory layouts that NumPy supports but PyTorch rejects (negative strides) or warns about (read-only)."""
     X, y = _data()
     w = np.random.default_rng(1).uniform(0.5, 2.0, M)
     given = {
@@ -219,7 +223,7 @@ def test_several_targets_on_a_device():
     _check_alike(_model(device="cpu").fit(X, Y), _model().fit(X, Y), X)
 
 
-def test_a_device_that_is_not_there_is_an_error_that_says_so():
+def test_a_missing_device_is_a_clear_error():
     with pytest.raises((ValueError, RuntimeError), match="nowhere"):
         _model(device="nowhere").fit(*_data())
     if not torch.cuda.is_available():
@@ -227,14 +231,14 @@ def test_a_device_that_is_not_there_is_an_error_that_says_so():
             _model(device="cuda").fit(*_data())
 
 
-def test_a_tensor_goes_to_the_device_that_is_asked_for():
+def test_a_tensor_is_moved_to_the_requested_device():
     X, y = _data()
     found = _model(device=torch.device("cpu")).fit(torch.as_tensor(X), torch.as_tensor(y))
     _check_alike(found, _model().fit(X, y), X)
 
 
 def test_sums_are_tensors_until_they_are_fetched():
-    """And no pass keeps a graph of gradients."""
+    """Test that sums are tensors that record no gradients, and that `fetch` returns NumPy arrays."""
     X, y = _data()
     rows = TorchRows(torch.as_tensor(X).requires_grad_(), torch.as_tensor(y), device="cpu", block_size=77)
     (total,) = rows.sum(lambda X, Y, w, B: ((X @ B.T).sum(),), 1, np.ones((1, D)))
@@ -246,7 +250,7 @@ def test_sums_are_tensors_until_they_are_fetched():
 
 
 def test_float32_rows_are_summed_in_float64():
-    """A sum of float32 rows is that of the same numbers in float64."""
+    """Test that sums over float32 rows are bitwise equal to sums over the same numbers in float64."""
     X, y = (part.astype(np.float32) for part in _data())
     kernel = _model().fit(X, y).kernel_
     B = np.linalg.qr(np.random.default_rng(0).normal(size=(D, 2)))[0].T / 5.0
@@ -258,7 +262,7 @@ def test_float32_rows_are_summed_in_float64():
     assert found.value == expected.value
 
 
-def test_transform_gives_tensors():
+def test_transform_returns_tensors():
     X, y = _data()
     model = _model(max_iter=1).fit(X, y)
     for dtype in (torch.float64, torch.float32):

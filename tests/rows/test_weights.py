@@ -1,4 +1,4 @@
-"""Weights and repeats: what is merged, which repeats count, and fits of bootstrap samples and of weighted rows."""
+"""Tests of weights and repeated rows: merging, normalization, and fits of bootstrap samples and weighted rows."""
 
 import numpy as np
 import pytest
@@ -7,13 +7,13 @@ from sklearn.base import clone
 
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
 from hkrr.datasets import make_mim_sines
-from hkrr.samples import in_units_of_rows, merge_identical
+from hkrr.rows.weights import merge_identical, normalize_weights
 
-# --------------------------------------------------------------------------------------- what is merged
+# -------------------------------------------------------------------------------------- merging and normalization
 
 
 def _bag(X, y, w):
-    """The samples and their weights, in an order of their own."""
+    """Return the samples and their weights in a canonical order."""
     w = np.ones(len(X)) if w is None else w
     return sorted((*map(float, x), *np.ravel(t).tolist(), float(weight)) for x, t, weight in zip(X, y, w, strict=True))
 
@@ -36,7 +36,7 @@ def test_distinct_samples_stay_without_weights(T, seed):
 @pytest.mark.parametrize("T", [1, 2])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_copies_are_merged_to_weights_of_mean_one(T, seed):
-    """In the ratios of their counts, each sample with its own targets, whatever the order they come in."""
+    """Test that weights are proportional to counts and samples keep their targets, for any order of the rows."""
     X, y = _distinct(20, seed, T=T)
     counts = np.random.default_rng(seed).integers(1, 5, size=20)
     order = np.random.default_rng(seed).permutation(np.repeat(np.arange(20), counts))
@@ -54,8 +54,8 @@ def test_weights_of_copies_are_added(whole):
     assert_allclose(_bag(X2, y2, found), _bag(X, y, expected / expected.mean()), rtol=1e-13)
 
 
-def test_samples_of_no_weight_are_left_out():
-    """Also where they are copies of others, or differ from them in the target alone."""
+def test_samples_of_weight_zero_are_removed():
+    """Test samples of weight zero that are copies of other samples, or differ from other samples only in the target."""
     X, y = _distinct(6)
     X, y, w = np.vstack([X, X]), np.append(y, y[:3]), np.repeat([2.0, 0.0], 6)
     y = np.append(y, [99.0] * 3)
@@ -64,56 +64,62 @@ def test_samples_of_no_weight_are_left_out():
 
 
 def _frequencies(n, seed=0):
-    """Two columns of zeros and ones and a target of zeros and ones: eight samples, often."""
+    """Return two binary columns and a binary target: eight distinct samples, each repeated many times."""
     rng = np.random.default_rng(seed)
     return rng.integers(0, 2, size=(n, 2)).astype(float), rng.integers(0, 2, size=n).astype(float)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_frequencies_are_counted(seed):
-    """The same x comes with other targets: how often each does is what there is to learn."""
+    """Test inputs that occur with different targets, so that the frequencies carry information."""
     X, y = _frequencies(400, seed)
     X2, y2, w = merge_identical(X, y, None)
     for x, target, weight in zip(X2, y2, w, strict=True):
         assert weight == np.count_nonzero(np.all(x == X, axis=1) & (y == target))
     assert w.sum() == 400
-    # Given as whole numbers they are the same.
+    # Integer weights give the same result as repeated rows.
     again = merge_identical(X2, y2, w)
     for one, other in zip((X2, y2, w), again, strict=True):
         assert_array_equal(one, other)
 
 
-def test_weights_that_are_no_whole_numbers_are_no_frequencies():
+def test_weights_that_are_not_integers_are_not_frequencies():
     X, y, w = merge_identical(*_frequencies(400), None)
     assert_allclose(merge_identical(X, y, w / 7.0)[2], w / w.mean(), rtol=1e-13)
 
 
 @pytest.mark.parametrize(("copied", "kept"), [(39, True), (41, False)])
-def test_the_larger_part_of_the_repeats_decides(copied, kept):
-    """Forty samples too many are frequencies; so many more are copies of x that have one target."""
+def test_the_majority_of_the_repetitions_decides(copied, kept):
+    """Test forty repetitions of an input with two targets, together with fewer or more copies of other rows.
+
+    The copied rows have inputs that occur with a single target.
+    """
     X, y = _distinct(50)
     X = np.vstack([np.zeros((42, 2)), X, X[:copied]])
-    y = np.concatenate([np.repeat([0.0, 1.0], 21), y, y[:copied]])  # twenty too many of each
+    y = np.concatenate([np.repeat([0.0, 1.0], 21), y, y[:copied]])  # twenty repetitions of each target
     unit = 1.0 if kept else len(X) / 52
     assert_allclose(np.unique(merge_identical(X, y, None)[2]), np.array([1.0, 2.0, 21.0]) / unit, rtol=1e-14)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_units_of_rows(seed):
-    """A mean of one over the rows that count, in the same ratios."""
+def test_normalized_weights(seed):
+    """Test that the positive weights get a mean of one and keep their ratios."""
     w = np.random.default_rng(seed).uniform(0.0, 9.0, size=30)
     w[:4] = 0.0
-    found = in_units_of_rows(w)
+    found = normalize_weights(w)
     assert np.sum(found) == pytest.approx(26.0, rel=1e-14)
     assert_allclose(found / found[5], w / w[5], rtol=1e-14)
-    assert in_units_of_rows(None) is None
+    assert normalize_weights(None) is None
 
 
 @pytest.mark.parametrize("weight", [0.5, 3.0, 49.0, 1e9])
-def test_equal_weights_are_no_weights(weight):
-    """To the last bit, of which a search may make much: their sum and their mean are exact. So are as many copies."""
+def test_equal_weights_are_removed(weight):
+    """Test that equal weights and equal numbers of copies are recognized.
+
+    The sum and the mean of equal weights have no rounding error.
+    """
     X, y = _distinct(300)
-    assert in_units_of_rows(np.full(300, weight)) is None
+    assert normalize_weights(np.full(300, weight)) is None
     assert merge_identical(X, y, np.full(300, weight))[2] is None
     assert merge_identical(np.tile(X, (7, 1)), np.tile(y, 7), None)[2] is None
 
@@ -131,11 +137,11 @@ def _evidence(seed):
     return HyperKernelRidge(criterion="evidence", reg_lambda="auto", n_centers="all", random_state=seed)
 
 
-both = pytest.mark.parametrize("make", [_cv, _evidence])
-
-
 def _bootstrap(seed, m=200):
-    """A planted model, 1,000 rows of it to test on, and those that 3 m draws give of the others, 95 in 100 of them."""
+    """Return X and y of a planted model, 3 m indices drawn from the first m rows, and the slice of 1,000 test rows.
+
+    On average, 95% of the m rows are drawn.
+    """
     data = make_mim_sines(m + 1000, D, 2, random_state=seed)
     drawn = np.random.RandomState(seed).randint(m, size=3 * m)
     return data.X, data.y, drawn, slice(m, None)
@@ -149,8 +155,11 @@ def _bootstrap(seed, m=200):
         pytest.param(_cv, 0, marks=pytest.mark.thorough),
     ],
 )
-def test_a_bootstrap_sample_is_learned_from_as_well_as_its_distinct_rows(make, seed):
-    """Copies say nothing of the noise: where they were taken to, lambda went to nothing and R2 with it."""
+def test_a_bootstrap_sample_gives_as_good_a_fit_as_its_distinct_rows(make, seed):
+    """Test that copies are not counted as information about the noise.
+
+    Otherwise lambda would go to zero and R2 would decrease.
+    """
     X, y, drawn, test = _bootstrap(seed)
     distinct = np.unique(drawn)
     copies, once = make(seed).fit(X[drawn], y[drawn]), make(seed).fit(X[distinct], y[distinct])
@@ -160,8 +169,8 @@ def test_a_bootstrap_sample_is_learned_from_as_well_as_its_distinct_rows(make, s
     assert 0.2 < copies.reg_lambda_ / once.reg_lambda_ < 5.0
 
 
-def test_copies_do_no_harm_where_few_centers_are_asked_for():
-    """Nothing then needs to be merged for the last fit, but the search before it is as exact as ever."""
+def test_copies_do_no_harm_with_few_centers():
+    """Test copies with 50 centers. The final fit then needs no merging, but the search merges identical rows."""
     X, y, drawn, test = _bootstrap(0, m=100)
     distinct = np.unique(drawn)
     copies, once = (
@@ -171,9 +180,9 @@ def test_copies_do_no_harm_where_few_centers_are_asked_for():
     assert copies.score(X[test], y[test]) > once.score(X[test], y[test]) - 0.01
 
 
-@both
-def test_weights_are_repeats_and_have_no_unit(make):
-    """To the last bit: whole numbers, or another unit of them."""
+@pytest.mark.parametrize("make", [_evidence, pytest.param(_cv, marks=pytest.mark.thorough)])
+def test_weights_are_equivalent_to_repeats_in_any_unit(make):
+    """Test that integer weights, multiplied by any unit, give bitwise the same fit as repeated rows."""
     X, y, drawn, test = _bootstrap(0, m=80)
     distinct, counts = np.unique(drawn, return_counts=True)
     copies = make(0).fit(X[drawn], y[drawn]).predict(X[test])
@@ -182,8 +191,11 @@ def test_weights_are_repeats_and_have_no_unit(make):
 
 
 @pytest.mark.parametrize("n_centers", ["all", 30])
-def test_any_unit_changes_a_single_run_by_rounding(n_centers):
-    """With few centers too, where nothing is merged. A regular kernel matrix and one start amplify no rounding."""
+def test_the_unit_of_weights_changes_a_single_run_by_rounding_only(n_centers):
+    """Test weights in different units, with all rows as centers and with 30 centers.
+
+    The kernel matrix is regular and there is a single start, so rounding errors are not amplified.
+    """
     X, y, drawn, test = _bootstrap(0, m=80)
     distinct, counts = np.unique(drawn, return_counts=True)
     start = np.eye(2, D) + 0.1
@@ -194,10 +206,13 @@ def test_any_unit_changes_a_single_run_by_rounding(n_centers):
         assert_allclose(other.predict(X[test]), one.predict(X[test]), rtol=0, atol=1e-6)
 
 
-@pytest.mark.filterwarnings("ignore::hkrr.PoorFitWarning")  # noise has the mean predicted, and that is said
-@both
-def test_frequencies_tell_of_the_noise(make):
-    """Eight samples, two thousand times: told so by repeats or by weights, their frequencies are known to a percent."""
+@pytest.mark.filterwarnings("ignore::hkrr.PoorFitWarning")  # the model predicts the mean and therefore warns
+@pytest.mark.parametrize("make", [_cv, pytest.param(_evidence, marks=pytest.mark.thorough)])
+def test_frequencies_determine_the_noise(make):
+    """Test eight distinct samples that are repeated two thousand times in total.
+
+    The frequencies determine the mean target to two percent, given as repeated rows or as weights.
+    """
     X, y = _frequencies(2000)
     y = (np.random.default_rng(1).uniform(size=2000) < 0.2 + 0.5 * X[:, 0]).astype(float)
     X8, y8, counts = merge_identical(X, y, None)
@@ -206,5 +221,5 @@ def test_frequencies_tell_of_the_noise(make):
     for x in (0.0, 1.0):
         rows = X[:, 0] == x
         assert np.mean(repeated.predict(X[rows])) == pytest.approx(np.mean(y[rows]), abs=0.02)
-    # Where it is a matter of ratios alone the same eight say next to nothing.
+    # If the weights are not integers, only their ratios count, and eight samples say little about the noise.
     assert make(0).fit(X8, y8, counts / 7.0).reg_lambda_ > 3.0 * repeated.reg_lambda_

@@ -1,4 +1,4 @@
-"""Saved and loaded, a model is the same to the last bit, whatever it was fitted on."""
+"""A loaded model is bitwise the same as the saved model, for every class of model and every type of training data."""
 
 import os
 import pickle
@@ -13,17 +13,28 @@ from sklearn.base import clone
 
 import hkrr
 from hkrr import baselines, kernels
-from hkrr.records import values
+from hkrr._storage import json_codec as codec
 from hkrr.saving import checks
-from hkrr.saving.layouts import LAYOUTS
-from saved_models import CLASSES, apply, assert_same, fitted, header_of, new_rows, rows, through_a_file, unfitted
+from hkrr.saving.schemas import SCHEMAS
+from support.models_to_save import (
+    CLASSES,
+    apply,
+    assert_same,
+    copied,
+    fitted,
+    header_of,
+    new_rows,
+    rows,
+    through_a_file,
+    unfitted,
+)
 
 VARIANTS = ["grid", "learned grid", "polynomials", "cells"]
 
 
-def test_every_estimator_has_a_layout():
-    # That of tables takes data frames: it has tests of its own.
-    assert {name for name, layout in LAYOUTS.items() if layout.ours} == {*CLASSES, "TableRegressor"}
+def test_every_estimator_has_a_schema():
+    # TableRegressor takes data frames and is tested separately.
+    assert {name for name, schema in SCHEMAS.items() if schema.is_own} == {*CLASSES, "TableRegressor"}
 
 
 @pytest.mark.parametrize("name", [*CLASSES, *VARIANTS])
@@ -55,9 +66,9 @@ def test_every_kernel_predicts_the_same_bits(kernel, n_components, tmp_path):
 
 
 @pytest.mark.parametrize("shape", [(4, 3), (1, 3), (4, 1)])
-def test_the_order_of_memory_is_kept(shape, tmp_path):
-    """Products of matrices round differently in either order, also of those that have one row or column."""
-    model = clone(fitted("HyperKernelRidge")).fit(*rows())
+def test_the_memory_order_is_kept(shape, tmp_path):
+    """Matrix products of arrays in C and in Fortran order round differently, even for a single row or column."""
+    model = copied("HyperKernelRidge")
     model.set_params(init=np.asfortranarray(np.ones(shape)), centers=np.ones(shape))
     again = through_a_file(model, tmp_path)
     assert again.init.strides == model.init.strides
@@ -74,7 +85,7 @@ def test_long_histories_are_tensors(tmp_path):
     assert "result_.history.objective" in header_of(tmp_path / "model.safetensors")["tensors"]
 
 
-def test_names_of_columns_and_kinds_of_output(tmp_path):
+def test_column_names_and_output_configuration(tmp_path):
     X, y = rows()
     frame = pd.DataFrame(X, columns=["a", "größe", 'c"\n'])
     model = unfitted("HyperKernelRidge").fit(frame, y).set_output(transform="pandas")
@@ -136,7 +147,7 @@ def test_a_fit_of_dask_collections(tmp_path):
 
 @dataclass(frozen=True)
 class Noted:
-    """An attribute of one's own, of all kinds that it may have."""
+    """A record with fields of all supported types."""
 
     share: float
     count: int
@@ -147,11 +158,10 @@ class Noted:
 
 @pytest.fixture
 def noted(monkeypatch):
-    """Models may have `noted_`: what a line of `values.ATTRIBUTE_RECORDS` does."""
-    monkeypatch.setitem(values._OBJECTS, "Noted", Noted)
-    monkeypatch.setattr(values, "_RECORDS", (*values._RECORDS, Noted))
-    monkeypatch.setitem(LAYOUTS["HyperKernelRidge"].optional, "noted_", checks.record(Noted))
-    return pickle.loads(pickle.dumps(fitted("HyperKernelRidge")))
+    """Return a model whose schema has the optional attribute `noted_`, a storable record."""
+    monkeypatch.setitem(codec._OBJECTS, "Noted", Noted)
+    monkeypatch.setitem(SCHEMAS["HyperKernelRidge"].optional, "noted_", checks.record(Noted))
+    return copied("HyperKernelRidge")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +177,7 @@ def test_attributes_that_are_records(value, noted, tmp_path):
     again = through_a_file(noted, tmp_path)
     assert_same(again, noted)
     assert again.noted_ == value
-    # An earlier file lacks it.
+    # A file without the attribute can be loaded.
     assert not hasattr(through_a_file(fitted("HyperKernelRidge"), tmp_path), "noted_")
 
 
@@ -175,9 +185,9 @@ def test_attributes_that_are_records(value, noted, tmp_path):
     ("field", "value"),
     [("share", "much"), ("share", None), ("count", 1.5), ("count", True), ("fine", 1), ("remarks", ("a", 1))],
 )
-def test_records_whose_fields_are_something_else_are_refused(field, value, noted, tmp_path):
+def test_records_with_fields_of_a_wrong_type_are_refused(field, value, noted, tmp_path):
     noted.noted_ = replace(Noted(0.5, 3), **{field: value})
-    with pytest.raises(ValueError, match=rf"cannot be saved: noted_\.{field} is no"):
+    with pytest.raises(ValueError, match=rf"cannot be saved: noted_\.{field} is not of type"):
         hkrr.save(noted, tmp_path / "model")
 
 
@@ -189,7 +199,7 @@ def test_several_targets_and_their_truncation(tmp_path):
     assert_array_equal(again.predict(9 * new_rows()), model.predict(9 * new_rows()), strict=True)
 
 
-def test_whole_targets_of_nearest_neighbours(tmp_path):
+def test_integer_targets_of_nearest_neighbours(tmp_path):
     X, y = rows()
     model = baselines.RCLS(2).fit(X, np.round(3 * y).astype(np.int16))
     assert_array_equal(through_a_file(model, tmp_path).predict(new_rows()), model.predict(new_rows()), strict=True)
@@ -200,9 +210,9 @@ def test_pickle_and_joblib_keep_working(name, tmp_path):
     model = fitted(name)
     again = through_a_file(model, tmp_path)
     joblib.dump(again, tmp_path / "joblib")
-    for copied in (
+    for copy in (
         pickle.loads(pickle.dumps(model)),
         pickle.loads(pickle.dumps(again)),
         joblib.load(tmp_path / "joblib"),
     ):
-        assert_array_equal(apply(copied, new_rows()), apply(model, new_rows()), strict=True)
+        assert_array_equal(apply(copy, new_rows()), apply(model, new_rows()), strict=True)

@@ -1,7 +1,9 @@
-"""Parameters of every kind come back; what a file has no place for is refused with its name."""
+"""Parameters of all supported types are restored.
+
+A parameter of another type is refused with an error that names the parameter.
+"""
 
 import os
-import pickle
 import re
 from pathlib import Path
 
@@ -9,14 +11,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
-from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import KFold, RepeatedKFold, ShuffleSplit
 
 import hkrr
 from hkrr import baselines, kernels, solvers
-from saved_models import CLASSES, assert_same, fitted, header_of, rows, through_a_file, unfitted
+from support.models_to_save import CLASSES, assert_same, copied, fitted, header_of, rows, through_a_file, unfitted
 
 
 @pytest.mark.parametrize(
@@ -40,8 +41,8 @@ from saved_models import CLASSES, assert_same, fitted, header_of, rows, through_
         ("time_limit", np.float32(0.1)),
     ],
 )
-def test_parameters_come_back(name, value, tmp_path):
-    model = clone(fitted("HyperKernelRidge")).fit(*rows())
+def test_parameters_are_restored(name, value, tmp_path):
+    model = copied("HyperKernelRidge")
     setattr(model, name, value)
     if name == "time_limit" and value == float("inf"):
         with pytest.raises(ValueError, match="cannot be saved: time_limit must be"):
@@ -50,9 +51,9 @@ def test_parameters_come_back(name, value, tmp_path):
     assert_same(getattr(through_a_file(model, tmp_path), name), value)
 
 
-def test_paths_and_devices_are_kept_as_text(tmp_path):
+def test_paths_and_devices_are_stored_as_strings(tmp_path):
     torch = pytest.importorskip("torch")
-    model = clone(fitted("HyperKernelRidge")).fit(*rows())
+    model = copied("HyperKernelRidge")
     model.init, model.device = Path("folder") / "name", torch.device("cuda", 1)
     again = through_a_file(model, tmp_path)
     assert_same(again.init, str(Path("folder") / "name"))
@@ -71,8 +72,8 @@ def test_paths_and_devices_are_kept_as_text(tmp_path):
         ("reg_lambdas", [0.1, 1]),
     ],
 )
-def test_parameters_of_the_search_come_back(name, value, tmp_path):
-    model = pickle.loads(pickle.dumps(fitted("grid")))
+def test_parameters_of_the_search_are_restored(name, value, tmp_path):
+    model = copied("grid")
     setattr(model, name, value)
     found = getattr(through_a_file(model, tmp_path), name)
     assert_same(found, value) if name != "cv" or isinstance(value, list) else _assert_same_splits(found, value)
@@ -85,15 +86,15 @@ def _assert_same_splits(found, expected):
         assert_same(one, other)
 
 
-def test_a_random_state_goes_on_where_it_was(tmp_path):
+def test_a_random_state_is_restored(tmp_path):
     state = np.random.RandomState(3)
-    state.standard_normal(3)  # an odd number: one is kept for the next call
-    model = clone(fitted("GradientKDR")).fit(*rows()).set_params(random_state=state)
+    state.standard_normal(3)  # after an odd number of draws, RandomState caches one more number
+    model = copied("GradientKDR").set_params(random_state=state)
     again = through_a_file(model, tmp_path).random_state
     assert_array_equal(again.standard_normal(700), state.standard_normal(700))
 
 
-def test_callbacks_are_left_out_and_the_header_says_so(tmp_path):
+def test_callbacks_are_not_stored_and_listed_in_the_header(tmp_path):
     model = unfitted("HyperKernelRidge").set_params(callbacks=[lambda state: None]).fit(*rows())
     assert through_a_file(model, tmp_path).callbacks is None
     assert header_of(tmp_path / "model.safetensors")["left_out"] == ["callbacks"]
@@ -105,7 +106,7 @@ class OwnKernel(kernels.Gaussian):
 
 
 class Gaussian(kernels.Gaussian):
-    """One that has the name of one it knows."""
+    """A kernel written by a user, with the same name as a kernel of the library."""
 
 
 @pytest.mark.parametrize(
@@ -118,55 +119,55 @@ class Gaussian(kernels.Gaussian):
         ("centers", pd.DataFrame(np.ones((2, 3))), "centers is a pandas"),
         ("random_state", np.random.RandomState(np.random.PCG64(0)), "use a seed"),
         ("max_iter", 2**63, "64 bits"),
-        ("tol", np.longdouble(1), "tol is a number of kind"),
-        ("init", {1.5: 2}, "keys are no texts"),
-        ("device", "nowhere", "device='nowhere' is none of PyTorch's"),
+        ("tol", np.longdouble(1), "tol is a number of type"),
+        ("init", {1.5: 2}, "a dict with keys that cannot be stored"),
+        ("device", "nowhere", "device='nowhere' is not a PyTorch device"),
     ],
 )
-def test_what_cannot_be_saved_is_refused_with_its_name(name, value, said, tmp_path):
-    model = clone(fitted("HyperKernelRidge")).fit(*rows())
+def test_parameters_that_cannot_be_saved_are_refused_by_name(name, value, said, tmp_path):
+    model = copied("HyperKernelRidge")
     setattr(model, name, value)
     with pytest.raises(ValueError, match=re.escape(said)):
         hkrr.save(model, tmp_path / "model")
     assert os.listdir(tmp_path) == []
 
 
-def test_a_splitter_of_another_kind_is_refused_with_the_remedy(tmp_path):
-    model = pickle.loads(pickle.dumps(fitted("grid"))).set_params(cv=RepeatedKFold())
+def test_an_unsupported_splitter_is_refused_with_a_remedy(tmp_path):
+    model = copied("grid").set_params(cv=RepeatedKFold())
     with pytest.raises(ValueError, match=r"cv is a sklearn.*RepeatedKFold.*model\.set_params\(cv=\.\.\.\)"):
         hkrr.save(model, tmp_path / "model")
     hkrr.save(model.set_params(cv=5), tmp_path / "model")
 
 
-def test_a_list_of_more_parts_than_a_header_may_have_is_refused_with_the_remedy(tmp_path):
-    model = clone(fitted("HyperKernelRidge")).fit(*rows()).set_params(centers=[[]] * 100_000)
-    with pytest.raises(ValueError, match=r"100,000 parts.*may be an array"):
+def test_a_list_with_too_many_parts_is_refused_with_a_remedy(tmp_path):
+    model = copied("HyperKernelRidge").set_params(centers=[[]] * 100_000)
+    with pytest.raises(ValueError, match=r"100,000 lists and dicts: convert .* to arrays"):
         hkrr.save(model, tmp_path / "model")
     assert os.listdir(tmp_path) == []
 
 
-def test_models_that_are_no_models_are_refused(tmp_path):
+def test_objects_that_are_not_fitted_models_are_refused(tmp_path):
     for name in CLASSES:
         with pytest.raises(NotFittedError):
             hkrr.save(unfitted(name), tmp_path / "model")
     for other in (Ridge().fit(*rows()), fitted("RCLS").link_, "model", None):
         with pytest.raises(TypeError, match=rf"got a {type(other).__name__}"):
             hkrr.save(other, tmp_path / "model")
-    noted = pickle.loads(pickle.dumps(fitted("SIR")))
+    noted = copied("SIR")
     noted.note_ = "mine"
-    with pytest.raises(ValueError, match="'note_', which a file has no place for"):
+    with pytest.raises(ValueError, match="unknown attribute 'note_', which cannot be stored"):
         hkrr.save(noted, tmp_path / "model")
-    broken = pickle.loads(pickle.dumps(fitted("HyperKernelRidge")))
+    broken = copied("HyperKernelRidge")
     broken.dual_coef_[3] = np.nan
-    with pytest.raises(ValueError, match="dual_coef_ holds NaN"):
+    with pytest.raises(ValueError, match="dual_coef_ contains NaN"):
         hkrr.save(broken, tmp_path / "model")
     assert os.listdir(tmp_path) == []
 
 
-def test_more_names_than_a_header_has_room_for(tmp_path):
+def test_column_names_that_are_too_long_for_the_header(tmp_path):
     X = np.random.default_rng(0).standard_normal((5, 3000))
     model = baselines.SIR(1, n_slices=2).fit(pd.DataFrame(X, columns=[f"{i:1000}" for i in range(3000)]), X[:, 0])
-    with pytest.raises(ValueError, match="names of the columns"):
+    with pytest.raises(ValueError, match="names of columns"):
         hkrr.save(model, tmp_path / "model")
     del model.feature_names_in_
     assert_array_equal(through_a_file(model, tmp_path).components_, model.components_)

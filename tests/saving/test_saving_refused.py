@@ -1,4 +1,4 @@
-"""Files with the right checksum and the wrong content: refused, or models that predict."""
+"""Forged files with a correct checksum are refused, or give models that can predict."""
 
 import json
 from random import Random
@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import hkrr
-from hkrr.records.format import as_json, checksum, pack
-from hkrr.saving.layouts import LAYOUTS
-from mutated_files import JUNK, MUTATIONS, nodes, parts, with_table
-from saved_models import CLASSES, apply, fitted, new_rows
-from strangers import MODELS, changed, data_of, load, refused, refused_or_sound, with_value
+from hkrr._storage.safetensors_format import as_json, checksum, pack
+from hkrr.saving.schemas import SCHEMAS
+from support.hostile_files import MODELS, changed, data_of, load, refused, refused_or_valid, with_value
+from support.models_to_save import CLASSES, apply, fitted, new_rows
+from support.mutated_model_files import JUNK, MUTATIONS, nodes, parts, with_table
 
 
-def test_what_the_helpers_make_of_a_file_without_changes_is_that_file():
+def test_the_helpers_without_changes_reproduce_the_file():
     for name in MODELS:
         assert_array_equal(apply(load(changed(name)), new_rows()), apply(fitted(name), new_rows()))
 
@@ -28,9 +28,9 @@ def test_numbers_that_are_not_finite_are_refused(name, bad):
     header, arrays = parts(data_of(name))
     for key, array in arrays.items():
         if array.dtype == np.float64:
-            spoilt = array.copy()
-            spoilt.flat[-1] = bad
-            refused(pack(header, {**arrays, key: spoilt}), "holds NaN or infinity")
+            changed_array = array.copy()
+            changed_array.flat[-1] = bad
+            refused(pack(header, {**arrays, key: changed_array}), "contains NaN or infinity")
 
 
 @pytest.mark.parametrize("name", [*CLASSES, "polynomials"])
@@ -40,14 +40,14 @@ def test_shapes_and_dtypes_that_disagree_are_refused(name):
         for other in (array[:-1], array[None], array.astype(np.int64 if array.dtype.kind == "f" else float), array[:0]):
             fewer = name == "HyperRBFNetwork" and key == "components_" and other.shape == (1, 3)
             fewer |= key.endswith("interval_scores_") and other.dtype.kind == "f" and other.shape == (len(array) - 1,)
-            if fewer or (key in ("link_._y", "classes_") and other.shape == array.shape):  # what could have been, too
-                assert refused_or_sound(pack(header, {**arrays, key: other}))
+            if fewer or (key in ("link_._y", "classes_") and other.shape == array.shape):  # still a valid model
+                assert refused_or_valid(pack(header, {**arrays, key: other}))
             else:
                 refused(pack(header, {**arrays, key: other}))
 
 
-def test_an_empty_tensor_of_endless_axes_is_refused():
-    """It has no bytes, as it should, and yet no array has that shape."""
+def test_an_empty_tensor_with_huge_axes_is_refused():
+    """An empty tensor has zero bytes for any lengths of the other axes, but no NumPy array can have this shape."""
     header, arrays = parts(data_of("SIR"))
     data = pack(header, {**arrays, "eigenvalues_": np.zeros(0)})
 
@@ -64,7 +64,7 @@ def test_an_empty_tensor_of_endless_axes_is_refused():
 def test_swapped_tensors_are_refused():
     header, arrays = parts(data_of("HyperKernelRidge"))
     swapped = {**arrays, "components_": arrays["centers_"], "centers_": arrays["components_"]}
-    refused(pack(header, swapped), "does not fit the rest of the model")
+    refused(pack(header, swapped), "does not match the rest of the model")
 
 
 @settings(max_examples=150, deadline=None)
@@ -73,13 +73,13 @@ def test_swapped_tensors_are_refused():
     kind=st.sampled_from(["header", "array", "table", "bytes"]),
     seed=st.integers(0, 2**32),
 )
-def test_mutated_files_are_refused_or_sound(name, kind, seed):
-    refused_or_sound(MUTATIONS[kind](data_of(name), Random(seed)))
+def test_mutated_files_are_refused_or_valid(name, kind, seed):
+    refused_or_valid(MUTATIONS[kind](data_of(name), Random(seed)))
 
 
 @pytest.mark.parametrize("name", ["HyperKernelRidgeCV", "polynomials", "ReLUNetwork"])
-def test_junk_in_any_place_is_refused_or_sound(name):
-    """Every place of the header once, each with another piece of junk."""
+def test_junk_in_any_place_is_refused_or_valid(name):
+    """Replace each value of the header in turn by a random invalid value."""
     random = Random(0)
     n_places = len(nodes(parts(data_of(name))[0]))
     outcomes = []
@@ -87,69 +87,69 @@ def test_junk_in_any_place_is_refused_or_sound(name):
         header, arrays = parts(data_of(name))
         holder, key = nodes(header)[i]
         holder[key] = random.choice(JUNK)
-        outcomes.append(refused_or_sound(pack(header, arrays)))
+        outcomes.append(refused_or_valid(pack(header, arrays)))
     assert set(outcomes) == {True, False}
 
 
 def test_a_newer_format_is_refused_with_the_remedy():
-    message = rf"hkrr 0\.9 in format 2; this is hkrr {hkrr.__version__}, which reads format 1: install a newer hkrr"
+    message = rf"hkrr 0\.9 in format 2, but hkrr {hkrr.__version__} reads format 1 only: install a newer hkrr"
     refused(changed("SIR", format=2, library="0.9", news={}), message)
-    refused(changed("SIR", format="1"), "does not say which format")
-    refused(changed("SIR", format=0), "does not say which format")
+    refused(changed("SIR", format="1"), "has no format version")
+    refused(changed("SIR", format=0), "has no format version")
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "said"),
+    ("place", "value", "message"),
     [
         (["class"], "Ridge", "class 'Ridge' is unknown"),
         (["class"], "KNeighborsRegressor", "is unknown"),
         (["class"], ["SIR"], "is unknown"),
-        (["news"], 1, "a field too many or too few, 'news'"),
+        (["news"], 1, "the field 'news' of its header is missing or unknown"),
         (["parameters", "news"], 1, "'news' is unknown among the parameters"),
         (["attributes", "news_"], 1, "'news_' is unknown among the attributes"),
-        (["attributes", "kernel_", "object", "class"], "Wavelet", "'Wavelet', which is unknown"),
-        (["attributes", "kernel_", "object", "news"], 1, "Gaussian that cannot be"),
+        (["attributes", "kernel_", "object", "class"], "Wavelet", "unknown class 'Wavelet'"),
+        (["attributes", "kernel_", "object", "news"], 1, "invalid Gaussian"),
         (["attributes", "kernel_", "object", "gamma"], -1.0, "gamma must be a positive finite number"),
-        (["attributes", "kernel_", "object", "gamma"], "1", "Gaussian that cannot be"),
-        (["attributes", "kernel_", "object", "gamma"], {"tensor": "x_offset_"}, "cannot be read"),
-        (["attributes", "kernel_"], {"object": {"class": "LBFGS"}}, "kernel_ is no kernel"),
-        (["attributes", "kernel_"], {"pickle": ""}, "an unknown kind, 'pickle'"),
-        (["attributes", "x_offset_"], {"tensor": "components_"}, "twice of the same one"),
-        (["attributes", "x_offset_"], {"tensor": "nowhere"}, "not there"),
-        (["attributes", "x_offset_"], None, "x_offset_ is no array of floats"),
-        (["attributes", "n_features_in_"], 4, "does not fit the rest"),
-        (["attributes", "n_features_in_"], 10**30, "a value that is none"),
-        (["attributes", "intercept_"], "0", "intercept_ is no number"),
+        (["attributes", "kernel_", "object", "gamma"], "1", "invalid Gaussian"),
+        (["attributes", "kernel_", "object", "gamma"], {"tensor": "x_offset_"}, "an invalid value"),
+        (["attributes", "kernel_"], {"object": {"class": "LBFGS"}}, "kernel_ is not a kernel"),
+        (["attributes", "kernel_"], {"pickle": ""}, "unknown type 'pickle'"),
+        (["attributes", "x_offset_"], {"tensor": "components_"}, "the same tensor twice"),
+        (["attributes", "x_offset_"], {"tensor": "nowhere"}, "a missing tensor"),
+        (["attributes", "x_offset_"], None, "x_offset_ is not an array of floats"),
+        (["attributes", "n_features_in_"], 4, "does not match the rest"),
+        (["attributes", "n_features_in_"], 10**30, "an invalid value"),
+        (["attributes", "intercept_"], "0", "intercept_ is not a float"),
         (["attributes", "truncation_"], -1.0, "truncation_ is below 0"),
         (["attributes", "gamma_"], {"float": "nan"}, "gamma_ is not positive"),
-        (["attributes", "map_shape_"], "round", "map_shape_ is none of"),
+        (["attributes", "map_shape_"], "round", "map_shape_ is not one of"),
         (["attributes", "path_"], {"dict": [["a", [1]], ["b", []]]}, "columns of different lengths"),
         (["parameters", "truncate"], "yes", "truncate must be True or False"),
         (["parameters", "n_jobs"], 0, "n_jobs must be"),
         (["parameters", "block_size"], -1, "block_size"),
-        (["parameters", "device"], "cuda:0; rm", "none of PyTorch's"),
-        (["parameters", "kernel"], {"texts": ["x" * 4000, *["y"] * 1000]}, "cannot be read"),
+        (["parameters", "device"], "cuda:0; rm", "not a PyTorch device"),
+        (["parameters", "kernel"], {"texts": ["x" * 4000, *["y"] * 1000]}, "an invalid value"),
         (["feature_names"], ["a", "b"], "feature_names_in_ has the shape"),
-        (["feature_names"], [["a"], ["b"], ["c"]], "feature names are no texts"),
+        (["feature_names"], [["a"], ["b"], ["c"]], "feature names are not strings"),
     ],
 )
-def test_what_is_not_known_is_refused(place, value, said):
-    refused(with_value("HyperKernelRidgeCV", place, value), said)
+def test_unknown_and_invalid_values_are_refused(place, value, message):
+    refused(with_value("HyperKernelRidgeCV", place, value), message)
 
 
 @pytest.mark.parametrize(
-    ("name", "place", "value", "said"),
+    ("name", "place", "value", "message"),
     [
-        ("polynomials", ["parameters"], {"n_cells": 2, "degree": 10**15}, "does not fit degree"),
-        ("polynomials", ["parameters"], {"n_cells": 10**15, "degree": 1}, "n_cells are too many"),
-        ("polynomials", ["parameters"], {"n_cells": 1, "degree": 1}, "does not fit n_cells"),
-        ("polynomials", ["attributes", "range_"], {"tuple": [1.0, 0.0]}, "ends before it begins"),
-        ("RCLS", ["parameters", "n_neighbors"], 1000, "exceeds the rows"),
+        ("polynomials", ["parameters"], {"n_cells": 2, "degree": 10**15}, "does not match degree"),
+        ("polynomials", ["parameters"], {"n_cells": 10**15, "degree": 1}, "n_cells is too large"),
+        ("polynomials", ["parameters"], {"n_cells": 1, "degree": 1}, "does not match n_cells"),
+        ("polynomials", ["attributes", "range_"], {"tuple": [1.0, 0.0]}, "a maximum below its minimum"),
+        ("RCLS", ["parameters", "n_neighbors"], 1000, "exceeds the number of rows"),
         ("RCLS", ["class"], "MLPRegressor", "is unknown"),
     ],
 )
-def test_links_that_cannot_predict_are_refused(name, place, value, said):
-    refused(with_value(name, ["attributes", "link_", "model", *place], value), said)
+def test_links_that_cannot_predict_are_refused(name, place, value, message):
+    refused(with_value(name, ["attributes", "link_", "model", *place], value), message)
 
 
 def test_missing_parts_are_refused_and_missing_parameters_are_defaults():
@@ -158,14 +158,15 @@ def test_missing_parts_are_refused_and_missing_parameters_are_defaults():
         for attribute in header["attributes"]:
             less = {key: value for key, value in header["attributes"].items() if key != attribute}
             used = {key: array for key, array in arrays.items() if key.split(".")[0] != attribute}
-            optional = attribute in LAYOUTS[header["class"]].optional
-            optional &= attribute not in ("prior_variance_", "noise_variance_")  # each goes with the other
-            assert refused_or_sound(pack({**header, "attributes": less}, used)) == optional
+            optional = attribute in SCHEMAS[header["class"]].optional
+            # A model must have both of the following attributes or neither.
+            optional &= attribute not in ("prior_variance_", "noise_variance_")
+            assert refused_or_valid(pack({**header, "attributes": less}, used)) == optional
     header, arrays = parts(data_of("HyperKernelRidge"))
     del header["parameters"]["n_init"]
     assert load(pack(header, arrays)).n_init == 10
 
 
-def test_tensors_that_nothing_uses_are_refused():
+def test_unused_tensors_are_refused():
     header, arrays = parts(data_of("SIR"))
-    refused(pack(header, {**arrays, "extra": np.zeros(3)}), "a tensor that nothing uses, 'extra'")
+    refused(pack(header, {**arrays, "extra": np.zeros(3)}), "an unused tensor, 'extra'")

@@ -1,4 +1,4 @@
-"""Several starts as one batch: the values of each by itself, runs in step, and ways out where a batch is not for it."""
+"""Batched evaluations of several objectives, runs in lockstep, and the fallback to single evaluations."""
 
 import threading
 
@@ -6,19 +6,18 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from hkrr import initialization
-from hkrr.batch import can_be_batched, reduced_batch
-from hkrr.initialization import _reduced_of_each, descend_lambda, sample_map
+from hkrr._base.threads import Lockstep
 from hkrr.kernels import get_kernel
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
-from hkrr.rows.device import TorchRows
-from hkrr.solvers import LBFGS
-from hkrr.threads import InStep
+from hkrr.rows.torch_device import TorchRows
+from hkrr.solvers import LBFGS, initialization
+from hkrr.solvers.batched_objective import can_be_batched, reduced_batch
+from hkrr.solvers.initialization import _reduced_of_each, descend_lambda, sample_map
 
 M, D, d = 300, 6, 2
 MAPS = [sample_map(d, D, np.random.RandomState(k)) for k in range(3)]
-# Narrow kernels: the centers' matrix is well conditioned, and rounding stays small.
+# With narrow kernels the kernel matrix of the centers is well conditioned, and rounding errors are small.
 GAMMAS, LAMBDAS = [5.0, 10.0, 20.0], [1e-1, 1e-2, 1e-3]
 
 
@@ -48,14 +47,14 @@ def _objectives(rows, kernel, lambdas=LAMBDAS, n_centers=15):
 @pytest.mark.parametrize(("weighted", "block_size"), [(False, "auto"), (True, 70)])
 @pytest.mark.parametrize("T", [1, 2])
 @pytest.mark.parametrize("kernel", ["gaussian", "matern32", "matern52", "rational_quadratic"])
-def test_a_batch_is_each_by_itself(kernel, T, weighted, block_size, shift):
+def test_a_batch_agrees_with_single_evaluations(kernel, T, weighted, block_size, shift):
     rows = _rows(T, weighted, block_size=block_size).with_coordinates(np.full(D, -shift), None, None)
     objectives = _objectives(rows, kernel)
     assert all(can_be_batched(objective) for objective in objectives)
     found = reduced_batch(objectives, MAPS)
     for one, objective, B in zip(found, objectives, MAPS, strict=True):
         expected = objective.reduced(B)
-        # Two ways to the same numbers: coefficients lose most, and all lose the digits that a large mean takes.
+        # Rounding errors are largest for the coefficients. If the mean of X is large, they are larger for all values.
         lost = 1.0 if shift == 0.0 else 1e3
         assert_allclose(one.value, expected.value, rtol=1e-9 * lost)
         assert_allclose(one.grad, expected.grad, rtol=0.0, atol=1e-7 * lost * np.max(np.abs(expected.grad)))
@@ -63,15 +62,15 @@ def test_a_batch_is_each_by_itself(kernel, T, weighted, block_size, shift):
             assert_allclose(one.alpha, expected.alpha, rtol=0.0, atol=1e-5 * np.max(np.abs(expected.alpha)))
 
 
-def test_what_is_no_batch_is_known():
+def test_unsupported_objectives_are_recognised():
     rows = _rows()
-    assert not can_be_batched(_objectives(rows, "laplace")[0])  # its distances are cleaned of rounding first
-    assert not can_be_batched(_objectives(rows, "gaussian", [1e-5] * 3)[0])  # whitened
+    assert not can_be_batched(_objectives(rows, "laplace")[0])  # not smooth at distance zero
+    assert not can_be_batched(_objectives(rows, "gaussian", [1e-5] * 3)[0])  # needs whitening, as lambda is small
     assert not can_be_batched(Objective(rows, None, get_kernel("gaussian").with_gamma(1.0), 1e-2))
     assert not can_be_batched(Objective(InMemoryRows(*_data()), _data()[0][:9], get_kernel("gaussian"), 1e-2))
 
 
-def test_centers_that_coincide_need_more_of_a_ridge():
+def test_identical_centers_need_more_jitter():
     rows = _rows()
     centers = np.repeat(rows.take(np.arange(3)), 20, axis=0)
     objectives = [Objective(rows, centers, get_kernel("gaussian").with_gamma(1.0), 1e-4)] * 2
@@ -81,8 +80,8 @@ def test_centers_that_coincide_need_more_of_a_ridge():
 
 @pytest.mark.parametrize("reg_lambda", [1e-3, 1e-5])
 @pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
-def test_the_path_in_step_ends_where_the_others_end(kernel, reg_lambda, monkeypatch):
-    monkeypatch.setattr(initialization, "_PATH_ITERATIONS", 2)  # more would make more of rounding
+def test_the_path_in_lockstep_gives_the_same_maps(kernel, reg_lambda, monkeypatch):
+    monkeypatch.setattr(initialization, "_PATH_ITERATIONS", 2)  # more iterations would amplify rounding errors
     starts = [(B, get_kernel(kernel).with_gamma(5.0)) for B in MAPS]
     ends = []
     for rows in (_rows(), InMemoryRows(*_data())):
@@ -91,55 +90,55 @@ def test_the_path_in_step_ends_where_the_others_end(kernel, reg_lambda, monkeypa
     assert_allclose(ends[0], ends[1], rtol=0.0, atol=1e-5)
 
 
-def test_runs_in_step_are_answered_together():
-    together = []
+def test_requests_are_answered_together():
+    batch_sizes = []
 
-    def answer(questions):
-        together.append(len(questions))
-        return [2 * question for question in questions]
+    def answer(requests):
+        batch_sizes.append(len(requests))
+        return [2 * request for request in requests]
 
-    in_step = InStep(3, answer)
-    # Run k asks k + 1 times: those that have ended are not waited for.
-    assert in_step.map(lambda k: [in_step.ask(k, 10 * k + i) for i in range(k + 1)]) == [[0], [20, 22], [40, 42, 44]]
-    assert together == [3, 2, 1]
+    lockstep = Lockstep(3, answer)
+    # Run k makes k + 1 requests. Runs that have ended do not block the remaining runs.
+    assert lockstep.map(lambda k: [lockstep.ask(k, 10 * k + i) for i in range(k + 1)]) == [[0], [20, 22], [40, 42, 44]]
+    assert batch_sizes == [3, 2, 1]
 
 
-def test_an_error_reaches_all_that_asked_and_no_thread_is_left():
-    def answer(questions):
+def test_an_error_is_raised_in_all_runs_and_no_thread_is_left():
+    def answer(requests):
         raise ZeroDivisionError
 
     before = set(threading.enumerate())
-    in_step = InStep(2, answer)
+    lockstep = Lockstep(2, answer)
     with pytest.raises(ZeroDivisionError):
-        in_step.map(lambda k: in_step.ask(k, k))
+        lockstep.map(lambda k: lockstep.ask(k, k))
     assert not [thread for thread in set(threading.enumerate()) - before if "ThreadPool" in thread.name]
 
 
-def test_an_error_that_is_an_answer_reaches_the_one_that_asked():
-    in_step = InStep(2, lambda questions: [KeyError("zero"), questions[1]])
+def test_an_error_as_an_answer_is_raised_in_its_run_only():
+    lockstep = Lockstep(2, lambda requests: [KeyError("zero"), requests[1]])
 
     def run(k):
         try:
-            return in_step.ask(k, 7)
+            return lockstep.ask(k, 7)
         except KeyError:
-            return "told"
+            return "raised"
 
-    assert in_step.map(run) == ["told", 7]
+    assert lockstep.map(run) == ["raised", 7]
 
 
 def test_too_few_answers_are_an_error_for_all():
-    in_step = InStep(3, lambda questions: questions[:1])
+    lockstep = Lockstep(3, lambda requests: requests[:1])
     with pytest.raises(ValueError, match="shorter"):
-        in_step.map(lambda k: in_step.ask(k, k))
+        lockstep.map(lambda k: lockstep.ask(k, k))
 
 
-def test_one_start_that_fails_leaves_the_others_alone():
+def test_a_failing_start_does_not_affect_the_others():
     rows = _rows()
     good, bad = _objectives(rows, "gaussian")[:2]
 
     class Failing:
         exact, kernel, reg_lambda, n_centers = False, bad.kernel, bad.reg_lambda, bad.n_centers
-        rows = InMemoryRows(*_data())  # where no batch is made
+        rows = InMemoryRows(*_data())  # rows in memory are not batched
 
         def reduced(self, B):
             raise FloatingPointError
@@ -150,14 +149,14 @@ def test_one_start_that_fails_leaves_the_others_alone():
 
 
 def test_an_error_in_one_run_does_not_stop_the_others():
-    in_step = InStep(2, lambda questions: questions)
+    lockstep = Lockstep(2, lambda requests: requests)
     asked = []
 
     def run(k):
         if k == 0:
             raise KeyError(k)
-        asked.extend(in_step.ask(k, i) for i in range(3))
+        asked.extend(lockstep.ask(k, i) for i in range(3))
 
     with pytest.raises(KeyError):
-        in_step.map(run)
+        lockstep.map(run)
     assert asked == [0, 1, 2]

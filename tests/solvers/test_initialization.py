@@ -1,4 +1,4 @@
-"""The start: sampled maps ranked by held-out error, the median rule at each, and the path of lambda."""
+"""Starting maps: sampled maps ranked by held-out error, the median rule, and the path of decreasing lambda."""
 
 import time
 
@@ -8,12 +8,12 @@ from numpy.testing import assert_allclose
 
 from hkrr import HyperKernelRidge
 from hkrr.datasets import make_mim_mixed, make_mim_sines
-from hkrr.initialization import descend_lambda, median_kernel, ranked_maps, sample_map
 from hkrr.kernels import Gaussian
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
 from hkrr.solvers import LBFGS
-from problems import SEEDS
+from hkrr.solvers.initialization import descend_lambda, median_kernel, ranked_maps, sample_map
+from support.random_problems import SEEDS
 
 
 def _rows(m=300, D=6, d=2, seed=0):
@@ -44,7 +44,10 @@ def test_each_map_has_its_own_median_gamma():
 
 
 def test_maps_are_ranked_by_their_error_on_held_out_rows():
-    """The same draws again by hand: two thirds train with 50 centers, the rest scores."""
+    """Compute the scores independently from the same random draws.
+
+    Two thirds of the rows, with 50 centers, determine the coefficients. The score is the error on the remaining rows.
+    """
     rows = _rows()
     starts = _rank(rows, 6, np.random.RandomState(3))
     rng = np.random.RandomState(3)
@@ -58,15 +61,16 @@ def test_maps_are_ranked_by_their_error_on_held_out_rows():
         A = K.T @ K + 1e-3 * 200 * kernel(centers @ B.T, centers @ B.T)
         predicted = kernel(X[test] @ B.T, centers @ B.T) @ np.linalg.lstsq(A, K.T @ Y[train], rcond=1e-14)[0]
         errors.append(np.mean((predicted - Y[test]) ** 2))
-    # Nearly singular systems: the two solutions differ, their errors by less than the gaps between maps.
+    # The systems are nearly singular, so the two solutions of each system differ. The effect on the errors is smaller
+    # than the differences between the maps.
     assert_allclose(errors, np.sort(errors), rtol=1e-3)
 
 
-def test_past_the_deadline_one_map_is_enough():
+def test_after_the_deadline_only_one_map_is_drawn():
     assert len(_rank(_rows(), 50, np.random.RandomState(0), deadline=time.perf_counter())) == 1
 
 
-def test_the_path_ends_no_higher_than_it_began():
+def test_the_path_decreases_the_objective():
     rows = _rows(d=2)
     starts = _rank(rows, 4, np.random.RandomState(0))
     B, kernel = descend_lambda(rows, starts, LBFGS(), reg_lambda=1e-3, n_centers=100, rng=np.random.RandomState(0))
@@ -86,7 +90,7 @@ def test_at_a_large_lambda_there_is_no_path():
 @pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (2, 3))])
 @pytest.mark.parametrize(("make", "least"), [(make_mim_sines, 0.95), (make_mim_mixed, 0.85)])
 def test_default_fits_find_planted_models(make, least, seed):
-    """The path makes a single fit dependable: without it about half of these end near zero."""
+    """Test that a single fit is reliable. Without the path of lambda about half of these scores are near zero."""
     data = make(1600, n_features=30, n_components=3, random_state=seed)
     model = HyperKernelRidge(3, n_centers=100, random_state=seed).fit(data.X[:600], data.y[:600])
     assert model.score(data.X[600:], data.y[600:]) > least

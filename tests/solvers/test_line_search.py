@@ -1,4 +1,4 @@
-"""Armijo backtracking: the paper's trial steps, the displacement inequality, and an end to every search."""
+"""Armijo backtracking tries the step sizes of the paper, checks the condition on the displacement, and always ends."""
 
 import itertools
 import math
@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import oracles
-from hkrr.line_search import Armijo
+from hkrr.solvers.line_search import Armijo
+from support import oracles
 
 PARAMETERS = [
     Armijo(rho=0.5, delta=0.8, c=1e-4, s_max=math.inf),
@@ -21,7 +21,7 @@ ZERO = np.zeros((1, 1))
 
 
 def search(rule, last, start, move, change, magnitude=1.0):
-    """The accepted step, or None, and the sizes that were tried, in order."""
+    """Return the accepted step or None, and the list of step sizes that were tried."""
     tried = []
 
     def recorded(size):
@@ -32,7 +32,7 @@ def search(rule, last, start, move, change, magnitude=1.0):
 
 
 def paper_trials(rule, last):
-    """Appendix C: s = min(s_(i-1) / (rho delta), s_max), and then, again and again, first s = rho s, then the test."""
+    """Yield the step sizes of appendix C: min(last / (rho delta), s_max), multiplied by rho before each trial."""
     size = min(last / (rule.rho * rule.delta), rule.s_max)
     while True:
         size = rule.rho * size
@@ -43,7 +43,7 @@ def paper_trials(rule, last):
 @pytest.mark.parametrize("last", [1e-3, 1.0, 50.0])
 @pytest.mark.parametrize("refused", [0, 1, 5])
 def test_tries_exactly_the_steps_of_the_paper(rule, last, refused):
-    """The n-th trial is accepted and the ones before it are not; sizes are products of few factors, so 1e-14."""
+    """Reject the first `refused` trials and accept the next trial."""
     answers = iter([1.0] * refused + [-1e9])
     step, tried = search(rule, last, ZERO, lambda size: ZERO - size, lambda point: next(answers))
     expected = list(itertools.islice(paper_trials(rule, last), refused + 1))
@@ -53,7 +53,7 @@ def test_tries_exactly_the_steps_of_the_paper(rule, last, refused):
 
 
 def _quadratic(seed, D=3):
-    """f(x) = x'Ax/2 with curvatures from 0.1 to 100, at a random x: f, x and the gradient there."""
+    """Return f(x) = x'Ax/2 with curvatures from 0.1 to 100, a random x, and the gradient at x."""
     rng = np.random.default_rng(seed)
     Q = np.linalg.qr(rng.normal(size=(D, D)))[0]
     A, x = Q @ np.diag(np.geomspace(0.1, 100.0, D)) @ Q.T, rng.normal(size=(1, D))
@@ -61,7 +61,7 @@ def _quadratic(seed, D=3):
 
 
 def _suffices(rule, f, x, z, size):
-    """L(z) - L(x) <= -(c/s) |z - x|^2; the slack covers the rounding of the two sides and nothing else."""
+    """Return whether f(z) - f(x) <= -(c/s) |z - x|^2 for the step size s, up to rounding."""
     return f(z) - f(x) <= -(rule.c / size) * float(np.sum((z - x) ** 2)) + 1e-14 * abs(f(x))
 
 
@@ -70,7 +70,7 @@ def _suffices(rule, f, x, z, size):
 @settings(max_examples=20, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6), last=st.floats(1e-4, 1e3))
 def test_accepts_the_first_step_of_sufficient_decrease(rule, bounded, seed, last):
-    """The displacement inequality holds at the accepted step and at none tried before it, projected or not."""
+    """Test that the condition holds at the accepted step and at no earlier trial, with and without a projection."""
     f, x, grad = _quadratic(seed)
     project = oracles.project_spectral_ball if bounded else np.asarray
     x = project(x)
@@ -79,10 +79,10 @@ def test_accepts_the_first_step_of_sufficient_decrease(rule, bounded, seed, last
     assert not any(_suffices(rule, f, x, project(x - s * grad), s) for s in tried[:-1])
 
 
-def test_without_a_projection_it_is_the_inequality_of_the_paper():
-    """Where nothing is projected, |z - x|^2 / s = s |grad|^2: c = 0.6 refuses what c = 0.4 takes.
+def test_without_a_projection_the_condition_is_that_of_the_paper():
+    """Without a projection |z - x|^2 / s = s |grad|^2, so c = 0.6 rejects a step that c = 0.4 accepts.
 
-    On f = x^2/2 at 1, f(x - s x) - f(x) = s^2/2 - s and the bound is -c s: a step is accepted if c <= 1 - s/2.
+    For f = x^2/2 at 1, f(x - s x) - f(x) = s^2/2 - s and the bound is -c s. A step is accepted if c <= 1 - s/2.
     """
     x = np.ones((1, 1))
     for c, size in [(0.4, 1.0), (0.6, 0.5)]:
@@ -94,7 +94,10 @@ def test_without_a_projection_it_is_the_inequality_of_the_paper():
 @pytest.mark.parametrize("last", [1e-3, 1.0, 50.0])
 @pytest.mark.parametrize("magnitude", [1.0, 0.0])
 def test_ends_at_a_critical_point_on_the_boundary(last, magnitude):
-    """f(b) = -b at b = 1 in the ball |b| <= 1: the gradient is -1, no step moves, and the search says so at once."""
+    """Test f(b) = -b at b = 1 in the ball |b| <= 1.
+
+    The gradient is -1, but no step changes b, so the search ends at once.
+    """
     b = np.ones((1, 1))
     move, change = (lambda s: np.minimum(b + s, 1.0)), (lambda z: float(b[0, 0] - z[0, 0]))
     step, tried = search(PARAMETERS[0], last, b, move, change, magnitude)
@@ -113,7 +116,7 @@ def test_never_steps_further_than_s_max(last, refused):
 
 @pytest.mark.parametrize(("delta", "growth"), [(1.0, 1.0), (0.8, 1.25), (0.5, 2.0)])
 def test_steps_grow_by_one_over_delta(delta, growth):
-    """Where every first trial is accepted the step is s_0 / delta^i; with delta = 1 it never passes the first."""
+    """Test that step i has the size 1 / delta^i times the first size if every first trial is accepted."""
     rule, size = Armijo(rho=0.5, delta=delta, c=1e-4), 1.0
     for i in range(1, 11):
         step, tried = search(rule, size, ZERO, lambda s: ZERO, lambda point: -1.0)
@@ -124,25 +127,25 @@ def test_steps_grow_by_one_over_delta(delta, growth):
 
 @pytest.mark.parametrize("change", [math.inf, math.nan])
 @every_rule
-def test_says_so_where_nothing_is_finite(rule, change):
-    with pytest.raises(FloatingPointError, match=r"^the objective is not finite however short the step$"):
+def test_raises_if_nothing_is_finite(rule, change):
+    with pytest.raises(FloatingPointError, match=r"^the objective is not finite at any step size$"):
         search(rule, 1.0, np.ones((2, 2)), lambda size: np.ones((2, 2)) * (1 - size), lambda point: change)
 
 
 @pytest.mark.parametrize("change", [1.0, 1e-9])
 @every_rule
 def test_gives_up_after_a_bounded_number_of_contractions(rule, change):
-    """Nothing is ever accepted: the answer is None, after a number of trials that a person can wait for."""
+    """Test that the search returns None after a limited number of trials if no trial is accepted."""
     step, tried = search(rule, 1.0, np.ones((2, 2)), lambda size: np.ones((2, 2)) * (1 - size), lambda point: change)
     assert step is None
     assert len(tried) <= 5000
 
 
 @every_rule
-def test_gives_up_after_the_same_contractions_whatever_the_first_step(rule):
-    """How far a step is contracted is relative to the first one: units of the step do not matter."""
+def test_the_number_of_contractions_does_not_depend_on_the_first_step(rule):
+    """The smallest step size is relative to the first step size, so the units of the step size do not matter."""
     sizes = []
-    for last in (1e-3, 1e-2, 0.1):  # below the s_max of every rule
+    for last in (1e-3, 1e-2, 0.1):  # smaller than s_max of every rule
         step, tried = search(rule, last, ZERO, lambda size: ZERO + size, lambda point: 1.0)
         assert step is None
         sizes.append(np.array(tried) / last)
@@ -151,8 +154,8 @@ def test_gives_up_after_the_same_contractions_whatever_the_first_step(rule):
 
 
 @pytest.mark.parametrize("last", [1e-3, 1.0, 50.0])
-def test_gives_up_where_nothing_moves_any_more(last):
-    """1 + size is 1 from size = eps / 2 on: the search ends there, not at its last contraction; a step of 0 at once."""
+def test_gives_up_when_the_point_no_longer_changes(last):
+    """Test that the search ends when 1 + size rounds to 1. If the last step size is 0, it ends without a trial."""
     one, rule = np.ones((1, 1)), PARAMETERS[0]
     step, tried = search(rule, last, one, lambda size: one + size, lambda point: 1.0)
     assert step is None
@@ -162,9 +165,9 @@ def test_gives_up_where_nothing_moves_any_more(last):
 
 @pytest.mark.parametrize("rho", [0.1, 0.5, 0.9])
 def test_contracts_far_enough_for_every_rho(rho):
-    """The lemma of appendix C: the search is well defined for every rho in (0, 1), however long the first step was.
+    """Test that the search succeeds for every rho in (0, 1) and any first step size, as in appendix C.
 
-    f = x^2/2 at 1: steps below 2 (1 - c) descend; the first one tried is 1e10 of them.
+    For f = x^2/2 at x = 1, step sizes below 2 (1 - c) decrease f sufficiently. The first trial is about 1e10.
     """
     x = np.ones((1, 1))
     rule = Armijo(rho=rho, delta=0.8, c=1e-4)
@@ -174,7 +177,7 @@ def test_contracts_far_enough_for_every_rho(rho):
 
 
 def test_accepts_a_change_that_is_only_rounding():
-    """One unit in the last place of L is no rise; a billion of them are."""
+    """Test that an increase of f by eps |f| is accepted, and an increase by 1e9 eps |f| is not."""
     eps = np.finfo(float).eps
     for magnitude in [1e-8, 1.0, 1e8]:
         start, move = ZERO, lambda size: ZERO + 1e-30
@@ -190,7 +193,7 @@ def test_accepts_a_change_that_is_only_rounding():
     + [("s_max", v) for v in (0.0, -1.0, math.nan)],
 )
 def test_rejects_parameters_outside_the_paper(name, value):
-    """rho in (0, 1), delta in (0, 1], c in (0, 1), s_max > 0."""
+    """The paper requires rho in (0, 1), delta in (0, 1], c in (0, 1) and s_max > 0."""
     with pytest.raises(ValueError, match=rf"\b{name}\b.*{value}"):
         Armijo(**{name: value})
 

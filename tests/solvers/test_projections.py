@@ -1,11 +1,11 @@
-"""The projection on the spectral-norm ball: clips singular values, idempotent, the nearest point, identity inside."""
+"""The projection onto the spectral-norm ball clips singular values, is idempotent, and gives the nearest point."""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-import oracles
-from hkrr.projections import identity, spectral_ball
+from hkrr.solvers.line_search import spectral_ball
+from support import oracles
 
 SHAPES = [(1, 1), (1, 5), (2, 5), (3, 3), (4, 2)]
 every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -39,14 +39,14 @@ def test_idempotent(shape, bound):
 def test_identity_inside_the_ball(shape, bound):
     B = np.random.default_rng(2).normal(size=shape)
     B *= 0.99 * bound / _singular_values(B)[0]
-    assert_array_equal(spectral_ball(B, bound), B)  # to the last bit: a map that may stay where it is does not move
+    assert_array_equal(spectral_ball(B, bound), B)  # a map inside the ball is not changed at all
     assert_array_equal(spectral_ball(np.zeros(shape), bound), np.zeros(shape))
 
 
 @every_shape
 @every_bound
 def test_no_point_of_the_ball_is_nearer(shape, bound):
-    """Random points of the ball, and points near the projection, pulled back into the ball by division alone."""
+    """Compare the projection with random points nearby. Points outside the ball are scaled into the ball."""
     rng = np.random.default_rng(3)
     B = 2.0 * bound * rng.normal(size=shape)
     projected = spectral_ball(B, bound)
@@ -60,7 +60,10 @@ def test_no_point_of_the_ball_is_nearer(shape, bound):
 
 @every_shape
 def test_nearest_by_the_variational_inequality(shape):
-    """<B - proj B, Z - proj B> <= 0 for every Z of the ball; the extreme points are the partial isometries."""
+    """Test that <B - proj B, Z - proj B> <= 0 for every Z in the ball, which characterises the nearest point.
+
+    It is enough to test the extreme points of the ball, whose singular values are all one.
+    """
     rng = np.random.default_rng(4)
     B = 3.0 * rng.normal(size=shape)
     projected = spectral_ball(B)
@@ -71,8 +74,3 @@ def test_nearest_by_the_variational_inequality(shape):
 
 def test_bound_is_one_by_default():
     assert_allclose(spectral_ball(np.diag([4.0, 0.25])), np.diag([1.0, 0.25]), rtol=1e-14, atol=1e-15)
-
-
-def test_identity_changes_nothing():
-    B = 10.0 * np.random.default_rng(5).normal(size=(2, 4))
-    assert_array_equal(identity(B), B)

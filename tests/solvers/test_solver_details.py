@@ -1,6 +1,7 @@
-"""Each solver against its own mathematics, and how a run ends that cannot go on.
+"""The iterates of each solver satisfy its formulas, and failed runs are reported.
 
-Every formula is evaluated by the naive oracle at the iterates that the callbacks saw.
+Callbacks record the iterates. The formulas are evaluated at these iterates by the simple implementations in
+`support.oracles`.
 """
 
 import itertools
@@ -11,13 +12,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 
-import oracles
 from hkrr import FitError, HyperKernelRidge
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
 from hkrr.solvers import AGD, LBFGS, VarPro, run
-from problems import case_id
-from test_solvers import GAUSSIAN, KERNELS, LAMBDA, Watched, corners, every_kernel, every_solver
+from support import oracles
+from support.random_problems import case_id
+from support.solver_problems import GAUSSIAN, KERNELS, LAMBDA, Watched, corners, every_kernel, every_solver
 
 SMOOTH = [case for case in KERNELS if case.name != "laplace"]
 seeds = pytest.mark.parametrize("seed", [0, 1, 2])
@@ -26,23 +27,30 @@ seeds = pytest.mark.parametrize("seed", [0, 1, 2])
 def states_of(solver, case, problem, max_iter=12):
     states = []
     run(solver, problem.objective(case), problem.B0, max_iter=max_iter, tol=0.0, callbacks=[states.append])
-    assert len(states) > 3, "too short a run shows nothing"
+    assert len(states) > 3, "the run is too short to test anything"
     return states
 
 
 def step_in_B(case, problem, state, size, bound=1.0):
-    """proj(B - s dL/dB(B, alpha))."""
+    """Return proj(B - s dL/dB(B, alpha)) for the step size s and the given norm bound."""
     grad = oracles.grad_B(case.value, case.slope, *problem.arguments, state.B, state.alpha)
     return oracles.project_spectral_ball(state.B - size * grad, bound)
 
 
-@pytest.mark.parametrize("solver", [VarPro(), VarPro(rho=0.3, delta=0.6, c=0.3), VarPro(s_max=0.2, first_step=0.1)])
-@every_kernel
+@pytest.mark.parametrize(
+    ("solver", "case"),
+    [
+        pytest.param(solver, case, marks=() if solver == VarPro() or case is GAUSSIAN else pytest.mark.thorough)
+        for solver in (VarPro(), VarPro(rho=0.3, delta=0.6, c=0.3), VarPro(s_max=0.2, first_step=0.1))
+        for case in KERNELS
+    ],
+)
 def test_varpro_accepts_the_steps_of_the_paper(solver, case):
-    """With alpha held at the old coefficients, L(B+, a) - L(B, a) <= -(c/s) |B+ - B|^2, for the first s that does so.
+    """Test that each accepted step size s is the first with L(B+, a) - L(B, a) <= -(c/s) |B+ - B|^2, for fixed a.
 
-    s = rho^k min(s_(i-1)/(rho delta), s_max) with k >= 1. Rounding is 1e-13 of L; for the Laplace kernel, whose small
-    distances keep half of the digits, maps agree to 1e-7.
+    The step sizes that are tried are rho^k min(last / (rho delta), s_max) with k >= 1, where last is the previous step
+    size. Rounding errors are about 1e-13 times L. For the Laplace kernel, small distances have only half of the digits,
+    so the maps agree only to 1e-7.
     """
     problem = corners()
     states = states_of(solver, case, problem)
@@ -69,7 +77,7 @@ def test_varpro_accepts_the_steps_of_the_paper(solver, case):
 
 @pytest.mark.parametrize("case", SMOOTH, ids=case_id)
 def test_varpro_solves_for_alpha_at_every_iterate(case):
-    """The gradient in alpha vanishes, to the rounding of its terms, and the normal equations hold."""
+    """Test that the gradient with respect to alpha is zero up to rounding, and that alpha is the oracle's solution."""
     problem = corners(T=2)
     for state in states_of(VarPro(), case, problem):
         hessian = oracles.hessian_alpha(case.value, problem.X, problem.w, problem.centers, LAMBDA, state.B)
@@ -79,14 +87,17 @@ def test_varpro_solves_for_alpha_at_every_iterate(case):
         assert_allclose(state.alpha, expected, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("bound", [None, 1.0])
-@pytest.mark.parametrize("n_alpha", [1, 3])
+@pytest.mark.parametrize(
+    ("n_alpha", "bound"),
+    [(1, 1.0), (3, None), *(pytest.param(*pair, marks=pytest.mark.thorough) for pair in [(1, None), (3, 1.0)])],
+)
 @pytest.mark.parametrize("case", SMOOTH, ids=case_id)
 def test_agd_is_the_informal_algorithm(case, n_alpha, bound):
-    """B+ = B - s_B dL/dB(B, a), then n_alpha times a -= dL/da(B+, a) / L2, all n_alpha of them kept (reading 3).
+    """Test that an iteration is the step B+ = B - s_B dL/dB(B, a) and n_alpha steps a -= dL/da(B+, a) / L2.
 
-    L2 is the largest eigenvalue of the true Hessian (2/W) K'wK + 2 lambda K_cc, the factor 2 included (reading 2).
-    Only s_B is taken from the run, so the loop runs beside it on its own: twelve steps, and 1e-9.
+    L2 is the largest eigenvalue of (2/W) K'wK + 2 lambda K_cc, the Hessian of L with respect to a. The test takes only
+    the step sizes s_B from the run, and repeats its twelve iterations independently. Rounding errors add up, so the
+    tolerance is 1e-9.
     """
     problem = corners()
     states = states_of(AGD(n_alpha=n_alpha, alpha_step="lipschitz", norm_bound=bound), case, problem)
@@ -106,7 +117,10 @@ def test_agd_is_the_informal_algorithm(case, n_alpha, bound):
 
 @every_kernel
 def test_agd_armijo_steps_in_alpha(case):
-    """a+ = a - s dL/da(B+, a) with L(B+, a+) - L(B+, a) <= -c s |dL/da(B+, a)|^2: the new map on both sides."""
+    """Test that a+ = a - s dL/da(B+, a) with L(B+, a+) - L(B+, a) <= -c s |dL/da(B+, a)|^2.
+
+    Both sides of the condition use the new map B+.
+    """
     problem, solver = corners(T=2), AGD(n_alpha=1, c=0.2)
     states = states_of(solver, case, problem)
     for old, new in itertools.pairwise(states):
@@ -121,8 +135,8 @@ def test_agd_armijo_steps_in_alpha(case):
 
 @pytest.mark.parametrize("alpha_step", ["armijo", "lipschitz"])
 @every_kernel
-def test_agd_does_not_rise_in_either_variable(case, alpha_step):
-    """L(B, a) >= L(B+, a) >= L(B+, a+), up to the rounding of a sum."""
+def test_agd_increases_in_neither_variable(case, alpha_step):
+    """Test that L(B, a) >= L(B+, a) >= L(B+, a+) in each iteration, up to the rounding of a sum."""
     problem = corners()
     states = states_of(AGD(alpha_step=alpha_step), case, problem)
     for old, new in itertools.pairwise(states):
@@ -132,8 +146,11 @@ def test_agd_does_not_rise_in_either_variable(case, alpha_step):
 
 
 @seeds
-def test_lbfgs_ends_where_another_method_ends(seed):
-    """SciPy's BFGS on the oracle's H from the same start; both stop at a gradient of 1e-7, so 1e-10 in the value."""
+def test_lbfgs_and_bfgs_find_the_same_minimum(seed):
+    """Compare with SciPy's BFGS, which minimises the oracle's reduced function from the same start.
+
+    Both solvers stop when the norm of the gradient is about 1e-7.
+    """
     problem = corners(seed, m=12)
 
     def reduced(x):
@@ -149,8 +166,8 @@ def test_lbfgs_ends_where_another_method_ends(seed):
 
 @seeds
 @pytest.mark.parametrize("tol", [1e-5, 1e-7])
-def test_lbfgs_goes_on_until_tol(seed, tol):
-    """The reduced function is smooth and computed to 1e-15: a gradient of 1e-7 is within reach."""
+def test_lbfgs_continues_until_tol(seed, tol):
+    """Test that L-BFGS reaches a small gradient. The reduced function is smooth and accurate to 1e-15."""
     problem = corners(seed)
     result = run(LBFGS(), problem.objective(GAUSSIAN), problem.B0, max_iter=500, tol=tol)
     assert result.reason == "converged"
@@ -158,7 +175,10 @@ def test_lbfgs_goes_on_until_tol(seed, tol):
 
 
 def planted(centers, axes):
-    """y is a combination of the kernels at the centers under B = 2 I, so the map wants to pass the bound."""
+    """Return X, Y and the centers, where Y is a combination of kernels at the centers for the map B = 2 I.
+
+    This map is outside the ball of maps with norm at most one.
+    """
     X = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, len(axes))
     Y = oracles.gram(GAUSSIAN.value, 2.0 * X, 2.0 * centers) @ np.array([[1.0], [-1.0], [-1.0], [1.0]])
     return X, Y, centers
@@ -175,7 +195,7 @@ def plane():
 @pytest.mark.parametrize("make", [interval, plane])
 @pytest.mark.parametrize("solver", [VarPro(), AGD(), AGD(alpha_step="lipschitz")], ids=["VarPro", "AGD", "lipschitz"])
 def test_stops_at_a_critical_point_on_the_boundary(make, solver):
-    """Reading 4: the constraint is active, the gradient does not vanish, the gradient mapping does."""
+    """Test a problem whose norm bound is active: the gradient mapping is zero at the solution, the gradient is not."""
     X, Y, centers = make()
     arguments, scale = (X, Y, np.ones(len(X)), centers, 1e-2), np.mean(Y**2)
     objective = Objective(InMemoryRows(X, Y), centers, GAUSSIAN.kernel, 1e-2)
@@ -189,12 +209,12 @@ def test_stops_at_a_critical_point_on_the_boundary(make, solver):
     assert np.linalg.norm(moved) / size <= 1e-6 * scale * (1 + 1e-6)
 
     free = run(LBFGS(), objective, result.B, max_iter=500).B
-    assert np.linalg.norm(free, 2) > 1.2, "the minimiser without the bound lies outside the ball"
+    assert np.linalg.norm(free, 2) > 1.2, "the minimiser without the bound must be outside the ball"
     assert oracles.reduced(GAUSSIAN.value, *arguments, free) < 0.9 * result.objective
 
 
 class Descent:
-    """A user's solver: gradient steps of one size on the reduced function, written in place."""
+    """A solver written by a user: gradient steps of constant size on the reduced function, computed in place."""
 
     def __init__(self, size):
         self.size = size
@@ -209,8 +229,11 @@ class Descent:
             B -= step * reduced.grad
 
 
-class Ending(Descent):
-    """The same, which ends badly at its third iterate."""
+class FailingDescent(Descent):
+    """A solver whose iterate number `at` is invalid.
+
+    Its map is zero (``how="collapsed"``), or its coefficients and value are not finite (``how="not_finite"``).
+    """
 
     def __init__(self, how, at=3):
         super().__init__(0.2)
@@ -229,8 +252,8 @@ class Ending(Descent):
         super().minimize(objective, B0, spoil)
 
 
-def test_a_solver_of_ones_own_runs_through_the_same_driver():
-    """History, callbacks and tolerance; what the callbacks were given is not overwritten by later steps in place."""
+def test_a_user_s_solver_runs_in_the_same_driver():
+    """Test the history, the callbacks and the tolerance. In-place steps must not modify states that callbacks keep."""
     problem, states = corners(), []
     result = run(Descent(0.5), problem.objective(GAUSSIAN), problem.B0, max_iter=9, tol=0.0, callbacks=[states.append])
     assert (result.reason, result.n_iter, len(states)) == ("max_iter", 9, 10)
@@ -245,22 +268,22 @@ def test_a_solver_of_ones_own_runs_through_the_same_driver():
 
 
 @pytest.mark.parametrize("how", ["collapsed", "not_finite"])
-def test_a_bad_ending_keeps_the_last_sound_iterate(how):
+def test_a_failed_run_keeps_the_last_valid_iterate(how):
     problem = corners()
-    result = run(Ending(how), problem.objective(GAUSSIAN), problem.B0, max_iter=50, tol=0.0)
-    sound = run(Descent(0.2), problem.objective(GAUSSIAN), problem.B0, max_iter=2, tol=0.0)
+    result = run(FailingDescent(how), problem.objective(GAUSSIAN), problem.B0, max_iter=50, tol=0.0)
+    valid = run(Descent(0.2), problem.objective(GAUSSIAN), problem.B0, max_iter=2, tol=0.0)
     assert (result.reason, result.n_iter) == (how, 2)
-    assert_array_equal(result.B, sound.B)
-    assert_array_equal(result.alpha, sound.alpha)
-    assert result.objective == sound.objective
+    assert_array_equal(result.B, valid.B)
+    assert_array_equal(result.alpha, valid.alpha)
+    assert result.objective == valid.objective
     assert {len(column) for column in result.history.values()} == {3}
     assert np.all(np.isfinite(result.history["objective"]))
 
 
 @pytest.mark.parametrize(("how", "at"), [("collapsed", 3), ("not_finite", 3), ("not_finite", 0)])
-def test_the_estimator_never_returns_such_a_model(how, at):
+def test_the_estimator_raises_for_a_failed_run(how, at):
     problem = corners()
-    model = HyperKernelRidge(solver=Ending(how, at), random_state=0)
+    model = HyperKernelRidge(solver=FailingDescent(how, at), random_state=0)
     with pytest.raises(FitError, match="collapsed to zero" if how == "collapsed" else "finite"):
         model.fit(problem.X, problem.Y[:, 0])
     assert not hasattr(model, "components_")
@@ -268,8 +291,8 @@ def test_the_estimator_never_returns_such_a_model(how, at):
 
 @every_solver
 @pytest.mark.parametrize("n", [4, 5, 6, 9])
-def test_an_objective_that_stops_being_finite_is_noticed(solver, n):
-    """From the n-th call on it answers NaN, wherever in its iteration the solver is then."""
+def test_an_objective_that_becomes_nan_stops_the_run(solver, n):
+    """Test an objective that returns NaN from its n-th call on. This call can be anywhere in an iteration."""
 
     def spoil(call, method, arguments):
         return method(*arguments) if call < n else method(*(math.nan * a for a in arguments))
@@ -295,6 +318,28 @@ def test_solvers_reject_bad_parameters_by_name(solver, name, value):
 
 
 @pytest.mark.parametrize("options", [{"first_alpha_step": 0.0}, {"first_alpha_step": 0.1, "alpha_step": "lipschitz"}])
-def test_a_first_step_in_alpha_that_cannot_be_used_is_refused(options):
+def test_an_invalid_first_alpha_step_is_refused(options):
     with pytest.raises(ValueError, match="first_alpha_step"):
         AGD(**options)
+
+
+class MapOnly:
+    """An objective that, like the criteria, has only the reduced function and no value for given coefficients."""
+
+    def __init__(self, objective):
+        self.n_centers, self.loss_at_zero, self.reg_lambda = objective.n_centers, objective.loss_at_zero, 0.1
+        self.reduced = objective.reduced
+
+
+@pytest.mark.parametrize(("solver", "missing"), [(VarPro(), "solve_alpha"), (AGD(), "inner")])
+def test_a_solver_names_the_attributes_that_an_objective_lacks(solver, missing):
+    problem = corners()
+    objective = MapOnly(problem.objective(GAUSSIAN))
+    with pytest.raises(
+        TypeError, match=rf"{type(solver).__name__} cannot minimize .* MapOnly, which lacks .*'{missing}'"
+    ):
+        run(solver, objective, problem.B0)
+    assert run(LBFGS(), objective, problem.B0, max_iter=2).n_iter == 2
+    del objective.loss_at_zero
+    with pytest.raises(TypeError, match="lacks the attribute 'loss_at_zero'"):
+        run(LBFGS(), objective, problem.B0)

@@ -1,4 +1,4 @@
-"""Checkpoints: what they belong to, what refuses them, what a restarted fit is spared, and where they fail."""
+"""Checkpoints are tied to data and parameters; a resumed fit repeats no recorded work; write errors are reported."""
 
 import errno
 import os
@@ -9,47 +9,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
 
 import hkrr
 from hkrr import CheckpointError, HyperKernelRidge, HyperKernelRidgeCV
-from hkrr.checkpoint_file import as_bytes, packed, read
-from hkrr.meaning import digest
-from hkrr.solvers import LBFGS, StopRun
-from victims import data, model_of
-
-FITTED = ("components_", "dual_coef_", "centers_", "intercept_", "gamma_", "reg_lambda_")
-
-
-class Broken(Exception):
-    """What ends a fit in these tests."""
-
-
-class BreakAt:
-    """A callback that breaks the fit off at an iteration, and counts those that it sees."""
-
-    def __init__(self, n_iter):
-        self.n_iter, self.seen = n_iter, []
-
-    def __call__(self, state):
-        self.seen.append(state.n_iter)
-        if state.n_iter == self.n_iter:
-            raise Broken
-
-
-def assert_same(found, expected):
-    for name in FITTED:
-        assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
-
-
-def ridge(path=None, **more):
-    parameters = {"n_centers": 30, "max_iter": 25, "n_init": 2, "random_state": 0, "n_jobs": 1}
-    return HyperKernelRidge(**{**parameters, "checkpoint": path, **more})
+from hkrr._base.value_hashing import digest
+from hkrr._storage.checkpoint_file import as_bytes, packed, read
+from hkrr.solvers import LBFGS
+from support.child_processes import child_process, read_line
+from support.killed_fits import data, model_of
+from support.stopped_fits import BreakAt, Broken, UserSolver, assert_same, ridge
 
 
 @pytest.fixture
-def broken_off(tmp_path):
-    """The path of a checkpoint of `ridge`, broken off at its eighth iteration."""
+def stopped(tmp_path):
+    """Return the path of the checkpoint of a fit of `ridge()` that was stopped at its eighth iteration."""
     path = tmp_path / "fit.checkpoint"
     with pytest.raises(Broken):
         ridge(path, callbacks=[BreakAt(8)]).fit(*data())
@@ -57,7 +30,7 @@ def broken_off(tmp_path):
 
 
 @pytest.mark.parametrize("solver", ["lbfgs", "varpro", "agd"])
-def test_goes_on_where_it_was_broken_off(tmp_path, monkeypatch, solver):
+def test_resumes_where_it_was_stopped(tmp_path, monkeypatch, solver):
     X, y = data()
     path, calls = tmp_path / "fit.checkpoint", []
     method = "reduced" if solver == "lbfgs" else "value_and_grad_B"
@@ -71,7 +44,7 @@ def test_goes_on_where_it_was_broken_off(tmp_path, monkeypatch, solver):
     watching = BreakAt(-1)
     found = ridge(path, solver=solver, callbacks=[watching]).fit(X, y)
     assert 0 < len(calls) < full - 10
-    # L-BFGS is run again on what was noted, and callbacks see it all; the others go on from the last iterate.
+    # L-BFGS replays its evaluations, so callbacks see all iterates. VarPro and AGD resume from the last iterate.
     assert watching.seen[0] == (0 if solver == "lbfgs" else 12)
     assert watching.seen[-1] == found.n_iter_ == expected.n_iter_
     assert_same(found, expected)
@@ -79,12 +52,13 @@ def test_goes_on_where_it_was_broken_off(tmp_path, monkeypatch, solver):
         assert found.history_[name] == expected.history_[name]
     assert np.all(np.diff(found.history_["time"]) >= 0)
     calls.clear()
-    again = ridge(path, solver=solver).fit(X, y)  # done: nothing is computed but what the start needs not
+    again = ridge(path, solver=solver).fit(X, y)  # the fit is finished, so nothing is evaluated
     assert calls == []
     assert_same(again, expected)
     assert again.history_ == found.history_
 
 
+# For each parameter that a checkpoint is tied to, a value that differs from the value in `ridge`.
 OTHER = {
     "n_components": 1,
     "reg_lambda": 1e-2,
@@ -101,38 +75,39 @@ OTHER = {
     "max_iter": 26,
     "tol": 1e-5,
     "random_state": 1,
-    "device": "cpu",  # through PyTorch, which rounds otherwise than NumPy
+    "device": "cpu",  # PyTorch rounds differently from NumPy
 }
+# Parameters that may change when a fit resumes.
 FREE = {"time_limit": 100.0, "block_size": 50, "n_jobs": 2, "verbose": 0, "checkpoint_every": 1.0}
 
 
-def test_every_other_parameter_is_refused_by_name(broken_off):
+def test_every_changed_parameter_is_refused_by_name(stopped):
     pytest.importorskip("torch")
-    before = broken_off.read_bytes()
+    before = stopped.read_bytes()
     assert {*OTHER, *FREE, "callbacks", "checkpoint"} == set(HyperKernelRidge().get_params())
     for name, value in OTHER.items():
         with pytest.raises(CheckpointError, match=rf"another fit: its {name} was .*, and is now .*other path"):
-            ridge(broken_off, **{name: value}).fit(*data())
-    assert broken_off.read_bytes() == before
-    assert_same(ridge(broken_off, **{**FREE, "block_size": "auto"}).fit(*data()), ridge().fit(*data()))
+            ridge(stopped, **{name: value}).fit(*data())
+    assert stopped.read_bytes() == before
+    assert_same(ridge(stopped, **{**FREE, "block_size": "auto"}).fit(*data()), ridge().fit(*data()))
 
 
-def test_other_data_or_another_class_is_refused(broken_off):
+def test_other_data_and_other_classes_are_refused(stopped):
     X, y = data()
     swapped, weight = y.copy(), np.ones(len(y))
     swapped[:2], weight[0] = y[1::-1], 2.0
     for other in ((X, swapped), (X + np.eye(len(X), 4) * 1e-12, y), (X, y, weight)):
-        with pytest.raises(CheckpointError, match="its data were other ones"):
-            ridge(broken_off).fit(*other)
-    with pytest.raises(CheckpointError, match="had 90 rows, 4 columns and 1 targets, and these have 89 rows"):
-        ridge(broken_off).fit(X[1:], y[1:])
-    with pytest.raises(CheckpointError, match="is of a HyperKernelRidge, and this is a HyperKernelRidgeCV"):
-        HyperKernelRidgeCV(checkpoint=broken_off).fit(X, y)
-    assert_same(ridge(broken_off).fit(np.asfortranarray(X), y), ridge().fit(X, y))
+        with pytest.raises(CheckpointError, match="its data were different"):
+            ridge(stopped).fit(*other)
+    with pytest.raises(CheckpointError, match="had 90 rows, 4 columns and 1 targets, and the data now have 89 rows"):
+        ridge(stopped).fit(X[1:], y[1:])
+    with pytest.raises(CheckpointError, match="was written by a HyperKernelRidge, and this is a HyperKernelRidgeCV"):
+        HyperKernelRidgeCV(checkpoint=stopped).fit(X, y)
+    assert_same(ridge(stopped).fit(np.asfortranarray(X), y), ridge().fit(X, y))
 
 
-def test_damaged_or_foreign_files_are_refused(broken_off, tmp_path):
-    whole = broken_off.read_bytes()
+def test_damaged_or_foreign_files_are_refused(stopped, tmp_path):
+    whole = stopped.read_bytes()
     middle = bytearray(whole)
     middle[len(whole) // 2] ^= 1
     hkrr.save(ridge().fit(*data()), tmp_path / "model")
@@ -142,36 +117,38 @@ def test_damaged_or_foreign_files_are_refused(broken_off, tmp_path):
         b"": "it has 0 bytes",
         (tmp_path / "model").read_bytes(): "it is a saved model: hkrr.load reads it",
         pickled: "it seems to be a pickle",
-        b"x,y\n1,2\n": "it seems to be a text",
+        b"x,y\n1,2\n": "it seems to be a text file",
     }
-    damaged = dict.fromkeys((whole[:100], whole[:-1], bytes(middle), odd), "its? .*damaged|cut off")
+    damaged = dict.fromkeys((whole[:100], whole[:-1], bytes(middle), odd), "its? .*(damaged|truncated)")
     for content, said in {**foreign, **damaged}.items():
-        broken_off.write_bytes(content)
+        stopped.write_bytes(content)
         with pytest.raises(CheckpointError, match=rf"fit\.checkpoint cannot be used: {said}") as raised:
-            ridge(broken_off).fit(*data())
-        # What is no checkpoint of anybody's is nothing that one should be told to delete.
-        rest = "" if content in foreign else ", or delete the file to begin anew"
-        assert str(raised.value).endswith(f"; give checkpoint another path{rest}.")
-        assert broken_off.read_bytes() == content  # never begun anew in silence
-    broken_off.write_bytes(whole)
+            ridge(stopped).fit(*data())
+        # Users must not be told to delete a file that is not a checkpoint.
+        rest = "" if content in foreign else ", or delete the file to start over"
+        assert str(raised.value).endswith(f"; use another path for checkpoint{rest}.")
+        assert stopped.read_bytes() == content  # never overwritten silently
+    stopped.write_bytes(whole)
     with pytest.raises(hkrr.ModelFileError, match=r"it is the checkpoint of a fit: an estimator with checkpoint="):
-        hkrr.load(broken_off)
+        hkrr.load(stopped)
 
 
-def test_an_older_library_s_is_refused(broken_off, monkeypatch):
-    monkeypatch.setattr("hkrr.checkpoints.__version__", "9.9")
+def test_a_checkpoint_of_another_version_is_refused(stopped, monkeypatch):
+    monkeypatch.setattr("hkrr._storage.checkpoint.__version__", "9.9")
     with pytest.raises(CheckpointError, match=r"written by hkrr .*, and this is hkrr 9\.9"):
-        ridge(broken_off).fit(*data())
+        ridge(stopped).fit(*data())
 
 
-def test_without_a_seed_the_one_drawn_is_kept(tmp_path):
+def test_without_a_seed_the_drawn_one_is_stored(tmp_path):
     X, y = data()
     path = tmp_path / "fit.checkpoint"
     with pytest.raises(Broken):
-        ridge(path, random_state=None, callbacks=[BreakAt(3)]).fit(X, y)
+        # Iteration 0 is the start, which every fit reaches. From some random starts there are fewer than 3 iterations.
+        ridge(path, random_state=None, callbacks=[BreakAt(0)]).fit(X, y)
     seed = read(path)[1]["fit", ""]["seed"]
     assert_same(ridge(path, random_state=None).fit(X, y), ridge(random_state=seed).fit(X, y))
-    # A generator is what it was at the start of the fit, and is left as the fit leaves it.
+    # A RandomState must be in the same state at the start of both calls of fit. At the end of the resumed fit it is in
+    # the same state as after an uninterrupted fit.
     rng, other = np.random.RandomState(5), np.random.RandomState(5)
     path.unlink()
     with pytest.raises(Broken):
@@ -182,7 +159,7 @@ def test_without_a_seed_the_one_drawn_is_kept(tmp_path):
         ridge(path, random_state=rng).fit(X, y)
 
 
-def test_a_full_disk_leaves_the_last_good_checkpoint(broken_off, monkeypatch):
+def test_a_full_disk_leaves_the_last_complete_checkpoint(stopped, monkeypatch):
     X, y = data()
     original, left = os.fsync, [6]
 
@@ -192,41 +169,41 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(broken_off, monkeypatch):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         original(descriptor)
 
-    begun, model = broken_off.read_bytes(), ridge(broken_off, checkpoint_every=0.0)
+    before, model = stopped.read_bytes(), ridge(stopped, checkpoint_every=0.0)
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match=r"No space left.*make room, or choose another"):
+        with pytest.raises(OSError, match=r"No space left.*free some space, or choose another"):
             model.fit(X, y)
     assert not hasattr(model, "components_")
-    assert broken_off.read_bytes() != begun
-    assert [each.name for each in broken_off.parent.iterdir() if each.suffix == ".tmp"] == []
+    assert stopped.read_bytes() != before
+    assert [each.name for each in stopped.parent.iterdir() if each.suffix == ".tmp"] == []
     left[0] = 0
     seen = BreakAt(-1)
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         with pytest.raises(OSError, match="No space left"):
-            ridge(broken_off, callbacks=[seen]).fit(X, y)
-    assert seen.seen == []  # before any work is done
-    assert_same(ridge(broken_off).fit(X, y), ridge().fit(X, y))
+            ridge(stopped, callbacks=[seen]).fit(X, y)
+    assert seen.seen == []  # the error is raised before the first iteration
+    assert_same(ridge(stopped).fit(X, y), ridge().fit(X, y))
 
 
-def test_folders_that_cannot_be_written(tmp_path):
-    with pytest.raises(OSError, match="the folder does not exist: make it first"):
+def test_paths_that_cannot_be_written(tmp_path):
+    with pytest.raises(OSError, match="the folder does not exist: create it first"):
         ridge(tmp_path / "nowhere" / "fit").fit(*data())
     (tmp_path / "folder").mkdir()
     with pytest.raises(IsADirectoryError, match="checkpoint is a folder; give the name of a file"):
         ridge(tmp_path / "folder").fit(*data())
     for path, said in (
         ("/dev/null", "is a device or a pipe; give the name of a file"),
-        ("/proc/fit", "cannot be written"),
+        ("/proc/fit", "is not writable|check the disk"),
     ):
-        with pytest.raises(OSError, match=said):  # in the second no file can be made, by nobody
+        with pytest.raises(OSError, match=said):  # no process can create a file in /proc
             ridge(path).fit(*data())
     assert not Path("/dev/.null.lock").exists()
     os.chmod(tmp_path / "folder", 0o555)
     if os.access(tmp_path / "folder", os.W_OK):
-        pytest.skip("whoever runs this (root?) may write everywhere")
-    with pytest.raises(OSError, match="cannot be written to: choose another one"):
+        pytest.skip("root can write to read-only folders")
+    with pytest.raises(OSError, match="is not writable: choose another one"):
         ridge(tmp_path / "folder" / "fit").fit(*data())
 
 
@@ -240,7 +217,7 @@ def test_bad_arguments(name, value):
 _WAITS = """
 import sys
 import hkrr
-from victims import data
+from support.killed_fits import data
 
 def wait(state):
     if state.n_iter == 10:
@@ -253,26 +230,27 @@ hkrr.HyperKernelRidge(n_centers=30, max_iter=25, n_init=2, random_state=0, n_job
 """
 
 
-def test_a_second_process_is_told_so_and_goes_on_when_the_first_is_killed(tmp_path):
+def test_a_second_process_is_refused_and_resumes_when_the_first_is_killed(tmp_path):
     path = tmp_path / "fit.checkpoint"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-    with subprocess.Popen([sys.executable, "-c", _WAITS, str(path)], stdin=-1, stdout=-1, env=environment) as first:
-        assert first.stdout.readline() == b"here\n"
-        with pytest.raises(CheckpointError, match=r"fit\.checkpoint is in use by another fit: wait for it"):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path])}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with child_process([sys.executable, "-c", _WAITS, str(path)], env=environment, **pipes) as first:
+        assert read_line(first, first.stdout) == "here\n"
+        with pytest.raises(CheckpointError, match=r"fit\.checkpoint is in use by another fit: wait until"):
             ridge(path).fit(*data())
         first.kill()
     watching = BreakAt(-1)
     assert_same(ridge(path, callbacks=[watching]).fit(*data()), ridge().fit(*data()))
-    assert len(read(path)[1]) == 5  # the fit, its moments, its start, its run and what is known of its end
+    assert len(read(path)[1]) == 5  # the entries: fit, moments, start, run and final solve
 
 
-def test_long_names_that_begin_alike_have_locks_of_their_own(tmp_path):
+def test_long_names_with_a_common_prefix_have_separate_locks(tmp_path):
     one, other = tmp_path / f"{'x' * 120}.one", tmp_path / f"{'x' * 120}.other"
     fits = [lambda state: ridge(other, max_iter=1).fit(*data())]
-    ridge(one, max_iter=1, callbacks=fits).fit(*data())  # the other while this one holds its lock
+    ridge(one, max_iter=1, callbacks=fits).fit(*data())  # the second fit runs while the first holds its lock
 
 
-def test_a_run_that_ran_out_of_time_goes_on(tmp_path):
+def test_a_run_that_ran_out_of_time_resumes(tmp_path):
     X, y = data()
     path = tmp_path / "fit.checkpoint"
     cut = ridge(path, time_limit=1e-9).fit(X, y)
@@ -282,30 +260,17 @@ def test_a_run_that_ran_out_of_time_goes_on(tmp_path):
     assert found.result_.reason != "time_limit"
 
 
-class Stranger:
-    """A solver of one's own: gradient steps of the reduced function, and one value that is not noted."""
-
-    def minimize(self, objective, B0, monitor):
-        B = B0
-        for _ in range(30):
-            found = objective.reduced(B)
-            assert objective.value(B, found.alpha) <= 2.0 * found.value
-            monitor(B, found.alpha, found.value, float(np.linalg.norm(found.grad)), 0.1)
-            B = B - 0.1 * found.grad
-        raise StopRun("stalled")
-
-
-def test_a_solver_of_one_s_own_goes_on(tmp_path):
+def test_a_user_s_solver_resumes(tmp_path):
     X, y = data()
     path = tmp_path / "fit.checkpoint"
     with pytest.raises(Broken):
-        ridge(path, solver=Stranger(), callbacks=[BreakAt(8)]).fit(X, y)
+        ridge(path, solver=UserSolver(), callbacks=[BreakAt(8)]).fit(X, y)
     run = next(value for (kind, _), value in read(path)[1].items() if kind == "run")
-    assert len(run["evaluations"]["value"]) == 9
-    assert_same(ridge(path, solver=Stranger()).fit(X, y), ridge(solver=Stranger()).fit(X, y))
+    assert len(run.value) == 9
+    assert_same(ridge(path, solver=UserSolver()).fit(X, y), ridge(solver=UserSolver()).fit(X, y))
 
 
-def test_nothing_is_left_of_it_in_a_fit_without(tmp_path, monkeypatch):
+def test_a_fit_without_checkpoint_leaves_no_files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model_of("lbfgs").fit(*data())
     assert list(tmp_path.iterdir()) == []

@@ -1,27 +1,28 @@
-"""Checkpoints in company: callbacks that fit models themselves, other blocks, a disk that is full at the very end."""
+"""Checkpoints of fits whose callbacks fit models, resuming with a different block size, and a full disk at the end."""
 
 import errno
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from tqdm import tqdm
 
 import hkrr
-from hkrr import HyperKernelRidge, scaling
-from hkrr.checkpoint_file import read
-from hkrr.disk import replace_file
+from hkrr import HyperKernelRidge
+from hkrr._base.progress_bar import NoBar
+from hkrr._storage.atomic_write import replace_file
+from hkrr._storage.checkpoint_file import read
 from hkrr.objective import Objective
+from hkrr.rows import standardize as scaling
 from hkrr.solvers import Monitor
-from victims import data
+from support.killed_fits import data
 
 
 def ridge(**more):
     return HyperKernelRidge(1, **{"n_centers": 30, "max_iter": 20, "init": np.eye(1, 4), "random_state": 0, **more})
 
 
-def test_what_a_callback_fits_is_no_part_of_the_fit(tmp_path):
-    """As a permutation test in a callback: the same rows, the same centers, and y in another order."""
+def test_fits_in_a_callback_are_not_recorded(tmp_path):
+    """Test a callback that fits models with the same rows and with permuted targets, as in a permutation test."""
     X, y = data()
     others = y, y[::-1].copy()
     scores = []
@@ -38,7 +39,7 @@ def test_what_a_callback_fits_is_no_part_of_the_fit(tmp_path):
     assert len(read(path)[1]) == len(read(tmp_path / "alone")[1])
 
 
-def test_a_run_that_a_callback_ended_goes_on_without_it(tmp_path):
+def test_a_run_stopped_by_a_callback_resumes_without_it(tmp_path):
     X, y = data()
     path = tmp_path / "fit.checkpoint"
     ended = ridge(callbacks=[lambda state: state.n_iter == 3], checkpoint=path).fit(X, y)
@@ -46,9 +47,12 @@ def test_a_run_that_a_callback_ended_goes_on_without_it(tmp_path):
     assert_array_equal(ridge(checkpoint=path).fit(X, y).components_, ridge().fit(X, y).components_)
 
 
-def test_other_blocks_go_on_even_where_the_moments_differ_in_a_last_bit(tmp_path, monkeypatch):
-    """Which rounding them keeps from most data, not from all."""
-    monkeypatch.setattr(scaling, "_coarse", lambda values, scale: values)
+def test_other_block_sizes_resume_even_if_the_moments_differ_in_the_last_bit(tmp_path, monkeypatch):
+    """Test a resumed fit whose moments differ from the recorded moments in the last bit.
+
+    Moments are normally rounded, which prevents such differences for most data. This test switches the rounding off.
+    """
+    monkeypatch.setattr(scaling, "_rounded", lambda values, scale: values)
     X, y = data(m=400)
     X += 0.1 * np.pi
     computed = []
@@ -58,26 +62,26 @@ def test_other_blocks_go_on_even_where_the_moments_differ_in_a_last_bit(tmp_path
     class Broken(Exception):
         pass
 
-    def break_off(state):
+    def stop(state):
         if state.n_iter == 8:
             raise Broken
 
     path, moments = tmp_path / "fit.checkpoint", []
-    for size in (400, 7):  # other sums, or nothing would be tested
+    for size in (400, 7):  # if the moments were the same, nothing would be tested
         moments.append(ridge(max_iter=0, block_size=size).fit(X, y).x_offset_)
     assert np.any(moments[0] != moments[1])
     with pytest.raises(Broken):
-        ridge(block_size=400, checkpoint=path, checkpoint_every=0, callbacks=[break_off]).fit(X, y)
+        ridge(block_size=400, checkpoint=path, checkpoint_every=0, callbacks=[stop]).fit(X, y)
     before = len(computed)
     ridge(block_size=7, checkpoint=path).fit(X, y)
     between = len(computed)
     ridge(block_size=7).fit(X, y)
-    # What was noted of the eight iterations was not computed again.
+    # The recorded evaluations of the eight iterations were not repeated.
     assert between - before <= len(computed) - between - 8
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
-def test_a_disk_that_is_full_at_the_very_end_costs_no_model(tmp_path, monkeypatch, interrupted):
+def test_a_disk_that_is_full_at_the_end_does_not_lose_the_model(tmp_path, monkeypatch, interrupted):
     X, y = data()
     n_writes = []
 
@@ -91,26 +95,26 @@ def test_a_disk_that_is_full_at_the_very_end_costs_no_model(tmp_path, monkeypatc
         if interrupted and state.n_iter == 5:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("hkrr.checkpoints.replace_file", full_after_the_first)
+    monkeypatch.setattr("hkrr._storage.checkpoint.replace_file", full_after_the_first)
     model = ridge(checkpoint=tmp_path / "fit.checkpoint", checkpoint_every=3600, callbacks=[stop])
     if interrupted:
         with pytest.raises(KeyboardInterrupt):
             model.fit(X, y)
         assert model.result_.reason == "interrupted"
     else:
-        with pytest.warns(hkrr.HKRRWarning, match=r"The fit is done.*No space left"):
+        with pytest.warns(hkrr.HKRRWarning, match=r"The fit is finished.*No space left"):
             model.fit(X, y)
         assert_array_equal(model.components_, ridge().fit(X, y).components_)
     assert read(tmp_path / "fit.checkpoint")
 
 
-def test_times_handed_back_never_run_backwards(monkeypatch):
-    """Where the second time took longer between two evaluations than the first."""
+def test_replayed_times_never_decrease(monkeypatch):
+    """Test a replay that takes longer between two evaluations than the original run did."""
     now = [100.0]
-    monkeypatch.setattr("hkrr.solvers.base.time.perf_counter", lambda: now[0])
-    monitor = Monitor(1.0, 1e-3, 10, 0.0, None, (), tqdm(disable=True), None)
+    monkeypatch.setattr("hkrr.solvers.driver.time.perf_counter", lambda: now[0])
+    monitor = Monitor(1.0, 1e-3, 10, 0.0, None, (), NoBar(), None)
     for seconds, later in ((1.0, 5.0), (1.5, 0.0)):
-        monitor.went_by(seconds)
+        monitor.skip_to(seconds)
         now[0] += later
         monitor(np.ones((1, 2)), np.ones((2, 1)), 1.0, 1.0, 0.0)
     assert monitor.history["time"] == [6.0, 6.0]

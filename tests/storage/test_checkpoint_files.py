@@ -1,4 +1,4 @@
-"""The file of a checkpoint: what a kill leaves beside it, and files that no fit has written."""
+"""Temporary files of killed processes are removed, and forged checkpoint files are refused."""
 
 import json
 import os
@@ -8,22 +8,26 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from hkrr import CheckpointError, __version__, disk
-from hkrr.checkpoint_file import FORMAT, as_bytes, packed, read, unpacked
-from hkrr.disk import remove_unfinished, replace_file
-from hkrr.records.format import Refusal, pack
-from hkrr.solvers import Result
-from test_checkpoint import BreakAt, Broken, ridge
-from victims import data
+from hkrr import CheckpointError, __version__
+from hkrr._storage import atomic_write as disk
+from hkrr._storage.atomic_write import remove_unfinished, replace_file
+from hkrr._storage.checkpoint_file import FORMAT, as_bytes, packed, read, unpacked
+from hkrr._storage.safetensors_format import Refusal, pack
+from hkrr.solvers import Result, State
+from support.killed_fits import data
+from support.stopped_fits import BreakAt, Broken, ridge
 
 
 class Killed(BaseException):
-    """What stands for a kill: nothing is tidied up after it."""
+    """Simulates a killed process, which cannot remove its temporary files."""
 
 
 @pytest.fixture
 def killed_write(monkeypatch):
-    """Write to a path as a process that is killed before the rename does, and return the file that it leaves."""
+    """Return a function that writes to a path as if the process were killed before it renames the temporary file.
+
+    The function returns the path of the temporary file that is left.
+    """
 
     def write(path):
         def kill(*paths):
@@ -42,7 +46,7 @@ def killed_write(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["fit", "x" * 60 + ".checkpoint", "x" * 255, "\u00e9" * 120, "a[0-9]*.ck"])
-def test_what_a_kill_leaves_is_removed(tmp_path, killed_write, name):
+def test_temporary_files_of_killed_processes_are_removed(tmp_path, killed_write, name):
     path = tmp_path / name
     replace_file(path, b"old")
     left = killed_write(path)
@@ -52,7 +56,7 @@ def test_what_a_kill_leaves_is_removed(tmp_path, killed_write, name):
     assert path.read_bytes() == b"old"
 
 
-def test_what_another_file_s_writer_is_at_is_left_alone(tmp_path, killed_write):
+def test_temporary_files_of_other_checkpoints_are_not_removed(tmp_path, killed_write):
     one, other = tmp_path / f"{'x' * 120}.one", tmp_path / f"{'x' * 120}.other"
     left = killed_write(other)
     remove_unfinished(one)
@@ -82,14 +86,14 @@ def test_arrays_that_share_bytes_or_leave_some_out_are_refused():
 @pytest.mark.parametrize(
     "lengths",
     [
-        [(1, 0), (1, 0), (-1, 0), (1, 0)],  # one text twice
-        [(1, 0)],  # fewer than there are
+        [(1, 0), (1, 0), (-1, 0), (1, 0)],  # one text is used twice
+        [(1, 0)],  # one text is not used
         [(1.0, 0), (1, 0)],
-        [(1, 0), (1, 8)],  # more than there are
+        [(1, 0), (1, 8)],  # more bytes of arrays than the file has
     ],
 )
-def test_lengths_that_are_not_those_of_the_tensors_are_refused(tmp_path, lengths):
-    text = packed([0]).text  # `lengths` count in these
+def test_wrong_lengths_are_refused(tmp_path, lengths):
+    text = packed([0]).text  # the lengths of texts in `lengths` are multiples of its length
     index = [["step", str(k), n * len(text), more] for k, (n, more) in enumerate(lengths)]
     tensors = {"index": json.dumps(index).encode(), "texts": 2 * text, "arrays": b""}
     header = {"format": FORMAT, "library": __version__}
@@ -99,29 +103,32 @@ def test_lengths_that_are_not_those_of_the_tensors_are_refused(tmp_path, lengths
         read(tmp_path / "forged")
 
 
-def test_values_that_make_no_sense_are_refused(tmp_path):
+def test_invalid_values_are_refused(tmp_path):
     path = tmp_path / "fit.checkpoint"
     with pytest.raises(Broken):
         ridge(path, callbacks=[BreakAt(8)]).fit(*data())
     _, entries = read(path)
     step, run = (next(key for key in entries if key[0] == kind) for kind in ("step", "run"))
-    columns = entries[run]["evaluations"]
+    record = entries[run]
     endless = dict.fromkeys(("time", "objective", "grad_norm", "step"), range(2**62))
     result = Result(np.eye(1), np.eye(1), 0.5, 1e-3, 1, "converged", "", endless)
-    memory = {"history": endless, "length": 2**62, "memory": {}, "state": {}, "start_norm": 1.0}
+    state = State(2**62 - 1, np.eye(1), np.eye(1), 0.5, 0.1, 0.1, 1.0, 1e-3)
     forged = [
         (step, (result, 1.0)),
         (step, replace(result, history={"time": [1.0]}, B=np.array([[np.nan]]))),
-        (run, {"evaluations": {}, "memory": memory}),
+        (run, replace(record, memory={}, state=state, start_norm=1.0, history=endless)),
+        (run, replace(record, memory={}, state={}, start_norm=1.0)),
         (step, 3.0),
         (step, ()),
         (run, 3.0),
-        (run, {"evaluations": {**columns, "value": columns["value"][1:]}, "memory": None}),
-        (run, {"evaluations": {**columns, "grad": "text"}, "memory": None}),
+        (run, replace(record, value=record.value[1:])),
+        (run, replace(record, grad="text")),
+        (run, replace(record, alpha=["text", *record.alpha[1:]])),
+        (run, replace(record, seconds=["text", *record.seconds[1:]])),
         (("fit", ""), {**entries["fit", ""], "seed": -1}),
         (("other", ""), 3.0),
     ]
     for key, value in forged:
         path.write_bytes(as_bytes({each: packed(old) for each, old in {**entries, key: value}.items()}))
-        with pytest.raises(CheckpointError, match=r"cannot be used: it was damaged.*give checkpoint another path"):
+        with pytest.raises(CheckpointError, match=r"cannot be used: it is damaged.*use another path for checkpoint"):
             ridge(path).fit(*data())

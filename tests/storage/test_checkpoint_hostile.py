@@ -1,4 +1,7 @@
-"""Mutated checkpoints: refused, or the file that they were. benchmarks/fuzz_checkpoints.py makes many more."""
+"""Mutated checkpoints are refused, or equivalent to the original.
+
+The script benchmarks/fuzz_checkpoints.py tests many more mutations.
+"""
 
 from random import Random
 
@@ -6,22 +9,31 @@ import numpy as np
 import pytest
 
 from hkrr import CheckpointError
-from hkrr.checkpoint_file import as_bytes, packed, read
-from mutated_checkpoints import CHECKPOINT_MUTATIONS, FITS, SEALED, checkpoints, outcome, resumed, rows, values_of
+from hkrr._storage.checkpoint_file import as_bytes, packed, read
+from support.mutated_checkpoints import (
+    CHECKPOINT_MUTATIONS,
+    FITS,
+    FORGED,
+    checkpoints,
+    outcome,
+    resumed,
+    rows,
+    values_of,
+)
 
 ORIGINALS = checkpoints()
 
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory):
-    path, found = tmp_path_factory.mktemp("honest") / "fit.checkpoint", {}
+    path, found = tmp_path_factory.mktemp("originals") / "fit.checkpoint", {}
     for name, data in ORIGINALS.items():
         path.write_bytes(data)
         found[name] = values_of(resumed(name, path))
     return found
 
 
-def test_honest_ones_go_on(tmp_path, expected):
+def test_originals_resume(tmp_path, expected):
     for name in FITS:
         assert outcome(name, tmp_path / "none", expected[name]) == (
             "another model" if name == "done" else "the same model"
@@ -30,20 +42,20 @@ def test_honest_ones_go_on(tmp_path, expected):
 
 
 @pytest.mark.parametrize("way", CHECKPOINT_MUTATIONS)
-def test_mutated_ones(tmp_path, expected, way):
+def test_mutated_checkpoints(tmp_path, expected, way):
     random, path, found = Random(way), tmp_path / "fit.checkpoint", set()
     for k in range(4 if way in ("deep", "huge") else 40):
         name = list(FITS)[k % len(FITS)]
         path.write_bytes(CHECKPOINT_MUTATIONS[way](ORIGINALS[name], random))
         found.add(outcome(name, path, expected[name]))
     assert "not finite" not in found
-    if way not in SEALED:
+    if way not in FORGED:
         assert found <= {"refused", "the same model"}
 
 
 @pytest.mark.parametrize(("name", "part"), [("random", 0), ("random", 1), ("random", 3), ("search", 0), ("search", 1)])
-def test_steps_that_cannot_be_are_refused(tmp_path, name, part):
-    """The start, and the last fit: tuples whose parts are of the wrong kind."""
+def test_invalid_steps_are_refused(tmp_path, name, part):
+    """Test a step whose result is a tuple, after one member of the tuple was replaced by a value of the wrong type."""
     path = tmp_path / "fit.checkpoint"
     path.write_bytes(ORIGINALS[name])
     _, entries = read(path)
@@ -55,12 +67,12 @@ def test_steps_that_cannot_be_are_refused(tmp_path, name, part):
     )
     entries[key] = tuple("x" if k == part else one for k, one in enumerate(entries[key]))
     path.write_bytes(as_bytes({each: packed(value) for each, value in entries.items()}))
-    with pytest.raises(CheckpointError, match=r"holds a (start|last fit) that cannot be: .*; give checkpoint another"):
+    with pytest.raises(CheckpointError, match=r"holds an invalid (start|final fit): .*; use another path"):
         resumed(name, path)
 
 
-def test_a_whole_number_for_lambda_goes_on(tmp_path):
-    """What is refused as forged must not be what an honest fit may write."""
+def test_an_integer_lambda_resumes(tmp_path):
+    """Test that a checkpoint with an integer for lambda, which a fit can write, is accepted."""
     path = tmp_path / "fit.checkpoint"
     for _ in range(2):
         model = FITS["lbfgs"][0]().set_params(reg_lambda=1, checkpoint=path).fit(*rows())

@@ -1,18 +1,19 @@
-"""What a checkpoint knows of the parameters of a fit."""
+"""When a fit resumes, its parameters are compared with the parameters in the checkpoint by value."""
 
 import numpy as np
 import pytest
 
-from hkrr import CheckpointError, HyperKernelRidgeCV, grid
-from hkrr.checkpoint_file import as_bytes, packed, read
+from hkrr import CheckpointError, HyperKernelRidgeCV
+from hkrr._storage.checkpoint_file import as_bytes, packed, read
+from hkrr.estimators import _grid_search as grid
 from hkrr.kernels import Gaussian, Laplace
 from hkrr.objective import Objective
 from hkrr.solvers import LBFGS
-from test_checkpoint import BreakAt, Broken, Stranger, assert_same, ridge
-from victims import data
+from support.killed_fits import data
+from support.stopped_fits import BreakAt, Broken, UserSolver, assert_same, ridge
 
 
-def test_what_means_the_same_goes_on(tmp_path, monkeypatch):
+def test_equivalent_parameters_resume(tmp_path, monkeypatch):
     path, calls = tmp_path / "fit.checkpoint", []
     original = Objective.reduced
     monkeypatch.setattr(Objective, "reduced", lambda *a: calls.append(1) or original(*a))
@@ -20,9 +21,9 @@ def test_what_means_the_same_goes_on(tmp_path, monkeypatch):
     full = len(calls)
     with pytest.raises(Broken):
         ridge(path, callbacks=[BreakAt(8)]).fit(*data())
-    spelled = {"n_components": np.int64(2), "kernel": Gaussian(), "solver": LBFGS(), "n_centers": np.int32(30)}
+    equivalent = {"n_components": np.int64(2), "kernel": Gaussian(), "solver": LBFGS(), "n_centers": np.int32(30)}
     calls.clear()
-    found = ridge(str(path), **spelled, max_iter=np.int64(25), random_state=np.int64(0), tol=np.float64(1e-6)).fit(
+    found = ridge(str(path), **equivalent, max_iter=np.int64(25), random_state=np.int64(0), tol=np.float64(1e-6)).fit(
         *data()
     )
     assert 0 < len(calls) < full - 8
@@ -31,9 +32,8 @@ def test_what_means_the_same_goes_on(tmp_path, monkeypatch):
         ridge(path, kernel=Laplace()).fit(*data())
 
 
-@pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # of a grid as small as this one
-def test_what_means_the_same_is_not_computed_again(tmp_path, monkeypatch):
-    """The keys of the journal are no other ones either."""
+@pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # the best candidate of such a small grid is at its edge
+def test_equivalent_parameters_have_the_same_journal_keys(tmp_path, monkeypatch):
     path, pairs = tmp_path / "fit.checkpoint", []
     parameters = {"cv": 2, "criterion": "training", "n_init": 1, "random_state": 0, "checkpoint": path}
     HyperKernelRidgeCV([1], reg_lambdas=[1e-2], **parameters).fit(*data())
@@ -50,23 +50,23 @@ def test_tensors_on_another_device_are_refused(tmp_path):
     _, entries = read(path)
     entries["fit", ""]["belongs_to"]["data"]["place"] = "cuda:0"
     path.write_bytes(as_bytes({key: packed(value) for key, value in entries.items()}))
-    with pytest.raises(CheckpointError, match="its data were on the device cuda:0, and these are on cpu"):
+    with pytest.raises(CheckpointError, match="its data were on the device cuda:0, and are now on cpu"):
         ridge(path, max_iter=1).fit(X, y)
 
 
 def test_a_solver_that_cannot_be_pickled_is_refused_by_name(tmp_path):
-    class Local(Stranger):
+    class Local(UserSolver):
         pass
 
     path = tmp_path / "fit.checkpoint"
-    with pytest.raises(CheckpointError, match=r"checkpoint needs a solver that can be pickled.*checkpoint=None"):
+    with pytest.raises(CheckpointError, match=r"checkpoint requires that solver can be pickled.*checkpoint=None"):
         ridge(path, solver=Local()).fit(*data())
     assert not path.exists()
-    assert_same(ridge(solver=Local()).fit(*data()), ridge(solver=Stranger()).fit(*data()))
+    assert_same(ridge(solver=Local()).fit(*data()), ridge(solver=UserSolver()).fit(*data()))
 
 
-@pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # of a grid as small as this one
-def test_splits_from_a_generator_need_not_be(tmp_path):
+@pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # the best candidate of such a small grid is at its edge
+def test_splits_from_a_generator_need_not_be_picklable(tmp_path):
     X, y = data()
     half = len(X) // 2
 

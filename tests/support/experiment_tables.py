@@ -1,4 +1,4 @@
-"""Tables of the experiments made by hand, with the columns that the claims and the pictures need."""
+"""Synthetic tables of results, with the columns that the claims and figures of the experiments need."""
 
 from __future__ import annotations
 
@@ -18,28 +18,33 @@ def claims_of(name, table):
     return get_experiment(name).claims(table)
 
 
-def read_and_drawn(name, table):
-    """Return the claims of a table, each a whole sentence, and see that there is a picture of it."""
-    found = claims_of(name, table)
-    for claim in found:
-        assert re.fullmatch(r"(holds|does not hold|cannot be said): .+ \(.+\)", str(claim))
+def check_claims_and_figure(name, table):
+    """Check that all claims of a table are complete and that its figure can be drawn; return the claims."""
+    claims = claims_of(name, table)
+    for claim in claims:
+        assert re.fullmatch(r"(holds|does not hold|inconclusive): .+ \(.+\)", str(claim))
         assert "nan" not in claim.number
     figure = get_experiment(name).plot(table)
+    figure.set_layout_engine("none")  # computing the layout takes most of the time
+    figure.set_dpi(30)
     figure.canvas.draw()
     assert figure.axes
     plt.close(figure)
-    return found
+    return claims
 
 
 def without(table, **where):
-    """Return a table without the rows that have these values: of cases that failed."""
+    """Return the table without the rows that have the values ``where``, as if their cases had failed."""
     left = [row for row in table if any(row.get(name) != value for name, value in where.items())]
     assert 0 < len(left) < len(table)
     return left
 
 
 def convergence(*starts, limit=40.0):
-    """For each start, the (seconds, loss) of VarPro and of AGD; the first loss is 5."""
+    """Return a table of loss curves. All curves begin with a loss of 5 at 0 s.
+
+    Each start is given by the (seconds, loss) pairs of VarPro and the pairs of AGD. L-BFGS has the curve of VarPro.
+    """
     return [
         {
             "start": start,
@@ -55,8 +60,12 @@ def convergence(*starts, limit=40.0):
     ]
 
 
-def toy_path(ends, steps):
-    """``ends[start, step]`` has where VarPro and AGD end, ``steps[step]`` the iterations of the three methods."""
+def toy_trajectories(ends, steps):
+    """Return a table of trajectories.
+
+    ``ends[start, step]`` has the final y of VarPro and AGD, and ``steps[step]`` has the numbers of iterations of the
+    three methods.
+    """
     return [
         {"link": link, "x0": x0, "y0": y0, "first_step": step, "method": method, "iteration": k}
         | {"x": x0, "y": end if k == n else y0, "loss": 1.0 + n - k}
@@ -66,8 +75,11 @@ def toy_path(ends, steps):
     ]
 
 
-def toy_map(arrivals, n_points=2):
-    """``arrivals[link, step]`` has which starts of the grid each method brings to y = 1."""
+def toy_basins(arrivals, n_points=2):
+    """Return a table of final values of y.
+
+    ``arrivals[link, step]`` has, for each method, the starts of the grid from which it reaches y = 1.
+    """
     return [
         {"link": link, "first_step": step, "y0": float(k % n_points), "x0": float(k // n_points), "method": method}
         | {"y": 1.0 if k in arrived else -0.54}
@@ -78,7 +90,10 @@ def toy_map(arrivals, n_points=2):
 
 
 def latent(R2, odd=None, odd_R2=(), true_d=3, dimensions=D_TRIED, shifts=(-0.3, 0.0, 0.3)):
-    """The same R2 for every setting but the odd one; the middle of three runs, the others far off on either side."""
+    """Return a table in which every data set and method has the scores R2, but the setting ``odd`` has odd_R2.
+
+    The given R2 are the medians over the repeats. The scores of the repeats differ from the median by ``shifts``.
+    """
     return [
         {"data_set": data_set, "d": d, "repeat": repeat, "method": method, "true_d": true_d}
         | {"R2": (odd_R2 if (data_set, method) == odd else R2)[k] + shift}
@@ -88,7 +103,7 @@ def latent(R2, odd=None, odd_R2=(), true_d=3, dimensions=D_TRIED, shifts=(-0.3, 
 
 
 def training_size(R2, sizes=(100, 1000), dimensions=(3, 20, 50), repeats=3):
-    """``R2(method, m, k)`` for the k-th number of directions."""
+    """Return a table of scores. ``R2(method, m, k)`` is the score for the k-th number of directions."""
     return [
         {"m": m, "d": d, "repeat": repeat, "method": method, "R2": R2(method, m, k)}
         for repeat, m, (k, d), method in product(range(repeats), sizes, enumerate(dimensions), THREE)
@@ -96,7 +111,11 @@ def training_size(R2, sizes=(100, 1000), dimensions=(3, 20, 50), repeats=3):
 
 
 def sample_complexity(hkrr, krr, features=(10, 20, 50), sizes=SIZES, repeats=3):
-    """Risks with these slopes over the last three sizes, a slope for each D; over all sizes it is another."""
+    """Return a table of risks.
+
+    ``hkrr`` and ``krr`` hold, for each D, the slope of the risk over the last three sizes. The slopes over all sizes
+    are different.
+    """
     slopes = {"HKRR": hkrr, "KRR on X": krr, "KRR on the true map": (-1.0,) * len(features)}
     return [
         {"D": D, "m": m, "repeat": repeat, "d": 3, "system": system}
@@ -106,9 +125,11 @@ def sample_complexity(hkrr, krr, features=(10, 20, 50), sizes=SIZES, repeats=3):
 
 
 def nystrom(few, uniform, leverage, clustered=None, scale=1e-3, sizes=(100, 400), repeats=3):
-    """The slope of the risk with few centers (-1 with all), and the risk over that of all rows for 5, 10, ... centers.
+    """Return a table of risks.
 
-    ``clustered`` has the pair for clustered inputs, the same by default.
+    ``few`` is the slope of the risk with few centers. The slope with all rows is -1. ``uniform`` and ``leverage`` are
+    the risks for 5, 10, 20, ... centers divided by the risk with all rows, for each sampling of the centers.
+    ``clustered`` has these two lists for the clustered inputs.
     """
     ratios = {"cube": (uniform, leverage), "clustered": clustered or (uniform, leverage)}
     theorem = {"n_eff": 12.1, "n_inf": 34.2, "theorem_uniform": 200, "theorem_leverage": 300}
@@ -137,9 +158,11 @@ def nystrom(few, uniform, leverage, clustered=None, scale=1e-3, sizes=(100, 400)
 
 
 def adaptivity(price, d=(4, 4, 3), sizes=SIZES):
-    """``price(m)`` is that of the rule on held-out rows, for each run a chosen d at the largest size.
+    """Return a table of choices of d and lambda.
 
-    What the evidence chooses has no part in the claims; nor has d at the smaller sizes.
+    ``price(m)`` is the risk of the held-out rule divided by the lowest risk on the grid. ``d`` has the choices of this
+    rule at the largest size, one for each repeat. The claims use neither the choices of the evidence nor the choices at
+    the smaller sizes.
     """
     chosen = [
         {"m": m, "repeat": repeat, "true_d": 3, "rule": "held-out", "least_on_grid": 2.0**repeat, "reg_lambda": 1e-3}
@@ -151,10 +174,11 @@ def adaptivity(price, d=(4, 4, 3), sizes=SIZES):
 
 
 def stationarity(*runs, last=1024):
-    """A run: its squared gradient, squared mapping, path of B, path of alpha (functions of N), |B|, the last loss,
-    the least eigenvalue of K_mm.
+    """Return a table of runs.
 
-    The first loss is 2, the least step 0.5: the theorem's constant is 2 / (1e-4 * 0.5) = 40,000.
+    A run has the squared gradient, the squared gradient mapping, the path of B and the path of alpha as functions of
+    the number of iterations, and the values of |B|, the final loss and the smallest eigenvalue of K_mm. The first loss
+    is 2 and the smallest step 0.5, so the theorem's constant is 2 / (1e-4 * 0.5) = 40,000.
     """
     return [
         {"start": start, "method": method, "iteration": n, "loss": 2.0 if n == 1 else loss, "least_step": 0.5}

@@ -1,25 +1,26 @@
-"""Models made by hand, whose numbers are the same on every machine: what the tests of pictures and pages share."""
+"""Models whose fitted attributes are set by hand, so that their numbers are the same on every machine."""
 
 import numpy as np
 import pandas as pd
 
 from hkrr import HyperKernelClassifier, HyperKernelRidge, HyperKernelRidgeCV
-from hkrr.diagnostics import Diagnostics
+from hkrr.estimators.fitted.diagnostics import Diagnostics
 from hkrr.kernels import get_kernel
 from hkrr.solvers import Result
+from hkrr.solvers.driver import MESSAGES
 
 N_CENTERS = 40
 
 
 def points(n, n_features, first=1):
-    """Return points of the unit cube around zero that fill it evenly: no generator, no rounding to differ."""
+    """Return low-discrepancy points in [-1, 1]^n_features, rounded so that they are the same on all machines."""
     primes = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29)
     steps = np.sqrt(np.array([primes[j % 10] + 30 * (j // 10) for j in range(n_features)], dtype=np.float64))
     return 2.0 * np.round((np.arange(first, n + first)[:, None] * steps) % 1.0, 6) - 1.0
 
 
 def made_model(n_components=2, n_features=4, *, kernel="gaussian", n_targets=1, names=None, cls=HyperKernelRidge):
-    """Return a model that nothing was fitted for."""
+    """Return a regressor whose fitted attributes are set by hand."""
     d, D = n_components, n_features
     model = cls(n_components=d)
     B = np.array([[((3 * i + 2 * j) % 5 - 1.6) * 0.7**i for j in range(D)] for i in range(d)])
@@ -44,10 +45,9 @@ def made_model(n_components=2, n_features=4, *, kernel="gaussian", n_targets=1, 
         "grad_norm": list(np.round(2.0 * 0.3**steps, 9)),
         "step": [0.1] * 13,
     }
-    message = "the objective came to rest: no step lowers it by more than rounding"
     two_dimensional = alpha.reshape(N_CENTERS, -1)
     model.result_ = Result(
-        model.components_, two_dimensional, 0.0502, 1e-3, 12, "stalled", message, dict(model.history_)
+        model.components_, two_dimensional, 0.0502, 1e-3, 12, "stalled", MESSAGES["stalled"], dict(model.history_)
     )
     model.diagnostics_ = Diagnostics(
         condition=1e3,
@@ -73,7 +73,7 @@ def made_model(n_components=2, n_features=4, *, kernel="gaussian", n_targets=1, 
 
 
 def made_classifier(n_components=2, n_features=4, n_classes=2, *, loss="logistic", names=None):
-    """Return a classifier that nothing was fitted for, of labels "a", "b", ...; every class has rows."""
+    """Return a classifier whose fitted attributes are set by hand. Its labels are "a", "b" and so on."""
     like = made_model(n_components, n_features, names=names)
     model = HyperKernelClassifier(n_components, loss=loss)
     copied = ("components_", "singular_values_", "centers_", "x_offset_", "kernel_", "gamma_", "n_features_in_")
@@ -81,8 +81,8 @@ def made_classifier(n_components=2, n_features=4, n_classes=2, *, loss="logistic
         setattr(model, name, getattr(like, name))
     model.regressor_ = made_model(n_components, n_features, cls=HyperKernelRidgeCV)
     Z, K = model.centers_ @ model.components_.T, n_classes
-    turned = 2.0 * np.pi * np.arange(K) / K
-    scores = 3.0 * np.cos(3.0 * Z[:, :1] + turned) + 1.5 * Z[:, -1:] * np.sin(turned + 1.0)
+    angles = 2.0 * np.pi * np.arange(K) / K
+    scores = 3.0 * np.cos(3.0 * Z[:, :1] + angles) + 1.5 * Z[:, -1:] * np.sin(angles + 1.0)
     scores = scores if loss == "logistic" else scores / 8.0
     kernel = model.kernel_(Z, Z)
     alpha = np.round(np.linalg.solve(kernel + 0.1 * np.eye(N_CENTERS), scores), 4)
@@ -97,7 +97,7 @@ def made_classifier(n_components=2, n_features=4, n_classes=2, *, loss="logistic
 
 
 def made_labels(model, n=120):
-    """Return rows as `made_data` does, and labels that are the most probable ones, but for every ninth."""
+    """Return the rows of `made_data` and their most probable labels. Every ninth label is replaced."""
     X = points(n, model.n_features_in_, first=1000)
     if hasattr(model, "feature_names_in_"):
         X = pd.DataFrame(X, columns=model.feature_names_in_)
@@ -107,7 +107,10 @@ def made_labels(model, n=120):
 
 
 def made_data(model, n=120):
-    """Return rows (a data frame where the model has names) and targets that the model all but explains."""
+    """Return rows, and targets that differ from the predictions of the model by small errors.
+
+    The rows are a data frame if the columns of the model have names.
+    """
     X = points(n, model.n_features_in_, first=1000)
     if hasattr(model, "feature_names_in_"):
         X = pd.DataFrame(X, columns=model.feature_names_in_)

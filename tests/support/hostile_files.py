@@ -1,4 +1,4 @@
-"""Files as a stranger may have made them, and what is expected of each: refused, or a model that predicts."""
+"""Forged model files, and assertions that `hkrr.load` refuses them, or returns a model that can predict."""
 
 import tempfile
 import warnings
@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import hkrr
-from hkrr.records.format import pack
-from mutated_files import parts
-from saved_models import apply, fitted, saved
+from hkrr._storage.safetensors_format import pack
+from support.models_to_save import apply, fitted, saved
+from support.mutated_model_files import parts
 
 MODELS = [
     "HyperKernelRidge",
@@ -27,32 +27,38 @@ MODELS = [
 
 @cache
 def data_of(name):
+    """Return the bytes of the saved model with this name."""
     with tempfile.TemporaryDirectory() as folder:
         return saved(fitted(name), Path(folder))
 
 
 def load(data):
+    """Return the model that is loaded from a file with these bytes."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "stranger")
+        path = Path(folder, "forged")
         path.write_bytes(data)
         return hkrr.load(path)
 
 
 def refused(data, match=None):
+    """Assert that a file with these bytes is refused with a matching message."""
     with pytest.raises(hkrr.ModelFileError, match=match) as raised:
         load(data)
-    assert "stranger cannot be loaded: " in str(raised.value)
+    assert "forged cannot be loaded: " in str(raised.value)
 
 
-def refused_or_sound(data):
-    """Return whether it was loaded; then it predicts rows, in a shape that makes sense."""
+def refused_or_valid(data):
+    """Return whether a file with these bytes can be loaded.
+
+    If so, assert that the model predicts a value for each row.
+    """
     try:
         model = load(data)
     except hkrr.ModelFileError:
         return False
     X = np.linspace(-1.0, 1.0, 5 * model.n_features_in_).reshape(5, -1)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # numbers of 1e308 overflow on the way, and say so
+        warnings.simplefilter("ignore")  # numbers such as 1e308 overflow with a warning
         try:
             assert len(apply(model, X)) == 5
         except ValueError as error:
@@ -63,12 +69,16 @@ def refused_or_sound(data):
 
 
 def changed(name, **fields):
+    """Return the file of a model with the given fields of its header replaced and a correct checksum."""
     header, arrays = parts(data_of(name))
     return pack({**header, **fields}, arrays)
 
 
 def with_value(name, place, value):
-    """Return the file with one value of its header replaced, its checksum right."""
+    """Return the file of a model with one value of its header replaced and a correct checksum.
+
+    `place` lists the keys that lead to the value.
+    """
     header, arrays = parts(data_of(name))
     *path, last = place
     holder = header

@@ -1,4 +1,4 @@
-"""A small table as people have them: numbers, words between them, text, truths, dates, missing values, names."""
+"""A small table of house prices with numbers, text, booleans, dates, missing values and identifiers, for tests."""
 
 import numpy as np
 import pandas as pd
@@ -7,7 +7,7 @@ TARGET = "price"
 
 
 def table(n=120, seed=0):
-    """Return it as a data frame of texts and numbers, as `read_table` would."""
+    """Return the table as a data frame of texts and numbers, in the form that `read_table` returns."""
     rng = np.random.default_rng(seed)
     area, age = rng.uniform(30, 200, n).round(1), rng.integers(0, 80, n)
     town = rng.choice(["Trento", "Genova", "Bari"], n, p=[0.5, 0.3, 0.2])
@@ -32,7 +32,7 @@ def table(n=120, seed=0):
 
 
 def write(folder, name="houses.csv", **options):
-    """Write it to a file in that folder, and return the path."""
+    """Write the table to a CSV or Parquet file in a folder, and return the path of the file."""
     path = folder / name
     frame = table(**options)
     frame.to_parquet(path) if path.suffix == ".parquet" else frame.to_csv(path, index=False)

@@ -1,6 +1,7 @@
-"""A process that forks fits and kills them: Python starts once, a victim takes milliseconds.
+"""A server process that runs fits in forked processes and can kill them.
 
-Run as a script it reads one JSON request a line, and answers each with a line. `Victims` is the test's end of it.
+Python starts only once, and a fork takes milliseconds. When this module is run as a script, it is the server: it reads
+one JSON request per line and answers each request with a line. `FitServer` is the client.
 """
 
 import json
@@ -10,37 +11,45 @@ import subprocess
 import sys
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 
-HERE = Path(__file__).parent
+# Seconds after which a fit is killed in any case.
+FIT_LIMIT = 60
 
 
-class Victims:
-    """The process, and what it is asked for."""
+class FitServer:
+    """The client: it starts the server process and sends requests to it."""
 
     def __init__(self):
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        command = [sys.executable, "-W", "error", __file__]
-        self.process = subprocess.Popen(command, stdin=-1, stdout=-1, text=True, env=environment)
+        command, environment = [sys.executable, "-W", "error", __file__], {**os.environ, "OMP_NUM_THREADS": "1"}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "bufsize": 0}
+        self.process = subprocess.Popen(command, **pipes, env=environment, start_new_session=True)
 
     def fit(self, case, checkpoint, out, *, kill_after=None, every=0.02):
-        """Fit the case; return the exit status (-9 where it was killed) and the seconds it took."""
+        """Run the fit of a case in a forked process, and return its exit status and duration.
+
+        The status is -9 if the process was killed. `kill_after` is the number of seconds after which it is killed.
+        `every` is the parameter ``checkpoint_every``. The fitted arrays are written to the file `out`.
+        """
+        from support.child_processes import TIMEOUT, read_line
+
         request = {"case": case, "checkpoint": str(checkpoint) if checkpoint else None, "out": str(out)}
-        self.process.stdin.write(json.dumps({**request, "kill_after": kill_after, "every": every}) + "\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
+        self.process.stdin.write(json.dumps({**request, "kill_after": kill_after, "every": every}).encode() + b"\n")
+        return json.loads(read_line(self.process, self.process.stdout, FIT_LIMIT + TIMEOUT))
 
     def close(self):
-        """End it."""
+        """Kill the server and its forks."""
+        from support.child_processes import kill_session
+
+        kill_session(self.process)
         self.process.stdin.close()
         self.process.stdout.close()
         self.process.wait(timeout=60)
 
 
 def data(seed=0, m=90, D=4):
-    """Return the rows that all victims are fitted to."""
+    """Return the training data of all cases."""
     from hkrr.datasets import make_mim_sines
 
     made = make_mim_sines(m, D, 2, random_state=seed)
@@ -59,7 +68,7 @@ CASES = {
 
 
 def model_of(case, **more):
-    """Return the estimator of a case."""
+    """Return the unfitted estimator of a case, with the parameters in `more`."""
     import hkrr
 
     name, parameters = CASES[case]
@@ -69,7 +78,7 @@ def model_of(case, **more):
 
 
 def count_evaluations():
-    """Count what is computed of objectives from now on: a list of one number."""
+    """Return a list whose only entry counts the evaluations of objectives from now on."""
     from hkrr.criteria.base import Criterion
     from hkrr.objective import Objective
 
@@ -87,7 +96,7 @@ def count_evaluations():
     return count
 
 
-def _victim(request):
+def _fit(request):
     count = count_evaluations()
     X, y = data()
     model = model_of(request["case"], checkpoint=request["checkpoint"], checkpoint_every=request["every"]).fit(X, y)
@@ -100,29 +109,28 @@ def _victim(request):
 def _serve():
     import hkrr
 
-    warnings.simplefilter("ignore", hkrr.EdgeWarning)  # grids as small as these end at their edges
-    model_of("lbfgs", max_iter=1).fit(*data())  # what is imported late is imported here, once
+    warnings.simplefilter("ignore", hkrr.EdgeWarning)  # the best candidate of such a small grid is at its edge
+    model_of("lbfgs", max_iter=1).fit(*data())  # make all lazy imports before forking
     for line in sys.stdin:
         request = json.loads(line)
-        began = time.perf_counter()
+        started = time.perf_counter()
         child = os.fork()
         if child == 0:
             try:
-                _victim(request)
+                _fit(request)
                 os._exit(0)
             except BaseException:
                 sys.excepthook(*sys.exc_info())
                 os._exit(1)
-        status, after = None, request["kill_after"]
-        while after is not None and status is None and time.perf_counter() - began < after:
-            ended, code = os.waitpid(child, os.WNOHANG)
-            status = code if ended else None
+        limit = FIT_LIMIT if request["kill_after"] is None else request["kill_after"]
+        ended, status = 0, 0
+        while not ended and time.perf_counter() - started < limit:
+            ended, status = os.waitpid(child, os.WNOHANG)
             time.sleep(0.001)
-        if after is not None and status is None:
+        if not ended:
             os.kill(child, signal.SIGKILL)
-        if status is None:
             _, status = os.waitpid(child, 0)
-        print(json.dumps([os.waitstatus_to_exitcode(status), time.perf_counter() - began]), flush=True)
+        print(json.dumps([os.waitstatus_to_exitcode(status), time.perf_counter() - started]), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Models to report on: a map of two directions, a search, and a regressor of tables."""
+"""Models for the tests of reports: a model with two directions, a model found by a search, and a table regressor."""
 
 import dataclasses
 from functools import cache
@@ -9,7 +9,8 @@ import pandas as pd
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
 
 
-def planted(n_rows=160, columns=("area", "age", "floor", "rooms", "noise"), seed=0):
+def house_data(n_rows=160, columns=("area", "age", "floor", "rooms", "noise"), seed=0):
+    """Return rows and targets. The targets are a function of two directions, in three of the columns, plus noise."""
     rng = np.random.default_rng(seed)
     X = pd.DataFrame(rng.normal(size=(n_rows, len(columns))) * [10, 1, 1, 1, 1], columns=list(columns))
     A = X.to_numpy()
@@ -19,18 +20,18 @@ def planted(n_rows=160, columns=("area", "age", "floor", "rooms", "noise"), seed
 
 @cache
 def fitted_model():
-    X, y = planted()
+    X, y = house_data()
     return HyperKernelRidge(2, random_state=0).fit(X[:120], y[:120]), X, y
 
 
 @cache
 def searched_model():
-    X, y = planted(80)
+    X, y = house_data(80)
     return HyperKernelRidgeCV(n_components=[1, 2, 3], n_init=1, random_state=0).fit(X, y), X, y
 
 
 class TableStandIn:
-    """A regressor of tables: a column of text beside the numbers, intervals, and scores on rows that were held out."""
+    """A replacement for `TableRegressor` with a text column, prediction intervals and held-out scores."""
 
     @dataclasses.dataclass
     class Scores:
@@ -61,7 +62,7 @@ class TableStandIn:
 
 @cache
 def table_model():
-    X, y = planted()
+    X, y = house_data()
     frame = X.drop(columns="noise").assign(colour=np.where(X["noise"] > 0, "red", "<i>blue</i>"))
     numbers = TableStandIn(None, None).transform(frame)
     names = ["area", "age", "floor", "rooms", "colour=red"]

@@ -1,6 +1,7 @@
-"""Small fitted models of every class, and how two of them are compared: what the tests of saving share."""
+"""Small fitted models of every class that can be saved, and functions that save and compare models."""
 
 import json
+import pickle
 import warnings
 from functools import cache
 
@@ -15,13 +16,14 @@ CLASSES = ["HyperKernelRidge", "HyperKernelRidgeCV", "HyperKernelClassifier", *b
 
 
 def rows(n=30, n_features=3, seed=0):
+    """Return training data X and y."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, n_features))
     return X, np.sin(2 * X[:, 0]) + 0.1 * X[:, 1]
 
 
 def new_rows():
-    """Rows to predict; some are those of the fit, where distances are zero."""
+    """Return rows to predict. They include training rows, whose distance to a center is zero."""
     return np.concatenate([rows()[0][:10], rows(20, seed=1)[0]])
 
 
@@ -31,7 +33,7 @@ def _quick(cls, **parameters):
 
 
 def unfitted(name):
-    """Return an estimator of that class, or of one of the variants below."""
+    """Return an unfitted estimator. `name` is the name of its class, or of one of the variants below."""
     if name == "HyperKernelRidge":
         return _quick(hkrr.HyperKernelRidge, n_components=2)
     if name == "HyperKernelRidgeCV":
@@ -51,36 +53,43 @@ def unfitted(name):
 
 @cache
 def fitted(name):
-    """Return a fitted one; do not change it."""
+    """Return a fitted model. It is shared between tests and must not be modified."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a network of three passes has not converged
+        warnings.simplefilter("ignore")  # a network does not converge in three passes
         X, y = rows()
         return unfitted(name).fit(X, y > 0 if name == "HyperKernelClassifier" else y)
 
 
+def copied(name):
+    """Return a copy of a fitted model, which can be modified."""
+    return pickle.loads(pickle.dumps(fitted(name)))
+
+
 def apply(model, X):
-    """Return predictions, or where there are none, latent coordinates."""
+    """Return the predictions of a model, or its latent coordinates if it cannot predict."""
     return model.predict(X) if hasattr(model, "predict") else model.transform(X)
 
 
 def saved(model, folder):
-    """Return the bytes of the saved model."""
+    """Save a model in a folder, and return the bytes of the file."""
     hkrr.save(model, folder / "saved")
     return (folder / "saved").read_bytes()
 
 
 def header_of(path):
+    """Return the hkrr header of a model file."""
     with safe_open(path, framework="numpy") as file:
         return json.loads(file.metadata()["hkrr"])
 
 
 def through_a_file(model, folder):
+    """Save a model in a folder, and return the model that is loaded from the file."""
     hkrr.save(model, folder / "model.safetensors")
     return hkrr.load(folder / "model.safetensors")
 
 
 def assert_same(found, expected, where=""):
-    """Types, values, dtypes and the order of memory."""
+    """Assert that two models or values have equal types, values, dtypes and memory orders."""
     assert type(found) is type(expected), where
     if isinstance(expected, np.ndarray):
         assert_array_equal(found, expected, err_msg=where, strict=True)

@@ -1,7 +1,7 @@
-"""Checkpoints that no fit has written: mutated at random or on purpose, for the tests and the fuzzer.
+"""Random mutations of checkpoints, for the tests and for benchmarks/fuzz_checkpoints.py.
 
-Those of `SEALED` have the right checksum, and contents that somebody forged: a fit may use them, and end with another
-model or an error. All others must be refused, or be the file that they were.
+The mutations in `FORGED` change the content of a checkpoint and correct the checksum. A fit may use such a file and end
+with a different model or an error. Files with any other mutation must be refused, or be equivalent to the original.
 """
 
 import json
@@ -17,18 +17,18 @@ import numpy as np
 import safetensors.numpy
 
 import hkrr
-from hkrr.checkpoint_file import FORMAT
-from hkrr.records.beginnings import CHECKPOINT
-from hkrr.records.format import pack
-from mutated_files import MUTATIONS, mutate_tree
+from hkrr._storage.checkpoint_file import FORMAT
+from hkrr._storage.file_signatures import CHECKPOINT
+from hkrr._storage.safetensors_format import pack
+from support.mutated_model_files import MUTATIONS, mutate_tree
 
 
 class Broken(Exception):
-    """What ends a fit."""
+    """Raised by a callback to stop a fit."""
 
 
 def rows() -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows that all are fitted to."""
+    """Return the training data of all fits."""
     X = np.random.default_rng(0).standard_normal((20, 2))
     return X, np.sin(2.0 * X[:, 0]) + 0.1 * X[:, 1]
 
@@ -43,7 +43,7 @@ def _grid() -> hkrr.HyperKernelRidgeCV:
     return hkrr.HyperKernelRidgeCV([1], **parameters)
 
 
-# What is fitted, and the iteration that it is broken off at (None: it is done).
+# Functions that return an estimator, and the iteration at which its fit is stopped. None means that the fit finishes.
 FITS: dict[str, tuple[Callable[[], Any], int | None]] = {
     "lbfgs": (_ridge, 2),
     "random": (lambda: _ridge(init="random", n_init=1), 2),
@@ -56,10 +56,10 @@ FITS: dict[str, tuple[Callable[[], Any], int | None]] = {
 
 
 def checkpoints() -> dict[str, bytes]:
-    """Return an honest checkpoint of each fit."""
+    """Return the bytes of a checkpoint without mutations for each fit in `FITS`."""
     found = {}
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore", hkrr.HKRRWarning)  # grids of one pair, runs of four iterations
+        warnings.simplefilter("ignore", hkrr.HKRRWarning)  # for example about runs that end after four iterations
         for name, (make, at) in FITS.items():
             path, model = Path(folder, name), make().set_params(checkpoint=Path(folder, name))
             if at is not None:
@@ -76,19 +76,19 @@ def checkpoints() -> dict[str, bytes]:
 
 
 def resumed(name: str, path: Path) -> Any:
-    """Return the model that a fit ends with that goes on from a file."""
+    """Resume the fit with this name from a checkpoint, and return the fitted model."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of forged numbers anything may be said
+        warnings.simplefilter("ignore")  # forged numbers can cause any warning
         return FITS[name][0]().set_params(checkpoint=path).fit(*rows())
 
 
 def values_of(model: Any) -> tuple[np.ndarray, ...]:
-    """Return what two models that are the same have the same of."""
+    """Return the values by which two models are compared."""
     return model.components_, model.dual_coef_, model.centers_, np.array([model.gamma_, model.reg_lambda_])
 
 
 def outcome(name: str, path: Path, expected: tuple[np.ndarray, ...]) -> str:
-    """Return what becomes of a fit that finds a file."""
+    """Resume the fit with this name from a checkpoint, and return the outcome as text."""
     try:
         found = values_of(resumed(name, path))
     except hkrr.CheckpointError:
@@ -100,7 +100,7 @@ def outcome(name: str, path: Path, expected: tuple[np.ndarray, ...]) -> str:
     return "another model" if all(np.all(np.isfinite(one)) for one in found) else "not finite"
 
 
-def _sealed(index: Any, texts: bytes, arrays: bytes) -> bytes:
+def _with_checksum(index: Any, texts: bytes, arrays: bytes) -> bytes:
     tensors = {"index": json.dumps(index).encode(), "texts": texts, "arrays": arrays}
     header = {"format": FORMAT, "library": hkrr.__version__}
     return pack(header, {name: np.frombuffer(part, dtype=np.uint8) for name, part in tensors.items()}, CHECKPOINT)
@@ -112,14 +112,14 @@ def _opened(data: bytes) -> tuple[Any, bytes, bytes]:
 
 
 def mutate_index(data: bytes, random: Random) -> bytes:
-    """Change what the file says that it holds."""
+    """Change some values of the index of a checkpoint, and correct the checksum."""
     index, texts, arrays = _opened(data)
     mutate_tree(index, random)
-    return _sealed(index, texts, arrays)
+    return _with_checksum(index, texts, arrays)
 
 
 def mutate_value(data: bytes, random: Random) -> bytes:
-    """Change some values of one entry; its lengths are right."""
+    """Change some values of one entry of a checkpoint, and correct the lengths and the checksum."""
     index, texts, arrays = _opened(data)
     k = random.randrange(len(index))
     at = sum(entry[2] for entry in index[:k])
@@ -128,20 +128,20 @@ def mutate_value(data: bytes, random: Random) -> bytes:
     text = json.dumps(value).encode()
     texts = texts[:at] + text + texts[at + index[k][2] :]
     index[k][2] = len(text)
-    return _sealed(index, texts, arrays)
+    return _with_checksum(index, texts, arrays)
 
 
 def mutate_numbers(data: bytes, random: Random) -> bytes:
-    """Change some numbers of the arrays."""
+    """Change some numbers in the arrays of a checkpoint, and correct the checksum."""
     index, texts, arrays = _opened(data)
     changed = bytearray(arrays)
     for _ in range(random.choice([1, 1, 5])):
         number = random.choice([np.nan, np.inf, -np.inf, 1e308, -1e308, 0.0, 1e-308, -1.0, random.gauss(0.0, 1.0)])
         at = 8 * random.randrange(len(arrays) // 8)
         changed[at : at + 8] = np.float64(number).tobytes()
-    return _sealed(index, texts, bytes(changed))
+    return _with_checksum(index, texts, bytes(changed))
 
 
-SEALED = {"index": mutate_index, "value": mutate_value, "numbers": mutate_numbers}
+FORGED = {"index": mutate_index, "value": mutate_value, "numbers": mutate_numbers}
 _PLAIN = ("table", "bytes", "length", "truncated", "deep", "huge")
-CHECKPOINT_MUTATIONS = {**SEALED, **{name: MUTATIONS[name] for name in _PLAIN}}
+CHECKPOINT_MUTATIONS = {**FORGED, **{name: MUTATIONS[name] for name in _PLAIN}}

@@ -1,4 +1,4 @@
-"""Files that hkrr.save did not write: saved models, mutated at random or on purpose, for the tests and the fuzzer."""
+"""Random mutations of model files, for the tests and for benchmarks/fuzz_load.py."""
 
 import copy
 import json
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
-from hkrr.records.format import pack
+from hkrr._storage.safetensors_format import pack
 
 JUNK: list[Any] = [
     None,
@@ -53,7 +53,7 @@ JUNK: list[Any] = [
 
 
 def parts(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Return the header, without what packing adds, and the arrays of a file."""
+    """Return the header and the arrays of a file. The entries that `pack` adds to the header are removed."""
     length = int.from_bytes(data[:8], "little")
     header = json.loads(json.loads(data[8 : 8 + length])["__metadata__"]["hkrr"])
     del header["tensors"], header["checksum"]
@@ -61,7 +61,10 @@ def parts(data: bytes) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 
 def with_table(data: bytes, change: Callable[[dict[str, Any]], Any]) -> bytes:
-    """Return the file with another table of tensors, its length right: one that is changed in place, or the answer."""
+    """Return the file with a changed table of tensors and the correct length of the table.
+
+    The function `change` modifies the table in place, or returns the bytes of a new table.
+    """
     length = int.from_bytes(data[:8], "little")
     table = json.loads(data[8 : 8 + length])
     answer = change(table)
@@ -70,7 +73,7 @@ def with_table(data: bytes, change: Callable[[dict[str, Any]], Any]) -> bytes:
 
 
 def nodes(tree: Any) -> list[tuple[Any, Any]]:
-    """Return each place of a JSON tree: the list or dict that holds it, and the index or key."""
+    """Return the position of each value in a JSON tree: the list or dict that contains it, and the index or key."""
     keys = list(tree) if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else []
     return [place for key in keys for place in ((tree, key), *nodes(tree[key]))]
 
@@ -95,14 +98,14 @@ def mutate_tree(tree: Any, random: Random) -> None:
 
 
 def mutate_header(data: bytes, random: Random) -> bytes:
-    """Change some values of the header; the checksum is right."""
+    """Change some values of the header, and correct the checksum."""
     header, arrays = parts(data)
     mutate_tree(header, random)
     return pack(header, arrays)
 
 
 def mutate_array(data: bytes, random: Random) -> bytes:
-    """Change the values, the shape or the dtype of a tensor; the checksum is right."""
+    """Change the values, the shape or the dtype of a tensor, and correct the checksum."""
     header, arrays = parts(data)
     name = random.choice(sorted(arrays))
     array = arrays[name]
@@ -130,7 +133,7 @@ def mutate_array(data: bytes, random: Random) -> bytes:
 
 
 def mutate_table(data: bytes, random: Random) -> bytes:
-    """Change safetensors' own table, its length right."""
+    """Change a value in the table of tensors, and correct the length of the table."""
 
     def change(table: dict[str, Any]) -> None:
         holder, key = random.choice(nodes(table))
@@ -142,7 +145,7 @@ def mutate_table(data: bytes, random: Random) -> bytes:
 
 
 def mutate_bytes(data: bytes, random: Random) -> bytes:
-    """Flip, remove, repeat or overwrite bytes."""
+    """Flip a bit of the file, or remove, repeat or overwrite some of its bytes, once or several times."""
     found = bytearray(data)
     for _ in range(random.choice([1, 1, 2, 8])):
         at = random.randrange(len(found)) if random.random() < 0.5 else random.randrange(min(600, len(found)))
@@ -163,18 +166,18 @@ def mutate_bytes(data: bytes, random: Random) -> bytes:
 
 
 def mutate_length(data: bytes, random: Random) -> bytes:
-    """Let the length of the table lie."""
+    """Replace the length of the table by a wrong number."""
     length = random.choice([0, 1, 8, len(data) - 8, len(data), 2**20, 2**31, 2**63, 2**64 - 1, random.getrandbits(64)])
     return length.to_bytes(8, "little") + data[8:]
 
 
 def truncate(data: bytes, random: Random) -> bytes:
-    """Cut the file off."""
+    """Truncate the file at a random position."""
     return data[: random.randrange(len(data))]
 
 
 def deep(data: bytes, random: Random) -> bytes:
-    """Nest the table, or the header, deeper than any stack."""
+    """Replace the table or the header by deeply nested JSON."""
     depth = random.choice([17, 100, 1_000, 100_000])
     opening, closing = random.choice([("[", "]"), ('{"a":', "}"), ("[[", "")])
     text = opening * depth + random.choice(["1", ""]) + closing * depth
@@ -184,7 +187,7 @@ def deep(data: bytes, random: Random) -> bytes:
 
 
 def huge(data: bytes, random: Random) -> bytes:
-    """Give a table that is long, and much longer once it is parsed."""
+    """Replace the table or the header by a long JSON text that takes much more memory after parsing."""
     piece = random.choice(["[],", "{},", '"ab",', "1.5,", '{"a":1},', " "])
     text = "[" + piece * (random.choice([10_000, 2_000_000, 2_200_000]) // len(piece)) + "1]"
     if random.random() < 0.5:

@@ -1,4 +1,4 @@
-"""CSV, Parquet and .npy files that nobody meant to write: tables, mutated at random or on purpose."""
+"""Functions that create CSV, Parquet and .npy files with random or deliberate errors."""
 
 import io
 import warnings
@@ -13,9 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from hkrr.rows.sources import open_source
+from hkrr.rows.file_readers import open_source
 
-# Names of one length that stand nowhere else: replaced in a file's bytes, nothing else moves.
+# Column names. They have equal lengths and occur nowhere else in a file, so that replacing one by another in the bytes
+# of a file changes nothing else.
 NAMES = ["aa", "bb", "cc", "yy"]
 KINDS = ("csv", "parquet", "npy")
 CELLS = [
@@ -69,7 +70,7 @@ PANDAS_METADATA = [
 
 @cache
 def originals(kind: str) -> list[bytes]:
-    """Return sound files of that kind."""
+    """Return the bytes of valid files of the given kind. The mutations start from these files."""
     rng = np.random.default_rng(0)
     numbers = {name: rng.standard_normal(40) for name in NAMES}
     mixed = {**numbers, "bb": rng.integers(0, 9, 40), "cc": rng.random(40) < 0.5}
@@ -121,7 +122,7 @@ def as_parquet(table: pa.Table, **options: Any) -> bytes:
 
 
 def mutate_bytes(data: bytes, random: Random, low: int = 0) -> bytes:
-    """Flip, remove, repeat or overwrite bytes from a place on."""
+    """Flip, remove, repeat or overwrite bytes at a random position."""
     found = bytearray(data)
     for _ in range(random.choice([1, 1, 2, 8])):
         if len(found) <= low:
@@ -142,13 +143,13 @@ def mutate_bytes(data: bytes, random: Random, low: int = 0) -> bytes:
 
 
 def truncate(data: bytes, random: Random) -> bytes:
-    """Cut the file off at the end, or at the beginning."""
+    """Remove the end or the beginning of the file."""
     at = random.randrange(len(data))
     return data[:at] if random.random() < 0.8 else data[at:]
 
 
 def other_content(data: bytes, random: Random) -> bytes:
-    """Give a file of something else."""
+    """Return the bytes of a file with unrelated content, whatever ``data`` holds."""
     kinds = [
         b"",
         b"\n",
@@ -164,7 +165,7 @@ def other_content(data: bytes, random: Random) -> bytes:
 
 
 def mutate_cells(data: bytes, random: Random) -> bytes:
-    """Put something into cells of a CSV file, its header among them; or rows that are too long or too short."""
+    """Replace cells of a CSV file, including its header, or write rows that are too long or too short."""
     lines = [line.split(",") for line in data.decode("utf-8").split("\n")]
     for _ in range(random.choice([1, 1, 3])):
         line = random.choice([lines[0], random.choice(lines)])
@@ -179,13 +180,13 @@ def mutate_cells(data: bytes, random: Random) -> bytes:
 
 
 def encode_otherwise(data: bytes, random: Random) -> bytes:
-    """Write the text of a CSV file in an encoding that is not UTF-8."""
+    """Write the text of a CSV file in an encoding other than UTF-8."""
     text = data.decode("utf-8-sig").replace("aa", random.choice(["aa", "äa", "\N{CAT FACE}"]))
     return text.encode(random.choice(["utf-16", "utf-16-le", "utf-32", "latin-1", "cp037"]), "replace")
 
 
 def mutate_footer(data: bytes, random: Random) -> bytes:
-    """Change the footer of a Parquet file; or let its length lie."""
+    """Change the footer of a Parquet file or its length."""
     length = int.from_bytes(data[-8:-4], "little")
     if random.random() < 0.2:
         lie = random.choice([0, 1, length - 1, length + 1, len(data), 2**31 - 1, 2**31, 2**32 - 1])
@@ -195,7 +196,7 @@ def mutate_footer(data: bytes, random: Random) -> bytes:
 
 
 def mutate_pages(data: bytes, random: Random) -> bytes:
-    """Overwrite bytes of the pages of a Parquet file, the footer as it was."""
+    """Overwrite bytes in the pages of a Parquet file and keep the footer."""
     end = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     found = bytearray(data)
     for _ in range(random.choice([1, 2, 8])):
@@ -206,7 +207,10 @@ def mutate_pages(data: bytes, random: Random) -> bytes:
 
 
 def other_table(data: bytes, random: Random) -> bytes:
-    """Write a sound Parquet file of columns that are no numbers, of no columns, rows or names, or of odd metadata."""
+    """Return a valid Parquet file with unusual content, whatever ``data`` holds.
+
+    The file can have columns that are not numeric, no columns, no rows, empty or repeated names, or unusual metadata.
+    """
     n = random.choice([0, 1, 5])
     number = pa.array([1.5] * n, pa.float64())
     odd = [
@@ -234,7 +238,7 @@ def other_table(data: bytes, random: Random) -> bytes:
 
 
 def mutate_npy_header(data: bytes, random: Random) -> bytes:
-    """Change the dictionary at the beginning of a .npy file."""
+    """Change the header dictionary of a .npy file."""
     length = int.from_bytes(data[8:10], "little")
     header = data[10 : 10 + length].decode("latin-1")
     lies = [
@@ -270,13 +274,17 @@ MUTATIONS: dict[str, dict[str, Callable[[bytes, Random], bytes]]] = {
 
 
 def mutated(kind: str, random: Random) -> tuple[str, bytes]:
-    """Return the name of a way, and a file that was mutated so."""
+    """Return the name of a mutation, and a file mutated in this way."""
     way = random.choice(list(MUTATIONS[kind]))
     return way, MUTATIONS[kind][way](random.choice(originals(kind)), random)
 
 
 def outcome(path: Path, target: str | int | None) -> str:
-    """Return what becomes of a file that is read: "refused", "read", or what should not have been."""
+    """Read a file and return "refused", "read", or a description of an unexpected outcome.
+
+    "refused" means that reading raised a ValueError whose message contains the path. "read" means that all values are
+    finite and the number of rows is correct.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
@@ -293,4 +301,4 @@ def outcome(path: Path, target: str | int | None) -> str:
     fine = all(
         X.shape == (len(Y), source.n_features) and np.isfinite(X).all() and np.isfinite(Y).all() for X, Y in chunks
     )
-    return "read" if fine and n_read == n_rows else f"unsound: {n_read} rows of {n_rows}"
+    return "read" if fine and n_read == n_rows else f"invalid result: {n_read} of {n_rows} rows, finite: {fine}"

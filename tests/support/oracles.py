@@ -1,11 +1,14 @@
-"""Naive oracles: the mathematics of the library written a second time, slowly, in plain loops.
+"""Naive oracles: the formulas of the library in plain loops, as a reference for the tests.
 
-Every formula is spelled out for one pair of points, one row, one center or one coordinate at a time, so that it can be
-compared with the paper by eye; NumPy only stores the arrays and, where a dense factorisation is needed, solves. The
-tests compare the library's blocked and vectorised code with these functions. Nothing here imports the library.
+Every formula is written for one pair of points, one row, one center or one coordinate at a time, so that it can be
+compared with the paper directly. NumPy only stores arrays and solves dense systems. The tests compare the blocked and
+vectorised code of the library with these functions. This module does not import the library.
 
-A kernel is a pair of functions of two points: `k(p, c)`, its value, and `dk(p, c)`, its gradient in p. All kernels are
-symmetric, so the gradient in c is `dk(c, p)`. At zero distance the derivative of a kernel that has a kink there is 0.
+A kernel is a pair of functions of two points: its value `k(p, c)` and its gradient with respect to p, `dk(p, c)`. All
+kernels are symmetric, so the gradient with respect to c is `dk(c, p)`. If a kernel has a kink at distance zero, its
+derivative there is set to 0.
+
+In the docstrings of kernels, s = |p - c|^2, r = sqrt(s), ell = 1/sqrt(2 gamma) and t_j = |p_j - c_j| / ell.
 """
 
 import math
@@ -16,114 +19,114 @@ import numpy as np
 
 
 def squared_distance(p, c):
-    """s = sum_j (p_j - c_j)^2."""
+    """Return s = sum_j (p_j - c_j)^2."""
     return sum((float(a) - float(b)) ** 2 for a, b in zip(p, c, strict=True))
 
 
 def dot(p, c):
-    """p.c = sum_j p_j c_j."""
+    """Return the scalar product p.c = sum_j p_j c_j."""
     return sum(float(a) * float(b) for a, b in zip(p, c, strict=True))
 
 
 def radial_gradient(p, c, factor):
-    """The vector factor * (p_j - c_j)."""
+    """Return the vector factor * (p - c)."""
     return np.array([factor * (float(a) - float(b)) for a, b in zip(p, c, strict=True)])
 
 
 def length_scale(gamma):
-    """ell = 1/sqrt(2 gamma)."""
+    """Return ell = 1/sqrt(2 gamma)."""
     return 1.0 / math.sqrt(2.0 * gamma)
 
 
 def gaussian(p, c, gamma):
-    """k = exp(-gamma s)."""
+    """Return k = exp(-gamma s)."""
     return math.exp(-gamma * squared_distance(p, c))
 
 
 def gaussian_slope(p, c, gamma):
-    """dk/dp_j = -2 gamma (p_j - c_j) exp(-gamma s)."""
+    """Return dk/dp_j = -2 gamma (p_j - c_j) exp(-gamma s)."""
     return radial_gradient(p, c, -2.0 * gamma * math.exp(-gamma * squared_distance(p, c)))
 
 
 def laplace(p, c, gamma):
-    """k = exp(-r/ell), r = sqrt(s)."""
+    """Return k = exp(-r/ell)."""
     return math.exp(-math.sqrt(squared_distance(p, c)) / length_scale(gamma))
 
 
 def laplace_slope(p, c, gamma):
-    """dk/dp_j = -exp(-r/ell) (p_j - c_j)/(ell r), and 0 at r = 0."""
+    """Return dk/dp_j = -exp(-r/ell) (p_j - c_j)/(ell r), and 0 at r = 0."""
     r, ell = math.sqrt(squared_distance(p, c)), length_scale(gamma)
     return radial_gradient(p, c, 0.0 if r == 0.0 else -math.exp(-r / ell) / (ell * r))
 
 
 def matern32(p, c, gamma):
-    """k = (1 + sqrt(3) r/ell) exp(-sqrt(3) r/ell)."""
+    """Return k = (1 + sqrt(3) r/ell) exp(-sqrt(3) r/ell)."""
     r, ell = math.sqrt(squared_distance(p, c)), length_scale(gamma)
     return (1.0 + math.sqrt(3.0) * r / ell) * math.exp(-math.sqrt(3.0) * r / ell)
 
 
 def matern32_slope(p, c, gamma):
-    """dk/dp_j = -(3/ell^2) exp(-sqrt(3) r/ell) (p_j - c_j)."""
+    """Return dk/dp_j = -(3/ell^2) exp(-sqrt(3) r/ell) (p_j - c_j)."""
     r, ell = math.sqrt(squared_distance(p, c)), length_scale(gamma)
     return radial_gradient(p, c, -3.0 / ell**2 * math.exp(-math.sqrt(3.0) * r / ell))
 
 
 def matern52(p, c, gamma):
-    """k = (1 + sqrt(5) r/ell + 5 r^2/(3 ell^2)) exp(-sqrt(5) r/ell)."""
+    """Return k = (1 + sqrt(5) r/ell + 5 r^2/(3 ell^2)) exp(-sqrt(5) r/ell)."""
     r, ell = math.sqrt(squared_distance(p, c)), length_scale(gamma)
     return (1.0 + math.sqrt(5.0) * r / ell + 5.0 * r**2 / (3.0 * ell**2)) * math.exp(-math.sqrt(5.0) * r / ell)
 
 
 def matern52_slope(p, c, gamma):
-    """dk/dp_j = -(5/(3 ell^2)) (1 + sqrt(5) r/ell) exp(-sqrt(5) r/ell) (p_j - c_j)."""
+    """Return dk/dp_j = -(5/(3 ell^2)) (1 + sqrt(5) r/ell) exp(-sqrt(5) r/ell) (p_j - c_j)."""
     r, ell = math.sqrt(squared_distance(p, c)), length_scale(gamma)
     factor = -5.0 / (3.0 * ell**2) * (1.0 + math.sqrt(5.0) * r / ell) * math.exp(-math.sqrt(5.0) * r / ell)
     return radial_gradient(p, c, factor)
 
 
 def rational_quadratic(p, c, gamma, alpha):
-    """k = (1 + gamma s/alpha)^(-alpha)."""
+    """Return k = (1 + gamma s/alpha)^(-alpha)."""
     return (1.0 + gamma * squared_distance(p, c) / alpha) ** (-alpha)
 
 
 def rational_quadratic_slope(p, c, gamma, alpha):
-    """dk/dp_j = -2 gamma (1 + gamma s/alpha)^(-alpha-1) (p_j - c_j)."""
+    """Return dk/dp_j = -2 gamma (1 + gamma s/alpha)^(-alpha-1) (p_j - c_j)."""
     return radial_gradient(p, c, -2.0 * gamma * (1.0 + gamma * squared_distance(p, c) / alpha) ** (-alpha - 1.0))
 
 
 def inverse_multiquadric(p, c, gamma):
-    """k = (1 + 2 gamma s)^(-1/2)."""
+    """Return k = (1 + 2 gamma s)^(-1/2)."""
     return (1.0 + 2.0 * gamma * squared_distance(p, c)) ** (-0.5)
 
 
 def inverse_multiquadric_slope(p, c, gamma):
-    """dk/dp_j = -2 gamma (1 + 2 gamma s)^(-3/2) (p_j - c_j)."""
+    """Return dk/dp_j = -2 gamma (1 + 2 gamma s)^(-3/2) (p_j - c_j)."""
     return radial_gradient(p, c, -2.0 * gamma * (1.0 + 2.0 * gamma * squared_distance(p, c)) ** (-1.5))
 
 
 def polynomial(p, c, gamma, degree, coef0):
-    """k = (gamma p.c + coef0)^degree."""
+    """Return k = (gamma p.c + coef0)^degree."""
     return (gamma * dot(p, c) + coef0) ** degree
 
 
 def polynomial_slope(p, c, gamma, degree, coef0):
-    """dk/dp_j = degree gamma c_j (gamma p.c + coef0)^(degree-1)."""
+    """Return dk/dp_j = degree gamma c_j (gamma p.c + coef0)^(degree-1)."""
     return np.array([degree * gamma * float(b) * (gamma * dot(p, c) + coef0) ** (degree - 1) for b in c])
 
 
 def product_laplace(p, c, gamma):
-    """k = exp(-sum_j |p_j - c_j|/ell)."""
+    """Return k = exp(-sum_j |p_j - c_j|/ell)."""
     return math.exp(-sum(abs(float(a) - float(b)) for a, b in zip(p, c, strict=True)) / length_scale(gamma))
 
 
 def product_laplace_slope(p, c, gamma):
-    """dk/dp_j = -sign(p_j - c_j) k/ell, with sign(0) = 0."""
+    """Return dk/dp_j = -sign(p_j - c_j) k/ell, with sign(0) = 0."""
     k, ell = product_laplace(p, c, gamma), length_scale(gamma)
     return np.array([-np.sign(float(a) - float(b)) * k / ell for a, b in zip(p, c, strict=True)])
 
 
 def matern_factor(t, nu):
-    """The Matern function of t = r/ell >= 0 for nu = 1/2, 3/2, 5/2."""
+    """Return the Matern function of t = r/ell >= 0 for nu = 1/2, 3/2 or 5/2."""
     if nu == 0.5:
         return math.exp(-t)
     if nu == 1.5:
@@ -132,7 +135,11 @@ def matern_factor(t, nu):
 
 
 def matern_factor_slope(t, nu):
-    """d/dt: -exp(-t) (0 at t = 0), -3 t exp(-sqrt(3) t), -(5/3) t (1 + sqrt(5) t) exp(-sqrt(5) t)."""
+    """Return the derivative of `matern_factor` with respect to t.
+
+    The derivative is -exp(-t) for nu = 1/2 (but 0 at t = 0), -3 t exp(-sqrt(3) t) for nu = 3/2, and
+    -(5/3) t (1 + sqrt(5) t) exp(-sqrt(5) t) for nu = 5/2.
+    """
     if nu == 0.5:
         return 0.0 if t == 0.0 else -math.exp(-t)
     if nu == 1.5:
@@ -141,7 +148,7 @@ def matern_factor_slope(t, nu):
 
 
 def product_matern(p, c, gamma, nu):
-    """k = prod_j matern_nu(|p_j - c_j|/ell)."""
+    """Return k = prod_j matern_nu(|p_j - c_j|/ell)."""
     ell, k = length_scale(gamma), 1.0
     for a, b in zip(p, c, strict=True):
         k *= matern_factor(abs(float(a) - float(b)) / ell, nu)
@@ -149,7 +156,7 @@ def product_matern(p, c, gamma, nu):
 
 
 def product_matern_slope(p, c, gamma, nu):
-    """dk/dp_j = matern_nu'(t_j) sign(p_j - c_j)/ell prod_(i != j) matern_nu(t_i)."""
+    """Return dk/dp_j = matern_nu'(t_j) sign(p_j - c_j)/ell prod_(i != j) matern_nu(t_i)."""
     ell, gradient = length_scale(gamma), np.zeros(len(p))
     for j in range(len(p)):
         u = float(p[j]) - float(c[j])
@@ -161,7 +168,7 @@ def product_matern_slope(p, c, gamma, nu):
 
 
 def anova(p, c, gamma, nu):
-    """k = prod_j (1 + matern_nu(|p_j - c_j|/ell))/2."""
+    """Return k = prod_j (1 + matern_nu(|p_j - c_j|/ell))/2."""
     ell, k = length_scale(gamma), 1.0
     for a, b in zip(p, c, strict=True):
         k *= (1.0 + matern_factor(abs(float(a) - float(b)) / ell, nu)) / 2.0
@@ -169,7 +176,7 @@ def anova(p, c, gamma, nu):
 
 
 def anova_slope(p, c, gamma, nu):
-    """dk/dp_j = matern_nu'(t_j) sign(p_j - c_j)/(2 ell) prod_(i != j) (1 + matern_nu(t_i))/2."""
+    """Return dk/dp_j = matern_nu'(t_j) sign(p_j - c_j)/(2 ell) prod_(i != j) (1 + matern_nu(t_i))/2."""
     ell, gradient = length_scale(gamma), np.zeros(len(p))
     for j in range(len(p)):
         u = float(p[j]) - float(c[j])
@@ -181,12 +188,12 @@ def anova_slope(p, c, gamma, nu):
 
 
 def gram(k, P, C):
-    """K_ij = k(p_i, c_j)."""
+    """Return the kernel matrix K_ij = k(p_i, c_j)."""
     return np.array([[k(p, c) for c in C] for p in P])
 
 
 def pullback(dk, P, C, G):
-    """dP_i = sum_j G_ij dk(p_i, c_j) and dC_j = sum_i G_ij dk(c_j, p_i)."""
+    """Return dP_i = sum_j G_ij dk(p_i, c_j) and dC_j = sum_i G_ij dk(c_j, p_i), the gradients of sum_ij G_ij K_ij."""
     dP, dC = np.zeros(np.shape(P)), np.zeros(np.shape(C))
     for i, p in enumerate(P):
         for j, c in enumerate(C):
@@ -196,7 +203,10 @@ def pullback(dk, P, C, G):
 
 
 def median_gamma(P, norm="l2"):
-    """1/(2 median^2), the median of |p_i - p_j| over the pairs i < j with p_i != p_j; 1 where there is none."""
+    """Return 1/(2 median^2), where the median of |p_i - p_j| is taken over all pairs of different points.
+
+    If there is no such pair, return 1.
+    """
     distances = []
     for i in range(len(P)):
         for j in range(i + 1, len(P)):
@@ -215,12 +225,12 @@ def median_gamma(P, norm="l2"):
 
 
 def project(X, B):
-    """The points B x_i, as rows."""
+    """Return the points B x_i as the rows of a matrix."""
     return np.array([[dot(b, x) for b in B] for x in X])
 
 
 def residuals(k, X, Y, centers, B, alpha):
-    """r_it = sum_j k(B x_i, B c_j) alpha_jt - y_it."""
+    """Return the residuals r_it = sum_j k(B x_i, B c_j) alpha_jt - y_it of row i and target t."""
     K, R = gram(k, project(X, B), project(centers, B)), np.zeros(np.shape(Y))
     for i in range(len(X)):
         for t in range(Y.shape[1]):
@@ -229,7 +239,10 @@ def residuals(k, X, Y, centers, B, alpha):
 
 
 def loss(k, X, Y, w, centers, reg_lambda, B, alpha):
-    """L = sum_i w_i sum_t r_it^2 / W + lambda sum_t sum_jl alpha_jt k(B c_j, B c_l) alpha_lt, W = sum_i w_i."""
+    """Return the objective L(B, alpha).
+
+    L = sum_i w_i sum_t r_it^2 / W + lambda sum_t sum_jl alpha_jt k(B c_j, B c_l) alpha_lt with W = sum_i w_i.
+    """
     R, Kcc = residuals(k, X, Y, centers, B, alpha), gram(k, project(centers, B), project(centers, B))
     total = sum(w[i] * R[i, t] ** 2 for i in range(len(X)) for t in range(Y.shape[1])) / sum(w)
     for t in range(Y.shape[1]):
@@ -240,7 +253,7 @@ def loss(k, X, Y, w, centers, reg_lambda, B, alpha):
 
 
 def grad_alpha(k, X, Y, w, centers, reg_lambda, B, alpha):
-    """dL/dalpha_jt = (2/W) sum_i w_i k(B x_i, B c_j) r_it + 2 lambda sum_l k(B c_j, B c_l) alpha_lt."""
+    """Return dL/dalpha_jt = (2/W) sum_i w_i k(B x_i, B c_j) r_it + 2 lambda sum_l k(B c_j, B c_l) alpha_lt."""
     K, Kcc = gram(k, project(X, B), project(centers, B)), gram(k, project(centers, B), project(centers, B))
     R, gradient = residuals(k, X, Y, centers, B, alpha), np.zeros(np.shape(alpha))
     for j in range(len(centers)):
@@ -251,7 +264,7 @@ def grad_alpha(k, X, Y, w, centers, reg_lambda, B, alpha):
 
 
 def grad_B(k, dk, X, Y, w, centers, reg_lambda, B, alpha):
-    """dL/dB: each k(Bx, Bc) in L gives its factor in L times ( dk(Bx, Bc) x' + dk(Bc, Bx) c' )."""
+    """Return dL/dB. By the chain rule, dk(Bx, Bc)/dB is dk(Bx, Bc) x' + dk(Bc, Bx) c' for each kernel value in L."""
     P, C, R = project(X, B), project(centers, B), residuals(k, X, Y, centers, B, alpha)
     gradient = np.zeros(np.shape(B))
     for i in range(len(X)):
@@ -266,7 +279,10 @@ def grad_B(k, dk, X, Y, w, centers, reg_lambda, B, alpha):
 
 
 def solve_alpha(k, X, Y, w, centers, reg_lambda, B):
-    """argmin |sqrt(w/W)(K a - y)|^2 + |sqrt(lambda) R a|^2 with R'R = K_cc, as one stacked least-squares problem."""
+    """Return the minimizer a of L, computed as one stacked least-squares problem.
+
+    The problem is to minimize |sqrt(w/W) (K a - y)|^2 + |sqrt(lambda) R a|^2 with R'R = K_cc.
+    """
     K, Kcc = gram(k, project(X, B), project(centers, B)), gram(k, project(centers, B), project(centers, B))
     values, vectors = np.linalg.eigh(Kcc)
     root = np.array([math.sqrt(max(v, 0.0)) * vectors[:, n] for n, v in enumerate(values)])
@@ -277,12 +293,15 @@ def solve_alpha(k, X, Y, w, centers, reg_lambda, B):
 
 
 def reduced(k, X, Y, w, centers, reg_lambda, B):
-    """H(B) = min_a L(B, a)."""
+    """Return the reduced function H(B) = min_a L(B, a)."""
     return loss(k, X, Y, w, centers, reg_lambda, B, solve_alpha(k, X, Y, w, centers, reg_lambda, B))
 
 
 def hessian_alpha(k, X, w, centers, reg_lambda, B):
-    """The Hessian of L in alpha, one target: (2/W) sum_i w_i K_ij K_il + 2 lambda k(B c_j, B c_l)."""
+    """Return the Hessian of L with respect to alpha, for one target.
+
+    The entry (j, l) is (2/W) sum_i w_i K_ij K_il + 2 lambda k(B c_j, B c_l).
+    """
     K, H = (
         gram(k, project(X, B), project(centers, B)),
         2.0 * reg_lambda * gram(k, project(centers, B), project(centers, B)),
@@ -297,13 +316,16 @@ def hessian_alpha(k, X, w, centers, reg_lambda, B):
 
 
 def leverage_scores(k, X, B, t):
-    """l_i(t) = (K (K + t m I)^-1)_ii."""
+    """Return the leverage scores l_i(t) = (K (K + t m I)^-1)_ii of all m rows."""
     K = gram(k, project(X, B), project(X, B))
     return np.diag(np.linalg.solve(K + t * len(X) * np.eye(len(X)), K))
 
 
 def project_spectral_ball(B, bound=1.0):
-    """sum_n min(s_n, bound) u_n v_n', over the singular triples of B."""
+    """Return the projection of B to spectral norm at most ``bound``: sum_n min(s_n, bound) u_n v_n'.
+
+    Here s_n are the singular values of B, and u_n, v_n its singular vectors.
+    """
     U, singular, Vt = np.linalg.svd(B, full_matrices=False)
     projected = np.zeros(np.shape(B))
     for n, value in enumerate(singular):
@@ -312,7 +334,10 @@ def project_spectral_ball(B, bound=1.0):
 
 
 def orthonormal_rows(B):
-    """An orthonormal basis of the span of the rows of B, by Gram-Schmidt done twice, dependent rows dropped."""
+    """Return an orthonormal basis of the span of the rows of B.
+
+    Each row is orthogonalized twice (Gram-Schmidt). Rows that are linearly dependent on earlier rows are skipped.
+    """
     basis = []
     for row in np.asarray(B, dtype=float):
         v = row.copy()
@@ -325,20 +350,23 @@ def orthonormal_rows(B):
 
 
 def subspace_distance(B1, B2):
-    """|(I - Q1 Q1') Q2|, spectral, with Q1 and Q2 orthonormal bases of the spans of the rows."""
+    """Return the spectral norm of (I - Q1 Q1') Q2, for orthonormal bases Q1 and Q2 of the row spans of B1 and B2."""
     Q1, Q2 = orthonormal_rows(B1), orthonormal_rows(B2)
     left = np.array([q - sum(dot(q, e) * e for e in Q1) for q in Q2])
     return np.linalg.svd(left, compute_uv=False)[0]
 
 
 def mim_sines(X, B):
-    """z_i = sum_(j=1..d) sin( (1 + j/d) pi (B x_i)_j )."""
+    """Return the targets of `make_mim_sines` without noise: z_i = sum_(j=1..d) sin((1 + j/d) pi (B x_i)_j)."""
     d, P = len(B), project(X, B)
     return np.array([sum(math.sin((1.0 + j / d) * math.pi * p[j - 1]) for j in range(1, d + 1)) for p in P])
 
 
 def mim_mixed(X, B):
-    """z_i = sum_(j=1..d) sin(v_j/2 - j) + v_(j+1) cos(0.4 v_(j+2) - j + 1)/2, v = B x_i, indices modulo d."""
+    """Return the targets of `make_mim_mixed` without noise.
+
+    z_i = sum_(j=1..d) sin(v_j/2 - j) + v_(j+1) cos(0.4 v_(j+2) - j + 1)/2 with v = B x_i and indices modulo d.
+    """
     d, z = len(B), np.zeros(len(X))
     for i, v in enumerate(project(X, B)):
         for j in range(1, d + 1):

@@ -1,6 +1,7 @@
-"""Naive oracles for the rival regressors: their formulas from the literature, in plain loops. Imports no library code.
+"""Naive implementations of the baseline regressors in plain loops. They share no code with the library.
 
-A kernel is here a function `k(p, c)` of two points, as in `oracles.py`, or a function of one distance.
+A kernel is a function `k(p, c)` of two points, as in `oracles.py`. In `recursive_feature_machine` it is a function of
+the distance.
 """
 
 import math
@@ -9,11 +10,12 @@ import warnings
 import numpy as np
 import pytest
 
+# The scale and the shift of each column.
 UNITS, SHIFT = np.array([1.0, 5.0, 0.1]), np.array([0.0, 3.0, -2.0])
 
 
 def data(m=24, T=1, seed=0):
-    """Three columns in units of their own, a smooth target (or two) with noise, and the inputs standardised."""
+    """Return three columns with different units, T smooth noisy targets, and the standardized inputs."""
     rng = np.random.default_rng([seed, m, T])
     Z = rng.normal(size=(m, 3))
     Y = np.stack([np.sin(Z[:, 0] + 2.0 * t) + 0.5 * Z[:, 1] + 4.0 for t in range(T)], axis=1)
@@ -23,14 +25,14 @@ def data(m=24, T=1, seed=0):
 
 
 def fresh(X, n=10, seed=1):
-    """New rows, and the same in the coordinates that X has when standardised."""
+    """Return new rows, and the same rows standardized with the mean and scale of X."""
     _, mean, scale = standardise(X)
     new = np.random.default_rng(seed).normal(size=(n, X.shape[1])) * UNITS + SHIFT
     return new, (new - mean) / scale
 
 
 def standardise(X):
-    """Columns of mean zero and variance one (a constant column becomes zero), the means and the scales."""
+    """Return the columns with mean zero and variance one, the means and the scales. Constant columns become zero."""
     mean, scale = X.mean(axis=0), X.std(axis=0)
     scale[np.ptp(X, axis=0) == 0.0] = 1.0
     return (X - mean) / scale, mean, scale
@@ -40,16 +42,17 @@ def standardise(X):
 
 
 def nystrom_coefficients(K_mc, K_cc, Y, reg_lambda):
-    """The a of (K_mc'K_mc + lambda m K_cc) a = K_mc'y; the shortest one where centers are repeated."""
+    """Return the solution of (K_mc'K_mc + lambda m K_cc) a = K_mc'y. If centers repeat, it has the smallest norm."""
     m = len(K_mc)
     A, b = K_mc.T @ K_mc + reg_lambda * m * K_cc, K_mc.T @ Y
     return np.linalg.lstsq(A, b, rcond=1e-13)[0]
 
 
 def leave_one_out_error(K_mc, K_cc, Y, reg_lambda):
-    """Fit without row i, predict row i: the mean square over rows and targets.
+    """Return the mean over rows i and targets of the squared error at row i of the fit without row i.
 
-    The penalty stays lambda m (not m - 1), and Y was centred once, by the mean of all rows: no intercept is refitted.
+    The penalty in the fit without row i stays lambda m instead of lambda (m - 1). Y is centred by the mean of all rows,
+    and it is not centred again.
     """
     m, total = len(K_mc), 0.0
     for i in range(m):
@@ -61,7 +64,7 @@ def leave_one_out_error(K_mc, K_cc, Y, reg_lambda):
 
 
 def exact_leave_one_out_error(K, Y, reg_lambda):
-    """The same with all rows as centers: without row i its center goes too (its coefficient would be zero)."""
+    """Return the leave-one-out error with all rows as centers. The fit without row i has no center at row i."""
     m, total = len(K), 0.0
     for i in range(m):
         others = [j for j in range(m) if j != i]
@@ -74,19 +77,20 @@ def exact_leave_one_out_error(K, Y, reg_lambda):
 
 
 def laplace_of(bandwidth):
-    """exp(-t / L)."""
+    """Return the kernel exp(-t / L) as a function of the distance t."""
     return lambda t: math.exp(-t / bandwidth)
 
 
 def gaussian_of(bandwidth):
-    """exp(-t^2 / (2 L^2))."""
+    """Return the kernel exp(-t^2 / (2 L^2)) as a function of the distance t."""
     return lambda t: math.exp(-(t**2) / (2.0 * bandwidth**2))
 
 
 def recursive_feature_machine(Z, Y, k, reg, n_iter, diagonal):
-    """Return M and the function after n_iter updates; gradients by central differences of the fitted function.
+    """Return M and the fitted function after n_iter updates, with gradients by central differences.
 
-    A kernel with a kink at its center is even there, so that its own term drops out of the difference, as it should.
+    A kernel may have a kink at its center. There the kernel is symmetric, so it contributes zero to the central
+    difference, as it should.
     """
     n_features, step = Z.shape[1], 1e-5
     M = np.eye(n_features)
@@ -113,14 +117,16 @@ def recursive_feature_machine(Z, Y, k, reg, n_iter, diagonal):
 
 
 def xrfm_machine(Z, Y, validation, kernel, n_iter, diagonal, keep_best=False):
-    """The authors' own machine (L = 3, reg = 0.1) and its M: in float64, with all rows in its gradients.
+    """Return the model of the xrfm package (bandwidth L = 3, reg = 0.1) and its matrix M, computed in float64.
 
-    Its Gaussian is the exponent 2 of L sqrt(2). Its kernel "l2" adds 1e-8 to the diagonal of a full M; "l2_high_dim"
-    does not, but takes distances by expansion.
+    All rows are used in the gradients. The Gaussian kernel is xrfm's kernel with the exponent 2 and the bandwidth
+    L sqrt(2). The kernel "l2" of xrfm adds 1e-8 to the diagonal of a full M. The kernel "l2_high_dim" adds nothing
+    to the diagonal, but computes distances by expanding the square.
     """
     torch = pytest.importorskip("torch")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # escapes in its docstrings, told of when it is compiled
+        # The docstrings of xrfm have invalid escape sequences.
+        warnings.simplefilter("ignore")
         rfm = pytest.importorskip("xrfm.rfm_src").RFM
     shape = {"bandwidth": 3.0, "exponent": 1.0} if kernel == "laplace" else {"bandwidth": 18.0**0.5, "exponent": 2.0}
     model = rfm("l2" if diagonal else "l2_high_dim", **shape, diag=diagonal, device="cpu", verbose=False)
@@ -135,7 +141,7 @@ def xrfm_machine(Z, Y, validation, kernel, n_iter, diagonal, keep_best=False):
 
 
 def rbf_objective(k, Z, Y, a, T, B, reg_lambda):
-    """|K a - Y|^2 / n + lambda a' K_tt a, with K_ij = k(B z_i, B t_j)."""
+    """Return |K a - Y|^2 / n + lambda a' K_tt a with K_ij = k(B z_i, B t_j)."""
     P, C = [B @ z for z in Z], [B @ t for t in T]
     loss = 0.0
     for p, y in zip(P, Y, strict=True):
@@ -145,7 +151,10 @@ def rbf_objective(k, Z, Y, a, T, B, reg_lambda):
 
 
 def adam(start, gradients, rate):
-    """Kingma and Ba (2015), the efficient form at the end of their section 2, with 0.9, 0.999 and 1e-8."""
+    """Return the result of Adam in the efficient form of Kingma and Ba (2015), section 2.
+
+    The parameters are beta_1 = 0.9, beta_2 = 0.999 and epsilon = 1e-8.
+    """
     theta, m, v = start.copy(), np.zeros_like(start), np.zeros_like(start)
     for t, g in enumerate(gradients, start=1):
         m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
@@ -157,7 +166,7 @@ def adam(start, gradients, rate):
 
 
 def brownian(P, Q):
-    """The mean over the coordinates of (|s| + |t| - |s - t|) / 2."""
+    """Return the mean over the coordinates of (|s| + |t| - |s - t|) / 2."""
     value = np.empty((len(P), len(Q)))
     for i, p in enumerate(P):
         for j, q in enumerate(Q):
@@ -166,7 +175,7 @@ def brownian(P, Q):
 
 
 def bkernn_coefficients(K, y, reg_lambda):
-    """The coefficients and the intercept: (HKH + m lambda I)^-1 H y, H = I - 11'/m, and the mean of y - K a."""
+    """Return the coefficients (HKH + m lambda I)^-1 H y with H = I - 11'/m, and the intercept mean(y - K a)."""
     m = len(y)
     H = np.eye(m) - np.ones((m, m)) / m
     alpha = np.linalg.inv(H @ K @ H + m * reg_lambda * np.eye(m)) @ H @ y
@@ -174,13 +183,16 @@ def bkernn_coefficients(K, y, reg_lambda):
 
 
 def bkernn_objective(Z, y, W, reg_lambda):
-    """min over a and b of |y - K a - b|^2 / (2m) + (lambda/2) a'Ka, the centred form: (lambda/2) y'H (..)^-1 H y."""
+    """Return the minimum over a and b of |y - K a - b|^2 / (2m) + (lambda/2) a'Ka.
+
+    The minimum is (lambda/2) y' H (HKH + m lambda I)^-1 H y with the centring matrix H.
+    """
     alpha, _ = bkernn_coefficients(brownian(Z @ W, Z @ W), y, reg_lambda)
     return 0.5 * reg_lambda * (y @ alpha)
 
 
 def bkernn_penalty(W, penalty):
-    """Follain and Bach's three, each half of a norm: of the eigenvalues, of the rows, of the columns."""
+    """Return one of the three penalties Omega(W) of Follain and Bach, see `BKerNN`."""
     n_features, p = W.shape
     if penalty == "feature":
         values = np.linalg.eigvalsh(W @ W.T / p)

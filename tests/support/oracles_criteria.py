@@ -1,20 +1,20 @@
-"""Naive oracles of the criteria that choose B and lambda: dense matrices of all rows, one refit for each row left out.
+"""Naive oracles of the criteria, with dense m x m matrices and one refit for each row that is left out.
 
-With s = lambda W and W = sum_i w_i, the weights are read as counts of rows. `K` is the matrix of the kernel over all
-rows or, with centers, its Nystrom approximation Q = K_mc K_cc^-1 K_cm. Every function takes the kernel k(p, c) of
-`oracles` first and then (X, Y, w, centers, lambda, B), Y being (m, T); centers=None means all rows, exactly.
-Nothing here imports the library.
+A weight w_i counts like w_i equal rows, W = sum_i w_i and s = lambda W. K is the kernel matrix of all rows. With
+Nystrom centers it is replaced by its approximation Q = K_mc K_cc^-1 K_cm. The functions for NumPy take a kernel k(p, c)
+of `oracles` and then (X, Y, w, centers, lambda, B), where Y has the shape (m, T). With centers=None, all rows are
+centers. This module does not import the library.
 """
 
 import math
 
 import numpy as np
 
-from oracles import gram, project
+from support.oracles import gram, project
 
 
 def prior(k, X, centers, B):
-    """The m x m covariance of the rows that the criterion uses, and what it leaves out of the diagonal of K."""
+    """Return the m x m prior covariance of the criterion, K or Q, and the diagonal of K minus this covariance."""
     P = project(X, B)
     diagonal = np.array([k(p, p) for p in P])
     if centers is None:
@@ -26,10 +26,11 @@ def prior(k, X, centers, B):
 
 
 def repeated_evidence(k, X, Y, counts, centers, reg_lambda, B):
-    """The evidence of the data set in which row i stands counts_i times.
+    """Return the evidence of the data set in which row i occurs counts_i times.
 
-    With n rows and s = lambda n: the mean over targets of log(q_t)/2, q_t = y_t'(K + s I)^-1 y_t / n, plus
-    log det(K + s I)/(2n), plus, with centers, sum_i (K - Q)_ii / (2 s n).
+    Let n be the number of repeated rows, s = lambda n and q_t = y_t'(K + s I)^-1 y_t / n for target t. The evidence is
+    the mean over the targets of log(q_t) / 2, plus log det(K + s I) / (2 n). With Nystrom centers, K is replaced by Q
+    and sum_i (K - Q)_ii / (2 s n) is added.
     """
     rows = [i for i, count in enumerate(counts) for _ in range(int(count))]
     K, left_out = prior(k, X[rows], centers, B)
@@ -42,9 +43,10 @@ def repeated_evidence(k, X, Y, counts, centers, reg_lambda, B):
 
 
 def evidence(k, X, Y, w, centers, reg_lambda, B):
-    """The same for any weights: equal rows with one target merge into one row of noise s/w_i.
+    """Return the evidence for any weights: w_i equal rows are merged into one row with noise s / w_i.
 
-    E the W x m matrix of repeats, E'E = diag(w), D = diag(sqrt(w)): E is D behind an orthonormal matrix, so
+    Let E be the W x m matrix that repeats rows, so that E'E = diag(w), and let D = diag(sqrt(w)). Then E is a matrix
+    with orthonormal columns times D, and
         log det(E K E' + s I_W)      =  log det(D K D + s I_m) + (W - m) log s
         (E y)'(E K E' + s I)^-1 (E y)  =  (D y)'(D K D + s I)^-1 (D y).
     """
@@ -59,7 +61,7 @@ def evidence(k, X, Y, w, centers, reg_lambda, B):
 
 
 def refit(K, Kcc, Y, w, penalty):
-    """argmin_a sum_i w_i |K_i a - y_i|^2 + penalty tr(a' K_cc a), as one stacked least-squares problem."""
+    """Return argmin_a sum_i w_i |K_i a - y_i|^2 + penalty tr(a' K_cc a), from one stacked least-squares problem."""
     values, vectors = np.linalg.eigh(Kcc)
     root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
     top = np.vstack([np.sqrt(w)[:, None] * K, math.sqrt(penalty) * root])
@@ -68,7 +70,10 @@ def refit(K, Kcc, Y, w, penalty):
 
 
 def leave_one_out(k, X, Y, w, centers, reg_lambda, B):
-    """(1/W) sum_i w_i |y_i - K_i a^(-i)|^2, a^(-i) solved without row i, with all centers and lambda W as they were."""
+    """Return (1/W) sum_i w_i |y_i - K_i a^(-i)|^2.
+
+    The coefficients a^(-i) are fitted without row i, with the same centers and the same lambda W.
+    """
     P = project(X, B)
     C = P if centers is None else project(centers, B)
     K, Kcc, W, total = gram(k, P, C), gram(k, C, C), sum(w), 0.0
@@ -80,7 +85,11 @@ def leave_one_out(k, X, Y, w, centers, reg_lambda, B):
 
 
 def torch_evidence(torch, K, left_out, Y, w, s):
-    """`evidence` of a prior of the rows, for autograd: torch is the module, the arrays are tensors, s = lambda W."""
+    """Return the same value as `evidence`, for a given prior covariance K, in a form that autograd can differentiate.
+
+    ``torch`` is the module PyTorch, the arrays are tensors, and s = lambda W. ``left_out`` is the second array
+    that `prior` returns.
+    """
     m, W, root = len(Y), w.sum(), w.sqrt()
     A = root[:, None] * K * root + s * torch.eye(m, dtype=K.dtype)
     q = (root[:, None] * Y * torch.linalg.solve(A, root[:, None] * Y)).sum(0) / W
@@ -89,7 +98,10 @@ def torch_evidence(torch, K, left_out, Y, w, s):
 
 
 def torch_leave_one_out(torch, K, left_out, Y, w, s):
-    """`leave_one_out` likewise: with prior covariance K, row i is predicted by the Gaussian process of the others."""
+    """Return the same value as `leave_one_out`, for a given prior covariance K.
+
+    Each row is predicted by the posterior mean of the Gaussian process given all other rows.
+    """
     total = 0.0
     for i in range(len(Y)):
         rest = torch.arange(len(Y)) != i

@@ -1,7 +1,8 @@
-"""Naive oracles of the classical estimators of the subspace: their formulas in plain loops, nothing of the library.
+"""Naive implementations of the subspace estimators in plain loops. They share no code with the library.
 
 Sources: Li (1991), Cook and Weisberg (1991), Li (1992), Xia, Tong, Li and Zhu (2002), Fukumizu, Bach and Jordan (2009),
-Fukumizu and Leng (2014), Klock, Lanteri and Vigogna (2021). Z are rows already standardised, unless said otherwise.
+Fukumizu and Leng (2014), Klock, Lanteri and Vigogna (2021). Z denotes whitened inputs, y the target and m the
+number of rows.
 """
 
 import itertools
@@ -9,23 +10,23 @@ import math
 
 import numpy as np
 
-# ------------------------------------------------------------------------------------------------ standardised inputs
+# ------------------------------------------------------------------------------------------------ standardized inputs
 
 
 def inverse_root(X):
-    """S^(-1/2), S the covariance of X with divisor m: the standardisation of Li (1991)."""
+    """Return S^(-1/2), where S is the covariance of X with divisor m, as in Li (1991)."""
     values, vectors = np.linalg.eigh(np.cov(X.T, bias=True).reshape(X.shape[1], X.shape[1]))
     return vectors @ np.diag(1.0 / np.sqrt(values)) @ vectors.T
 
 
 def standardise(X):
-    """S^(-1/2) (x - mean), row by row."""
+    """Return S^(-1/2) (x - mean) for each row x."""
     root, mean = inverse_root(X), X.mean(axis=0)
     return np.array([root @ (x - mean) for x in X])
 
 
 def equal_slices(y, n_slices):
-    """Rows sorted by the target, cut in blocks of one size (which must divide the number of rows)."""
+    """Return the rows sorted by the target, in blocks of equal size. The size must divide the number of rows."""
     size = len(y) // n_slices
     assert size * n_slices == len(y)
     order = sorted(range(len(y)), key=lambda i: y[i])
@@ -33,7 +34,7 @@ def equal_slices(y, n_slices):
 
 
 def leading(M, n_components):
-    """Rows: the eigenvectors of the largest eigenvalues in absolute value."""
+    """Return the eigenvectors of the largest eigenvalues in absolute value, as rows."""
     values, vectors = np.linalg.eigh(M)
     return vectors[:, np.argsort(-np.abs(values))[:n_components]].T
 
@@ -42,7 +43,7 @@ def leading(M, n_components):
 
 
 def sir_matrix(Z, y, n_slices):
-    """sum_h p_h m_h m_h'."""
+    """Return sum_h p_h m_h m_h', where slice h has the fraction p_h of the rows and the mean m_h of z."""
     M = np.zeros((Z.shape[1], Z.shape[1]))
     for rows in equal_slices(y, n_slices):
         mean = sum(Z[i] for i in rows) / len(rows)
@@ -51,7 +52,7 @@ def sir_matrix(Z, y, n_slices):
 
 
 def save_matrix(Z, y, n_slices, ddof):
-    """sum_h p_h (I - V_h)^2, V_h the covariance in slice h, with divisor n_h - ddof."""
+    """Return sum_h p_h (I - V_h)^2, where V_h is the covariance in slice h with the divisor n_h - ddof."""
     eye = np.eye(Z.shape[1])
     M = np.zeros_like(eye)
     for rows in equal_slices(y, n_slices):
@@ -62,18 +63,20 @@ def save_matrix(Z, y, n_slices, ddof):
 
 
 def phd_matrix(Z, y):
-    """(1/m) sum_i r_i z_i z_i', r the residuals of the line with an intercept."""
+    """Return (1/m) sum_i r_i z_i z_i', where r are the residuals of a linear fit with an intercept."""
     design = np.column_stack([np.ones(len(Z)), Z])
     r = y - design @ np.linalg.lstsq(design, y)[0]
     return sum(r[i] * np.outer(Z[i], Z[i]) for i in range(len(Z))) / len(Z)
 
 
-# --------------------------------------------------------------------------------------------------------- local lines
+# --------------------------------------------------------------------------------------------------- local linear fits
 
 
 def local_weights(Z, C, B):
-    """exp(-|B (z_i - c_j)|^2 / (2 h^2)), columns summing to 1; h = 1.06 s m^(-1/(p+4)), 2 p s^2 the median of the
-    squared distances.
+    """Return exp(-|B (z_i - c_j)|^2 / (2 h^2)), normalized so that each column sums to 1.
+
+    The bandwidth is h = 1.06 s m^(-1/(p+4)), where p is the number of rows of B and s^2 is the median of the squared
+    distances divided by 2 p.
     """
     p = len(B)
     squared = np.array([[math.dist(B @ z, B @ c) ** 2 for c in C] for z in Z])
@@ -83,10 +86,10 @@ def local_weights(Z, C, B):
 
 
 def local_line(P, y, q, w, ridge):
-    """Level and slopes that minimise sum_i w_i (y_i - a - b'(p_i - q))^2 + rho |b|^2 over a and b, by stacked rows.
+    """Return the a and b that minimize sum_i w_i (y_i - a - b'(p_i - q))^2 + rho |b|^2, by stacked least squares.
 
     rho is ``ridge`` times the mean diagonal entry of the weighted covariance of the p_i. As in the library, rows with
-    less than 1e-12 of the largest weight are left out: at an anchor far from all others they move the last digits.
+    less than 1e-12 of the largest weight are ignored. At an isolated anchor these rows would change the last digits.
     """
     kept = w > 1e-12 * w.max()
     P, y, w, p = P[kept], y[kept], w[kept], P.shape[1]
@@ -100,13 +103,16 @@ def local_line(P, y, q, w, ridge):
 
 
 def local_lines(P, y, Q, W, ridge):
-    """`local_line` at every anchor."""
+    """Return the results of `local_line` at every anchor."""
     fits = [local_line(P, y, q, W[:, j], ridge) for j, q in enumerate(Q)]
     return np.array([a for a, _ in fits]), np.array([b for _, b in fits])
 
 
 def opg_matrix(Z, y, n_components, n_iter, ridge):
-    """(1/m) sum_j b_j b_j' at all rows: weights in all coordinates first, then in those of the map found so far."""
+    """Return (1/m) sum_j b_j b_j', where b_j are the slopes of the local fit at row j.
+
+    In the first iteration the weights use all coordinates. Later iterations use the coordinates of the current map.
+    """
 
     def matrix(B):
         _, slopes = local_lines(Z, y, Z, local_weights(Z, Z, B), ridge)
@@ -119,16 +125,16 @@ def opg_matrix(Z, y, n_components, n_iter, ridge):
 
 
 def mave_objective(Z, y, C, W, levels, slopes, B):
-    """sum_ij w_ij (y_i - a_j - b_j' B (z_i - c_j))^2."""
+    """Return sum_ij w_ij (y_i - a_j - b_j' B (z_i - c_j))^2."""
     pairs = itertools.product(range(len(Z)), range(len(C)))
     return sum(W[i, j] * (y[i] - levels[j] - slopes[j] @ B @ (Z[i] - C[j])) ** 2 for i, j in pairs)
 
 
 def mave_map(Z, y, C, W, levels, slopes, ridge):
-    """The B that minimises the sum plus rho |B|^2, by least squares on one row for each pair (i, j); and rho.
+    """Return the B that minimizes `mave_objective` plus rho |B|^2, by stacked least squares, and rho.
 
-    b_j' B (z_i - c_j) is linear in the entries of B with coefficients b_jk (z_i - c_j)_l; rho is ``ridge`` times the
-    mean squared norm that such a coefficient has, weights included.
+    b_j' B (z_i - c_j) is linear in the entries of B, with the coefficients b_jk (z_i - c_j)_l. rho is ``ridge`` times
+    the mean over the entries of B of the weighted sums of squared coefficients.
     """
     d, D = slopes.shape[1], Z.shape[1]
     pairs = list(itertools.product(range(len(Z)), range(len(C))))
@@ -143,30 +149,33 @@ def mave_map(Z, y, C, W, levels, slopes, ridge):
 
 
 def gram(P, gamma):
-    """exp(-gamma |p_i - p_j|^2), an entry at a time."""
+    """Return exp(-gamma |p_i - p_j|^2), computed entry by entry."""
     return np.array([[math.exp(-gamma * math.dist(p, q) ** 2) for q in P] for p in P])
 
 
 def median_gamma(P):
-    """1 / (2 median^2) of the distances between different rows."""
+    """Return 1 / (2 median^2), where the median is taken over the distances between different rows."""
     pairs = itertools.combinations(range(len(P)), 2)
     return 1.0 / (2.0 * np.median([math.dist(P[i], P[j]) for i, j in pairs]) ** 2)
 
 
 def centred(K):
-    """H K H, H = I - 1 1'/m."""
+    """Return H K H with H = I - 1 1'/m."""
     H = np.eye(len(K)) - np.ones_like(K) / len(K)
     return H @ K @ H
 
 
 def kdr_objective(Z, G_y, B, gamma, epsilon):
-    """tr(G_y (G_{ZB'} + m eps I)^-1) / m, with the inverse written out."""
+    """Return tr(G_y (G_{ZB'} + m eps I)^-1) / m, with an explicit inverse."""
     m = len(Z)
     return np.trace(G_y @ np.linalg.inv(centred(gram(Z @ B.T, gamma)) + m * epsilon * np.eye(m))) / m
 
 
 def gradient_kdr_matrix(K, G_y, gamma, Z, epsilon):
-    """(1/m) sum_i N_i' A^-1 G_y A^-1 N_i, A = K + m eps I, row j of N_i the gradient of k(z_j, x) in x at x = z_i."""
+    """Return (1/m) sum_i N_i' A^-1 G_y A^-1 N_i with A = K + m eps I.
+
+    Row j of N_i is the gradient of k(z_j, x) with respect to x at x = z_i.
+    """
     m, D = Z.shape
     inverse = np.linalg.inv(K + m * epsilon * np.eye(m))
     M = np.zeros((D, D))
@@ -180,7 +189,7 @@ def gradient_kdr_matrix(K, G_y, gamma, Z, epsilon):
 
 
 def rcls_matrix(Z, y, parts):
-    """sum_h p_h b_h b_h', b_h the slopes of the line fitted to the rows of slice h."""
+    """Return sum_h p_h b_h b_h', where slice h has the fraction p_h of the rows and the slopes b_h of a linear fit."""
     M = np.zeros((Z.shape[1], Z.shape[1]))
     for rows in parts:
         design = np.column_stack([np.ones(len(rows)), Z[rows]])
@@ -190,13 +199,16 @@ def rcls_matrix(Z, y, parts):
 
 
 def monomials(x, degree):
-    """All products of powers of the entries of x, of total degree at most ``degree``."""
+    """Return all monomials of the entries of x with a total degree of at most ``degree``."""
     powers = itertools.product(range(degree + 1), repeat=len(x))
     return np.array([math.prod(float(v) ** k for v, k in zip(x, e, strict=True)) for e in powers if sum(e) <= degree])
 
 
 def piecewise_polynomial(X, y, X_new, n_cells, degree):
-    """Least-squares polynomials on the cells of the grid over the range of X; few rows: the polynomial of all rows."""
+    """Return the predictions of least-squares polynomials on the cells of a grid over the range of X.
+
+    A cell with fewer rows than twice the number of coefficients uses a polynomial fitted to all rows.
+    """
     low, high = X.min(axis=0), X.max(axis=0)
 
     def cell(x):

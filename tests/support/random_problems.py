@@ -1,4 +1,4 @@
-"""Small random problems, and the list of kernels, that the tests share."""
+"""Small random problems and the list of kernels, shared by the tests."""
 
 import math
 from collections.abc import Callable
@@ -9,15 +9,15 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-import oracles
 from hkrr import kernels
+from support import oracles
 
-# For what takes seconds a seed: one in `make test`, both in `make thorough`.
+# Seeds of slow tests. `make test` uses the first seed, `make thorough` uses both seeds.
 SEEDS = [0, pytest.param(1, marks=pytest.mark.thorough)]
 
 
 class Problem(NamedTuple):
-    """One regression problem: rows, weights (or None), centers, a map B and coefficients alpha."""
+    """A regression problem: inputs X, targets y, weights w (or None), centers, a map B and coefficients alpha."""
 
     X: np.ndarray
     y: np.ndarray
@@ -33,12 +33,16 @@ class Problem(NamedTuple):
 
     @property
     def weights(self):
-        """The weights, ones where there are none."""
+        """The weights, or ones if w is None."""
         return np.ones(len(self.X)) if self.w is None else self.w
 
 
 def make_problem(m=17, D=4, d=2, c=5, T=1, *, weighted=True, seed=0):
-    """Normal inputs, B scaled so that Bx has unit variance; half of the centers are rows of X, so distances vanish."""
+    """Return a random problem with m rows, D columns, d directions, c centers and T targets.
+
+    The inputs are normally distributed, and B is scaled so that Bx has about unit variance. Half of the centers are
+    rows of X, so that some distances are zero.
+    """
     rng = np.random.default_rng([seed, m, D, d, c, T])
     X = rng.normal(size=(m, D))
     y = rng.normal(size=m if T == 1 else (m, T))
@@ -49,38 +53,44 @@ def make_problem(m=17, D=4, d=2, c=5, T=1, *, weighted=True, seed=0):
 
 
 def separated_points(rng, n, c, d):
-    """P (n, d) and C (c, d) whose coordinates all differ by more than 0.05: away from every kink of every kernel."""
+    """Return points P (n, d) and C (c, d). The coordinates of P and C differ by more than 0.05.
+
+    The points are thus away from the kinks of the kernels, so that finite differences are accurate.
+    """
     P = np.round(4.0 * rng.normal(size=(n, d))) / 4.0 + rng.uniform(-0.03, 0.03, size=(n, d))
     C = np.round(4.0 * rng.normal(size=(c, d))) / 4.0 + 0.125 + rng.uniform(-0.03, 0.03, size=(c, d))
     return P, C
 
 
 def unit_direction(rng, shape):
-    """A random direction of Frobenius norm 1."""
+    """Return a random direction with Frobenius norm 1."""
     direction = rng.normal(size=shape)
     return direction / np.linalg.norm(direction)
 
 
 def central_difference(f, x, direction, step=1e-5):
-    """(f(x + h v) - f(x - h v)) / 2h: error about h^2 = 1e-10 by truncation, eps/h = 1e-11 by rounding."""
+    """Return (f(x + h v) - f(x - h v)) / (2 h) for the direction v and the step h.
+
+    The truncation error is about h^2 = 1e-10, and the rounding error is about eps / h = 1e-11.
+    """
     return (f(x + step * direction) - f(x - step * direction)) / (2.0 * step)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel of the library and the oracle's value and slope for the same shape parameters and gamma."""
+    """A kernel of the library, with the oracle functions of its value and its gradient (slope)."""
 
     id: str
     name: str
     kernel: kernels.Kernel
     value: Callable
     slope: Callable
-    norm: str | None  # the norm of the median rule; None for a kernel that is not shift invariant
-    shape: dict  # the shape parameters
+    norm: str | None  # the norm in the median rule, or None if the kernel is not translation invariant
+    shape: dict  # parameters of the kernel other than gamma
 
     @property
     def gamma(self):
-        """The gamma the kernel evaluates with."""
+        """The gamma with which the kernel is evaluated."""
         return 1.0 if self.kernel.gamma is None else self.kernel.gamma
 
 
@@ -108,10 +118,10 @@ _SHAPES = [
 
 
 def kernel_cases(*gammas):
-    """Every kernel and shape parameter with each of the gammas (None evaluates as 1)."""
+    """Return a case for each kernel, each choice of its parameters, and each gamma. None is evaluated as gamma = 1."""
     cases = []
     for name, cls, shape, norm in _SHAPES:
-        # matern12 is the Laplace kernel by another name; the other Matern kernels have their own formula.
+        # The oracle of matern12 is the Laplace kernel. The oracles of the other Matern kernels take no argument nu.
         formula = "laplace" if name == "matern12" else name
         arguments = {} if cls is kernels.Matern else shape
         for gamma in gammas:
@@ -127,7 +137,10 @@ ONE_GAMMA = kernel_cases(0.3)
 
 
 def torch_gram(torch, case, P, C):
-    """The kernel's formula a third time, in torch. The tiny term makes the derivative at zero distance 0, not nan."""
+    """Return the kernel matrix computed by PyTorch, for autograd.
+
+    The constant 1e-300 under the square root makes the derivative at distance zero 0 instead of NaN.
+    """
     difference, gamma, shape = P[:, None] - C[None], case.gamma, case.shape
     s, u = (difference**2).sum(-1), math.sqrt(2.0 * gamma) * difference.abs()
     r = (2.0 * gamma * s + 1e-300).sqrt()
@@ -151,5 +164,5 @@ def torch_gram(torch, case, P, C):
 
 
 def case_id(case):
-    """The name pytest shows for a case."""
+    """Return the id of a case for pytest."""
     return case.id

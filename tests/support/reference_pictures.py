@@ -1,6 +1,4 @@
-"""The pictures that are compared with those in tests/baseline, of models made by hand."""
-
-from pathlib import Path
+"""The plots that are compared with the pictures in tests/plotting/reference. Their models are constructed by hand."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -10,12 +8,16 @@ from matplotlib.spines import Spine
 from matplotlib.text import Text
 
 from hkrr import HyperKernelRidgeCV, plotting
-from made_models import made_classifier, made_data, made_labels, made_model
+from support.handmade_models import made_classifier, made_data, made_labels, made_model
+from support.paths import TESTS
 
-BASELINE = Path(__file__).parent / "baseline"
-# With the versions of constraints.txt pictures are the same to the last bit, whatever the threads and the processor.
-# Numbers that move by a millionth, as no rounding does, move a pixel of a contour; the smallest marks have nine pixels.
-CLEARLY, ROOM = 4, 4  # of 255, the difference of a colour that counts; how many pixels may have it
+REFERENCE = TESTS / "plotting" / "reference"
+# A pixel counts as different if a colour channel, from 0 to 255, differs by more than this number.
+COLOUR_TOLERANCE = 4
+# Maximum number of different pixels in pictures that count as equal. With the versions in constraints.txt the pictures
+# are identical on all processors. A relative change of the numbers by 1e-6, far above rounding errors, changes one
+# pixel of a contour. The smallest marks have nine pixels.
+MOST_DIFFERENT = 4
 NAMES = ["cement", "slag", "water", "age in days"]
 
 
@@ -25,7 +27,7 @@ def _link(n_components, n_features, **options):
 
 
 class _WithIntervals(type(made_model())):
-    """A model whose intervals are as wide as they are."""
+    """A model with prediction intervals of a fixed width."""
 
     def predict_interval(self, X, coverage=0.9):
         predicted = self.predict(X)
@@ -43,7 +45,7 @@ def diagonal():
 
 
 def grid():
-    """A model that has chosen from a grid; one pair could not be fitted."""
+    """Return a model that was chosen from a grid in which one fit failed."""
     model = made_model(2, 4, cls=HyperKernelRidgeCV)
     errors = np.array([[0.9, 0.8, 0.7, 0.75], [0.4, 0.12, 0.06, 0.2], [0.42, 0.2, 0.09, np.inf]])
     model.cv_results_ = {
@@ -56,7 +58,7 @@ def grid():
 
 
 def learned_grid():
-    """A model that has chosen d, its lambda learned."""
+    """Return a model whose number of directions was chosen by `cv` and whose lambda was learned."""
     model = made_model(2, 4, cls=HyperKernelRidgeCV)
     model.cv_results_ = {
         "n_components": np.array([1, 2, 3]),
@@ -68,7 +70,7 @@ def learned_grid():
 
 
 def searched():
-    """A model that has chosen among numbers of directions."""
+    """Return a model that was found by a search over the number of directions."""
     model = made_model(2, 4, cls=HyperKernelRidgeCV)
     starts = ["random", "random, dropped", "grown", "random", "shrunk", "moments", "polished", "compared", "plain"]
     model.path_ = {
@@ -86,7 +88,7 @@ def searched():
 
 
 def kernels_searched():
-    """A model that has chosen among kernels too."""
+    """Return a model that was found by a search over kernels and shapes of the map."""
     model = diagonal()
     runs = [
         ("random", "gaussian", "full", 400.0),
@@ -141,7 +143,7 @@ PICTURES = {
 
 
 def draw(name):
-    """Return a figure, small, and laid out for good: what is hidden later moves nothing else."""
+    """Return a small figure with a fixed layout, so that hiding one part does not move the other parts."""
     figure = PICTURES[name]().figure_
     figure.dpi = 60
     figure.canvas.draw()
@@ -150,25 +152,25 @@ def draw(name):
 
 
 def save(figure, path):
-    """Write a figure in its own size."""
+    """Save a figure at its own resolution."""
     figure.savefig(path, dpi=figure.dpi, metadata={"Software": None})
 
 
 def n_different(figure, name):
-    """Return how many pixels of a figure are clearly not as in its baseline."""
+    """Return the number of pixels that differ between a figure and its reference picture."""
     figure.canvas.draw()
     drawn = np.asarray(figure.canvas.buffer_rgba())[..., :3].astype(int)
-    expected = np.round(255 * plt.imread(BASELINE / f"{name}.png")[..., :3]).astype(int)
+    expected = np.round(255 * plt.imread(REFERENCE / f"{name}.png")[..., :3]).astype(int)
     if drawn.shape != expected.shape:
         return max(drawn.size, expected.size) // 3
-    return np.count_nonzero(np.max(np.abs(drawn - expected), axis=-1) > CLEARLY)
+    return np.count_nonzero(np.max(np.abs(drawn - expected), axis=-1) > COLOUR_TOLERANCE)
 
 
 def parts(figure):
-    """Return what a reader can see: lists of artists, each under a name, of which none may go unnoticed."""
+    """Return the visible parts of a figure: a dict from the name of each part to its artists."""
     found = {}
     for i, ax in enumerate(figure.axes):
-        # Left out: the ground, white on white, and the ticks of an axis, three pixels each.
+        # The background and the ticks are left out. A tick has only three pixels.
         alone = [child for child in ax.get_children() if child is not ax.patch and not isinstance(child, Axis | Spine)]
         groups = [[child] for child in alone if child not in ax.texts]
         groups += [list(ax.texts), list(ax.spines.values())]

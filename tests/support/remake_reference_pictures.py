@@ -1,6 +1,8 @@
-"""Draw the pictures of tests/baseline anew, after a change that is meant: python tests/remake_baselines.py [NAME ...].
+"""Redraw the reference pictures after an intended change.
 
-Look at each before it is committed.
+    PYTHONPATH=tests python -m support.remake_reference_pictures [NAME ...]
+
+Without a NAME, all pictures are redrawn. Look at each picture before committing it.
 """
 
 import sys
@@ -10,10 +12,10 @@ import matplotlib.pyplot as plt
 
 mpl.use("agg")
 
-from pictures import BASELINE, PICTURES, draw, save
+from support.reference_pictures import PICTURES, REFERENCE, draw, save
 
 if __name__ == "__main__":
-    BASELINE.mkdir(exist_ok=True)
+    REFERENCE.mkdir(exist_ok=True)
     for name in sys.argv[1:] or PICTURES:
         with plt.style.context("default"):
-            save(draw(name), BASELINE / f"{name}.png")
+            save(draw(name), REFERENCE / f"{name}.png")

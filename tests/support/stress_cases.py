@@ -1,4 +1,4 @@
-"""Data and settings at the limits of what numbers can be: the cases of tests/test_stress.py and docs/robustness.md."""
+"""Data and settings at the limits of floating point, for tests/estimators/test_stress.py and docs/robustness.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,16 @@ Data = tuple[Any, Any, Any]  # X, y, sample_weight
 
 @dataclass(frozen=True)
 class Case:
-    """Data, and the settings of either estimator that go with them (None: the case is for the other one)."""
+    """A stress case: a function that returns the data, and the parameters of the two estimators.
+
+    Attributes
+    ----------
+    make : callable
+        Function without arguments that returns X, y and the sample weights (or None).
+    ridge, tuned : dict or None
+        Parameters of HyperKernelRidge and of HyperKernelRidgeCV. None means that the case does not apply to this
+        estimator.
+    """
 
     make: Callable[[], Data]
     ridge: dict[str, Any] | None = field(default_factory=dict)
@@ -26,7 +35,7 @@ class Case:
 
 
 def rows(m: int = M, n_features: int = D, seed: int = 0) -> tuple[Any, Any]:
-    """Return inputs, and a target that depends on the first column and a little noise."""
+    """Return inputs X, and a target y that depends on the first column and has a little noise."""
     rng = np.random.default_rng([seed, m, n_features])
     X = rng.normal(size=(m, n_features))
     return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.normal(size=m)
@@ -168,7 +177,7 @@ def _settings() -> dict[str, Case]:
 
 GROUPS: dict[str, dict[str, Case]] = {
     "Scales": _scales(),
-    "Kinds of numbers, and memory": _kinds_and_memory(),
+    "Dtypes and memory layouts": _kinds_and_memory(),
     "Shapes": _shapes(),
     "Targets and weights": _targets_and_weights(),
     "Settings": _settings(),
@@ -177,7 +186,7 @@ CASES: dict[str, Case] = {name: case for group in GROUPS.values() for name, case
 
 
 def estimators(case: Case) -> dict[str, Any]:
-    """Return the estimators of a case, by the names of their classes."""
+    """Return the estimators of a case as {name of the class: estimator}."""
     X = case.make()[0]
     found: dict[str, Any] = {}
     if case.ridge is not None:

@@ -1,4 +1,4 @@
-"""The one check that every case of the stress table, and every generated one, must pass."""
+"""The check that every stress case and every generated case must pass."""
 
 from __future__ import annotations
 
@@ -14,25 +14,42 @@ import numpy as np
 
 from hkrr import FitError, HKRRWarning
 
-SECONDS = 60  # that no case may take: a guard against hanging, far above what any takes
-_SLACK = 1e-6  # by which the error may be above that of the mean
+# Time limit of a case in seconds. It is far longer than any case needs and only detects fits that hang.
+SECONDS = 60
+# Tolerance on the ratio of the model's squared error to the squared error of predicting the mean.
+_SLACK = 1e-6
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a case: the share of the variance explained on the training rows, or what the error said."""
+    """The outcome of a case.
+
+    Attributes
+    ----------
+    explained : float or None
+        Share of the variance explained on the training rows. None if the fit raised an error.
+    message : str
+        Message of the error. Empty if the fit gave a model.
+    warned : tuple of str
+        Class names of the warnings.
+    seconds : float
+        Duration of the fit.
+    """
 
     explained: float | None
-    said: str
+    message: str
     warned: tuple[str, ...]
     seconds: float
 
 
 def check(model: Any, X: Any, y: Any, weight: Any = None) -> Outcome:
-    """Return what came of a fit; raise AssertionError unless it is sound, or refused by the library's own error.
+    """Fit the model and return the outcome. Raise AssertionError if the outcome is neither valid nor a clear error.
 
-    Sound: in time, without a warning but the library's own; map, coefficients and predictions are finite, on the
-    training rows and on new ones; and on the training rows the error is not above that of the (weighted) mean of y.
+    A fit is valid if
+
+    - it ends within the time limit and causes no warnings of other libraries,
+    - the map, the coefficients and the predictions on training rows and new rows are finite,
+    - the squared error on the training rows is at most the squared error of predicting the weighted mean of y.
     """
     began = time.perf_counter()
     refusal, predicted = None, []
@@ -45,7 +62,7 @@ def check(model: Any, X: Any, y: Any, weight: Any = None) -> Outcome:
             refusal = error
     seconds = time.perf_counter() - began
     foreign = [warning for warning in caught if not issubclass(warning.category, HKRRWarning)]
-    assert not foreign, f"a warning that is not the library's: {foreign[0].message}"
+    assert not foreign, f"a warning of another library: {foreign[0].message}"
     if refusal is not None:
         assert _is_clear(refusal), repr(refusal)
         return Outcome(None, str(refusal), (), seconds)
@@ -59,7 +76,10 @@ def check(model: Any, X: Any, y: Any, weight: Any = None) -> Outcome:
 
 
 def share_of_error(predicted: Any, y: Any, weight: Any) -> float:
-    """Return the squared error over that of the mean of y, both up to the rounding of the predictions."""
+    """Return the squared error divided by the squared error of predicting the weighted mean of y.
+
+    The denominator includes the rounding error of the predictions, so that it is not zero for a constant y.
+    """
     y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
     w = np.ones(len(y)) if weight is None else np.asarray(weight, dtype=np.float64) / np.max(weight)
     unit = np.max(np.abs(y)) or 1.0
@@ -70,7 +90,7 @@ def share_of_error(predicted: Any, y: Any, weight: Any) -> float:
 
 
 def _new_rows(X: Any) -> Any:
-    """Return rows between those of X, and beyond them."""
+    """Return new rows, inside and outside the range of X."""
     X = np.asarray(X)
     if X.dtype.kind not in "f":
         return X[::-1]
@@ -78,22 +98,23 @@ def _new_rows(X: Any) -> Any:
 
 
 def _is_clear(error: Exception) -> bool:
-    """Return whether the message says what is wrong in words, and the error is no other library's in disguise."""
+    """Return whether an error message is clear: at least five words, and not from NumPy's linear algebra."""
     return len(str(error).split()) >= 5 and not isinstance(error, np.linalg.LinAlgError)
 
 
 @contextmanager
 def time_bound(seconds: int):
-    """Raise TimeoutError in the main thread after so many seconds; print all stacks first."""
+    """Context manager that prints all stacks and raises TimeoutError if the block takes longer than `seconds`."""
 
     def stop(*_: Any) -> None:
         faulthandler.dump_traceback()
         raise TimeoutError(f"not done after {seconds} seconds")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
+    # pytest-timeout uses the same timer: what is left of it is restored at the end.
+    before, began = signal.signal(signal.SIGALRM, stop), time.monotonic()
+    left, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - began), 0.01) if left else 0)

@@ -1,9 +1,8 @@
-"""Arrays of any namespace: what the maths needs beyond the array API standard.
+"""Array functions that the array API standard lacks.
 
-The kernels, the objective and the criteria are written against the array API, through array-api-compat, so that NumPy
-arrays and torch tensors run the same lines. What the standard lacks is here: squared distances, the one product every
-radial kernel starts with, a Cholesky factorisation that meets rounding with a little more jitter, and what follows from
-its factor.
+The kernels, the objective and the criteria use the array API through array-api-compat, so the same code runs on NumPy
+arrays and torch tensors. This module adds squared distances for radial kernels, a Cholesky factorisation that adds more
+jitter to the diagonal if rounding errors make it fail, and linear solves with the Cholesky factor.
 """
 
 from __future__ import annotations
@@ -20,20 +19,24 @@ from scipy.linalg import LinAlgError, cho_solve, cholesky
 from scipy.linalg import solve_triangular as scipy_solve_triangular
 from scipy.linalg.lapack import dlange, dpotri
 
-from hkrr._cholesky import cholesky_in_place, solve_with_factor
+from hkrr._base.parallel_cholesky import cholesky_in_place, solve_with_factor
 
-# An array of any namespace (NumPy, torch, ...). The array API has no static type that the checkers understand yet.
+# The type of arrays of any library (NumPy, torch, ...). Type checkers know no common type for all of them.
 Array: TypeAlias = Any
 
+# Machine epsilon of float64.
 EPS = float(np.finfo(np.float64).eps)
-_MOST_JITTER = 1e-4
-_LARGE = 2_000  # rows from which a factorisation is shared by threads
-_PANEL = 250  # columns of a device's product at least: smaller ones leave it idle
+# Maximum jitter, relative to the largest entry of the diagonal.
+_MAX_JITTER = 1e-4
+# Minimum number of rows of a matrix whose factorisation uses several threads.
+_LARGE = 2_000
+# Minimum number of columns of each matrix product in `gram`. Smaller products leave a GPU idle.
+_PANEL = 250
 
 __all__ = [
     "EPS",
     "Array",
-    "Watch",
+    "SolveInfo",
     "add_to_diagonal",
     "array_namespace",
     "dot",
@@ -52,10 +55,10 @@ __all__ = [
 
 
 def scaled_squared_distances(P: Array, C: Array, gamma: float) -> Array:
-    """Return ``gamma |p_i - c_j|^2`` as one matrix product of d + 2 columns.
+    """Return the matrix of ``gamma |p_i - c_j|^2`` for the rows p_i of P and c_j of C, computed as one matrix product.
 
-    ``[-2 gamma P, gamma |p|^2, 1] @ [C, 1, gamma |c|^2]'``: BLAS adds the norms, so the result is written once.
-    Rounding can make it a little negative.
+    The product is ``[-2 gamma P, gamma |p|^2, 1] @ [C, 1, gamma |c|^2]'``. BLAS adds the norms, so the result is
+    written to memory only once. Rounding can make entries slightly negative.
     """
     xp = array_namespace(P, C)
     left = xp.concat([-2.0 * gamma * P, gamma * xp.sum(P * P, axis=1, keepdims=True), xp.ones_like(P[:, :1])], axis=1)
@@ -64,29 +67,32 @@ def scaled_squared_distances(P: Array, C: Array, gamma: float) -> Array:
 
 
 def project(X: Array, B: Array) -> Array:
-    """Return ``X B'``; a diagonal map may be given as its diagonal."""
+    """Return ``X B'``. If B is a vector, it is the diagonal of a diagonal map."""
     return X * B if B.ndim == 1 else X @ B.T
 
 
 def pull_to_map(dP: Array, X: Array, B: Array) -> Array:
-    """Return the gradient in B, of its shape, from that in ``X B'``."""
+    """Return the gradient with respect to B, given the gradient dP with respect to ``P = X B'``."""
     return array_namespace(X).sum(dP * X, axis=0) if B.ndim == 1 else dP.T @ X
 
 
 def low_rank_product(left: Array, right: Array) -> Array:
-    """Return ``left @ right'``. BLAS is slow on a single column, where broadcasting does the same."""
+    """Return ``left @ right'``. For matrices with a single column, broadcasting is used: it is faster than BLAS."""
     return left * right.T if left.shape[1] == 1 else left @ right.T
 
 
 def dot(a: Array, b: Array) -> Array:
-    """Return the sum of the products of all entries, without waiting for it where the arrays are on a device."""
+    """Return the sum of the products of corresponding entries.
+
+    For tensors the result is a tensor. On a GPU this function does not wait for the result.
+    """
     return array_namespace(a, b).sum(a * b) if is_torch_array(a) else np.vdot(a, b)
 
 
 def gram(K: Array) -> Array:
-    """Return ``K'K``, at half the cost of a product where it pays: it is symmetric."""
+    """Return ``K'K``. For large matrices almost half of the operations are saved, because the result is symmetric."""
     if not is_torch_array(K):
-        return K.T @ K  # NumPy sees the symmetry
+        return K.T @ K  # NumPy calls a BLAS routine that computes one triangle only
     n = K.shape[1]
     panel = -(-n // min(8, max(1, n // _PANEL)))
     lower = array_namespace(K).zeros((n, n), dtype=K.dtype, device=K.device)
@@ -96,7 +102,7 @@ def gram(K: Array) -> Array:
 
 
 def add_to_diagonal(A: Array, values: Any) -> Array:
-    """Return A with these values, one or one for each row, added to its diagonal in place."""
+    """Add a number, or one number for each row, to the diagonal of A in place, and return A."""
     _set_diagonal(A, A.diagonal() + values)
     return A
 
@@ -109,7 +115,7 @@ def _set_diagonal(A: Array, values: Array) -> None:
 
 
 def solve_triangular(T: Array, M: Array, *, transpose: bool = False) -> Array:
-    """Return ``T^-1 M``, or ``T^-T M``, of a lower triangular T; M may be overwritten."""
+    """Return ``T^-1 M``, or ``(T')^-1 M`` if `transpose` is true, for a lower triangular T. M may be overwritten."""
     if is_torch_array(T):
         from torch.linalg import solve_triangular as torch_solve_triangular
 
@@ -119,14 +125,14 @@ def solve_triangular(T: Array, M: Array, *, transpose: bool = False) -> Array:
 
 
 def solve_with_lower(factor: Array, b: Array) -> Array:
-    """Return ``(L L')^-1 b`` from the lower factor L."""
+    """Return ``(L L')^-1 b``, given the lower Cholesky factor L."""
     if is_torch_array(factor):
         return array_namespace(factor).cholesky_solve(b, factor)
     return cho_solve((factor, True), b, check_finite=False)
 
 
 def inverse_from_factor(factor: Array) -> Array:
-    """Return the inverse of L L' from its lower factor L."""
+    """Return ``(L L')^-1``, given the lower Cholesky factor L."""
     if is_torch_array(factor):
         return array_namespace(factor).cholesky_inverse(factor)
     lower, _ = dpotri(factor, lower=1)
@@ -135,14 +141,15 @@ def inverse_from_factor(factor: Array) -> Array:
 
 
 def jittered_cholesky(A: Array, jitter: float) -> tuple[Array, float]:
-    """Return the lower Cholesky factor of ``A + jitter I``, and the jitter that was needed.
+    """Return the lower Cholesky factor of ``A + jitter I`` and the jitter that was used. ``A`` is overwritten.
 
-    Where the factorisation fails, the jitter grows tenfold until it does not; a matrix that needs more than a part in
-    10^4 of its diagonal is not positive definite up to rounding, and an error. ``A`` is overwritten.
+    If the factorisation fails, the jitter is multiplied by ten until the factorisation succeeds. If the jitter would
+    exceed 1e-4 times the largest diagonal entry, rounding errors cannot explain the failure, and a FloatingPointError
+    is raised.
     """
     if is_torch_array(A):
         return _with_jitter(A, jitter, lambda: _torch_cholesky(A))
-    # A is symmetric, so A.T is A in the order of memory that LAPACK works on without another copy.
+    # A is symmetric, so A.T equals A. But A.T is in Fortran order, which LAPACK takes without a copy.
     return _with_jitter(A, jitter, lambda: cholesky(A.T, lower=True, check_finite=False))
 
 
@@ -158,39 +165,63 @@ def _with_jitter(A: Array, jitter: float, factorise: Callable[[], Array]) -> tup
     diagonal = xp.asarray(A.diagonal(), copy=True)
     largest = float(xp.max(diagonal))
     if not math.isfinite(largest):
-        raise FloatingPointError("a kernel matrix holds values that are not finite")
-    enough = max(_MOST_JITTER * largest, jitter)
-    while jitter <= enough:
+        raise FloatingPointError("a kernel matrix contains values that are not finite")
+    limit = max(_MAX_JITTER * largest, jitter)
+    while jitter <= limit:
         _set_diagonal(A, diagonal + jitter)
         try:
             return factorise(), jitter
         except LinAlgError:
             jitter = max(10.0 * jitter, EPS * largest, sys.float_info.min)
-    raise FloatingPointError("a kernel matrix is not positive definite, or holds values that are not finite")
+    raise FloatingPointError("a kernel matrix is not positive definite, or contains values that are not finite")
 
 
 @dataclass
-class Watch:
-    """What a solve leaves behind for a health report: see `hkrr.diagnostics`.
+class SolveInfo:
+    """Details of the solution of a linear system.
 
-    The lower factor of the system solved (what is above its diagonal means nothing) and its 1-norm; what was added to a
-    diagonal beyond lambda, as a share of that diagonal's largest entry; lambda's part of the system, a matrix or, for a
-    multiple of the identity, a number; and the largest condition number that costs the fitted function digits.
+    `hkrr.estimators.fitted` computes diagnostics and predictive uncertainty from these details.
+
+    Attributes
+    ----------
+    factor : array or None
+        Lower Cholesky factor of the matrix of the system. Entries above the diagonal are undefined. None before the
+        system is solved.
+    norm : float
+        1-norm of the matrix of the system.
+    jitter : float
+        Amount added to the diagonals of the factorised matrices in addition to the penalty. Each amount is divided by
+        the largest diagonal entry of its matrix, and the quotients are summed.
+    penalty : float
+        The penalty with parameter lambda adds ``penalty * I`` to the matrix of the system. Unused if `penalty_matrix`
+        is given.
+    penalty_matrix : array or None
+        Matrix that the penalty adds to the matrix of the system, if it is not a multiple of the identity.
+    whitened : bool
+        Whether the system was whitened by the Cholesky factor of the kernel matrix of the centers.
+    condition_bound : float
+        Bound on the condition number that is relevant for the accuracy of the fitted function. If the condition number
+        of the system is larger, no more digits are lost than with a condition number equal to the bound.
     """
 
     factor: Array = None
     norm: float = math.nan
     jitter: float = 0.0
-    penalty: Array | float = 0.0
-    worst: float = math.inf
+    penalty: float = 0.0
+    penalty_matrix: Array | None = None
+    whitened: bool = False
+    condition_bound: float = math.inf
 
 
 def solve_positive_definite(
-    A: Array, b: Array, jitter: float, n_threads: int = 1, watch: Watch | None = None
+    A: Array, b: Array, jitter: float, n_threads: int = 1, info: SolveInfo | None = None
 ) -> tuple[Array, float]:
-    """Return the solution of ``(A + jitter I) x = b``, and the jitter that was needed. ``A`` is overwritten."""
-    asked, norm, largest = jitter, 0.0, 0.0
-    if watch is not None:
+    """Return the solution of ``(A + jitter I) x = b`` and the jitter that was used. ``A`` is overwritten.
+
+    If `info` is given, details of the solution are stored in its attributes.
+    """
+    requested, norm, largest = jitter, 0.0, 0.0
+    if info is not None:
         norm, largest = _one_norm(A), float(array_namespace(A).max(A.diagonal()))
     if len(A) >= _LARGE and not is_torch_array(A):
         factor, jitter = _with_jitter(A, jitter, lambda: cholesky_in_place(A, n_threads))
@@ -198,14 +229,15 @@ def solve_positive_definite(
     else:
         factor, jitter = jittered_cholesky(A, jitter)
         x = solve_with_lower(factor, b)
-    if watch is not None:
-        watch.factor, watch.norm = factor, norm + jitter  # the diagonal is not negative
-        watch.jitter += (jitter - asked) / (largest + asked) if jitter > asked else 0.0
+    if info is not None:
+        # norm + jitter is the exact 1-norm, because the diagonal is non-negative.
+        info.factor, info.norm = factor, norm + jitter
+        info.jitter += (jitter - requested) / (largest + requested) if jitter > requested else 0.0
     return x, jitter
 
 
 def _one_norm(A: Array) -> float:
-    """Return the largest sum of a column's absolute values, of a symmetric matrix."""
+    """Return the 1-norm of a symmetric matrix: the largest column sum of absolute values."""
     if is_torch_array(A):
         return float(abs(A).sum(dim=0).max())
-    return float(dlange("1", A.T))  # in the order of memory that LAPACK takes without a copy
+    return float(dlange("1", A.T))  # A.T is in Fortran order, which LAPACK takes without a copy

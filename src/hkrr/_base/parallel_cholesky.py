@@ -1,8 +1,9 @@
-"""The Cholesky factorisation of large matrices, in place and on our own threads.
+"""The Cholesky factorisation of large matrices, in place and on the library's own threads.
 
-BLAS's threads spin while they wait for each other: on two cores of which one was busy, LAPACK took 4.7 s for 5,000 rows
-on two threads and 0.9 to 1.2 s on one. Here each thread calls a BLAS of one thread on blocks of its own, and waits
-without spinning; and the result is the same to the last bit for any number of them.
+The threads of BLAS keep their cores busy while they wait for each other. On a machine with two cores, of which one was
+busy with other work, LAPACK factorised a matrix of 5,000 rows in 4.7 s with two threads and in 0.9 to 1.2 s with one
+thread. Here each thread works on its own blocks with a single-threaded BLAS, and uses no processor time while it waits.
+The result is bitwise the same for any number of threads.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
-from hkrr.threads import in_threads, single_threaded_blas
+from hkrr._base.threads import in_threads, single_threaded_blas
 
+# Number of rows and columns of a block.
 _BLOCK = 512
 
 
 def cholesky_in_place(A: Any, n_threads: int = 1) -> Any:
-    """Overwrite the lower triangle of A, diagonal included, by its Cholesky factor, and return A; what is above stays.
+    """Overwrite the lower triangle of the symmetric matrix A with its Cholesky factor, and return A.
 
-    Raises ``LinAlgError`` where A is not positive definite; but for its diagonal it is then as it was.
+    Entries above the diagonal are unchanged. If A is not positive definite, a ``LinAlgError`` is raised. Then all
+    entries of A except the diagonal have their original values again.
     """
     try:
         _factorise(A, n_threads)
@@ -53,11 +56,11 @@ def _factorise(A: Any, n_threads: int) -> None:
             A[rows, rows][square] -= (left @ left.T)[square]
 
         in_threads(solve, below, n_threads)
-        in_threads(subtract, below[::-1], n_threads)  # the longest first
+        in_threads(subtract, below[::-1], n_threads)  # start with the longest rows of blocks, to balance the threads
 
 
 def solve_with_factor(A: Any, b: Any) -> Any:
-    """Return the solution of ``L L' x = b``, L the lower triangle of A."""
-    upper = A.T  # in the order of memory that LAPACK takes without a copy
+    """Return the solution of ``L L' x = b``, where L is the lower triangle of A."""
+    upper = A.T  # in Fortran order, which LAPACK takes without a copy
     half = solve_triangular(upper, b, trans="T", check_finite=False)
     return solve_triangular(upper, half, check_finite=False)

@@ -1,15 +1,16 @@
-"""A journal of what a fit has computed: a fit that is started again reads it, and goes on where it ends.
+"""The journal of a fit: the results of its expensive steps, from which an interrupted fit resumes.
 
-A fit is a function of its data, parameters and random state. So nothing of the state of an algorithm has to be kept,
-only the results of its expensive steps: the same code runs again, is handed these instead of computing them, and comes
-within moments to where it was, bit for bit.
+A fit is a function of its data, parameters and random state. The journal therefore stores no state of the algorithms,
+only the results of their expensive steps. To resume, the same code runs again and gets the stored results instead of
+computing them. The fit reaches the point of the interruption within moments, with bitwise the same numbers.
 
-`step` is a piece of work with a result; its key says all that the result depends on, so the order in which threads end
-does not matter. Steps may be nested: when the outer one is done, what was noted within it is no longer needed. `begin`
-opens a run of a solver: while it lasts its evaluations are noted, or what a solver needs to go on (`Run.remember`).
+`step` computes a result, or returns the stored result. The key of a step contains everything that the result depends
+on, so the order in which threads finish does not matter. Steps can be nested: when the outer step is done, the entries
+made inside it are deleted. `open_run` opens a run of a solver. While the run lasts, the journal records either the
+evaluations of the objective or the memory of the solver (`RunRecord`).
 
-Whoever is computing finds the journal in a context variable, which the threads of `hkrr.threads` inherit; without one
-(no checkpoint was asked for, or this is a worker process) all of this does nothing.
+The current journal is a context variable, which the threads of `hkrr._base.threads` inherit. If there is no journal,
+because no checkpoint was requested or the code runs in a worker process, `step` computes the result and stores nothing.
 """
 
 from __future__ import annotations
@@ -25,201 +26,280 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from hkrr._base.linear_algebra import Array
+from hkrr._base.value_hashing import digest
 from hkrr.exceptions import CheckpointError
-from hkrr.meaning import digest
 
 _T = TypeVar("_T")
-# Writing takes this share of the time at most (unless every step is to be written).
-_SHARE_OF_WRITING = 0.05
-_REMEDY = "give checkpoint another path, or delete the file to begin anew"
+# Maximum share of the time that is spent on writing, unless ``every=0`` asks for a write at every step.
+_WRITING_SHARE = 0.05
+_REMEDY = "use another path for checkpoint, or delete the file to start over"
+
+
+@dataclass
+class RunRecord:
+    """The progress of an unfinished run of a solver, as checkpoints store it.
+
+    The first six fields are lists with one entry per evaluation of the reduced function. A resumed run replays these
+    evaluations. The last four fields are used only by solvers that resume from their own memory instead.
+
+    Attributes
+    ----------
+    x : list of arrays
+        The map of each evaluation as a vector, followed by lambda if lambda is learned.
+    seconds : list of floats
+        Seconds from the start of the run to each evaluation.
+    value, grad, alpha, grad_log_lambda : lists
+        The results of the evaluations: the fields of `hkrr.objective.Reduced`.
+    memory : dict or None
+        Values that the solver needs to continue from its last iterate.
+    state : hkrr.solvers.State or None
+        The last iterate.
+    start_norm : float
+        Norm of the starting map.
+    history : dict of lists
+        The columns of `hkrr.solvers.Result.history`. They can contain iterates after `state`.
+    """
+
+    x: list[Array] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    value: list[float] = field(default_factory=list)
+    grad: list[Array] = field(default_factory=list)
+    alpha: list[Array] = field(default_factory=list)
+    grad_log_lambda: list[float | None] = field(default_factory=list)
+    memory: dict[str, Any] | None = None
+    state: Any = None
+    start_norm: float = 0.0
+    history: dict[str, list[float]] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> tuple[list[Any], ...]:
+        """The six lists with one entry per evaluation."""
+        return self.x, self.seconds, self.value, self.grad, self.alpha, self.grad_log_lambda
 
 
 @dataclass
 class Run:
-    """What is noted of a run that is not done."""
+    """A run of a solver in the journal: its record, or its result if the run is finished."""
 
     journal: Journal
     name: str
-    evaluations: list[Any] = field(default_factory=list)
-    memory: Any = None
+    record: RunRecord = field(default_factory=RunRecord)
     result: Any = None
 
-    def noted(self) -> None:
-        """Say that there is something new."""
-        self.journal.write_if_due()
+    def add_evaluation(self, *entries: Any) -> None:
+        """Record an evaluation. `entries` are its values for the lists in ``record.columns``, in this order."""
+        with self.journal.lock:  # another thread may be writing the record to the file
+            for column, entry in zip(self.record.columns, entries, strict=True):
+                column.append(entry)
+            self.journal.write_if_due()
 
-    def remember(self, memory: Any) -> None:
-        """Note what the solver needs to go on from here, in place of what it needed before."""
-        self.memory = memory
-        self.noted()
+    def drop_evaluations(self, start: int) -> None:
+        """Delete the recorded evaluations from index `start` on."""
+        with self.journal.lock:
+            for column in self.record.columns:
+                del column[start:]
 
-    def done(self, result: Any) -> None:
-        """Record the result; what was noted until here is dropped."""
+    def remember(self, **fields: Any) -> None:
+        """Set the given fields of the record."""
+        with self.journal.lock:
+            vars(self.record).update(fields)
+            self.journal.write_if_due()
+
+    def finish(self, result: Any) -> None:
+        """Store the result of the run, which replaces its record."""
         self.journal.record(self.name, result)
 
 
 class Journal:
-    """The results of steps by their names, the runs that are not done, and when to write them down.
+    """The results of finished steps and the records of unfinished runs, by name.
 
     Parameters
     ----------
-    write : function of the journal
+    write : callable
+        Function that is called with the journal and writes it to a file.
     every : float
-        Seconds between two writes, at least; 0: at every step.
+        Minimum number of seconds between two writes. If it is 0, the journal is written at every step.
     """
 
     def __init__(self, write: Callable[[Journal], None], every: float) -> None:
         self.steps: dict[str, Any] = {}
         self.runs: dict[str, Run] = {}
         self.finished, self.process = False, os.getpid()
+        self.lock = RLock()
         self._write, self._every = write, every
-        self._lock, self._taken = RLock(), set[str]()
+        self._open_runs = set[str]()
         self._changed, self._due = True, 0.0
 
     @contextmanager
-    def in_use(self) -> Iterator[None]:
-        """Make it the journal of all that is computed here, and in threads that begin here."""
-        token = _here.set((self, ""))
+    def activated(self) -> Iterator[None]:
+        """Make this journal the current journal inside the context, and in the threads started inside the context."""
+        token = _current.set((self, ""))
         try:
             yield
         finally:
-            _here.reset(token)
+            _current.reset(token)
 
     def record(self, name: str, value: Any) -> None:
-        """Record the result of a step, and drop what was noted within it."""
-        with self._lock:
+        """Store the result of a step, and delete the entries made inside that step."""
+        with self.lock:
             self.steps[name] = value
-            self._taken.discard(name)
-            within = f"{name}/"
-            self.runs = {key: run for key, run in self.runs.items() if key != name and not key.startswith(within)}
-            self.steps = {key: step for key, step in self.steps.items() if not key.startswith(within)}
+            self._open_runs.discard(name)
+            inside = f"{name}/"
+            self.runs = {key: run for key, run in self.runs.items() if key != name and not key.startswith(inside)}
+            self.steps = {key: step for key, step in self.steps.items() if not key.startswith(inside)}
             self.write_if_due()
 
-    def take(self, name: str) -> Run | None:
-        """Return the run of that name, as far as it came; None where another thread is at the same one."""
-        with self._lock:
-            if name in self._taken:
+    def open_run(self, name: str) -> Run | None:
+        """Return the run with the given name and its record so far, or None if another thread has opened this run."""
+        with self.lock:
+            if name in self._open_runs:
                 return None
-            self._taken.add(name)
+            self._open_runs.add(name)
             return self.runs.setdefault(name, Run(self, name))
 
-    def leave(self, name: str) -> None:
-        """Let others take a run that ended without a result."""
-        with self._lock:
-            self._taken.discard(name)
+    def close_run(self, name: str) -> None:
+        """Allow other threads to open a run that ended without a result."""
+        with self.lock:
+            self._open_runs.discard(name)
 
     def write_if_due(self) -> None:
-        """Write where enough time has passed."""
-        with self._lock:
+        """Mark the journal as changed, and write it if enough time has passed since the last write."""
+        with self.lock:
             self._changed = True
             if time.perf_counter() >= self._due:
                 self.write()
 
     def write(self) -> None:
-        """Write now, where there is anything new."""
-        with self._lock:
+        """Write the journal now if it has changed since the last write."""
+        with self.lock:
             if not self._changed:
                 return
-            began = time.perf_counter()
+            started = time.perf_counter()
             self._write(self)
             self._changed = False
             now = time.perf_counter()
-            self._due = now + max(self._every, (now - began) / _SHARE_OF_WRITING if self._every > 0 else 0.0)
+            self._due = now + max(self._every, (now - started) / _WRITING_SHARE if self._every > 0 else 0.0)
 
     def finish(self) -> None:
-        """Write that the fit is done."""
-        with self._lock:
+        """Mark the fit as finished, and write the journal."""
+        with self.lock:
             if not self.finished:
                 self.finished, self._changed = True, True
             self.write()
 
 
-_here: ContextVar[tuple[Journal, str] | None] = ContextVar("journal", default=None)
+_current: ContextVar[tuple[Journal, str] | None] = ContextVar("journal", default=None)
 
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Hide the journal from the user's own code: what that computes is no part of the fit."""
-    token = _here.set(None)
+    """Deactivate the journal while callbacks and other user code run: their computations do not belong to the fit."""
+    token = _current.set(None)
     try:
         yield
     finally:
-        _here.reset(token)
+        _current.reset(token)
 
 
-def _current() -> tuple[Journal, str] | None:
-    """Return the journal and the name of the step within which this is; none in a process that was forked off."""
-    here = _here.get()
-    return here if here is None or here[0].process == os.getpid() else None
+def _journal_and_prefix() -> tuple[Journal, str] | None:
+    """Return the current journal and the prefix of the names of entries inside the current step.
+
+    Return None if there is no journal, or if this process was forked from the process of the journal.
+    """
+    current = _current.get()
+    return current if current is None or current[0].process == os.getpid() else None
 
 
-def about(*sums: Any) -> tuple[str, ...]:
-    """Return sums to nine digits, for keys: taken in another order they differ in the last."""
-    return tuple(f"{float(each):.9e}" for values in sums for each in np.atleast_1d(values))
+def rounded(*sums: Any) -> tuple[str, ...]:
+    """Return sums as text, rounded to ten significant digits, for use in keys.
+
+    The last digits of a sum depend on the order of summation.
+    """
+    return tuple(f"{float(number):.9e}" for values in sums for number in np.atleast_1d(values))
 
 
 def step(
     key: tuple[Any, ...],
     compute: Callable[[], _T],
     keep: Callable[[_T], bool] = lambda value: True,
-    sound: Callable[[Any], bool] = lambda value: True,
+    is_valid: Callable[[Any], bool] = lambda value: True,
 ) -> _T:
-    """Return what was recorded under the key, or compute it, and record it where it is to be kept.
+    """Return the result stored under a key. If there is no such result, compute the result and store it.
 
-    What is recorded and not sound was put there by somebody: it is refused.
+    Parameters
+    ----------
+    key : tuple
+        Everything that the result depends on. The first entry names the result in error messages.
+    compute : callable
+        Function without arguments that computes the result.
+    keep : callable, optional
+        Function that returns whether to store a computed result.
+    is_valid : callable, optional
+        Function that returns whether a stored result has the expected form. If it does not, the file was changed by
+        another program, and a CheckpointError is raised.
     """
-    here = _current()
-    if here is None:
+    current = _journal_and_prefix()
+    if current is None:
         return compute()
-    journal, prefix = here
+    journal, prefix = current
     name = prefix + digest(key)
     if name in journal.steps:
-        known: _T = journal.steps[name]
+        stored: _T = journal.steps[name]
         try:
-            fine = sound(known)
+            valid = is_valid(stored)
         except (TypeError, ValueError):
-            fine = False
-        if not fine:
-            raise CheckpointError(f"checkpoint holds a {key[0]} that cannot be: it was changed; {_REMEDY}")
-        return known
-    token = _here.set((journal, f"{name}/"))
+            valid = False
+        if not valid:
+            raise CheckpointError(
+                f"checkpoint holds an invalid {key[0]}: the file was changed by another program; {_REMEDY}"
+            )
+        return stored
+    token = _current.set((journal, f"{name}/"))
     try:
         value = compute()
     finally:
-        _here.reset(token)
+        _current.reset(token)
     if keep(value):
         journal.record(name, value)
     return value
 
 
-def known(key: tuple[Any, ...]) -> Any:
-    """Return what was recorded under the key, or None: before work is handed to other processes."""
-    here = _current()
-    return None if here is None else here[0].steps.get(here[1] + digest(key))
+def lookup(key: tuple[Any, ...]) -> Any:
+    """Return the result stored under a key, or None if there is no such result.
+
+    This function is used before work is sent to other processes, in which no journal is active.
+    """
+    current = _journal_and_prefix()
+    return None if current is None else current[0].steps.get(current[1] + digest(key))
 
 
 def record(key: tuple[Any, ...], value: Any) -> None:
-    """Record what another process has computed."""
-    here = _current()
-    if here is not None:
-        here[0].record(here[1] + digest(key), value)
+    """Store a result that another process has computed."""
+    current = _journal_and_prefix()
+    if current is not None:
+        current[0].record(current[1] + digest(key), value)
 
 
 @contextmanager
-def begin(*key: Any) -> Iterator[Run | None]:
-    """Open a run: with its result where it is done, with what was noted of it, or None where nothing is to be noted."""
-    here = _current()
-    if here is None:
+def open_run(*key: Any) -> Iterator[Run | None]:
+    """Open the run of a solver that is stored under `key`. The key contains everything that the result depends on.
+
+    If the run is finished, it is yielded with its result, otherwise with its record so far. None is yielded if there is
+    no journal, or if another thread has opened the same run.
+    """
+    current = _journal_and_prefix()
+    if current is None:
         yield None
         return
-    journal, prefix = here
+    journal, prefix = current
     name = prefix + digest(key)
     if name in journal.steps:
         yield Run(journal, name, result=journal.steps[name])
         return
-    run = journal.take(name)
+    run = journal.open_run(name)
     try:
         yield run
     finally:
         if run is not None:
-            journal.leave(name)
+            journal.close_run(name)

@@ -1,4 +1,4 @@
-"""Threads: BLAS's, which are held at one for small products, and our own, which share large ones out."""
+"""Limits on the number of BLAS threads, and thread pools that split large computations."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+# Prefix of the names of the threads in the pools.
 _PREFIX = "hkrr"
 
 _T = TypeVar("_T")
 _U = TypeVar("_U")
 
-# Below this many centers BLAS's threads wait for each other longer than they save, above all on a busy machine.
+# Number of centers below which BLAS is slower with several threads than with one, above all on a busy machine.
 _FEW_CENTERS = 3000
 
 
 @cache
 def _blas() -> ThreadpoolController:
-    # Finding the libraries takes milliseconds, setting their threads microseconds: look once.
+    # Finding the BLAS libraries takes milliseconds, but setting their threads only microseconds: search only once.
     return ThreadpoolController()
 
 
@@ -33,29 +34,39 @@ def _threads_of_each_blas() -> list[int]:
 
 
 def _set_threads_of_each_blas(numbers: list[int]) -> None:
-    """Set them, on any thread: threadpoolctl (from 3.8) heeds only the first that did, until told to forget it."""
+    """Set the number of threads of each BLAS library. This works from any thread.
+
+    From version 3.8 on, threadpoolctl remembers the first thread that sets the number, and ignores all other threads
+    until ``clear_controlling_thread`` is called.
+    """
     libraries = [lib for lib in _blas().lib_controllers if lib.user_api == "blas"]
     for lib, number in zip(libraries, numbers, strict=True):
-        forget = getattr(lib, "clear_controlling_thread", lambda force: None)
-        forget(force=True)
+        clear_thread = getattr(lib, "clear_controlling_thread", lambda force: None)
+        clear_thread(force=True)
         lib.set_num_threads(number)
-        forget(force=True)  # or no other thread, as one that ends a limit of its own, could set it hereafter
+        clear_thread(force=True)  # so that another thread can restore the number
 
 
 def blas_threads() -> int:
-    """Return how many threads BLAS would use now: what the machine, or OMP_NUM_THREADS, allows."""
+    """Return the number of threads that BLAS uses now.
+
+    If nothing has changed this number, it is the value of OMP_NUM_THREADS or the number of cores.
+    """
     return max(_threads_of_each_blas(), default=1)
 
 
 class _SharedLimit:
-    """BLAS at one thread while anyone asks for it: the setting is the process's, so the first in sets it, the last out
-    restores it, whatever the order in which threads come and go."""
+    """Context manager that limits BLAS to one thread while at least one thread is inside it.
+
+    The number of BLAS threads is a setting of the whole process. The first thread that enters the context sets the
+    number to one, and the last thread that leaves the context restores it.
+    """
 
     def __init__(self) -> None:
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
-        """Begin as if nobody had ever asked."""
+    def reset(self) -> None:
+        """Return to the initial state, in which no thread is inside the context."""
         self._lock, self._users, self._limit = Lock(), 0, ExitStack()
 
     def __enter__(self) -> None:
@@ -77,54 +88,68 @@ _shared_limit = _SharedLimit()
 
 
 def single_threaded_blas() -> AbstractContextManager[None]:
-    """Hold BLAS at one thread: small products are slower on two, and our own threads must not multiply its."""
+    """Return a context manager that limits BLAS to one thread.
+
+    Small matrix products are slower with two BLAS threads than with one. In a pool, each thread would start BLAS
+    threads of its own.
+    """
     return _shared_limit
 
 
 def blas_for(n_centers: int) -> AbstractContextManager[None]:
-    """Hold BLAS at one thread where there are too few centers for its threads to help."""
+    """Return a context manager that limits BLAS to one thread if there are fewer than 3,000 centers."""
     return single_threaded_blas() if n_centers < _FEW_CENTERS else nullcontext()
 
 
 @cache
 def pool(n_threads: int) -> ThreadPoolExecutor:
-    """Return a pool of so many threads."""
-    # Kept between passes: threads that are made anew for each cost a tenth of a pass.
+    """Return a pool of `n_threads` threads.
+
+    The pool is created once and then reused. Starting new threads would take a tenth of the time of a pass over the
+    rows.
+    """
     return ThreadPoolExecutor(n_threads, thread_name_prefix=_PREFIX)
 
 
 class Stopped(BaseException):
-    """Raised in a thread whose result nobody waits for any more. No Exception: nothing on the way should handle it."""
+    """Raised in a thread whose result is no longer needed.
+
+    It is not a subclass of Exception, so that ``except Exception`` does not catch it.
+    """
 
 
 _stop: ContextVar[Event | None] = ContextVar("stop", default=None)
 
 
-def leave_if_stopped() -> None:
-    """Raise Stopped in a thread of `in_threads` that should end: what takes long calls this now and then."""
+def raise_if_stopped() -> None:
+    """Raise Stopped if the call of `in_threads` that this thread works for has failed or was interrupted.
+
+    Long computations call this function repeatedly.
+    """
     stop = _stop.get()
     if stop is not None and stop.is_set():
         raise Stopped
 
 
 def in_threads(fn: Callable[[_T], _U], items: Iterable[_T], n_threads: int) -> list[_U]:
-    """Return fn of each item, in their order, on this many threads; BLAS has one in each.
+    """Return the list of ``fn(item)`` for all items, computed on `n_threads` threads with one BLAS thread each.
 
-    They inherit the context variables. Where one fails, or Ctrl-C is pressed, the others end before that is raised.
+    The results are in the order of the items. The threads inherit the context variables. If one thread fails, or Ctrl-C
+    is pressed, all other threads are stopped before the exception is raised.
     """
     with single_threaded_blas():
-        if n_threads == 1 or on_one_of_ours():
+        if n_threads == 1 or in_pool_thread():
             return [fn(item) for item in items]
         stop = Event()
 
         def one(item: _T) -> _U:
-            _stop.set(stop)  # in a context of its own
+            _stop.set(stop)  # set only in the context of this task
             return fn(item)
 
         ends = [pool(n_threads).submit(copy_context().run, one, item) for item in items]
         try:
             first, _ = wait(ends, return_when=FIRST_EXCEPTION)
-            # In their order, and of those that are done: whoever is still running need not end by itself.
+            # Ask only the finished tasks for their results: after an exception, other tasks may still be running.
             return [end.result() for end in ends if end in first]
         except BaseException:
             stop.set()
@@ -134,20 +159,31 @@ def in_threads(fn: Callable[[_T], _U], items: Iterable[_T], n_threads: int) -> l
             raise
 
 
-class InStep:
-    """Runs in threads that ask questions in step: when all that still run have asked, all are answered at once.
+class Lockstep:
+    """Threads that send requests and wait for the answers. The requests of all threads are answered as one batch.
 
-    An answer that is an exception is raised where it was asked for. For one `map`.
+    The batch is computed when every running thread has sent a request. If an answer is an exception, it is raised in
+    the thread that sent the request. Each instance can be used for one call of `map` only.
+
+    Parameters
+    ----------
+    n : int
+        Number of threads.
+    answer : callable
+        Function that is called with the list of requests and returns the list of answers.
     """
 
     def __init__(self, n: int, answer: Callable[[list[Any]], list[Any]]) -> None:
         self._answer, self._running = answer, set(range(n))
-        self._questions: dict[int, Any] = {}
+        self._requests: dict[int, Any] = {}
         self._answers: dict[int, Any] = {}
         self._changed = Condition()
 
     def map(self, fn: Callable[[int], _U]) -> list[_U]:
-        """Return fn of 0, 1, ..., each in a thread of its own that may `ask`."""
+        """Return ``[fn(0), fn(1), ...]``.
+
+        Each call ``fn(k)`` runs in its own thread and can call ``ask(k, request)``.
+        """
 
         def work(k: int) -> _U:
             try:
@@ -159,14 +195,14 @@ class InStep:
 
         n = len(self._running)
         with single_threaded_blas(), ThreadPoolExecutor(n) as threads:
-            # All of them run, whatever becomes of one: a run that never began would be waited for.
+            # Start all threads, even if one fails: the others would wait for a thread that was never started.
             ends = [threads.submit(work, k) for k in range(n)]
         return [end.result() for end in ends]
 
-    def ask(self, k: int, question: Any) -> Any:
-        """Return the answer to run k's question; it waits for the questions of the others."""
+    def ask(self, k: int, request: Any) -> Any:
+        """Send the request of thread k, wait until all running threads have sent a request, and return the answer."""
         with self._changed:
-            self._questions[k] = question
+            self._requests[k] = request
             self._answer_all()
             self._changed.wait_for(lambda: k in self._answers)
             found = self._answers.pop(k)
@@ -175,27 +211,31 @@ class InStep:
         return found
 
     def _answer_all(self) -> None:
-        if not self._questions or set(self._questions) != self._running:
+        if not self._requests or set(self._requests) != self._running:
             return
-        asked, self._questions = sorted(self._questions.items()), {}  # whoever came first, the same batch
+        # Sort the requests by thread, so that the batch does not depend on timing.
+        asked, self._requests = sorted(self._requests.items()), {}
         try:
-            found = self._answer([question for _, question in asked])
+            found = self._answer([request for _, request in asked])
             answers = {k: answer for (k, _), answer in zip(asked, found, strict=True)}
-        except Exception as error:  # each of them has asked for it
+        except Exception as error:  # `ask` raises it in every thread of the batch
             answers = {k: error for k, _ in asked}
         self._answers.update(answers)
         self._changed.notify_all()
 
 
-def on_one_of_ours() -> bool:
-    """Whether this is a thread of a pool: one that waited there for others of its pool could wait forever."""
+def in_pool_thread() -> bool:
+    """Return whether the current thread belongs to a pool of this module.
+
+    Such a thread must not wait for other threads of the same pool.
+    """
     return current_thread().name.startswith(_PREFIX)
 
 
 def _after_fork() -> None:
-    # A forked process has the pool's object and none of its threads, and a limit that nobody will leave.
+    # A forked process inherits pools without their threads, and a BLAS limit that no thread will ever lift.
     pool.cache_clear()
-    _shared_limit.forget()
+    _shared_limit.reset()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,7 +1,8 @@
-"""A digest of what values mean, however they are spelled: for what a checkpoint belongs to, and the keys of a journal.
+"""Hashes of values by their meaning, for the fingerprints of checkpoints and the keys of the journal.
 
-The same are 3, 3.0 and NumPy's; a list, a tuple, a range and an array of the same numbers; a path and its text; a
-device of PyTorch and its name; objects of the library's own classes with the same settings.
+Equal values of different types have the same hash: 3, 3.0 and NumPy scalars; a list, a tuple, a range and an array of
+the same numbers; a path and its string; a PyTorch device and its name; objects of the library's own classes with the
+same settings.
 """
 
 from __future__ import annotations
@@ -15,13 +16,22 @@ from typing import Any
 
 import numpy as np
 
-from hkrr._arrays import Array
+from hkrr._base.linear_algebra import Array
 
-_EXACT = 2**53  # up to which floats have all whole numbers
+# Largest integer up to which floats represent all integers exactly.
+_EXACT = 2**53
 
 
 def digest(*parts: Any, other: Callable[[Any], str] = repr) -> str:
-    """Return a short text, another one for parts that mean something else; `other` gives that of strangers' objects."""
+    """Return a hash of the given values as a short string.
+
+    Parameters
+    ----------
+    parts : values of any type
+        The values to hash, in this order.
+    other : callable, default=repr
+        Function that returns a string for objects of unknown classes.
+    """
     found = hashlib.blake2b(digest_size=16)
 
     def feed(part: Any) -> None:
@@ -45,11 +55,14 @@ def digest(*parts: Any, other: Callable[[Any], str] = repr) -> str:
 
 
 def _as_array(part: Any) -> Array | None:
-    """Return an array of numbers, or what is one in other words; else None."""
+    """Return a non-empty array of numbers, or a sequence of numbers as such an array.
+
+    Return None for any other value.
+    """
     if isinstance(part, list | tuple | range):
         try:
             part = np.asarray(part)
-        except ValueError:  # of parts of different lengths
+        except ValueError:  # nested sequences of different lengths
             return None
     fits = isinstance(part, np.ndarray) and part.size > 0 and part.dtype.kind in "iufb"
     return part if fits else None

@@ -1,8 +1,9 @@
-"""The canonical form of a learned map: one representative of all the maps that are the same function.
+"""The canonical form of a learned map: one representative of all maps that define the same function.
 
-(B, gamma) and (B / s, gamma s^2) are the same function for every kernel here, and for a kernel that no rotation changes
-so are B and QB. The form reported has spectral norm 1 in the coordinates of X, and where rotations are free, rows that
-are orthogonal in the coordinates of the optimisation, the largest first, each with its largest loading positive.
+For every kernel in this library, (B, gamma) and (B / s, gamma s^2) define the same function. For a rotation-invariant
+kernel, B and Q B also define the same function, for every rotation Q. The canonical form has spectral norm 1 in the
+coordinates of X. For rotation-invariant kernels, its rows are also orthogonal in the coordinates of the optimization
+and sorted by decreasing norm, and the entry of largest absolute value in each row is positive.
 """
 
 from __future__ import annotations
@@ -10,23 +11,36 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils.extmath import svd_flip
 
-from hkrr._arrays import Array
+from hkrr._base.linear_algebra import Array
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel
 
-_LARGEST = 1e150  # norm of a map, whose square is a number still
+# Upper bound of the norm of a map. The square of a larger norm could overflow.
+_LARGEST = 1e150
+
+
+def principal_form(B: Array) -> tuple[Array, Array]:
+    """Return ``diag(s) V'`` and s, for the singular value decomposition ``B = U diag(s) V'``.
+
+    The first array is a rotation of B: ``U' B``. Its rows are orthogonal and sorted by decreasing norm.
+    """
+    _, s, Vt = np.linalg.svd(B, full_matrices=False)
+    return s[:, None] * Vt, s
 
 
 def canonical_map(B: Array, kernel: Kernel, x_scale: Array | None) -> tuple[Array, Kernel, Array]:
-    """Return the map in the coordinates of X, the kernel that goes with it, and the relative singular values of B."""
-    _, s, Vt = np.linalg.svd(B, full_matrices=False)
+    """Return the canonical map in the coordinates of X, the kernel with its gamma, and the singular values of B.
+
+    The returned singular values are divided by the largest singular value. ``x_scale`` holds the scales of the columns
+    by which X was divided, or None.
+    """
+    rotated, s = principal_form(B)
     if kernel.rotation_invariant:
-        Vt = svd_flip(None, Vt, u_based_decision=False)[1]
-        B = s[:, None] * Vt
+        B = svd_flip(None, rotated, u_based_decision=False)[1]
     components = B if x_scale is None else B / x_scale
     norm = float(np.linalg.norm(components, 2))
     if not norm > 0:
         return components, kernel, s
     if not norm < _LARGEST:
-        raise FitError("X varies too little for gamma to be a number: multiply its columns by a power of ten first")
+        raise FitError("X varies so little that gamma overflows: multiply its columns by a power of ten first")
     return components / norm, kernel.with_gamma(kernel.scale * norm**2), s / s[0]

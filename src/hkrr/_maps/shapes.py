@@ -1,8 +1,10 @@
-"""The shapes a map may have: a full matrix, a diagonal one, a multiple of a given one or of each of its rows.
+"""The shapes of a map: full, diagonal, a given map times one scale, or a given map with one scale per row.
 
-A shape turns its parameters into a map, and a gradient in the map into one in the parameters. `Shaped` is a criterion
-seen through a shape, so that the same solver learns them all. Scales are learned through their logarithms: the steps
-that suit them are relative ones. A diagonal map is held as its diagonal, a vector: nothing of size D x D.
+A shape converts its parameters into a map, and the gradient with respect to the map into the gradient with respect to
+the parameters.
+`ShapedCriterion` expresses a criterion as a function of the parameters of a shape, so that one solver can learn all
+shapes. The parameters of scales are their logarithms, so that a step of the solver changes a scale by a factor. A
+diagonal map is stored as the vector of its diagonal, so no D x D array is formed.
 """
 
 from __future__ import annotations
@@ -12,40 +14,42 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from hkrr._arrays import Array
+from hkrr._base.linear_algebra import Array
+from hkrr.criteria import Criterion, Grouped
 from hkrr.kernels import Kernel
 from hkrr.objective import Reduced
 
-# Logarithms of scales beyond this are held there: a line search may try what no kernel can be evaluated at.
+# Largest absolute value of the logarithm of a scale. Larger values are clipped, because a line search may try scales
+# that overflow in the kernel.
 _LARGEST_LOG = 30.0
 
 
 def _scales(logs: Array) -> tuple[Array, Array]:
-    """Return exp(logs), the logs held within their bounds, and its derivative."""
+    """Return exp(logs) and its derivative, after clipping logs."""
     scales = np.exp(np.clip(logs, -_LARGEST_LOG, _LARGEST_LOG))
     return scales, np.where(np.abs(logs) < _LARGEST_LOG, scales, 0.0)
 
 
 class Shape(Protocol):
-    """What a shape is."""
+    """Interface of the shapes of a map."""
 
     name: str
 
     def parameters(self, B: Array) -> Array:
-        """Return the parameters of a map of this shape, a matrix."""
+        """Return the parameters of a map of this shape, as a matrix."""
 
     def map(self, parameters: Array) -> Array:
-        """Return the map B (d, D), or the diagonal of one (D,)."""
+        """Return the map B (d, D), or the diagonal (D,) of a diagonal map."""
 
     def gradient(self, parameters: Array, grad: Array) -> Array:
-        """Return the gradient in the parameters from the one in B."""
+        """Return the gradient with respect to the parameters, given the gradient with respect to B."""
 
     def degrees_of_freedom(self, n_components: int, n_features: int, rotation_invariant: bool) -> float:
-        """Return how many parameters the data can see."""
+        """Return the number of parameters that the data can determine."""
 
 
 class Full:
-    """Any d x D matrix: ``d D - d (d - 1) / 2`` parameters where rotations change nothing, d D otherwise."""
+    """Any d x D matrix: d D parameters, or ``d D - d (d - 1) / 2`` if the kernel is rotation invariant."""
 
     name = "full"
 
@@ -59,14 +63,15 @@ class Full:
         return grad
 
     def degrees_of_freedom(self, n_components: int, n_features: int, rotation_invariant: bool) -> float:
-        d = min(n_components, n_features)  # of more directions than columns the others are combinations
+        d = min(n_components, n_features)  # more than D rows of B are linearly dependent
         return n_components * n_features if not rotation_invariant else d * n_features - d * (d - 1) / 2
 
 
-def square_is_affordable(n_rows: float, n_features: int, kernel: Kernel) -> bool:
-    """Whether a map of all D directions has fewer parameters than half the rows: no score would take it otherwise.
+def square_map_is_affordable(n_rows: float, n_features: int, kernel: Kernel) -> bool:
+    """Return whether a full D x D map is worth trying: it needs fewer parameters than half the number of rows.
 
-    For a radial kernel: for others the columns' scales are all that such a map is about.
+    A map with more parameters would not be selected by any score. The function also returns False if there is only one
+    column, or if the kernel is not rotation invariant.
     """
     if n_features == 1 or not kernel.rotation_invariant:
         return False
@@ -74,7 +79,7 @@ def square_is_affordable(n_rows: float, n_features: int, kernel: Kernel) -> bool
 
 
 class Diagonal:
-    """``B = diag(exp(p))``, a scale for each column: D parameters."""
+    """Diagonal map ``B = diag(exp(p))``, one scale per column: D parameters."""
 
     name = "diagonal"
 
@@ -92,7 +97,10 @@ class Diagonal:
 
 
 class Scaled:
-    """``B = exp(p) base``: one parameter. With ones (the identity) for its base, plain kernel ridge regression."""
+    """Multiple of a given map, ``B = exp(p) base``: one parameter.
+
+    If the base is a vector of ones, which stands for the identity, the model is plain kernel ridge regression.
+    """
 
     name = "identity"
 
@@ -113,11 +121,11 @@ class Scaled:
 
 
 class ScaledRows(Full):
-    """``B = diag(exp(p)) base``: a scale for each of the directions of a full map, which are held."""
+    """Full map with fixed directions, ``B = diag(exp(p)) base``: only the scale of each direction is learned."""
 
     def __init__(self, base: Array) -> None:
         length = np.linalg.norm(base, axis=1, keepdims=True)
-        self.base = base / np.where(length > 0, length, 1.0)  # a direction of no length has no scale
+        self.base = base / np.where(length > 0, length, 1.0)  # rows of zeros stay zero
 
     def parameters(self, B: Array) -> Array:
         length = np.linalg.norm(B, axis=1, keepdims=True)
@@ -130,27 +138,27 @@ class ScaledRows(Full):
         return _scales(parameters)[1] * np.sum(grad * self.base, axis=1, keepdims=True)
 
 
-def content_of(shape: Shape) -> tuple[Any, ...]:
-    """Return what a shape is, for the keys of a journal."""
+def shape_key(shape: Shape) -> tuple[Any, ...]:
+    """Return the values that identify a shape in the journal of a checkpoint."""
     return (type(shape).__name__, getattr(shape, "base", None))
 
 
-class Shaped:
-    """A criterion as a function of the parameters of a shape, for a solver that learns lambda too."""
+class ShapedCriterion:
+    """A criterion as a function of the parameters of a shape and of lambda."""
 
     learn_lambda = True
 
-    def __init__(self, criterion: Any, shape: Shape) -> None:
+    def __init__(self, criterion: Criterion | Grouped, shape: Shape) -> None:
         self._criterion, self._shape = criterion, shape
         self.reg_lambda, self.loss_at_zero = criterion.reg_lambda, criterion.loss_at_zero
         self.n_centers = criterion.n_centers
 
     @property
     def content(self) -> tuple[Any, ...]:
-        """What its values depend on, for the keys of a journal."""
-        return (*content_of(self._shape), self._criterion.content)
+        """Values that identify the criterion in the journal of a checkpoint."""
+        return (*shape_key(self._shape), self._criterion.content)
 
     def reduced(self, parameters: Array, reg_lambda: float) -> Reduced:
-        """Return the criterion, its derivatives in the parameters and in log lambda, and the coefficients."""
-        reduced: Reduced = self._criterion.reduced(self._shape.map(parameters), reg_lambda)
+        """Return the criterion, its derivatives with respect to the parameters and log lambda, and the coefficients."""
+        reduced = self._criterion.reduced(self._shape.map(parameters), reg_lambda)
         return replace(reduced, grad=self._shape.gradient(parameters, reduced.grad))

@@ -1,4 +1,4 @@
-"""Values in files: as JSON and arrays (`values`), and these as bytes that are safe to read (`format`).
+"""Storage of values in files: conversion to JSON and arrays, and a safetensors format that is safe to read.
 
-Models (`hkrr.saving`) and checkpoints (`hkrr.checkpoints`) are made of them.
+Saved models (`hkrr.saving`) and checkpoints (`hkrr._storage.checkpoint`) use this package.
 """

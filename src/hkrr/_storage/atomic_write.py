@@ -1,4 +1,4 @@
-"""Writing a file so that there is, at every moment, either the old one or the new one, whole."""
+"""Atomic writing of files: at every moment the path holds either the complete old file or the complete new file."""
 
 from __future__ import annotations
 
@@ -13,9 +13,11 @@ from pathlib import Path
 
 
 def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write the bytes to a temporary file beside the target, make sure of them on the disk, and rename it.
+    """Write bytes to a file atomically.
 
-    Where that fails the target is as it was, no temporary file is left, and the OSError says so.
+    The bytes are written to a temporary file in the same folder and flushed to the disk. Then the temporary file is
+    renamed to `path`. If writing fails, the file at `path` is unchanged, no temporary file is left, and an OSError
+    explains the failure.
     """
     with replacing(path) as temporary, open(temporary, "xb") as file:
         file.write(data)
@@ -23,14 +25,15 @@ def replace_file(path: str | os.PathLike[str], data: bytes) -> None:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give the path of a temporary file, to be written and closed; the same as `replace_file`, for what comes in parts.
+    """Yield the path of a temporary file. At the end of the context, this file replaces the file at `path`.
 
-    An error within leaves the target as it was; an OSError within is taken for one of the writing.
+    The body of the context must create the temporary file and close it. If the body raises an error, the file at `path`
+    is unchanged. An OSError is raised again with an explanation of why the file could not be written.
     """
-    target = Path(os.path.realpath(path))  # of a link the file behind it, as with any other way of writing
+    target = Path(os.path.realpath(path))  # write through symbolic links, as open does
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, "Not saved: this is a folder; give the name of a file", str(target))
-    if target.exists() and not target.is_file():  # a rename would put a plain file in the place of /dev/null
+    if target.exists() and not target.is_file():  # for example /dev/null, which the renamed file would replace
         raise OSError(errno.EINVAL, "Not saved: this is a device or a pipe; give the name of a file", str(target))
     temporary = target.with_name(f"{stem(target)}.{secrets.token_hex(8)}.tmp")
     try:
@@ -39,16 +42,19 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             with open(temporary, "r+b") as file:
                 os.fsync(file.fileno())
             os.replace(temporary, target)
-        except BaseException:  # Ctrl-C too
+        except BaseException:  # including Ctrl-C
             temporary.unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise explained(error, target) from error
+        raise explain_write_error(error, target) from error
     _sync_folder(target.parent)
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove the temporary files of writes that a kill has ended; for whoever alone writes to this path."""
+    """Remove the temporary files that killed processes have left for this path.
+
+    The caller must make sure that no other process is writing to the path.
+    """
     ours = re.compile(rf"{re.escape(stem(path))}\.[0-9a-f]{{16}}\.tmp")
     for each in os.listdir(path.parent):
         if ours.fullmatch(each):
@@ -56,31 +62,32 @@ def remove_unfinished(path: Path) -> None:
 
 
 def stem(target: Path) -> str:
-    """Return what the names of files that go with a file begin with: short, and another one for another name.
+    """Return the prefix of the names of the temporary files and the lock file of a file.
 
-    Names that begin alike are told apart by the digest: whoever writes to one must not remove what belongs to another.
+    The prefix is short, and contains a hash of the full name. So two files whose long names start with the same letters
+    have different prefixes, and no process removes the temporary files of another file.
     """
     return f".{target.name[:40]}.{hashlib.blake2b(os.fsencode(target.name), digest_size=8).hexdigest()}"
 
 
-def explained(error: OSError, target: Path) -> OSError:
-    """Return the error that says what could not be written, why, and what to do."""
-    reason = f"Not saved ({error.strerror or error}): {_remedy(error)}; what was there before is as it was"
+def explain_write_error(error: OSError, target: Path) -> OSError:
+    """Return an OSError that says what could not be written, why, and what to do."""
+    reason = f"Not saved ({error.strerror or error}): {_remedy(error)}; the previous file is unchanged"
     return OSError(error.errno or errno.EIO, reason, str(target))
 
 
 def _remedy(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return "make room, or choose another disk"
+        return "free some space, or choose another disk"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return "the folder cannot be written to: choose another one"
+        return "the folder is not writable: choose another one"
     if error.errno == errno.ENOENT:
-        return "the folder does not exist: make it first"
+        return "the folder does not exist: create it first"
     return "check the disk, or choose another folder"
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make sure of the rename, where the system can: on Windows, and on some network disks, there is no way."""
+    """Flush the renaming in a folder to the disk. On Windows and some network file systems this does nothing."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -88,7 +95,7 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):
-            reason = f"Saved, but a power cut may bring back what was there before ({error.strerror})"
+            reason = f"Saved, but a power failure could restore the previous file ({error.strerror})"
             raise OSError(error.errno, reason, str(folder)) from error
     finally:
         os.close(descriptor)

@@ -1,4 +1,7 @@
-"""Checkpoints: the journal of a fit in a file, for one process at a time, that belongs to its data and parameters."""
+"""Checkpoints: files that hold the journal of a fit. A checkpoint is tied to the data and parameters of its fit.
+
+Only one process at a time can use a checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -14,104 +17,134 @@ import numpy as np
 from filelock import FileLock, Timeout
 from sklearn.utils import check_random_state
 
+from hkrr._base.resume_journal import Journal, Run
+from hkrr._storage.atomic_write import explain_write_error, remove_unfinished, replace_file, stem
+from hkrr._storage.checkpoint_file import Packed, as_bytes, packed, read
+from hkrr._storage.fingerprint import difference, fingerprint
+from hkrr._storage.safetensors_format import Refusal
 from hkrr._version import __version__
-from hkrr.checkpoint_file import Packed, as_bytes, packed, read
-from hkrr.disk import explained, remove_unfinished, replace_file, stem
 from hkrr.exceptions import CheckpointError, HKRRWarning
-from hkrr.fingerprint import difference, fingerprint
-from hkrr.journal import Journal, Run
-from hkrr.objective import Reduced
-from hkrr.records.format import Refusal
 from hkrr.rows import Rows
-from hkrr.solvers import State
-from hkrr.solvers.noted import Evaluation
 
-_REMEDY, _BEGIN_ANEW = "give checkpoint another path", ", or delete the file to begin anew"
+_REMEDY, _START_OVER = "use another path for checkpoint", ", or delete the file to start over"
 
 
-def kept_by(stop: BaseException) -> Any:
-    """Return the estimator that has kept the best model so far when Ctrl-C ended its fit, or None."""
-    return getattr(stop, "model", None) if isinstance(stop, KeyboardInterrupt) else None
+class FitInterrupted(KeyboardInterrupt):
+    """Raised when Ctrl-C interrupts a fit with a checkpoint and the estimator holds the best model found so far.
+
+    Parameters
+    ----------
+    model : estimator
+        The estimator that holds the best model so far.
+    cause : KeyboardInterrupt or None, default=None
+        The exception that interrupted the fit. Its notes are copied to this exception.
+    """
+
+    def __init__(self, model: Any, cause: KeyboardInterrupt | None = None) -> None:
+        super().__init__("the estimator holds the best model so far; the same call of fit resumes from the checkpoint")
+        self.model = model
+        _copy_notes(cause, self)
+
+
+def best_model_so_far(stop: KeyboardInterrupt) -> Any:
+    """Return the estimator that holds the best model found before Ctrl-C, or None if no model had been found."""
+    return getattr(stop, "model", None)
+
+
+def _copy_notes(source: BaseException | None, target: BaseException) -> None:
+    for note in getattr(source, "__notes__", ()):
+        target.add_note(note)
 
 
 def recorded(path: str | os.PathLike[str]) -> tuple[int, bool] | None:
-    """Return how many steps of a fit a checkpoint holds, and whether the fit has ended; None where it holds none."""
+    """Return the number of steps in a checkpoint and whether its fit is finished.
+
+    Return None if the file cannot be read.
+    """
     try:
         _, found = read(path)
         return sum(kind == "step" for kind, _ in found), bool(found["fit", ""]["finished"])
-    except (OSError, Refusal, KeyError):  # of which the fit will speak
+    except (OSError, Refusal, KeyError):  # the fit itself reports the problem
         return None
 
 
 @contextmanager
-def left_as_it_was(model: Any) -> Iterator[None]:
-    """Put a model's attributes back where a fit fails or is interrupted, unless it has kept the best model so far.
+def restored_on_failure(model: Any) -> Iterator[None]:
+    """Restore the attributes of an estimator if its fit fails, or is interrupted before a model has been found.
 
-    What Ctrl-C raises in a fit with a checkpoint is short, and says what is there.
+    If Ctrl-C interrupts a fit with a checkpoint, a KeyboardInterrupt with a short message and a short traceback is
+    raised. Its attribute ``model`` is the estimator if the estimator holds the best model found so far, and None
+    otherwise.
     """
     before = dict(vars(model))
     try:
         yield
     except BaseException as error:
-        kept = kept_by(error) is model
+        kept = isinstance(error, FitInterrupted) and error.model is model
         if not kept:
             vars(model).clear()
             vars(model).update(before)
-        if getattr(model, "checkpoint", None) is None or not isinstance(error, KeyboardInterrupt):
-            raise
-        # KeyboardInterrupt itself, as Python ends with the status of a Ctrl-C for no other class.
-        has = "the estimator has the best model so far" if kept else "the estimator is as it was"
-        told = KeyboardInterrupt(f"{has}, and the same call goes on from its checkpoint")
-        vars(told)["model"] = model if kept else None
-        for note in getattr(error, "__notes__", ()):
-            told.add_note(note)
-        raise told from None
+            if getattr(model, "checkpoint", None) is None or not isinstance(error, KeyboardInterrupt):
+                raise
+        # Raise KeyboardInterrupt itself: for its subclasses Python does not exit with the status of a Ctrl-C.
+        message = str(error) if kept else "the estimator is unchanged; the same call of fit resumes from the checkpoint"
+        stop = KeyboardInterrupt(message)
+        vars(stop)["model"] = model if kept else None
+        _copy_notes(error, stop)
+        raise stop from None
 
 
 @contextmanager
 def checkpointing(model: Any, rows: Rows) -> Iterator[np.random.RandomState]:
-    """Keep a journal of the fit where the model asks for a checkpoint, and give the fit its random numbers.
+    """Store the journal of a fit in the file ``model.checkpoint``, and yield the random state for the fit.
 
-    A fit that was broken off has the ones that it had.
+    A resumed fit gets the same random state as the interrupted fit. If ``model.checkpoint`` is None, nothing is stored.
     """
     if model.checkpoint is None:
         yield np.random.RandomState() if model.random_state is None else check_random_state(model.random_state)
         return
-    path = Path(os.path.realpath(model.checkpoint))  # of a link the file behind it, as `replace_file`
-    with _alone(path):
+    path = Path(os.path.realpath(model.checkpoint))  # like `replace_file`, follow symbolic links
+    with _locked(path):
         remove_unfinished(path)
         file = _File(path, fingerprint(model, rows))
-        journal, seed = file.opened(model.checkpoint_every)
+        journal, seed = file.open(model.checkpoint_every)
         rng = check_random_state(seed if model.random_state is None else model.random_state)
-        went_on = bool(journal.steps or journal.runs)
+        resumed = bool(journal.steps or journal.runs)
         if not journal.finished:
-            journal.write()  # now, rather than after an hour, it shows whether that can be done
-        with journal.in_use():
+            journal.write()  # if the file cannot be written, fail now and not after an hour of fitting
+        with journal.activated():
             try:
                 yield rng
             except BaseException as error:
                 try:
                     journal.write()
-                except OSError as failure:  # of which the error itself may speak
-                    if not isinstance(error, OSError):
-                        error.add_note(f"The checkpoint is as it was before: {failure}")
-                if went_on and isinstance(error, Exception):
-                    error.add_note(f"This fit went on from checkpoint={path}: if it cannot, {_REMEDY}{_BEGIN_ANEW}.")
+                except OSError as failure:
+                    if not isinstance(error, OSError):  # an OSError probably reports the same failure
+                        error.add_note(f"The checkpoint could not be updated: {failure}")
+                if resumed and isinstance(error, Exception):
+                    error.add_note(
+                        f"This fit was resumed from checkpoint={path}. If it cannot be resumed, {_REMEDY}{_START_OVER}."
+                    )
                 raise
         try:
             journal.finish()
-        except OSError as error:  # no reason to lose the model
-            message = f"The fit is done, and its checkpoint is the one before: {error}. Save the model elsewhere."
+        except OSError as error:  # the model is still valid
+            message = (
+                f"The fit is finished, but its checkpoint could not be updated: {error}. Save the model elsewhere."
+            )
             warnings.warn(message, HKRRWarning, stacklevel=2)
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Hold a lock beside the file, which ends with the process however that ends."""
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock on a file in the folder of the checkpoint.
+
+    If the process ends for any reason, the operating system releases the lock.
+    """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "checkpoint is a folder; give the name of a file", str(path))
-    if not path.parent.is_dir():  # which the lock would make
-        raise explained(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), path)
+    if not path.parent.is_dir():  # FileLock would create the folder
+        raise explain_write_error(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)), path)
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "checkpoint is a device or a pipe; give the name of a file", str(path))
     name = path.with_name(f"{stem(path)}.lock")
@@ -119,13 +152,14 @@ def _alone(path: Path) -> Iterator[None]:
     try:
         lock.acquire()
     except Timeout:
-        if not name.exists():  # nobody holds what is not there: it could not be made
-            raise explained(PermissionError(errno.EACCES, os.strerror(errno.EACCES)), path) from None
+        if not name.exists():  # the lock file could not be created
+            raise explain_write_error(PermissionError(errno.EACCES, os.strerror(errno.EACCES)), path) from None
         raise CheckpointError(
-            f"checkpoint={os.fspath(path)} is in use by another fit: wait for it, or give this one another path"
+            f"checkpoint={os.fspath(path)} is in use by another fit: wait until that fit ends, or use another path for "
+            "checkpoint"
         ) from None
     except OSError as error:
-        raise explained(error, path) from error
+        raise explain_write_error(error, path) from error
     try:
         yield
     finally:
@@ -133,28 +167,41 @@ def _alone(path: Path) -> Iterator[None]:
 
 
 class _File:
-    """The file of a journal, and what it belongs to."""
+    """The checkpoint file of a journal.
+
+    Parameters
+    ----------
+    path : Path
+        Path of the file, which need not exist yet.
+    belongs_to : dict
+        The fingerprint of the fit. A file with a different fingerprint is refused.
+    """
 
     def __init__(self, path: Path, belongs_to: dict[str, Any]) -> None:
         self._path, self._belongs_to = path, belongs_to
         self._seed = int(np.random.SeedSequence().generate_state(1)[0])
         self._packed: dict[str, tuple[Any, Packed]] = {}
 
-    def opened(self, every: float) -> tuple[Journal, int]:
-        """Return the journal, with what the file holds where there is one, and the seed where none was given."""
+    def open(self, every: float) -> tuple[Journal, int]:
+        """Return the journal and the seed to use for ``random_state=None``.
+
+        If the file exists, the entries of the journal and the seed are read from it.
+        """
         journal = Journal(self._write, every)
         if self._path.exists():
             try:
                 self._read_into(journal)
             except Refusal as refusal:
-                remedy = _REMEDY if refusal.foreign else _REMEDY + _BEGIN_ANEW
+                remedy = _REMEDY if refusal.foreign else _REMEDY + _START_OVER
                 raise CheckpointError(f"checkpoint={self._path} cannot be used: {refusal}; {remedy}.") from None
         return journal, self._seed
 
     def _read_into(self, journal: Journal) -> None:
         library, found = read(self._path)
         if library != __version__:
-            raise Refusal(f"it was written by hkrr {library}, and this is hkrr {__version__}: go on with that one")
+            raise Refusal(
+                f"it was written by hkrr {library}, and this is hkrr {__version__}: resume with hkrr {library}"
+            )
         try:
             fit = found.pop(("fit", ""))
             differs = difference(fit["belongs_to"], self._belongs_to)
@@ -165,9 +212,9 @@ class _File:
                 if kind == "step":
                     journal.steps[name] = value
                 else:
-                    journal.runs[name] = _run(journal, name, value)
+                    journal.runs[name] = Run(journal, name, value)
         except (KeyError, TypeError, IndexError, AttributeError) as error:
-            raise Refusal(f"it was damaged, or is no checkpoint ({error})") from None
+            raise Refusal(f"it is damaged, or not a checkpoint ({error})") from None
 
     def _write(self, journal: Journal) -> None:
         fit = {"belongs_to": self._belongs_to, "seed": self._seed, "finished": journal.finished}
@@ -178,40 +225,5 @@ class _File:
             entries["step", name] = self._packed[name][1]
         self._packed = {name: self._packed[name] for name in journal.steps}
         for name, run in journal.runs.items():
-            entries["run", name] = packed(_noted(run))
+            entries["run", name] = packed(run.record)
         replace_file(self._path, as_bytes(entries))
-
-
-def _noted(run: Run) -> dict[str, Any]:
-    """Return what is noted of a run, its evaluations as columns."""
-    evaluations, memory = list(run.evaluations), run.memory
-    columns: dict[str, Any] = {}
-    if len({(each.x.shape, each.reduced.grad.shape, each.reduced.alpha.shape) for each in evaluations}) == 1:
-        values = [each.reduced for each in evaluations]
-        slopes = [each.grad_log_lambda for each in values]
-        columns = {
-            "x": np.stack([each.x for each in evaluations]),
-            "seconds": np.array([each.seconds for each in evaluations]),
-            "value": np.array([each.value for each in values]),
-            "grad": np.stack([each.grad for each in values]),
-            "alpha": np.stack([each.alpha for each in values]),
-            "slope": None if slopes[0] is None else np.array(slopes),
-        }
-    if memory is not None:
-        n = memory["length"]
-        history = {name: list(column[:n]) for name, column in memory["history"].items()}
-        memory = {**memory, "history": history, "state": dict(vars(memory["state"]))}
-    return {"evaluations": columns, "memory": memory}
-
-
-def _run(journal: Journal, name: str, noted: dict[str, Any]) -> Run:
-    """Return a run as it was noted."""
-    columns, memory = noted["evaluations"], noted["memory"]
-    evaluations = []
-    for k in range(len(columns["value"]) if columns else 0):
-        slope = None if columns["slope"] is None else float(columns["slope"][k])
-        reduced = Reduced(float(columns["value"][k]), columns["grad"][k], columns["alpha"][k], slope)
-        evaluations.append(Evaluation(columns["x"][k], reduced, float(columns["seconds"][k])))
-    if memory is not None:
-        memory = {**memory, "state": State(**memory["state"])}
-    return Run(journal, name, evaluations, memory)

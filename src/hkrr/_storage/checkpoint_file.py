@@ -1,11 +1,12 @@
-"""The bytes of a checkpoint: what a journal holds, as one safetensors file.
+"""The file format of checkpoints: the entries of a journal in one safetensors file.
 
-The file has three tensors of bytes: "texts" and "arrays", the values one after another as `hkrr.records` makes JSON and
-arrays of them, and "index", a JSON list of ``[kind, name, bytes of text, bytes of arrays]``. (Tensors with names of
-their own would be thousands, and the table of a file is small.) Reading is as safe as that of a model: nothing is run,
-the checksum finds accidents, every byte is used once, and what is damaged is refused. Values are looked at as far as
-their kind says what they are; a forged step of the right kind with wrong contents can still end a fit with an error, or
-with another model.
+The file has three tensors of bytes. "texts" and "arrays" hold the entries one after another, as JSON and arrays
+(`hkrr._storage.json_codec`). "index" is a JSON list with one item ``[kind, name, bytes of text, bytes of arrays]`` for
+each entry. Separate tensors for all arrays would be thousands of tensors, more than the header of a file can list.
+
+Reading a checkpoint is as safe as reading a model: no code is run, the checksum detects accidental damage, every byte
+is used exactly once, and damaged files are refused. Types and shapes are checked for each kind of entry. A forged entry
+that passes these checks can still make a fit fail, or lead to a different model.
 """
 
 from __future__ import annotations
@@ -18,29 +19,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hkrr._arrays import Array
+from hkrr._base.linear_algebra import Array
+from hkrr._base.resume_journal import RunRecord
+from hkrr._storage.file_signatures import CHECKPOINT
+from hkrr._storage.json_codec import decode, encode
+from hkrr._storage.safetensors_format import Refusal, pack, parsed, unpack
 from hkrr._version import __version__
-from hkrr.records.beginnings import CHECKPOINT
-from hkrr.records.format import Refusal, pack, parsed, unpack
-from hkrr.records.values import decode, encode
-from hkrr.scaling import Moments
-from hkrr.solvers import Result
-from hkrr.solvers.base import MESSAGES
+from hkrr.rows.standardize import Moments
+from hkrr.solvers import Result, State
+from hkrr.solvers.driver import MESSAGES, empty_history
 
 FORMAT = 1
-_DAMAGED = "it was damaged, or is no checkpoint"
+_DAMAGED = "it is damaged, or not a checkpoint"
+# The type of the kind ("fit", "step" or "run") and the name of an entry.
 _ENTRY = tuple[str, str]
 
 
 class Packed(NamedTuple):
-    """A value as JSON, and the bytes of its arrays."""
+    """A value, stored as JSON text and the bytes of its arrays."""
 
     text: bytes
     arrays: bytes
 
 
 def packed(value: Any) -> Packed:
-    """Return a value as text and bytes."""
+    """Return a value as JSON text and the bytes of its arrays."""
     arrays: dict[str, Array] = {}
     content = encode(value, "v", arrays)
     table, at = {}, 0
@@ -55,7 +58,7 @@ def packed(value: Any) -> Packed:
 
 
 def unpacked(text: bytes, data: bytes) -> Any:
-    """Return the value, or raise Refusal."""
+    """Return the value that `packed` has converted to JSON text and bytes, or raise Refusal if these are invalid."""
     try:
         content = parsed(text.decode())
         arrays, at = {}, 0
@@ -63,7 +66,7 @@ def unpacked(text: bytes, data: bytes) -> Any:
             arrays[name] = _array(data, at, *entry)
             at += arrays[name].nbytes
         value = decode(content["value"], arrays)
-        if at != len(data) or arrays:  # `decode` takes out those that it uses
+        if at != len(data) or arrays:  # `decode` removes the arrays that it uses
             raise Refusal(_DAMAGED)
         return value
     except Refusal:
@@ -73,7 +76,10 @@ def unpacked(text: bytes, data: bytes) -> Any:
 
 
 def _array(data: bytes, expected: int, dtype: str, shape: list[int], order: str, at: int) -> Array:
-    """Return the array at the place where the one before it ends: no byte is used twice."""
+    """Return the array that starts at byte `at` of the data.
+
+    This must be the byte `expected`, at which the previous array ends, so that no byte is used twice.
+    """
     kind = np.dtype(dtype) if isinstance(dtype, str) else np.dtype(object)
     if kind.kind not in "fiub" or order not in ("C", "F") or not all(map(_whole, (*shape, at))) or at != expected:
         raise Refusal(_DAMAGED)
@@ -86,7 +92,7 @@ def _whole(number: Any) -> bool:
 
 
 def as_bytes(entries: dict[_ENTRY, Packed]) -> bytes:
-    """Return the bytes of a file of these values, by their kind and name."""
+    """Return the bytes of a checkpoint file. The keys of `entries` are the kind and the name of each entry."""
     index = [[*entry, len(value.text), len(value.arrays)] for entry, value in entries.items()]
     tensors = {
         "index": json.dumps(index, separators=(",", ":")).encode(),
@@ -98,7 +104,10 @@ def as_bytes(entries: dict[_ENTRY, Packed]) -> bytes:
 
 
 def read(path: str | os.PathLike[str]) -> tuple[str, dict[_ENTRY, Any]]:
-    """Return the version of the library that wrote a file, and its values; or raise Refusal."""
+    """Return the version of hkrr that wrote a checkpoint file, and the entries of the file.
+
+    If the file is not a valid checkpoint, raise Refusal.
+    """
     header, tensors = unpack(path, CHECKPOINT)
     if set(tensors) != {"index", "texts", "arrays"} or any(array.dtype != np.uint8 for array in tensors.values()):
         raise Refusal(_DAMAGED)
@@ -112,8 +121,8 @@ def read(path: str | os.PathLike[str]) -> tuple[str, dict[_ENTRY, Any]]:
             text, data = texts[text_at : text_at + text_length], arrays[array_at : array_at + array_length]
             text_at, array_at = text_at + text_length, array_at + array_length
             found[kind, name] = unpacked(text, data)
-            if not _SENSIBLE[kind](found[kind, name]):
-                raise Refusal(f"{_DAMAGED} (a {kind} that makes no sense)")
+            if not _IS_VALID[kind](found[kind, name]):
+                raise Refusal(f"{_DAMAGED} (invalid {kind})")
     except Refusal:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -128,14 +137,18 @@ def _is_fit(value: Any) -> bool:
 
 
 def _is_step(value: Any) -> bool:
-    """Whether it is what steps have for results: an array, a record, or some of these and numbers together."""
+    """Return whether a value can be the result of a step.
+
+    Such a result is an array, a valid `Result`, valid `Moments`, or a non-empty tuple or list. In a tuple or list,
+    every `Result` and all `Moments` must be valid; other members are not checked.
+    """
     if isinstance(value, Result):
         if not _is_history(value.history):
             return False
         numbers = (value.objective, value.reg_lambda, *(one for column in value.history.values() for one in column))
-        sound = _finite(value.B) and _finite(value.alpha, 2) and math.isfinite(value.objective)
+        finite = _finite(value.B) and _finite(value.alpha, 2) and math.isfinite(value.objective)
         known = value.reason in MESSAGES and _whole(value.n_iter) and 0.0 < value.reg_lambda < math.inf
-        return sound and known and all(isinstance(one, float | int) for one in numbers)
+        return finite and known and all(isinstance(one, float | int) for one in numbers)
     if isinstance(value, Moments):
         sizes = {array.shape for array in (value.x_mean, value.x_scale, value.constant)}
         return len(sizes) == 1 and all(_finite(array, 1) for array in (value.x_mean, value.x_scale, value.y_mean))
@@ -145,33 +158,46 @@ def _is_step(value: Any) -> bool:
 
 
 def _is_history(value: Any) -> bool:
-    """Whether it is lists of one length: a range is as long as it likes, and would be gone through to its end."""
+    """Return whether a value is a dict of lists that all have the same length.
+
+    Ranges are refused, because a range in a forged file could be so long that no loop over it would end.
+    """
     columns = list(value.values()) if isinstance(value, dict) else []
     return all(isinstance(column, list) for column in columns) and len({len(column) for column in columns}) == 1
 
 
 def _finite(value: Any, ndim: int | None = None) -> bool:
-    """Whether it is an array of finite floats, with so many axes."""
+    """Return whether a value is an array of finite floats.
+
+    If `ndim` is not None, this is the required number of axes.
+    """
     floats = isinstance(value, np.ndarray) and value.dtype.kind == "f" and ndim in (None, value.ndim)
     return floats and bool(np.all(np.isfinite(value)))
 
 
 def _is_run(value: Any) -> bool:
-    """Whether it is evaluations, as columns of one length, and what a solver remembers, its history as long as said."""
-    columns, memory = value["evaluations"], value["memory"]
-    if columns:
-        needed = [columns[name] for name in ("x", "seconds", "value", "grad", "alpha")]
-        needed += [] if columns["slope"] is None else [columns["slope"]]
-        if not all(isinstance(each, np.ndarray) and each.dtype.kind == "f" and each.ndim > 0 for each in needed):
-            return False
-        one_number = (columns["seconds"], columns["value"], *needed[5:])
-        if len({len(each) for each in needed}) != 1 or any(each.ndim != 1 for each in one_number):
-            return False
-    if memory is None:
+    """Return whether a value is a valid RunRecord.
+
+    The lists of its evaluations must have equal lengths. If the record has a memory, its history must reach the iterate
+    in ``state``.
+    """
+    if not isinstance(value, RunRecord) or not all(isinstance(column, list) for column in value.columns):
+        return False
+    slopes = [slope for slope in value.grad_log_lambda if slope is not None]
+    floats = all(isinstance(number, float) for number in (*value.seconds, *value.value, *slopes))
+    arrays = (*value.x, *value.grad, *value.alpha)
+    if not floats or not all(isinstance(array, np.ndarray) and array.dtype.kind == "f" for array in arrays):
+        return False
+    if len({len(column) for column in value.columns}) != 1:
+        return False
+    if value.memory is None:
         return True
-    history = memory["history"]
-    known = isinstance(memory["memory"], dict) and isinstance(memory["state"], dict) and _is_history(history)
-    return known and len(history["time"]) == memory["length"] != 0 and isinstance(memory["start_norm"], float)
+    state, history = value.state, value.history
+    if not isinstance(value.memory, dict) or not isinstance(state, State) or not _whole(state.n_iter):
+        return False
+    columns = list(history.values()) if isinstance(history, dict) and set(history) == set(empty_history()) else [None]
+    covered = all(isinstance(column, list) and len(column) > state.n_iter for column in columns)
+    return covered and isinstance(value.start_norm, float)
 
 
-_SENSIBLE: dict[str, Callable[[Any], bool]] = {"fit": _is_fit, "step": _is_step, "run": _is_run}
+_IS_VALID: dict[str, Callable[[Any], bool]] = {"fit": _is_fit, "step": _is_step, "run": _is_run}

@@ -1,11 +1,15 @@
-"""What a checkpoint belongs to: the class, its parameters and the data, as small values that can be compared.
+"""Fingerprints of fits: small summaries of the class, the parameters and the data, which can be compared.
 
-Parameters that change how a fit is computed, and not what, are left out: `n_jobs`, `block_size`, `verbose`,
-`checkpoint` and `checkpoint_every` (a fit that ran out of memory may go on with smaller blocks), `time_limit`, which
-each call has for itself, and `callbacks`, functions that nobody can compare. The others are compared by what they mean.
+A checkpoint belongs to the fit with the same fingerprint. Parameters that change how a fit is computed, but not its
+result, are left out: `n_jobs`, `block_size`, `verbose`, `checkpoint` and `checkpoint_every`. For example, a fit that
+ran out of memory can resume with smaller blocks. Two more parameters are left out: `time_limit`, because it applies to
+each call separately, and `callbacks`, because functions cannot be compared. All other parameters are compared by value:
+3 equals 3.0, and a kernel equals its name (see `hkrr._base.value_hashing`).
 
-Arrays in memory are compared by a digest of their bytes. Of other data there is no cheap one, so: their sizes, sums
-over all rows that see which target goes with which inputs, and some rows, bit for bit. Sums may differ by rounding.
+Arrays in memory are compared by a hash of their bytes. Data in files, tensors and Dask collections would be expensive
+to hash. They are compared by their sizes, by sums over all rows, and by the bytes of at most 300 rows. The sums include
+products of inputs and targets, so exchanged targets are noticed. Two sums count as equal if they differ by no more than
+rounding errors.
 """
 
 from __future__ import annotations
@@ -16,10 +20,10 @@ from typing import Any
 import joblib
 import numpy as np
 
-from hkrr._arrays import Array, array_namespace
+from hkrr._base.linear_algebra import Array, array_namespace
+from hkrr._base.value_hashing import digest
 from hkrr.exceptions import CheckpointError
 from hkrr.kernels import get_kernel
-from hkrr.meaning import digest
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.solvers import get_solver
 
@@ -32,17 +36,25 @@ _LEFT_OUT = (
     "time_limit",
     "callbacks",
 )
-_NAMED: dict[str, Any] = {"kernel": get_kernel, "solver": get_solver}  # what names stand for
+# Parameters that can be given by name, and the functions that return the object with that name.
+_RESOLVE: dict[str, Any] = {"kernel": get_kernel, "solver": get_solver}
+# Maximum number of rows whose bytes are compared, for data that are not arrays in memory.
 _SOME_ROWS = 300
-_ROUNDING = 1e-9  # of sums taken in another order, relative to the sum of sizes
-_LONGEST = 80  # characters of a value, for messages
+# Maximum difference at which two sums count as equal, relative to the sum of the absolute values of the terms.
+_ROUNDING = 1e-9
+# Maximum number of characters of a parameter's value in error messages.
+_MAX_CHARACTERS = 80
+# Number of rows that are hashed at a time.
 _BLOCK = 1 << 16
 
 
 def fingerprint(model: Any, rows: Rows) -> dict[str, Any]:
-    """Return the class, each parameter that matters (a digest, and the value for messages), and the data."""
+    """Return the fingerprint of a fit: the class, the parameters that matter, and a summary of the data.
+
+    For each parameter the fingerprint holds a hash, and the start of its representation for error messages.
+    """
     parameters = {
-        name: [_digest_of(name, value), " ".join(repr(value).split())[:_LONGEST]]
+        name: [_digest_of(name, value), " ".join(repr(value).split())[:_MAX_CHARACTERS]]
         for name, value in sorted(model.get_params(deep=False).items())
         if name not in _LEFT_OUT
     }
@@ -50,32 +62,34 @@ def fingerprint(model: Any, rows: Rows) -> dict[str, Any]:
 
 
 def difference(found: Any, expected: dict[str, Any]) -> str | None:
-    """Return what a fingerprint has otherwise than it should, in words, or None."""
+    """Return a description of the first difference between two fingerprints, or None if they agree."""
     if found["class"] != expected["class"]:
-        return f"it is of a {found['class']}, and this is a {expected['class']}"
+        return f"it was written by a {found['class']}, and this is a {expected['class']}"
     for name in sorted({*found["parameters"], *expected["parameters"]}):
         before, now = (each["parameters"].get(name, [None, "nothing"]) for each in (found, expected))
         if before[0] != now[0]:
-            return f"its {name} was {before[1]}, and is now {'another such' if before[1] == now[1] else now[1]}"
+            return f"its {name} was {before[1]}, and is now {'a different value' if before[1] == now[1] else now[1]}"
     return _difference_of_data(found["data"], expected["data"])
 
 
 def _digest_of(name: str, value: Any) -> str:
-    """Return a digest of a parameter; of a `cv` that cannot be pickled (a generator, say), of its class.
+    """Return a hash of a parameter.
 
-    The splits that `cv` makes are in the keys of the journal, so there the class is enough.
+    If `cv` cannot be pickled, because it is a generator for example, the name of its class is returned. This is enough,
+    because the keys of the journal contain the splits.
     """
-    if name in _NAMED and isinstance(value, str) and value != "auto":
-        value = _NAMED[name](value)
+    if name in _RESOLVE and isinstance(value, str) and value != "auto":
+        value = _RESOLVE[name](value)
     try:
         return digest(value, other=lambda one: str(joblib.hash(one)))
-    except Exception as error:  # whatever a stranger's class raises when it is pickled
+    except Exception as error:  # pickling an object of a user's class can raise anything
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
         if name == "cv":
             return kind
         raise CheckpointError(
-            f"checkpoint needs a {name} that can be pickled, to know it again, and this {kind} cannot be ({error}): "
-            "define its class in a module, without lambdas or open files in it, or fit with checkpoint=None"
+            f"checkpoint requires that {name} can be pickled, to compare it when the fit resumes, but this {kind} "
+            f"cannot be pickled ({error}): define its class in a module, without lambdas or open files, or fit with "
+            "checkpoint=None"
         ) from error
 
 
@@ -83,16 +97,19 @@ def _data(rows: Rows) -> dict[str, Any]:
     sizes = [rows.n_rows, rows.n_features, rows.n_targets]
     if isinstance(rows, InMemoryRows):
         return {"sizes": sizes, "digest": _digest_of_arrays(*rows.arrays)}
-    with np.errstate(over="ignore", invalid="ignore"):  # what is too large is the fit's to say
+    with np.errstate(over="ignore", invalid="ignore"):  # the fit itself reports numbers that are too large
         sums, scales = (np.asarray(part, dtype=np.float64) for part in rows.fetch(*rows.sum(_sums)))
     n = min(rows.n_rows, _SOME_ROWS)
     X, Y, w = rows.subset(np.linspace(0, rows.n_rows - 1, n).astype(np.int64)).gather()
-    place = str(getattr(rows, "device", None))  # on another one sums have other last bits
+    place = str(getattr(rows, "device", None))  # sums round differently on a different device
     return {"sizes": sizes, "place": place, "sums": sums, "scales": scales, "some": digest(X, Y, w)}
 
 
 def _digest_of_arrays(*arrays: Array | None) -> str:
-    """Return a digest of shapes, kinds and bytes: the same whatever the order of memory, and without a copy."""
+    """Return a hash of the shapes, dtypes and entries of arrays.
+
+    The hash does not depend on the memory order of an array, and no complete copy of an array is made.
+    """
     found = hashlib.blake2b(digest_size=16)
     for array in arrays:
         if array is None:
@@ -105,7 +122,10 @@ def _digest_of_arrays(*arrays: Array | None) -> str:
 
 
 def _sums(X: Array, Y: Array, w: Array | None) -> tuple[Array, Array]:
-    """Return the weight and the sums of x, x^2, y, y^2 and y x' (weighted), and the same of their sizes."""
+    """Return the weighted sums of 1, x, x^2, y, y^2 and y x' over the rows, and the same sums for absolute values.
+
+    For the second group of sums, x and y are replaced by |x| and |y|.
+    """
     xp = array_namespace(X)
     W = xp.ones_like(Y[:, 0]) if w is None else w
 
@@ -119,14 +139,17 @@ def _sums(X: Array, Y: Array, w: Array | None) -> tuple[Array, Array]:
 def _difference_of_data(found: Any, expected: dict[str, Any]) -> str | None:
     if found["sizes"] != expected["sizes"]:
         before, now = ("{} rows, {} columns and {} targets".format(*each["sizes"]) for each in (found, expected))
-        return f"its data had {before}, and these have {now}"
+        return f"its data had {before}, and the data now have {now}"
     if set(found) != set(expected):
-        return "its data were of another kind (arrays in memory, files, tensors, Dask collections)"
+        return (
+            "its data were of a different type (arrays in memory before, and files, tensors or Dask collections now, "
+            "or vice versa)"
+        )
     if found.get("place") != expected.get("place"):
-        return f"its data were on the device {found['place']}, and these are on {expected['place']}"
+        return f"its data were on the device {found['place']}, and are now on {expected['place']}"
     if "digest" in expected:
-        return None if found["digest"] == expected["digest"] else "its data were other ones"
+        return None if found["digest"] == expected["digest"] else "its data were different"
     near = np.abs(found["sums"] - expected["sums"]) <= _ROUNDING * expected["scales"]
     if found["some"] == expected["some"] and np.all(near | ~np.isfinite(expected["sums"])):
         return None
-    return "its data were other ones"
+    return "its data were different"

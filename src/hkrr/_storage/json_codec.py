@@ -1,10 +1,14 @@
-"""Values as JSON, and back: what parameters and fitted attributes are made of.
+"""Conversion of values to JSON and back, for parameters, fitted attributes and journal entries.
 
-None, booleans, texts, whole numbers, finite floats and lists are themselves. Everything else is an object with one
-name, which says what it is: ``{"tensor": name}`` is an array, kept among the tensors; ``{"tuple": [...]}``,
-``{"dict": [[key, value], ...]}``, ``{"float": "inf"}``; ``{"object": {"class": "Gaussian", "gamma": 0.5}}`` is a
-kernel, a solver or a record, of a class that stands in the table here. No other class is ever looked up, and no tensor
-is used twice.
+None, booleans, strings, integers, finite floats and lists are represented by the same value in JSON. Every other value
+is represented by a JSON object with one key, which names its type:
+
+- ``{"tensor": name}`` is an array, which is stored under this name among the tensors of the file.
+- ``{"tuple": [...]}``, ``{"dict": [[key, value], ...]}`` and ``{"float": "inf"}`` are values of built-in types.
+- ``{"object": {"class": "Gaussian", "gamma": 0.5}}`` is an instance of a registered class: a kernel, a solver, or a
+  dataclass or NamedTuple with the decorator `storable`.
+
+Classes that are not registered are never looked up, and no tensor is used twice.
 """
 
 from __future__ import annotations
@@ -13,41 +17,51 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from sklearn.model_selection import KFold, ShuffleSplit
 
 from hkrr import kernels
-from hkrr._arrays import Array
-from hkrr.columns import Column, Encoder, HeldOutScores
-from hkrr.diagnostics import Diagnostics
-from hkrr.records.format import Refusal
-from hkrr.scaling import Moments
-from hkrr.solvers import AGD, LBFGS, Result, VarPro
+from hkrr._base.linear_algebra import Array
+from hkrr._base.resume_journal import RunRecord
+from hkrr._storage.safetensors_format import Refusal
+from hkrr.rows.standardize import Moments
+from hkrr.solvers import AGD, LBFGS, Result, State, VarPro
 
 Arrays = dict[str, Array]
+T = TypeVar("T")
 
 _SETTINGS: tuple[Any, ...] = (*map(type, kernels.KERNELS.values()), AGD, LBFGS, VarPro)
-# Fitted attributes that are dataclasses of plain values, by name: a line here is all that another one needs. (Fields
-# that it gets later need defaults, as earlier files lack them.)
-ATTRIBUTE_RECORDS: dict[str, Any] = {"diagnostics_": Diagnostics}
-_RECORDS: tuple[Any, ...] = (Result, Moments, Column, Encoder, HeldOutScores, *ATTRIBUTE_RECORDS.values())
-_OBJECTS: dict[str, Any] = {cls.__name__: cls for cls in (*_SETTINGS, *_RECORDS)}
+# The classes that a file may contain: kernels and solvers, whose fields are plain values, and records, whose fields can
+# be of any storable type.
+_OBJECTS: dict[str, Any] = {cls.__name__: cls for cls in (*_SETTINGS, Result, State, RunRecord, Moments)}
 _SPLITTERS: dict[str, Any] = {
     "KFold": (KFold, ("n_splits", "shuffle", "random_state")),
     "ShuffleSplit": (ShuffleSplit, ("n_splits", "test_size", "train_size", "random_state")),
 }
 _SCALARS = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8")
 _NOT_FINITE = ("inf", "-inf", "nan")
-# Floats that a list may have before they are kept as a tensor: short lists are better read in the header.
+# Maximum length of a list of floats that is stored in the JSON header, where it is readable. Longer lists of floats are
+# stored as tensors.
 _SHORT = 64
-# Characters of an array of texts, each as wide as the widest: a hostile one could be wide and long.
-_MOST_CHARACTERS = 1 << 20
+# Maximum number of characters of an array of strings. NumPy pads all strings to the length of the longest one, so a
+# short forged list could become a huge array.
+_MAX_CHARACTERS = 1 << 20
+
+
+def storable(cls: type[T]) -> type[T]:
+    """Register a dataclass or a NamedTuple under its name, so that files can contain its instances (class decorator).
+
+    If a later version adds a field to the class, the field needs a default, because files of earlier versions lack the
+    field.
+    """
+    _OBJECTS[cls.__name__] = cls
+    return cls
 
 
 def encode(value: Any, name: str, arrays: Arrays) -> Any:
-    """Return a value as JSON; its arrays are put into `arrays`, under names that begin with `name`."""
+    """Return the JSON representation of a value, and add its arrays to `arrays` under names that start with `name`."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -56,7 +70,7 @@ def encode(value: Any, name: str, arrays: Arrays) -> Any:
         return _encode_scalar(value, name)
     if type(value) is int:
         if not -(2**63) <= value < 2**63:
-            raise Refusal(f"{name}={value!r} is too large for a file: whole numbers have 64 bits there")
+            raise Refusal(f"{name}={value!r} is too large: integers in files have at most 64 bits")
         return value
     if type(value) is float:
         return value if math.isfinite(value) else {"float": repr(value)}
@@ -71,7 +85,7 @@ def encode(value: Any, name: str, arrays: Arrays) -> Any:
     if type(value) is dict:
         return _encode_dict(value, name, arrays)
     if _OBJECTS.get(type(value).__name__) is type(value):
-        settings = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+        settings = {name: getattr(value, name) for name in _field_names(value)}
         return {"object": _named(type(value).__name__, settings, name, arrays)}
     if _SPLITTERS.get(type(value).__name__, (None,))[0] is type(value):
         settings = {field: getattr(value, field) for field in _SPLITTERS[type(value).__name__][1]}
@@ -79,16 +93,23 @@ def encode(value: Any, name: str, arrays: Arrays) -> Any:
     if isinstance(value, np.random.RandomState):
         return {"random_state": _encode_random_state(value, name, arrays)}
     if type(value).__module__ == "torch" and type(value).__name__ == "device":
-        return str(value)  # the same to every estimator here
+        return str(value)  # estimators also accept the name of a device
     if isinstance(value, os.PathLike) and isinstance(os.fspath(value), str):
         return os.fspath(value)
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
-    raise Refusal(f"{name} is a {kind}, and a file has place for plain values, arrays, and the library's own classes")
+    raise Refusal(f"{name} is a {kind}, but files can contain only plain values, arrays and objects of hkrr")
+
+
+def _field_names(value: Any) -> tuple[str, ...]:
+    """Return the names of the constructor arguments of a dataclass or a NamedTuple."""
+    if isinstance(value, tuple):
+        return value._fields  # type: ignore[attr-defined, no-any-return]  # a registered tuple is a NamedTuple
+    return tuple(field.name for field in fields(value) if field.init)
 
 
 def _put(name: str, array: Array, arrays: Arrays) -> str:
     if name in arrays:
-        raise Refusal(f"two of its arrays would have the name {name!r}")
+        raise Refusal(f"two of its arrays have the name {name!r}")
     arrays[name] = array
     return name
 
@@ -97,13 +118,13 @@ def _encode_scalar(value: Any, name: str) -> Any:
     if isinstance(value, np.bool_):
         return {"scalar": ["bool", bool(value)]}
     if value.dtype.name not in _SCALARS:
-        raise Refusal(f"{name} is a number of kind {value.dtype}, which a file has no place for: make it a float")
+        raise Refusal(f"{name} is a number of type {value.dtype}, which cannot be stored: convert it to a float")
     number = value.item()
     return {"scalar": [value.dtype.name, encode(number, name, {}) if isinstance(number, float) else number]}
 
 
 def _encode_array(value: Array, name: str, arrays: Arrays) -> Any:
-    if value.dtype.kind == "U" and value.ndim == 1 and value.dtype.itemsize // 4 * len(value) <= _MOST_CHARACTERS:
+    if value.dtype.kind == "U" and value.ndim == 1 and value.dtype.itemsize // 4 * len(value) <= _MAX_CHARACTERS:
         return {"texts": value.tolist()}
     return {"tensor": _put(name, value, arrays)}
 
@@ -118,14 +139,14 @@ def _encode_list(value: list[Any], name: str, arrays: Arrays) -> Any:
 def _encode_dict(value: dict[Any, Any], name: str, arrays: Arrays) -> Any:
     if all(isinstance(key, str) for key in value):
         return {"dict": [[str(key), encode(each, f"{name}.{key}", arrays)] for key, each in value.items()]}
-    # The cells of a grid: their numbers, and a row of coefficients for each.
+    # The attribute cells_ of PiecewisePolynomial: numbers of grid cells, and an array of coefficients for each cell.
     if all(type(key) is np.int64 and type(row) is np.ndarray for key, row in value.items()):
         keys, rows = np.array(list(value)), np.stack(list(value.values()))
         return {"cells": [_put(f"{name}.keys", keys, arrays), _put(f"{name}.rows", rows, arrays)]}
     value = {key.item() if isinstance(key, np.generic) else key: each for key, each in value.items()}
-    if all(type(key) in (bool, int, str) for key in value):  # weights of classes, by label
+    if all(type(key) in (bool, int, str) for key in value):  # for example class weights
         return {"pairs": [[key, encode(each, f"{name}.{key!r}", arrays)] for key, each in value.items()]}
-    raise Refusal(f"{name} is a dict whose keys are no texts, which a file has no place for")
+    raise Refusal(f"{name} is a dict with keys that cannot be stored: use strings, integers or booleans as keys")
 
 
 def _named(cls: str, settings: dict[str, Any], name: str, arrays: Arrays) -> dict[str, Any]:
@@ -135,7 +156,7 @@ def _named(cls: str, settings: dict[str, Any], name: str, arrays: Arrays) -> dic
 def _encode_random_state(value: np.random.RandomState, name: str, arrays: Arrays) -> dict[str, Any]:
     state: Any = value.get_state(legacy=False)
     if state["bit_generator"] != "MT19937":
-        raise Refusal(f"{name} is a RandomState of {state['bit_generator']}, which a file has no place for: use a seed")
+        raise Refusal(f"{name} is a RandomState of {state['bit_generator']}, which cannot be stored: use a seed")
     return {
         "key": _put(name, state["state"]["key"], arrays),
         "position": int(state["state"]["pos"]),
@@ -145,7 +166,10 @@ def _encode_random_state(value: np.random.RandomState, name: str, arrays: Arrays
 
 
 def decode(value: Any, arrays: Arrays) -> Any:
-    """Return the value that JSON stands for; the tensors that it uses are taken out of `arrays`."""
+    """Return the value that `encode` has converted to JSON.
+
+    The arrays that the value uses are removed from `arrays`.
+    """
     if value is None or isinstance(value, bool | str):
         return value
     if isinstance(value, int) and -(2**63) <= value < 2**63:
@@ -158,19 +182,19 @@ def decode(value: Any, arrays: Arrays) -> Any:
         ((tag, content),) = value.items()
         if tag in _DECODERS:
             return _DECODERS[tag](content, arrays)
-        raise Refusal(f"it holds a value of an unknown kind, {tag[:40]!r}: install a newer hkrr", remedied=True)
-    raise Refusal("it holds a value that is none: it was damaged, or hkrr did not write it")
+        raise Refusal(f"it contains a value of unknown type {tag[:40]!r}: install a newer hkrr", remedied=True)
+    raise Refusal("it contains an invalid value: it is damaged, or not a file of hkrr")
 
 
 def _take(name: Any, arrays: Arrays) -> Array:
     if not isinstance(name, str) or name not in arrays:
-        raise Refusal("it speaks of a tensor that is not there, or twice of the same one")
+        raise Refusal("it refers to a missing tensor, or to the same tensor twice")
     return arrays.pop(name)
 
 
-def _expect(fine: bool) -> None:
-    if not fine:
-        raise Refusal("it holds a value that cannot be read: it was damaged, or hkrr did not write it")
+def _expect(valid: bool) -> None:
+    if not valid:
+        raise Refusal("it contains an invalid value: it is damaged, or not a file of hkrr")
 
 
 def _decode_float(content: Any, arrays: Arrays) -> float:
@@ -218,7 +242,7 @@ def _decode_pairs(content: Any, arrays: Arrays) -> dict[Any, Any]:
 
 def _decode_texts(content: Any, arrays: Arrays) -> Array:
     _expect(isinstance(content, list) and len(content) > 0 and all(isinstance(each, str) for each in content))
-    _expect(len(content) * max(map(len, content)) <= _MOST_CHARACTERS)
+    _expect(len(content) * max(map(len, content)) <= _MAX_CHARACTERS)
     return np.array(content)
 
 
@@ -243,18 +267,18 @@ def _decode_named(
     _expect(isinstance(content, dict) and isinstance(content.get("class"), str))
     name = content["class"]
     if name not in known:
-        raise Refusal(f"it holds a {name[:40]!r}, which is unknown here: install a newer hkrr", remedied=True)
+        raise Refusal(f"it contains an object of unknown class {name[:40]!r}: install a newer hkrr", remedied=True)
     settings = {key: decode(each, arrays) for key, each in content.items() if key != "class"}
     try:
         return make(name, settings)
     except (TypeError, ValueError, OverflowError) as error:
-        raise Refusal(f"it holds a {name} that cannot be: {error}") from None
+        raise Refusal(f"it contains an invalid {name}: {error}") from None
 
 
 def _decode_object(content: Any, arrays: Arrays) -> Any:
     def make(name: str, settings: dict[str, Any]) -> Any:
         plain = (type(None), bool, int, float, str, np.generic)
-        _expect(_OBJECTS[name] in _RECORDS or all(isinstance(each, plain) for each in settings.values()))
+        _expect(_OBJECTS[name] not in _SETTINGS or all(isinstance(each, plain) for each in settings.values()))
         return _OBJECTS[name](**settings)
 
     return _decode_named(content, arrays, _OBJECTS, make)

@@ -1,13 +1,15 @@
-"""The bytes of a file: tensors and a header, as safetensors, with a checksum over both.
+"""The file format of models and checkpoints: a safetensors file with a header and a checksum.
 
-safetensors begins with the length of a JSON table of the tensors (8 bytes), the table, then their bytes. The table has
-room for texts of one's own, and ours is the header: JSON in one line, its keys sorted, without spaces. Its "tensors"
-repeats the dtype and shape of each tensor, and adds the order of its memory ("C" or "F": the file is always in C order,
-but products of matrices round differently in the other). Its "checksum" is the SHA-256 of the header without it,
-followed by the bytes of the tensors in the order of their names.
+A safetensors file consists of the length of a table (8 bytes), the table itself, and the bytes of the tensors.
+The table is a JSON object that lists the tensors. It can also hold metadata, and the hkrr header is stored there as
+JSON in one line, with sorted keys and without spaces. The entry "tensors" of the header repeats the dtype and shape of
+each tensor and adds its memory order, "C" or "F". The file itself stores all tensors in C order. The order of the
+original array is needed because matrix products of arrays in C and in Fortran order round differently. The entry
+"checksum" of the header is a SHA-256 hash. It is computed from the header without this entry, followed by the bytes of
+the tensors in the order of their names.
 
-Whoever wrote a file, reading it is safe: lengths are compared with the size of the file before anything is allocated,
-the table is small and flat before it is parsed, and only numbers are made of the rest.
+Reading a file from an untrusted source is safe. Lengths are compared with the size of the file before memory is
+allocated, the size and depth of the table are checked before it is parsed, and the rest is read as numbers only.
 """
 
 from __future__ import annotations
@@ -23,17 +25,20 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from hkrr._arrays import Array
+from hkrr._base.linear_algebra import Array
+from hkrr._storage.file_signatures import MODEL, SIGNATURE_LENGTH, describe, has_signature
 from hkrr._version import __version__
-from hkrr.records.beginnings import MODEL, SEEN, begins_as, seems
 
 FORMAT = 1
 
-# Bytes of the table, and its objects and lists: parsed, one of nothing else would take thirty times its bytes, where an
-# honest one is mostly the names of columns.
-_MOST_TABLE, _MOST_BRACKETS = 2 << 20, 100_000
-_DEEPEST = 16
-_MOST_AXES, _LONGEST_AXIS = 8, 2**48
+# Maximum size of the table in bytes, and maximum number of its objects and lists. The second limit is needed because
+# a table of empty lists takes thirty times as much memory after parsing. Most bytes of a valid table are names of
+# columns.
+_MAX_TABLE, _MAX_BRACKETS = 2 << 20, 100_000
+# Maximum depth of nested objects and lists in the table.
+_MAX_DEPTH = 16
+# Maximum number of axes of a tensor, and upper bound on axis lengths, byte offsets and numbers of entries.
+_MAX_AXES, _MAX_AXIS = 8, 2**48
 _DTYPES: dict[str, np.dtype[Any]] = {
     "F64": np.dtype("<f8"),
     "F32": np.dtype("<f4"),
@@ -53,15 +58,16 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 
 
 class Refusal(ValueError):
-    """Why a file cannot be read, or a model not be saved; whoever knows the path adds it.
+    """Raised if a file cannot be read, or a model cannot be saved. The caller adds the path of the file to the message.
 
     Parameters
     ----------
     reason : str
-    remedied : bool
-        Whether the reason says what to do; else what is said of damaged files is added.
-    foreign : bool
-        Whether the file is none of this kind, so that nobody should be asked to delete it.
+        The reason, as a clause whose subject "it" is the file or the model.
+    remedied : bool, default=False
+        Whether the reason says what to do. If not, the caller adds advice for damaged files.
+    foreign : bool, default=False
+        Whether the file is not an hkrr file of the expected kind. Users must not be advised to delete such a file.
     """
 
     def __init__(self, reason: str, *, remedied: bool = False, foreign: bool = False) -> None:
@@ -77,7 +83,10 @@ class _Tensor(NamedTuple):
 
 
 def pack(header: dict[str, Any], arrays: dict[str, Array], kind: str = MODEL) -> bytes:
-    """Return the bytes of a file of these; what the header says of the arrays, and its checksum, are added."""
+    """Return the bytes of a file with the given header and arrays.
+
+    The dtypes, shapes and memory orders of the arrays and the checksum are added to the header.
+    """
     from safetensors.numpy import save
 
     stored = {name: np.asarray(array, dtype=_dtype(name, array), order="C") for name, array in arrays.items()}
@@ -89,24 +98,24 @@ def pack(header: dict[str, Any], arrays: dict[str, Array], kind: str = MODEL) ->
     header["checksum"] = checksum(header, (stored[name].tobytes() for name in sorted(stored)))
     data = save(stored, metadata={kind: as_json(header)})
     length = int.from_bytes(data[:8], "little")
-    if _brackets(as_json(header))[1] > _MOST_BRACKETS or 3 * len(tensors) > _MOST_BRACKETS - 3:
-        raise Refusal(f"it has more than {_MOST_BRACKETS:,} parts: a parameter that is a long list may be an array")
-    if length > _MOST_TABLE:
+    if _brackets(as_json(header))[1] > _MAX_BRACKETS or 3 * len(tensors) > _MAX_BRACKETS - 3:
+        raise Refusal(f"it has more than {_MAX_BRACKETS:,} lists and dicts: convert long lists in parameters to arrays")
+    if length > _MAX_TABLE:
         raise Refusal(
-            f"its header has {length:,} bytes, and a file has room for {_MOST_TABLE:,}: most of it are the names of "
-            "the columns; shorten them, or del model.feature_names_in_"
+            f"its header has {length:,} bytes, more than the maximum of {_MAX_TABLE:,}. Most of these bytes are "
+            "names of columns: shorten the names, or delete model.feature_names_in_"
         )
     return data
 
 
 def unpack(path: str | os.PathLike[str], kind: str = MODEL) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the header and the arrays of a file, or raise Refusal."""
+    """Return the header and the arrays of a file, or raise Refusal if the file is not valid."""
     try:
         return _unpack(path, kind)
-    except MemoryError:  # a file that is mostly a hole can say any size, and be right
+    except MemoryError:  # a sparse file can be larger than the memory
         size = os.stat(path).st_size
         raise Refusal(
-            f"its {size:,} bytes are more than there is memory for: load it on a larger machine", remedied=True
+            f"its {size:,} bytes do not fit into memory: load it on a machine with more memory", remedied=True
         ) from None
 
 
@@ -115,8 +124,8 @@ def _unpack(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], di
     from safetensors.numpy import load
 
     mode = os.stat(path).st_mode
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # of a folder opening it says so; a pipe would wait
-        raise Refusal("it is no file but a device or a pipe: copy it to a file first", remedied=True, foreign=True)
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # open reports folders; reading a pipe would block
+        raise Refusal("it is a device or a pipe: copy it to a file first", remedied=True, foreign=True)
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         try:
@@ -124,36 +133,36 @@ def _unpack(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], di
             header, tensors = _header_and_tensors(table, size - 8 - len(table), kind)
         except Refusal as refusal:
             file.seek(0)
-            start = file.read(SEEN)
-            if begins_as(start, kind):
+            start = file.read(SIGNATURE_LENGTH)
+            if has_signature(start, kind):
                 raise
-            other = seems(start)
+            other = describe(start)
             reason = str(refusal) if other is None else f"it {other}"
             raise Refusal(reason, remedied=other is not None or refusal.remedied, foreign=True) from None
         file.seek(0)
         data = file.read(size)
     if len(data) != size or data[8 : 8 + len(table)] != table:
-        raise Refusal("it changed while it was read: try again when nobody writes to it", remedied=True)
+        raise Refusal("it changed while it was read: try again when no other process writes to it", remedied=True)
     body = memoryview(data)[8 + len(table) :]
-    said = header.pop("checksum", None)
-    if said != checksum(header, (body[tensors[name].begin : tensors[name].end] for name in sorted(tensors))):
-        raise Refusal("its checksum is wrong: it was damaged, or changed after it was written")
-    described = _described(header.pop("tensors", None), tensors)
+    expected = header.pop("checksum", None)
+    if expected != checksum(header, (body[tensors[name].begin : tensors[name].end] for name in sorted(tensors))):
+        raise Refusal("its checksum is wrong: it is damaged, or was changed after it was written")
+    orders = _memory_orders(header.pop("tensors", None), tensors)
     try:
         found = load(data)
     except SafetensorError as error:
-        raise Refusal(f"it is no safetensors file ({error})") from None
-    # Copies in memory of their own, in the order the model had them: rounding can depend on it.
-    return header, {name: np.array(found[name], order=described[name]) for name in tensors}
+        raise Refusal(f"it is not a valid safetensors file ({error})") from None
+    # Copy the arrays in the memory order they had in the model, because rounding can depend on the memory order.
+    return header, {name: np.array(found[name], order=orders[name]) for name in tensors}
 
 
 def as_json(header: dict[str, Any]) -> str:
-    """Return the header as text: one text for one header."""
+    """Return the header as JSON text. Equal headers give the same text, because the keys are sorted."""
     return json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def checksum(header: dict[str, Any], tensors: Iterable[bytes | memoryview]) -> str:
-    """Return the SHA-256 of a header, without its checksum, and of the bytes of the tensors."""
+    """Return the SHA-256 hash of a header, without its entry "checksum", and the bytes of the tensors."""
     digest = hashlib.sha256(as_json({key: value for key, value in header.items() if key != "checksum"}).encode())
     for data in tensors:
         digest.update(data)
@@ -163,29 +172,30 @@ def checksum(header: dict[str, Any], tensors: Iterable[bytes | memoryview]) -> s
 def _dtype(name: str, array: Array) -> np.dtype[Any]:
     dtype: np.dtype[Any] = array.dtype.newbyteorder("<")
     if dtype not in _NAMES:
-        raise Refusal(f"{name} is an array of {array.dtype}, which a file has no place for: make it one of floats")
+        raise Refusal(f"{name} is an array of {array.dtype}, which cannot be stored: convert it to floats")
     return dtype
 
 
 def _order(array: Array) -> str:
-    """Return "F" where the strides are those of that order. (Of one row or column both flags are set.)"""
+    """Return "F" if the array has the strides of Fortran order, else "C".
+
+    NumPy's flags cannot be used: for a matrix with a single row or column, the flags of both orders are set.
+    """
     in_f = tuple(array.itemsize * math.prod(array.shape[:axis]) for axis in range(array.ndim))
     in_c = tuple(array.itemsize * math.prod(array.shape[axis + 1 :]) for axis in range(array.ndim))
     return "F" if array.strides == in_f != in_c else "C"
 
 
 def _read_table(file: BinaryIO, size: int) -> bytes:
-    """Return safetensors' table of the tensors."""
+    """Return the table of tensors of a safetensors file."""
     start = file.read(8)
     if len(start) < 8:
-        raise Refusal(
-            f"it has {size} bytes, too few for any that hkrr writes: it was cut off, or is another kind of file"
-        )
+        raise Refusal(f"it has {size} bytes, too few for a file of hkrr: it is truncated, or not a file of hkrr")
     length = int.from_bytes(start, "little")
-    if length > size - 8 or length > _MOST_TABLE:
+    if length > size - 8 or length > _MAX_TABLE:
         raise Refusal(
-            f"its first bytes say that {length:,} bytes of header follow, and there are {size - 8:,} in all (a header "
-            f"has at most {_MOST_TABLE:,}): it was cut off, or hkrr did not write it"
+            f"its first 8 bytes specify a header of {length:,} bytes, but {size - 8:,} bytes follow, and a header has "
+            f"at most {_MAX_TABLE:,} bytes: it is truncated, or not a file of hkrr"
         )
     return file.read(length)
 
@@ -194,48 +204,54 @@ def _header_and_tensors(table: bytes, n_bytes: int, kind: str) -> tuple[dict[str
     try:
         entries = parsed(table.decode())
     except UnicodeDecodeError:
-        raise Refusal("its header is no text: it was damaged, or hkrr did not write it") from None
+        raise Refusal("its header is not valid UTF-8: it is damaged, or not a file of hkrr") from None
     metadata = entries.pop("__metadata__", None)
     text = metadata.get(kind) if isinstance(metadata, dict) and len(metadata) == 1 else None
     if not isinstance(text, str):
-        reads = "hkrr.load reads what hkrr.save wrote" if kind == MODEL else "it holds no checkpoint"
-        raise Refusal(f"it is a safetensors file of something else: {reads}", remedied=True)
+        reads = "hkrr.load reads files of hkrr.save only" if kind == MODEL else "it holds no checkpoint"
+        raise Refusal(f"it is a safetensors file of another program: {reads}", remedied=True)
     header = parsed(text)
     check_format(header)
     return header, _tensors(entries, n_bytes)
 
 
 def check_format(header: dict[str, Any]) -> None:
-    """Raise unless this version of the library knows the format."""
+    """Raise Refusal unless this version of hkrr can read the format version in the header."""
     version, library = header.get("format"), header.get("library")
     if type(version) is not int or version < 1 or not isinstance(library, str):
-        raise Refusal("its header does not say which format it is in: hkrr did not write it")
+        raise Refusal("its header has no format version: it is not a file of hkrr")
     if version > FORMAT:
         raise Refusal(
-            f"it was written by hkrr {library[:40]} in format {str(version)[:20]}; this is hkrr {__version__}, which "
-            f"reads format {FORMAT}: install a newer hkrr",
+            f"it was written by hkrr {library[:40]} in format {str(version)[:20]}, but hkrr {__version__} reads format "
+            f"{FORMAT} only: install a newer hkrr",
             remedied=True,
         )
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """Return a JSON object; nesting is looked at first, as parsers go as deep as the text."""
+    """Return the JSON object in a text.
+
+    The depth of the text is checked first, because the JSON parser is recursive.
+    """
     deepest, n_brackets = _brackets(text)
-    if deepest > _DEEPEST:
-        raise Refusal("its header is nested deeper than any that hkrr writes")
-    if n_brackets > _MOST_BRACKETS:
-        raise Refusal("its header has more parts than any that hkrr writes")
+    if deepest > _MAX_DEPTH:
+        raise Refusal("its header is nested more deeply than any header that hkrr writes")
+    if n_brackets > _MAX_BRACKETS:
+        raise Refusal("its header has more lists and objects than any header that hkrr writes")
     try:
         parsed = json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
-    except ValueError as error:  # not JSON, a name twice, NaN, a number of thousands of digits
-        raise Refusal(f"its header is no JSON ({error}): it was damaged, or hkrr did not write it") from None
+    except ValueError as error:  # not JSON, a duplicate name, NaN, or a number with thousands of digits
+        raise Refusal(f"its header is not valid JSON ({error}): it is damaged, or not a file of hkrr") from None
     if not isinstance(parsed, dict):
-        raise Refusal("its header is no JSON object: it was damaged, or hkrr did not write it")
+        raise Refusal("its header is not a JSON object: it is damaged, or not a file of hkrr")
     return parsed
 
 
 def _brackets(text: str) -> tuple[int, int]:
-    """Return how deep the brackets of a JSON text go, and how many open, those within its strings aside."""
+    """Return the nesting depth of a JSON text and the number of its lists and objects.
+
+    Brackets inside strings are not counted.
+    """
     outside = np.frombuffer(_STRING.sub("", text).encode("ascii", "replace"), dtype=np.uint8)
     steps = np.isin(outside, np.frombuffer(b"[{", dtype=np.uint8)).astype(np.int8)
     n_open = int(np.count_nonzero(steps))
@@ -246,7 +262,7 @@ def _brackets(text: str) -> tuple[int, int]:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a name that stands twice")
+        raise ValueError("duplicate name")
     return found
 
 
@@ -255,44 +271,47 @@ def _no_constant(name: str) -> None:
 
 
 def _tensors(entries: dict[str, Any], n_bytes: int) -> dict[str, _Tensor]:
-    """Return where each tensor is; together they are all the bytes there are, none of them twice."""
+    """Return the dtype, shape and position of each tensor. The tensors must cover every byte exactly once."""
     tensors = {name: _tensor(entry) for name, entry in entries.items()}
     at = 0
     for _, _, begin, end in sorted(tensors.values(), key=lambda one: (one.begin, one.end)):
         if begin != at:
-            raise Refusal("its tensors overlap, or leave gaps: it was damaged")
+            raise Refusal("its tensors overlap or leave gaps: it is damaged")
         at = end
     if at != n_bytes:
-        raise Refusal(f"its tensors are {at:,} bytes by its header, and {n_bytes:,} follow: it was cut off, or damaged")
+        raise Refusal(
+            f"its tensors have {at:,} bytes, but {n_bytes:,} bytes follow the header: it is truncated or damaged"
+        )
     return tensors
 
 
 def _tensor(entry: Any) -> _Tensor:
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise Refusal("its table of tensors is not that of a safetensors file: it was damaged")
+        raise Refusal("its table of tensors is not valid: it is damaged")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in _DTYPES:
-        raise Refusal(f"it holds numbers of a kind that no model has ({str(dtype)[:20]!r})")
-    if not (_whole(shape) and len(shape) <= _MOST_AXES and _whole(offsets) and len(offsets) == 2):
-        raise Refusal("its table of tensors is not that of a safetensors file: it was damaged")
+        raise Refusal(f"it holds numbers of an unsupported type ({str(dtype)[:20]!r})")
+    if not (_whole(shape) and len(shape) <= _MAX_AXES and _whole(offsets) and len(offsets) == 2):
+        raise Refusal("its table of tensors is not valid: it is damaged")
     begin, end = offsets
-    # Of an empty tensor the other axes take no bytes, and could still be too long for an array.
-    too_long = math.prod(max(n, 1) for n in shape) >= _LONGEST_AXIS
+    # An empty tensor such as one of shape (0, 2**40, 2**40) has no bytes, but could still be too long for a NumPy
+    # array.
+    too_long = math.prod(max(n, 1) for n in shape) >= _MAX_AXIS
     if too_long or end - begin != math.prod(shape) * _DTYPES[dtype].itemsize:
-        raise Refusal("the shape of a tensor does not fit its bytes: it was damaged")
+        raise Refusal("the shape of a tensor does not match its bytes: it is damaged")
     return _Tensor(_DTYPES[dtype], tuple(shape), begin, end)
 
 
 def _whole(numbers: Any) -> bool:
-    return isinstance(numbers, list) and all(type(number) is int and 0 <= number < _LONGEST_AXIS for number in numbers)
+    return isinstance(numbers, list) and all(type(number) is int and 0 <= number < _MAX_AXIS for number in numbers)
 
 
-def _described(said: Any, tensors: dict[str, _Tensor]) -> dict[str, Any]:
-    """Return the order of memory of each tensor, where the header says the same of them as safetensors' table."""
-    if not isinstance(said, dict) or set(said) != set(tensors):
-        raise Refusal("its header speaks of other tensors than there are: it was damaged")
+def _memory_orders(described: Any, tensors: dict[str, _Tensor]) -> dict[str, Any]:
+    """Return the memory order of each tensor, or raise Refusal if the header contradicts the safetensors table."""
+    if not isinstance(described, dict) or set(described) != set(tensors):
+        raise Refusal("the tensors in its header differ from the tensors in the file: it is damaged")
     for name, (dtype, shape, _, _) in tensors.items():
         orders = [{"dtype": _NAMES[dtype], "shape": list(shape), "order": order} for order in ("C", "F")]
-        if said[name] not in orders:
-            raise Refusal("its header speaks of other tensors than there are: it was damaged")
-    return {name: entry["order"] for name, entry in said.items()}
+        if described[name] not in orders:
+            raise Refusal("the tensors in its header differ from the tensors in the file: it is damaged")
+    return {name: entry["order"] for name, entry in described.items()}

@@ -1,21 +1,23 @@
-"""The systems that the paper compares with or builds on, each a scikit-learn estimator.
+"""Scikit-learn estimators for the methods that the paper compares with or builds on.
 
 Regressors: `KernelRidgeCV`, `RBFNetwork`, `HyperRBFNetwork`, `RecursiveFeatureMachine`, `BKerNN`, `ReLUNetwork`,
 `RCLS`, `PiecewisePolynomial`.
-Transformers, which find the subspace: `SIR`, `SAVE`, `PHD`, `OPG`, `MAVE`, `KDR`, `GradientKDR`, `RCLSDirections`.
+
+Transformers that estimate the directions of X on which the target depends: `SIR`, `SAVE`, `PHD`, `OPG`, `MAVE`, `KDR`,
+`GradientKDR`, `RCLSDirections`.
 """
 
 from __future__ import annotations
 
-from hkrr.baselines.bkernn import BKerNN
-from hkrr.baselines.inverse_moments import PHD, SAVE, SIR
+from hkrr.baselines.brownian_kernel_network import BKerNN
+from hkrr.baselines.inverse_regression import PHD, SAVE, SIR
 from hkrr.baselines.kernel_dimension_reduction import KDR, GradientKDR
 from hkrr.baselines.kernel_ridge import KernelRidgeCV
-from hkrr.baselines.local_linear import MAVE, OPG
+from hkrr.baselines.outer_product_of_gradients import MAVE, OPG
 from hkrr.baselines.rbf_network import HyperRBFNetwork, RBFNetwork
-from hkrr.baselines.rcls import RCLS, PiecewisePolynomial, RCLSDirections
 from hkrr.baselines.recursive_feature_machine import RecursiveFeatureMachine
 from hkrr.baselines.relu_network import ReLUNetwork
+from hkrr.baselines.response_conditional_least_squares import RCLS, PiecewisePolynomial, RCLSDirections
 
 __all__ = [
     "KDR",

@@ -1,8 +1,9 @@
-"""What the classical estimators of the subspace share: whitening, and the eigenvectors of a matrix made of the data.
+"""The base class of the subspace estimators: whitening, and the leading eigenvectors of a matrix.
 
-Each finds a symmetric matrix M whose leading eigenvectors span (a part of) the rows of B, in coordinates
-``z = W (x - mean)`` in which the inputs have the identity as their covariance; back in those of X the map is
-``V_d' W``, V_d the eigenvectors of the d largest eigenvalues in absolute value.
+Each estimator whitens the inputs: ``z = W (x - mean)`` has the identity as its covariance. From z and the target it
+computes a symmetric matrix M, whose leading eigenvectors estimate the row space of B in f(x) = g(Bx), or some
+directions of this space. The eigenvectors are directions in the coordinates z. In the coordinates of X the map is
+``V_d' W``, where the columns of V_d are the eigenvectors of the d eigenvalues with the largest absolute values.
 """
 
 from __future__ import annotations
@@ -15,27 +16,29 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hkrr._arrays import Array
-from hkrr._validation import check_int
+from hkrr._base.checks import check_int
+from hkrr._base.linear_algebra import Array
 from hkrr.exceptions import PoorFitWarning
 
-# Directions of the inputs with less than this share of the largest variance are taken for constant.
+# Directions of the standardized inputs are treated as constant if their variance is at most this fraction of the
+# largest variance.
 _RANK = 1e-10
-# A column whose spread is no more than this share of its mean is constant up to rounding.
+# A column is treated as constant if its standard deviation is at most this fraction of its absolute mean.
 _ROUNDING = 1e-14
 
 
 class SubspaceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """A transformer that finds the directions a target depends on: ``fit(X, y)``, then ``transform(X)``.
+    """A transformer that estimates the directions of X on which the target depends.
 
-    After `fit`: ``components_`` (n_components, n_features), each row of length one, and ``eigenvalues_``, how much each
-    direction counts (zero for directions beyond the rank of X).
+    ``fit`` sets ``components_`` of shape (n_components, n_features), with rows of unit length, and ``eigenvalues_``,
+    the eigenvalue of each direction. If n_components exceeds the rank of the inputs, arbitrary orthogonal directions
+    with the eigenvalue zero are appended.
     """
 
     n_components: int
 
     def fit(self, X: Any, y: Any) -> Any:
-        """Find the directions."""
+        """Estimate the directions from the data."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         check_int("n_components", self.n_components, 1)
         if self.n_components > X.shape[1]:
@@ -45,7 +48,7 @@ class SubspaceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         M = self._matrix((X - mean) @ whitener.T, np.asarray(y, dtype=np.float64))
         if not np.any(M) or np.all(y == y[0]):
             warnings.warn(
-                f"{type(self).__name__} sees nothing of X in this target: the directions are arbitrary; try another "
+                f"{type(self).__name__} found no dependence of y on X, so the directions are arbitrary; try another "
                 "method, or a target that varies",
                 PoorFitWarning,
                 stacklevel=2,
@@ -59,11 +62,11 @@ class SubspaceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return self
 
     def _check(self) -> None:
-        """Raise for the first parameter that cannot be."""
+        """Raise a ValueError for the first invalid parameter."""
 
     @abstractmethod
     def _matrix(self, Z: Array, y: Array) -> Array:
-        """Return M, of the whitened inputs and the target."""
+        """Return the matrix M, given the whitened inputs Z and the target y."""
 
     def transform(self, X: Any) -> Array:
         """Return ``X @ components_.T``."""
@@ -82,17 +85,23 @@ class SubspaceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
 
 
 def signed(components: Array) -> Array:
-    """Return the directions with a positive largest entry: they have no sign of their own, and runs are compared."""
+    """Flip the sign of each direction so that its entry of largest absolute value is positive.
+
+    This makes the directions of different fits comparable.
+    """
     largest = np.take_along_axis(components, np.abs(components).argmax(axis=1)[:, None], axis=1)
     return np.asarray(components * np.where(largest < 0, -1.0, 1.0))
 
 
 def _whiten(X: Array) -> tuple[Array, Array]:
-    """Return W (r x D) with ``W (x - mean)`` of covariance I, r the rank, and the mean."""
+    """Return the whitening matrix W, of shape (rank, D), and the mean: ``W (x - mean)`` has covariance I.
+
+    If all inputs are constant, W is the identity.
+    """
     mean = X.mean(axis=0)
     centred = X - mean
     spread = centred.std(axis=0)
-    # In units of the columns' own spread: which directions are constant must not depend on the units of X.
+    # Standardize first, so that the units of X do not decide which directions count as constant.
     scale = np.where(spread > _ROUNDING * np.maximum(np.abs(mean), spread.max(initial=0.0) * 1e-150), spread, np.inf)
     _, s, Vt = np.linalg.svd(centred / scale, full_matrices=False)
     keep = s > np.sqrt(_RANK) * s[0] if s.size and s[0] > 0 else np.zeros(s.shape, dtype=bool)
@@ -102,7 +111,7 @@ def _whiten(X: Array) -> tuple[Array, Array]:
 
 
 def _complete(directions: Array, n_components: int) -> Array:
-    """Return rows of length one; where the inputs have a lower rank than asked for, orthogonal ones are added."""
+    """Normalize the rows. If there are fewer than n_components rows, append orthogonal rows."""
     directions = directions / np.linalg.norm(directions, axis=1, keepdims=True)
     missing = n_components - len(directions)
     if missing <= 0:
@@ -112,7 +121,10 @@ def _complete(directions: Array, n_components: int) -> Array:
 
 
 def slices(y: Array, n_slices: int) -> list[Array]:
-    """Return the rows of each of (at most) that many slices of y, of nearly equal size; equal targets stay together."""
+    """Split y into at most n_slices slices of nearly equal size; return the row indices of each slice.
+
+    Rows with equal targets are in the same slice.
+    """
     order = np.argsort(y, kind="stable")
     values, starts = np.unique(y[order], return_index=True)
     if len(values) <= n_slices:

@@ -1,13 +1,15 @@
-"""BKerNN: a mean of Brownian kernels along learned directions, with penalties on them.
+"""BKerNN: kernel regression with a mean of Brownian kernels along learned, penalized directions.
 
-``K = (1/p) sum_j k(w_j'x, w_j'x')``, ``k(s, t) = (|s| + |t| - |s - t|) / 2`` (the covariance of Brownian motion on the
-line), centred over the rows. With the coefficients eliminated, W minimises
+The directions are the columns w_1, ..., w_p of W. The kernel is ``(1/p) sum_j k(w_j'x, w_j'x')``, where
+``k(s, t) = (|s| + |t| - |s - t|) / 2`` is the covariance of Brownian motion on the line. K denotes the kernel matrix of
+the m training rows after centring its rows and columns, and y the centred target. For given W, the coefficients are
+``alpha = (K + m lambda I)^-1 y``. The coefficients are eliminated, and proximal gradient steps on W minimize
 
-    G(W) + lambda Omega(W),     G(W) = (lambda / 2) y' (K + m lambda I)^-1 y,    y centred,
+    G(W) + lambda Omega(W),     G(W) = (lambda / 2) y' (K + m lambda I)^-1 y,
 
-by proximal gradient steps. As the coefficients sum to zero, the gradient of G in w_j is
-``(lambda / (2 p)) sum_a alpha_a s_a x_a`` with ``s_a = sum_b alpha_b sign(w_j'(x_a - x_b))``, which sorting gives in
-m log m; and ``sum_j |w_j'(x_a - x_b)|`` is the L1 distance of two rows of X W.
+where Omega is the penalty. Because the coefficients sum to zero, the gradient of G with respect to w_j is
+``(lambda / (2 p)) sum_a alpha_a s_a x_a``, where ``s_a = sum_b alpha_b sign(w_j'(x_a - x_b))``. All s_a are computed in
+O(m log m) by sorting. The kernel matrix needs ``sum_j |w_j'(x_a - x_b)|``, the L1 distance between rows a and b of X W.
 """
 
 from __future__ import annotations
@@ -21,42 +23,51 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hkrr._arrays import Array
-from hkrr._validation import check_choice, check_int, check_positive
+from hkrr._base.checks import check_choice, check_int, check_positive
+from hkrr._base.linear_algebra import Array
 from hkrr.rows import InMemoryRows
-from hkrr.scaling import moments
+from hkrr.rows.standardize import moments
 
+# Backtracking line search: the factor by which the step grows before each iteration, the factor by which it shrinks
+# after a rejected trial, and the maximum number of trials in an iteration.
 _GROW, _SHRINK, _HALVINGS = 1.5, 0.5, 30
 
 
 class BKerNN(RegressorMixin, BaseEstimator):
-    """Regression of one target with a mean of Brownian kernels along learned directions.
+    """Regression of a single target with a mean of Brownian kernels along learned directions.
 
     Source: Follain and Bach (2025), Enhanced feature learning via regularisation: integrating neural networks and
-    kernel methods. (There the step for the feature penalty is printed with 1/p where the penalty asks for 1/sqrt(p);
-    this follows the penalty.)
+    kernel methods. The paper's formula for the proximal step of the feature penalty has the factor 1/p, but the
+    definition of the penalty implies 1/sqrt(p). This implementation uses 1/sqrt(p).
 
     Parameters
     ----------
     reg_lambda : float, default=1e-3
-        For a target divided by its standard deviation.
+        Regularization strength lambda. The target is divided by its standard deviation before the fit, so lambda does
+        not depend on the units of y.
     n_particles : int, default=50
-        Directions w_j.
+        Number p of directions w_j.
     penalty : {"feature", "variable", "basic"}, default="feature"
-        ``tr((W W')^(1/2)) / (2 sqrt(p))`` (few directions), ``sum_a |row a of W| / (2 sqrt(p))`` (few columns of X) or
+        Penalty Omega on W. "feature" favours few directions: ``tr((W W')^(1/2)) / (2 sqrt(p))``. "variable" favours
+        few columns of X: ``sum_a |row a of W| / (2 sqrt(p))``. "basic" penalizes the length of each direction:
         ``sum_j |w_j| / (2 p)``.
     max_iter : int, default=100
+        Maximum number of proximal gradient steps.
     tol : float, default=1e-5
-        Ends when a step changes W by less, relative to its length.
-    random_state : int, RandomState or None
+        Stop when the norm of the change of W in a step is at most this fraction of the norm of W.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the initial directions.
 
     Attributes
     ----------
     W_ : array (n_features, n_particles)
         The directions, in the coordinates of X.
-    components_ : array
-        The left singular vectors of W in standardised coordinates, times their values, of those values with at least
-        1/n_features of the sum; in the coordinates of X.
+    components_ : array (n_directions, n_features)
+        The main directions: the left singular vectors of W for standardized inputs, multiplied by their singular values
+        and converted to the coordinates of X. Directions are dropped if their singular value is below 1/n_features of
+        the sum of all singular values.
+    n_iter_ : int
+        Number of proximal gradient steps.
 
     Examples
     --------
@@ -89,8 +100,8 @@ class BKerNN(RegressorMixin, BaseEstimator):
         check_positive("tol", self.tol, zero=True)
         check_choice("penalty", self.penalty, tuple(PENALTIES))
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        found = moments(InMemoryRows(X, y))
-        self.mean_, scale, y_mean = found.x_mean, found.x_scale, float(found.y_mean[0])
+        scaling = moments(InMemoryRows(X, y))
+        self.mean_, scale, y_mean = scaling.x_mean, scaling.x_scale, float(scaling.y_mean[0])
         y_scale = float(np.std(y - y_mean)) or 1.0
         Z, target = (X - self.mean_) / scale, (y - y_mean) / y_scale
         rng = check_random_state(self.random_state)
@@ -117,27 +128,28 @@ class BKerNN(RegressorMixin, BaseEstimator):
         self.alpha_, self.Z_ = y_scale * alpha, Z @ W
         self.W_ = W / scale[:, None]
         self.intercept_ = y_mean - float(np.mean(brownian(self.Z_, self.Z_) @ self.alpha_))
-        # In standardised coordinates: which directions count must not depend on the units of X.
+        # Select directions in standardized coordinates, so that the selection does not depend on the units of X.
         U, s, _ = np.linalg.svd(W, full_matrices=False)
-        kept = s >= (1.0 - 1e-9) * s.sum() / len(scale)  # one at least: the largest is no less than the mean
+        # At least one direction is kept, because the largest singular value is at least the mean.
+        kept = s >= (1.0 - 1e-9) * s.sum() / len(scale)
         self.components_ = (U[:, kept] * s[kept]).T / scale
         return self
 
     def predict(self, X: Any) -> Array:
-        """Return the function at every row."""
+        """Return the prediction at every row of X."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         return np.asarray(brownian((X - self.mean_) @ self.W_, self.Z_) @ self.alpha_ + self.intercept_)
 
 
 def brownian(P: Array, Q: Array) -> Array:
-    """Return the mean over the columns of ``(|s| + |t| - |s - t|) / 2``."""
+    """Return the kernel matrix of the rows of P and Q: the mean over the columns of ``(|s| + |t| - |s - t|) / 2``."""
     sizes = np.abs(P).sum(axis=1)[:, None] + np.abs(Q).sum(axis=1)
     return np.asarray((sizes - cdist(P, Q, "cityblock")) / (2.0 * P.shape[1]))
 
 
 def objective(Z: Array, y: Array, W: Array, reg_lambda: float) -> tuple[float, Array]:
-    """Return G(W) and the coefficients, which sum to zero."""
+    """Return G(W) and the coefficients alpha, centred to remove rounding errors in their sum."""
     P = Z @ W
     K = brownian(P, P)
     K -= K.mean(axis=0)
@@ -148,12 +160,13 @@ def objective(Z: Array, y: Array, W: Array, reg_lambda: float) -> tuple[float, A
 
 
 def gradient_in_W(Z: Array, alpha: Array, W: Array, reg_lambda: float) -> Array:
-    """Return dG/dW, a column each."""
+    """Return dG/dW, with one column for each direction."""
     gradient = np.empty_like(W)
     for j, p in enumerate((Z @ W).T):
         order = np.argsort(p)
         sums = np.concatenate([[0.0], np.cumsum(alpha[order])])
-        # Rows below minus rows above; equal ones count neither way.
+        # For each row: the sum of the coefficients of all rows with a smaller projection, minus the sum for all rows
+        # with a larger projection. Rows with the same projection contribute nothing.
         below, upto = (np.searchsorted(p[order], p, side) for side in ("left", "right"))
         signs = sums[below] - (sums[-1] - sums[upto])
         gradient[:, j] = Z.T @ (alpha * signs)
@@ -161,7 +174,7 @@ def gradient_in_W(Z: Array, alpha: Array, W: Array, reg_lambda: float) -> Array:
 
 
 def _shrink(sizes: Array, by: float) -> Array:
-    """Return the factors that soft thresholding multiplies these lengths by."""
+    """Return the soft-thresholding factor ``max(1 - by / size, 0)`` for each norm in ``sizes``."""
     return np.maximum(1.0 - by / np.where(sizes > 0, sizes, np.inf), 0.0)
 
 
@@ -178,5 +191,5 @@ def _basic(W: Array, t: float) -> Array:
     return W * _shrink(np.linalg.norm(W, axis=0), t / (2.0 * W.shape[1]))
 
 
-# Proximal maps: argmin_V |V - W|^2 / 2 + t Omega(V).
+# The proximal operator of each penalty: argmin_V |V - W|^2 / 2 + t Omega(V).
 PENALTIES = {"feature": _feature, "variable": _variable, "basic": _basic}

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import numpy as np
 
-from hkrr._arrays import Array
-from hkrr._validation import check_int
-from hkrr.baselines._subspace import SubspaceEstimator, slices
+from hkrr._base.checks import check_int
+from hkrr._base.linear_algebra import Array
+from hkrr.baselines._subspace_estimator import SubspaceEstimator, slices
 
 
 class SIR(SubspaceEstimator):
-    """Sliced inverse regression: ``M = sum_h p_h m_h m_h'``, m_h the mean of z in slice h of the target, p_h its share.
+    """Sliced inverse regression.
 
-    Finds directions along which the mean of the inputs moves with the target; it misses even links. Source: Li (1991),
-    Sliced inverse regression for dimension reduction, JASA 86.
+    The matrix is ``M = sum_h p_h m_h m_h'``. Slice h of the target has the fraction p_h of the rows, and m_h is the
+    mean of the whitened inputs z in the slice. SIR finds directions along which the mean of the inputs changes with the
+    target. It misses directions along which the link function is even. Source: Li (1991), Sliced inverse regression for
+    dimension reduction, JASA 86.
 
     Parameters
     ----------
     n_components : int, default=2
+        Number of directions to estimate.
     n_slices : int, default=10
+        Maximum number of slices of the target. A target with fewer distinct values has one slice for each value.
 
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        The directions, each of length one, the one that counts most first.
+        The directions: rows of unit length, in decreasing order of absolute eigenvalue.
     eigenvalues_ : array (n_components,)
-        How much each counts.
+        The eigenvalue of M for each direction.
 
     Examples
     --------
@@ -48,23 +52,26 @@ class SIR(SubspaceEstimator):
 
 
 class SAVE(SubspaceEstimator):
-    """Sliced average variance estimation: ``M = sum_h p_h (I - V_h)^2``, V_h the covariance of z in slice h.
+    """Sliced average variance estimation.
 
-    Sees even links as well as odd ones, and needs more rows than SIR. Source: Cook and Weisberg (1991), discussion of
-    Li's paper, JASA 86.
+    The matrix is ``M = sum_h p_h (I - V_h)^2``. Slice h of the target has the fraction p_h of the rows, and V_h is the
+    covariance of the whitened inputs z in the slice. SAVE finds even as well as odd link functions, but needs more rows
+    than SIR. Source: Cook and Weisberg (1991), discussion of Li's paper, JASA 86.
 
     Parameters
     ----------
     n_components : int, default=2
+        Number of directions to estimate.
     n_slices : int, default=10
-        At most: a slice needs two rows for a covariance.
+        Maximum number of slices of the target. Fewer slices are used if a slice would have fewer than two rows, because
+        a covariance needs two rows.
 
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        The directions, each of length one, the one that counts most first.
+        The directions: rows of unit length, in decreasing order of absolute eigenvalue.
     eigenvalues_ : array (n_components,)
-        How much each counts.
+        The eigenvalue of M for each direction.
 
     Examples
     --------
@@ -87,7 +94,7 @@ class SAVE(SubspaceEstimator):
         M = np.zeros((Z.shape[1], Z.shape[1]))
         for rows in slices(y, min(self.n_slices, max(1, len(y) // 2))):
             centred = Z[rows] - Z[rows].mean(axis=0)
-            # Divided by n_h - 1, as a covariance is: with n_h - 1 = 0 there is none, and the slice says nothing.
+            # The covariance divides by n_h - 1, so a slice with one row is skipped.
             if len(rows) > 1:
                 gap = np.eye(Z.shape[1]) - centred.T @ centred / (len(rows) - 1)
                 M += len(rows) / len(Z) * gap @ gap
@@ -95,21 +102,23 @@ class SAVE(SubspaceEstimator):
 
 
 class PHD(SubspaceEstimator):
-    """Principal Hessian directions: ``M = (1/m) sum_i r_i z_i z_i'``, r the residual of the linear fit of y.
+    """Principal Hessian directions.
 
-    For normal inputs M is the mean Hessian of the regression function; eigenvalues of either sign count. It sees
-    curvature, and no linear trend. Source: Li (1992), On principal Hessian directions, JASA 87.
+    The matrix is ``M = (1/m) sum_i r_i z_i z_i'``, where r_i are the residuals of a linear fit of y. For normal inputs
+    M estimates the mean Hessian of the regression function. Directions are ranked by the absolute value of their
+    eigenvalues. PHD finds curvature but no linear trend. Source: Li (1992), On principal Hessian directions, JASA 87.
 
     Parameters
     ----------
     n_components : int, default=2
+        Number of directions to estimate.
 
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        The directions, each of length one, the one that counts most first.
+        The directions: rows of unit length, in decreasing order of absolute eigenvalue.
     eigenvalues_ : array (n_components,)
-        How much each counts.
+        The eigenvalue of M for each direction.
 
     Examples
     --------

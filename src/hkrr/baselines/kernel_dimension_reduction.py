@@ -1,4 +1,7 @@
-"""Kernel dimension reduction: the subspace that leaves nothing of the target to explain, by kernels on both sides."""
+"""Kernel dimension reduction (KDR) and its gradient-based form: subspace estimation with kernels on inputs and target.
+
+KDR looks for a subspace such that the target is conditionally independent of X given the projection of X.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,18 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.utils import check_random_state
 
-from hkrr._arrays import Array
-from hkrr._validation import check_int, check_positive
-from hkrr.baselines._subspace import SubspaceEstimator
+from hkrr._base.checks import check_int, check_positive
+from hkrr._base.linear_algebra import Array
+from hkrr.baselines._subspace_estimator import SubspaceEstimator
 from hkrr.kernels import Gaussian
-from hkrr.line_search import Armijo
-
-_MEDIAN_ROWS = 1000
+from hkrr.kernels.base import MEDIAN_ROWS
+from hkrr.solvers.line_search import Armijo
 
 
 def _gaussian(P: Array, factor: float = 1.0) -> Gaussian:
-    """Return the Gaussian kernel with (a multiple of) the median rule's gamma."""
+    """Return the Gaussian kernel whose gamma is `factor` times the median heuristic's value."""
     kernel = Gaussian()
-    return kernel.with_gamma(factor * kernel.median_gamma(P[:_MEDIAN_ROWS]))
+    return kernel.with_gamma(factor * kernel.median_gamma(P[:MEDIAN_ROWS]))
 
 
 def _centred(K: Array) -> Array:
@@ -30,27 +32,35 @@ def _centred(K: Array) -> Array:
 class KDR(SubspaceEstimator):
     """Kernel dimension reduction: ``min_B tr( G_y (G_{XB'} + m eps I)^-1 )`` over B with orthonormal rows.
 
-    G are centred kernel matrices; the trace is the conditional variance of the target given Bx in the feature space of
-    its kernel. Gradient steps on the sphere of such B, from the map of `GradientKDR`. Source: Fukumizu, Bach and Jordan
-    (2009), Kernel dimension reduction in regression, Annals of Statistics 37.
+    G_y and G_{XB'} are the centred kernel matrices of the target and of the projected inputs, m is the number of rows,
+    and eps is the parameter ``epsilon``. The trace is the conditional variance of the target given Bx, in the feature
+    space of the target's kernel. It is minimized by gradient descent over matrices B with orthonormal rows, starting
+    from the map of `GradientKDR`. Source: Fukumizu, Bach and Jordan (2009), Kernel dimension reduction in regression,
+    Annals of Statistics 37.
 
     Parameters
     ----------
     n_components : int, default=2
+        Number of directions to estimate.
     epsilon : float, default=1e-2
+        Regularization of the inverse kernel matrix.
     max_iter : int, default=50
+        Maximum number of gradient steps.
     tol : float, default=1e-4
-        Ends when the gradient along the subspaces is at most so much of the trace.
+        Stop when the norm of the projected gradient is at most this fraction of the objective. The projection removes
+        changes of B within its row space.
     max_rows : int, default=1000
-        Rows used, drawn at random where there are more: a step costs their cube.
-    random_state : int, RandomState or None
+        Maximum number of rows to use. If X has more rows, a random subsample is drawn. The cost of a step is cubic in
+        the number of rows.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the subsample.
 
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        The directions, each of length one, the one that counts most first.
+        The directions: rows of unit length, in decreasing order of absolute eigenvalue.
     eigenvalues_ : array (n_components,)
-        How much each counts.
+        The eigenvalue of each direction for the matrix M of `GradientKDR`, computed from the projected inputs.
 
     Examples
     --------
@@ -95,14 +105,17 @@ class KDR(SubspaceEstimator):
         value, gradient = conditional_variance(Z, G_y, B, kernel, self.epsilon)
         for n_iter in range(1, self.max_iter + 1):
             self.n_iter_ = n_iter
-            tangent = gradient - gradient @ B.T @ B  # along the subspaces: turning B within its span changes nothing
+            # Remove the component of the gradient in the row space of B: rotations of B in this space do not change the
+            # value.
+            tangent = gradient - gradient @ B.T @ B
             if np.linalg.norm(tangent) <= self.tol * value:
                 break
             here, base, slope = B, value, tangent
 
             def move(s: float, here: Array = here, slope: Array = slope) -> Array:
                 Q, R = np.linalg.qr((here - s * slope).T)
-                return (Q * np.where(np.diag(R) < 0, -1.0, 1.0)).T  # else a row could turn around at any step
+                # The QR decomposition may flip the sign of a row: flip it back.
+                return (Q * np.where(np.diag(R) < 0, -1.0, 1.0)).T
 
             def change(candidate: Array, base: float = base) -> float:
                 return conditional_variance(Z, G_y, candidate, kernel, self.epsilon)[0] - base
@@ -112,12 +125,15 @@ class KDR(SubspaceEstimator):
                 break
             B, size = step.point, step.size
             value, gradient = conditional_variance(Z, G_y, B, kernel, self.epsilon)
-        # Its directions are weighed, and ordered, by the gradients along them.
+        # Weight and order the directions by the size of the gradients along each direction.
         return B.T @ gradient_matrix(Z @ B.T, y, self.epsilon) @ B
 
 
 def conditional_variance(Z: Array, G_y: Array, B: Array, kernel: Gaussian, epsilon: float) -> tuple[float, Array]:
-    """Return ``tr(G_y (G + m eps)^-1) / m`` and its gradient in B, G the centred kernel matrix of Z B'."""
+    """Return ``tr(G_y (G + m eps I)^-1) / m`` and its gradient with respect to B.
+
+    G is the centred kernel matrix of Z B'.
+    """
     m = len(Z)
     P = Z @ B.T
     K, pullback = kernel.vjp(P, P)
@@ -126,7 +142,7 @@ def conditional_variance(Z: Array, G_y: Array, B: Array, kernel: Gaussian, epsil
     factor = cho_factor(A, lower=True, check_finite=False)
     half = cho_solve(factor, G_y, check_finite=False)
     value = float(np.trace(half)) / m
-    # d tr(G_y A^-1) = -tr(A^-1 G_y A^-1 dA), and dA = H dK H with the centring H.
+    # d tr(G_y A^-1) = -tr(A^-1 G_y A^-1 dA), and dA = H dK H with the centring matrix H.
     dK = _centred(-cho_solve(factor, half.T, check_finite=False)) / m
     left, right = pullback(dK)
     return value, (left + right).T @ Z
@@ -135,24 +151,30 @@ def conditional_variance(Z: Array, G_y: Array, B: Array, kernel: Gaussian, epsil
 class GradientKDR(SubspaceEstimator):
     """Gradient-based KDR: ``M = (1/m) sum_i N_i' (G_x + m eps I)^-1 G_y (G_x + m eps I)^-1 N_i``.
 
-    N_i is the m x D matrix of the gradients of k(x_j, x) in x at x_i: M is the mean outer product of the gradients of
-    the regression of the target's features. No optimisation. Source: Fukumizu and Leng (2014), Gradient-based kernel
-    dimension reduction for regression, JASA 109.
+    G_x and G_y are the kernel matrices of the inputs and the target, m is the number of rows, and eps is the parameter
+    ``epsilon``. Row j of the m x D matrix N_i is the gradient of k(x_j, x) with respect to x at x = x_i. M is the mean
+    outer product of the gradients of a regression function: the regression of the target's kernel features on X. The
+    estimator needs no iterative optimization. Source: Fukumizu and Leng (2014), Gradient-based kernel dimension
+    reduction for regression, JASA 109.
 
     Parameters
     ----------
     n_components : int, default=2
+        Number of directions to estimate.
     epsilon : float, default=1e-3
+        Regularization of the inverse kernel matrix.
     max_rows : int, default=2000
-        Rows used, drawn at random where there are more: the cost is their cube.
-    random_state : int, RandomState or None
+        Maximum number of rows to use. If X has more rows, a random subsample is drawn. The cost is cubic in the number
+        of rows.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the subsample.
 
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        The directions, each of length one, the one that counts most first.
+        The directions: rows of unit length, in decreasing order of absolute eigenvalue.
     eigenvalues_ : array (n_components,)
-        How much each counts.
+        The eigenvalue of M for each direction.
 
     Examples
     --------
@@ -183,9 +205,15 @@ class GradientKDR(SubspaceEstimator):
 def gradient_matrix(Z: Array, y: Array, epsilon: float) -> Array:
     """Return the matrix M of gradient-based KDR.
 
-    For the Gaussian kernel row j of N_i is ``2 gamma k_ij (z_j - z_i)``, so that with F = A^-1 G_y A^-1 and k_i the
-    column i of K, ``N_i' F N_i = 4 gamma^2 (Z - z_i)' (F * k_i k_i') (Z - z_i)``, which is summed over i as
-    ``Z' S Z - T - T' + ...`` without the m matrices: with ``S = F * (K'K)`` and ``q_i = F (k_i * .)``.
+    For the Gaussian kernel, row j of N_i is ``2 gamma k_ij (z_j - z_i)``. Let ``A = K + m eps I`` and
+    ``F = A^-1 G_y A^-1``, let k_i be column i of K, and let * be the entrywise product. Then
+
+        N_i' F N_i = 4 gamma^2 (Z - 1 z_i')' (F * k_i k_i') (Z - 1 z_i').
+
+    The sum over i is computed without forming the m matrices N_i. Let ``u_i = k_i * (F k_i)``, the row sums of
+    ``F * k_i k_i'``. Then the sum equals ``4 gamma^2`` times
+
+        Z' (F * K K') Z - sum_i (Z' u_i) z_i' - sum_i z_i (Z' u_i)' + sum_i (1' u_i) z_i z_i'.
     """
     m = len(Z)
     kernel, kernel_y = _gaussian(Z), _gaussian(y[:, None])
@@ -194,10 +222,8 @@ def gradient_matrix(Z: Array, y: Array, epsilon: float) -> Array:
     factor = cho_factor(A, lower=True, check_finite=False)
     G_y = kernel_y(y[:, None], y[:, None])
     F = cho_solve(factor, cho_solve(factor, G_y, check_finite=False).T, check_finite=False)
-    # sum_i (F * k_i k_i') = F * (K K'), sum_i z_i 1' (F * k_i k_i') Z with row sums u_i = k_i * (F k_i).
-    FK = F @ K
-    U = K * FK  # column i: k_i * (F k_i), the row sums of F * k_i k_i'
-    totals = U.sum(axis=0)  # 1' (F * k_i k_i') 1
+    U = K * (F @ K)  # column i is u_i
+    totals = U.sum(axis=0)  # 1' u_i
     cross = Z.T @ U @ Z  # sum_i (Z' u_i) z_i'
     M = Z.T @ (F * (K @ K.T)) @ Z - cross - cross.T + (Z.T * totals) @ Z
     return (4.0 * kernel.scale**2 / m) * (M + M.T) / 2.0

@@ -1,9 +1,12 @@
-"""Kernel ridge regression on all inputs, exact or with Nystrom centers, lambda and gamma by leave-one-out.
+"""Kernel ridge regression on all inputs, exact or with Nystrom centers, tuned by the leave-one-out error.
 
-With all rows as centers and ``K = U diag(s) U'``, the fitted values and the leverages are
-``U s/(s + lambda m) U'y`` and ``sum_j U_ij^2 s_j/(s_j + lambda m)``: one decomposition serves the whole path of lambda.
-With c centers, ``K_cc = T T'`` and ``V = T^-1 K_cm``, the same holds with the eigenvectors of V V'. The error of
-leaving row i out is ``r_i / (1 - h_i)``, exactly.
+The kernel matrix K of the m rows, or its Nystrom approximation, is decomposed as ``F F'`` with ``F'F = diag(s)``. The
+fitted values are ``F (F'y / (s + lambda m))``, and the leverages are ``h_i = sum_j F_ij^2 / (s_j + lambda m)``. One
+decomposition therefore serves all values of lambda. The leave-one-out residual of row i is exactly ``r_i / (1 - h_i)``,
+where r_i is the residual of the fit to all rows.
+
+With all rows as centers, ``K = U diag(s) U'`` and ``F = U diag(s)^(1/2)``. With c Nystrom centers, ``K_cc = T T'``,
+``V = T^-1 K_cm``, ``V V' = U diag(s) U'`` and ``F = V'U``.
 """
 
 from __future__ import annotations
@@ -16,27 +19,30 @@ import numpy as np
 from scipy.linalg import eigh, solve_triangular
 from sklearn.utils import check_random_state
 
-from hkrr._arrays import EPS, Array, jittered_cholesky
-from hkrr._validation import check_choice, check_int, check_positive
-from hkrr.baselines._expansion import KernelExpansion
+from hkrr._base.checks import check_choice, check_int, check_positive
+from hkrr._base.linear_algebra import EPS, Array, jittered_cholesky
+from hkrr._base.threads import blas_for
+from hkrr.baselines._kernel_expansion import KernelExpansionRegressor
 from hkrr.centers import leverage, uniform
 from hkrr.kernels import Kernel, get_kernel
+from hkrr.kernels.base import MEDIAN_ROWS
 from hkrr.rows import InMemoryRows
-from hkrr.threads import blas_for
 
-_MEDIAN_ROWS = 1000
+# Multiples of the median heuristic's gamma that gamma="auto" tries.
 _FACTORS = (1 / 16, 1 / 4, 1.0, 4.0)
+# Values of lambda that reg_lambdas="auto" tries.
 _LAMBDAS = tuple(10.0 ** (-k / 2) for k in range(1, 21))
 
 
 class _Path(NamedTuple):
-    """One decomposition: features F of the rows with ``F'F = diag(s)``, ``K ~ F F'``, and the way to coefficients."""
+    """The decomposition ``K ~ F F'`` with ``F'F = diag(s)`` for one kernel. It serves all values of lambda."""
 
     kernel: Kernel
     centers: Array
     F: Array
     s: Array
-    to_alpha: Array  # alpha = to_alpha @ (F'y / (s + lambda m))
+    # The coefficients are alpha = to_alpha @ (F'y / (s + lambda m)).
+    to_alpha: Array
 
     def errors(self, Y: Array, lambdas: Sequence[float]) -> Array:
         """Return the mean squared leave-one-out error for each lambda."""
@@ -46,17 +52,17 @@ class _Path(NamedTuple):
         errors = []
         for h, factors in zip(leverages.T, shrunk.T, strict=True):
             residuals = Y - self.F @ (factors[:, None] * targets)
-            # A leverage of one leaves nothing to predict the row by: that lambda is out.
+            # If a row has leverage 1, its leave-one-out residual is undefined: exclude this lambda.
             errors.append(np.mean(residuals**2 / (1.0 - h[:, None]) ** 2) if np.all(h < 1.0) else math.inf)
         return np.array(errors)
 
     def alpha(self, Y: Array, reg_lambda: float) -> Array:
-        """Return the coefficients at the centers."""
+        """Return the coefficients of the kernels at the centers."""
         return self.to_alpha @ ((self.F.T @ Y) / (self.s[:, None] + len(Y) * reg_lambda))
 
 
 def decompose(kernel: Kernel, Z: Array, centers: Array | None) -> _Path:
-    """Return the decomposition for these centers, or the exact one (None)."""
+    """Return the decomposition for the given centers, or with all rows as centers if ``centers`` is None."""
     if centers is None:
         s, U = eigh(kernel(Z, Z), check_finite=False)
         s = np.maximum(s, 0.0)
@@ -71,28 +77,33 @@ def decompose(kernel: Kernel, Z: Array, centers: Array | None) -> _Path:
     )
 
 
-class KernelRidgeCV(KernelExpansion):
-    """``min_f sum_i (f(x_i) - y_i)^2 / m + lambda |f|^2``, with lambda (and gamma) of least leave-one-out error.
+class KernelRidgeCV(KernelExpansionRegressor):
+    """Kernel ridge regression with lambda and gamma chosen by the leave-one-out error.
+
+    The fit minimizes ``sum_i (f(x_i) - y_i)^2 / m + lambda |f|^2`` over functions f, where m is the number of rows.
 
     Parameters
     ----------
     kernel : str or Kernel, default="gaussian"
+        The kernel.
     gamma : "auto", "median" or float, default="auto"
-        "auto": the best of four multiples of the median rule's. A kernel instance's own gamma is kept.
+        Scale of the kernel. "median" uses the value of the median heuristic. "auto" chooses the best of four multiples
+        of this value. If ``kernel`` is an instance with its own gamma, "auto" and "median" keep that gamma.
     reg_lambdas : "auto" or sequence of float, default="auto"
-        The path; "auto" is twenty values from 0.3 down to 1e-10.
+        Values of lambda to try. "auto" tries twenty values from 0.3 to 1e-10.
     n_centers : "all" or int, default="all"
-        "all" is exact.
+        Number of Nystrom centers. With "all" every row is a center, and the solution is exact.
     centers : {"uniform", "leverage"}, default="uniform"
-        How centers are drawn: uniformly, or by approximate leverage scores.
-    random_state : int, RandomState or None
+        How to draw the centers: uniformly, or with probabilities proportional to approximate leverage scores.
+    random_state : int, RandomState instance or None, default=None
+        Seed for drawing the centers, and the rows that the median heuristic uses.
 
     Attributes
     ----------
     reg_lambda_, gamma_ : float
-        What was chosen.
+        The chosen values.
     loo_error_ : float
-        Its mean squared leave-one-out error.
+        The mean squared leave-one-out error at the chosen values.
 
     Examples
     --------
@@ -118,26 +129,26 @@ class KernelRidgeCV(KernelExpansion):
         self.n_centers, self.centers, self.random_state = n_centers, centers, random_state
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit along the path, for every gamma, and keep the best."""
-        Z, Y, found = self._validated(X, y)
+        """Compute the leave-one-out error for every gamma and lambda, and fit with the values of the lowest error."""
+        Z, Y, scaling = self._standardize(X, y)
         rng = check_random_state(self.random_state)
         lambdas = self._check(len(Z))
         rows = InMemoryRows(Z, Y)
         lowest = math.inf
         with blas_for(len(Z) if self.n_centers == "all" else self.n_centers):
-            for turn, kernel in enumerate(self._kernels(Z, rng)):
-                path = decompose(kernel, Z, self._draw(rows, kernel, lambdas, rng))
+            for n_tried, kernel in enumerate(self._kernels(Z, rng)):
+                path = decompose(kernel, Z, self._draw_centers(rows, kernel, lambdas, rng))
                 errors = path.errors(Y, lambdas)
                 k = int(np.argmin(errors))
-                if turn == 0 or errors[k] < lowest:
+                if n_tried == 0 or errors[k] < lowest:
                     best, lowest = (path, lambdas[k]), float(errors[k])
         path, self.reg_lambda_ = best
         self.gamma_, self.loo_error_ = path.kernel.scale, lowest
-        self._keep(np.eye(Z.shape[1]), path.kernel, path.centers, path.alpha(Y, self.reg_lambda_), found)
+        self._set_expansion(np.eye(Z.shape[1]), path.kernel, path.centers, path.alpha(Y, self.reg_lambda_), scaling)
         return self
 
     def _check(self, n_rows: int) -> list[float]:
-        """Raise for the first parameter that cannot be; return the lambdas."""
+        """Check the parameters, and return the values of lambda as a list."""
         if self.n_centers != "all":
             check_int("n_centers (if not 'all')", self.n_centers, 1)
         check_choice("centers", self.centers, ("uniform", "leverage"))
@@ -153,20 +164,21 @@ class KernelRidgeCV(KernelExpansion):
         return [check_positive("reg_lambdas", value) for value in self.reg_lambdas]
 
     def _kernels(self, Z: Array, rng: np.random.RandomState) -> list[Kernel]:
+        """Return one kernel for each value of gamma to try."""
         kernel = get_kernel(self.kernel)
         if not isinstance(self.gamma, str):
             if kernel.gamma not in (None, self.gamma):
-                raise ValueError(f"gamma={self.gamma} and a kernel with gamma={kernel.gamma}: give one of them")
+                raise ValueError(f"gamma={self.gamma}, but the kernel has gamma={kernel.gamma}: set only one of them")
             return [kernel.with_gamma(self.gamma)]
         if kernel.gamma is not None:
             return [kernel]
-        median = kernel.median_gamma(Z[rng.permutation(len(Z))[:_MEDIAN_ROWS]])
+        median = kernel.median_gamma(Z[rng.permutation(len(Z))[:MEDIAN_ROWS]])
         return [kernel.with_gamma(median * factor) for factor in (_FACTORS if self.gamma == "auto" else (1.0,))]
 
-    def _draw(
+    def _draw_centers(
         self, rows: InMemoryRows, kernel: Kernel, lambdas: list[float], rng: np.random.RandomState
     ) -> Array | None:
-        """Return the centers, or None for all rows."""
+        """Return the centers, or None if all rows are centers."""
         if self.n_centers == "all" or self.n_centers >= rows.n_rows:
             return None
         if self.centers == "uniform":

@@ -1,11 +1,14 @@
-"""OPG and MAVE: the subspace from local linear fits.
+"""OPG and MAVE: subspace estimation from the gradients of local linear fits.
 
-At anchor rows j a line is fitted to the target with weights ``w_ij = exp(-|P (z_i - z_j)|^2 / (2 h^2))``; its slopes
-are gradients of the regression function, and lie in the rows of B. P is the identity at first, and the map found so far
-from then on, so that neighbours become near in what matters (the refined versions of Xia and others, 2002).
+At each anchor row j, a linear function of the whitened inputs z is fitted to the target, with the weight
+``w_ij = exp(-|P (z_i - z_j)|^2 / (2 h^2))`` for row i and the bandwidth h. The slopes of the fit estimate the gradient
+of the regression function at row j. This gradient lies in the row space of B. The matrix P is the identity in the first
+iteration and the current map afterwards, so that the neighbourhoods adapt to the relevant directions. This is the
+refined version of Xia and others (2002).
 
-The local fits have a ridge of a thousandth of the mean variance of their neighbourhood, as in many dimensions an anchor
-has fewer neighbours than slopes; rows with less than 1e-12 of the largest weight are left out.
+In many dimensions the neighbourhood of an anchor may have fewer rows than there are slopes. The local fits therefore
+use a ridge penalty of 0.001 times the mean variance of the neighbourhood. Rows with less than 1e-12 of the largest
+weight are ignored.
 """
 
 from __future__ import annotations
@@ -16,17 +19,18 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn.utils import check_random_state
 
-from hkrr._arrays import Array
-from hkrr._validation import check_int
-from hkrr.baselines._subspace import SubspaceEstimator
+from hkrr._base.checks import check_int
+from hkrr._base.linear_algebra import Array
+from hkrr.baselines._subspace_estimator import SubspaceEstimator
 
-# Ridge of the local fits, relative to the mean variance of the neighbourhood.
+# Ridge penalty of the local fits, relative to the mean variance of the neighbourhood.
 _RIDGE = 1e-3
 
 
 class _LocalLinear(SubspaceEstimator):
-    """What both have: parameters, and their checks."""
+    """The base class of OPG and MAVE, with their parameters."""
 
+    # The smallest valid value of n_iter.
     _least_iter = 0
 
     def __init__(
@@ -41,35 +45,39 @@ class _LocalLinear(SubspaceEstimator):
 
 
 class OPG(_LocalLinear):
-    """Outer product of gradients: ``M = (1/n) sum_j b_j b_j'``, b_j the slopes of the local linear fit at anchor j.
+    """Outer product of gradients.
 
-    Source: Xia, Tong, Li and Zhu (2002), An adaptive estimation of dimension reduction space, JRSS B 64.
+    The matrix is ``M = (1/n) sum_j b_j b_j'``, where b_j are the slopes of the local linear fit at anchor j and n is
+    the number of anchors. Source: Xia, Tong, Li and Zhu (2002), An adaptive estimation of dimension reduction space,
+    JRSS B 64.
 
     Parameters
     ----------
     n_components : int, default=2
+        Number of directions to estimate.
     n_iter : int, default=10
-        Refinements of the neighbourhoods.
+        Number of times that the neighbourhoods are recomputed with the current directions.
     n_anchors : int, default=500
-        Local fits, at rows drawn at random where there are more.
-    random_state : int, RandomState or None
+        Maximum number of anchor rows. If X has more rows, the anchor rows are drawn at random.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the anchor rows.
 
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        The directions, each of length one, the one that counts most first.
+        The directions: rows of unit length, in decreasing order of absolute eigenvalue.
     eigenvalues_ : array (n_components,)
-        How much each counts.
+        The eigenvalue of M for each direction.
 
     Examples
     --------
     >>> from hkrr.baselines import OPG
     >>> from hkrr.datasets import make_planted
     >>> from hkrr.metrics import subspace_distance
-    >>> data = make_planted("product", 600, n_features=10, random_state=0)
+    >>> data = make_planted("product", 300, n_features=10, random_state=0)
     >>> model = OPG(n_components=2, random_state=0).fit(data.X, data.y)
     >>> round(subspace_distance(model.components_, data.B), 2)
-    0.03
+    0.04
     """
 
     def _matrix(self, Z: Array, y: Array) -> Array:
@@ -86,33 +94,38 @@ class OPG(_LocalLinear):
 class MAVE(_LocalLinear):
     """Minimum average variance estimation: ``min sum_ij w_ij (y_i - a_j - b_j' B (z_i - z_j))^2`` over a, b and B.
 
-    By turns: the local fits at the map, then the map at the fits (a linear least-squares problem), from the map of OPG
-    after three refinements.
-    Source: Xia, Tong, Li and Zhu (2002), as OPG.
+    Here w_ij is the weight of row i in the local fit at anchor j, a_j is the intercept of this fit, and b_j are its
+    slopes. The fit starts from the map of OPG with ``n_iter=3``. It then alternates two steps: compute the local fits
+    for the current map, and compute the map for the current local fits. The second step is a linear least-squares
+    problem. Source: Xia, Tong, Li and Zhu (2002), see `OPG`.
 
     Parameters
     ----------
     n_components : int, default=2
+        Number of directions to estimate.
     n_iter : int, default=10
+        Number of alternating iterations.
     n_anchors : int, default=500
-    random_state : int, RandomState or None
+        Maximum number of anchor rows. If X has more rows, the anchor rows are drawn at random.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the anchor rows.
 
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        The directions, each of length one, the one that counts most first.
+        The directions: rows of unit length, in decreasing order of absolute eigenvalue.
     eigenvalues_ : array (n_components,)
-        How much each counts.
+        The eigenvalue of each direction for the mean outer product of the slopes of the local fits.
 
     Examples
     --------
     >>> from hkrr.baselines import MAVE
     >>> from hkrr.datasets import make_planted
     >>> from hkrr.metrics import subspace_distance
-    >>> data = make_planted("product", 600, n_features=10, random_state=0)
+    >>> data = make_planted("product", 300, n_features=10, random_state=0)
     >>> model = MAVE(n_components=2, random_state=0).fit(data.X, data.y)
     >>> round(subspace_distance(model.components_, data.B), 2)
-    0.02
+    0.03
     """
 
     _least_iter = 1
@@ -128,7 +141,7 @@ class MAVE(_LocalLinear):
             W = weights(Z, C, B)
             levels, slopes = local_fits(Z @ B.T, y, C @ B.T, W)
             B = np.linalg.qr(_map_at(Z, y, C, W, levels, slopes).T)[0].T
-        # The slopes at the last map weigh its directions.
+        # Weight the directions by the slopes of the local fits at the final map.
         _, slopes = local_fits(Z @ B.T, y, C @ B.T, weights(Z, C, B))
         return B.T @ (slopes.T @ slopes / len(slopes)) @ B
 
@@ -139,22 +152,24 @@ def _anchors(n_rows: int, n_anchors: int, random_state: Any) -> Array:
 
 
 def weights(Z: Array, C: Array, B: Array | None) -> Array:
-    """Return the weights of the rows at each anchor (rows x anchors), which sum to one.
+    """Return the weight of each row at each anchor, as an array (rows, anchors). Each column sums to one.
 
-    The bandwidth is ``1.06 s n^(-1/(p + 4))``, p the number of coordinates that distances are taken in and s^2 the
-    median squared distance over 2 p.
+    The distances are those between the rows of ``Z B'`` and ``C B'``, or between the rows of Z and C if B is None. The
+    bandwidth is ``1.06 s n^(-1/(p + 4))``, where p is the number of coordinates, n is the number of rows and s^2 is the
+    median squared distance divided by 2 p.
     """
     P, Q = (Z, C) if B is None else (Z @ B.T, C @ B.T)
     squared = cdist(P, Q, "sqeuclidean")
     p = P.shape[1]
     width = 1.06**2 * max(float(np.median(squared)) / (2 * p), np.finfo(float).tiny) * len(Z) ** (-2 / (p + 4))
-    squared -= squared.min(axis=0)  # the same factor for all rows of an anchor: it keeps exp from vanishing
+    # Prevent underflow. The subtraction multiplies all weights of an anchor by the same factor.
+    squared -= squared.min(axis=0)
     W = np.exp(-squared / (2 * width))
     return np.asarray(W / W.sum(axis=0))
 
 
 def local_fits(P: Array, y: Array, Q: Array, W: Array) -> tuple[Array, Array]:
-    """Return the levels and slopes of the weighted linear fits of y around each anchor q_j."""
+    """Return the values (levels) and slopes at each anchor, a row of Q, of the weighted linear fits of y on P."""
     p = P.shape[1]
     levels, slopes = np.empty(len(Q)), np.empty((len(Q), p))
     for j, (q, w) in enumerate(zip(Q, W.T, strict=True)):
@@ -170,7 +185,10 @@ def local_fits(P: Array, y: Array, Q: Array, W: Array) -> tuple[Array, Array]:
 
 
 def _map_at(Z: Array, y: Array, C: Array, W: Array, levels: Array, slopes: Array) -> Array:
-    """Return the B that minimises the sum for given fits: its normal equations, a Kronecker sum over the anchors."""
+    """Return the map B that minimizes MAVE's weighted sum of squares plus a ridge penalty, for fixed local fits.
+
+    The matrix of the normal equations is a sum of Kronecker products over the anchors.
+    """
     d, D = slopes.shape[1], Z.shape[1]
     A, b = np.zeros((d * D, d * D)), np.zeros((d, D))
     for c, w, level, slope in zip(C, W.T, levels, slopes, strict=True):

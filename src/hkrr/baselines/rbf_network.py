@@ -1,4 +1,4 @@
-"""Radial basis function networks by stochastic gradient: centers and coefficients, and for hyper-RBF the map."""
+"""Radial basis function networks, trained by stochastic gradient descent. `HyperRBFNetwork` also learns the map B."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import numpy as np
 from sklearn.cluster import kmeans_plusplus
 from sklearn.utils import check_random_state
 
-from hkrr._arrays import Array
-from hkrr._validation import check_int, check_positive
-from hkrr.baselines._expansion import KernelExpansion
+from hkrr._base.checks import check_int, check_positive
+from hkrr._base.linear_algebra import Array
+from hkrr._maps import KernelExpansion
+from hkrr.baselines._kernel_expansion import KernelExpansionRegressor
 from hkrr.exceptions import NotConvergedWarning
-from hkrr.initialization import sample_map
 from hkrr.kernels import Kernel, get_kernel
-
-_MEDIAN_ROWS = 1000
+from hkrr.kernels.base import MEDIAN_ROWS
+from hkrr.solvers.initialization import sample_map
 
 
 class Adam:
-    """Adam (Kingma and Ba, 2015) on a list of arrays."""
+    """The Adam optimizer (Kingma and Ba, 2015) for a list of arrays."""
 
     def __init__(self, shapes: list[tuple[int, ...]], rate: float) -> None:
         self.rate, self.n = rate, 0
         self.first, self.second = ([np.zeros(shape) for shape in shapes] for _ in range(2))
 
     def step(self, parameters: list[Array], gradients: list[Array]) -> None:
-        """Move the parameters, in place."""
+        """Update the parameters in place."""
         self.n += 1
         for parameter, gradient, first, second in zip(parameters, gradients, self.first, self.second, strict=True):
             first += 0.1 * (gradient - first)
@@ -37,31 +37,37 @@ class Adam:
             parameter -= size * first / (np.sqrt(second) + 1e-8)
 
 
-class RBFNetwork(KernelExpansion):
-    """``f(x) = sum_j a_j k(|x - t_j|) + b``: centers t_j and coefficients learned together by stochastic gradient.
+class RBFNetwork(KernelExpansionRegressor):
+    """Radial basis function network: ``f(x) = sum_j a_j k(|x - t_j|) + b`` with learned centers t_j.
 
-    Source: Poggio and Girosi (1990), Networks for approximation and learning, Proceedings of the IEEE 78:
-    regularisation networks with fewer units than rows and moving centers.
+    Stochastic gradient descent learns the centers and the coefficients a_j together. Source: Poggio and Girosi (1990),
+    Networks for approximation and learning, Proceedings of the IEEE 78. In that paper these models are regularization
+    networks with fewer units than rows and movable centers.
 
     Parameters
     ----------
     n_units : int, default=50
+        Number of centers, at most the number of training rows.
     kernel : str or Kernel, default="gaussian"
-        Its gamma is the median rule's unless it has one.
+        The kernel. If the gamma of the kernel is not set, the median heuristic chooses gamma.
     reg_lambda : float, default=1e-6
-        Weight of ``a' K_tt a``.
+        Weight of the penalty ``a' K_tt a``, where K_tt is the kernel matrix of the centers.
     learning_rate : float, default=0.01
+        Learning rate of Adam.
     batch_size : int, default=64
+        Number of rows in a batch.
     max_iter : int, default=500
-        Passes over the rows at most.
+        Maximum number of epochs.
     patience : int, default=50
-        Passes without a lower error on a tenth of the rows, held out, before it stops.
-    random_state : int, RandomState or None
+        Stop after this many epochs without a lower error on the held-out rows, a tenth of the training data. With fewer
+        than ten rows no rows are held out, and the training error is used.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the held-out rows, the initial centers and the batches.
 
     Attributes
     ----------
     n_iter_ : int
-        Passes made.
+        Number of epochs.
 
     Examples
     --------
@@ -91,24 +97,26 @@ class RBFNetwork(KernelExpansion):
         self.batch_size, self.max_iter, self.patience, self.random_state = batch_size, max_iter, patience, random_state
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Train until the held-out error has come to rest."""
+        """Train with early stopping on held-out rows."""
         for name in ("n_units", "batch_size", "max_iter", "patience"):
             check_int(name, getattr(self, name), 1)
         check_positive("learning_rate", self.learning_rate)
         check_positive("reg_lambda", self.reg_lambda, zero=True)
-        Z, Y, found = self._validated(X, y)
+        Z, Y, scaling = self._standardize(X, y)
         size = float(np.sqrt(np.mean(Y**2))) or 1.0
-        Y = Y / size  # so that one learning rate suits every target
+        # Scale the target, so that the learning rate does not depend on its units.
+        Y = Y / size
         rng = check_random_state(self.random_state)
         order = rng.permutation(len(Z))
         n_held_out = len(Z) // 10
         held_out, training = order[:n_held_out], order[n_held_out:]
-        B = self._first_map(Z.shape[1], rng)
+        B = self._initial_map(Z.shape[1], rng)
         kernel = get_kernel(self.kernel)
         if kernel.gamma is None:
-            kernel = kernel.with_gamma(kernel.median_gamma(Z[order[:_MEDIAN_ROWS]] @ B.T))
+            kernel = kernel.with_gamma(kernel.median_gamma(Z[order[:MEDIAN_ROWS]] @ B.T))
         T = kmeans_plusplus(Z[training], min(self.n_units, len(training)), random_state=rng)[0]
         a = np.zeros((len(T), Y.shape[1]))
+        # Adam updates these arrays in place.
         parameters = [a, T, B] if self._learns_map else [a, T]
         adam = Adam([each.shape for each in parameters], self.learning_rate)
         watched = held_out if n_held_out else training
@@ -119,7 +127,7 @@ class RBFNetwork(KernelExpansion):
             for start in range(0, len(shuffled), self.batch_size):
                 rows = shuffled[start : start + self.batch_size]
                 adam.step(parameters, self._gradients(kernel, Z[rows], Y[rows], a, T, B)[: len(parameters)])
-            error = float(np.mean((kernel(Z[watched] @ B.T, T @ B.T) @ a - Y[watched]) ** 2))
+            error = float(np.mean((KernelExpansion(kernel, B, T, a).at(Z[watched]) - Y[watched]) ** 2))
             if error < lowest:
                 best, lowest, since = [each.copy() for each in (a, T, B)], error, 0
             else:
@@ -128,20 +136,23 @@ class RBFNetwork(KernelExpansion):
                 break
         if not math.isfinite(error):
             warnings.warn(
-                f"{type(self).__name__} diverged after {self.n_iter_} passes, and what it had best by then is kept: "
-                f"lower learning_rate={self.learning_rate}",
+                f"{type(self).__name__} diverged after {self.n_iter_} epochs, so the parameters of the best epoch "
+                f"are used; use a learning_rate below {self.learning_rate}",
                 NotConvergedWarning,
                 stacklevel=2,
             )
         a, T, B = best
-        self._keep(B, kernel, T, a * size, found)
+        self._set_expansion(B, kernel, T, a * size, scaling)
         return self
 
-    def _first_map(self, n_features: int, rng: np.random.RandomState) -> Array:
+    def _initial_map(self, n_features: int, rng: np.random.RandomState) -> Array:
         return np.eye(n_features)
 
     def _gradients(self, kernel: Kernel, Z: Array, Y: Array, a: Array, T: Array, B: Array) -> list[Array]:
-        """Return the gradients of ``|K a - Y|^2 / n + lambda a' K_tt a`` in a, T and B."""
+        """Return the gradients of ``|K a - Y|^2 / n + lambda a' K_tt a`` with respect to a, T and B.
+
+        K is the kernel matrix between the n rows of Z and the centers T, and K_tt is the kernel matrix of the centers.
+        """
         P, C = Z @ B.T, T @ B.T
         K, pullback = kernel.vjp(P, C)
         K_tt, pullback_tt = kernel.vjp(C, C)
@@ -154,23 +165,24 @@ class RBFNetwork(KernelExpansion):
 
 
 class HyperRBFNetwork(RBFNetwork):
-    """``f(x) = sum_j a_j k(|B (x - t_j)|) + b``: the map B is learned too, together with centers and coefficients.
+    """Hyper-RBF network: ``f(x) = sum_j a_j k(|B (x - t_j)|) + b`` with a learned map B.
 
-    Source: Poggio and Girosi (1990), as `RBFNetwork`: their hyper basis functions.
+    Stochastic gradient descent learns B together with the centers t_j and the coefficients a_j. Source: Poggio and
+    Girosi (1990), see `RBFNetwork`. They call these models hyper basis functions.
 
     Parameters
     ----------
     n_components : int, default=2
-        Rows of B.
+        Number of rows of B.
     n_units, kernel, reg_lambda, learning_rate, batch_size, max_iter, patience, random_state
-        As in `RBFNetwork`.
+        See `RBFNetwork`.
 
     Attributes
     ----------
     components_ : array (n_components, n_features)
         The map B, in the units of X.
     n_iter_ : int
-        Passes made.
+        Number of epochs.
 
     Examples
     --------
@@ -209,7 +221,7 @@ class HyperRBFNetwork(RBFNetwork):
         )
         self.n_components = n_components
 
-    def _first_map(self, n_features: int, rng: np.random.RandomState) -> Array:
+    def _initial_map(self, n_features: int, rng: np.random.RandomState) -> Array:
         if check_int("n_components", self.n_components, 1) > n_features:
             raise ValueError(f"n_components={self.n_components} exceeds the number of columns of X, {n_features}")
         return sample_map(self.n_components, n_features, rng)

@@ -1,4 +1,4 @@
-"""The recursive feature machine: kernel ridge regression and the average gradient outer product, by turns."""
+"""The recursive feature machine: alternates kernel ridge regression and the average gradient outer product."""
 
 from __future__ import annotations
 
@@ -9,45 +9,52 @@ import numpy as np
 from scipy.linalg import eigh
 from sklearn.utils import check_random_state
 
-from hkrr._arrays import Array, solve_positive_definite
-from hkrr._validation import check_choice, check_choice_of_bool, check_int, check_positive
-from hkrr.baselines._expansion import KernelExpansion
+from hkrr._base.checks import check_bool, check_choice, check_int, check_positive
+from hkrr._base.linear_algebra import Array, solve_positive_definite
+from hkrr._maps import KernelExpansion
+from hkrr.baselines._kernel_expansion import KernelExpansionRegressor
 from hkrr.kernels import Gaussian, Kernel, Laplace
 
 KERNELS = {"laplace": Laplace, "gaussian": Gaussian}
 
 
-class RecursiveFeatureMachine(KernelExpansion):
-    """By turns ``(K_M + reg I) a = y`` and ``M = sum_i grad f(x_i) grad f(x_i)' / (its largest entry)``.
+class RecursiveFeatureMachine(KernelExpansionRegressor):
+    """Recursive feature machine: kernel ridge regression with a learned Mahalanobis distance.
 
-    K_M is the kernel of ``|M^(1/2) (x - x')|``. M begins as the identity, and the iterate of least error on held-out
-    rows is kept. Source: Radhakrishnan, Beaglehole, Pandit and Belkin (2024), Mechanism for feature learning in neural
+    The fit alternates two steps: solve ``(K_M + reg I) a = y``, then set M to ``sum_i grad f(x_i) grad f(x_i)'``
+    divided by its largest entry. K_M is the kernel matrix for the distance ``|M^(1/2) (x - x')|``, f is the fitted
+    function with the coefficients a, and M starts as the identity. The model is the iterate with the lowest error on
+    held-out rows. Source: Radhakrishnan, Beaglehole, Pandit and Belkin (2024), Mechanism for feature learning in neural
     networks and backpropagation-free machine learning models, Science 383.
 
     Parameters
     ----------
     kernel : {"laplace", "gaussian"}, default="laplace"
-        ``exp(-t / bandwidth)`` or ``exp(-t^2 / (2 bandwidth^2))`` of that distance t.
+        ``exp(-t / bandwidth)`` or ``exp(-t^2 / (2 bandwidth^2))``, where t is the distance.
     bandwidth : float, default=10.0
+        Bandwidth of the kernel.
     reg : float, default=1e-3
+        Regularization, added to the diagonal of the kernel matrix.
     n_iter : int, default=5
-        Updates of M.
+        Number of updates of M.
     diagonal : bool, default=False
-        Keep the diagonal of M only.
+        Whether to restrict M to a diagonal matrix.
     validation_fraction : float, default=0.2
-        Rows held out, to choose the iterate. With 0 none are, and the last one is kept.
+        Fraction of the rows that are held out to choose the iterate. With 0, no rows are held out, and the last iterate
+        is used.
     scale_features : bool, default=True
-        Standardise the columns first.
-    random_state : int, RandomState or None
+        Whether to standardize the columns of X.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the held-out rows.
 
     Attributes
     ----------
     M_ : array (n_features, n_features)
-        In the coordinates of the optimisation (standardised ones, unless `scale_features` is off).
+        The learned matrix M. With ``scale_features=True`` it applies to the standardized columns of X.
     components_ : array (n_features, n_features)
-        A square root of M in the units of X: the kernel is that of ``|components_ (x - x')|``.
+        A square root of M in the units of X: the distance of two rows is ``|components_ (x - x')|``.
     best_iter_ : int
-        Updates of M before the iterate that was kept.
+        Number of updates of M before the chosen iterate.
 
     Examples
     --------
@@ -79,9 +86,9 @@ class RecursiveFeatureMachine(KernelExpansion):
         )
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Alternate, and keep the iterate of least held-out error."""
+        """Alternate the two steps, and select the iterate with the lowest held-out error."""
         self._check()
-        Z, Y, found = self._validated(X, y, scale=self.scale_features)
+        Z, Y, scaling = self._standardize(X, y, scale=self.scale_features)
         training, held_out = self._split(len(Z))
         C, targets = Z[training], Y[training]
         kernel: Kernel = KERNELS[self.kernel](gamma=0.5 / self.bandwidth**2)
@@ -90,7 +97,9 @@ class RecursiveFeatureMachine(KernelExpansion):
             B = square_root(M)
             P = C @ B.T
             alpha, _ = solve_positive_definite(kernel(P, P), targets, self.reg)
-            error = float(np.mean((kernel(Z[held_out] @ B.T, P) @ alpha - Y[held_out]) ** 2)) if len(held_out) else -k
+            predicted = KernelExpansion(kernel, B, C, alpha).at(Z[held_out])
+            # Without held-out rows, -k makes the last iterate the best.
+            error = float(np.mean((predicted - Y[held_out]) ** 2)) if len(held_out) else -k
             if k == 0 or error < lowest:
                 best, lowest = (B, alpha, M, k), error
             if k < self.n_iter:
@@ -99,10 +108,11 @@ class RecursiveFeatureMachine(KernelExpansion):
                     M = np.diag(M.diagonal())
                 largest = M.max()
                 if not largest > 0:
-                    break  # a constant function: nothing to learn from
+                    # The fitted function is constant, so all gradients are zero.
+                    break
                 M = M / largest
         B, alpha, self.M_, self.best_iter_ = best
-        self._keep(B, kernel, C, alpha, found)
+        self._set_expansion(B, kernel, C, alpha, scaling)
         return self
 
     def _check(self) -> None:
@@ -110,8 +120,8 @@ class RecursiveFeatureMachine(KernelExpansion):
         check_positive("bandwidth", self.bandwidth)
         check_positive("reg", self.reg, zero=True)
         check_int("n_iter", self.n_iter, 0)
-        check_choice_of_bool("diagonal", self.diagonal)
-        check_choice_of_bool("scale_features", self.scale_features)
+        check_bool("diagonal", self.diagonal)
+        check_bool("scale_features", self.scale_features)
         if check_positive("validation_fraction", self.validation_fraction, zero=True) >= 1.0:
             raise ValueError(f"validation_fraction must be below 1, got {self.validation_fraction!r}")
 
@@ -128,7 +138,10 @@ def square_root(M: Array) -> Array:
 
 
 def agop(kernel: Kernel, P: Array, alpha: Array, B: Array) -> Array:
-    """Return ``sum_i grad f(x_i) grad f(x_i)'``, over the targets too, of ``f(x) = sum_j alpha_j k(Bx, p_j)``."""
+    """Return ``sum_i grad f(x_i) grad f(x_i)'``, summed over the targets, for ``f(x) = sum_j alpha_j k(Bx, p_j)``.
+
+    The p_j are the rows of P, the training rows mapped by B: ``p_j = B x_j``.
+    """
     M = np.zeros((B.shape[1], B.shape[1]))
     for column in alpha.T:
         pullback = kernel.vjp(P, P)[1]

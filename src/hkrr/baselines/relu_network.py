@@ -1,4 +1,4 @@
-"""A network with one hidden layer of rectified linear units: scikit-learn's, on standardised data."""
+"""A neural network with one hidden layer of rectified linear units: scikit-learn's `MLPRegressor` on scaled data."""
 
 from __future__ import annotations
 
@@ -9,30 +9,34 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.neural_network import MLPRegressor
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hkrr._arrays import Array
-from hkrr._validation import check_int, check_positive
+from hkrr._base.checks import check_int, check_positive
+from hkrr._base.linear_algebra import Array
 from hkrr.rows import InMemoryRows
-from hkrr.scaling import moments
+from hkrr.rows.standardize import moments
 
 
 class ReLUNetwork(RegressorMixin, BaseEstimator):
-    """``f(x) = sum_j a_j max(w_j'x + c_j, 0) + b``, for one target, all of it learned by Adam, with early stopping.
+    """Neural network with one hidden layer, for a single target: ``f(x) = sum_j a_j max(w_j'x + c_j, 0) + b``.
+
+    Adam learns all parameters. With 20 or more rows, early stopping on a tenth of the rows ends the training.
 
     Parameters
     ----------
     n_units : int, default=100
+        Number of hidden units.
     reg_lambda : float, default=1e-4
-        Weight decay.
+        Weight of the squared L2 penalty on the weights.
     max_iter : int, default=1000
-        Passes over the rows at most.
-    random_state : int, RandomState or None
+        Maximum number of epochs.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the initial weights, the batches and the held-out rows.
 
     Attributes
     ----------
     network_ : MLPRegressor
-        Fitted to standardised inputs and target.
+        The network, fitted to standardized inputs and target.
     n_iter_ : int
-        Passes made.
+        Number of epochs.
 
     Examples
     --------
@@ -50,7 +54,7 @@ class ReLUNetwork(RegressorMixin, BaseEstimator):
         self.n_units, self.reg_lambda, self.max_iter, self.random_state = n_units, reg_lambda, max_iter, random_state
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Train until the error on a tenth of the rows, held out, has come to rest."""
+        """Train the network. With 20 or more rows, a tenth of the rows are held out for early stopping."""
         check_int("n_units", self.n_units, 1)
         check_int("max_iter", self.max_iter, 1)
         check_positive("reg_lambda", self.reg_lambda, zero=True)
@@ -66,15 +70,15 @@ class ReLUNetwork(RegressorMixin, BaseEstimator):
             n_iter_no_change=20,
             random_state=self.random_state,
         )
-        self.network_.fit(self._scaled(X), deviations / (self.y_scale_ or 1.0))
+        self.network_.fit(self._standardize(X), deviations / (self.y_scale_ or 1.0))
         self.n_iter_ = self.network_.n_iter_
         return self
 
     def predict(self, X: Any) -> Array:
-        """Return the network's value at every row."""
+        """Return the prediction at every row of X."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
-        return np.asarray(self.network_.predict(self._scaled(X)) * self.y_scale_ + self.moments_.y_mean[0])
+        return np.asarray(self.network_.predict(self._standardize(X)) * self.y_scale_ + self.moments_.y_mean[0])
 
-    def _scaled(self, X: Array) -> Array:
+    def _standardize(self, X: Array) -> Array:
         return (X - self.moments_.x_mean) / self.moments_.x_scale

@@ -1,4 +1,8 @@
-"""Response-conditional least squares: the subspace from linear fits within slices of the target, then a local link."""
+"""Response-conditional least squares (RCLS): subspace estimation with linear fits within slices of the target.
+
+`RCLSDirections` estimates the subspace. `RCLS` adds a local regression on the projected inputs: nearest neighbours or
+`PiecewisePolynomial`.
+"""
 
 from __future__ import annotations
 
@@ -10,33 +14,35 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Regress
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hkrr._arrays import Array
-from hkrr._validation import check_choice, check_int
-from hkrr.baselines._subspace import SubspaceEstimator, signed, slices
+from hkrr._base.checks import check_choice, check_int
+from hkrr._base.linear_algebra import Array
+from hkrr.baselines._subspace_estimator import SubspaceEstimator, signed, slices
 
-# Cells are numbered by 64-bit integers: their logarithm to base two.
-_MOST_CELLS = 62
+# Maximum of log2(number of grid cells). The cells of `PiecewisePolynomial` are numbered by 64-bit integers.
+_MAX_LOG2_CELLS = 62
 
 
 class RCLSDirections(SubspaceEstimator):
-    """``M = sum_h p_h b_h b_h'``, b_h the least-squares slopes of y on x within slice h of the target.
+    """Subspace estimation by response-conditional least squares.
 
-    Source: Klock, Lanteri and Vigogna (2021), Estimating multi-index models with response-conditional least squares,
-    Electronic Journal of Statistics 15.
+    The matrix is ``M = sum_h p_h b_h b_h'``. Slice h of the target has the fraction p_h of the rows, and b_h are the
+    least-squares slopes of y on the whitened inputs within the slice. Source: Klock, Lanteri and Vigogna (2021),
+    Estimating multi-index models with response-conditional least squares, Electronic Journal of Statistics 15.
 
     Parameters
     ----------
     n_components : int, default=2
+        Number of directions to estimate.
     n_slices : int, default=10
-        As many at most; fewer where they would have under two rows a column of X, but as many as directions. Of a
-        target of few values, which is constant in every slice, all rows are one.
+        Maximum number of slices. Fewer slices are used if a slice would have fewer than two rows for each column of X,
+        but never fewer than n_components. If the target is constant within every slice, all rows form one slice.
 
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        The directions, each of length one, the one that counts most first.
+        The directions: rows of unit length, in decreasing order of absolute eigenvalue.
     eigenvalues_ : array (n_components,)
-        How much each counts.
+        The eigenvalue of M for each direction.
 
     Examples
     --------
@@ -58,7 +64,7 @@ class RCLSDirections(SubspaceEstimator):
     def _matrix(self, Z: Array, y: Array) -> Array:
         M = np.zeros((Z.shape[1], Z.shape[1]))
         n_slices = max(self.n_components, min(self.n_slices, len(y) // (2 * Z.shape[1])))
-        # A slice of one value has no slopes: for a target of few values it is all rows, or nothing.
+        # Slices with a constant target have no slopes. If all slices are constant, use one slice of all rows.
         parts = [rows for rows in slices(y, n_slices) if np.ptp(y[rows]) > 0] or [np.arange(len(y))]
         for rows in parts:
             gaps = Z[rows] - Z[rows].mean(axis=0)
@@ -68,27 +74,33 @@ class RCLSDirections(SubspaceEstimator):
 
 
 class RCLS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RegressorMixin, BaseEstimator):
-    """Response-conditional least squares for the subspace, and a local regression on it.
+    """Local regression on the subspace of `RCLSDirections`.
 
-    Source: as `RCLSDirections`.
+    Source: see `RCLSDirections`.
 
     Parameters
     ----------
     n_components : int, default=2
+        Number of directions to estimate.
     n_slices : int, default=10
+        Maximum number of slices, see `RCLSDirections`.
     link : {"knn", "polynomial"}, default="knn"
-        k-nearest neighbours, or polynomials on the cells of a grid.
+        Regression on the projected inputs: k nearest neighbours, or a polynomial on each cell of a grid.
     n_neighbors : int, default=10
+        Number of neighbours for ``link="knn"``.
     n_cells : int, default=4
-        Cells of the grid along each direction.
+        Number of grid cells along each direction for ``link="polynomial"``.
     degree : int, default=2
+        Degree of the polynomials for ``link="polynomial"``.
 
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        Orthonormal rows; the first k span the k directions that count most.
+        Orthonormal rows. For every k, the first k rows span the k directions with the largest eigenvalues.
     eigenvalues_ : array (n_components,)
-        How much each direction counts.
+        The eigenvalues of `RCLSDirections`.
+    link_ : estimator
+        The regression model fitted to ``X @ components_.T``.
 
     Examples
     --------
@@ -114,11 +126,11 @@ class RCLS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RegressorMixin, Ba
         self.n_neighbors, self.n_cells, self.degree = n_neighbors, n_cells, degree
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Find the directions, then the link."""
+        """Estimate the directions, then fit the regression on the projected inputs."""
         check_choice("link", self.link, ("knn", "polynomial"))
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         directions = RCLSDirections(self.n_components, n_slices=self.n_slices).fit(X, y)
-        # Neighbours are sought in an orthonormal basis, where the distances are those of X.
+        # Use an orthonormal basis, so that distances between projected rows are distances in the space of X.
         self.components_ = signed(np.linalg.qr(directions.components_.T)[0].T)
         self.eigenvalues_ = directions.eigenvalues_
         check_int("n_neighbors", self.n_neighbors, 1)
@@ -130,7 +142,7 @@ class RCLS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RegressorMixin, Ba
         return self
 
     def predict(self, X: Any) -> Array:
-        """Return the link at ``X @ components_.T``."""
+        """Return the prediction of ``link_`` at ``X @ components_.T``."""
         P = self.transform(X)
         return np.asarray(self.link_.predict(P))
 
@@ -145,15 +157,17 @@ class RCLS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RegressorMixin, Ba
 
 
 class PiecewisePolynomial(RegressorMixin, BaseEstimator):
-    """A polynomial on each cell of a regular grid over the range of the inputs, for few inputs.
+    """Piecewise polynomial regression on a regular grid over the range of the inputs. It is meant for few inputs.
 
-    A cell with fewer rows than twice the coefficients takes the polynomial of all rows.
+    Each cell of the grid has its own polynomial. A cell with fewer rows than twice the number of coefficients uses a
+    polynomial fitted to all rows.
 
     Parameters
     ----------
     n_cells : int, default=4
-        Along each input.
+        Number of cells along each input.
     degree : int, default=2
+        Total degree of the polynomials.
 
     Examples
     --------
@@ -169,13 +183,13 @@ class PiecewisePolynomial(RegressorMixin, BaseEstimator):
         self.n_cells, self.degree = n_cells, degree
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Fit each cell by least squares."""
+        """Fit the polynomial of each cell by least squares."""
         check_int("n_cells", self.n_cells, 1)
         check_int("degree", self.degree, 0)
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        if X.shape[1] * np.log2(self.n_cells) > _MOST_CELLS:
+        if X.shape[1] * np.log2(self.n_cells) > _MAX_LOG2_CELLS:
             raise ValueError(
-                f"n_cells={self.n_cells} along each of {X.shape[1]} columns are too many cells; use fewer of either"
+                f"n_cells={self.n_cells} with {X.shape[1]} columns gives too many cells; use fewer cells or columns"
             )
         self.low_, high = X.min(axis=0), X.max(axis=0)
         self.width_ = np.where(high > self.low_, high - self.low_, 1.0)
@@ -190,7 +204,7 @@ class PiecewisePolynomial(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any) -> Array:
-        """Return the polynomial of each row's cell, within the range of the training targets."""
+        """Return the value of the polynomial of each row's cell, clipped to the range of the training targets."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         features, cells = self._features(X), self._cells(X)
@@ -200,7 +214,7 @@ class PiecewisePolynomial(RegressorMixin, BaseEstimator):
         return np.clip(values, *self.range_)
 
     def _features(self, X: Array) -> Array:
-        """Return all monomials up to the degree, of inputs scaled to [0, 1]."""
+        """Return all monomials, up to the total degree, of the inputs scaled to [0, 1]."""
         U = (X - self.low_) / self.width_
         columns = [
             np.prod(U[:, list(powers)], axis=1)
@@ -210,6 +224,6 @@ class PiecewisePolynomial(RegressorMixin, BaseEstimator):
         return np.stack(columns, axis=1)
 
     def _cells(self, X: Array) -> Array:
-        """Return the number of each row's cell."""
+        """Return the index of each row's cell."""
         index = np.clip(self.n_cells * (X - self.low_) / self.width_, 0, self.n_cells - 1).astype(int)
         return np.asarray(np.ravel_multi_index(tuple(index.T), (self.n_cells,) * X.shape[1]))

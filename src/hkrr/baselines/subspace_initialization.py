@@ -1,30 +1,43 @@
-"""A classical estimate of the subspace as the start of HyperKernelRidge: ``init="sir"`` and its like."""
+"""Initial maps from classical subspace estimators, for ``HyperKernelRidge(init="sir")`` and similar options."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from hkrr._arrays import Array
-from hkrr.baselines.inverse_moments import PHD, SAVE, SIR
-from hkrr.baselines.local_linear import MAVE, OPG
+from hkrr._base.linear_algebra import Array
+from hkrr.baselines._subspace_estimator import SubspaceEstimator
+from hkrr.baselines.inverse_regression import PHD, SAVE, SIR
+from hkrr.baselines.outer_product_of_gradients import MAVE, OPG
 from hkrr.rows import InMemoryRows
 
-# Rows that the estimate is made from, at most: a start need not be exact.
-_ROWS = 4000
+# The estimators are fitted to at most this many rows: an initial map need not be accurate.
+_MAX_ROWS = 4000
 
 
-def starting_map(name: str, rows: InMemoryRows, n_components: int, rng: np.random.RandomState) -> Array:
-    """Return the estimate of that name ("sir", "save", "phd", "opg" or "mave"), divided by its spectral norm.
+def subspace_map(name: str, rows: InMemoryRows, n_components: int, rng: np.random.RandomState) -> Array:
+    """Return the directions that a subspace estimator finds, divided by their spectral norm.
 
-    From at most 4,000 rows, those with a weight of zero left out; other weights do not count. Several targets are
-    refused: each would have directions of its own.
+    The estimator is fitted to at most 4,000 rows. Rows with weight zero are excluded. The remaining rows count equally,
+    whatever their weights. More than one target raises a ValueError, because each target has its own directions.
+
+    Parameters
+    ----------
+    name : {"sir", "save", "phd", "opg", "mave"}
+        Name of the subspace estimator.
+    rows : InMemoryRows
+        The training rows.
+    n_components : int
+        Number of directions.
+    rng : RandomState
+        Random generator that draws the subsample of rows, and the anchor rows of OPG and MAVE.
     """
     if rows.n_targets > 1:
-        raise ValueError(f"init={name!r} needs one target, and y has {rows.n_targets}; use init='random' or an array")
-    X, Y, _ = rows.subset(rows.draw(_ROWS, rng)).gather()
-    y = Y[:, 0]
+        raise ValueError(f"init={name!r} needs one target, but y has {rows.n_targets}; use init='random' or an array")
+    X, Y, _ = rows.subset(rows.draw(_MAX_ROWS, rng)).gather()
+    estimator: SubspaceEstimator
     if name in ("opg", "mave"):
-        B = {"opg": OPG, "mave": MAVE}[name](n_components, random_state=rng).fit(X, y).components_
+        estimator = {"opg": OPG, "mave": MAVE}[name](n_components, random_state=rng)
     else:
-        B = {"sir": SIR, "save": SAVE, "phd": PHD}[name](n_components).fit(X, y).components_
+        estimator = {"sir": SIR, "save": SAVE, "phd": PHD}[name](n_components)
+    B = estimator.fit(X, Y[:, 0]).components_
     return np.asarray(B / np.linalg.norm(B, 2))

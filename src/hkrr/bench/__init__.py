@@ -1,9 +1,12 @@
-"""Benchmarks: any methods on any problems, under equal rules. `hkrr bench` runs them; see `hkrr.bench.methods`."""
+"""Benchmarks: the comparison of several methods on several problems, with the same rules for every method.
+
+The command `hkrr bench` runs a benchmark. The docstring of `hkrr.bench.method_interface` states the rules.
+"""
 
 from __future__ import annotations
 
-from hkrr.bench.methods import Method
-from hkrr.bench.ours import METHODS as OURS
-from hkrr.bench.peers import METHODS as PEERS
+from hkrr.bench.hkrr_methods import METHODS as OURS
+from hkrr.bench.method_interface import Method
+from hkrr.bench.other_packages import METHODS as PEERS
 
 METHODS: dict[str, Method] = {**OURS, **PEERS}

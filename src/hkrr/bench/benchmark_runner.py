@@ -1,9 +1,12 @@
-"""One cell of a benchmark in a process of its own, and many of them with what is done kept.
+"""Run every method of a benchmark on every problem, and store the results in a CSV file.
 
-A cell is a problem and a method. Its process loads the problem, imports the method's packages, and then the clock runs:
-seconds are those of tuning, fitting and predicting. Its memory is how far the peak resident size rises above what was
-resident before. A cell is known again by its data, not by their name, and by the code of its method; one that failed is
-run again. How fast the machine was at that moment is a column too, the milliseconds of a fixed matrix product.
+A cell of the benchmark is one method on one problem. Each cell runs in its own process. The process loads the problem
+and imports the method's packages before the time measurement starts. The measured seconds include tuning, fitting and
+predicting. The measured memory is the increase of the peak resident size. To measure the machine's current speed, a
+fixed matrix product is timed before each cell.
+
+A stored result is reused if neither the data nor the code of the method has changed. Changes are detected by hashes.
+Failed cells are run again.
 """
 
 from __future__ import annotations
@@ -24,8 +27,8 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
-from hkrr._arrays import Array
-from hkrr.bench.methods import Answer, Task
+from hkrr._base.linear_algebra import Array
+from hkrr.bench.method_interface import Answer, Task
 from hkrr.bench.problems import label, load_problem
 from hkrr.metrics import subspace_distance
 
@@ -50,23 +53,29 @@ COLUMNS = (
     "note",
     "error",
 )
+# Environment variables that limit the number of threads.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
-# Seconds that a process has to end by itself when its work is done.
+# Maximum number of seconds to wait for a process to exit after it has sent its result.
 _GRACE = 5.0
-# Rows and repeats of the product that tells how fast the machine is just now.
+# Number of rows of the square matrices, and number of repeats, in the matrix product that measures the machine's speed.
 _PROBE_ROWS, _PROBE_REPEATS = 500, 5
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What every method is given: seconds to tune and fit in, threads. A process past the limit is ended."""
+    """The resources that every method gets on every problem."""
 
+    # Time budget for tuning and fitting, in seconds.
     seconds: float = 30.0
+    # Number of threads.
     threads: int = 1
+    # Time limit of the process in seconds. A process that runs longer is killed.
     limit: float = 600.0
 
 
 class _Running(NamedTuple):
+    """A running cell: its problem and method, its process, and the time at which the process is killed."""
+
     key: Key
     process: Any
     until: float
@@ -81,24 +90,44 @@ def run_cells(
     n_jobs: int = 1,
     on_progress: Callable[[int, int, str], None] = lambda done, total, what: None,
 ) -> list[Row]:
-    """Run the cells that the file does not hold yet under these rules, add each as it ends; return all asked for."""
-    from hkrr.bench.code import code_of
+    """Run every method on every problem, append each result to a CSV file, and return all requested results.
+
+    A cell is one method on one problem. Cells with a valid result in the file are not run again.
+
+    Parameters
+    ----------
+    problems : iterable of str
+        The problems as strings, see `hkrr.bench.problems`.
+    methods : iterable of str
+        Names of the methods, keys of `hkrr.bench.METHODS`.
+    rules : Rules
+        Time budget, number of threads and time limit of each cell. Results in the file with a different time budget or
+        a different number of threads are not reused.
+    path : Path
+        The CSV file. It is created if it does not exist.
+    n_jobs : int, default=1
+        Number of cells to run at the same time.
+    on_progress : callable
+        Called with the number of finished cells, the number of all cells, and the names of the running cells.
+    """
+    from hkrr.bench.provenance import code_of
 
     source_of = {label(problem): problem for problem in problems}
     data_of = {problem: load_problem(source).fingerprint() for problem, source in source_of.items()}
     wanted = [(problem, method) for problem in source_of for method in dict.fromkeys(methods)]
     code = {method: code_of(method) for _, method in wanted}
-    there = {}
+    done: dict[Key, Row] = {}
     kept = []
     for row in read(path):
         key = (row["problem"], row["method"])
         if key in wanted and _same_rules(row, rules):
             if (row["data"], row["code"]) != (data_of[key[0]], code[key[1]]) or row["error"]:
-                continue  # it is run again
-            there[key] = row
+                # The result is outdated, or the cell failed: run the cell again.
+                continue
+            done[key] = row
         kept.append(row)
     _rewrite(kept, path)
-    todo = [key for key in wanted if key not in there]
+    todo = [key for key in wanted if key not in done]
     total, running = len(wanted), dict[Connection, _Running]()
     try:
         while todo or running:
@@ -106,43 +135,46 @@ def run_cells(
                 problem, method = key = todo.pop(0)
                 receiver, process = _start(source_of[problem], method, rules)
                 running[receiver] = _Running(key, process, time.monotonic() + rules.limit)
-            now = ", ".join(" ".join(each.key) for each in running.values())
-            on_progress(total - len(todo) - len(running), total, now)
-            for receiver, row in _ended(running, rules):
+            names = ", ".join(" ".join(each.key) for each in running.values())
+            on_progress(total - len(todo) - len(running), total, names)
+            for receiver, row in _finished(running, rules):
                 key, process, _ = running.pop(receiver)
                 process.join(_GRACE)
                 process.kill()
                 process.join()
-                names = {"problem": key[0], "data": data_of[key[0]], "method": key[1], "code": code[key[1]]}
-                there[key] = {**names, "budget": rules.seconds, "threads": rules.threads, **row}
-                append(there[key], path)
+                identity = {"problem": key[0], "data": data_of[key[0]], "method": key[1], "code": code[key[1]]}
+                done[key] = {**identity, "budget": rules.seconds, "threads": rules.threads, **row}
+                append(done[key], path)
     finally:
         for each in running.values():
             each.process.kill()
             each.process.join()
     on_progress(total, total, "")
-    return [there[key] for key in wanted]
+    return [done[key] for key in wanted]
 
 
-def _ended(running: dict[Connection, _Running], rules: Rules) -> Iterator[tuple[Connection, Row]]:
-    """Wait a second; yield the cells that have ended, or that had to be."""
+def _finished(running: dict[Connection, _Running], rules: Rules) -> Iterator[tuple[Connection, Row]]:
+    """Wait at most one second. Yield the result of each cell that has finished, crashed or exceeded the time limit."""
     ready = wait(list(running), timeout=1.0)
     for receiver in [each for each in running if each in ready]:
         try:
             yield receiver, receiver.recv()
-        except EOFError:  # it crashed or was killed
+        except EOFError:  # the process crashed or was killed before it sent a result
             process = running[receiver].process
             process.join()
-            yield receiver, {"error": f"its process ended with exit code {process.exitcode}"}
+            yield receiver, {"error": f"the process ended with exit code {process.exitcode}"}
     for receiver, (_, _, until) in list(running.items()):
         if time.monotonic() > until:
-            yield receiver, {"error": f"not done after {rules.limit:.0f} s"}
+            yield receiver, {"error": f"timed out after {rules.limit:.0f} s"}
 
 
 def _start(problem: str, method: str, rules: Rules) -> tuple[Connection, Any]:
     context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    with _environment(dict.fromkeys(_THREADS, str(rules.threads))):  # the process inherits it before it imports
+    # The type is Any, because the class of the connections depends on the platform.
+    pipe: tuple[Any, Any] = context.Pipe(duplex=False)
+    receiver, sender = pipe
+    # The number of threads must be set before the process imports NumPy.
+    with _environment(dict.fromkeys(_THREADS, str(rules.threads))):
         process = context.Process(target=_run, args=(problem, method, rules, sender), daemon=True)
         process.start()
     sender.close()
@@ -164,13 +196,14 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
 
 
 def _run(problem: str, method: str, rules: Rules, sender: Connection) -> None:
-    """Fit and score, in a process of its own, and send what came of it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's: it ends this process
+    """Evaluate a cell in a child process, and send the result to the parent."""
+    # Ignore Ctrl-C: the parent process receives it and kills this process.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     sender.send(evaluate(problem, method, rules))
 
 
 def evaluate(problem: str, method: str, rules: Rules) -> Row:
-    """Return what one method makes of one problem, or its error."""
+    """Run one method on one problem. Return a dict of its scores, times and memory use, or of its error message."""
     from hkrr.bench import METHODS
 
     row: Row = {}
@@ -188,7 +221,10 @@ def evaluate(problem: str, method: str, rules: Rules) -> Row:
         row["fit_seconds"] = "" if answer.fit_seconds is None else round(answer.fit_seconds, 2)
         row["note"] = answer.note
         if answer.predicted.shape != data.y_test.shape or not np.all(np.isfinite(answer.predicted)):
-            raise ValueError(f"predictions of shape {answer.predicted.shape}, not all of them finite numbers")
+            raise ValueError(
+                f"predictions must be finite and of shape {data.y_test.shape}, got shape {answer.predicted.shape} "
+                f"and {np.sum(~np.isfinite(answer.predicted))} values that are not finite"
+            )
         row["R2"] = round(1.0 - float(np.mean((answer.predicted - data.y_test) ** 2) / np.var(data.y_test)), 6)
         if data.B is not None and answer.components is not None:
             row["subspace_distance"] = round(_distance(answer, data.B, data.X), 4)
@@ -199,9 +235,11 @@ def evaluate(problem: str, method: str, rules: Rules) -> Row:
 
 
 def _distance(answer: Answer, true: Array, X: Array) -> float:
-    """Return the distance of the leading directions of a map, as many as are true, in units of the columns of X.
+    """Return the distance between the true subspace and the subspace of the leading learned directions.
 
-    Leading are the first rows where a method orders them, the largest singular values of the map otherwise.
+    The columns of both maps are scaled by the standard deviations of X. The number of leading directions equals the
+    number of true directions. If the rows of the learned map are sorted by importance, its first rows are the leading
+    directions. Otherwise the leading directions are the right singular vectors with the largest singular values.
     """
     scale = X.std(axis=0)
     found = np.asarray(answer.components) * scale
@@ -210,7 +248,7 @@ def _distance(answer: Answer, true: Array, X: Array) -> float:
 
 
 def _probe() -> float:
-    """Return the milliseconds of a fixed matrix product, the middle of some."""
+    """Return the median time of a fixed matrix product in milliseconds."""
     A = np.ones((_PROBE_ROWS, _PROBE_ROWS))
     times = []
     for _ in range(_PROBE_REPEATS):
@@ -221,9 +259,10 @@ def _probe() -> float:
 
 
 def _peak(reset: bool = False) -> float:
-    """Return the peak resident size in MB, NaN where the system does not tell.
+    """Return the peak memory use (resident size) in MB, or NaN on Windows.
 
-    On Linux from the last reset on, and without what a parent left behind; on other Unix systems of all the process.
+    On Linux this is the peak since the last call with ``reset=True``. On other Unix systems it is the peak since the
+    process started.
     """
     if sys.platform == "win32":
         return float("nan")
@@ -235,7 +274,7 @@ def _peak(reset: bool = False) -> float:
     except (OSError, StopIteration):
         import resource
 
-        # It counts kilobytes, on macOS bytes.
+        # ru_maxrss is in bytes on macOS and in kilobytes on other systems.
         unit = 2**20 if sys.platform == "darwin" else 2**10
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
@@ -245,25 +284,27 @@ def _same_rules(row: Row, rules: Rules) -> bool:
 
 
 def read(path: Path) -> list[Row]:
-    """Return the cells that are there."""
+    """Return the results in the CSV file, or an empty list if there is no file."""
     if not path.exists():
         return []
     with open(path, newline="") as file:
         rows = list(csv.DictReader(file))
     if rows and set(rows[0]) != set(COLUMNS):
-        raise ValueError(f"{path} was not written by this version of hkrr bench: move it away, or give another folder")
+        raise ValueError(
+            f"{path} was not written by this version of hkrr bench; move the file, or choose another output folder"
+        )
     return rows
 
 
 def append(row: Row, path: Path) -> None:
-    """Add a cell to the file."""
+    """Append a result to the CSV file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a", newline="") as file:
         _write([row], file, header=file.tell() == 0)
 
 
 def _rewrite(rows: list[Row], path: Path) -> None:
-    """Leave these cells in the file and no others, at once."""
+    """If the file has more results than the given rows, replace the file atomically by a file with these rows."""
     if path.exists() and len(rows) < len(read(path)):
         other = path.with_suffix(".new")
         with open(other, "w", newline="") as file:

@@ -1,4 +1,4 @@
-"""The methods of this library: HKRR itself, and the rivals of `hkrr.baselines`."""
+"""The benchmark methods of this library: `HyperKernelRidgeCV` and the estimators of `hkrr.baselines`."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hkrr.bench.methods import Answer, Method, Setting, Task, directions, log_uniform, tuned
+from hkrr.bench.method_interface import Answer, Method, Setting, Task, directions, log_uniform, tuned
 
-# Kernel ridge regression with all rows as centers up to so many, with as many of them beyond; on a subspace fewer do.
+# Maximum number of centers of kernel ridge regression on all inputs, and on an estimated subspace.
 _EXACT_ROWS, _SUBSPACE_ROWS = 2000, 1000
 
 
-def _centers(task: Task, most: int) -> int | Literal["all"]:
+def _n_centers(task: Task, most: int) -> int | Literal["all"]:
     return "all" if len(task.y) <= most else most
 
 
 def _hkrr(kernel: str, about: str) -> Method:
-    """HyperKernelRidgeCV: it tunes itself, and is told the seconds."""
+    """Return `HyperKernelRidgeCV` as a benchmark method. The estimator tunes itself within the time budget."""
 
     def run(task: Task) -> Answer:
+        from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
         from hkrr.kernels import kernel_name
-        from hkrr.selection import HyperKernelRidgeCV
 
         began = time.perf_counter()
         model = HyperKernelRidgeCV(kernel=kernel, time_limit=task.seconds, random_state=task.seed).fit(task.X, task.y)
@@ -30,30 +30,33 @@ def _hkrr(kernel: str, about: str) -> Method:
         note = f"{kernel_name(model.kernel_)}, {model.map_shape_}, {model.n_components_} directions"
         return Answer(model.predict(task.X_test), model.components_, fit_seconds, note)
 
-    return Method(run, about, ("hkrr", "hkrr.selection"))
+    return Method(run, about, ("hkrr", "hkrr.estimators.ridge_cv"))
 
 
 def _kernel_ridge(
     about: str, n_centers: int | None = None, centers: Literal["uniform", "leverage"] = "uniform"
 ) -> Method:
-    """Kernel ridge regression on all inputs, which tunes itself by leave-one-out; all rows are centers up to 2,000."""
+    """Return kernel ridge regression on all inputs as a benchmark method, tuned by the leave-one-out error.
+
+    With ``n_centers=None`` all rows are centers if there are at most 2,000 rows. Otherwise 2,000 centers are drawn.
+    """
 
     def run(task: Task) -> Answer:
         from hkrr.baselines import KernelRidgeCV
 
         began = time.perf_counter()
-        most = _centers(task, _EXACT_ROWS) if n_centers is None else n_centers
-        model = KernelRidgeCV(n_centers=most, centers=centers, random_state=task.seed).fit(task.X, task.y)
+        n = _n_centers(task, _EXACT_ROWS) if n_centers is None else n_centers
+        model = KernelRidgeCV(n_centers=n, centers=centers, random_state=task.seed).fit(task.X, task.y)
         fit_seconds = time.perf_counter() - began
         note = f"lambda={model.reg_lambda_:.3g} gamma={model.gamma_:.3g}, {len(model.centers_)} centers"
         return Answer(model.predict(task.X_test), None, fit_seconds, note)
 
-    about = f"kernel ridge regression on all inputs, {about}, lambda and gamma by leave-one-out (`KernelRidgeCV`)"
+    about = f"kernel ridge regression on all inputs, {about}, tuned by the leave-one-out error (`KernelRidgeCV`)"
     return Method(run, about, ("hkrr.baselines",))
 
 
 def _baseline(name: str, draw: Any, about: str, *, seeded: bool = True, learns_map: bool = True) -> Method:
-    """A baseline that random search tunes."""
+    """Return a regressor of `hkrr.baselines` as a benchmark method, tuned by random search."""
 
     def make(setting: Setting, task: Task) -> Any:
         import hkrr.baselines
@@ -66,22 +69,25 @@ def _baseline(name: str, draw: Any, about: str, *, seeded: bool = True, learns_m
 
 
 def _subspace(name: str, full_name: str, seeded: bool = False) -> Method:
-    """A subspace, and kernel ridge regression on it; the number of directions is tuned."""
+    """Return a subspace estimator followed by kernel ridge regression as a benchmark method.
+
+    Random search chooses the number of directions.
+    """
 
     def make(setting: Setting, task: Task) -> Any:
         from sklearn.pipeline import make_pipeline
 
         import hkrr.baselines
 
-        finder = getattr(hkrr.baselines, name)
+        estimator = getattr(hkrr.baselines, name)
         n_components = min(setting.get("n_components", 2), task.X.shape[1])
         return make_pipeline(
-            finder(n_components, **({"random_state": task.seed} if seeded else {})),
-            hkrr.baselines.KernelRidgeCV(n_centers=_centers(task, _SUBSPACE_ROWS), random_state=task.seed),
+            estimator(n_components, **({"random_state": task.seed} if seeded else {})),
+            hkrr.baselines.KernelRidgeCV(n_centers=_n_centers(task, _SUBSPACE_ROWS), random_state=task.seed),
         )
 
     run = tuned(make, lambda rng, task: {"n_components": directions(rng, task)})
-    about = f"{full_name} (`{name}`) for the directions, kernel ridge regression on them"
+    about = f"{full_name} (`{name}`), then kernel ridge regression on the estimated directions"
     return Method(run, about, ("hkrr.baselines",))
 
 
@@ -129,26 +135,28 @@ def _rcls(rng: np.random.RandomState, task: Task) -> Setting:
 
 
 METHODS = {
-    "hkrr": _hkrr("gaussian", "`HyperKernelRidgeCV`, all defaults: the Gaussian kernel"),
+    "hkrr": _hkrr("gaussian", "`HyperKernelRidgeCV` with default parameters (Gaussian kernel)"),
     "hkrr_auto": _hkrr(
-        "auto", '`HyperKernelRidgeCV(kernel="auto")`: chooses among seven kernels and three shapes of B'
+        "auto", '`HyperKernelRidgeCV(kernel="auto")`, which chooses among seven kernels and three shapes of the map B'
     ),
-    "krr": _kernel_ridge("all rows as centers (2,000 of more)"),
+    "krr": _kernel_ridge("at most 2,000 centers"),
     "krr_nystrom": _kernel_ridge("500 centers", 500),
-    "krr_leverage": _kernel_ridge("500 centers by leverage scores", 500, "leverage"),
-    "rfm": _baseline("RecursiveFeatureMachine", _rfm, "the recursive feature machine, our own"),
-    "rbf": _baseline("RBFNetwork", _rbf, "radial basis functions, centers and coefficients learned", learns_map=False),
-    "hyper_rbf": _baseline("HyperRBFNetwork", _hyper_rbf, "the same with B learned as well, by stochastic gradient"),
-    "bkernn": _baseline("BKerNN", _bkernn, "particles of the Brownian kernel, with a penalty on features or variables"),
-    "relu": _baseline("ReLUNetwork", _relu, "a network of one hidden layer"),
+    "krr_leverage": _kernel_ridge("500 centers drawn by leverage scores", 500, "leverage"),
+    "rfm": _baseline("RecursiveFeatureMachine", _rfm, "recursive feature machine, the implementation of this library"),
+    "rbf": _baseline("RBFNetwork", _rbf, "radial basis function network with learned centers", learns_map=False),
+    "hyper_rbf": _baseline(
+        "HyperRBFNetwork", _hyper_rbf, "radial basis function network with learned centers and a learned map B"
+    ),
+    "bkernn": _baseline("BKerNN", _bkernn, "mean of Brownian kernels along learned, penalized directions"),
+    "relu": _baseline("ReLUNetwork", _relu, "neural network with one hidden layer"),
     "rcls": _baseline(
-        "RCLS", _rcls, "response-conditional least squares, then neighbours or polynomials", seeded=False
+        "RCLS", _rcls, "response-conditional least squares, then nearest neighbours or polynomials", seeded=False
     ),
     "sir": _subspace("SIR", "sliced inverse regression"),
-    "save": _subspace("SAVE", "sliced average variances"),
+    "save": _subspace("SAVE", "sliced average variance estimation"),
     "phd": _subspace("PHD", "principal Hessian directions"),
-    "opg": _subspace("OPG", "the outer product of local gradients", seeded=True),
-    "mave": _subspace("MAVE", "minimum average variance", seeded=True),
+    "opg": _subspace("OPG", "outer product of gradients", seeded=True),
+    "mave": _subspace("MAVE", "minimum average variance estimation", seeded=True),
     "kdr": _subspace("KDR", "kernel dimension reduction", seeded=True),
-    "gkdr": _subspace("GradientKDR", "its gradient-based form", seeded=True),
+    "gkdr": _subspace("GradientKDR", "gradient-based kernel dimension reduction", seeded=True),
 }

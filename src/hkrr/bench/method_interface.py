@@ -1,11 +1,14 @@
-"""The methods behind one call, ``run(task) -> Answer``, and random search for those that do not tune themselves.
+"""The interface of a benchmark method, ``run(task) -> Answer``, and random search for methods that need tuning.
 
-Equal rules. Every method gets the same training rows, the same seconds and the same threads. What has nothing to tune
-gets one fit; what tunes itself is told the seconds. All others are tuned by random search: the default setting, then
-others drawn from the method's ranges, each fitted on the same four fifths of the rows and judged on the last fifth, for
-as long as one more setting and the last fit are likely to end in time; the best is fitted again on all rows. (Feature
-machines choose their iteration by a fifth of the rows, ours and xRFM, and are not fitted on it; boosted trees stop by
-the fifth they are judged on, and are fitted again with as many trees.)
+Equal rules. Every method gets the same training rows, the same time budget and the same number of threads. A method
+that runs with its default parameters is fitted once. A method that tunes itself is called once, with the time budget.
+All other methods are tuned by random search. The search tries the default setting first, then random settings from the
+method's parameter ranges. Each setting is fitted to the same four fifths of the training rows and validated on the
+remaining fifth. The search stops when another setting and the final fit would probably exceed the time budget. The best
+setting is then fitted to all training rows. There are two exceptions. First, recursive feature machines (`rfm` and the
+xRFM package) choose the iteration by the error on a fifth of the training rows and are not fitted to these rows.
+Second, boosted trees use the validation rows for early stopping, and the final fit has the number of trees found in
+this way.
 """
 
 from __future__ import annotations
@@ -18,15 +21,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hkrr._arrays import Array
+from hkrr._base.linear_algebra import Array
 
-_JUDGING = 0.2
+# Fraction of the training rows on which random search validates a setting.
+_VALIDATION_FRACTION = 0.2
+# Maximum number of settings that random search tries.
 MOST_SETTINGS = 200
-_MOST_DRAWS = 100  # before a range counts as exhausted
+# Maximum number of successive draws of settings that were already tried. After them, random search stops.
+_MOST_DRAWS = 100
 
 
 class Task(NamedTuple):
-    """What a method is given."""
+    """The input of a method: training rows, test inputs, time budget in seconds, number of threads, seed."""
 
     X: Array
     y: Array
@@ -35,33 +41,41 @@ class Task(NamedTuple):
     threads: int
     seed: int = 0
 
-    def parts(self) -> tuple[Array, Array]:
-        """Return the rows to fit on and those to judge by, the same for every method."""
+    def validation_split(self) -> tuple[Array, Array]:
+        """Return the indices of the rows to fit and of the validation rows. The split is the same for every method."""
         order = np.random.RandomState(self.seed).permutation(len(self.y))
-        n = round(_JUDGING * len(order))
+        n = round(_VALIDATION_FRACTION * len(order))
         return order[n:], order[:n]
 
 
 class Answer(NamedTuple):
-    """Predictions at the test rows; the map, the seconds of the last fit and what was chosen, where there are such."""
+    """The output of a method."""
 
+    # The predictions at the test rows.
     predicted: Array
+    # The learned map B, or None if the method learns no map.
     components: Array | None = None
+    # The time of the final fit in seconds.
     fit_seconds: float | None = None
+    # A description of the chosen setting.
     note: str = ""
-    ordered: bool = False  # whether the rows of the map come in the order of their importance, and have no lengths
+    # Whether the rows of the map are sorted by importance. If they are, the lengths of the rows have no meaning.
+    ordered: bool = False
 
 
 @dataclass(frozen=True)
 class Method:
-    """How a method is run, what it is, and the packages that are imported before its clock starts."""
+    """A benchmark method."""
 
+    # The function that tunes, fits and predicts.
     run: Callable[[Task], Answer]
+    # A description in one line.
     about: str
+    # The modules that are imported before the time measurement starts.
     packages: tuple[str, ...] = ()
 
     def missing(self) -> list[str]:
-        """Return the packages that are not installed."""
+        """Return those of ``packages`` that are not installed."""
         return [name for name in self.packages if find_spec(name.partition(".")[0]) is None]
 
 
@@ -70,34 +84,47 @@ Draw = Callable[[np.random.RandomState, Task], Setting]
 
 
 def tuned(make: Callable[[Setting, Task], Any], draw: Draw) -> Callable[[Task], Answer]:
-    """Return the run of an estimator that random search tunes: ``make(setting, task)``, ``draw(rng, task)``."""
+    """Return a function ``run(task)`` that tunes an estimator by random search.
+
+    Parameters
+    ----------
+    make : callable
+        ``make(setting, task)`` returns an unfitted estimator. To validate a setting, the estimator is fitted with
+        ``fit`` and its mean squared error is computed. If the estimator has a method
+        ``fit_and_validate(X, y, X_validation, y_validation)``, this method is called instead and must return the
+        validation error.
+    draw : callable
+        ``draw(rng, task)`` returns a random setting: a dict of parameter values, which is passed to ``make``.
+    """
 
     def run(task: Task) -> Answer:
         began = time.perf_counter()
         rng = np.random.RandomState(task.seed)
-        fit, judge = task.parts()
+        training, validation = task.validation_split()
         best, lowest, longest, n_failed, failure = None, np.inf, 0.0, 0, ""
         tried: set[str] = set()
         while len(tried) < MOST_SETTINGS:
-            # One more setting, and the last fit, on more rows, must end in time; the default is tried in any case.
+            # Leave time for one more setting and for the final fit, which has more rows. The default setting is always
+            # tried.
             if tried and time.perf_counter() - began + 2.5 * longest > task.seconds:
                 break
-            setting = _another(draw, rng, task, tried)
+            setting = _new_setting(draw, rng, task, tried)
             if setting is None:
                 break
             tried.add(repr(setting))
             started = time.perf_counter()
             try:
                 model = make(setting, task)
-                error = _judged(model, task, fit, judge)
-            except Exception as reason:  # a setting that cannot be fitted is a bad one, and is counted
+                error = _validation_error(model, task, training, validation)
+            except Exception as reason:  # a setting that cannot be fitted counts as failed
                 error, failure = np.inf, f"{type(reason).__name__}: {reason}"
             n_failed += not np.isfinite(error)
             longest = max(longest, time.perf_counter() - started)
             if error < lowest:
                 best, chosen, lowest = model, setting, error
         if best is None:
-            raise RuntimeError(f"all {len(tried)} settings failed, the last with {failure or 'no finite error'}")
+            last = failure or "the validation error is not finite"
+            raise RuntimeError(f"all {len(tried)} settings failed; the last failure: {last}")
         started = time.perf_counter()
         best.fit(task.X, task.y)
         fit_seconds = time.perf_counter() - started
@@ -109,8 +136,11 @@ def tuned(make: Callable[[Setting, Task], Any], draw: Draw) -> Callable[[Task], 
     return run
 
 
-def _another(draw: Draw, rng: np.random.RandomState, task: Task, tried: set[str]) -> Setting | None:
-    """Return the default first, then settings that were not tried yet; None where no more are found."""
+def _new_setting(draw: Draw, rng: np.random.RandomState, task: Task, tried: set[str]) -> Setting | None:
+    """Return the default setting in the first call, and later a random setting that was not tried yet.
+
+    If all draws were tried before, return None.
+    """
     if not tried:
         return {}
     for _ in range(_MOST_DRAWS):
@@ -119,24 +149,28 @@ def _another(draw: Draw, rng: np.random.RandomState, task: Task, tried: set[str]
     return None
 
 
-def _judged(model: Any, task: Task, fit: Array, judge: Array) -> float:
-    """Return the error on the rows to judge by; a model that stops by such rows does both at once."""
-    if hasattr(model, "judge"):
-        return float(model.judge(task.X[fit], task.y[fit], task.X[judge], task.y[judge]))
-    predicted = np.ravel(model.fit(task.X[fit], task.y[fit]).predict(task.X[judge]))
-    return float(np.mean((predicted - task.y[judge]) ** 2))
+def _validation_error(model: Any, task: Task, training: Array, validation: Array) -> float:
+    """Fit the model to the training rows, and return its mean squared error on the validation rows."""
+    X, y, X_validation, y_validation = task.X[training], task.y[training], task.X[validation], task.y[validation]
+    if hasattr(model, "fit_and_validate"):
+        return float(model.fit_and_validate(X, y, X_validation, y_validation))
+    predicted = np.ravel(model.fit(X, y).predict(X_validation))
+    return float(np.mean((predicted - y_validation) ** 2))
 
 
 def describe(setting: Setting) -> str:
-    """Return a setting in a few words."""
-    words = (
+    """Return a setting as text of the form ``name=value name=value``, or "default" if the setting is empty."""
+    pairs = (
         f"{name}={value:.3g}" if isinstance(value, float) else f"{name}={value}" for name, value in setting.items()
     )
-    return " ".join(words) or "default"
+    return " ".join(pairs) or "default"
 
 
 def components_of(model: Any) -> tuple[Array | None, bool]:
-    """Return the map of a fitted model, or of the first step of a pipeline that has one, and whether it is ordered."""
+    """Return the map (``components_``) of a fitted model, and whether its rows are sorted by importance.
+
+    For a pipeline, return the map of the first step that has one. If there is no map, return ``(None, False)``.
+    """
     for step in [step for _, step in model.steps] if hasattr(model, "steps") else [model]:
         if hasattr(step, "components_"):
             return step.components_, hasattr(step, "eigenvalues_")
@@ -144,10 +178,10 @@ def components_of(model: Any) -> tuple[Array | None, bool]:
 
 
 def log_uniform(rng: np.random.RandomState, low: float, high: float) -> float:
-    """Return a number drawn evenly over the logarithm."""
+    """Draw a number between low and high from the log-uniform distribution."""
     return float(np.exp(rng.uniform(np.log(low), np.log(high))))
 
 
 def directions(rng: np.random.RandomState, task: Task) -> int:
-    """Return a number of directions between 1 and 6."""
+    """Draw a number of directions, at least 1 and at most 6 or the number of columns."""
     return int(rng.randint(1, min(6, task.X.shape[1]) + 1))

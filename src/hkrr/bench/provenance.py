@@ -1,4 +1,4 @@
-"""Which code a cell was computed with: digits that change with it."""
+"""The code digest of a benchmark result: a short hash of the source files and package versions used."""
 
 from __future__ import annotations
 
@@ -7,29 +7,30 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from hkrr.bench import peers
-from hkrr.bench.ours import METHODS as OURS
+from hkrr.bench import hkrr_methods, method_interface, other_packages
 
 _LIBRARY = Path(__file__).parents[1]
-# What no fit of ours depends on.
-_OTHERS = ("bench", "cli", "experiments")
+# Subpackages of hkrr that do not affect the result of any method.
+_UNRELATED = ("bench", "cli", "experiments")
 
 
 @cache
 def code_of(method: str) -> str:
-    """Return a few digits of the files, and the packages' versions, that a method's cells depend on."""
-    files = [_LIBRARY / "bench" / "methods.py"]
-    if method in OURS:
-        files += [_LIBRARY / "bench" / "ours.py"]
-        files += [path for path in _LIBRARY.rglob("*.py") if path.relative_to(_LIBRARY).parts[0] not in _OTHERS]
+    """Return a 12-digit hash of the source files and the package versions that the method's results depend on."""
+    files, packages = [Path(method_interface.__file__)], ["numpy", "scipy", "scikit-learn"]
+    if method in hkrr_methods.METHODS:
+        files += [Path(hkrr_methods.__file__)]
+        files += [path for path in _LIBRARY.rglob("*.py") if path.relative_to(_LIBRARY).parts[0] not in _UNRELATED]
     else:
-        files += [Path(module.__file__ or "") for module in peers.MODULES if method in module.METHODS]
+        files += [Path(module.__file__ or "") for module in other_packages.MODULES if method in module.METHODS]
+        packages += other_packages.METHODS[method].packages
     digest = hashlib.sha256()
     for path in sorted(files):
         digest.update(path.read_bytes())
-    for package in ("numpy", "scipy", "scikit-learn", *(() if method in OURS else peers.METHODS[method].packages)):
+    for package in packages:
         try:
             digest.update(f"{package} {version(package)}".encode())
         except PackageNotFoundError:
-            continue  # a module with a package of another name: its version goes unseen
+            # The import name of the package differs from its distribution name: the hash does not include its version.
+            continue
     return digest.hexdigest()[:12]

@@ -1,4 +1,7 @@
-"""Cells as arrays: ranks, the best of the others, how often this library is first and how soon."""
+"""Statistics of benchmark results: ranks, the best peer on each problem, and how often this library is best.
+
+A peer is any method whose name does not start with ``hkrr``, that is, any method except ``hkrr`` and its variants.
+"""
 
 from __future__ import annotations
 
@@ -8,50 +11,56 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.stats import rankdata
 
+from hkrr.bench.benchmark_runner import Row
 from hkrr.bench.problems import parse, planted_names
-from hkrr.bench.runner import Row
 
 OURS = "hkrr"
-# An error within this part of another's reaches it, and a time below this part of another's is clearly less.
-TIE, CLEARLY = 0.01, 0.9
+# `hkrr` matches the error of a peer if its error exceeds the peer's error by at most this fraction.
+TIE = 0.01
+# `hkrr` takes clearly less time than a peer if its time is below this fraction of the peer's time.
+CLEARLY = 0.9
 _COLUMNS = ("R2", "subspace_distance", "seconds", "fit_seconds", "peak_mb", "n_train", "n_features")
-# Options that draw other rows of the same data: their cells are one problem, by the mean.
+# Options that select a random draw or a split of the same problem. Results that differ only in these options are
+# averaged.
 _REPEATS = ("seed", "split")
 
 
 class Results(NamedTuple):
-    """A row for each problem and a column for each method; NaN where a cell failed."""
+    """Arrays with one row for each problem and one column for each method. Entries of failed methods are NaN."""
 
     problems: list[str]
     methods: list[str]
     columns: dict[str, Any]
 
-    def of(self, column: str, method: str) -> Any:
-        """Return a column of one method, over the problems."""
+    def values(self, column: str, method: str) -> Any:
+        """Return the values of a CSV column for one method, with one value for each problem."""
         return self.columns[column][:, self.methods.index(method)]
 
     def ranks(self) -> Any:
-        """Return the rank of each method on each problem by its R2, 1 the best; failed ones are last."""
+        """Return the rank of each method on each problem by R2. The best method has rank 1. Failed methods are last."""
         return np.array([rankdata(np.where(np.isnan(row), np.inf, -row)) for row in self.columns["R2"]])
 
-    def some(self, problems: Iterable[str]) -> Results:
-        """Return the results on these problems."""
+    def subset(self, problems: Iterable[str]) -> Results:
+        """Return the results on the given problems only."""
         wanted = [problem for problem in self.problems if problem in set(problems)]
         index = [self.problems.index(problem) for problem in wanted]
         return self._replace(problems=wanted, columns={name: values[index] for name, values in self.columns.items()})
 
     def planted(self) -> list[str]:
-        """Return the problems whose true map is known."""
+        """Return the planted models among the problems. Their true map is known."""
         return [problem for problem in self.problems if parse(problem)[0] in planted_names()]
 
     def failed_peers(self) -> Any:
-        """Return how many methods of others failed on each problem."""
-        others = [k for k, method in enumerate(self.methods) if not method.startswith(OURS)]
-        return np.isnan(self.columns["R2"][:, others]).sum(axis=1)
+        """Return the number of peers that failed on each problem."""
+        peers = [k for k, method in enumerate(self.methods) if not method.startswith(OURS)]
+        return np.isnan(self.columns["R2"][:, peers]).sum(axis=1)
 
 
-def results(rows: Sequence[Row]) -> Results:
-    """Return the means of the cells over the seeds or splits of a problem; failed on one of them is failed."""
+def collect_results(rows: Sequence[Row]) -> Results:
+    """Collect the results in arrays, averaged over the seeds or splits of each problem.
+
+    A method that failed on one seed or split counts as failed on the problem.
+    """
     methods = list(dict.fromkeys(row["method"] for row in rows))
     cells: dict[str, dict[str, list[Row]]] = {}
     for row in rows:
@@ -78,34 +87,40 @@ def _float(text: Any) -> float:
     return float("nan") if text in (None, "") else float(text)
 
 
-def best_peer(found: Results) -> list[str | None]:
-    """Return, for each problem, the method of others with the best R2 (variants of ours are ours)."""
-    others = [method for method in found.methods if not method.startswith(OURS)]
-    R2 = np.stack([found.of("R2", method) for method in others], axis=1)
-    return [others[int(np.nanargmax(row))] if np.any(np.isfinite(row)) else None for row in R2]
+def best_peer(results: Results) -> list[str | None]:
+    """Return the peer with the highest R2 on each problem, or None if all peers failed."""
+    peers = [method for method in results.methods if not method.startswith(OURS)]
+    R2 = np.stack([results.values("R2", method) for method in peers], axis=1)
+    return [peers[int(np.nanargmax(row))] if np.any(np.isfinite(row)) else None for row in R2]
 
 
 class Standing(NamedTuple):
-    """On how many of n problems this library is first, is at the best peer's error, and is there in less time."""
+    """The numbers of problems on which `hkrr` matches or beats the best peer."""
 
+    # Number of all problems.
     n: int
+    # Number of problems on which `hkrr` has a lower error than every peer.
     first: int
+    # Number of problems on which `hkrr` matches the error of the best peer, up to the tolerance TIE.
     reached: int
+    # Number of these problems on which `hkrr` takes less time than the best peer.
     sooner: int
+    # Number of these problems on which `hkrr` takes clearly less time than the best peer.
     clearly_sooner: int
-    sooner_than_fit: int  # clearly
+    # Number of these problems on which `hkrr` takes clearly less time than the final fit of the best peer alone.
+    sooner_than_fit: int
 
 
-def standing(found: Results) -> Standing:
-    """Return how often this library has the least error, and how often it is there sooner than the best peer."""
-    ours, seconds = found.of("R2", OURS), found.of("seconds", OURS)
+def standing(results: Results) -> Standing:
+    """Count the problems on which `hkrr` has the lowest error, matches the best peer, or matches it in less time."""
+    ours, seconds = results.values("R2", OURS), results.values("seconds", OURS)
     counts = np.zeros(5, dtype=int)
-    for k, peer in enumerate(best_peer(found)):
+    for k, peer in enumerate(best_peer(results)):
         if peer is None:
             counts += bool(np.isfinite(ours[k]))
             continue
-        theirs, their_seconds, their_fit = (found.of(name, peer)[k] for name in ("R2", "seconds", "fit_seconds"))
+        theirs, their_seconds, their_fit = (results.values(name, peer)[k] for name in ("R2", "seconds", "fit_seconds"))
         reached = 1.0 - ours[k] <= (1.0 + TIE) * (1.0 - theirs)
         times = (seconds[k] < their_seconds, seconds[k] < CLEARLY * their_seconds, seconds[k] < CLEARLY * their_fit)
         counts += [ours[k] > theirs, reached, *(bool(reached and less) for less in times)]
-    return Standing(len(found.problems), *counts.tolist())
+    return Standing(len(results.problems), *counts.tolist())

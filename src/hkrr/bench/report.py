@@ -1,4 +1,4 @@
-"""The page of a benchmark: Markdown tables of its cells, and what they say."""
+"""The report of a benchmark: a Markdown page with tables, figures and a summary of the results."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from hkrr.bench.methods import MOST_SETTINGS, Method
-from hkrr.bench.methods import __doc__ as rules_of_methods
-from hkrr.bench.results import OURS, TIE, Results, best_peer, results, standing
-from hkrr.bench.runner import Row
+from hkrr.bench.benchmark_runner import Row
+from hkrr.bench.method_interface import MOST_SETTINGS, Method
+from hkrr.bench.method_interface import __doc__ as rules_of_methods
+from hkrr.bench.ranking import OURS, TIE, Results, best_peer, collect_results, standing
 
+# Packages whose versions are reported.
 _PACKAGES = (
     "hkrr",
     "numpy",
@@ -28,18 +29,26 @@ _PACKAGES = (
     "xgboost",
     "xgboost-cpu",
 )
-_OVERRUN = 1.2  # of the seconds: clearly longer
-_COLUMNS = """In the first table of each section: the mean rank by test R2 (1 is best; a method that failed is last), on
-how many problems a method is first, the median and the worst R2, the median sine of the largest angle between the true
-directions and the leading ones that were found (0 is exact, 1 misses one entirely; only for methods that learn
-directions), and medians of the seconds of tuning, fitting and predicting together, of the seconds of the last fit
-alone (of those that tune themselves: of all of it), and of the megabytes by which memory rose. Medians are over the
-problems a method did not fail on. First counts ties for each of them, and every line is a method, variants of this
-library too; elsewhere on this page "others" are all but those, the systems that `hkrr.baselines` holds included. A
-problem given with several seeds or splits counts once, by the mean."""
-_PLANTED = """Planted models depend on a few directions by construction: this is what the library is made for, and these
-kinds are those it was developed on, mostly with other draws. `hkrr.datasets.make_planted` says what each of them
-is."""
+# Runs that take longer than this multiple of their time budget are reported.
+_OVERRUN = 1.2
+_COLUMNS = """The first table of each section has one line for each method:
+
+- mean rank: the mean of the ranks by test R2. The best method has rank 1, and a method that failed is last.
+- first: the number of problems on which the method has rank 1. If two methods are tied for rank 1, both count as first.
+- median R2, worst R2: the median and the lowest test R2 over all problems.
+- distance: the median sine of the largest angle between the true directions and the leading learned directions. It is 0
+  for an exact match and 1 if a direction is missed entirely. Methods that learn no directions have no distance.
+- seconds: the median time for tuning, fitting and predicting together.
+- last fit: the median time of the final fit alone. For methods that tune themselves this time includes the tuning.
+- MB: the median increase of peak memory use.
+- failed: the number of problems on which the method failed.
+
+The medians and the worst R2 exclude the problems on which a method failed. Methods other than `hkrr` and its variants
+are called peers; the baselines of `hkrr.baselines` are peers too. The results of a problem with several seeds or splits
+are averaged."""
+_PLANTED = """Planted models are synthetic data that depend on a few directions. The library is designed for such data,
+and it was developed on these kinds of models, mostly with different random draws. Each kind is described in the
+documentation of `hkrr.datasets.make_planted`."""
 
 
 def write(
@@ -53,53 +62,74 @@ def write(
     about: Sequence[str] = (),
     missing: Sequence[str] = (),
 ) -> Path:
-    """Write ``out/README.md`` with the pictures (file, caption) that were drawn, and return its path."""
-    found = results(rows)
-    with_map = found.planted()
-    groups = {"Planted models": with_map, "Tables": [each for each in found.problems if each not in with_map]}
-    title = "This library and its rivals, side by side" if OURS in found.methods else "Methods, side by side"
+    """Write the page to ``out/README.md`` and return its path.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        The results in the form that `run_cells` returns: one dict for each method on each problem.
+    out : Path
+        The folder into which README.md is written.
+    pictures : sequence of (file name, caption)
+        The figures to include in the page.
+    command : str
+        The command line that produced the results. The page quotes this command line.
+    budget : str
+        A sentence on the time budget and the number of threads of each method, without the final period.
+    methods : mapping from name to Method
+        The methods. The page lists their descriptions.
+    about : sequence of str
+        Descriptions of the tables among the problems, which the page lists.
+    missing : sequence of str
+        Names of the methods that were not run because a package is not installed.
+    """
+    results = collect_results(rows)
+    with_map = results.planted()
+    groups = {"Planted models": with_map, "Tables": [each for each in results.problems if each not in with_map]}
+    title = "Benchmark of hkrr and its peers" if OURS in results.methods else "Benchmark"
     lines = [f"# {title}", "", f"    {command}", "", f"{machine()}. {budget}.", "", _rules(), "", _COLUMNS, ""]
     if about:
         lines += ["The tables:", "", *(f"- {each}" for each in about), ""]
     for heading, problems in groups.items():
         if problems:
             lines += [f"## {heading}", "", *([_PLANTED, ""] if problems is with_map else [])]
-            lines += [*_section(found.some(problems)), ""]
+            lines += [*_section(results.subset(problems)), ""]
     for file, caption in pictures:
         lines += [f"## {caption}", "", f"![{caption}]({file})", ""]
     failed = [f"- {row['problem']}, {row['method']}: {row['error']}" for row in rows if row.get("error")]
     if failed:
-        lines += ["## What failed", "", *failed, ""]
+        lines += ["## Failures", "", *failed, ""]
     lines += [*_overruns(rows), *_machine_lines(rows)]
     if missing:
-        lines += [f"Not installed, and left out: {', '.join(missing)}.", ""]
-    lines += ["## The methods", "", *(f"- `{name}`: {methods[name].about}" for name in found.methods), ""]
+        lines += [f"Not run because a package is not installed: {', '.join(missing)}.", ""]
+    lines += ["## Methods", "", *(f"- `{name}`: {methods[name].about}" for name in results.methods), ""]
     path = out / "README.md"
     path.write_text("\n".join(lines))
     return path
 
 
-def _section(found: Results) -> list[str]:
-    lines = [*markdown(summary(found)), ""]
-    if OURS in found.methods and any(not name.startswith(OURS) for name in found.methods):
-        lines += [*_standing(found), *_variants(found), "", *markdown(beside_best(found)), "", *losses(found), ""]
+def _section(results: Results) -> list[str]:
+    lines = [*markdown(summary(results)), ""]
+    if OURS in results.methods and any(not name.startswith(OURS) for name in results.methods):
+        lines += [*_standing(results), *_variants(results), "", *markdown(beside_best(results)), ""]
+        lines += [*losses(results), ""]
     for title, column, digits in (
         ("Test R2", "R2", 3),
         ("Seconds of tuning, fitting and predicting", "seconds", 1),
         ("Distance to the true directions", "subspace_distance", 2),
     ):
-        if not np.all(np.isnan(found.columns[column])):
-            lines += [f"{title}:", "", *markdown(_grid(found, column, digits)), ""]
+        if not np.all(np.isnan(results.columns[column])):
+            lines += [f"{title}:", "", *markdown(_grid(results, column, digits)), ""]
     return lines
 
 
-def summary(found: Results) -> list[Row]:
-    """Return a line for each method, the best mean rank first; columns with nothing in them are left out."""
-    ranks = found.ranks()
+def summary(results: Results) -> list[Row]:
+    """Return a table with one line for each method, sorted by mean rank. Empty columns are left out."""
+    ranks = results.ranks()
     lines = []
-    for method in sorted(found.methods, key=lambda name: ranks[:, found.methods.index(name)].mean()):
-        k = found.methods.index(method)
-        R2 = found.of("R2", method)
+    for method in sorted(results.methods, key=lambda name: ranks[:, results.methods.index(name)].mean()):
+        k = results.methods.index(method)
+        R2 = results.values("R2", method)
         lines.append(
             {
                 "method": method,
@@ -107,47 +137,55 @@ def summary(found: Results) -> list[Row]:
                 "first": f"{np.sum(ranks[:, k] < 2)} of {len(R2)}",
                 "median R2": _number(R2, 3),
                 "worst R2": "" if np.all(np.isnan(R2)) else f"{np.nanmin(R2):.3f}",
-                "distance": _number(found.of("subspace_distance", method), 2),
-                "seconds": _number(found.of("seconds", method), 1),
-                "last fit": _number(found.of("fit_seconds", method), 1),
-                "MB": _number(found.of("peak_mb", method), 0),
+                "distance": _number(results.values("subspace_distance", method), 2),
+                "seconds": _number(results.values("seconds", method), 1),
+                "last fit": _number(results.values("fit_seconds", method), 1),
+                "MB": _number(results.values("peak_mb", method), 0),
                 "failed": str(int(np.isnan(R2).sum()) or ""),
             }
         )
     return [{name: line[name] for name in line if any(each[name] for each in lines)} for line in lines]
 
 
-def _standing(found: Results) -> list[str]:
-    n, first, reached, sooner, clearly_sooner, sooner_than_fit = standing(found)
-    failed = found.failed_peers()
-    problems = f"{np.sum(failed > 0)} of the {n} problems, {failed.max()} at most on one"
-    with_failures = f" (Methods of others failed on {problems}; they count as last.)" if np.any(failed) else ""
+def _standing(results: Results) -> list[str]:
+    """Return sentences on how often `hkrr` has the lowest error, and how often it is faster than the best peer."""
+    n, first, reached, sooner, clearly_sooner, sooner_than_fit = standing(results)
+    failed = results.failed_peers()
+    failures = (
+        f" On {np.sum(failed > 0)} of the {n} problems some peers failed, at most {failed.max()} on one problem. "
+        "Failed peers count as last."
+        if np.any(failed)
+        else ""
+    )
     return [
-        f"- `{OURS}` has less error than all methods of others on {first} of {n} ({first / n:.0%}).{with_failures}",
-        f"- It reaches the best peer's error (1 - R2, to {TIE:.0%}) on {reached} of {n}, and in less time than that "
-        f"peer's tuning and fit on {sooner} ({sooner / n:.0%}), by a tenth or more on {clearly_sooner} "
-        f"({clearly_sooner / n:.0%}); than that peer's last fit alone, as if its settings had been known, by a tenth "
-        f"or more on {sooner_than_fit} ({sooner_than_fit / n:.0%}).",
+        f"- `{OURS}` has a lower error than all peers on {first} of {n} problems ({first / n:.0%}).{failures}",
+        f"- `{OURS}` matches the best peer on {reached} of {n} problems: its error 1 - R2 is at most {TIE:.0%} larger "
+        "than that of the peer. It matches the peer in less time than the peer takes for tuning, fitting and "
+        f"predicting on {sooner} of {n} problems ({sooner / n:.0%}), and in less than nine tenths of this time on "
+        f"{clearly_sooner} of {n} ({clearly_sooner / n:.0%}). It matches the peer in less than nine tenths of the time "
+        f"of the peer's last fit alone on {sooner_than_fit} of {n} problems ({sooner_than_fit / n:.0%}). On these "
+        "problems it is faster even if the best setting of the peer is known in advance.",
     ]
 
 
-def _variants(found: Results) -> list[str]:
-    """Return a sentence for each other form of this library: where it is better than the default, and where worse."""
+def _variants(results: Results) -> list[str]:
+    """Return one sentence for each variant of `hkrr` that compares the variant with `hkrr` itself."""
     lines = []
-    for variant in (name for name in found.methods if name.startswith(OURS) and name != OURS):
-        gain = found.of("R2", variant) - found.of("R2", OURS)
+    for variant in (name for name in results.methods if name.startswith(OURS) and name != OURS):
+        gain = results.values("R2", variant) - results.values("R2", OURS)
         if np.all(np.isnan(gain)):
             continue
-        k, best = int(np.nanargmin(gain)), int(np.nanargmax(gain))
+        worst, best = int(np.nanargmin(gain)), int(np.nanargmax(gain))
         lines.append(
-            f"- `{variant}` is better than `{OURS}` on {np.sum(gain > 0)} of {len(gain)}; the most on "
-            f"{found.problems[best]} (by {gain[best]:.3f}), the least on {found.problems[k]} (by {gain[k]:.3f})."
+            f"- `{variant}` has a higher R2 than `{OURS}` on {np.sum(gain > 0)} of {len(gain)} problems. The "
+            f"difference is largest on {results.problems[best]} ({gain[best]:+.3f}) and smallest on "
+            f"{results.problems[worst]} ({gain[worst]:+.3f})."
         )
     return lines
 
 
 def _overruns(rows: Sequence[Row]) -> list[str]:
-    """Return which methods took clearly longer than they were given."""
+    """Return a sentence that names the methods that exceeded their time budget by more than a fifth."""
     longest: dict[str, float] = {}
     count = 0
     for row in rows:
@@ -158,52 +196,54 @@ def _overruns(rows: Sequence[Row]) -> list[str]:
         return []
     named = ", ".join(f"{name} {most:.0f} s" for name, most in sorted(longest.items(), key=lambda item: -item[1]))
     return [
-        f"{count} of {len(rows)} fits took a fifth more than the seconds they had, or longer: one fit takes as long as "
-        f"it takes, and only the limit ends it. The longest of each method: {named}.",
+        f"{count} of {len(rows)} runs exceeded their time budget by more than a fifth. A running fit is not "
+        f"interrupted before the time limit of its process. The longest time of each of these methods: {named}.",
         "",
     ]
 
 
-def beside_best(found: Results) -> list[Row]:
-    """Return a line for each problem: this library beside the best of the others."""
+def beside_best(results: Results) -> list[Row]:
+    """Return a table with one line for each problem that compares `hkrr` with the best peer."""
     lines = []
-    for k, (problem, peer) in enumerate(zip(found.problems, best_peer(found), strict=True)):
+    for k, (problem, peer) in enumerate(zip(results.problems, best_peer(results), strict=True)):
         line = {
             "problem": problem,
-            "m": f"{np.nanmax(found.columns['n_train'][k]):.0f}",
-            "D": f"{np.nanmax(found.columns['n_features'][k]):.0f}",
-            f"R2 of {OURS}": f"{found.of('R2', OURS)[k]:.4f}",
-            "its seconds": f"{found.of('seconds', OURS)[k]:.1f}",
+            "m": f"{np.nanmax(results.columns['n_train'][k]):.0f}",
+            "D": f"{np.nanmax(results.columns['n_features'][k]):.0f}",
+            f"R2 of {OURS}": f"{results.values('R2', OURS)[k]:.4f}",
+            f"seconds of {OURS}": f"{results.values('seconds', OURS)[k]:.1f}",
             "best peer": peer or "",
         }
         if peer:
-            line["R2 of the peer"] = f"{found.of('R2', peer)[k]:.4f}"
-            line["the peer's seconds"] = f"{found.of('seconds', peer)[k]:.1f}"
-            line["its last fit"] = f"{found.of('fit_seconds', peer)[k]:.1f}"
+            line["R2 of the peer"] = f"{results.values('R2', peer)[k]:.4f}"
+            line["seconds of the peer"] = f"{results.values('seconds', peer)[k]:.1f}"
+            line["last fit of the peer"] = f"{results.values('fit_seconds', peer)[k]:.1f}"
         lines.append(line)
     return lines
 
 
-def losses(found: Results) -> list[str]:
-    """Return where this library is not the best, and by how much; a sentence if there is no such place."""
-    ours = found.of("R2", OURS)
+def losses(results: Results) -> list[str]:
+    """Return lines of text that list the problems on which a peer is better than `hkrr`, with the differences of R2."""
+    ours = results.values("R2", OURS)
     lines = []
-    for k, (problem, peer) in enumerate(zip(found.problems, best_peer(found), strict=True)):
-        if peer and not ours[k] >= found.of("R2", peer)[k]:
+    for k, (problem, peer) in enumerate(zip(results.problems, best_peer(results), strict=True)):
+        if peer and not ours[k] >= results.values("R2", peer)[k]:
             better = {
-                method: found.of("R2", method)[k] - ours[k]
-                for method in found.methods
-                if not method.startswith(OURS) and found.of("R2", method)[k] > ours[k]
+                method: results.values("R2", method)[k] - ours[k]
+                for method in results.methods
+                if not method.startswith(OURS) and results.values("R2", method)[k] > ours[k]
             }
             named = (f"{name} by {_size(gain)}" for name, gain in sorted(better.items(), key=lambda item: -item[1]))
-            lines.append(f"- {problem}: {', '.join(named) or 'it failed'}")
-    against = [_against(found, method) for method in found.methods if not method.startswith(OURS)]
+            lines.append(f"- {problem}: {', '.join(named) or f'{OURS} failed'}")
+    wins = [_wins_against(results, method) for method in results.methods if not method.startswith(OURS)]
     return [
-        f"Where `{OURS}` loses, and to whom (difference of R2):" if lines else f"`{OURS}` loses nowhere here.",
+        f"Problems on which a peer is better than `{OURS}`, with the difference of R2:"
+        if lines
+        else f"No peer is better than `{OURS}` on any of these problems.",
         *([""] if lines else []),
         *lines,
         "",
-        f"`{OURS}` against each (problems on which it is better): " + ", ".join(against) + ".",
+        f"Number of problems on which `{OURS}` is better than each peer: " + ", ".join(wins) + ".",
     ]
 
 
@@ -211,52 +251,55 @@ def _size(difference: float) -> str:
     return f"{difference:.4f}" if difference >= 1e-4 else "less than 0.0001"
 
 
-def _against(found: Results, method: str) -> str:
-    theirs = np.where(np.isnan(found.of("R2", method)), -np.inf, found.of("R2", method))
-    return f"{method} {np.sum(found.of('R2', OURS) > theirs)} of {len(theirs)}"
+def _wins_against(results: Results, method: str) -> str:
+    theirs = np.where(np.isnan(results.values("R2", method)), -np.inf, results.values("R2", method))
+    return f"{method} {np.sum(results.values('R2', OURS) > theirs)} of {len(theirs)}"
 
 
-def _grid(found: Results, column: str, digits: int) -> list[Row]:
-    """Return a line for each method and a column for each problem, or the other way where there are fewer methods."""
-    values = found.columns[column]
-    if len(found.problems) <= len(found.methods):
+def _grid(results: Results, column: str, digits: int) -> list[Row]:
+    """Return the values of a column as a table of problems and methods.
+
+    The lines are the problems if there are more problems than methods, and the methods otherwise.
+    """
+    values = results.columns[column]
+    if len(results.problems) <= len(results.methods):
         return [
-            {"method": method, **{p: _number(values[k : k + 1, j], digits) for k, p in enumerate(found.problems)}}
-            for j, method in enumerate(found.methods)
+            {"method": method, **{p: _number(values[k : k + 1, j], digits) for k, p in enumerate(results.problems)}}
+            for j, method in enumerate(results.methods)
         ]
     return [
-        {"problem": problem, **{m: _number(values[k : k + 1, j], digits) for j, m in enumerate(found.methods)}}
-        for k, problem in enumerate(found.problems)
+        {"problem": problem, **{m: _number(values[k : k + 1, j], digits) for j, m in enumerate(results.methods)}}
+        for k, problem in enumerate(results.problems)
     ]
 
 
 def _number(values: Any, digits: int) -> str:
-    """Return the median of the numbers that are there."""
+    """Return the median of the values that are not NaN as text, or "" if all values are NaN."""
     return "" if np.all(np.isnan(values)) else f"{np.nanmedian(values):.{digits}f}"
 
 
 def markdown(lines: Sequence[Row]) -> list[str]:
-    """Return a table in Markdown."""
+    """Return the lines of a Markdown table."""
     names = list(dict.fromkeys(name for line in lines for name in line))
     rows = ["| " + " | ".join(str(line.get(name, "")) for name in names) + " |" for line in lines]
     return ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names), *rows]
 
 
 def _machine_lines(rows: Sequence[Row]) -> list[str]:
-    """Return how even the machine was: the same small product, timed before every fit."""
+    """Return a sentence on how much the speed of the machine varied, from the matrix product timed before each run."""
     times = [float(row["machine_ms"]) for row in rows if row.get("machine_ms")]
     if not times:
         return []
     low, middle, high = np.percentile(times, [5, 50, 95])
     return [
-        f"A fixed matrix product before each fit took {middle:.1f} ms in the middle, less than {low:.1f} ms for a "
-        f"twentieth of the fits, more than {high:.1f} ms for another.",
+        f"A fixed matrix product, timed before each run, took {middle:.1f} ms in the median (5% to 95% quantile: "
+        f"{low:.1f} to {high:.1f} ms).",
         "",
     ]
 
 
 def machine() -> str:
-    """Return the machine and the versions, in a line."""
+    """Return the processor and the package versions in one line."""
     versions = []
     for package in _PACKAGES:
         try:
@@ -268,7 +311,7 @@ def machine() -> str:
 
 
 def _processor() -> str:
-    """Return the processor's name where the system tells it (Linux), or its kind."""
+    """Return the processor's model name on Linux, or its architecture on other systems."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -277,6 +320,6 @@ def _processor() -> str:
 
 
 def _rules() -> str:
-    """Return the rules, as the module that follows them states them."""
+    """Return the rules of the comparison, from the docstring of `hkrr.bench.method_interface`."""
     rules = (rules_of_methods or "").split("\n\n", 1)[1].strip()
     return f"{rules} At most {MOST_SETTINGS} settings are tried."

@@ -1,4 +1,4 @@
-"""The command line: ``hkrr demo``, ``fit``, ``predict``, ``report``, ``info``, ``bench``, ``reproduce``."""
+"""The command line ``hkrr``, with the commands demo, fit, predict, report, info, bench and reproduce."""
 
 from __future__ import annotations
 
@@ -11,48 +11,49 @@ from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 
 from hkrr.cli import bench, demo, fit, info, predict, report, reproduce
-from hkrr.cli._console import say, say_json
+from hkrr.cli._console import print_json, print_line
 
 
-def _without_types(parameters: list[Any]) -> list[Any]:
-    """Return the parameters of a command, of which those that take no value show no type in its help."""
-    for each in parameters:
-        if getattr(each, "is_flag", False) and each.metavar is None:
-            each.metavar = ""
+def _hide_flag_types(parameters: list[Any]) -> list[Any]:
+    """Return the parameters of a command, with the value type removed from the help of flags. Flags take no value."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
     return parameters
 
 
 class _Group(TyperGroup):
     def main(self, args: Any = None, standalone_mode: bool = True, **options: Any) -> Any:  # type: ignore[override]  # called by name
-        """Run a command; what cannot be asked for is told of in one line, as other errors are."""
+        """Run a command. Usage errors are printed in one line, as all errors of the commands are."""
         if not standalone_mode:
             return super().main(args, standalone_mode=False, **options)
         try:
             status = super().main(args, standalone_mode=False, **options)
         except Exception as error:
-            if not hasattr(error, "format_message"):  # none of the errors of use, whose class has no public name
+            # Only usage errors have the method `format_message`. Typer does not export the class of usage errors.
+            if not hasattr(error, "format_message"):
                 raise
-            _say_what_is_wrong(error, as_json="--json" in (sys.argv[1:] if args is None else args))
+            _print_usage_error(error, as_json="--json" in (sys.argv[1:] if args is None else args))
             status = 2
         sys.exit(status)
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return _without_types(super().get_params(ctx))
+        return _hide_flag_types(super().get_params(ctx))
 
 
 class _Command(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
-        return _without_types(super().get_params(ctx))
+        return _hide_flag_types(super().get_params(ctx))
 
 
-def _say_what_is_wrong(error: Any, as_json: bool) -> None:
+def _print_usage_error(error: Any, as_json: bool) -> None:
     command = error.ctx.command_path if error.ctx is not None else "hkrr"
     if type(error).__name__ == "NoArgsIsHelpError":
         typer.echo(error.ctx.get_help())
     elif as_json:
-        say_json({"error": error.format_message()})
+        print_json({"error": error.format_message()})
     else:
-        say(Console(stderr=True), f"{error.format_message().rstrip('.')}; {command} --help says more", "red")
+        print_line(Console(stderr=True), f"{error.format_message().rstrip('.')}; see {command} --help", "red")
 
 
 app = typer.Typer(no_args_is_help=True, cls=_Group)
@@ -67,14 +68,18 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _main(
     show_version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Hyper-kernel ridge regression: learn functions that depend on many inputs through a few unknown directions.
 
-    To see it work: hkrr demo. Then: hkrr fit houses.csv --target price, and hkrr report model.hkrr houses.csv
+    For a demonstration, run hkrr demo. For a table of your own, run:
+
+    hkrr fit houses.csv --target price
+
+    hkrr report model.hkrr houses.csv
     """
 
 
-for _each in (demo.demo, fit.fit, predict.predict, report.report, info.info, bench.bench, reproduce.reproduce):
-    app.command(cls=_Command)(_each)
+for _function in (demo.demo, fit.fit, predict.predict, report.report, info.info, bench.bench, reproduce.reproduce):
+    app.command(cls=_Command)(_function)

@@ -1,4 +1,4 @@
-"""What the commands share: lines as they are, errors of one line, files that can be written, the time left."""
+"""Functions shared by the commands: printing, one-line errors, checks of output files, progress bars and durations."""
 
 from __future__ import annotations
 
@@ -14,46 +14,49 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-_TABLES = (".csv", ".tsv", ".parquet", ".pq")
+_TABLE_SUFFIXES = (".csv", ".tsv", ".parquet", ".pq")
 
 
-def say(console: Console, text: str, style: str | None = None) -> None:
-    """Print a line as it is: not wrapped, and no bracket of it read as markup."""
+def print_line(console: Console, text: str, style: str | None = None) -> None:
+    """Print a text as it is: lines are not wrapped, and brackets are not interpreted as markup."""
     console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
-def say_json(content: dict[str, Any]) -> None:
-    """Print one JSON object."""
+def print_json(content: dict[str, Any]) -> None:
+    """Print a JSON object."""
     typer.echo(json.dumps(content, indent=2, allow_nan=False))
 
 
 @contextmanager
-def errors_in_a_line(as_json: bool) -> Iterator[None]:
-    """End a command with one line on what is wrong: status 2 for input that cannot be, 1 for a fit that failed."""
+def one_line_errors(as_json: bool) -> Iterator[None]:
+    """Print errors raised in the context as one line (or as a JSON object), and exit with a status.
+
+    The status is 2 for invalid input, 1 for a failed fit or too little memory, and 130 after Ctrl-C.
+    """
     from hkrr.exceptions import FitError
 
-    def end(message: str, status: int) -> typer.Exit:
+    def exit_with(message: str, status: int) -> typer.Exit:
         if as_json:
-            say_json({"error": message})
+            print_json({"error": message})
         else:
-            say(Console(stderr=True), message, "red")
+            print_line(Console(stderr=True), message, "red")
         return typer.Exit(status)
 
     try:
         yield
-    except BrokenPipeError:  # whoever read has heard enough: typer knows what to do
+    except BrokenPipeError:  # the program that reads the output has closed the pipe; typer handles this error
         raise
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        raise end(f"{where}{error.strerror or error}", 2) from None
+        file = f"{error.filename}: " if error.filename else ""
+        raise exit_with(f"{file}{error.strerror or error}", 2) from None
     except (FitError, ArithmeticError) as error:
-        raise end(_one_line(error), 1) from None
+        raise exit_with(_one_line(error), 1) from None
     except MemoryError:
-        raise end("There is not enough memory: give fewer rows or columns.", 1) from None
+        raise exit_with("Not enough memory; use fewer rows or columns.", 1) from None
     except (ValueError, TypeError, ImportError) as error:
-        raise end(_one_line(error), 2) from None
+        raise exit_with(_one_line(error), 2) from None
     except KeyboardInterrupt as error:
-        raise end(_one_line(error) or "Stopped.", 130) from None
+        raise exit_with(_one_line(error) or "Stopped.", 130) from None
 
 
 def _one_line(error: BaseException) -> str:
@@ -61,39 +64,43 @@ def _one_line(error: BaseException) -> str:
 
 
 def load_model(path: Path) -> Any:
-    """Return the model of a file; of a table say that it is one."""
+    """Load a model from a file. If the file is a table, raise an error with a command that fits a model."""
     import hkrr
 
     try:
         return hkrr.load(path)
     except hkrr.ModelFileError:
-        if path.name.lower().removesuffix(".gz").endswith(_TABLES):
-            made = f"hkrr fit {shlex.quote(str(path))} --target COLUMN"
-            raise ValueError(f"{path} is a table, and this takes a model: {made} makes one") from None
+        if path.name.lower().removesuffix(".gz").endswith(_TABLE_SUFFIXES):
+            command = f"hkrr fit {shlex.quote(str(path))} --target COLUMN"
+            raise ValueError(f"{path} is a table, not a model; to fit a model, run: {command}") from None
         raise
 
 
-def check_file(option: str, path: Path) -> None:
-    """Raise where a file cannot be written there: before hours are spent."""
+def check_output_file(option: str, path: Path) -> None:
+    """Raise a ValueError if the file given for an option cannot be written. Called before a long computation."""
     if path.is_dir():
-        raise ValueError(f"{option} {path}: this is a folder; give the name of a file")
+        raise ValueError(f"{option} {path}: this is a folder; give a file name")
     if not path.parent.is_dir():
-        raise ValueError(f"{option} {path}: there is no folder {path.parent}; make it first")
+        raise ValueError(f"{option} {path}: the folder {path.parent} does not exist; create it first")
     if not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        raise ValueError(f"{option} {path}: it cannot be written to; choose another folder")
+        raise ValueError(f"{option} {path}: there is no permission to write this file; choose another one")
 
 
-def check_folder(console: Console, folder: Path) -> None:
-    """Make the folder for a command's files, or say why it cannot be and end with 2."""
+def make_output_folder(console: Console, folder: Path) -> None:
+    """Create the output folder of a command. If this is impossible, print the reason and exit with status 2."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        say(console, f"--out {folder}: no folder can be made there ({error.strerror}); give another.", "red")
+        message = f"--out {folder}: the folder cannot be created ({error.strerror}); choose another folder."
+        print_line(console, message, "red")
         raise typer.Exit(2) from None
 
 
 def progress_bar(console: Console, name: str, unit: str) -> Progress:
-    """Return a bar that counts, with what is left in words (its field ``left``)."""
+    """Return a progress bar that shows the number of finished units, the elapsed time and the remaining time.
+
+    The remaining time is a text, which the caller sets as the field ``left`` of the task.
+    """
     return Progress(
         TextColumn(f"{name:17}"),
         BarColumn(),
@@ -105,17 +112,17 @@ def progress_bar(console: Console, name: str, unit: str) -> Progress:
     )
 
 
-def in_words(seconds_left: float | None, is_done: bool) -> str:
-    """Return the time left, as one would say it."""
+def format_progress(seconds_left: float | None, is_done: bool) -> str:
+    """Return the remaining time as text for a progress bar. `seconds_left` is None until the first run is finished."""
     if is_done:
         return "done"
     if seconds_left is None:
-        return "the time left shows after the first run"
-    return f"{duration(seconds_left)} left"
+        return "time left is shown after the first run"
+    return f"{format_duration(seconds_left)} left"
 
 
-def duration(seconds: float) -> str:
-    """Return a length of time, as one would say it."""
+def format_duration(seconds: float) -> str:
+    """Return a duration as text, in seconds, minutes or hours."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

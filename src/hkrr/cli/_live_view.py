@@ -1,61 +1,76 @@
-"""The live view of a fit: what is tried, the best R2 so far on the held-out rows, the time."""
+"""Live display of a fit: the current stage, the best candidate and R2 so far, and the remaining time."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from hkrr.cli._console import duration, say
-from hkrr.cli._time_left import TimeLeft, in_words
-from hkrr.progress import SearchState
+from hkrr._base.linear_algebra import Array
+from hkrr.cli._console import format_duration, print_line
+from hkrr.cli._time_left import TimeLeft, format_time_left
+from hkrr.estimators.search.progress import SearchState
 
-# A look at the held-out rows takes this share of the time at most, and is at so many of them.
-_SHARE_OF_LOOKING, _MOST_ROWS = 0.05, 2_000
+if TYPE_CHECKING:
+    from hkrr.tables import Split, TableRegressor
+
+# Maximum share of the time of a fit that is spent on scoring candidates on the held-out rows.
+_MAX_SCORING_SHARE = 0.05
+# Maximum number of held-out rows on which a candidate is scored.
+_MAX_SCORED_ROWS = 2_000
+# Displayed descriptions of maps without directions.
+_SHAPES = {"identity": "all columns", "diagonal": "a scale for each column"}
 
 
 class View:
-    """A callback of a fit, and what it shows on a terminal; elsewhere it prints a line when another thing is tried.
+    """A callback that displays the progress of a fit.
+
+    On a terminal the display is updated in place. Otherwise one line is printed at the start of each stage.
 
     Parameters
     ----------
     console : Console
-    model : TableRegressor, being fitted
+        The console on which the progress is printed.
+    model : TableRegressor
+        The model that is being fitted. It encodes the held-out rows.
     split : Split
+        The split of the table. The R2 of candidates is computed on its held-out rows.
     any_kernel : bool
-        Whether the kernel is chosen too.
+        Whether the search also chooses the kernel.
     time_limit : float or None
-        Seconds from now that all of it may take.
-    going_on : str
-        What is said when the fit has begun, of a checkpoint that it goes on from.
+        Time limit in seconds, counted from the creation of the view. None means no limit.
+    resume_message : str
+        Message to print if the fit resumes from a checkpoint. "" means that the fit does not resume.
     """
 
     def __init__(
         self,
         console: Console,
-        model: Any,
-        split: Any,
+        model: TableRegressor,
+        split: Split,
         any_kernel: bool,
         time_limit: float | None = None,
-        going_on: str = "",
+        resume_message: str = "",
     ) -> None:
-        self._console, self._model, self._time_limit, self._going_on = console, model, time_limit, going_on
-        self._test, self._y = split.test.iloc[:_MOST_ROWS], split.y_test[:_MOST_ROWS]
-        self._began = self._fit_began = time.monotonic()
-        self._stage, self._best, self._looked_at = "", "", 0
-        self._time_left = TimeLeft(any_kernel, bool(going_on))
+        self._console, self._model, self._time_limit = console, model, time_limit
+        self._resume_message = resume_message
+        self._test, self._y = split.test.iloc[:_MAX_SCORED_ROWS], split.y_test[:_MAX_SCORED_ROWS]
+        self._start = self._fit_start = time.monotonic()
+        self._stage, self._best, self._n_scored = "", "", 0
+        self._time_left = TimeLeft(any_kernel, bool(resume_message))
         self._r2: float | None = None
-        self._X: Any = None
-        self._may_look = 0.0
+        self._X: Array | None = None
+        # Time (of `time.monotonic`) before which no candidate is scored.
+        self._next_score = 0.0
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        """Show it while this lasts."""
+        """Show the display on a terminal while the context is active."""
         if not self._console.is_terminal:
             yield
             return
@@ -63,37 +78,38 @@ class View:
             yield
 
     def __call__(self, state: SearchState) -> None:
-        """Take note of where the search stands."""
-        self._fit_began = time.monotonic() - state.seconds
-        if self._going_on:
-            say(self._console, self._going_on)
-            self._going_on = ""
+        """Update the display from the state of the search."""
+        self._fit_start = time.monotonic() - state.seconds
+        if self._resume_message:
+            print_line(self._console, self._resume_message)
+            self._resume_message = ""
         if state.n_components is not None:
-            what = {"identity": "all columns", "diagonal": "a scale for each column"}.get(
-                str(state.shape), f"{state.n_components} direction{'s' if state.n_components > 1 else ''}"
-            )
-            self._best = f"{what}, {state.kernel}"
-            self._look(state)
+            directions = f"{state.n_components} direction{'s' if state.n_components > 1 else ''}"
+            self._best = f"{_SHAPES.get(str(state.shape), directions)}, {state.kernel}"
+            self._score(state)
         if state.stage != self._stage:
-            self._time_left.reached(state.stage, state.n_components, state.seconds)
-            self.trying(state.stage)
+            self._time_left.start_stage(state.stage, state.n_components, state.seconds)
+            self.start_stage(state.stage)
 
-    def trying(self, stage: str) -> None:
-        """Take note of what is tried from now on."""
+    def start_stage(self, stage: str) -> None:
+        """Display that a new stage starts."""
         self._stage = stage
         if not self._console.is_terminal:
-            known = [] if self._r2 is None else [f"best held-out R2 so far {self._r2:.3f}"]
-            about = "; ".join([*known, *filter(None, [self._left()])])
-            say(self._console, f"{self._elapsed:5.0f} s  {stage}{f'  ({about})' if about else ''}")
+            notes = [] if self._r2 is None else [f"best held-out R2 so far {self._r2:.3f}"]
+            note = "; ".join(filter(None, [*notes, self._format_left()]))
+            print_line(self._console, f"{self._elapsed:5.0f} s  {stage}{f'  ({note})' if note else ''}")
 
     @property
     def _elapsed(self) -> float:
-        return time.monotonic() - self._began
+        return time.monotonic() - self._start
 
-    def _look(self, state: SearchState) -> None:
-        """Score the best so far on the held-out rows: to be seen, nothing is chosen by it."""
+    def _score(self, state: SearchState) -> None:
+        """Compute the R2 of the best candidate on the held-out rows, if the candidate is new and there is time.
+
+        The R2 is only displayed. It is not used to select a model.
+        """
         began = time.monotonic()
-        if state.n_found == self._looked_at or began < self._may_look or len(self._y) < 2:
+        if state.n_found == self._n_scored or began < self._next_score or len(self._y) < 2:
             return
         from sklearn.metrics import r2_score
 
@@ -101,23 +117,24 @@ class View:
             self._X = self._model.transform(self._test)
         r2 = float(r2_score(self._y, state.predict(self._X)))
         self._r2 = r2 if self._r2 is None else max(self._r2, r2)
-        self._looked_at, now = state.n_found, time.monotonic()
-        self._may_look = now + (now - began) / _SHARE_OF_LOOKING
+        self._n_scored, now = state.n_found, time.monotonic()
+        self._next_score = now + (now - began) / _MAX_SCORING_SHARE
 
-    def _left(self) -> str:
-        """Return the time left in words, as far as it is known."""
-        ask = self._time_left.at if self._console.is_terminal else self._time_left.estimate
-        left = ask(time.monotonic() - self._fit_began)
+    def _format_left(self) -> str:
+        """Return the remaining time as text, or "" if it is not known."""
+        seconds = time.monotonic() - self._fit_start
+        is_live = self._console.is_terminal
+        left = self._time_left.smoothed(seconds) if is_live else self._time_left.estimate(seconds)
         if self._time_limit is None:
-            return "" if left is None else in_words(left)
-        most = max(0.0, self._time_limit - self._elapsed)
-        return f"at most {duration(most)} left" if left is None else in_words(min(left, most))
+            return "" if left is None else format_time_left(left)
+        limit = max(0.0, self._time_limit - self._elapsed)
+        return f"at most {format_duration(limit)} left" if left is None else format_time_left(min(left, limit))
 
     def _table(self) -> Table:
         grid = Table.grid(padding=(0, 2))
-        grid.add_row("trying", self._stage)
-        grid.add_row("best so far", self._best or "nothing yet")
+        grid.add_row("stage", self._stage)
+        grid.add_row("best so far", self._best or "no candidate yet")
         if self._r2 is not None:
-            grid.add_row("best held-out R2", f"{self._r2:.3f} (a quick look)")
-        grid.add_row("time", ", ".join(filter(None, [duration(self._elapsed), self._left()])))
+            grid.add_row("best held-out R2", f"{self._r2:.3f} (preliminary)")
+        grid.add_row("time", ", ".join(filter(None, [format_duration(self._elapsed), self._format_left()])))
         return grid

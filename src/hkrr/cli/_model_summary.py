@@ -1,120 +1,129 @@
-"""What a fitted model is, on a terminal: from `hkrr.tables.describe`."""
+"""Summary of a fitted model on the terminal, printed from the dict that `hkrr.tables.describe` returns."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from hkrr.cli._console import say
+from hkrr.cli._console import print_line
 
-_MOST_LINES = 15  # of directions, and of columns
-_MOST_COLUMNS = 8  # by their importance
-_LEAST_SHARE = 0.005  # what is shown as 1%
-_WIDEST_NAME = 30
+if TYPE_CHECKING:
+    from hkrr.tables import HeldOutScores
 
-
-_CLEARLY = 0.01  # by so much of R2
-_PLAIN = {"kernel ridge": "hkrr.baselines.KernelRidgeCV in Python", "linear": "sklearn.linear_model.RidgeCV in Python"}
-
-
-def show_scores(console: Console, model: Any) -> None:
-    """Print the scores on the held-out rows, where the model has them."""
-    scores = getattr(model, "held_out_", None)
-    if scores is not None:
-        say(console, f"\n{scores}")
-        best = max(range(len(scores.r2)), key=lambda k: scores.r2[k])
-        if best > 0 and scores.r2[best] > scores.r2[0] + _CLEARLY:
-            name = scores.methods[best]
-            where = _PLAIN.get(name, "in Python")  # a file may name others
-            told = f"A plain model, {name}, does better on these rows: think of taking it ({where})."
-            say(console, textwrap.fill(told, 79), "yellow")
+# Maximum number of directions, or of table columns, in a printed list.
+_MAX_ROWS = 15
+# Maximum number of listed importances, and smallest listed importance. Smaller importances would be rounded to 0%.
+_MAX_IMPORTANCES, _MIN_SHARE = 8, 0.005
+# Maximum width of a printed cell, except for the last cell of a row. Longer texts are truncated.
+_MAX_NAME_WIDTH = 30
+# A baseline is recommended if its R2 exceeds the R2 of the model by more than this difference.
+_MIN_GAIN = 0.01
+_BASELINE_CLASSES = {"kernel ridge": "hkrr.baselines.KernelRidgeCV", "linear": "sklearn.linear_model.RidgeCV"}
+_CLASSIFIER_FACTS = ("Classes", "Loss", "Log loss", "Accuracy")
+# Printed names of column types that differ from the names stored in model files.
+_KIND_NAMES = {"truth": "boolean"}
 
 
-_OF_CLASSES = ("Classes", "Loss", "Log loss", "Accuracy")
+def show_scores(console: Console, scores: HeldOutScores | None) -> None:
+    """Print the scores on the held-out rows, if there are any, and recommend a baseline that scores higher."""
+    if scores is None:
+        return
+    print_line(console, f"\n{scores}")
+    best = max(range(len(scores.r2)), key=lambda k: scores.r2[k])
+    if best > 0 and scores.r2[best] > scores.r2[0] + _MIN_GAIN:
+        name = scores.methods[best]
+        # A model file can contain the scores of baselines whose class is unknown here.
+        where = f" ({_BASELINE_CLASSES[name]} in Python)" if name in _BASELINE_CLASSES else ""
+        message = f"The baseline '{name}' scores higher on these rows. Consider using it instead{where}."
+        print_line(console, textwrap.fill(message, 79), "yellow")
 
 
 def show_classes(console: Console, model: Any) -> None:
-    """Print the classes of a classifier and how good it was on rows held out, as its summary does."""
+    """Print the classes and the held-out scores of a classifier."""
     if hasattr(model, "classes_"):
-        facts = [(f"{name}:", value) for name, value in model.summary().facts if name.startswith(_OF_CLASSES)]
-        say(console, "")
+        facts = [(f"{name}:", value) for name, value in model.summary().facts if name.startswith(_CLASSIFIER_FACTS)]
+        print_line(console, "")
         _show_rows(console, facts)
 
 
-def show_map(console: Console, found: dict[str, Any]) -> None:
-    """Print the directions, or what there is in their place."""
-    if "directions" not in found:
+def show_map(console: Console, content: dict[str, Any]) -> None:
+    """Print the directions of the map and the most important columns. For a map without directions, print its shape."""
+    if "directions" not in content:
         return
-    D, d = found["n_features"], found["n_components"]
-    shape, kernel, directions = found.get("map_shape", "full"), found["kernel"], found["directions"]
-    if found.get("stopped") == "time_limit":
-        say(console, "\nThe time limit ended the search: with more time it may do better.")
-    if found.get("stopped") == "interrupted":
-        say(console, "\nThe fit was interrupted: this is the best that it had found by then.")
-    if shape == "identity":
-        say(console, f"\nNo few directions were found: kernel ridge on all {D} columns ({kernel} kernel).")
-    elif shape == "diagonal":
-        say(console, f"\nNo few directions were found: a scale for each of {D} columns ({kernel} kernel).")
+    D, d, kernel = content["n_features"], content["n_components"], content["kernel"]
+    if content.get("stopped") == "time_limit":
+        print_line(console, "\nThe time limit stopped the search. A longer limit may give a better model.")
+    if content.get("stopped") == "interrupted":
+        print_line(console, "\nThe fit was interrupted. This is the best model found before the interruption.")
+    shape = content.get("map_shape", "full")
+    if shape == "full":
+        n = f"{d} direction{'s' if d > 1 else ''}"
+        print_line(console, f"\n{n} in {D} columns ({kernel} kernel), largest weight first:")
+        _show_rows(console, [(f"{each['weight']:.2f}", _format_direction(each)) for each in content["directions"]])
     else:
-        say(console, f"\n{d} direction{'s' if d > 1 else ''} of {D} columns ({kernel} kernel), the strongest first:")
-        _show_rows(console, [(f"{each['weight']:.2f}", _terms(each)) for each in directions])
-    _show_importances(console, found.get("importances", []))
+        method = "Kernel ridge regression on all" if shape == "identity" else "One scale for each of"
+        print_line(console, f"\n{method} {D} columns ({kernel} kernel); no directions were selected.")
+    _show_importances(console, content.get("importances", []))
 
 
 def _show_importances(console: Console, importances: list[dict[str, Any]]) -> None:
-    """Print which columns move the prediction most."""
-    listed = [f"{each['column']} {each['share']:.0%}" for each in importances if each["share"] >= _LEAST_SHARE]
-    shown = listed[:_MOST_COLUMNS]
-    if shown:
-        more = [f"and {len(importances) - len(shown)} more"] if len(importances) > len(shown) else []
-        lines = textwrap.wrap(", ".join([*shown, *more]), max(20, console.width - 2))
-        say(console, "\nWhat moves the prediction most:\n" + "\n".join(f"  {line}" for line in lines))
+    """Print the most important columns."""
+    listed = [f"{each['column']} {each['share']:.0%}" for each in importances if each["share"] >= _MIN_SHARE]
+    listed = listed[:_MAX_IMPORTANCES]
+    if listed:
+        more = [f"and {len(importances) - len(listed)} more"] if len(importances) > len(listed) else []
+        lines = textwrap.wrap(", ".join([*listed, *more]), max(20, console.width - 2))
+        print_line(console, "\nMost important columns:\n" + "\n".join(f"  {line}" for line in lines))
 
 
-def _terms(direction: dict[str, Any]) -> str:
+def _format_direction(direction: dict[str, Any]) -> str:
     pairs = zip(direction["columns"], direction["loadings"], strict=True)
     terms = [f"{loading:+.2f} {name}" for name, loading in pairs]
     return ", ".join([*terms, *([f"and {direction['n_more']} more"] if direction["n_more"] else [])])
 
 
-def show_columns(console: Console, found: dict[str, Any], everything: bool = False) -> None:
-    """Print what became of the columns; of plain numbers their number alone, unless everything is asked for."""
-    columns = found.get("columns", [])
+def show_columns(console: Console, content: dict[str, Any], everything: bool = False) -> None:
+    """Print how each column is encoded.
+
+    Unless `everything` is True, numeric columns without remarks are only counted, and at most 15 columns are listed.
+    """
+    columns = content.get("columns", [])
     if not columns or "kind" not in columns[0]:
         return
-    told = [each for each in columns if everything or each["kind"] != "number" or each["about"]]
-    n_plain = len(columns) - len(told)
-    plain = f" ({n_plain} more {'is a number' if n_plain == 1 else 'are numbers'})" if n_plain else ""
-    if not told:
-        say(console, f"\nAll {len(columns)} columns are numbers, and stay as they are.")
+    listed = [each for each in columns if everything or each["kind"] != "number" or each["about"]]
+    if not listed:
+        print_line(console, f"\nAll {len(columns)} columns are numeric.")
         return
-    say(console, f"\nColumns{plain}:")
-    rows = [(each["name"], each["kind"], each["about"]) for each in told]
-    _show_rows(console, rows, len(rows) if everything else _MOST_LINES)
+    n_plain = len(columns) - len(listed)
+    plain = f" (and {n_plain} numeric column{'s' if n_plain > 1 else ''})" if n_plain else ""
+    print_line(console, f"\nColumns{plain}:")
+    rows = [(each["name"], _KIND_NAMES.get(each["kind"], each["kind"]), each["about"]) for each in listed]
+    _show_rows(console, rows, len(rows) if everything else _MAX_ROWS)
 
 
-def _show_rows(console: Console, rows: Sequence[tuple[str, ...]], most: int = _MOST_LINES) -> None:
-    """Print rows of cells under each other, the last one wrapped where the terminal is too narrow."""
-    shown = rows[:most]
-    widths = [min(_WIDEST_NAME, max(len(cell) for cell in column)) for column in list(zip(*shown, strict=True))[:-1]]
+def _show_rows(console: Console, rows: Sequence[tuple[str, ...]], max_rows: int = _MAX_ROWS) -> None:
+    """Print rows of cells in aligned columns. The last cell of a row is wrapped to the width of the terminal."""
+    listed = rows[:max_rows]
+    columns = list(zip(*listed, strict=True))
+    widths = [min(_MAX_NAME_WIDTH, max(len(cell) for cell in column)) for column in columns[:-1]]
     indent = 2 + sum(widths) + 2 * len(widths)
-    for row in shown:
-        begin = "".join(f"{_cut(cell, width):{width}}  " for cell, width in zip(row, widths, strict=False))
+    for row in listed:
+        start = "".join(f"{_truncate(cell, width):{width}}  " for cell, width in zip(row, widths, strict=False))
         lines = textwrap.wrap(row[-1], max(20, console.width - indent)) or [""]
         for k, line in enumerate(lines):
-            say(console, f"  {begin if k == 0 else ' ' * (indent - 2)}{line}".rstrip())
-    if len(rows) > most:
-        say(console, f"  and {len(rows) - most} more")
+            print_line(console, f"  {start if k == 0 else ' ' * (indent - 2)}{line}".rstrip())
+    if len(rows) > max_rows:
+        print_line(console, f"  and {len(rows) - max_rows} more")
 
 
-def _cut(text: str, width: int) -> str:
+def _truncate(text: str, width: int) -> str:
     return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
-def show_findings(console: Console, messages: list[str]) -> None:
-    """Print what deserves attention."""
+def show_warnings(console: Console, messages: list[str]) -> None:
+    """Print each warning after an exclamation mark."""
     for message in messages:
-        say(console, "\n" + textwrap.fill(f"! {message}", console.width, subsequent_indent="  "), "yellow")
+        print_line(console, "\n" + textwrap.fill(f"! {message}", console.width, subsequent_indent="  "), "yellow")

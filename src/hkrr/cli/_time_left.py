@@ -1,8 +1,10 @@
-"""How long a fit may take still: by how far it has come, and the time that this took.
+"""Estimate of the remaining time of a fit, from the stage that its search has reached.
 
-A search goes through stages whose names are known, and each begins when about the same share of the time is over,
-whatever the table. From a share s that is over after t seconds, ``t (1 - s) / s`` are left. A stage that takes longer
-than its share holds the estimate up, and what is shown moves towards it over some seconds: no number jumps.
+A search goes through known stages. For each stage, the share of the total time that has passed when the stage starts is
+roughly the same for all data. If the share is s and t seconds have passed, the remaining time is about
+``t (1 - s) / s``. Within a stage, the share grows with the time, but not above the share at which the next stage
+starts. If a stage takes longer than expected, the estimate therefore grows. The displayed value approaches a new
+estimate over a few seconds, so that it does not jump.
 """
 
 from __future__ import annotations
@@ -10,15 +12,18 @@ from __future__ import annotations
 import math
 import re
 
-# What the names of stages begin with, in their order, and the share of the time that is over then; about what it was
-# on tables and planted models of 300 to 1,500 rows. Before them come the numbers of directions, one after the other.
-# One of them is for doubtful cases alone, and takes a third of all: less is over when it begins than before it.
-_DOUBT = "whether the directions hold up"
+from hkrr.estimators.search.progress import AGAINST_PLAIN, FINAL_FIT, HELD_OUT_CHECK, POLISHING
+
+# First words of each stage (`SearchState.stage`), in the order of the search, and the share of the total time that has
+# passed when the stage starts. The shares are averages over tables and planted models of 300 to 1,500 rows. The stages
+# "1 direction", "2 directions", ... come before the listed stages. The held-out check runs only in doubtful cases, and
+# then takes a third of the total time. The total time is then longer, so the share at the start of the check is smaller
+# than the share at the start of the stage before it.
 _ONE_KERNEL = (
-    ("the best directions on more rows", 0.72),
-    ("plain kernel ridge on all columns", 0.80),
-    (_DOUBT, 0.63),
-    ("the last fit", 0.97),
+    (POLISHING, 0.72),
+    (AGAINST_PLAIN, 0.80),
+    (HELD_OUT_CHECK, 0.63),
+    (FINAL_FIT, 0.97),
 )
 _ANY_KERNEL = (
     ("directions, ", 0.32),
@@ -26,97 +31,122 @@ _ANY_KERNEL = (
     ("a scale for each column, ", 0.42),
     ("directions, ", 0.62),
     ("finalists: ", 0.70),
-    (_DOUBT, 0.63),
-    ("the last fit", 0.97),
+    (HELD_OUT_CHECK, 0.63),
+    (FINAL_FIT, 0.97),
 )
-_DONE = 0.99  # at the most, while it is not
-_LIKELY, _BEYOND = 5, 2  # directions that are tried, and beyond the best
-_LEAST_SHARE, _LEAST_SECONDS = 0.02, 1.0  # before which nothing is known
-_SETTLES = 2.5  # seconds, after which two thirds of a change are seen
+_DIRECTIONS = re.compile(r"(\d+) directions?, ")
+# Maximum share of the time that counts as passed before the fit is finished.
+_MAX_SHARE = 0.99
+# A search is expected to try 1, 2, ... directions, at least up to `_USUAL_DIRECTIONS`, and up to `_FURTHER_DIRECTIONS`
+# more than the best number of directions so far.
+_USUAL_DIRECTIONS, _FURTHER_DIRECTIONS = 5, 2
+# Minimum share of the time and minimum number of seconds that must have passed for an estimate.
+_MIN_SHARE, _MIN_SECONDS = 0.02, 1.0
+# Time constant, in seconds, with which the displayed value approaches the estimate.
+_SMOOTHING_SECONDS = 2.5
 
 
 class TimeLeft:
-    """The seconds that are left, asked for now and then.
+    """Estimate of the remaining seconds of a fit.
 
     Parameters
     ----------
     any_kernel : bool
-        Whether the search chooses a kernel too.
-    going_on : bool, default=False
-        Whether the first stages may come from a checkpoint, and take no time.
+        Whether the search also chooses the kernel.
+    resumed : bool, default=False
+        Whether the fit resumes from a checkpoint. The first stages are then read from the checkpoint and take no time.
     """
 
-    def __init__(self, any_kernel: bool, going_on: bool = False) -> None:
+    def __init__(self, any_kernel: bool, resumed: bool = False) -> None:
         self._plan = _ANY_KERNEL if any_kernel else _ONE_KERNEL
-        self._at = -1  # in the plan; before it the directions
-        self._share, self._next, self._then = 0.0, self._plan[0][1], 0.0
-        self._since = None if going_on else (0.0, 0.0)  # the share, and the seconds, from which on time is spent
-        self._total: float | None = None  # of seconds from there on, as it looked when the stage began
-        self._shown: tuple[float, float] | None = None  # when, and what
+        # Position of the current stage in the plan, or -1 during the stages "1 direction", "2 directions", ...
+        self._position = -1
+        # Shares of the time at the start and at the end of the current stage, and the time in seconds at its start.
+        self._share, self._end_share, self._stage_start = 0.0, self._plan[0][1], 0.0
+        # Share and time in seconds at the start of the first stage that is computed. None while stages are read from a
+        # checkpoint.
+        self._origin = None if resumed else (0.0, 0.0)
+        # Seconds from the origin to the end of the fit, as estimated at the start of the current stage.
+        self._total: float | None = None
+        # Time of the last call of `smoothed`, and the value that it returned.
+        self._displayed: tuple[float, float] | None = None
 
-    def reached(self, stage: str, best: int | None, seconds: float) -> None:
-        """Take note of a stage that begins now, with the number of directions of the best candidate so far."""
-        share, after = self._shares(stage, best)
-        if share in (0.0, self._share):  # a stage that nobody has foreseen, or more of the same
+    def start_stage(self, stage: str, best: int | None, seconds: float) -> None:
+        """Record that a stage starts.
+
+        Parameters
+        ----------
+        stage : str
+            Description of the stage, `SearchState.stage`.
+        best : int or None
+            Number of directions of the best candidate so far, or None if there is no candidate.
+        seconds : float
+            Seconds since the start of the fit.
+        """
+        share, end_share = self._shares(stage, best)
+        if share in (0.0, self._share):  # the stage is unknown, or it is a step within the current stage
             return
         before = self.estimate(seconds)
-        if self._since is None and seconds - self._then > _LEAST_SECONDS:
-            self._since = self._share, self._then
-        self._share, self._next, self._then = share, max(after, share), seconds
-        if self._since is None or share - self._since[0] < _LEAST_SHARE or seconds - self._since[1] < _LEAST_SECONDS:
+        if self._origin is None and seconds - self._stage_start > _MIN_SECONDS:
+            self._origin = self._share, self._stage_start
+        self._share, self._end_share, self._stage_start = share, max(end_share, share), seconds
+        if self._origin is None:
             return
-        spent = seconds - self._since[1]
-        total = spent * (1.0 - self._since[0]) / (share - self._since[0])
-        self._total = total if before is None else math.cbrt((spent + before) * total**2)  # the later, the surer
+        spent, progress = seconds - self._origin[1], share - self._origin[0]
+        if progress < _MIN_SHARE or spent < _MIN_SECONDS:
+            return
+        total = spent * (1.0 - self._origin[0]) / progress
+        # Combine the previous and the new estimate in a geometric mean. The new estimate has twice the weight, because
+        # it is based on more progress.
+        self._total = total if before is None else math.cbrt((spent + before) * total**2)
 
     def _shares(self, stage: str, best: int | None) -> tuple[float, float]:
-        """Return the share of the time that is over when a stage begins, and when it ends."""
-        first = self._plan[0][1]
-        number = re.match(r"(\d+) directions?, ", stage)
-        if number is not None and self._at < 0:
-            d = int(number[1])
-            # Where the last number was the best so far, the next may be too.
-            last = max(_LIKELY, d, (best or d) + _BEYOND + (best == d - 1))
-            return first * _work(d - 1) / _work(last), first * _work(d) / _work(last)
-        for k in range(max(self._at, 0), len(self._plan)):
+        """Return the shares of the total time at the start and at the end of a stage, or zeros for an unknown stage."""
+        number = _DIRECTIONS.match(stage)
+        if number is not None and self._position < 0:
+            d, first_share = int(number[1]), self._plan[0][1]
+            # If the previous number of directions, d - 1, is the best so far, d may become the best.
+            last = max(_USUAL_DIRECTIONS, d, (best or d) + _FURTHER_DIRECTIONS + (best == d - 1))
+            return first_share * _work(d - 1) / _work(last), first_share * _work(d) / _work(last)
+        for k in range(max(self._position, 0), len(self._plan)):
             if stage.startswith(self._plan[k][0]):
-                self._at = k
-                after = [share for name, share in self._plan[k + 1 :] if name != _DOUBT]
-                return self._plan[k][1], after[0] if after else _DONE
+                self._position = k
+                later = [share for name, share in self._plan[k + 1 :] if name != HELD_OUT_CHECK]
+                return self._plan[k][1], later[0] if later else _MAX_SHARE
         return 0.0, 0.0
 
     def estimate(self, seconds: float) -> float | None:
-        """Return the seconds that are left so many after the beginning; None while nothing is known."""
-        if self._total is None or self._since is None:
+        """Return the remaining seconds, given the seconds since the start of the fit, or None if it is too early."""
+        if self._total is None or self._origin is None:
             return None
-        first, spent = self._since[0], seconds - self._since[1]
-        share = min(max(first + (1.0 - first) * spent / self._total, self._share), self._next)
+        first, spent = self._origin[0], seconds - self._origin[1]
+        share = min(max(first + (1.0 - first) * spent / self._total, self._share), self._end_share)
         return spent * (1.0 - share) / (share - first)
 
-    def at(self, seconds: float) -> float | None:
-        """Return the same for an eye that follows it: it moves towards each new estimate over some seconds."""
+    def smoothed(self, seconds: float) -> float | None:
+        """Return the remaining seconds for a live display, which approach a new estimate over a few seconds."""
         left = self.estimate(seconds)
         if left is None:
             return None
-        if self._shown is not None:
-            then, before = self._shown
+        if self._displayed is not None:
+            then, before = self._displayed
             expected = max(0.0, before - (seconds - then))
-            left = expected + (left - expected) * (1.0 - math.exp(-(seconds - then) / _SETTLES))
-        self._shown = seconds, left
+            left = expected + (left - expected) * (1.0 - math.exp(-(seconds - then) / _SMOOTHING_SECONDS))
+        self._displayed = seconds, left
         return left
 
 
 def _work(n: int) -> float:
-    """Return about what 1, ..., n directions take together, one after the other: each 4 + d, up to a factor."""
+    """Return the total cost of the stages with d = 1, ..., n directions, up to a factor. Each stage costs 4 + d."""
     return n * (n + 9.0)
 
 
-def in_words(seconds: float) -> str:
-    """Return the time that is left, as one would say it of an estimate.
+def format_time_left(seconds: float) -> str:
+    """Return an estimate of the remaining time as text, rounded to 5 s, 10 s, 1 min or 0.1 h.
 
     Examples
     --------
-    >>> [in_words(seconds) for seconds in (3.0, 22.0, 94.0, 1000.0)]
+    >>> [format_time_left(seconds) for seconds in (3.0, 22.0, 94.0, 1000.0)]
     ['a few seconds left', 'about 20 s left', 'about 90 s left', 'about 17 min left']
     """
     if seconds < 7.5:

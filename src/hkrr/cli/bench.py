@@ -1,4 +1,4 @@
-"""``hkrr bench PROBLEM...``: methods side by side, under equal rules."""
+"""``hkrr bench PROBLEM...``: compare methods on the same data, with the same time and number of threads."""
 
 from __future__ import annotations
 
@@ -12,81 +12,93 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from hkrr.bench import METHODS, pictures, report
+from hkrr.bench import METHODS, figures, report
+from hkrr.bench.benchmark_runner import Row, Rules, run_cells
 from hkrr.bench.problems import PLANTED_SUITE, label, load_problem, planted_names
-from hkrr.bench.results import results
-from hkrr.bench.runner import Row, Rules, run_cells
-from hkrr.cli._console import check_folder, in_words, progress_bar, say
+from hkrr.bench.ranking import collect_results
+from hkrr.cli._console import format_progress, make_output_folder, print_line, progress_bar
 
-_ON_THE_PAGE_ALONE = ("last fit", "MB", "failed")
+# Columns of the results that are written to the page but not printed.
+_HIDDEN_COLUMNS = ("last fit", "MB", "failed")
 
 
 def bench(
     problems: Annotated[
         list[str],
         typer.Argument(
-            help="A planted model, such as sines:m=600,D=50,d=3,seed=0 (models: "
-            f"{', '.join(planted_names())}); a table, prices.csv or prices.parquet, with :target=price if the target "
-            "is not the last column; FOLDER:split=0 with data.csv.gz and test_mask.csv.gz in it; openml:NAME; or "
-            "'planted' for all planted models of the report.",
+            help="A planted model (synthetic data with known directions), such as sines:m=600,D=50,d=3,seed=0, with m "
+            f"rows, D columns and d directions (models: {', '.join(planted_names())}); a table such as prices.csv or "
+            "prices.parquet, followed by :target=price if the target is not the last column; FOLDER:split=0 for a "
+            "folder with data.csv.gz and test_mask.csv.gz; openml:NAME for a data set of OpenML; or 'planted' for all "
+            "planted models of the report.",
             show_default=False,
         ),
     ],
     methods: Annotated[
-        str, typer.Option(help=f"Names with commas between, or 'all': {', '.join(METHODS)}.")
+        str, typer.Option(help=f"Names of methods separated by commas, or 'all'. Methods: {', '.join(METHODS)}.")
     ] = "hkrr,krr,rfm,relu,random_forest,sk_krr",
-    seconds: Annotated[float, typer.Option(min=1.0, help="Seconds for tuning and fitting, for every method.")] = 30.0,
-    threads: Annotated[int, typer.Option(min=1, help="Threads, for every method.")] = 1,
-    n_jobs: Annotated[int, typer.Option(min=1, help="Fits at once, each in a process of its own.")] = 1,
-    limit: Annotated[float, typer.Option(min=1.0, help="Seconds after which a process is ended.")] = 600.0,
-    out: Annotated[Path, typer.Option(help="Where bench.csv, README.md and the pictures go.")] = Path("bench"),
+    seconds: Annotated[float, typer.Option(min=1.0, help="Seconds for tuning and fitting each method.")] = 30.0,
+    threads: Annotated[int, typer.Option(min=1, help="Threads for each method.")] = 1,
+    n_jobs: Annotated[int, typer.Option(min=1, help="Number of parallel fits, each in its own process.")] = 1,
+    limit: Annotated[float, typer.Option(min=1.0, help="Seconds after which the process of a fit is killed.")] = 600.0,
+    out: Annotated[Path, typer.Option(help="Output folder for bench.csv, README.md and the figures.")] = Path("bench"),
 ) -> None:
-    """Run methods on problems: a CSV, a page and pictures. Ctrl-C keeps what is done; the same command goes on.
+    """Compare methods on problems, and write a CSV file, a page and figures.
 
-    Of a table, a fifth of the rows are test rows; rows with missing values are left out, and text becomes a column for
-    each value. A name and seed=1 (or split=1) draws other rows; the page shows the mean over them.
+    A fifth of the rows of a table are test rows. Rows with missing values are
+    dropped, and text columns are one-hot encoded. A different seed (or split)
+    gives different training and test rows. If a problem is given with several
+    seeds, the page shows the mean over the seeds. After Ctrl-C, the finished
+    fits are kept, and the same command resumes.
     """
     console = Console()
-    asked = _known(console, methods)
-    names = _installed(console, asked)
+    requested = _known_methods(console, methods)
+    names = _installed_methods(console, requested)
     wanted = [each for problem in problems for each in (PLANTED_SUITE if problem == "planted" else (problem,))]
-    about = _read_all(console, list(dict.fromkeys(wanted)))
-    check_folder(console, out)
+    about = _check_problems(console, list(dict.fromkeys(wanted)))
+    make_output_folder(console, out)
     rules = Rules(seconds, threads, limit)
     try:
         rows = _with_progress(console, wanted, names, rules, out / "bench.csv", n_jobs)
     except KeyboardInterrupt:
-        say(console, f"Stopped. What is done is kept in {out / 'bench.csv'}: the same command goes on from there.")
+        print_line(
+            console, f"Stopped. Finished fits are kept in {out / 'bench.csv'}. Run the same command again to resume."
+        )
         raise typer.Exit(130) from None
-    except ValueError as error:  # the file that is there is of other columns
-        say(console, f"{error}", "red")
+    except ValueError as error:  # there is a bench.csv with different columns
+        print_line(console, f"{error}", "red")
         raise typer.Exit(2) from None
-    _show(console, rows)
-    page = write_page(rows, out, rules, about, [name for name in asked if name not in names])
-    say(console, f"{out / 'bench.csv'}, {page}")
+    _print_results(console, rows)
+    page = write_page(rows, out, rules, about, [name for name in requested if name not in names])
+    print_line(console, f"{out / 'bench.csv'}, {page}")
     if all(row.get("error") for row in rows):
         raise typer.Exit(1)
 
 
-def _known(console: Console, methods: str) -> list[str]:
-    """Return the methods asked for, each once, or say which there is none of and end with 2."""
+def _known_methods(console: Console, methods: str) -> list[str]:
+    """Return the requested methods, each once. If a method is unknown, print its name and exit with status 2."""
     names = list(METHODS) if methods == "all" else [name.strip() for name in methods.split(",") if name.strip()]
     unknown = [name for name in names if name not in METHODS]
     if unknown or not names:
-        say(console, f"There is no method {(unknown or [''])[0]!r}: choose from {', '.join(METHODS)}, or 'all'.", "red")
+        print_line(
+            console, f"There is no method {(unknown or [''])[0]!r}; choose from {', '.join(METHODS)}, or 'all'.", "red"
+        )
         raise typer.Exit(2)
     return list(dict.fromkeys(names))
 
 
-def _installed(console: Console, names: list[str]) -> list[str]:
-    """Return the methods whose packages are there, and say which are left out; end with 2 if all are."""
+def _installed_methods(console: Console, names: list[str]) -> list[str]:
+    """Return the methods whose packages are installed, and print the missing packages of the other methods.
+
+    If no method is installed, exit with status 2.
+    """
     missing = {name: packages for name in names if (packages := METHODS[name].missing())}
     if missing:
         packages = sorted({package for each in missing.values() for package in each})
-        say(
+        print_line(
             console,
-            f"Left out: {', '.join(missing)} (not installed: {', '.join(packages)}; "
-            f"python -m pip install {' '.join(packages)}).",
+            f"Skipped: {', '.join(missing)} (not installed: {', '.join(packages)}; "
+            f"run python -m pip install {' '.join(packages)}).",
             "yellow",
         )
     if len(missing) == len(names):
@@ -94,77 +106,84 @@ def _installed(console: Console, names: list[str]) -> list[str]:
     return [name for name in names if name not in missing]
 
 
-def _read_all(console: Console, problems: list[str]) -> list[str]:
-    """Return what was made of each table, having said it; say why one cannot be read, before hours are spent."""
+def _check_problems(console: Console, problems: list[str]) -> list[str]:
+    """Load each problem, and print and return the descriptions of the problems. Only tables have a description.
+
+    This check runs before any fit starts. If a problem cannot be loaded, print the reason and exit with status 2.
+    """
     labels: dict[str, str] = {}
     about = []
     for problem in problems:
         try:
             if (name := label(problem)) in labels:
-                raise ValueError(f"{labels[name]!r} and {problem!r} are both called {name!r}: give one another name")
+                raise ValueError(
+                    f"{labels[name]!r} and {problem!r} have the same name {name!r}; rename one of the files"
+                )
             labels[name] = problem
-            found = load_problem(problem).about
+            description = load_problem(problem).about
         except (ValueError, OSError, ImportError) as error:
-            say(console, f"{error}", "red")
+            print_line(console, f"{error}", "red")
             raise typer.Exit(2) from None
-        if found:
-            say(console, found)
-            about.append(found)
+        if description:
+            print_line(console, description)
+            about.append(description)
     return about
 
 
-def _show(console: Console, rows: list[Row]) -> None:
-    """Print a line for each method, as much of the page's as a narrow terminal holds, and what failed."""
+def _print_results(console: Console, rows: list[Row]) -> None:
+    """Print a table with one line for each method and the main columns of the results, then the fits that failed."""
     lines = [
-        {name: value.replace(" of ", "/") for name, value in line.items() if name not in _ON_THE_PAGE_ALONE}
-        for line in report.summary(results(rows))
+        {name: value.replace(" of ", "/") for name, value in line.items() if name not in _HIDDEN_COLUMNS}
+        for line in report.summary(collect_results(rows))
     ]
     table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="bold")
     for name in lines[0]:
-        # Headings may wrap on a narrow terminal; names and numbers are shown whole.
+        # On a narrow terminal, headings may be wrapped, but names and numbers must not be.
         table.add_column(name, min_width=max(len(line[name]) for line in lines))
     for line in lines:
         table.add_row(*line.values())
     console.print(table)
     for row in rows:
         if row.get("error"):
-            say(console, f"failed: {row['problem']} {row['method']}: {row['error']}", "yellow")
+            print_line(console, f"failed: {row['problem']} {row['method']}: {row['error']}", "yellow")
 
 
 def write_page(rows: list[Row], out: Path, rules: Rules, about: list[str], missing: list[str]) -> Path:
-    """Draw the pictures and write the page of these cells."""
+    """Draw the figures, write the page with the results, and return its path."""
     import matplotlib
 
     matplotlib.use("agg")
     command = " ".join(["hkrr", *(shlex.quote(_without_path(word)) for word in sys.argv[1:])])
     threads = "one thread" if rules.threads == 1 else f"{rules.threads} threads"
     budget = (
-        f"For every method {rules.seconds:g} s of tuning and fitting and {threads}; a process for each fit, which is "
-        f"ended after {rules.limit:g} s"
+        f"Each method has {rules.seconds:g} s for tuning and fitting, and {threads}. Each fit runs in its own process, "
+        f"which is killed after {rules.limit:g} s"
     )
-    drawn = pictures.draw(rows, out)
+    drawn = figures.draw(rows, out)
     return report.write(rows, out, drawn, command=command, budget=budget, methods=METHODS, about=about, missing=missing)
 
 
 def _without_path(word: str) -> str:
-    """Return an argument as it can stand in a page that others read: a path without its folders."""
+    """Return a command-line argument as shown on the page. In a path, the folders are replaced by DIR."""
     return f"DIR/{Path(word).name}" if "/" in word else word
 
 
 def _with_progress(
     console: Console, problems: list[str], methods: list[str], rules: Rules, path: Path, n_jobs: int
 ) -> list[Row]:
-    """Run the cells under a bar that names the ones at work."""
-    began, at_first = time.monotonic(), -1
-    with progress_bar(console, "bench", "cells") as progress:
+    """Run the fits with a progress bar that names the fits in progress, and return the results."""
+    start, n_at_start = time.monotonic(), -1
+    with progress_bar(console, "bench", "fits") as progress:
         task = progress.add_task("bench", total=None, left="")
 
-        def show(done: int, total: int, what: str) -> None:
-            nonlocal at_first
-            at_first = done if at_first < 0 else at_first
+        def show(done: int, total: int, running: str) -> None:
+            nonlocal n_at_start
+            n_at_start = done if n_at_start < 0 else n_at_start
             left = None
-            if done > at_first:
-                left = (time.monotonic() - began) / (done - at_first) * (total - done)
-            progress.update(task, completed=done, total=total, left=f"{in_words(left, done == total)}  {what}")
+            if done > n_at_start:
+                left = (time.monotonic() - start) / (done - n_at_start) * (total - done)
+            progress.update(
+                task, completed=done, total=total, left=f"{format_progress(left, done == total)}  {running}"
+            )
 
         return run_cells(problems, methods, rules, path, n_jobs=n_jobs, on_progress=show)

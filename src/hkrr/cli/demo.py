@@ -1,4 +1,4 @@
-"""``hkrr demo``: a planted model as a table, fitted, and its report."""
+"""``hkrr demo``: create a synthetic table, fit a model to it, and write a report."""
 
 from __future__ import annotations
 
@@ -10,32 +10,35 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from hkrr.cli._console import check_folder, errors_in_a_line, say
+from hkrr.cli._console import make_output_folder, one_line_errors, print_line
 
+# Numbers of rows, columns and directions of the synthetic table.
 _ROWS, _COLUMNS, _DIRECTIONS = 750, 50, 3
-_ALIKE = 0.01  # in R2
+# Difference of R2 below which kernel ridge and the linear model are called equally good.
+_SMALL_DIFFERENCE = 0.01
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the table, the model and the page.")] = Path(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the table, the model and the report.")] = Path(
         "demo"
     ),
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the table.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the random table.")] = 0,
 ) -> None:
-    """Draw a table whose target depends on 50 columns through 3 directions; fit it, and write its report.
+    """Fit a model to a synthetic table whose target depends on 50 columns through 3 directions, and write a report.
 
-    Of the 750 rows, 150 are held out. The commands it runs are shown: they are yours for a table of your own.
+    Of the 750 rows, 150 are held out. The commands are shown, so that you can
+    run them on your own table.
 
     hkrr demo
     """
     console = Console()
-    with errors_in_a_line(as_json=False):
-        check_folder(console, out)
-        _show(console, out, seed)
+    with one_line_errors(as_json=False):
+        make_output_folder(console, out)
+        _run_demo(console, out, seed)
 
 
-def _show(console: Console, out: Path, seed: int) -> None:
-    """Make the table, and run the commands."""
+def _run_demo(console: Console, out: Path, seed: int) -> None:
+    """Create the table, and run ``hkrr fit`` and ``hkrr report`` on the table."""
     import pandas as pd
 
     import hkrr
@@ -45,21 +48,27 @@ def _show(console: Console, out: Path, seed: int) -> None:
     table = pd.DataFrame(data.X, columns=[f"x{k}" for k in range(_COLUMNS)]).assign(y=data.y)
     planted, model, page = (str(out / name) for name in ("planted.csv", "planted.hkrr", "report.html"))
     table.to_csv(planted, index=False)
-    about = f"{_ROWS} rows, {_COLUMNS} columns; y depends on {_DIRECTIONS} directions of them"
-    say(console, f"{planted}: {about}, and the noise allows an R2 of 0.99")
+    print_line(console, f"Wrote {planted}: {_ROWS} rows, {_COLUMNS} columns and a target y")
+    print_line(
+        console,
+        f"y depends on the columns through {_DIRECTIONS} directions; because of the noise in y, R2 is at most 0.99",
+    )
     _run(console, ["fit", planted, "--target", "y", "--kernel", "gaussian", "--out", model])
     _, kernel_ridge, linear = hkrr.load(model).held_out_.r2
-    if abs(kernel_ridge - linear) < _ALIKE:
-        why = f"in {_COLUMNS} columns rows are so far apart that a very wide kernel, which is all but linear, does best"
-        say(console, "\n" + textwrap.fill(f"(Kernel ridge is no better than a linear model here: {why}.)", 79))
+    if abs(kernel_ridge - linear) < _SMALL_DIFFERENCE:
+        note = (
+            f"Kernel ridge is about as good as a linear model here: in {_COLUMNS} dimensions the rows are so far apart "
+            "that a very wide, nearly linear kernel is best."
+        )
+        print_line(console, "\n" + textwrap.fill(note, 79))
     _run(console, ["report", model, planted, "--out", page])
 
 
 def _run(console: Console, arguments: list[str]) -> None:
-    """Show a command, and run it."""
+    """Print a command and run it."""
     from hkrr.cli import app
 
-    say(console, f"\n$ hkrr {shlex.join(arguments)}", "bold")
+    print_line(console, f"\n$ hkrr {shlex.join(arguments)}", "bold")
     status = app(arguments, standalone_mode=False)
     if status:
         raise typer.Exit(status)

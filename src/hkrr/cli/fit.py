@@ -1,172 +1,183 @@
-"""``hkrr fit DATA``: a table in, a model and a summary out."""
+"""``hkrr fit DATA``: fit a model to a table, save it, and print a summary."""
 
 from __future__ import annotations
 
 import shlex
 import time
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
 
-from hkrr.cli._console import check_file, duration, errors_in_a_line, say, say_json
+from hkrr.cli._console import check_output_file, format_duration, one_line_errors, print_json, print_line
 
 if TYPE_CHECKING:
+    from hkrr._base.linear_algebra import Array
+    from hkrr.cli._live_view import View
     from hkrr.tables import Split, TableRegressor
 
 
 def fit(
     data: Annotated[
-        str, typer.Argument(help="CSV (or .csv.gz, .tsv) or Parquet file; - for standard input.", show_default=False)
+        str,
+        typer.Argument(help="CSV (also .csv.gz, .tsv) or Parquet file, or - for standard input.", show_default=False),
     ],
     target: Annotated[
         str | None,
-        typer.Option("--target", "-t", help="Column to predict; the last one by default.", show_default=False),
+        typer.Option("--target", "-t", help="Column to predict. Default: the last column.", show_default=False),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Where the model goes.")] = Path("model.hkrr"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to save the model to.")] = Path("model.hkrr"),
     test_share: Annotated[
-        float, typer.Option(min=0.0, max=0.9, help="Share of the rows held out to test the model; 0 for none.")
+        float, typer.Option(min=0.0, max=0.9, help="Share of the rows to hold out for testing; 0 for none.")
     ] = 0.2,
     missing: Annotated[
-        Literal["impute", "refuse"], typer.Option(help="Missing values: fill them in, or end with an error.")
+        Literal["impute", "refuse"],
+        typer.Option(help="'impute' replaces missing values; 'refuse' stops with an error if a value is missing."),
     ] = "impute",
     drop: Annotated[
-        list[str] | None, typer.Option(help="Column to leave out; several times, or with commas.", show_default=False)
+        list[str] | None,
+        typer.Option(help="Column to ignore. Repeat the option, or separate names by commas.", show_default=False),
     ] = None,
     kernel: Annotated[
         str,
-        typer.Option(help="Kernel: gaussian, matern32, laplace, ..., or auto to choose it, and the map's shape."),
+        typer.Option(
+            help="Kernel: gaussian, matern32, laplace, ... 'auto' chooses the kernel and the shape of the map."
+        ),
     ] = "auto",
     n_components: Annotated[
-        int | None, typer.Option(min=1, help="Number of directions; chosen by default.", show_default=False)
+        int | None, typer.Option(min=1, help="Number of directions. Default: chosen from the data.", show_default=False)
     ] = None,
     time_limit: Annotated[
         float | None,
         typer.Option(
             min=0.1,
-            help="Seconds for all of it, about; half of them at least are the fit's. No limit by default.",
+            help="Approximate limit in seconds for the whole command. The fit itself gets at least half of the limit. "
+            "Default: no limit.",
             show_default=False,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of all that is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the random numbers.")] = 0,
     n_jobs: Annotated[
-        int | None, typer.Option(help="Processes at once; -1 for one on each core.", show_default=False)
+        int | None, typer.Option(help="Number of parallel processes; -1 for one per core.", show_default=False)
     ] = None,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
-            help="File to keep the state in: after Ctrl-C or a kill the same command goes on from there.",
+            help="File for the state of the fit. After Ctrl-C or a crash, the same command resumes from this file.",
             show_default=False,
         ),
     ] = None,
-    checkpoint_every: Annotated[float, typer.Option(min=0.0, help="Seconds between two writes of it.")] = 60.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors alone.")] = False,
+    checkpoint_every: Annotated[float, typer.Option(min=0.0, help="Seconds between checkpoints.")] = 60.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> None:
-    """Learn to predict a column of a table from the others.
+    """Fit a model that predicts one column of a table from the others.
 
-    Text, dates and missing values are taken care of, and what was done to each
-    column is said. Some rows are held out: the model's R2 there is shown beside
-    that of tuned kernel ridge regression and of a linear model.
+    Text, dates and missing values are handled automatically, and the summary
+    shows how each column was encoded. Some rows are held out for testing. The
+    summary compares the R2 of the model on these rows with the R2 of tuned
+    kernel ridge regression and of a linear model.
 
     hkrr fit houses.csv --target price -o houses.hkrr
 
     hkrr fit houses.parquet --drop id --drop name --time-limit 60
     """
-    console, began = Console(), time.perf_counter()
-    with errors_in_a_line(as_json):
-        check_file("--out", out)
+    console, start = Console(), time.perf_counter()
+    with one_line_errors(as_json):
+        from hkrr import HyperKernelRidgeCV
+        from hkrr.tables import TableRegressor, describe
+
+        check_output_file("--out", out)
         if checkpoint is not None:
-            check_file("--checkpoint", checkpoint)
-        model = _model(
-            missing,
-            {"kernel": kernel, "n_components": n_components or "auto", "time_limit": time_limit, "n_jobs": n_jobs},
-            {"checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "random_state": seed},
+            check_output_file("--checkpoint", checkpoint)
+        regressor = HyperKernelRidgeCV(
+            n_components=n_components or "auto",
+            kernel=kernel,
+            time_limit=time_limit,
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
+            n_jobs=n_jobs,
+            random_state=seed,
         )
+        model = TableRegressor(regressor, missing=missing)
         split = prepare(data, target, drop or [], test_share, seed, model)
         view = None
         if not (as_json or quiet):
-            _say_what(console, data, split, target is None)
-            view = _view(Console(stderr=True), model, split)
-        told = _fitted(model, view, split, out, began)
-        seconds = time.perf_counter() - began
+            _print_task(console, data, split, is_default_target=target is None)
+            view = _make_view(Console(stderr=True), model, split)
+        messages = _fit_and_save(model, view, split, out, start)
+        seconds = time.perf_counter() - start
         if as_json:
-            from hkrr.tables import describe
-
-            say_json({**describe(model), "target": split.target, "warnings": told, "seconds": seconds, "out": str(out)})
+            result = {"target": split.target, "warnings": messages, "seconds": seconds, "out": str(out)}
+            print_json({**describe(model), **result})
         elif not quiet:
-            _summary(console, model, told, seconds, out, data)
+            _print_summary(console, model, messages, seconds, out, data)
 
 
 def prepare(
     data: str, target: str | None, drop: list[str], test_share: float, seed: int, model: TableRegressor
 ) -> Split:
-    """Return the table of a file without the columns to leave out, its target, and the rows held out.
+    """Read a table, drop columns, and split the table into training and held-out rows.
 
-    What cannot be encoded is an error here, before minutes are spent: rows that are held out too. So is an option of
-    the model that cannot be.
+    Invalid values in training or held-out rows, and invalid parameters of the model, raise an error here, before the
+    fit starts.
     """
-    from hkrr.columns import nearest
+    from hkrr.estimators._parameter_checks import check_cv_parameters
     from hkrr.exceptions import TableError
     from hkrr.tables import hold_out, learn_encoder, read_table
+    from hkrr.tables.encoding import suggest_names
 
     frame = read_table(data)
     drop = [name for each in drop for name in ([each] if each in frame.columns else map(str.strip, each.split(",")))]
     for name in drop:
         if name not in frame.columns:
-            raise TableError(f"there is no column {name!r} to drop{nearest(name, list(frame.columns))}")
+            raise TableError(f"there is no column {name!r} to drop{suggest_names(name, list(frame.columns))}")
     frame = frame.drop(columns=drop)
     if frame.shape[1] == 0:
-        raise TableError("no column is left: drop fewer")
+        raise TableError("--drop removes all columns; drop fewer columns")
     split = hold_out(frame, frame.columns[-1] if target is None else target, test_share, seed)
     encoded = learn_encoder(split.train, model.missing).transform(split.test)
-    model.regressor._check(encoded.shape[1])
+    check_cv_parameters(model.regressor, encoded.shape[1])
     return split
 
 
-def _model(missing: Any, *settings: dict[str, Any]) -> TableRegressor:
-    """Return the model to fit."""
-    from hkrr import HyperKernelRidgeCV
-    from hkrr.tables import TableRegressor
-
-    options = {name: value for each in settings for name, value in each.items()}
-    return TableRegressor(HyperKernelRidgeCV(**options), missing=missing)
-
-
-def _view(console: Console, model: TableRegressor, split: Split) -> Any:
-    """Return the view of the fit on a console."""
-    from hkrr.cli._view import View
+def _make_view(console: Console, model: TableRegressor, split: Split) -> View:
+    """Create the live display of the fit, add it to the callbacks of the model, and return it."""
+    from hkrr.cli._live_view import View
 
     options = model.regressor.get_params(deep=False)
-    going_on = _going_on(options["checkpoint"])
-    view = View(console, model, split, options["kernel"] == "auto", options["time_limit"], going_on)
-    # A function, and not the view itself: estimators are copied before they are fitted, and a console cannot be.
+    resume_message = _resume_message(options["checkpoint"])
+    view = View(console, model, split, options["kernel"] == "auto", options["time_limit"], resume_message)
+    # The callback is a function, not the view itself, because the estimator and its callbacks are copied before the
+    # fit, and the console of the view cannot be copied.
     model.regressor.set_params(callbacks=[lambda state: view(state)])
     return view
 
 
-def _going_on(checkpoint: Path | None) -> str:
-    """Return what there is to say of a checkpoint that the fit goes on from."""
-    from hkrr.checkpoints import recorded
+def _resume_message(checkpoint: Path | None) -> str:
+    """Return a message on the checkpoint that the fit resumes from, or "" if the fit starts from scratch."""
+    from hkrr._storage.checkpoint import recorded
 
     found = None if checkpoint is None else recorded(checkpoint)
     if found is None:
         return ""
-    n_steps, ended = found
-    done = "the fit had ended" if ended else f"it holds {n_steps:,} step{'s' if n_steps != 1 else ''} of the search"
-    return f"going on from {checkpoint}: {done}"
+    n_steps, is_finished = found
+    steps = f"{n_steps:,} step{'s' if n_steps != 1 else ''} of the search"
+    return f"Resuming from {checkpoint}: {'the fit is finished' if is_finished else f'the file contains {steps}'}"
 
 
-def _fitted(model: TableRegressor, view: Any, split: Split, out: Path, began: float) -> list[str]:
-    """Fit, compare and save the model; return what it was warned of. After Ctrl-C save the best so far, if any."""
-    from contextlib import nullcontext
+def _fit_and_save(model: TableRegressor, view: View | None, split: Split, out: Path, start: float) -> list[str]:
+    """Fit, evaluate and save the model, and return the warnings.
 
+    After Ctrl-C, save the best model so far, if there is one, and raise a KeyboardInterrupt with a message for users.
+    """
     import pandas as pd
 
     import hkrr
-    from hkrr.checkpoints import kept_by
+    from hkrr._storage.checkpoint import best_model_so_far
     from hkrr.exceptions import HKRRWarning
     from hkrr.tables import compare
 
@@ -175,79 +186,81 @@ def _fitted(model: TableRegressor, view: Any, split: Split, out: Path, began: fl
         try:
             with nullcontext() if view is None else view.shown():
                 if view is not None and len(split.y_test):
-                    view.trying("kernel ridge and a linear model, to compare with")
-                others = _others(model, split)
+                    view.start_stage("baselines for the comparison: kernel ridge and a linear model")
+                baselines = _baseline_predictions(model, split)
                 limit = model.regressor.time_limit
                 if limit is not None:
-                    left = round(limit - (time.perf_counter() - began), 1)
+                    left = round(limit - (time.perf_counter() - start), 1)
                     model.regressor.set_params(time_limit=max(left, limit / 2))
                 try:
                     model.fit(split.train, pd.Series(split.y_train, name=split.target))
-                finally:  # the file says what was asked for
+                finally:  # the saved model has the limit that the user gave, not the remaining time
                     for each in (model.regressor, vars(model).get("model_")):
                         if each is not None:
                             each.set_params(time_limit=limit)
         except KeyboardInterrupt as stop:
-            if kept_by(stop) is not model:
-                raise KeyboardInterrupt(_nothing_kept(model.regressor.checkpoint)) from None
+            if best_model_so_far(stop) is not model:
+                raise KeyboardInterrupt(_nothing_saved_message(model.regressor.checkpoint)) from None
             hkrr.save(model, out)
-            kept = f"Stopped. The best model so far is in {out}; the same command goes on from its checkpoint."
-            raise KeyboardInterrupt(kept) from None
-        hkrr.save(model, out)  # now: whatever becomes of the scores, the model is not lost
+            message = f"Stopped. The best model so far was saved to {out}. Run the same command again to resume."
+            raise KeyboardInterrupt(message) from None
+        hkrr.save(model, out)  # the model is saved now, so that it is kept if the evaluation fails
         if len(split.y_test):
             try:
-                model.held_out_ = compare(model, split, others)
+                model.held_out_ = compare(model, split, baselines)
                 hkrr.save(model, out)
             except KeyboardInterrupt:
-                raise KeyboardInterrupt(f"Stopped before the scores. The model is in {out}.") from None
+                raise KeyboardInterrupt(f"Stopped before the evaluation. The model was saved to {out}.") from None
             except (ValueError, ArithmeticError) as error:
-                warnings.warn(f"There are no scores: {error}", HKRRWarning, stacklevel=2)
+                warnings.warn(f"The model could not be evaluated: {error}", HKRRWarning, stacklevel=2)
     return list(dict.fromkeys(" ".join(str(each.message).split()) for each in caught))
 
 
-def _others(model: TableRegressor, split: Split) -> Any:
-    """Return what others predict for the held-out rows: before the fit, which has the rest of the time."""
+def _baseline_predictions(model: TableRegressor, split: Split) -> dict[str, Array] | None:
+    """Return the predictions of the baselines for the held-out rows, or None if there are no such rows.
+
+    The baselines are fitted before the model. The model then gets the rest of the time limit.
+    """
     from hkrr.tables import learn_encoder
-    from hkrr.tables.comparison import predicted_by_others
+    from hkrr.tables.held_out_comparison import baseline_predictions
 
     if not len(split.y_test):
         return None
     encoder = learn_encoder(split.train, model.missing)
     X, X_test = encoder.transform(split.train), encoder.transform(split.test)
     try:
-        return predicted_by_others(X, split.y_train, X_test, split.seed)
-    except (ValueError, ArithmeticError):  # of which the scores will speak
+        return baseline_predictions(X, split.y_train, X_test, split.seed)
+    except (ValueError, ArithmeticError):  # `compare` fits the baselines again and reports the error
         return None
 
 
-def _nothing_kept(checkpoint: Any) -> str:
+def _nothing_saved_message(checkpoint: Path | None) -> str:
     if checkpoint is None:
-        more = "with --checkpoint FILE, Ctrl-C keeps the best model so far, and the same command goes on"
-        return f"Stopped, and nothing is kept: {more}."
-    return f"Stopped before there was a model to keep; the same command goes on from {checkpoint}."
+        return "Stopped. Nothing was saved. With --checkpoint FILE, Ctrl-C saves the best model so far."
+    return f"Stopped before a model was found. Run the same command again to resume from {checkpoint}."
 
 
-def _say_what(console: Console, data: str, split: Split, is_last: bool) -> None:
+def _print_task(console: Console, data: str, split: Split, is_default_target: bool) -> None:
     name = "standard input" if data == "-" else Path(data).name
-    last = " (the last column; --target names another)" if is_last else ""
+    note = " (the last column; use --target for another)" if is_default_target else ""
+    print_line(console, f"{name}: predicting {split.target!r}{note} from {split.train.shape[1]} columns")
     n, n_test = len(split.y_train), len(split.y_test)
-    say(console, f"{name}: predicting {split.target!r}{last} from {split.train.shape[1]} columns")
-    held_out = f"{n_test:,} held out" if n_test else "none held out"
-    say(console, f"{n:,} rows to learn from, {held_out}{f'; {split.about}' if split.about else ''}")
+    dropped = f"; {split.about}" if split.about else ""
+    print_line(console, f"{n:,} training rows, {f'{n_test:,}' if n_test else 'no'} held-out rows{dropped}")
 
 
-def _summary(console: Console, model: TableRegressor, told: list[str], seconds: float, out: Path, data: str) -> None:
-    from hkrr.cli._summary import show_columns, show_findings, show_map, show_scores
+def _print_summary(
+    console: Console, model: TableRegressor, messages: list[str], seconds: float, out: Path, data: str
+) -> None:
+    from hkrr.cli._model_summary import show_columns, show_map, show_scores, show_warnings
     from hkrr.tables import describe
 
-    found = describe(model)
-    show_scores(console, model)
-    show_map(console, found)
-    show_columns(console, found)
-    show_findings(console, told)
-    say(console, f"\n{duration(seconds)}. The model is in {out}. Next:")
-    say(
-        console,
-        f"  hkrr report {shlex.quote(str(out))} {'DATA.csv' if data == '-' else shlex.quote(data)} -o report.html",
-    )
-    say(console, f"  hkrr predict {shlex.quote(str(out))} NEW.csv -o predictions.csv")
+    content = describe(model)
+    show_scores(console, getattr(model, "held_out_", None))
+    show_map(console, content)
+    show_columns(console, content)
+    show_warnings(console, messages)
+    file, table = shlex.quote(str(out)), "DATA.csv" if data == "-" else shlex.quote(data)
+    print_line(console, f"\nFinished in {format_duration(seconds)}. The model was saved to {out}. Next steps:")
+    print_line(console, f"  hkrr report {file} {table} -o report.html")
+    print_line(console, f"  hkrr predict {file} NEW.csv -o predictions.csv")

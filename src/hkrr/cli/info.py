@@ -1,4 +1,4 @@
-"""``hkrr info MODEL``: what a file of a model says."""
+"""``hkrr info MODEL``: describe a model file."""
 
 from __future__ import annotations
 
@@ -8,39 +8,46 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from hkrr.cli._console import errors_in_a_line, load_model, say, say_json
+from hkrr.cli._console import load_model, one_line_errors, print_json, print_line
 
 
 def info(
-    model: Annotated[Path, typer.Argument(help="The model: a file of hkrr fit, or of hkrr.save.", show_default=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else.")] = False,
+    model: Annotated[Path, typer.Argument(help="Model file written by hkrr fit or hkrr.save.", show_default=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Show what a model is: scores, directions, columns, settings, health.
+    """Describe a model: parameters, scores, directions, columns and diagnostics of the fit.
 
     hkrr info houses.hkrr
     """
     console = Console()
-    with errors_in_a_line(as_json):
-        from hkrr.cli._summary import show_classes, show_columns, show_map, show_scores
+    with one_line_errors(as_json):
+        from hkrr.cli._model_summary import show_classes, show_columns, show_map, show_scores
         from hkrr.saving import written_by
         from hkrr.tables import describe
 
-        found = load_model(model)
-        about = {"file": str(model), "library": written_by(model), **describe(found)}
+        fitted = load_model(model)
+        content = {"file": str(model), "library": written_by(model), **describe(fitted)}
         if as_json:
-            say_json(about)
+            print_json(content)
             return
-        inner = f" of a {about['regressor']}" if "regressor" in about else ""
-        say(console, f"{model}: a {about['class']}{inner}, saved by hkrr {about['library']}")
-        if about["parameters"]:
-            say(console, "Settings: " + ", ".join(f"{name}={value!r}" for name, value in about["parameters"].items()))
-        if "target" in about:
-            say(console, f"Predicts {about['target']!r}")
-        show_classes(console, found)
-        show_scores(console, found)
-        show_map(console, about)
-        show_columns(console, about, everything=True)
-        health = getattr(getattr(found, "model_", found), "diagnostics_", None)
-        if health is not None:
-            of = "The regression on codes that the map began from:\n" if "classes" in about else ""
-            say(console, f"\n{of}{health}")
+        inner = f" with a {content['regressor']}" if "regressor" in content else ""
+        print_line(console, f"{model}: a {content['class']}{inner}, saved by hkrr {content['library']}")
+        if content["parameters"]:
+            print_line(
+                console,
+                "Parameters: " + ", ".join(f"{name}={value!r}" for name, value in content["parameters"].items()),
+            )
+        if "target" in content:
+            print_line(console, f"Target: {content['target']!r}")
+        show_classes(console, fitted)
+        show_scores(console, getattr(fitted, "held_out_", None))
+        show_map(console, content)
+        show_columns(console, content, everything=True)
+        diagnostics = getattr(getattr(fitted, "model_", fitted), "diagnostics_", None)
+        if diagnostics is not None:
+            heading = (
+                "Diagnostics of the regression with the class codes as targets (regressor_):\n"
+                if "classes" in content
+                else ""
+            )
+            print_line(console, f"\n{heading}{diagnostics}")

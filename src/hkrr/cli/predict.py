@@ -1,4 +1,4 @@
-"""``hkrr predict MODEL DATA``: predictions with intervals, a row for each row."""
+"""``hkrr predict MODEL DATA``: predict the rows of a table, with intervals."""
 
 from __future__ import annotations
 
@@ -7,114 +7,131 @@ import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 from rich.console import Console
 
-from hkrr.cli._console import check_file, errors_in_a_line, load_model, say, say_json
+from hkrr.cli._console import check_output_file, load_model, one_line_errors, print_json, print_line
 
-_COVERAGE = 0.9
+if TYPE_CHECKING:
+    import pandas as pd
+
+_DEFAULT_COVERAGE = 0.9
 _SUFFIXES = (".csv", ".parquet", ".pq")
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="The model: a file of hkrr fit, or of hkrr.save.", show_default=False)],
-    data: Annotated[str, typer.Argument(help="CSV or Parquet file; - for standard input.", show_default=False)],
+    model: Annotated[Path, typer.Argument(help="Model file written by hkrr fit or hkrr.save.", show_default=False)],
+    data: Annotated[str, typer.Argument(help="CSV or Parquet file, or - for standard input.", show_default=False)],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", help="CSV or Parquet file; standard output by default.", show_default=False),
+        typer.Option("--out", "-o", help="CSV or Parquet file to write. Default: standard output.", show_default=False),
     ] = None,
     coverage: Annotated[
         float | None,
         typer.Option(
-            min=0.01, max=0.999, help=f"Share of rows that intervals hold; {_COVERAGE} by default.", show_default=False
+            min=0.01,
+            max=0.999,
+            help=f"Probability that a prediction interval contains the target. Default: {_DEFAULT_COVERAGE}.",
+            show_default=False,
         ),
     ] = None,
     no_intervals: Annotated[
-        bool, typer.Option("--no-intervals", help="Leave out the columns lower and upper.")
+        bool, typer.Option("--no-intervals", help="Do not write the columns lower and upper.")
     ] = False,
-    std: Annotated[bool, typer.Option("--std", help="Add a column with standard deviations.")] = False,
+    std: Annotated[bool, typer.Option("--std", help="Write a column std with the standard deviations.")] = False,
     keep: Annotated[
         list[str] | None,
-        typer.Option(help="Column of the table to carry over; several times, or with commas.", show_default=False),
+        typer.Option(
+            help="Column to copy to the output. Repeat the option, or separate names by commas.", show_default=False
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object (with -o).")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only one JSON object; requires --out.")] = False,
 ) -> None:
-    """Predict the rows of a table with a model, and say how sure that is.
+    """Predict the rows of a table, with prediction intervals.
 
-    There is a row for each row, in their order, with the columns prediction,
-    lower and upper; of a classifier with the label and the probability of each
-    class. Columns of the table are taken by name, in any order;
-    others are ignored. A big file is read in pieces.
+    The output has one row for each row of the table, in the same order, with
+    the columns prediction, lower and upper. For a classifier, the columns are
+    the predicted label and the probability of each class. Columns of the table
+    are matched by name, and additional columns are ignored. Large files are
+    read in pieces.
 
     hkrr predict houses.hkrr new.csv -o predictions.csv --keep id
 
     cat new.csv | hkrr predict houses.hkrr - --no-intervals
     """
-    with errors_in_a_line(as_json):
+    with one_line_errors(as_json):
         if no_intervals and coverage is not None:
-            raise ValueError("give one of --coverage and --no-intervals")
+            raise ValueError("--coverage and --no-intervals exclude each other; use only one of them")
         if as_json and out is None:
-            raise ValueError("--json needs -o: standard output is one JSON object then")
+            raise ValueError("--json requires --out, because standard output is used for the JSON object")
         if out is not None:
-            check_file("--out", out)
+            check_output_file("--out", out)
             if out.suffix.lower() not in _SUFFIXES:
-                raise ValueError(f"--out {out}: give a name that ends with {', '.join(_SUFFIXES)}")
+                raise ValueError(f"--out {out}: the file name must end with {', '.join(_SUFFIXES)}")
         columns = [name.strip() for each in keep or [] for name in each.split(",") if name.strip()]
-        asked = None if no_intervals else coverage or _COVERAGE
-        pieces = _predicted(model, data, asked, coverage is not None, std, columns, as_json)
+        wanted = None if no_intervals else coverage or _DEFAULT_COVERAGE
+        pieces = _predict_pieces(model, data, wanted, coverage is not None, std, columns, as_json)
         n_rows, names = _write(pieces, out)
         if as_json:
-            say_json({"rows": n_rows, "columns": names, "out": str(out)})
+            print_json({"rows": n_rows, "columns": names, "out": str(out)})
         elif out is not None:
-            say(Console(), f"{n_rows:,} rows in {out}: {', '.join(names)}")
+            print_line(Console(), f"Wrote {n_rows:,} rows to {out}: {', '.join(names)}")
 
 
-def _predicted(
-    path: Path, data: str, coverage: float | None, insisted: bool, std: bool, keep: list[str], as_json: bool
-) -> Iterator[Any]:
-    """Yield the predictions, piece by piece; without intervals where the model has none and nobody insisted."""
+def _predict_pieces(
+    path: Path, data: str, coverage: float | None, required: bool, std: bool, keep: list[str], as_json: bool
+) -> Iterator[pd.DataFrame]:
+    """Yield the predictions for each piece of the table.
+
+    If the model has no intervals, the predictions are yielded without intervals, and a warning is printed. If
+    `required` is True, because the user gave a coverage, a ValueError is raised instead.
+    """
     from hkrr.exceptions import TableError
     from hkrr.tables import predict_frame, read_pieces
 
     model = load_model(path)
-    if hasattr(model, "predict_proba") and not insisted:
-        coverage = None  # probabilities are in their place
+    if hasattr(model, "predict_proba") and not required:
+        coverage = None  # a classifier has probabilities instead of intervals
     for piece in read_pieces(data):
         try:
             yield predict_frame(model, piece, coverage=coverage, std=std, keep=keep)
         except TableError:
             raise
         except ValueError as error:
-            why = _why(error, path)
-            if coverage is None or insisted:
-                raise ValueError(why) from None
-            coverage, found = None, predict_frame(model, piece, std=std, keep=keep)
+            message = _explain(error, path)
+            if coverage is None or required:
+                raise ValueError(message) from None
+            coverage, predictions = None, predict_frame(model, piece, std=std, keep=keep)
             if not as_json:
-                say(Console(stderr=True), f"No intervals: {' '.join(why.split())}", "yellow")
-            yield found
+                print_line(Console(stderr=True), f"No intervals: {' '.join(message.split())}", "yellow")
+            yield predictions
 
 
-def _why(error: ValueError, path: Path) -> str:
-    """Return what is wrong, with what can be done about it on the command line."""
-    from hkrr.conformal import TooFewScores
+def _explain(error: ValueError, path: Path) -> str:
+    """Return the message of an error. If the coverage is too large for the model, return a message with remedies."""
+    from hkrr.estimators.fitted.conformal import TooFewScores
 
     if not isinstance(error, TooFewScores):
         return str(error)
-    most = math.floor(1000 * error.n / (error.n + 1)) / 1000
+    largest = math.floor(1000 * error.n / (error.n + 1)) / 1000
     return (
-        f"--coverage {error.coverage:g} takes {error.least:,} distinct rows to tell by, and this model has {error.n:,}"
-        f": give --coverage {most:g} or less, fit to more rows, or calibrate it in Python with rows that it has not "
-        f"seen, hkrr.load({str(path)!r}).calibrate(X, y)"
+        f"--coverage {error.coverage:g} needs the residuals of at least {error.least:,} rows, and this model has "
+        f"{error.n:,} residuals; use --coverage {largest:g} or less, fit a model to more rows, or calibrate the model "
+        "on new rows in Python: "
+        f"hkrr.load({str(path)!r}).calibrate(X, y)"
     )
 
 
-def _write(pieces: Iterator[Any], out: Path | None) -> tuple[int, list[str]]:
-    """Write the pieces one after the other; a file is there whole, or as it was."""
-    from hkrr.disk import replacing
+def _write(pieces: Iterator[pd.DataFrame], out: Path | None) -> tuple[int, list[str]]:
+    """Write the predictions to a file or to standard output. Return the number of rows and the column names.
 
-    pieces = chain([next(pieces)], pieces)  # what is wrong with the table shows before anything is written
+    If an error occurs, an existing file is left unchanged.
+    """
+    from hkrr._storage.atomic_write import replacing
+
+    pieces = chain([next(pieces)], pieces)  # raises errors in the first piece before anything is written
     if out is None:
         return _write_csv(pieces, sys.stdout)
     with replacing(out) as temporary:
@@ -124,7 +141,7 @@ def _write(pieces: Iterator[Any], out: Path | None) -> tuple[int, list[str]]:
             return _write_csv(pieces, file)
 
 
-def _write_csv(pieces: Iterator[Any], file: Any) -> tuple[int, list[str]]:
+def _write_csv(pieces: Iterator[pd.DataFrame], file: TextIO) -> tuple[int, list[str]]:
     n_rows, names = 0, list[str]()
     for piece in pieces:
         piece.to_csv(file, index=False, header=n_rows == 0, lineterminator="\n")
@@ -133,7 +150,7 @@ def _write_csv(pieces: Iterator[Any], file: Any) -> tuple[int, list[str]]:
     return n_rows, names
 
 
-def _write_parquet(pieces: Iterator[Any], path: Path) -> tuple[int, list[str]]:
+def _write_parquet(pieces: Iterator[pd.DataFrame], path: Path) -> tuple[int, list[str]]:
     import pyarrow
     from pyarrow import parquet
 

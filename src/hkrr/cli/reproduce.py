@@ -1,4 +1,4 @@
-"""``hkrr reproduce NAME...``: the paper's experiments."""
+"""``hkrr reproduce NAME...``: run the experiments of the paper."""
 
 from __future__ import annotations
 
@@ -10,47 +10,63 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from hkrr.cli._console import check_folder, in_words, progress_bar, say
+from hkrr.cli._console import format_progress, make_output_folder, print_line, progress_bar
 from hkrr.experiments import NAMES, get_experiment
-from hkrr.experiments.base import Outcome
-from hkrr.experiments.base import reproduce as reproduce_one
+from hkrr.experiments.experiment_runner import Outcome
+from hkrr.experiments.experiment_runner import reproduce as reproduce_one
 
+# Text styles of a claim that holds, does not hold, or is inconclusive.
 _STYLES = {True: "green", False: "yellow", None: "dim"}
 
 
 def reproduce(
-    names: Annotated[list[str], typer.Argument(help=f"Experiments, or 'all': {', '.join(NAMES)}.", show_default=False)],
-    quick: Annotated[bool, typer.Option("--quick", help="Small sizes: seconds instead of hours.")] = False,
+    names: Annotated[
+        list[str],
+        typer.Argument(help=f"Names of experiments, or 'all'. Experiments: {', '.join(NAMES)}.", show_default=False),
+    ],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Use small data sizes. The runs then take seconds instead of hours.")
+    ] = False,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Where the files go; 'reproduced' by default, 'reproduced/quick' with --quick.", show_default=False
+            help="Output folder. Default: 'reproduced', or 'reproduced/quick' with --quick.", show_default=False
         ),
     ] = None,
     repeats: Annotated[
-        int | None, typer.Option(min=1, help="Runs of each setting; the paper's number by default.", show_default=False)
+        int | None,
+        typer.Option(min=1, help="Number of runs of each setting. Default: as in the paper.", show_default=False),
     ] = None,
-    n_jobs: Annotated[int, typer.Option(help="Runs at once, a core each; -1 for all cores.")] = 1,
+    n_jobs: Annotated[int, typer.Option(help="Number of parallel runs; -1 for one per core.")] = 1,
     seed: Annotated[
-        int, typer.Option(min=0, help="Seed of all that is drawn. (Runs with a limit of time differ all the same.)")
+        int, typer.Option(min=0, help="Seed of the random numbers. Experiments with a time limit are not reproducible.")
     ] = 0,
 ) -> None:
-    """Run the paper's experiments: a CSV, a picture and a TXT with the claims each. Ctrl-C keeps what is done."""
+    """Run experiments of the paper. Each of them writes a CSV file, a figure and a text file with the checked claims.
+
+    After Ctrl-C, the finished runs are kept, and the same command resumes.
+    """
     console = Console()
     if out is None:
         out = Path("reproduced", "quick") if quick else Path("reproduced")
     unknown = [name for name in names if name not in (*NAMES, "all")]
     if unknown:
-        say(console, f"There is no experiment {unknown[0]!r}: choose from {', '.join(NAMES)}, or 'all'.")
+        print_line(console, f"There is no experiment {unknown[0]!r}; choose from {', '.join(NAMES)}, or 'all'.")
         raise typer.Exit(2)
     if n_jobs == 0:
-        say(console, "--n-jobs must not be 0: give the number of runs at once, or -1 for one on each core.")
+        print_line(console, "--n-jobs must not be 0; give the number of parallel runs, or -1 for one per core.")
         raise typer.Exit(2)
-    check_folder(console, out)
+    make_output_folder(console, out)
     if n_jobs > (os.cpu_count() or 1):
-        say(console, f"{n_jobs} runs at once on {os.cpu_count()} cores: those with a limit of time will do less in it.")
+        print_line(
+            console,
+            f"{n_jobs} parallel runs on {os.cpu_count()} cores: runs with a time limit do fewer iterations.",
+        )
     if quick:
-        say(console, "Small runs, to try things out: what they say of the paper's claims means little.")
+        print_line(
+            console,
+            "The data sizes of --quick are too small to check the claims of the paper. Use --quick for trials only.",
+        )
     failed = False
     for name in NAMES if "all" in names else dict.fromkeys(names):
         experiment = get_experiment(name)
@@ -60,28 +76,29 @@ def reproduce(
         try:
             outcome = _with_progress(console, name, experiment, config, out, n_jobs)
         except KeyboardInterrupt:
-            say(console, f"Stopped. What is done is kept in {out}: the same command goes on from there.")
+            print_line(console, f"Stopped. Finished runs are kept in {out}. Run the same command again to resume.")
             raise typer.Exit(130) from None
-        except RuntimeError as error:  # not one run ended
-            say(console, f"  {error}", "red")
+        except RuntimeError as error:  # all runs of the experiment failed
+            print_line(console, f"  {error}", "red")
             failed = True
             continue
         for claim in outcome.claims:
-            say(console, f"  {claim}", _STYLES[claim.holds])
+            print_line(console, f"  {claim}", _STYLES[claim.holds])
         if outcome.failures:
-            say(console, f"  {len(outcome.failures)} runs failed. The first, {outcome.failures[0]}", "red")
+            n = len(outcome.failures)
+            print_line(console, f"  {n} run{'s' if n > 1 else ''} failed. First failure: {outcome.failures[0]}", "red")
             failed = True
-        say(console, f"  {outcome.csv}, {outcome.picture.name}, {outcome.csv.with_suffix('.txt').name}")
+        print_line(console, f"  {outcome.csv}, {outcome.picture.name}, {outcome.csv.with_suffix('.txt').name}")
     if failed:
         raise typer.Exit(1)
 
 
 def _with_progress(console: Console, name: str, experiment: Any, config: Any, out: Path, n_jobs: int) -> Outcome:
-    """Run an experiment under a bar with the time left."""
+    """Run an experiment with a progress bar, and return its outcome."""
     with progress_bar(console, name, "runs") as progress:
         task = progress.add_task(name, total=None, left="")
 
         def show(done: int, total: int, seconds_left: float | None) -> None:
-            progress.update(task, completed=done, total=total, left=in_words(seconds_left, done == total))
+            progress.update(task, completed=done, total=total, left=format_progress(seconds_left, done == total))
 
         return reproduce_one(name, experiment, config, out, n_jobs=n_jobs, on_progress=show)

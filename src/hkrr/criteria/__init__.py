@@ -1,9 +1,12 @@
-"""What B, and lambda, are chosen by, beside the training objective: the evidence and the leave-one-out error."""
+"""Criteria for choosing B and lambda: the evidence and the leave-one-out error.
+
+The estimators offer a third criterion, the training objective. It is implemented in `hkrr.objective.Objective`.
+"""
 
 from hkrr.criteria.base import Criterion
 from hkrr.criteria.evidence import Evidence
-from hkrr.criteria.grouped import Grouped
 from hkrr.criteria.leave_one_out import LeaveOneOut
+from hkrr.criteria.subsample_average import Grouped
 
 __all__ = ["CRITERIA", "Criterion", "Evidence", "Grouped", "LeaveOneOut"]
 

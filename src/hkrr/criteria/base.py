@@ -1,13 +1,15 @@
-"""What the criteria share: the estimator in whitened coordinates, and the way back from there to the map.
+"""The base class of criteria: the coefficients in whitened coordinates, and the gradient with respect to B.
 
-With T T' = K_cc, V = T^-1 K' sqrt(w), nu = lambda W (the noise variance of the equivalent Gaussian process, in units of
-its signal's) and S = V V' + nu I, the coefficients are ``alpha = T^-T beta``, ``S beta = V sqrt(w) y``. A criterion is
-a function of V, y and nu that no rotation of V's rows changes. So with G_V its gradient in V and A = G_V V', which is
-then symmetric,
+Notation: K, K_cc, w and W are as in `hkrr.objective`. T is the Cholesky factor of K_cc, so T T' = K_cc. Furthermore,
+V = T^-1 K' sqrt(w), S = V V' + nu I and nu = lambda W. The equivalent Gaussian process has the noise variance nu, in
+units of its signal variance. The coefficients are ``alpha = T^-T beta``, where beta solves ``S beta = V sqrt(w) y``.
 
-    dl/dK = sqrt(w) G_V' T^-1,    dl/dK_cc = -1/2 T^-T A T^-1,
+A criterion l is a function of V, y and nu that is invariant under rotations of V. Let G_V be the gradient of l with
+respect to V. Because of the invariance, A = G_V V' is symmetric, and
 
-and the kernel's pullback leads on to B, as it does for the training objective.
+    dl/dK = sqrt(w) G_V' T^-1,    dl/dK_cc = -1/2 T^-T A T^-1.
+
+As for the training objective, the kernel's pullback converts these two derivatives into the gradient with respect to B.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from hkrr._arrays import (
+from hkrr._base.linear_algebra import (
     EPS,
     Array,
     array_namespace,
@@ -29,7 +31,7 @@ from hkrr._arrays import (
     solve_triangular,
     solve_with_lower,
 )
-from hkrr.journal import about
+from hkrr._base.resume_journal import rounded
 from hkrr.kernels import Kernel, Pullback
 from hkrr.objective import Reduced
 from hkrr.rows import Rows
@@ -37,31 +39,31 @@ from hkrr.rows import Rows
 
 @dataclass(frozen=True)
 class Whitened:
-    """The sums over rows at one map, and what follows from them, all where the sums are."""
+    """Sums over the rows for a given map, and quantities computed from these sums, on the device of the rows."""
 
     B: Array
-    C: Array  # projected centers
-    T: Array  # lower factor of K_cc
+    C: Array  # latent centers, the centers mapped by B
+    T: Array  # lower Cholesky factor of K_cc
     pullback_cc: Pullback
     nu: float
     VV: Array
     beta: Array
-    fitted: Array  # y' V' beta for each target: what the fit explains of y'y
+    fitted: Array  # y' V' beta for each target, the amount of y'y that the fit explains
     S_factor: Array
-    kappa_sum: Array  # sum of w_i k(x_i, x_i)
+    kappa_sum: Array  # sum_i w_i k(x_i, x_i)
 
     @property
     def alpha(self) -> Array:
-        """Coefficients of the kernels at the centers."""
-        return self.back(self.beta)
+        """Coefficients of the kernel functions at the centers."""
+        return self.unwhiten(self.beta)
 
-    def back(self, M: Array) -> Array:
+    def unwhiten(self, M: Array) -> Array:
         """Return ``T^-T M``."""
-        return solve_triangular(self.T, copied(M), transpose=True)
+        return solve_triangular(self.T, copy_array(M), transpose=True)
 
     def sandwich(self, M: Array) -> Array:
         """Return ``T^-T M T^-1`` for a symmetric M."""
-        return self.back(self.back(M).T)
+        return self.unwhiten(self.unwhiten(M).T)
 
     def S_solve(self, M: Array) -> Array:
         """Return ``S^-1 M``."""
@@ -69,16 +71,20 @@ class Whitened:
 
 
 class Criterion(ABC):
-    """A criterion for B, and for lambda: value and gradients from a few passes over the rows.
+    """Abstract base class of criteria for B and lambda. Its method `reduced` takes a few passes over the rows.
 
     Parameters
     ----------
     rows : Rows
-    centers : array (c, D) in the coordinates of the rows, or None: all rows, and exact
+        The training data.
+    centers : array (c, D) or None
+        Nystrom centers in the coordinates of the rows. None uses all rows as centers, and the criterion is then exact.
     kernel : Kernel
+        The mother kernel.
     reg_lambda : float
-        Lambda, or where it begins if it is learned.
-    learn_lambda : bool
+        Lambda, or the starting value of lambda if lambda is learned.
+    learn_lambda : bool, default=False
+        Whether the solver also optimizes lambda.
 
     Examples
     --------
@@ -103,21 +109,24 @@ class Criterion(ABC):
             centers, Y, w = rows.gather()
             w = np.ones(rows.n_rows) if w is None else w
             if np.any(w == 0):
-                raise ValueError("rows of weight zero cannot be centers: leave them out")
+                raise ValueError("rows with sample_weight 0 cannot be centers: remove these rows first")
             self._Y, self._w = rows.place(Y), rows.place(w)
         self.centers = centers
         self._placed_centers = rows.place(centers)
         self.squares = np.atleast_1d(rows.fetch(rows.sum(_squares)[0])[0])
 
     def at(self, reg_lambda: float, kernel: Kernel | None = None) -> Self:
-        """Return the same criterion with lambda learned from another beginning, or with another kernel."""
+        """Return the same criterion with lambda learned from ``reg_lambda``, and with a different kernel if given."""
         other = copy.copy(self)
         other.reg_lambda, other.learn_lambda = reg_lambda, True
         other.kernel = self.kernel if kernel is None else kernel
         return other
 
     def nats(self, value: float) -> float:
-        """Return the criterion as minus a log likelihood for each row; of a mean squared error half its logarithm."""
+        """Return the value as a negative log likelihood per row.
+
+        This default, for criteria that are mean squared errors, returns half the logarithm of the value.
+        """
         return 0.5 * math.log(max(value, 1e-300))
 
     @property
@@ -127,19 +136,22 @@ class Criterion(ABC):
 
     @property
     def content(self) -> tuple[Any, ...]:
-        """What its values depend on, for the keys of a journal; of the rows their number, weight and squares."""
-        rows = (self.rows.n_rows, *about(self.squares, self.rows.total_weight))
+        """Values that identify the criterion in the journal of a checkpoint.
+
+        The rows are represented by their number, their total weight and the sum of squares of each target.
+        """
+        rows = (self.rows.n_rows, *rounded(self.squares, self.rows.total_weight))
         return (type(self).__name__, *rows, self.centers, self.exact, self.kernel, self.reg_lambda, self.learn_lambda)
 
     @property
     @abstractmethod
     def loss_at_zero(self) -> float:
-        """What a gradient is compared with."""
+        """Scale of the criterion. The solvers multiply their tolerance for the gradient by this value."""
 
     def reduced(self, B: Array, reg_lambda: float | None = None) -> Reduced:
-        """Return the criterion at a map and a lambda, its gradients in B and log lambda, and the coefficients.
+        """Return the criterion at B and lambda, its derivatives with respect to B and log lambda, and the coefficients.
 
-        Where all rows are centers B may be a vector, the diagonal of a map of D directions.
+        If all rows are centers, B may also be a vector (D,), which stands for a diagonal D x D map.
         """
         reg_lambda = self.reg_lambda if reg_lambda is None else reg_lambda
         B = self.rows.place(B)
@@ -149,20 +161,23 @@ class Criterion(ABC):
 
     @abstractmethod
     def _exact(self, B: Array, reg_lambda: float) -> tuple[Array, Array, Array, Array]:
-        """Return value, gradient in B, coefficients and gradient in log lambda, where the sums are."""
+        """Return l, dl/dB, the coefficients and dl/d(log lambda), with all rows as centers."""
 
     @abstractmethod
     def _nystrom(self, B: Array, reg_lambda: float) -> tuple[Array, Array, Array, Array]:
-        """Return the same with centers."""
+        """Return l, dl/dB, the coefficients and dl/d(log lambda), with Nystrom centers."""
 
     def _whiten(self, B: Array, reg_lambda: float) -> Whitened:
-        """The first pass: V V', V y and the diagonal of the kernel, summed."""
+        """Return the sums over the rows for V V', V sqrt(w) y and the kernel's diagonal, and the solution beta.
+
+        The sums take one pass over the rows.
+        """
         kernel = self.kernel
         C = self._placed_centers @ B.T
         xp = array_namespace(C)
         K_cc, pullback_cc = kernel.vjp(C, C)
         kappa = float(xp.max(kernel.diagonal(C)))
-        T, _ = jittered_cholesky(copied(K_cc), 10.0 * EPS * self.n_centers * kappa)
+        T, _ = jittered_cholesky(copy_array(K_cc), 10.0 * EPS * self.n_centers * kappa)
 
         def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, T: Array) -> tuple[Array, Array, Array]:
             xp = array_namespace(X)
@@ -178,19 +193,19 @@ class Criterion(ABC):
 
         VV, Vy, kappa_sum = self.rows.sum(block, self.n_centers, B, C, T)
         nu = reg_lambda * self.rows.total_weight
-        S_factor, _ = jittered_cholesky(copied(VV), nu)
+        S_factor, _ = jittered_cholesky(copy_array(VV), nu)
         beta = solve_with_lower(S_factor, Vy)
         fitted = xp.sum(Vy * beta, axis=0)
         return Whitened(B, C, T, pullback_cc, nu, VV, beta, fitted, S_factor, kappa_sum)
 
     def _grad_from_centers(self, white: Whitened, dC: Array, A: Array) -> Array:
-        """Return what the centers add to dl/dB: through K, and through K_cc."""
+        """Return the contribution of the centers to dl/dB, given dC (from K) and A (from K_cc)."""
         left, right = white.pullback_cc(-0.5 * white.sandwich(0.5 * (A + A.T)))
         return (dC + left + right).T @ self._placed_centers
 
 
-def copied(A: Array) -> Array:
-    """Return a copy, of the same namespace."""
+def copy_array(A: Array) -> Array:
+    """Return a copy of a NumPy array or a tensor, of the same type."""
     return array_namespace(A).asarray(A, copy=True)
 
 

@@ -1,4 +1,4 @@
-"""The evidence of the equivalent Gaussian process, per row and with its scale profiled out."""
+"""The log evidence per row of the equivalent Gaussian process, maximized over the signal variance."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from hkrr._arrays import (
+from hkrr._base.linear_algebra import (
     Array,
     add_to_diagonal,
     array_namespace,
@@ -17,27 +17,30 @@ from hkrr._arrays import (
     project,
     pull_to_map,
 )
-from hkrr.criteria.base import Criterion, copied
+from hkrr.criteria.base import Criterion, copy_array
 
-# A target that is fitted without any residual has no finite evidence: its scale stops here.
-_LEAST_SCALE = 1e-300
+# Lower bound of the scale q. If a target is fitted without residuals, q is zero and the evidence would be infinite.
+_MIN_SCALE = 1e-300
 
 
 class Evidence(Criterion):
-    """Minus the log evidence per row, up to a constant; the lower the better.
+    """Negative log evidence per row, up to a constant. Lower is better.
 
-    Kernel ridge regression is the posterior mean of a Gaussian process with covariance s k_B and noise of variance
-    s nu / w_i. Its evidence, maximised over the scale s (of each target by itself), is with q = y'(K + nu/w)^-1 y / W
+    Kernel ridge regression is the posterior mean of a Gaussian process with covariance s k(Bx, Bx') and noise variance
+    s nu / w_i. For each target, the evidence is maximized over the scale s. The maximizer is called q. If all m rows
+    are centers, q = y'(K + nu diag(1/w))^-1 y / W and
 
-        ``l = log(q) / 2 + (log det(K + nu/w) + ...) / (2 W)``
+        ``l = log(q) / 2 + (log det(K + nu diag(1/w)) + sum_i log w_i + (W - m) log nu) / (2 W)``.
 
-    when all rows are centers, and otherwise the variational bound of Titsias (2009), which adds what the centers leave
-    out of the kernel's trace:
+    With c < m Nystrom centers, the criterion is the variational bound of Titsias (2009). The notation is
+    defined in `hkrr.criteria.base`, and y'y stands for sum_i w_i y_i^2:
 
-        ``l = log(q)/2 + (log det S + (W - c) log nu) / (2 W) + (sum w k(x, x) - tr VV') / (2 nu W)``
+        ``q = (y'y - y' sqrt(w) V' beta) / (nu W)``
 
-    with q = (y'y - y'V'beta) / (nu W). Weights count as repeated rows. Several targets are averaged (but
-    for constant ones).
+        ``l = log(q) / 2 + (log det S + (W - c) log nu) / (2 W) + (sum_i w_i k(x_i, x_i) - tr VV') / (2 nu W)``.
+
+    The last term penalizes the share of the kernel's trace that the centers do not capture. A row with weight w counts
+    like w identical rows. For several targets, the criterion is the mean over the targets that are not constant.
 
     Examples
     --------
@@ -47,7 +50,7 @@ class Evidence(Criterion):
     >>> from hkrr.rows import InMemoryRows
     >>> data = make_mim_sines(100, n_features=5, n_components=2, random_state=0)
     >>> evidence = Evidence(InMemoryRows(data.X, data.y), None, Gaussian(gamma=1.0), 1e-3)
-    >>> evidence.reduced(data.B).value < evidence.reduced(data.B[:, ::-1]).value  # the true map, and another
+    >>> evidence.reduced(data.B).value < evidence.reduced(data.B[:, ::-1]).value  # the true map is better
     True
     """
 
@@ -60,7 +63,7 @@ class Evidence(Criterion):
 
     @cached_property
     def _share(self) -> Array:
-        """What each target counts: alike, but a constant one has no evidence and no say."""
+        """Weights of the targets in the mean: zero for constant targets, and equal for all other targets."""
         varies = (self.squares > 0).astype(np.float64)
         return self.rows.place(varies / max(1.0, float(np.sum(varies))))
 
@@ -70,11 +73,12 @@ class Evidence(Criterion):
         nu = reg_lambda * W
         K, pullback = self.kernel.vjp(P, P)
         noise = nu / self._w
-        factor, _ = jittered_cholesky(add_to_diagonal(copied(K), noise), 0.0)
+        factor, _ = jittered_cholesky(add_to_diagonal(copy_array(K), noise), 0.0)
         inverse = inverse_from_factor(factor)
         alpha = inverse @ self._Y
-        q = xp.clip(xp.sum(self._Y * alpha, axis=0) / W, min=_LEAST_SCALE)
-        # log det of W repeated rows: of the distinct ones, and of the noise that repetition leaves over.
+        q = xp.clip(xp.sum(self._Y * alpha, axis=0) / W, min=_MIN_SCALE)
+        # A weight w counts like w repeated rows. The log determinant for all W repeated rows is computed from the
+        # matrix of the distinct rows: each distinct row adds log(w), and each repetition adds log(nu).
         left_over = W - len(self._w)
         log_det = 2.0 * xp.sum(xp.log(factor.diagonal())) + xp.sum(xp.log(self._w)) + left_over * math.log(nu)
         value = (share @ xp.log(q)) / 2.0 + log_det / (2.0 * W)
@@ -87,15 +91,15 @@ class Evidence(Criterion):
         white = self._whiten(B, reg_lambda)
         W, nu, c, share, kernel = self.rows.total_weight, white.nu, self.n_centers, self._share, self.kernel
         xp = array_namespace(B)
-        q = xp.clip((self.rows.place(self.squares) - white.fitted) / (nu * W), min=_LEAST_SCALE)
+        q = xp.clip((self.rows.place(self.squares) - white.fitted) / (nu * W), min=_MIN_SCALE)
         slack = white.kappa_sum - xp.sum(white.VV.diagonal())
         log_det = 2.0 * xp.sum(xp.log(white.S_factor.diagonal())) + (W - c) * math.log(nu)
         value = (share @ xp.log(q)) / 2.0 + log_det / (2.0 * W) + slack / (2.0 * nu * W)
 
         S_inverse = inverse_from_factor(white.S_factor)
         middle = add_to_diagonal(S_inverse / W, -1.0 / (nu * W))
-        weight = share / (q * nu * W)  # of r alpha', for each target
-        # V r = nu beta, so the row sums in A are known without another pass.
+        weight = share / (q * nu * W)  # for each target, the factor of (residuals) alpha' in the gradient
+        # With residuals r, V sqrt(w) r = nu beta. The sums over rows in A therefore need no further pass.
         A = white.VV @ middle - low_rank_product(nu * weight * white.beta, white.beta)
         alpha = white.alpha
 
@@ -113,7 +117,7 @@ class Evidence(Criterion):
             return dP.T @ X, dC
 
         grad, dC = self.rows.sum(block, c, B, white.C, white.sandwich(middle), alpha, weight)
-        # Each of the three terms above, differentiated in log nu.
+        # Derivatives of the three terms of `value` with respect to log nu.
         by_scale = share @ (xp.sum(white.beta * white.beta, axis=0) / (q * W) - 1.0) / 2.0
         by_log_det = (nu * xp.sum(S_inverse.diagonal()) + W - c) / (2.0 * W)
         grad_log_lambda = by_scale + by_log_det - slack / (2.0 * nu * W)

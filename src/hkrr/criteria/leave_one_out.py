@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hkrr._arrays import (
+from hkrr._base.linear_algebra import (
     Array,
     add_to_diagonal,
     array_namespace,
@@ -16,17 +16,18 @@ from hkrr._arrays import (
     pull_to_map,
     solve_triangular,
 )
-from hkrr.criteria.base import Criterion, copied
+from hkrr.criteria.base import Criterion, copy_array
 
-# A row that alone determines its own fit has h = 1, and no leave-one-out error: it is counted as nearly so.
-_LEAST_FREEDOM = 1e-10
+# Lower bound of 1 - h_i. A row whose fitted value is determined by its own target alone has h_i = 1, and its
+# leave-one-out error would not be finite.
+_MIN_FREEDOM = 1e-10
 
 
 class LeaveOneOut(Criterion):
-    """``(1/W) sum_i w_i (r_i / (1 - h_i))^2``, h_i the diagonal of the hat matrix: each row predicted without itself.
+    """Leave-one-out error ``(1/W) sum_i w_i (r_i / (1 - h_i))^2`` with residuals r_i and the hat matrix diagonal h_i.
 
-    (The centers stay: with them fixed this is exact for the coefficients.) A row of weight w counts as one, left out
-    whole.
+    Each row is predicted with the coefficients fitted to all other rows. The formula is exact for fixed centers. A row
+    with weight w is left out as a whole, and not as w repeated rows.
 
     Examples
     --------
@@ -36,7 +37,7 @@ class LeaveOneOut(Criterion):
     >>> from hkrr.rows import InMemoryRows
     >>> data = make_mim_sines(100, n_features=5, n_components=2, random_state=0)
     >>> error = LeaveOneOut(InMemoryRows(data.X, data.y), None, Gaussian(gamma=1.0), 1e-3)
-    >>> error.reduced(data.B).value < error.reduced(data.B[:, ::-1]).value  # the true map, and another
+    >>> error.reduced(data.B).value < error.reduced(data.B[:, ::-1]).value  # the true map is better
     True
     """
 
@@ -45,12 +46,15 @@ class LeaveOneOut(Criterion):
         return float(np.sum(self.squares)) / self.rows.total_weight
 
     def _exact(self, B: Array, reg_lambda: float) -> tuple[Array, Array, Array, Array]:
-        """With A = K + nu/w: ``r_i / (1 - h_i) = alpha_i / (A^-1)_ii``."""
+        """Return l, dl/dB, the coefficients and dl/d(log lambda), with all rows as centers.
+
+        The errors are ``r_i / (1 - h_i) = alpha_i / (A^-1)_ii`` with A = K + nu diag(1/w).
+        """
         W, P = self.rows.total_weight, project(self._placed_centers, B)
         xp = array_namespace(P)
         K, pullback = self.kernel.vjp(P, P)
         noise = reg_lambda * W / self._w
-        inverse = inverse_from_factor(jittered_cholesky(add_to_diagonal(copied(K), noise), 0.0)[0])
+        inverse = inverse_from_factor(jittered_cholesky(add_to_diagonal(copy_array(K), noise), 0.0)[0])
         alpha = inverse @ self._Y
         diagonal = inverse.diagonal()[:, None]
         error = alpha / diagonal
@@ -70,14 +74,14 @@ class LeaveOneOut(Criterion):
         def errors(
             X: Array, Y: Array, w: Array | None, B: Array, C: Array, T: Array, S_factor: Array, alpha: Array
         ) -> tuple[Array, Array, Array, Array, Array]:
-            """Return V, sqrt(w), sqrt(w) r, and the derivatives of the criterion in sqrt(w) r and h."""
+            """Return V, sqrt(w), sqrt(w) r, and the derivatives of the criterion with respect to sqrt(w) r and h."""
             xp = array_namespace(X)
             K = kernel(X @ B.T, C)
             root = xp.ones_like(X[:, :1]) if w is None else xp.sqrt(w)[:, None]
             residual = root * (Y - K @ alpha)
             V = solve_triangular(T, (root * K).T)
-            half = solve_triangular(S_factor, copied(V))
-            freedom = xp.clip(1.0 - xp.sum(half * half, axis=0), min=_LEAST_FREEDOM)[:, None]
+            half = solve_triangular(S_factor, copy_array(V))
+            freedom = xp.clip(1.0 - xp.sum(half * half, axis=0), min=_MIN_FREEDOM)[:, None]
             by_residual = 2.0 * residual / (W * freedom**2)
             by_h = xp.sum(by_residual * residual / freedom, axis=1)
             return V, root, residual, by_residual, by_h
@@ -98,11 +102,12 @@ class LeaveOneOut(Criterion):
         ) -> tuple[Array, Array]:
             V, root, residual, by_residual, by_h = errors(X, Y, w, *small)
             B, C, T = small[:3]
-            # In V, where all is bounded; T^-1 enters once, so a singular K_cc costs half the digits and not all.
+            # The gradient with respect to V is bounded and is multiplied by T^-1 only once. A nearly singular K_cc
+            # therefore costs at most half of the digits.
             G_V = low_rank_product(beta, V.T @ z - by_residual) - low_rank_product(z, residual)
             G_V += 2.0 * (S_inverse @ (V * by_h) - M @ V)
             _, pullback = kernel.vjp(X @ B.T, C)
-            dP, dC = pullback(copied(root * solve_triangular(T, G_V, transpose=True).T))
+            dP, dC = pullback(copy_array(root * solve_triangular(T, G_V, transpose=True).T))
             return dP.T @ X, dC
 
         beta = white.beta

@@ -1,4 +1,4 @@
-"""A criterion over groups of rows, each by itself: most of what many rows say, for the price of few."""
+"""The mean of an exact criterion over disjoint groups of rows, which costs far less than the criterion of all rows."""
 
 from __future__ import annotations
 
@@ -7,31 +7,36 @@ from typing import Any, Self
 
 import numpy as np
 
-from hkrr._arrays import Array
+from hkrr._base.linear_algebra import Array
+from hkrr._base.threads import in_threads
 from hkrr.criteria.base import Criterion
 from hkrr.kernels import Kernel
 from hkrr.objective import Reduced
 from hkrr.rows import InMemoryRows
-from hkrr.threads import in_threads
 
 
 class Grouped:
-    """The mean over G disjoint groups of rows of an exact criterion, at the same map and the same noise nu.
+    """Mean of an exact criterion over G disjoint groups of rows, all evaluated at the same map and noise variance nu.
 
-    Exact criteria cost n^3: G groups of n rows cost G n^3 where one of G n rows would cost G^3 n^3, and they are
-    independent, so threads share them. As the evidence of the groups it is a composite likelihood, the one that
-    Deisenroth and Ng (2015) train distributed Gaussian processes by. Lambda counts over all the rows: nu = lambda W.
+    The cost of an exact criterion is cubic in the number of rows: G groups of n rows cost G n^3, while one group of all
+    G n rows would cost G^3 n^3. The groups are independent and can be processed by several threads. For the evidence,
+    the mean is the composite likelihood with which Deisenroth and Ng (2015) train distributed Gaussian processes.
+    Lambda refers to all rows together: nu = lambda W, where W is the total weight of all groups.
 
     Parameters
     ----------
-    make : type of Criterion
+    make : subclass of Criterion
+        The class of the criterion that is evaluated on each group.
     rows : InMemoryRows
-        All the rows of the groups, the groups one after another.
+        The rows of all groups. They are split into consecutive groups of (almost) equal size.
     n_groups : int
+        Number of groups.
     kernel : Kernel
+        The mother kernel.
     reg_lambda : float
-        Where lambda begins; it is learned.
-    n_threads : int
+        Starting value of lambda. Lambda is always learned.
+    n_threads : int, default=1
+        Number of threads that process the groups.
 
     Examples
     --------
@@ -65,7 +70,7 @@ class Grouped:
         self.loss_at_zero = float(np.mean([part.loss_at_zero for part in self._parts]))
 
     def at(self, reg_lambda: float, kernel: Kernel | None = None) -> Self:
-        """Return the same criterion with another lambda to begin at, or another kernel."""
+        """Return the same criterion with lambda learned from ``reg_lambda``, and with a different kernel if given."""
         other = copy.copy(self)
         other.reg_lambda = reg_lambda
         if kernel is not None:
@@ -75,17 +80,17 @@ class Grouped:
 
     @property
     def content(self) -> tuple[Any, ...]:
-        """What its values depend on, for the keys of a journal."""
+        """Values that identify the criterion in the journal of a checkpoint."""
         return ("grouped", self.reg_lambda, *(part.content for part in self._parts))
 
     def on_threads(self, n_threads: int) -> Self:
-        """Return the same criterion, its groups shared by this many threads."""
+        """Return the same criterion with its groups processed by ``n_threads`` threads."""
         other = copy.copy(self)
         other._n_threads = n_threads
         return other
 
     def first(self, n_groups: int) -> Self:
-        """Return the criterion over the first so many groups."""
+        """Return the mean criterion of the first ``n_groups`` groups only."""
         if n_groups >= self.n_groups:
             return self
         other = copy.copy(self)
@@ -97,11 +102,14 @@ class Grouped:
         return other
 
     def nats(self, value: float) -> float:
-        """Return the criterion as minus a log likelihood for each row."""
+        """Return the value as a negative log likelihood per row."""
         return self._parts[0].nats(value)
 
     def reduced(self, B: Array, reg_lambda: float | None = None) -> Reduced:
-        """Return the mean of the groups' criteria and of their gradients in B and log lambda; no coefficients."""
+        """Return the mean of the groups' criteria and gradients, weighted by the groups' total weights.
+
+        The groups have no common coefficients, so ``alpha`` is empty.
+        """
         nu = (self.reg_lambda if reg_lambda is None else reg_lambda) * self.rows.total_weight
 
         def one(part: Criterion) -> Reduced:

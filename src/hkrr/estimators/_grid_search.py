@@ -1,102 +1,198 @@
-"""The paper's adaptive rule, its table: the truncated held-out error of every pair (d, lambda) on every split.
+"""Selection by held-out error on a grid of pairs (number of directions d, lambda): the adaptive rule of the paper.
 
-Of each fit on a split the error, the map, its gamma and its lambda are kept. Where Ctrl-C ends the grid, the pair of
-least error so far is what it has come to: coefficients on all rows, at the map that the pair had on its best split.
+A model is fitted for each pair on the training rows of every split. The error of the pair on a split is the mean
+squared error of the truncated predictions on the held-out rows. The pair with the smallest mean error over the splits
+is then fitted on all rows.
+
+If Ctrl-C stops a fit that has a checkpoint, the result is a model for the best pair so far. The map of this model is
+the map from the split on which the pair had its smallest error. The coefficients are fitted on all rows.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import ShuffleSplit, check_cv
-from tqdm.auto import tqdm
 
-from hkrr import journal
-from hkrr._arrays import Array
-from hkrr._validation import check_positive
-from hkrr.checkpoints import checkpointing
-from hkrr.diagnostics import unannounced
-from hkrr.estimator import HyperKernelRidge
-from hkrr.examination import of_grid
+from hkrr._base import resume_journal as journal
+from hkrr._base.checks import check_positive
+from hkrr._base.linear_algebra import Array
+from hkrr._base.progress_bar import progress_bar
+from hkrr._storage.checkpoint import best_model_so_far
+from hkrr.estimators.fitted.diagnostics import fit_warnings_silenced
+from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.exceptions import FitError
 from hkrr.kernels import get_kernel
-from hkrr.rows import InMemoryRows
-from hkrr.solvers import Interrupted
-from hkrr.solvers.base import MESSAGES
+from hkrr.solvers.driver import MESSAGES
 
+# Default values of lambda for criterion="training".
 _LAMBDAS = tuple(10.0**-k for k in range(1, 7))
+# Maximum number of centers of the model that is returned after Ctrl-C.
 _QUICK_CENTERS = 500
-# Of a fit on a split: its held-out error, its map, its gamma and its lambda.
+# Result of one fit on one split: held-out error, map, gamma and lambda.
 _Score = tuple[float, Array | None, float, float]
+# Score of a fit that raised a FitError.
 _FAILED: _Score = (math.inf, None, math.nan, math.nan)
-_NOT_KNOWN: _Score = (math.nan, None, math.nan, math.nan)
+# Score of a fit that was not made, or that has no held-out rows of positive weight.
+_UNKNOWN: _Score = (math.nan, None, math.nan, math.nan)
+# Values of reg_lambda in decreasing order, or ("auto",).
+Lambdas = tuple[float | str, ...]
 
 
-def score_pairs(
-    found: list[list[_Score] | None],
-    base: HyperKernelRidge,
-    dimensions: list[int],
-    lambdas: tuple[Any, ...],
-    X: Array,
-    y: Array,
-    weight: Array | None,
-    splits: list[tuple[Array, Array]],
-    warm_start: bool,
-    n_jobs: int | None,
-    verbose: int = 0,
-) -> None:
-    """Put the scores along lambda of each number of directions, for each split, into `found`, as they come."""
-    jobs = [(d, split) for d in dimensions for split in splits]
-    keys = [("scores", d, lambdas, split, warm_start) for d, split in jobs]
-    found[:] = [journal.known(key) for key in keys]
+@dataclass(frozen=True)
+class Grid:
+    """The data of a grid search, and the pairs (number of directions, lambda) to compare.
+
+    Attributes
+    ----------
+    base : HyperKernelRidge
+        The estimator that is cloned for each fit. The clone gets the `n_components` and `reg_lambda` of the pair.
+    X, y, weight : arrays
+        Inputs, targets and sample weights of all rows. `weight` may be None.
+    splits : list of tuples (array, array)
+        Indices of the training rows and of the held-out rows of each split.
+    dimensions : sequence of int
+        Numbers of directions to compare.
+    lambdas : tuple
+        Values of `reg_lambda` to compare, in decreasing order, or ``("auto",)`` if lambda is learned.
+    warm_start : bool
+        Whether the fit of each lambda starts from the map of the next larger lambda.
+    """
+
+    base: HyperKernelRidge
+    X: Array
+    y: Array
+    weight: Array | None
+    splits: list[tuple[Array, Array]]
+    dimensions: Sequence[int]
+    lambdas: Lambdas
+    warm_start: bool
+
+
+class GridChoice(NamedTuple):
+    """The result of a grid search: the model of the selected pair, fitted on all rows, and the table of all pairs.
+
+    `n_components` and `error` are the number of directions and the mean held-out error of the selected pair.
+    `interrupted` tells whether Ctrl-C stopped the search.
+    """
+
+    model: HyperKernelRidge
+    n_components: int
+    error: float
+    table: dict[str, Any]
+    interrupted: bool = False
+
+
+def lambda_grid(reg_lambdas: Any, criterion: str) -> Lambdas:
+    """Return the values of lambda to compare, in decreasing order, or ``("auto",)`` if lambda is learned."""
+    if not isinstance(reg_lambdas, str):
+        return tuple(sorted((check_positive("reg_lambdas", value) for value in reg_lambdas), reverse=True))
+    return _LAMBDAS if criterion == "training" else ("auto",)
+
+
+def make_splits(cv: Any, X: Array, y: Array, seed: int) -> list[tuple[Array, Array]]:
+    """Return the training and held-out indices of each split.
+
+    `cv` is "holdout" (one random quarter of the rows is held out), a number of folds, or a scikit-learn splitter.
+    """
+    splitter = ShuffleSplit(1, test_size=0.25, random_state=seed) if cv == "holdout" else check_cv(cv)
+    with journal.paused():
+        return list(splitter.split(X, y))
+
+
+def search_grid(grid: Grid, final: HyperKernelRidge, n_jobs: int | None, verbose: int, keep_best: bool) -> GridChoice:
+    """Return the pair with the smallest mean held-out error, its model on all rows, and the table of all pairs.
+
+    Parameters
+    ----------
+    grid : Grid
+        The data and the pairs to compare.
+    final : HyperKernelRidge
+        The estimator that is cloned for the fit on all rows, with the `n_components` and `reg_lambda` of the best pair.
+    n_jobs : int or None
+        Number of joblib workers.
+    verbose : int
+        If above 0, a progress bar is shown.
+    keep_best : bool
+        Whether the best pair so far is returned after Ctrl-C. Otherwise KeyboardInterrupt is raised.
+    """
+    found: list[list[_Score] | None] = []
+    try:
+        _score_pairs(found, grid, n_jobs, verbose)
+        i, j, error, table = _least_error(found, grid.dimensions, grid.lambdas)
+        # With warm starts, the map depends on the fits for the larger lambdas, so these are repeated on all rows.
+        lambdas = grid.lambdas[: j + 1] if grid.warm_start else grid.lambdas[j : j + 1]
+        d, data = grid.dimensions[i], (grid.X, grid.y, grid.weight)
+        model = deque(models_along_lambda(final, d, lambdas, *data, grid.warm_start), maxlen=1)[0]
+    except KeyboardInterrupt as stop:
+        best = _best_so_far(stop, grid, found) if keep_best else None
+        if best is None:
+            raise
+        return best
+    if model is None:
+        raise FitError(
+            f"The fit of the selected pair n_components={d}, reg_lambda={grid.lambdas[j]} failed on all rows, although "
+            "it worked on the splits: check the scale of X."
+        )
+    return GridChoice(model, d, error, table)
+
+
+def _score_pairs(found: list[list[_Score] | None], grid: Grid, n_jobs: int | None, verbose: int) -> None:
+    """Fill the list `found` with the scores of all pairs.
+
+    The list has one entry for each combination of a number of directions and a split. The entry contains the scores of
+    all lambdas. Each entry is set as soon as it is computed, so that the finished entries are available after Ctrl-C.
+    """
+    jobs = [(d, split) for d in grid.dimensions for split in grid.splits]
+    keys = [("scores", d, grid.lambdas, split, grid.warm_start) for d, split in jobs]
+    found[:] = [journal.lookup(key) for key in keys]
     missing = [k for k, known in enumerate(found) if known is None]
+    shared = replace(grid, splits=[])
     scored = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(
-        joblib.delayed(_recorded_scores)(keys[k], base, jobs[k][0], lambdas, X, y, weight, jobs[k][1], warm_start)
-        for k in missing
+        joblib.delayed(_recorded_scores)(keys[k], shared, *jobs[k]) for k in missing
     )
-    told = f"{len(dimensions)} numbers of directions x {len(splits)} splits, {len(lambdas)} lambdas each"
-    bar = tqdm(scored, desc=told, total=len(jobs), initial=len(jobs) - len(missing), disable=not verbose)
-    for k, one in zip(missing, bar, strict=True):
-        found[k] = one
-        journal.record(keys[k], one)  # by whichever process it was found
+    sizes = (len(grid.dimensions), len(grid.splits), len(grid.lambdas))
+    description = "{} numbers of directions x {} splits, {} lambdas each".format(*sizes)
+    bar = progress_bar(scored, shown=verbose, desc=description, total=len(jobs), initial=len(jobs) - len(missing))
+    for k, scores in zip(missing, bar, strict=True):
+        found[k] = scores
+        # The scores are recorded here, because a worker process has no journal.
+        journal.record(keys[k], scores)
 
 
-def _recorded_scores(key: tuple[Any, ...], *task: Any) -> list[_Score]:
-    """Return `_scores_along_lambda`; in this process, whose journal it is, a step."""
-    return journal.step(key, lambda: _scores_along_lambda(*task))
+def _recorded_scores(key: tuple[Any, ...], grid: Grid, n_components: int, split: tuple[Array, Array]) -> list[_Score]:
+    """Return the scores of one number of directions on one split, computed as a step of the journal.
+
+    When the step is done, the journal deletes the entries that were recorded during the step. A worker process has no
+    journal, so it only computes the scores.
+    """
+    return journal.step(key, lambda: _scores_along_lambda(grid, n_components, split))
 
 
-def _scores_along_lambda(
-    base: HyperKernelRidge,
-    n_components: int,
-    lambdas: tuple[Any, ...],
-    X: Array,
-    y: Array,
-    weight: Array | None,
-    split: tuple[Array, Array],
-    warm_start: bool,
-) -> list[_Score]:
-    """Return the score of one number of directions, its error truncated, for each lambda from the largest down."""
+def _scores_along_lambda(grid: Grid, n_components: int, split: tuple[Array, Array]) -> list[_Score]:
+    """Return the scores of one number of directions on one split, for each lambda in decreasing order."""
+    X, y, weight = grid.X, grid.y, grid.weight
     train, test = split
     if weight is not None:
         train, test = train[weight[train] > 0], test[weight[test] > 0]
     if len(test) == 0:
-        return [_NOT_KNOWN] * len(lambdas)
+        return [_UNKNOWN] * len(grid.lambdas)
     M = largest_target(y[train])
     scores: list[_Score] = []
-    for model in models_along_lambda(base, n_components, lambdas, X[train], y[train], _part(weight, train), warm_start):
+    data = (X[train], y[train], _take(weight, train))
+    for model in models_along_lambda(grid.base, n_components, grid.lambdas, *data, grid.warm_start):
         if model is None:
             scores.append(_FAILED)
             continue
         squared = (np.clip(model.predict(X[test]), -M, M) - y[test]) ** 2
-        error = float(np.average(squared.reshape(len(test), -1).mean(axis=1), weights=_part(weight, test)))
+        error = float(np.average(squared.reshape(len(test), -1).mean(axis=1), weights=_take(weight, test)))
         scores.append((error, model.components_, model.gamma_, model.reg_lambda_))
     return scores
 
@@ -104,18 +200,18 @@ def _scores_along_lambda(
 def models_along_lambda(
     base: HyperKernelRidge,
     n_components: int,
-    lambdas: tuple[Any, ...],
+    lambdas: Lambdas,
     X: Array,
     y: Array,
     weight: Array | None,
     warm_start: bool,
 ) -> Iterator[HyperKernelRidge | None]:
-    """Yield the fit for each lambda, from the largest down, or None where it fails; from the one before if so asked."""
+    """Yield the fitted model for each lambda in decreasing order, or None if the fit fails."""
     start: dict[str, Any] = {}
     for reg_lambda in lambdas:
         model = clone(base).set_params(n_components=n_components, reg_lambda=reg_lambda, **start)
         try:
-            with unannounced():
+            with fit_warnings_silenced():
                 model.fit(X, y, weight)
         except FitError:
             yield None
@@ -125,96 +221,25 @@ def models_along_lambda(
         yield model
 
 
-class Chosen(NamedTuple):
-    """The pair of least error: its fit on all rows, its number of directions, its error, and the table of all pairs."""
-
-    model: HyperKernelRidge
-    n_components: int
-    error: float
-    table: dict[str, Any]
-    interrupted: bool = False
-
-
-def fit_on_grid(model: Any, X: Array, y: Array, weight: Array | None, dimensions: list[int]) -> None:
-    """Fit a HyperKernelRidgeCV with `cv`: the pair of least truncated held-out error, then a fit on all rows."""
-    with checkpointing(model, InMemoryRows(X, y, weight)) as rng:
-        chosen = choose(model, X, y, weight, dimensions, rng)
-        for name, value in vars(chosen.model).items():
-            if name.endswith("_") and not name.startswith("_"):
-                setattr(model, name, value)
-        model.cv_results_, model.n_components_, model.best_score_ = chosen.table, chosen.n_components, chosen.error
-        if chosen.interrupted:
-            model.__dict__.pop("diagnostics_", None)
-            raise Interrupted(model.result_, model)
-    model._examine(of_grid(model, chosen.model, X))
-
-
-def choose(
-    model: Any, X: Array, y: Array, weight: Array | None, dimensions: list[int], rng: np.random.RandomState
-) -> Chosen:
-    """Return the fit of the pair that a HyperKernelRidgeCV with `cv` chooses; with a checkpoint, at Ctrl-C so far."""
-    lambdas: tuple[Any, ...]
-    if not isinstance(model.reg_lambdas, str):
-        grid = (check_positive("reg_lambdas", value) for value in model.reg_lambdas)
-        lambdas = tuple(sorted(grid, reverse=True))
-    else:
-        lambdas = _LAMBDAS if model.criterion == "training" else ("auto",)
-    seed = int(rng.randint(2**31 - 1))
-    splitter = ShuffleSplit(1, test_size=0.25, random_state=seed) if model.cv == "holdout" else check_cv(model.cv)
-    base = HyperKernelRidge(
-        kernel=model.kernel,
-        criterion=model.criterion,
-        solver=model.solver,
-        n_init=model.n_init,
-        fit_intercept=model.fit_intercept,
-        scale_features=model.scale_features,
-        block_size=model.block_size,
-        device=model.device,
-        random_state=seed,
-    )
-    with journal.paused():
-        splits = list(splitter.split(X, y))
-    found: list[list[_Score] | None] = []
-    try:
-        score_pairs(
-            found, base, dimensions, lambdas, X, y, weight, splits, model.warm_start, model.n_jobs, model.verbose
-        )
-        i, j, error, table = _least(found, dimensions, lambdas)
-        last = clone(base).set_params(n_jobs=model.n_jobs, verbose=model.verbose)
-        if model.refit != "full":
-            last.set_params(n_centers=min(model.refit, len(X)))
-        # A lambda that was chosen along a path is fitted along it.
-        along = lambdas[: j + 1] if model.warm_start else lambdas[j : j + 1]
-        best = deque(models_along_lambda(last, dimensions[i], along, X, y, weight, model.warm_start), maxlen=1)[0]
-    except KeyboardInterrupt as stop:
-        so_far = None if model.checkpoint is None else _so_far(stop, base, found, dimensions, lambdas, X, y, weight)
-        if so_far is None:
-            raise
-        return so_far
-    if best is None:
-        raise FitError("The pair chosen could be fitted on the splits, but not on all rows: check the scale of X.")
-    return Chosen(best, dimensions[i], error, table)
-
-
-def _least(
-    found: list[list[_Score] | None], dimensions: list[int], lambdas: tuple[Any, ...]
+def _least_error(
+    found: list[list[_Score] | None], dimensions: Sequence[int], lambdas: Lambdas
 ) -> tuple[int, int, float, dict[str, Any]]:
-    """Return the places of the pair of least error in the grid, that error, and the table; or raise FitError.
+    """Return the two indices of the pair with the smallest mean error, its mean error, and the table of all pairs.
 
-    Of a grid that is not done, the numbers of directions that were fitted on the most splits are compared. A split
-    without a row that counts is left out: it decides nothing.
+    If the search was interrupted, some pairs were fitted on fewer splits than others. Then only the pairs that were
+    fitted on the largest number of splits are compared. Splits whose held-out rows all have weight zero are ignored.
     """
-    rows = [[score[0] for score in one or [_NOT_KNOWN] * len(lambdas)] for one in found]
+    rows = [[score[0] for score in scores or [_UNKNOWN] * len(lambdas)] for scores in found]
     errors = np.array(rows).reshape(len(dimensions), -1, len(lambdas)).transpose(0, 2, 1)
     errors = errors[:, :, ~np.all(np.isnan(errors), axis=(0, 1))]
     mean = errors.mean(axis=2) if errors.size else np.full(errors.shape[:2], np.nan)
     done = np.count_nonzero(~np.isnan(errors), axis=2)
-    if np.any(done < errors.shape[2]):  # interrupted
-        mean = np.where(
-            done == done.max(), np.sum(errors, axis=2, where=~np.isnan(errors)) / np.maximum(done, 1), np.nan
-        )
+    # The search was interrupted before all fits were made.
+    if np.any(done < errors.shape[2]):
+        sums = np.sum(errors, axis=2, where=~np.isnan(errors))
+        mean = np.where(done == done.max(), sums / np.maximum(done, 1), np.nan)
     if not np.any(np.isfinite(mean)):
-        raise FitError("No pair of the grid could be fitted: check the scale of X and y.")
+        raise FitError("All fits of the grid (n_components, reg_lambda) failed: check the scale of X and y.")
     i, j = np.unravel_index(int(np.argmin(np.where(np.isfinite(mean), mean, np.inf))), mean.shape)
     table = {
         "n_components": np.repeat(dimensions, len(lambdas)),
@@ -226,51 +251,44 @@ def _least(
     return int(i), int(j), float(mean[i, j]), table
 
 
-def _so_far(
-    stop: KeyboardInterrupt,
-    base: HyperKernelRidge,
-    found: list[list[_Score] | None],
-    dimensions: list[int],
-    lambdas: tuple[Any, ...],
-    X: Array,
-    y: Array,
-    weight: Array | None,
-) -> Chosen | None:
-    """Return what a grid has come to when Ctrl-C ends it, or None: the fit it was at, where no pair has been scored."""
+def _best_so_far(stop: KeyboardInterrupt, grid: Grid, found: list[list[_Score] | None]) -> GridChoice | None:
+    """Return a model for the best pair so far, or None if there is no model to keep.
+
+    If no pair was scored yet, the model is the unfinished fit that Ctrl-C interrupted.
+    """
     try:
-        i, j, error, table = _least(found, dimensions, lambdas)
+        i, j, error, table = _least_error(found, grid.dimensions, grid.lambdas)
     except FitError:
-        if not isinstance(stop, Interrupted) or stop.model is None:
-            return None
-        n_components = stop.model.n_components
-        return Chosen(stop.model, n_components, math.nan, {}, interrupted=True)
-    n_splits = len(found) // len(dimensions)
-    of_pair = [one[j] for one in found[i * n_splits : (i + 1) * n_splits] if one is not None]
+        fit = best_model_so_far(stop)
+        return None if fit is None else GridChoice(fit, fit.n_components, math.nan, {}, interrupted=True)
+    d, n_splits = grid.dimensions[i], len(grid.splits)
+    of_pair = [scores[j] for scores in found[i * n_splits : (i + 1) * n_splits] if scores is not None]
     _, B, gamma, reg_lambda = min((score for score in of_pair if score[1] is not None), key=lambda score: score[0])
-    if np.linalg.matrix_rank(B * X.std(axis=0)) < dimensions[i]:
-        return None  # no map to start from
-    quick = clone(base).set_params(
-        n_components=dimensions[i],
+    if np.linalg.matrix_rank(B * grid.X.std(axis=0)) < d:
+        return None  # the rows of the map are linearly dependent, so that the map cannot be used as `init`
+    quick = clone(grid.base).set_params(
+        n_components=d,
         reg_lambda=reg_lambda,
-        kernel=get_kernel(base.kernel).with_gamma(gamma),
+        kernel=get_kernel(grid.base.kernel).with_gamma(gamma),
         init=B,
         criterion="training",
-        n_centers=min(_QUICK_CENTERS, len(X)),
+        n_centers=min(_QUICK_CENTERS, len(grid.X)),
         max_iter=0,
     )
     try:
-        with unannounced(), journal.paused():
-            quick.fit(X, y, weight)
-    except FitError:  # what was asked for is to stop
+        with fit_warnings_silenced(), journal.paused():
+            quick.fit(grid.X, grid.y, grid.weight)
+    except FitError:
         return None
     quick.result_ = replace(quick.result_, reason="interrupted", message=MESSAGES["interrupted"])
-    return Chosen(quick, dimensions[i], error, table, interrupted=True)
+    return GridChoice(quick, d, error, table, interrupted=True)
 
 
 def largest_target(y: Array) -> Array:
-    """Return M, the largest absolute target (of each)."""
-    return np.max(np.abs(y.astype(np.float64)), axis=0)  # in float: an int8 of -128 has no absolute value
+    """Return the largest absolute value of each target."""
+    # Integers are converted to floats, because the absolute value of -128 overflows in int8.
+    return np.max(np.abs(y.astype(np.float64)), axis=0)
 
 
-def _part(weight: Array | None, rows: Array) -> Array | None:
+def _take(weight: Array | None, rows: Array) -> Array | None:
     return None if weight is None else weight[rows]

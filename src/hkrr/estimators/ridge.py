@@ -1,150 +1,216 @@
-"""HyperKernelRidge: the scikit-learn estimator. It validates, assembles, solves and stores; the maths is elsewhere."""
+"""`HyperKernelRidge`: kernel ridge regression on a learned linear map of the inputs, with a given number of directions.
+
+The class validates the data and the parameters, finds a starting map, minimizes the objective and stores the result.
+The mathematics is in `hkrr.objective`, `hkrr.criteria` and `hkrr.solvers`.
+"""
 
 from __future__ import annotations
 
+import copy
 import os
 import time
-from collections.abc import Iterable
-from typing import Any, Literal, Self
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from hkrr._arrays import Array
-from hkrr._model import MapModel
-from hkrr._validation import check_parameters
-from hkrr.centers import auto_size
-from hkrr.checkpoints import checkpointing, left_as_it_was
-from hkrr.examination import diagnose
+from hkrr._base.checks import check_matrix
+from hkrr._base.linear_algebra import Array
+from hkrr._base.resume_journal import rounded, step
+from hkrr._base.threads import blas_for
+from hkrr._base.value_hashing import digest
+from hkrr._storage.checkpoint import FitInterrupted, checkpointing, restored_on_failure
+from hkrr.centers import auto_size, draw_centers
+from hkrr.criteria import CRITERIA, Criterion
+from hkrr.estimators._parameter_checks import check_ridge_parameters
+from hkrr.estimators.fitted.base import MapModel
+from hkrr.estimators.fitted.diagnostics import Starts, diagnose, repeat_solve
 from hkrr.exceptions import FitError
-from hkrr.kernels import Kernel
-from hkrr.opening import is_elsewhere
+from hkrr.kernels import Kernel, get_kernel
+from hkrr.objective import Objective
 from hkrr.rows import Rows
-from hkrr.samples import any_identical, check_weights, in_units_of_rows, merge_identical
-from hkrr.solvers import Callback, Interrupted, Solver, get_solver, run
-from hkrr.solves import solved_again
-from hkrr.starting import centers_of, kernel_of, objective_of, starting_point
-from hkrr.threads import blas_for
+from hkrr.rows.input_types import is_external
+from hkrr.rows.standardize import Moments
+from hkrr.rows.weights import any_identical, check_weights, merge_identical, normalize_weights
+from hkrr.solvers import LBFGS, Callback, Interrupted, Solver, get_solver, run
+from hkrr.solvers.initialization import descend_lambda, median_kernel, ranked_maps, starting_rows
 
-_FIRST_LAMBDA = 1e-3  # where it begins when it is learned
-# Rows up to which repeated ones are looked for, where they count; data that are elsewhere are brought here for that.
+# Initial value of lambda if lambda is learned (reg_lambda="auto").
+_FIRST_LAMBDA = 1e-3
+# Maximum number of rows for which the criteria "evidence" and "loo" merge identical rows. For this purpose, rows
+# from files or GPUs are copied to memory. If all rows are centers, identical rows are merged for any number of rows.
 _MERGED_ROWS = 20_000
+# Names of the attributes that a fit sets. The docstring of HyperKernelRidge describes them.
+FITTED_ATTRIBUTES = (
+    "components_",
+    "singular_values_",
+    "gamma_",
+    "kernel_",
+    "centers_",
+    "x_offset_",
+    "dual_coef_",
+    "intercept_",
+    "reg_lambda_",
+    "n_iter_",
+    "result_",
+    "history_",
+    "diagnostics_",
+    "prior_variance_",
+    "noise_variance_",
+    "interval_scores_",
+    "posterior_factor_",
+    "center_weight_",
+)
 
 
 class HyperKernelRidge(MapModel):
     """Hyper-kernel ridge regression: kernel ridge regression on a learned linear map of the inputs.
 
-    Learns a map B of d rows and a function g together, so that ``g(Bx)`` predicts y: the minimiser of
+    The model is ``f(x) = g(Bx)``, where B is a linear map to d directions and g a function in the space of a kernel k.
+    B and g are learned together, by minimizing
 
         ``L(B, a) = sum_i w_i |sum_j a_j k(B x_i, B c_j) - y_i|^2 / sum_i w_i  +  lambda a' K_cc a``
 
-    over B and the coefficients a of the kernels at the centers c_j. For targets that depend on many inputs through a
-    few unknown directions (multi-index models).
+    over B and over the coefficients a of the kernels at the centers c_j. Here w_i are the sample weights, and K_cc is
+    the kernel matrix of the centers. The method is meant for targets that depend on many inputs through a few unknown
+    directions (multi-index models). `HyperKernelRidgeCV` also selects the number of directions and lambda.
 
     Parameters
     ----------
     n_components : int, default=2
-        Number of directions d, the rows of B.
+        Number of directions d, which is the number of rows of B.
     reg_lambda : float or "auto", default=1e-3
-        The paper's lambda, per sample: scikit-learn's KernelRidge calls ``lambda * n_samples`` alpha. "auto" learns it
-        together with B, where the criterion can: "evidence" or "loo".
+        Regularization lambda, normalized by the number of samples: ``alpha`` in scikit-learn's KernelRidge is
+        ``lambda * n_samples``. "auto" learns lambda together with B. This needs the criterion "evidence" or "loo".
     kernel : str or Kernel, default="gaussian"
-        The mother kernel k, a name of `hkrr.kernels.KERNELS` or an instance, as ``Matern(nu=2.5)``.
+        The kernel k: a name in `hkrr.kernels.KERNELS`, or an instance such as ``Matern(nu=2.5)``.
     gamma : "median" or float, default="median"
-        Scale of the kernel, which belongs to the starting map: of spectral norm 1 in standardised coordinates, or
-        `init`. "median" sets it to ``1 / (2 median^2)`` with the median distance between mapped rows (a kernel
-        instance's own gamma, where it has one, is kept).
+        Scale of the kernel at the starting map. The starting map has spectral norm 1 in standardized coordinates, or is
+        given by `init`. "median" sets gamma to ``1 / (2 median^2)``, with the median distance between mapped rows. If
+        `kernel` is an instance whose gamma is set, the gamma of the kernel is used instead.
     n_centers : "auto", "all" or int, default="auto"
-        Number of Nystrom centers. "auto" takes ``1 / reg_lambda`` (1,000 where lambda is learned), the order of the
-        paper's Nystrom theorem, between 100 and 2,896 (by memory), or all rows where there are fewer. "all" takes every
-        row: exact, cubic in the rows.
+        Number of Nystrom centers. "auto" takes ``1 / reg_lambda`` centers (1,000 if lambda is learned), which is the
+        order of the paper's Nystrom theorem. The number is at least 100 and at most 2,896 (a memory limit), and never
+        exceeds the number of rows. "all" takes every row as a center. The fit is then exact, and its cost is cubic in
+        the number of rows.
     centers : "uniform", "leverage", "kmeans" or array (n_centers, n_features), default="uniform"
-        Rows drawn uniformly, rows drawn by approximate leverage scores at the starting map, centroids, or given points
-        (then `n_centers` must be left at "auto").
+        How the centers are chosen. "uniform" draws rows uniformly. "leverage" draws rows by approximate leverage scores
+        at the starting map. "kmeans" uses the centroids of k-means. An array contains the centers themselves. If
+        `centers` is an array, `n_centers` must be "auto".
     criterion : {"training", "evidence", "loo"}, default="training"
-        What B is chosen by: the training objective above (the paper's), the evidence of the equivalent Gaussian
-        process, or the leave-one-out error; see `hkrr.criteria`. The last two resist overfitting the map, cost several
-        times as much an iteration, and need the solver "lbfgs".
-    solver : "lbfgs", "varpro", "agd" or a solver, default="lbfgs"
-        L-BFGS on the reduced function, or the paper's algorithms; see `hkrr.solvers`.
+        The function of B that is minimized. "training" is the objective above, as in the paper. "evidence" is the
+        negative log evidence of the equivalent Gaussian process, and "loo" is the leave-one-out error; see
+        `hkrr.criteria`. "evidence" and "loo" are less prone to overfit the map, but an iteration costs several times as
+        much, and the solver must be "lbfgs".
+    solver : "lbfgs", "varpro", "agd" or Solver, default="lbfgs"
+        "lbfgs" is L-BFGS on the reduced objective, in which the coefficients are eliminated. "varpro" and "agd" are the
+        algorithms of the paper. See `hkrr.solvers`.
     init : "random", "sir", "save", "phd", "opg", "mave" or array (n_components, n_features), default="random"
-        "random" samples `n_init` maps and scores them on held-out rows. VarPro and AGD start from the best, as in the
-        paper; L-BFGS leads the best four down a path of lambda from 0.1 to `reg_lambda`, ten iterations at each half
-        decade, and starts from the lowest (these iterations are not part of `max_iter` or ``history_``). "sir" to
-        "mave" start from that estimate of the subspace (see `hkrr.baselines`): one start instead of many, as good as
-        that estimate ("opg" and "mave" assume least). An array is a map to start from, in the coordinates of X; to go
-        on from a fit, pass its ``components_``, and ``gamma_`` too.
+        The starting map.
+
+        - "random" draws `n_init` random maps and scores them on held-out rows. VarPro and AGD start from the best map,
+          as in the paper. For L-BFGS, the best four maps are first optimized along a path of decreasing lambda, from
+          0.1 to `reg_lambda`, with ten iterations at each half decade. L-BFGS starts from the map with the lowest
+          objective at the end of its path. The iterations of the path do not count towards `max_iter` and are not part
+          of ``history_``.
+        - "sir", "save", "phd", "opg" and "mave" start from a classical estimate of the subspace; see `hkrr.baselines`.
+          The fit then has a single start, and a poor estimate can lead to a poor local minimum. "opg" and "mave" make
+          the weakest assumptions.
+        - An array is the starting map itself, in the coordinates of X. To continue an earlier fit, pass the
+          ``components_`` of that fit as `init` and its ``gamma_`` as `gamma`.
     n_init : int, default=10
-        Maps sampled by ``init="random"``.
+        Number of random maps for ``init="random"``.
     fit_intercept : bool, default=True
-        Whether to centre y.
+        Whether to subtract the mean of y before the fit and add it to the predictions.
     scale_features : bool, default=True
-        Whether to standardise the columns during optimisation. The scaling is folded back into ``components_``.
+        Whether to standardize the columns of X during the optimization. ``components_`` always refers to the original
+        columns.
     max_iter : int, default=200
-        Iterations of the solver at most.
+        Maximum number of iterations of the solver.
     tol : float, default=1e-6
-        The solver has converged when the norm of its gradient is at most ``tol`` times the variance of y (for the
-        evidence, which has no units, ``tol`` itself).
+        Tolerance on the gradient. The solver has converged when the norm of the gradient is at most ``tol`` times the
+        variance of y. For the evidence, which has no units, the norm must be at most ``tol``.
     time_limit : float or None, default=None
-        Seconds that the fit may take; the best map so far is kept.
+        Time limit in seconds. When the limit is reached, the fit stops and keeps the best map so far.
     block_size : "auto" or int, default="auto"
-        Rows computed at once; "auto" suits the processor's cache, or the device's memory.
+        Number of rows that are processed at once. "auto" adapts to the cache of the processor or to the memory of the
+        GPU.
     device : torch device, str or None, default=None
-        Where the passes over the rows run: None is NumPy, or the device of a tensor X; "cuda" a GPU, through PyTorch
-        (with Dask, that of each worker). Files are computed on the processor.
+        Where the passes over the rows are computed. None means NumPy, or the device of X if X is a tensor. "cuda" means
+        a GPU, through PyTorch. For Dask collections, `device` is the device of each worker. Files are always processed
+        on the CPU.
     n_jobs : int or None, default=None
-        Threads for the passes over the rows. None takes as many as BLAS would, -1 one for each processor. (Devices, and
-        the workers of a cluster, have their own.)
+        Number of threads for the passes over the rows. None means as many threads as BLAS uses, and -1 means all
+        processors. `n_jobs` has no effect on computations by PyTorch and on the workers of a Dask cluster.
     callbacks : list of callables or None, default=None
-        Each is called with a `hkrr.solvers.State` after every iteration; one that returns True ends the fit.
+        Functions that are called with a `hkrr.solvers.State` at the start and after every iteration. If a function
+        returns True, the fit stops.
     verbose : int, default=0
-        Above 0: a progress bar.
+        If above 0, a progress bar is shown.
     random_state : int, RandomState or None, default=None
-        Seed of the sampled maps, the held-out rows and the centers.
+        Seed for the random maps, the held-out rows and the centers.
     checkpoint : str, path or None, default=None
-        A file to keep the state of the fit in. However a fit is broken off, the same call goes on from there, and ends
-        with the same model; Ctrl-C then also leaves the best model so far in the estimator. See docs/checkpoints.md.
+        File in which the state of the fit is saved. If a fit is interrupted in any way, calling `fit` again with the
+        same arguments resumes it and gives the same model. With a checkpoint, Ctrl-C also stores the best model so far
+        in the estimator. See docs/checkpoints.md.
     checkpoint_every : float, default=60
-        Seconds between two writes of that file.
+        Seconds between two writes of the checkpoint.
 
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        The map B, of spectral norm 1, in the coordinates of X. For kernels that no rotation changes, its rows are
-        orthogonal in the coordinates of the optimisation, the most important first.
+        The map B, scaled to spectral norm 1, in the coordinates of X. For rotation-invariant kernels its rows are
+        orthogonal in the coordinates of the optimization, and the most important row comes first.
     singular_values_ : array (n_components,)
-        Singular values of the map in the coordinates of the optimisation, divided by the largest: the weights of its
-        directions.
+        Singular values of the map in the coordinates of the optimization, divided by the largest singular value.
+        They are the weights of the directions.
     gamma_ : float
-        Scale of the kernel that goes with ``components_``.
+        Scale gamma of the kernel for the map ``components_``.
     kernel_ : Kernel
-        The kernel, with that scale.
+        The kernel, with the scale ``gamma_``.
     centers_ : array (n_centers, n_features)
+        The centers, in the coordinates of X.
     x_offset_ : array (n_features,)
-        What is subtracted from X before the map: the column means, or zero. Only the polynomial kernel notices.
+        The vector that is subtracted from X before the map is applied: the column means, or zero if `scale_features` is
+        False. Only predictions of the polynomial kernel depend on the offset.
     dual_coef_ : array (n_centers,) or (n_centers, n_targets)
+        The coefficients a.
     intercept_ : float or array (n_targets,)
-        Predictions are ``kernel_((X - x_offset_) @ components_.T, (centers_ - x_offset_) @ components_.T) @ dual_coef_
-        + intercept_``.
+        The intercept. Predictions are ``kernel_((X - x_offset_) @ components_.T, (centers_ - x_offset_) @
+        components_.T) @ dual_coef_ + intercept_``.
     reg_lambda_ : float
         Lambda, as given or learned.
     n_iter_ : int
-        Iterations of the solver (1 where none was needed).
+        Number of iterations of the solver, at least 1.
     result_ : Result
-        The end of the run: ``result_.reason`` is "converged" (the gradient is below `tol`), "stalled" (no step lowers
-        the objective any more), "max_iter", "time_limit", "callback" or "interrupted"; ``result_.objective`` is the
-        last value.
+        Result of the solver. ``result_.reason`` tells why the solver stopped: "converged" (the gradient is below
+        `tol`), "stalled" (no step lowers the objective further), "max_iter", "time_limit", "callback" or "interrupted".
+        ``result_.objective`` is the final value of the objective.
     history_ : dict of lists
-        "time" (seconds), "objective", "grad_norm" and "step" (the step size of VarPro and AGD, the length of the move
-        of L-BFGS), one entry for each iteration and the start.
+        Progress of the solver. The columns "time" (in seconds), "objective", "grad_norm" and "step" have one entry for
+        the start and one for each iteration. For VarPro and AGD, "step" is the step size. For L-BFGS, "step" is the
+        length of the step.
     diagnostics_ : Diagnostics
-        The health of the fit, to be printed; see `hkrr.diagnostics`.
+        Report on the quality of the fit. It can be printed; see `hkrr.Diagnostics`.
     prior_variance_, noise_variance_ : float or array (n_targets,)
-        Of the equivalent Gaussian process: of the function (times k(x, x)), and of the noise; see `hkrr.posterior`.
+        Variances in the equivalent Gaussian process. The prior variance of the function at x is ``prior_variance_``
+        times k(x, x). ``noise_variance_`` is the variance of the noise. See `hkrr.estimators.fitted.posterior`.
     interval_scores_ : array (n_scores,) or (n_scores, n_targets)
-        How far off the rows left out are, for `predict_interval`; see `hkrr.conformal`.
-    posterior_factor_, center_weight_ : arrays, where not all rows are centers, and where these have weights
-    feature_importances_, n_features_in_, feature_names_in_
-        How far each column moves the prediction (see `hkrr.importance`); the others are as everywhere in scikit-learn.
+        Standardized leave-one-out errors, used by `predict_interval`; see `hkrr.estimators.fitted.conformal`.
+    posterior_factor_ : array
+        Factor of the posterior covariance. Only present if there are fewer centers than rows.
+    center_weight_ : array (n_centers,)
+        Sample weights of the centers. Only present if all rows are centers and have weights.
+    feature_importances_ : array (n_features,)
+        Effect of each column on the predictions; see `hkrr.estimators.fitted.importance`.
+    n_features_in_ : int
+        Number of columns seen during `fit`.
+    feature_names_in_ : array (n_features,)
+        Names of the columns. Only present if X has column names that are all strings.
+
+    See Also
+    --------
+    HyperKernelRidgeCV : The same model. The number of directions and lambda are selected automatically.
 
     Examples
     --------
@@ -208,17 +274,20 @@ class HyperKernelRidge(MapModel):
         self.checkpoint_every = checkpoint_every
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Learn the map and the function.
+        """Learn the map B and the function g.
 
         Parameters
         ----------
         X : array or data frame (n_samples, n_features)
-            Or a tensor; a path, or a list of paths, of Parquet, CSV or .npy files; a function that gives blocks (X, y),
-            the same each time it is called; a Dask array or data frame.
+            The inputs. X can also be a tensor, a path or list of paths of Parquet, CSV or .npy files, a function that
+            returns an iterator over blocks (X, y) (the same blocks on every call), or a Dask array or data frame.
         y : array (n_samples,) or (n_samples, n_targets)
-            Several targets share one map, and count by their variances: standardise them to count alike. For files the
-            name or the index of a column; nothing where X gives blocks; for a Dask data frame a name or a collection.
-        sample_weight : array or tensor (n_samples,) or None
+            The targets. Several targets share one map. The objective sums their squared errors, so targets with a large
+            variance dominate. Standardize the targets to give them equal weight. For files, y is the name or the index
+            of a column. If X is a function, y must be None. For a Dask data frame, y is the name of a column or a Dask
+            collection.
+        sample_weight : array or tensor (n_samples,) or None, default=None
+            Weights of the rows.
 
         Returns
         -------
@@ -227,74 +296,221 @@ class HyperKernelRidge(MapModel):
         Raises
         ------
         ValueError
-            For data or parameters that cannot be; the message names the argument and the remedy.
+            If the data or the parameters are invalid. The message names the invalid argument and the remedy.
         FitError
-            Where the optimisation leaves no sound model: numbers too large to square, or a map that collapses.
+            If the optimization does not give a valid model, because numbers overflow or the map collapses to zero.
         CheckpointError
-            Where `checkpoint` is damaged, in use, or belongs to another fit.
+            If the file `checkpoint` is damaged, in use by another process, or belongs to a different fit.
         """
         began = time.perf_counter()
-        with left_as_it_was(self), np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # told of in words
-            data, one_target = (self._opened if is_elsewhere(X) else self._in_memory)(X, y, sample_weight)
+        # NumPy's floating-point warnings are silenced: numbers that overflow are reported as a FitError.
+        with restored_on_failure(self), np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            data, one_target = self._load(X, y, sample_weight)
             with checkpointing(self, data) as rng:
-                self._learn(data, one_target, rng, began)
+                self._fit_rows(data, one_target, rng, began)
         return self
 
-    def _learn(self, data: Rows, one_target: bool, rng: np.random.RandomState, began: float) -> None:
-        deadline = began + (np.inf if self.time_limit is None else self.time_limit)
-        kernel, solver = kernel_of(self), get_solver(self.solver)
-        rows, scaling = self._scaled(data)
-        n_threads = self._n_threads  # of BLAS, before it is held at one
+    def _load(self, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, bool]:
+        """Check the data and the parameters. Return the rows, and whether there is a single target.
 
-        with blas_for(self._n_centers(rows.n_counted)):
-            B, kernel, starts = starting_point(self, rows, kernel, solver, scaling, rng, deadline, n_threads)
-            objective = objective_of(self, rows, centers_of(self, rows, kernel, B, scaling, rng), kernel)
-            told: dict[str, Any] = {"callbacks": self.callbacks or (), "verbose": self.verbose}
-            limit = None if self.time_limit is None else deadline - time.perf_counter()
+        Identical rows are merged if all rows become centers. For up to 20,000 rows, the criteria "evidence" and "loo"
+        merge identical rows too.
+        """
+        if is_external(X):
+            data, one_target = self._open_rows(X, y, sample_weight)
+            check_ridge_parameters(self, data.n_rows, data.n_features)
+            exact = self._count_centers(data.n_counted) == data.n_counted
+            if not exact and (self.criterion == "training" or data.n_rows > _MERGED_ROWS):
+                return data.with_normalized_weights(), one_target
+            X, Y, weight = data.gather()
+            y, device = Y[:, 0] if one_target else Y, getattr(data, "device", None)
+        else:
+            X, y = self._validate_arrays(X, y, sample_weight)
+            check_ridge_parameters(self, *X.shape)
+            weight, device = check_weights(sample_weight, X), self.device
+        n_counted = len(X) if weight is None else int(np.count_nonzero(weight))
+        exact = self._count_centers(n_counted) == n_counted
+        if exact or (self.criterion != "training" and len(X) <= _MERGED_ROWS and any_identical(X, y)):
+            X, y, weight = merge_identical(X, y, weight)
+        else:
+            weight = normalize_weights(weight)
+        return self._array_rows(X, y, weight, device), y.ndim == 1
+
+    def _fit_rows(self, data: Rows, one_target: bool, rng: np.random.RandomState, began: float) -> None:
+        deadline = began + (np.inf if self.time_limit is None else self.time_limit)
+        kernel, solver = _kernel_with_gamma(self.kernel, self.gamma), get_solver(self.solver)
+        rows, scaling = self._standardize(data)
+        # The number of threads is read before blas_for, which may limit BLAS to one thread.
+        n_threads, n_centers = self._n_threads, self._count_centers(rows.n_counted)
+        with blas_for(n_centers):
+            start = _find_start(
+                self.init,
+                rows,
+                kernel,
+                solver,
+                n_components=self.n_components,
+                n_init=self.n_init,
+                reg_lambda=self._first_lambda,
+                n_centers=n_centers,
+                follow_path=isinstance(solver, LBFGS) and self.max_iter > 0,
+                scaling=scaling,
+                rng=rng,
+                deadline=deadline,
+                n_threads=n_threads,
+            )
+            centers = self._choose_centers(rows, n_centers, start.kernel, start.B, scaling, rng)
+            objective = self._objective(rows, centers, start.kernel)
             try:
-                result = run(solver, objective, B, max_iter=self.max_iter, tol=self.tol, time_limit=limit, **told)
+                result = run(
+                    solver,
+                    objective,
+                    start.B,
+                    max_iter=self.max_iter,
+                    tol=self.tol,
+                    time_limit=None if self.time_limit is None else deadline - time.perf_counter(),
+                    callbacks=self.callbacks or (),
+                    verbose=self.verbose,
+                )
             except Interrupted as stop:
                 self._store(stop.result, objective.kernel, objective.centers, scaling, one_target=one_target)
-                stop.model = self
-                raise
+                raise FitInterrupted(self, stop) from None
         if result.reason in ("collapsed", "not_finite"):
             raise FitError(f"The fit stopped after {result.n_iter} iterations: {result.message}.")
         self._store(result, objective.kernel, objective.centers, scaling, one_target=one_target)
-        solve, sure = solved_again(rows, objective, result)
-        self._keep_uncertainty(sure)
-        self._examine(diagnose(rows, objective, result, self._uncut, starts, solve=solve))
-
-    def _opened(self, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, bool]:
-        """Return the rows; what may have to be merged, as arrays are."""
-        data, one_target = super()._opened(X, y, sample_weight)
-        check_parameters(self, data.n_rows, data.n_features)
-        exact = self._n_centers(data.n_counted) == data.n_counted
-        if exact or (self.criterion != "training" and data.n_rows <= _MERGED_ROWS):
-            X, Y, weight = data.gather()
-            return self._merged(X, Y[:, 0] if one_target else Y, weight, getattr(data, "device", None))
-        return data.in_units_of_rows(), one_target
-
-    def _in_memory(self, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, bool]:
-        X, y = self._validated(X, y, sample_weight)
-        check_parameters(self, *X.shape)
-        return self._merged(X, y, check_weights(sample_weight, X), self.device)
-
-    def _merged(self, X: Array, y: Array, weight: Array | None, device: Any) -> tuple[Rows, bool]:
-        """Return the rows of arrays; where all become centers, each sample once."""
-        n_counted = len(X) if weight is None else int(np.count_nonzero(weight))
-        few = self.criterion != "training" and len(X) <= _MERGED_ROWS
-        if self._n_centers(n_counted) == n_counted or (few and any_identical(X, y)):
-            X, y, weight = merge_identical(X, y, weight)
-        else:
-            weight = in_units_of_rows(weight)
-        return self._in_blocks(X, y, weight, device), y.ndim == 1
+        solve, uncertainty = repeat_solve(rows, objective, result)
+        self._store_uncertainty(uncertainty)
+        self._set_diagnostics(diagnose(rows, objective, result, self._untruncated, start.counts, solve=solve))
 
     @property
-    def _lambda(self) -> float:
-        """Lambda, or where it begins when it is learned."""
+    def _first_lambda(self) -> float:
+        """The value of reg_lambda, or the initial value of lambda if lambda is learned."""
         return _FIRST_LAMBDA if isinstance(self.reg_lambda, str) else self.reg_lambda
 
-    def _n_centers(self, n_rows: int) -> int:
+    def _count_centers(self, n_rows: int) -> int:
         if self.n_centers == "auto":
-            return auto_size(n_rows, self._lambda)
+            return auto_size(n_rows, self._first_lambda)
         return n_rows if self.n_centers == "all" else min(self.n_centers, n_rows)
+
+    def _choose_centers(
+        self, rows: Rows, n_centers: int, kernel: Kernel, B: Array, scaling: Moments, rng: np.random.RandomState
+    ) -> Array | None:
+        """Return the centers in the coordinates of the optimization, or None if all rows are centers."""
+        if not isinstance(self.centers, str):
+            return scaling.coordinates(check_matrix("centers", self.centers, rows.n_features))
+        if n_centers == rows.n_counted:
+            return None
+        return draw_centers(self.centers, rows, n_centers, rng, B=B, kernel=kernel, t0=self._first_lambda)
+
+    def _objective(self, rows: Rows, centers: Array | None, kernel: Kernel) -> Objective | Criterion:
+        if self.criterion == "training":
+            return Objective(rows, centers, kernel, self._first_lambda)
+        return CRITERIA[self.criterion](rows, centers, kernel, self._first_lambda, self.reg_lambda == "auto")
+
+
+def _kernel_with_gamma(kernel: str | Kernel, gamma: Literal["median"] | float) -> Kernel:
+    """Return the kernel. If gamma is a number, the gamma of the kernel is set to that number."""
+    kernel = get_kernel(kernel)
+    if isinstance(gamma, str):
+        return kernel
+    if kernel.gamma not in (None, gamma):
+        raise ValueError(
+            f"gamma={gamma} conflicts with gamma={kernel.gamma} of the kernel: leave gamma at 'median', or pass a "
+            "kernel without a gamma"
+        )
+    return kernel.with_gamma(gamma)
+
+
+class _Start(NamedTuple):
+    """The starting map, the kernel with its gamma at that map, and the numbers of starts tried, dropped and failed."""
+
+    B: Array
+    kernel: Kernel
+    counts: Starts
+
+
+def _find_start(
+    init: Any,
+    rows: Rows,
+    kernel: Kernel,
+    solver: Solver,
+    *,
+    n_components: int,
+    n_init: int,
+    reg_lambda: float,
+    n_centers: int,
+    follow_path: bool,
+    scaling: Moments,
+    rng: np.random.RandomState,
+    deadline: float,
+    n_threads: int,
+) -> _Start:
+    """Return the starting point of a fit: a given map, a classical estimate, or the best of several random maps.
+
+    If ``follow_path`` is True, the best random maps are optimized along a path of decreasing lambda. The map with the
+    lowest objective at the end of the path is returned.
+    """
+
+    def compute() -> _Start:
+        sample = starting_rows(rows, rng).on_threads(n_threads)
+        if not isinstance(init, str):
+            B = _check_init(init, n_components, scaling)
+        elif init != "random":
+            from hkrr.baselines.subspace_initialization import subspace_map  # slow to import
+
+            B = subspace_map(init, sample, n_components, rng)
+        else:
+            shared: dict[str, Any] = {
+                "reg_lambda": reg_lambda,
+                "n_centers": n_centers,
+                "rng": rng,
+                "deadline": deadline,
+            }
+            starts, n_drawn = ranked_maps(sample, kernel, n_components=n_components, n_init=n_init, **shared)
+            best = starts[0]
+            if follow_path:
+                best = descend_lambda(rows.to_device(sample), starts, solver, **shared)
+            return _Start(*best, Starts(tried=n_drawn, dropped=len(starts) - 1, failed=n_drawn - len(starts)))
+        return _Start(B, median_kernel(kernel, sample, B, rng), Starts())
+
+    settings = (init, n_components, n_init, reg_lambda, n_centers, kernel, type(solver).__name__, follow_path)
+    key = ("start", *settings, rows.n_rows, *rounded(scaling.x_mean, scaling.y_mean), digest(rng.get_state()))
+    return _recorded_start(key, compute, kernel, (n_components, rows.n_features), rng, deadline)
+
+
+def _check_init(init: Any, n_components: int, scaling: Moments) -> Array:
+    """Check the array `init`, and convert it from the coordinates of X to the coordinates of the optimization."""
+    B = check_matrix("init", init, len(scaling.x_scale), n_components) * scaling.x_scale
+    if np.linalg.matrix_rank(B) < n_components:
+        raise ValueError(
+            "init must have nonzero, linearly independent rows: the solver cannot separate dependent directions"
+        )
+    return B
+
+
+def _recorded_start(
+    key: tuple[Any, ...],
+    compute: Callable[[], _Start],
+    kernel: Kernel,
+    shape: tuple[int, int],
+    rng: np.random.RandomState,
+    deadline: float,
+) -> _Start:
+    """Return the start that the journal of a resumed fit holds under the key. Otherwise compute and record the start.
+
+    The state of the random number generator after the computation is recorded too, so that a resumed fit draws the same
+    centers.
+    """
+
+    def values() -> tuple[Array, float | None, np.random.RandomState, tuple[int, int, int]]:
+        B, started, counts = compute()
+        return B, started.gamma, copy.deepcopy(rng), (counts.tried, counts.dropped, counts.failed)
+
+    def is_start(stored: Any) -> bool:
+        B, gamma, after, counts = stored
+        fits = isinstance(B, np.ndarray) and B.shape == shape
+        counted = isinstance(counts, tuple) and len(counts) == 3 and all(type(one) is int for one in counts)
+        return fits and counted and isinstance(after, np.random.RandomState) and (gamma is None or 0.0 < gamma < np.inf)
+
+    B, gamma, after, counts = step(key, values, lambda _: time.perf_counter() < deadline, is_start)
+    rng.set_state(after.get_state())
+    return _Start(B, kernel if gamma is None else kernel.with_gamma(gamma), Starts(*counts))

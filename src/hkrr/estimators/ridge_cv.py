@@ -1,4 +1,9 @@
-"""HyperKernelRidgeCV: lambda, the number of directions and the map, chosen by themselves."""
+"""`HyperKernelRidgeCV`: hyper-kernel ridge regression that selects the number of directions and lambda.
+
+The selection works in one of two ways. Without `cv`, a search minimizes a criterion (`hkrr.estimators.search`). With
+`cv`, the pairs (number of directions, lambda) of a grid are compared by held-out error
+(`hkrr.estimators._grid_search`).
+"""
 
 from __future__ import annotations
 
@@ -10,104 +15,140 @@ from typing import Any, Literal, Self
 
 import joblib
 import numpy as np
+from sklearn.base import clone
 
-from hkrr._arrays import Array
-from hkrr._model import MapModel
-from hkrr._validation import check_search
-from hkrr.candidates import Candidate, path_table
-from hkrr.checkpoints import checkpointing, left_as_it_was
+from hkrr._base.linear_algebra import Array
+from hkrr._storage.checkpoint import FitInterrupted, checkpointing, restored_on_failure
 from hkrr.criteria import CRITERIA
-from hkrr.examination import of_search
-from hkrr.grid import fit_on_grid, largest_target
+from hkrr.estimators._grid_search import Grid, lambda_grid, largest_target, make_splits, search_grid
+from hkrr.estimators._parameter_checks import check_cv_parameters
+from hkrr.estimators.fitted.base import MapModel
+from hkrr.estimators.fitted.diagnostics import diagnose_grid, diagnose_search
+from hkrr.estimators.ridge import FITTED_ATTRIBUTES, HyperKernelRidge
+from hkrr.estimators.search.candidates import Candidate, path_table
+from hkrr.estimators.search.final_fit import TimeBudget, full_size, quick_fit
+from hkrr.estimators.search.progress import Progress, SearchCallback
+from hkrr.estimators.search.search_and_refit import select_model
+from hkrr.estimators.search.search_stages import SAMPLE_ROWS, Task
 from hkrr.kernels import KERNELS, Kernel, get_kernel
-from hkrr.last_fit import TimeLeft, full_size, last_fit, quick_fit
-from hkrr.opening import is_elsewhere
-from hkrr.progress import Report, SearchCallback
-from hkrr.rows import Rows
-from hkrr.samples import any_identical, check_weights, each_once, in_units_of_rows, merge_identical
-from hkrr.solvers import LBFGS, Interrupted, get_solver
-from hkrr.tuning import SAMPLE_ROWS, Task, tune
+from hkrr.rows import InMemoryRows, Rows
+from hkrr.rows.input_types import is_external
+from hkrr.rows.weights import any_identical, check_weights, merge_identical, merge_identical_rows, normalize_weights
 
-_ROOM = 2.0  # that predictions have beyond the largest target
-_LAST_PASSES = 3  # over the rows, by the last fit: centers, squares, sums
+# Ratio of truncation_ to the largest absolute target, without cv.
+_TRUNCATION_FACTOR = 2.0
+# Number of passes of the final fit over the rows. The passes draw the centers, sum the squares of the targets, and sum
+# the products of kernel values.
+_FINAL_PASSES = 3
 
 
 class HyperKernelRidgeCV(MapModel):
-    """Hyper-kernel ridge regression that tunes itself.
+    """Hyper-kernel ridge regression with automatic selection of the number of directions and of lambda.
 
-    By default the map, lambda and the scale of the kernel are chosen by the evidence of the equivalent Gaussian
-    process, all of them at once and without held-out data, and the number of directions by a BIC on it; see
-    `hkrr.search`. Plain kernel ridge regression on all inputs is one of the candidates. With ``criterion="training"``
-    and `cv` it is the paper's rule: the pair (d, lambda) of least truncated held-out error over a grid.
+    By default, the map, lambda and the scale of the kernel are learned together, by maximizing the evidence of the
+    equivalent Gaussian process. No data are held out. The number of directions is selected by a BIC based on the
+    evidence. Plain kernel ridge regression on all inputs is one of the candidates. See docs/choosing.md.
+
+    With ``criterion="training"`` and `cv`, the estimator follows the adaptive rule of the paper: it selects the pair
+    (d, lambda) with the smallest held-out error on a grid, where d is the number of directions. The predictions are
+    truncated.
 
     Parameters
     ----------
     n_components : "auto", int or list of int, default="auto"
-        Numbers of directions to choose from; "auto" goes on while more may help (with `cv`, up to 10).
+        Number of directions, or list of numbers from which one is selected. Without `cv`, "auto" tries 1, 2, ...
+        directions and stops when two more directions have not improved the score. With `cv`, "auto" tries 1 to 10
+        directions.
     criterion : {"evidence", "loo", "training"}, default="evidence"
-        What the map is chosen by.
+        The criterion that the map minimizes, as in `HyperKernelRidge`. "training" needs `cv`.
     cv : None, "holdout", int or splitter, default=None
-        None chooses by the criterion itself. Otherwise the number of directions, and lambda where it is not learned,
-        are those of least held-out error; with ``criterion="training"`` that is the paper's rule. "holdout" holds out a
-        quarter of the rows, once.
+        How the model is selected. None means that the criterion itself selects the model. Otherwise the number of
+        directions and lambda (unless lambda is learned) are selected by held-out error. "holdout" holds out one random
+        quarter of the rows. An int is a number of folds.
     reg_lambdas : "auto" or list of float, default="auto"
-        The grid of lambda that goes with `cv`; "auto" is 1e-1, 1e-2, ..., 1e-6 for ``criterion="training"``, and
-        learns lambda otherwise.
+        Values of lambda to compare with `cv`. For ``criterion="training"``, "auto" means 1e-1, 1e-2, ..., 1e-6. For the
+        criteria "evidence" and "loo", "auto" means that lambda is learned.
     warm_start : bool, default=False
-        With `cv`: start each lambda of the grid from the map of the one above it.
-    solver : {"lbfgs", "varpro", "agd"} or a solver, default="lbfgs"
-        With `cv`: what fits each pair. Without, it is L-BFGS.
+        With `cv`, whether the fit of each lambda starts from the map of the next larger lambda.
+    solver : {"lbfgs", "varpro", "agd"} or Solver, default="lbfgs"
+        With `cv`, the solver of every fit. Without `cv`, the solver must be "lbfgs".
     kernel : str, Kernel or "auto", default="gaussian"
-        Without `cv` its gamma is learned, whatever it was. "auto" (without `cv`) chooses among several kernels, and
-        among identity, diagonal and full maps, by the same score: for tables whose columns each mean something.
+        The kernel. Without `cv`, gamma is learned, and a gamma set in the kernel is ignored. "auto" (only without `cv`)
+        selects among several kernels and among identity, diagonal and full maps, by the score that also selects the
+        number of directions. Use "auto" for tables whose columns are individually meaningful.
     truncate : bool, default=True
-        Whether predictions are cut at M in absolute value (the paper's T_M).
+        Whether predictions are clipped to ``[-truncation_, truncation_]``, as in the paper.
     n_init : int, default=4
-        Random starts for each number of directions.
+        Number of random starts for each number of directions.
     refit : "full" or int, default="full"
-        Centers of the last fit, on all rows: "full" takes every row up to 5,000 of them, 2,000 beyond (10,000 and 4,000
-        with ``kernel="auto"``; with `cv`, as many as ``HyperKernelRidge(n_centers="auto")``).
+        Number of centers of the final fit on all rows. Without `cv`, "full" takes all rows as centers if there are at
+        most 5,000 rows, and 2,000 centers otherwise. With ``kernel="auto"`` these numbers are 10,000 rows and 4,000
+        centers. With `cv`, "full" takes as many centers as ``HyperKernelRidge(n_centers="auto")``.
     time_limit : float or None, default=None
-        Seconds for all of it, without `cv`: the search ends in time for a last fit of the best model so far, which has
-        fewer centers where even that would take too long.
+        Time limit in seconds for the whole fit, only without `cv`. The search stops early enough to leave time for the
+        final fit of the best model so far. The number of centers of the final fit is reduced if necessary.
     fit_intercept, scale_features, block_size, device, verbose, random_state
-        As in `HyperKernelRidge`. The search is on the processor, on at most 20,000 rows; the last fit is on the device.
+        As in `HyperKernelRidge`. The search runs on the CPU, with at most 20,000 rows. The final fit runs on
+        `device`.
     n_jobs : int or None, default=None
-        Parallel starts (or grid points), through joblib; the model is the same for every number.
-    checkpoint, checkpoint_every : as in `HyperKernelRidge`. After Ctrl-C the coefficients are from few centers.
+        Number of joblib workers among which the starts of the search, or the fits of the grid, are distributed. The
+        model does not depend on `n_jobs`.
+    checkpoint, checkpoint_every
+        As in `HyperKernelRidge`. After Ctrl-C, the estimator contains the best model so far, with at most 500 centers.
     callbacks : list of callables or None, default=None
-        Without `cv`: each is called with a `hkrr.progress.SearchState` when something else is tried or something better
-        was found; one that returns True ends the search, with a last fit of the best so far.
+        Functions that are called with a `hkrr.estimators.search.progress.SearchState` when the search enters a stage or
+        finds a better candidate; only without `cv`. If a function returns True, the search stops, and the final fit is
+        made for the best candidate so far.
 
     Attributes
     ----------
-    n_components_, reg_lambda_ : chosen
+    n_components_ : int
+        Selected number of directions.
+    reg_lambda_ : float
+        Selected lambda.
     map_shape_ : {"full", "diagonal", "identity"}
-        Without `cv`, the shape of the map: "identity" is plain kernel ridge regression.
+        Shape of the selected map, only without `cv`. "identity" means plain kernel ridge regression.
     best_score_ : float
-        The score chosen by: BIC in nats (with ``kernel="auto"`` that of the last stage), or the held-out mean squared
-        error. Lower is better.
+        The score of the selected model; lower is better. Without `cv`, the score is a BIC in nats, from the last stage
+        of the search that computed a score for this model. With `cv`, the score is the mean squared error on held-out
+        rows.
     path_ : dict of lists
-        Without `cv`, the story of the search, one entry for each run: "start", "kernel", "shape" (of the map),
-        "n_components", "reg_lambda", "gamma" (for a map of norm 1 in standardised coordinates), "criterion", "score",
-        "seconds". Scores compare within a stage: "polished", "compared" and "plain", what was run on "half" the
-        groups, the finalists, and "rescaled" each see other rows than those before them. A pandas.DataFrame can be made
-        of it.
+        Without `cv`, a table of the optimization runs of the search, one entry for each run. The columns are "start",
+        "kernel", "shape" (of the map), "n_components", "reg_lambda", "gamma" (for a map of norm 1 in standardized
+        coordinates), "criterion", "score" and "seconds". ``pandas.DataFrame(model.path_)`` converts the table to a data
+        frame. Only scores that were computed on the same rows are comparable. The column "start" tells which runs share
+        their rows:
+
+        - "random", "moments", "grown" and "shrunk", dropped runs included: the search for directions.
+        - "polished": the best directions, refined on more rows.
+        - "rescaled": the selected map after a refit of its scales.
+        - "compared" and "plain": the selected map and plain kernel ridge regression.
+        - With ``kernel="auto"``: the runs marked "half" (half of the groups of rows), the runs without a mark (all
+          groups), and the runs marked "finalist" (larger groups).
+        - "held out": the check of the selected map on held-out rows. Here "criterion" and "score" are mean squared
+          errors, relative to the variance of y.
     cv_results_ : dict of arrays
-        With `cv`: every pair, its error on each split, the mean and the standard deviation.
-    truncation_ : float or array
-        M: the largest absolute target seen; without `cv`, twice that, since of few rows a good model goes beyond them.
+        With `cv`, a table of all pairs (number of directions, lambda), with their errors on each split, the mean errors
+        and the standard deviations of the errors over the splits.
+    truncation_ : float or array (n_targets,)
+        The level at which predictions are clipped. With `cv`, the level is the largest absolute value of the target.
+        Without `cv`, the level is twice this value, because correct predictions for new rows can exceed the training
+        targets.
     components_, gamma_, kernel_, centers_, dual_coef_, singular_values_, diagnostics_, feature_importances_, ...
         As in `HyperKernelRidge`.
+
+    See Also
+    --------
+    HyperKernelRidge : The same model, for a given number of directions and a given lambda.
 
     Examples
     --------
     >>> from hkrr import HyperKernelRidgeCV
     >>> from hkrr.datasets import make_mim_sines
-    >>> data = make_mim_sines(600, n_features=10, n_components=2, random_state=0)
-    >>> model = HyperKernelRidgeCV(random_state=0).fit(data.X[:300], data.y[:300])
-    >>> model.n_components_, model.score(data.X[300:], data.y[300:]) > 0.97
-    (2, True)
+    >>> data = make_mim_sines(600, n_features=5, n_components=1, random_state=0)
+    >>> model = HyperKernelRidgeCV(random_state=0).fit(data.X[:100], data.y[:100])
+    >>> model.n_components_, model.score(data.X[100:], data.y[100:]) > 0.97
+    (1, True)
     """
 
     def __init__(
@@ -158,143 +199,191 @@ class HyperKernelRidgeCV(MapModel):
         self.callbacks = callbacks
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
-        """Choose, and learn.
+        """Select the model and fit it.
 
         Parameters
         ----------
-        X, y, sample_weight : as in `HyperKernelRidge.fit`
-            With `cv`, arrays or data frames.
+        X, y, sample_weight
+            As in `HyperKernelRidge.fit`. With `cv`, only arrays and data frames are supported.
 
         Returns
         -------
         self
         """
-        with left_as_it_was(self), np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # told of in words
-            return self._fit(X, y, sample_weight, time.perf_counter())
+        began = time.perf_counter()
+        # NumPy's floating-point warnings are silenced: numbers that overflow are reported as a FitError.
+        with restored_on_failure(self), np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            if self.cv is None:
+                self._fit_by_criterion(X, y, sample_weight, began)
+            else:
+                self._fit_by_held_out_error(X, y, sample_weight)
+        return self
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any, began: float) -> Self:
-        device = self.device
-        if is_elsewhere(X):
-            data, one_target = self._opened(X, y, sample_weight)
-            device = getattr(data, "device", None)
-            if self.cv is not None:
-                raise ValueError("cv goes with arrays and data frames in memory: leave it at None for other data")
-            self._forget()
-            if data.n_rows > SAMPLE_ROWS:
-                largest = data.largest_targets()
-                self.truncation_ = _ROOM * (float(largest[0]) if one_target else largest)
-                return self._fit_rows(data.in_units_of_rows(), one_target, self._check(data.n_features), began)
-            X, Y, sample_weight = data.gather()
-            y = Y[:, 0] if one_target else Y
-        else:
-            X, y = self._validated(X, y, sample_weight)
-        dimensions = self._check(X.shape[1])
+    def _fit_by_held_out_error(self, X: Any, y: Any, sample_weight: Any) -> None:
+        """Fit the pair (number of directions, lambda) with the smallest held-out error on all rows."""
+        if is_external(X):
+            raise ValueError(
+                "cv needs X and y as arrays or data frames in memory: leave cv at None for tensors, files, functions "
+                "and Dask collections"
+            )
+        X, y = self._validate_arrays(X, y, sample_weight)
+        dimensions = check_cv_parameters(self, X.shape[1])
         weight = check_weights(sample_weight, X)
-        counted = slice(None) if weight is None else weight > 0
-        self._forget()
-        self.truncation_ = largest_target(y[counted])
-        if self.cv is not None:
-            fit_on_grid(self, X, y, weight, dimensions)
-            return self
-        self.truncation_ *= _ROOM
+        self._delete_selection()
+        self.truncation_ = largest_target(y if weight is None else y[weight > 0])
+        with checkpointing(self, InMemoryRows(X, y, weight)) as rng:
+            seed = int(rng.randint(2**31 - 1))
+            base = HyperKernelRidge(
+                kernel=self.kernel,
+                criterion=self.criterion,
+                solver=self.solver,
+                n_init=self.n_init,
+                fit_intercept=self.fit_intercept,
+                scale_features=self.scale_features,
+                block_size=self.block_size,
+                device=self.device,
+                random_state=seed,
+            )
+            final = clone(base).set_params(n_jobs=self.n_jobs, verbose=self.verbose)
+            if self.refit != "full":
+                final.set_params(n_centers=min(self.refit, len(X)))
+            lambdas, splits = lambda_grid(self.reg_lambdas, self.criterion), make_splits(self.cv, X, y, seed)
+            grid = Grid(base, X, y, weight, splits, dimensions, lambdas, self.warm_start)
+            chosen = search_grid(grid, final, self.n_jobs, self.verbose, keep_best=self.checkpoint is not None)
+            for name in FITTED_ATTRIBUTES:
+                self.__dict__.pop(name, None)  # an attribute of an earlier fit that the chosen model may not have
+                if hasattr(chosen.model, name):
+                    setattr(self, name, getattr(chosen.model, name))
+            self.cv_results_, self.n_components_, self.best_score_ = chosen.table, chosen.n_components, chosen.error
+            if chosen.interrupted:
+                self.__dict__.pop("diagnostics_", None)
+                raise FitInterrupted(self)
+        fitted, truncation = chosen.model, self.truncation_ if self.truncate else None
+        self._set_diagnostics(
+            diagnose_grid(
+                fitted.diagnostics_,
+                chosen.table,
+                chosen.n_components,
+                fitted.reg_lambda_,
+                X,
+                fitted.predict,
+                truncation,
+            )
+        )
+
+    def _fit_by_criterion(self, X: Any, y: Any, sample_weight: Any, began: float) -> None:
+        """Search for the best model on a sample of the rows in memory, then fit its coefficients on all rows."""
+        data, one_target, dimensions = self._load(X, y, sample_weight)
+        with checkpointing(self, data) as rng:
+            kernel = None if self._selects_kernel else get_kernel(self.kernel).with_gamma(1.0)
+            reading_began = time.perf_counter()
+            rows, scaling = self._standardize(data)
+            # Standardization makes two passes over the rows. The time to read the rows in the final fit is estimated
+            # from the time of these passes.
+            reading = _FINAL_PASSES * (time.perf_counter() - reading_began) / 2
+            n_threads, n_centers = self._n_threads, self._count_final_centers(rows.n_rows)
+            if rows.n_rows <= SAMPLE_ROWS:
+                sample = rows.in_memory()
+            else:
+                sample = merge_identical_rows(rows.subset(rows.draw(SAMPLE_ROWS, rng)))
+            sample = sample.on_threads(n_threads)
+
+            def fit_candidate(candidate: Candidate) -> MapModel:
+                fitted, model = quick_fit(sample, candidate, with_uncertainty=False), copy(self)
+                centers = fitted.objective.centers
+                model._store(fitted.result, candidate.kernel, centers, scaling, one_target=one_target)
+                return model
+
+            budget = TimeBudget(rows, self.time_limit, began, reading, n_threads)
+            likely_kernel = KERNELS["product_matern32"] if kernel is None else kernel
+            task = Task(
+                sample,
+                CRITERIA[self.criterion],
+                dimensions,
+                represented_weight=rows.total_weight,
+                choose_dimension=isinstance(self.n_components, str),
+                n_starts=self.n_init,
+                rng=rng,
+                n_jobs=self.n_jobs,
+                n_threads=n_threads if joblib.effective_n_jobs(self.n_jobs) == 1 else 1,
+                deadline=budget.search_deadline(likely_kernel, n_centers),
+                verbose=self.verbose,
+                progress=Progress(self.callbacks or (), began, fit_candidate),
+            )
+            selected = select_model(rows, task, kernel, n_centers, budget, keep_best=self.checkpoint is not None)
+            winner, (objective, result, solve, uncertainty) = selected.winner, selected.fit
+            self._store(result, winner.kernel, objective.centers, scaling, one_target=one_target)
+            self._store_uncertainty(uncertainty)
+            self.n_components_, self.best_score_ = winner.n_components, winner.score
+            self.map_shape_ = winner.shape.name
+            self.path_ = path_table(selected.candidates, rows.total_weight)
+            if selected.interrupted_by is not None:
+                raise FitInterrupted(self, selected.interrupted_by) from None
+            self._set_diagnostics(
+                diagnose_search(
+                    rows,
+                    objective,
+                    result,
+                    self._untruncated,
+                    winner,
+                    selected.candidates,
+                    time_limited=self.time_limit is not None,
+                    truncation=self.truncation_ if self.truncate else None,
+                    solve=solve,
+                )
+            )
+
+    def _load(self, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, bool, list[int]]:
+        """Check the data and the parameters, and set ``truncation_``.
+
+        Return the rows, whether there is a single target, and the numbers of directions to try. If X is not an array,
+        up to 20,000 rows are copied to memory. Up to this number of rows, or if all rows are centers of the final fit,
+        identical rows are merged.
+        """
+        device = self.device
+        if is_external(X):
+            data, one_target = self._open_rows(X, y, sample_weight)
+            dimensions = check_cv_parameters(self, data.n_features)
+            if data.n_rows > SAMPLE_ROWS:
+                self._delete_selection()
+                largest = data.largest_targets()
+                self.truncation_ = _TRUNCATION_FACTOR * (float(largest[0]) if one_target else largest)
+                return data.with_normalized_weights(), one_target, dimensions
+            X, Y, sample_weight = data.gather()
+            y, device = Y[:, 0] if one_target else Y, getattr(data, "device", None)
+        else:
+            X, y = self._validate_arrays(X, y, sample_weight)
+            dimensions = check_cv_parameters(self, X.shape[1])
+        weight = check_weights(sample_weight, X)
         if weight is not None and np.any(weight == 0):
-            X, y, weight = X[counted], y[counted], weight[counted]
-        return self._fit_search(X, y, weight, device, dimensions, began)
-
-    def _forget(self) -> None:
-        """Remove what an earlier fit of the other kind has left."""
-        for name in ("cv_results_", "path_", "map_shape_"):
-            if hasattr(self, name):
-                delattr(self, name)
-
-    def _cut(self, predicted: Array) -> Array:
-        """Return the predictions, cut at ``truncation_`` in absolute value where `truncate` is set."""
-        return np.clip(predicted, -self.truncation_, self.truncation_) if self.truncate else predicted
-
-    @property
-    def _any_kernel(self) -> bool:
-        return isinstance(self.kernel, str) and self.kernel == "auto"
-
-    def _check(self, n_features: int) -> list[int]:
-        if not self._any_kernel:
-            get_kernel(self.kernel)
-        elif self.cv is not None:
-            raise ValueError("kernel='auto' chooses by the criterion: it goes with cv=None; give cv one kernel")
-        if not isinstance(get_solver(self.solver), LBFGS) and self.cv is None:
-            raise ValueError("solver goes with cv: without, the map and lambda are learned together, by L-BFGS")
-        return check_search(self, n_features)
-
-    def _fit_search(
-        self, X: Array, y: Array, weight: Array | None, device: Any, dimensions: list[int], began: float
-    ) -> Self:
-        if self._last_centers(len(X)) == len(X) or (len(X) <= SAMPLE_ROWS and any_identical(X, y)):
+            X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
+        self._delete_selection()
+        self.truncation_ = _TRUNCATION_FACTOR * largest_target(y)
+        if self._count_final_centers(len(X)) == len(X) or (len(X) <= SAMPLE_ROWS and any_identical(X, y)):
             X, y, weight = merge_identical(X, y, weight)
         else:
-            weight = in_units_of_rows(weight)
-        return self._fit_rows(self._in_blocks(X, y, weight, device), y.ndim == 1, dimensions, began)
+            weight = normalize_weights(weight)
+        return self._array_rows(X, y, weight, device), y.ndim == 1, dimensions
 
-    def _last_centers(self, n_rows: int) -> int:
-        """Return the number of centers of the last fit."""
-        return full_size(n_rows, not self._any_kernel) if self.refit == "full" else min(self.refit, n_rows)
+    def _delete_selection(self) -> None:
+        """Delete the results of an earlier fit that exist only with `cv`, or only without `cv`."""
+        for name in ("cv_results_", "path_", "map_shape_"):
+            self.__dict__.pop(name, None)
 
-    def _fit_rows(self, data: Rows, one_target: bool, dimensions: list[int], began: float) -> Self:
-        """Search on some of the rows, and fit the coefficients on all of them, wherever they are."""
-        with checkpointing(self, data) as rng:
-            return self._search(data, one_target, dimensions, rng, began)
+    def _truncate(self, predicted: Array) -> Array:
+        """Return the predictions, clipped to ``[-truncation_, truncation_]`` if `truncate` is True."""
+        return np.clip(predicted, -self.truncation_, self.truncation_) if self.truncate else predicted
 
-    def _search(
-        self, data: Rows, one_target: bool, dimensions: list[int], rng: np.random.RandomState, began: float
-    ) -> Self:
-        kernel = None if self._any_kernel else get_kernel(self.kernel).with_gamma(1.0)
-        opened = time.perf_counter()
-        rows, scaling = self._scaled(data)
-        reading = _LAST_PASSES * (time.perf_counter() - opened) / 2  # of the last fit; the moments take two passes
-        n_centers = self._last_centers(rows.n_rows)
-        sample = rows.in_memory() if rows.n_rows <= SAMPLE_ROWS else each_once(rows.subset(rows.draw(SAMPLE_ROWS, rng)))
-        sample = sample.on_threads(self._n_threads)
-        likely = KERNELS["product_matern32"] if kernel is None else kernel
-        time_left = TimeLeft(rows, self.time_limit, began, reading, self._n_threads)
+    def _exhausted_parameters(self) -> set[str]:
+        """Return the names of the parameters that warnings do not mention, because a change cannot improve this fit."""
+        exhausted = super()._exhausted_parameters()
+        # Without cv, lambda is learned, and reg_lambdas must be "auto".
+        return exhausted if self.cv is not None else exhausted | {"reg_lambdas"}
 
-        def quickly(found: Candidate) -> MapModel:
-            (objective, result), model = quick_fit(sample, found, how_sure=False)[:2], copy(self)
-            model._store(result, found.kernel, objective.centers, scaling, one_target=one_target)
-            return model
+    @property
+    def _selects_kernel(self) -> bool:
+        return isinstance(self.kernel, str) and self.kernel == "auto"
 
-        report = Report(self.callbacks or (), began, quickly)
-        interrupted = None
-        task = Task(
-            sample,
-            CRITERIA[self.criterion],
-            dimensions,
-            stands_for=rows.total_weight,
-            choose_dimension=isinstance(self.n_components, str),
-            n_starts=self.n_init,
-            rng=rng,
-            n_jobs=self.n_jobs,
-            n_threads=self._n_threads if joblib.effective_n_jobs(self.n_jobs) == 1 else 1,
-            deadline=time_left.deadline(likely, n_centers),
-            verbose=self.verbose,
-            report=report,
-        )
-        try:
-            winner, result, ends = tune(task, kernel)
-            n_centers = time_left.n_centers(winner.kernel, n_centers)
-            report.trying("the last fit, on all rows", last=True)
-            objective, result, solve, sure = last_fit(rows, winner, result, n_centers, rng)
-        except KeyboardInterrupt as stop:
-            if self.checkpoint is None or not report.best:
-                raise
-            interrupted, winner, ends = stop, report.best[-1], report.best[-1:]
-            try:
-                objective, result, solve, sure = quick_fit(sample, winner)
-            except (ArithmeticError, np.linalg.LinAlgError):  # no model; what was asked for is to stop
-                raise stop from None
-        self._store(result, winner.kernel, objective.centers, scaling, one_target=one_target)
-        self._keep_uncertainty(sure)
-        self.n_components_, self.best_score_ = winner.n_components, winner.score
-        self.map_shape_ = winner.shape.name
-        self.path_ = path_table(ends, rows.total_weight)
-        if interrupted is not None:
-            raise Interrupted(result, self) from None
-        self._examine(of_search(self, rows, objective, result, winner, ends, solve))
-        return self
+    def _count_final_centers(self, n_rows: int) -> int:
+        """Return the number of centers of the final fit."""
+        return full_size(n_rows, not self._selects_kernel) if self.refit == "full" else min(self.refit, n_rows)

@@ -1,11 +1,18 @@
-"""The paper's experiments, one file each, and the demo. `hkrr reproduce` runs them; see `hkrr.experiments.base`."""
+"""The paper's experiments, with one module for each experiment, and the demo.
+
+The command `hkrr reproduce` runs the experiments. The docstring of `hkrr.experiments.experiment_runner` describes the
+functions of an experiment module.
+"""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
-# In the order of the paper: its figures, then its theorems.
+# Experiments whose module has a different name than the experiment on the command line.
+_MODULES = {"toy-path": "toy_trajectories", "toy-map": "toy_basins"}
+
+# The names of the experiments in the order of the paper: first its figures, then its theorems.
 NAMES = (
     "convergence",
     "toy-path",
@@ -22,5 +29,5 @@ NAMES = (
 def get_experiment(name: str) -> Any:
     """Return the module of an experiment."""
     if name not in NAMES:
-        raise ValueError(f"there is no experiment {name!r}; there are {', '.join(NAMES)}")
-    return import_module(f"hkrr.experiments.{name.replace('-', '_')}")
+        raise ValueError(f"there is no experiment {name!r}; choose from {', '.join(NAMES)}")
+    return import_module(f"hkrr.experiments.{_MODULES.get(name, name.replace('-', '_'))}")

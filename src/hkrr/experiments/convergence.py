@@ -1,4 +1,4 @@
-"""Training loss against time, from many starts: where both algorithms arrive, and where AGD escapes (figure 1)."""
+"""Training loss of VarPro, AGD and L-BFGS against time, from several starts (figure 1)."""
 
 from __future__ import annotations
 
@@ -9,46 +9,54 @@ import numpy as np
 
 from hkrr.centers import uniform
 from hkrr.datasets import make_mim_sines
-from hkrr.experiments.base import COLOURS, Case, Claim, Table, run_all
-from hkrr.experiments.paper import METHODS, draw_map, seed_of, solver
-from hkrr.experiments.store import column
+from hkrr.experiments.experiment_runner import COLOURS, Case, Claim, Table, run_all
+from hkrr.experiments.paper_setting import METHODS, draw_map, seed_of, solver
+from hkrr.experiments.result_store import column
 from hkrr.kernels import Gaussian
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
 from hkrr.solvers import run as run_solver
 
-_SAME = 0.05  # relative difference of losses that counts as the same end
-_SETTLED = 0.02  # a loss that falls by no more than this in the second half of the time has arrived somewhere
-_POINTS = 200  # of a loss curve that are kept
+# Losses with at most this relative difference count as equal.
+_SAME = 0.05
+# A run counts as converged if its loss falls by at most this fraction in the second half of the time.
+_SETTLED = 0.02
+# Maximum number of points stored for each loss curve, besides the first and the last point.
+_POINTS = 200
 
 
 @dataclass(frozen=True)
 class Config:
-    """The paper's problem; its lambda, its starts (it shows two) and its seconds are not given for this figure."""
+    """The paper's problem.
+
+    For this figure the paper states neither lambda nor the time limit. It shows two starts without saying how these
+    starts were drawn.
+    """
 
     n_samples: int = 300
     n_features: int = 300
     n_components: int = 2
     n_centers: int = 5
     reg_lambda: float = 1e-7
-    starts: str = "uniform"  # the entries of the maps, or "normal"
+    # Distribution of the entries of the initial maps: "uniform" or "normal".
+    starts: str = "uniform"
     seconds: float = 60.0
     repeats: int = 10
     seed: int = 0
 
     @classmethod
     def quick(cls, seed: int = 0) -> Config:
-        """Return what takes seconds."""
+        """Return a small configuration that runs in seconds."""
         return cls(n_features=30, seconds=0.5, repeats=3, seed=seed)
 
 
 def cases(config: Config) -> list[Case]:
-    """Return each start and method."""
+    """Return one case for each combination of a start and a method."""
     return [{"start": start, "method": method} for start in range(config.repeats) for method in METHODS]
 
 
 def run_case(config: Config, case: Case) -> Table:
-    """Return the loss curve of one run: the same data and centers for all, the same start for every method."""
+    """Return the loss curve of one run. All runs have the same data and centers, and all methods the same starts."""
     d, D = config.n_components, config.n_features
     data = make_mim_sines(config.n_samples, D, d, B=np.eye(d, D), random_state=seed_of(config.seed, 0, "data"))
     rows = InMemoryRows(data.X, data.y)
@@ -59,7 +67,7 @@ def run_case(config: Config, case: Case) -> Table:
     options: dict[str, Any] = {"max_iter": 10**9, "tol": 0.0, "time_limit": config.seconds}
     history = run_solver(solver(case["method"]), objective, B, **options).history
     seconds, loss = np.array(history["time"]), np.array(history["objective"])
-    # As many points as a curve needs, evenly over the logarithm of the time, with the first and the last.
+    # Keep points that are equally spaced in log time, and the first and the last point.
     wanted = np.geomspace(max(seconds[0], 1e-4), max(seconds[-1], 2e-4), _POINTS)
     kept = np.unique([0, *np.minimum(np.searchsorted(seconds, wanted), len(loss) - 1), len(loss) - 1])
     limit = {"time_limit": config.seconds}
@@ -67,7 +75,7 @@ def run_case(config: Config, case: Case) -> Table:
 
 
 def run(config: Config) -> Table:
-    """Return all the curves."""
+    """Run all cases and return their table."""
     return run_all(config, cases(config), run_case)
 
 
@@ -81,18 +89,23 @@ class _Curve:
         half = column(table, "time_limit", **where)[-1] / 2
         pairs = zip(self.seconds, self.loss, strict=True)
         at_half = [self.loss[0], *(loss for second, loss in pairs if second <= half)][-1]
-        # One that stopped by itself before half of the time has arrived as well.
+        # By this rule, a run that stopped in the first half of the time counts as converged.
         self.settled = at_half - self.end <= _SETTLED * self.end
 
     def seconds_to(self, loss: float) -> float:
-        """Return when the run first came within the tolerance of a loss."""
+        """Return the time at which the run first reached the given loss, up to the relative tolerance `_SAME`."""
         pairs = zip(self.seconds, self.loss, strict=True)
         return float(next(second for second, value in pairs if value <= (1.0 + _SAME) * loss))
 
 
-def _kinds(table: Table) -> tuple[dict[int, dict[str, _Curve]], list[int], list[int], list[int]]:
-    """Return the curves by start; the starts where AGD ends lower, where both arrive at one end, where AGD escapes."""
-    curves = {start: {method: _Curve(table, start, method) for method in METHODS} for start in _whole_starts(table)}
+def _classify(table: Table) -> tuple[dict[int, dict[str, _Curve]], list[int], list[int], list[int]]:
+    """Return the curves of each start, and three lists of starts.
+
+    From the starts in the first list, AGD ends with a lower loss than VarPro. From the starts in the second list, AGD
+    and VarPro both converge to the same loss. The third list has those starts of the first list from which VarPro has
+    converged: AGD escaped from a minimum in which VarPro is stuck.
+    """
+    curves = {start: {method: _Curve(table, start, method) for method in METHODS} for start in _complete_starts(table)}
     lower = [s for s, of in curves.items() if of["AGD"].end < (1.0 - _SAME) * of["VarPro"].end]
     both = [
         s
@@ -105,43 +118,48 @@ def _kinds(table: Table) -> tuple[dict[int, dict[str, _Curve]], list[int], list[
     return curves, lower, both, escapes
 
 
-def _whole_starts(table: Table) -> list[int]:
-    """Return the starts from which every method's run has ended."""
-    ended = {(row["start"], row["method"]) for row in table}
-    return [start for start in sorted({start for start, _ in ended}) if all((start, m) in ended for m in METHODS)]
+def _complete_starts(table: Table) -> list[int]:
+    """Return the starts for which the runs of all methods have finished."""
+    finished = {(row["start"], row["method"]) for row in table}
+    return [start for start in sorted({start for start, _ in finished}) if all((start, m) in finished for m in METHODS)]
 
 
 def claims(table: Table) -> list[Claim]:
-    """Return the claims about the two algorithms; "arrived": the loss hardly falls in the second half of the time."""
-    curves, lower, both, escapes = _kinds(table)
+    """Check the claims that compare VarPro and AGD."""
+    curves, lower, both, escapes = _classify(table)
     goals = {start: max(curves[start]["AGD"].end, curves[start]["VarPro"].end) for start in both}
     faster = [s for s in both if curves[s]["VarPro"].seconds_to(goals[s]) < curves[s]["AGD"].seconds_to(goals[s])]
     n = len(curves)
     return [
         Claim(
-            "AGD ends lower than VarPro from most starts",
+            "AGD ends with a lower loss than VarPro from most starts",
             len(lower) > n / 2 if n else None,
             f"{len(lower)} of {n} starts",
         ),
         Claim(
-            "VarPro is faster where both arrive",
+            "VarPro is faster than AGD when both reach the same loss",
             len(faster) > len(both) / 2 if both else None,
-            f"{len(faster)} of {len(both)} starts where both arrive at the same loss, of {n}",
+            f"{len(faster)} of {len(both)} starts where both reach the same loss, {n} starts in total",
         ),
         Claim(
-            "there are starts where AGD escapes a minimum in which VarPro stays",
+            "from some starts AGD escapes a minimum in which VarPro gets stuck",
             bool(escapes) if n else None,
-            f"{len(escapes)} of {n} starts where VarPro has come to rest above AGD",
+            f"{len(escapes)} of {n} starts where VarPro converged to a higher loss than AGD",
         ),
     ]
 
 
 def plot(table: Table) -> Any:
-    """Draw a start where both arrive, one where AGD escapes (or ends lower by most), then the ends of all."""
+    """Plot the loss curves of two starts, and the final losses of all starts.
+
+    From the first start, VarPro and AGD reach the same loss. The second start is a start from which AGD escapes a
+    minimum: the start with the largest ratio of the final loss of VarPro to the final loss of AGD. If AGD never
+    escapes, the second start is chosen in the same way from all starts from which AGD ends with a lower loss.
+    """
     import matplotlib.pyplot as plt
 
-    curves, lower, both, escapes = _kinds(table)
-    shown = {f"start {both[0]}: both arrive": both[0]} if both else {}
+    curves, lower, both, escapes = _classify(table)
+    shown = {f"start {both[0]}: same loss": both[0]} if both else {}
     if escapes or lower:
         most = max(escapes or lower, key=lambda start: curves[start]["VarPro"].end / curves[start]["AGD"].end)
         shown[f"start {most}: {'AGD escapes' if escapes else 'AGD ends lower'}"] = most
@@ -159,8 +177,9 @@ def plot(table: Table) -> Any:
         axes[0].legend(frameon=False)
     for k, method in enumerate(METHODS):
         ends = [of[method].end for of in curves.values()]
-        beside = [start + 0.15 * (k - 1) for start in curves]  # so that equal ends do not hide each other
-        axes[-1].semilogy(beside, ends, "o", color=COLOURS[method], label=method)
-    axes[-1].set(title="where each start ends", xlabel="start", ylabel="training loss at the end", xticks=list(curves))
+        # Shift the points of each method, so that equal losses do not hide each other.
+        shifted = [start + 0.15 * (k - 1) for start in curves]
+        axes[-1].semilogy(shifted, ends, "o", color=COLOURS[method], label=method)
+    axes[-1].set(title="final loss of each start", xlabel="start", ylabel="final training loss", xticks=list(curves))
     axes[-1].grid(alpha=0.3)
     return figure

@@ -1,7 +1,8 @@
-"""The demo: a planted multi-index model, found from 600 samples in 50 dimensions. ``python -m hkrr.experiments.demo``.
+"""Demo: learn a synthetic multi-index model from 600 samples in 50 dimensions. Run ``python -m hkrr.experiments.demo``.
 
-Beside the fit stand kernel ridge regression on all 50 inputs, which knows nothing, and on the true map, which knows
-everything.
+The fit is compared with two kernel ridge regressions. The first regression uses all 50 inputs and ignores that the
+target depends on three directions only. The second regression uses the true directions, which are not known in
+practice.
 """
 
 from __future__ import annotations
@@ -16,18 +17,19 @@ import numpy as np
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import GridSearchCV
 
+from hkrr._base.threads import single_threaded_blas
 from hkrr.datasets import Dataset, make_mim_sines
-from hkrr.estimator import HyperKernelRidge
+from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.metrics import subspace_distance
-from hkrr.threads import single_threaded_blas
 
 N_TRAIN, N_TEST = 600, 4800
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"  # Okabe and Ito: distinct to everyone
+# The palette of Okabe and Ito, which is safe for colour-blind readers.
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the demo found."""
+    """The data, the fitted model and the test scores of the demo."""
 
     data: Dataset
     model: HyperKernelRidge
@@ -39,7 +41,7 @@ class Outcome:
 
 
 def run(seed: int = 0, verbose: int = 1) -> Outcome:
-    """Draw the data, fit, and compare."""
+    """Generate the data, fit the models and score them on the test rows."""
     data = make_mim_sines(N_TRAIN + N_TEST, random_state=seed)
     X, y = data.X[:N_TRAIN], data.y[:N_TRAIN]
     X_test, y_test = data.X[N_TRAIN:], data.y[N_TRAIN:]
@@ -69,30 +71,30 @@ def _tuned_krr(X: Any, y: Any) -> Any:
 
 
 def describe(outcome: Outcome) -> str:
-    """Return what a person wants to know, in a few lines."""
+    """Return a summary of the demo in a few lines of text."""
     spectrum = "  ".join(f"{value:.2f}" for value in outcome.model.singular_values_)
     d, D = outcome.data.B.shape
     rows = [
         ("kernel ridge on the 50 inputs (tuned)", outcome.score_on_inputs),
         ("hkrr, learning the map", outcome.score),
         ("kernel ridge on the true map (tuned)", outcome.score_on_true_map),
-        ("the noise allows at most", 1 / 1.01),
+        ("upper limit because of the noise", 1 / 1.01),
     ]
     return "\n".join(
         [
-            f"A function of {d} hidden directions in {D} dimensions, {N_TRAIN} noisy samples, {N_TEST} to test on.",
+            f"A function of {d} unknown directions in {D} dimensions, {N_TRAIN} noisy samples, {N_TEST} test samples.",
             "",
             *(f"  test R2  {score:6.3f}   {name}" for name, score in rows),
             "",
-            f"  spectrum of the learned map       {spectrum}",
-            f"  distance to the true subspace     {outcome.distance:.2f}  (0: the same, 1: a direction is missed)",
+            f"  singular values of the map        {spectrum}",
+            f"  distance to the true subspace     {outcome.distance:.2f}  (0: identical, 1: a direction is missed)",
             f"  seconds to fit                    {outcome.seconds:.1f}",
         ]
     )
 
 
 def plot(outcome: Outcome, path: Path) -> None:
-    """Draw the training curve, the directions found, and the link function along the first two."""
+    """Plot the training curve, the learned directions, and the link function along the first two directions."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -104,7 +106,7 @@ def plot(outcome: Outcome, path: Path) -> None:
     for k in range(2):
         _plot_link(axes[1, k], outcome, k)
     d, D = outcome.data.B.shape
-    figure.suptitle(f"{d} hidden directions in {D} dimensions from {N_TRAIN} samples: test R2 {outcome.score:.3f}")
+    figure.suptitle(f"{d} unknown directions in {D} dimensions from {N_TRAIN} samples: test R2 {outcome.score:.3f}")
     figure.savefig(path, dpi=110)
     plt.close(figure)
 
@@ -117,14 +119,14 @@ def _plot_training(ax: Any, outcome: Outcome) -> None:
 
 def _plot_directions(ax: Any, outcome: Outcome) -> None:
     true, learned = outcome.data.B, outcome.model.components_
-    # A subspace has no basis of its own: the true rows are compared with their best match in the learned span.
+    # The basis of a subspace is arbitrary, so compare each true direction with its best match in the learned subspace.
     mixing = np.linalg.lstsq(learned.T, true.T, rcond=None)[0]
     ends = [min(0.0, float(true.min())), float(true.max())]
     ax.plot(ends, ends, color=GREY, lw=1)
     for j, (marker, colour) in enumerate(zip("osD", (BLUE, ORANGE, "#009E73"), strict=True)):
         matched = (learned.T @ mixing)[:, j]
         ax.plot(true[j], matched, marker, ms=3.5, color=colour, label=f"direction {j + 1}")
-    ax.set(title="Directions: 50 loadings each", xlabel="true loading", ylabel="its match in the learned subspace")
+    ax.set(title="Directions: 50 loadings each", xlabel="true loading", ylabel="best match in the learned subspace")
     ax.legend(frameon=False)
 
 
@@ -132,28 +134,28 @@ def _plot_link(ax: Any, outcome: Outcome, k: int) -> None:
     model, X, y = outcome.model, outcome.data.X[:N_TRAIN], outcome.data.y[:N_TRAIN]
     latent = model.transform(X)
     ax.plot(latent[:, k], y, ".", ms=3, color=GREY, alpha=0.6, label="training samples")
-    # Walk along direction k in the input space, the other latent coordinates held at their mean.
+    # Move along direction k in the input space, with the other latent coordinates fixed at their mean.
     low, high = np.quantile(latent[:, k], [0.01, 0.99])
     values = np.linspace(low, high, 200)
     target = np.tile(latent.mean(axis=0), (200, 1))
     target[:, k] = values
     walk = X.mean(axis=0) + (target - latent.mean(axis=0)) @ np.linalg.pinv(model.components_).T
-    ax.plot(values, model.predict(walk), color=ORANGE, lw=2, label="learned g, others at mean")
+    ax.plot(values, model.predict(walk), color=ORANGE, lw=2, label="learned g, others at their mean")
     ax.set(title=f"Link function along direction {k + 1}", xlabel=f"latent coordinate {k + 1}", ylabel="y")
     if k == 0:
         ax.legend(fontsize="small", loc="upper left")
 
 
 def main() -> None:
-    """Run the demo, print its findings and write its picture."""
+    """Run the demo, print its summary and write its figure."""
     parser = argparse.ArgumentParser(prog="python -m hkrr.experiments.demo", description=__doc__.split("\n")[0])
     parser.add_argument("--seed", type=int, default=0, help="seed of the data and the fit (default: 0)")
-    parser.add_argument("--out", type=Path, default=Path("demo.png"), help="where the picture goes (default: demo.png)")
+    parser.add_argument("--out", type=Path, default=Path("demo.png"), help="file of the figure (default: demo.png)")
     options = parser.parse_args()
     outcome = run(options.seed)
     print(describe(outcome))
     plot(outcome, options.out)
-    print(f"  picture                           {options.out}")
+    print(f"  figure                            {options.out}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Excess risk: data with a noiseless target to test on, and tuned kernel ridge regression to compare with."""
+"""Tools to measure excess risks: data with a noiseless test target, tuned kernel ridge regression, and slopes."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hkrr._arrays import Array
-from hkrr.candidates import FIRST_LAMBDA, plain
+from hkrr._base.linear_algebra import Array
 from hkrr.criteria import Evidence
 from hkrr.datasets import make_mim_sines
+from hkrr.estimators.search.candidates import FIRST_LAMBDA, plain_kernel_ridge
 from hkrr.kernels import Gaussian
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
 
+# Maximum number of rows on which the evidence is maximized.
 _EVIDENCE_ROWS = 1_000
 
 
 class Truth(NamedTuple):
-    """Rows to learn from, and test rows whose target has no noise: the mean squared error there is the excess risk."""
+    """Noisy training rows, and test rows with a noiseless target.
+
+    Because the test target has no noise, the mean squared error on the test rows is the excess risk.
+    """
 
     X: Array
     y: Array
@@ -27,21 +31,25 @@ class Truth(NamedTuple):
     B: Array
 
     def excess_risk(self, predicted: Array) -> float:
-        """Return the excess risk over the variance of the noiseless target, of predictions cut at max |y| (T_M)."""
+        """Return the excess risk of the predictions at the test rows, divided by the variance of the noiseless target.
+
+        The predictions are clipped at the largest absolute value of the training target.
+        """
         M = float(np.max(np.abs(self.y)))
         return float(np.mean((np.clip(predicted, -M, M) - self.z_test) ** 2) / np.var(self.z_test))
 
 
 def draw_with_truth(n_train: int, n_test: int, D: int, d: int, seed: int) -> Truth:
-    """Draw data set 1, noisy to learn from and noiseless to test on."""
+    """Draw data set 1 of the paper, with noise in the training target and without noise in the test target."""
     noisy, clean = (make_mim_sines(n_train + n_test, D, d, noise=noise, random_state=seed) for noise in (0.01, 0.0))
     return Truth(noisy.X[:n_train], noisy.y[:n_train], noisy.X[n_train:], clean.y[n_train:], noisy.B)
 
 
 def learned_krr(X: Array, y: Array, X_test: Array, seed: int) -> Array:
-    """Return the predictions of kernel ridge regression, exact, its lambda and gamma by the evidence.
+    """Return the predictions of exact kernel ridge regression, with lambda and gamma chosen by the evidence.
 
-    That is maximised on at most 1,000 rows; the noise in units of the signal, nu = lambda m, is kept for all of them.
+    The evidence is maximized on at most 1,000 rows. The fit to all m rows uses the gamma found in this way, and the
+    same noise variance relative to the signal variance, nu = lambda m.
     """
     rng, mean, scale = np.random.RandomState(seed), float(np.mean(y)), X.std(axis=0)
     X, X_test = X / scale, X_test / scale
@@ -49,14 +57,14 @@ def learned_krr(X: Array, y: Array, X_test: Array, seed: int) -> Array:
     some = rows if len(X) <= _EVIDENCE_ROWS else rows.subset(rows.draw(_EVIDENCE_ROWS, rng))
     kernel = Gaussian(gamma=1.0)
     noises = (0.001, 0.1, FIRST_LAMBDA * some.n_rows)
-    found, _ = plain(Evidence(some, None, kernel, 1.0, True), kernel, noises, rng)
+    found, _ = plain_kernel_ridge(Evidence(some, None, kernel, 1.0, True), kernel, noises, rng)
     length = float(found.B[0])
     alpha = Objective(rows, None, kernel, found.nu / len(X)).solve_alpha(found.matrix)
     return kernel(length * X_test, length * X) @ alpha[:, 0] + mean
 
 
 def slope(sizes: list[int], risks: list[float]) -> float:
-    """Return the least-squares slope of log risk against log m; NaN where there are fewer than two sizes."""
+    """Return the least-squares slope of log risk against log m, or NaN if there are fewer than two sizes."""
     if len(sizes) < 2:
         return float("nan")
     return float(np.polyfit(np.log(sizes), np.log(risks), 1)[0])

@@ -1,17 +1,17 @@
-"""What an experiment is, and how one is run: case by case, each kept as soon as it is there.
+"""The interface of an experiment, and `reproduce`, which runs an experiment case by case and stores each result.
 
 An experiment is a module with
 
-    Config                      a frozen dataclass: the paper's sizes by default; ``Config.quick()`` takes seconds
-    cases(config)               the runs to make, each a dict that names it
-    run_case(config, case)      the rows that a run gives, a list of dicts
-    run(config)                 all of them, one after another: a table
-    plot(table)                 a matplotlib Figure
-    claims(table)               what the paper says of it, and whether it holds here
+    Config                      a frozen dataclass; the paper's sizes by default, and ``Config.quick()`` runs in seconds
+    cases(config)               the list of runs, each described by a dict
+    run_case(config, case)      runs one case and returns its rows, a list of dicts
+    run(config)                 runs all cases one after another and returns the table
+    plot(table)                 returns a matplotlib Figure
+    claims(table)               checks the paper's claims against the table
 
-A table is a list of dicts, tidy: one observation a row. Cases depend on nothing but themselves and the config, so they
-run in any order and in any process, and those that are done need not be done again. Repeats come last in that order:
-what was stopped half-way has whole repeats.
+A table is a list of rows, and a row is a dict with one observation. The result of a case depends only on the case and
+the config. Cases can therefore run in any order and in any process, and finished cases can be reused. The cases are
+sorted by repeat (in `nystrom`, within each of its two parts), so an interrupted experiment has complete repeats.
 """
 
 from __future__ import annotations
@@ -27,66 +27,71 @@ from typing import Any, Protocol
 
 import joblib
 
-from hkrr.experiments.store import Case, Row, Store, Table, provenance, write_csv
-from hkrr.threads import single_threaded_blas
+from hkrr._base.threads import single_threaded_blas
+from hkrr.experiments.result_store import Case, Row, Store, Table, provenance, write_csv
 
 __all__ = ["COLOURS", "Case", "Claim", "Experiment", "Outcome", "Row", "Table", "reproduce", "run_all"]
 
-# Okabe and Ito's colours, distinct to everyone: VarPro red and AGD blue as in the paper, our own solver green; the
-# others are for what is none of them.
+# The palette of Okabe and Ito, which is safe for colour-blind readers. VarPro is red and AGD blue, as in the paper, and
+# L-BFGS is green. The remaining colours are for all other lines and points.
 COLOURS = {"VarPro": "#D55E00", "AGD": "#0072B2", "L-BFGS": "#009E73"}
 GREY, PURPLE, ORANGE, SKY = "#999999", "#CC79A7", "#E69F00", "#56B4E9"
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper's, whether it holds here (None: these runs cannot tell), and the number that says so."""
+    """A claim of the paper, and whether the results of an experiment confirm the claim."""
 
     text: str
+    # Whether the claim holds, or None if the runs are inconclusive.
     holds: bool | None
+    # The measured numbers that decide the claim, as text.
     number: str
 
     def __str__(self) -> str:
-        verdict = {True: "holds", False: "does not hold", None: "cannot be said"}[self.holds]
+        verdict = {True: "holds", False: "does not hold", None: "inconclusive"}[self.holds]
         return f"{verdict}: {self.text} ({self.number})"
 
 
 class Experiment(Protocol):
-    """The module of an experiment."""
+    """The interface of an experiment module."""
 
     Config: Any
 
     def cases(self, config: Any) -> list[Case]:
-        """Return the runs to make."""
+        """Return the list of runs."""
 
     def run_case(self, config: Any, case: Case) -> Table:
-        """Return the rows of one run."""
+        """Run one case and return its rows."""
 
     def run(self, config: Any) -> Table:
-        """Return the rows of all of them."""
+        """Run all cases and return the table."""
 
     def plot(self, table: Table) -> Any:
-        """Return the picture."""
+        """Return the figure."""
 
     def claims(self, table: Table) -> list[Claim]:
-        """Return what was claimed, checked."""
+        """Check the paper's claims against the table."""
 
 
 def run_all(config: Any, cases: Sequence[Case], run_case: Callable[[Any, Case], Table]) -> Table:
-    """Return the rows of all cases, one after another."""
+    """Run all cases one after another, and return their rows."""
     return [row for case in cases for row in run_case(config, case)]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of an experiment, and where it lies; the seconds are those of all its cases, one core each."""
+    """The result of an experiment."""
 
     table: Table
     claims: list[Claim]
     csv: Path
     picture: Path
+    # Number of finished cases.
     n_cases: int
+    # Sum of the times of all finished cases, each on one core.
     seconds: float
+    # One error message for each failed case.
     failures: list[str] = field(default_factory=list)
 
 
@@ -99,13 +104,29 @@ def reproduce(
     n_jobs: int | None = None,
     on_progress: Callable[[int, int, float | None], None] = lambda done, total, seconds_left: None,
 ) -> Outcome:
-    """Run what is not there yet, and write ``name.csv``, ``name.png`` and ``name.txt`` (the claims) into a folder.
+    """Run an experiment, and write ``name.csv``, ``name.png`` and ``name.txt`` (the claims) into a folder.
 
-    Finished cases are kept in ``.name.jsonl``, with the config they belong to: a run that was stopped goes on where it
-    was, and one with more repeats makes only those; any other change of the config, or of the library's version, begins
-    anew (after a change of the code, remove that file). A case that fails leaves the others to run: what is written is
-    of those that ended, and `Outcome.failures` has the rest. ``on_progress`` is told how many cases are done, of how
-    many, and the seconds left (None before the first has ended).
+    Finished cases are stored in ``.name.jsonl`` with a hash of the config and the library's version. Later runs reuse
+    the finished cases. An interrupted run therefore resumes where it stopped, and a run with more repeats adds only the
+    new repeats. If any other field of the config or the version has changed, all cases run again. Changes of the code
+    are not detected: delete ``.name.jsonl`` after such a change. If a case fails, the remaining cases still run. The
+    files then describe the finished cases only, and `Outcome.failures` has the error messages.
+
+    Parameters
+    ----------
+    name : str
+        Name of the experiment. The names of the files begin with this name.
+    experiment : module
+        The module of the experiment, see `get_experiment`.
+    config : Config
+        The configuration of the experiment, an instance of ``experiment.Config``.
+    out : Path
+        The folder into which the files are written. It is created if it does not exist.
+    n_jobs : int or None, default=None
+        Number of cases to run in parallel, as in joblib.
+    on_progress : callable
+        Called with the number of finished cases, the number of all cases, and the estimated seconds left. The estimate
+        is None before the first case has finished.
     """
     out.mkdir(parents=True, exist_ok=True)
     store = Store(out / f".{name}.jsonl", config)
@@ -123,19 +144,19 @@ def reproduce(
             store.add(case, rows, seconds)
         left = (time.perf_counter() - began) / n_done * (len(todo) - n_done)
         on_progress(n_before + n_done, len(cases), left)
-    ended = [case for case in cases if case in store]
-    if not ended:
-        raise RuntimeError(f"all {len(cases)} runs failed. The first, {failures[0]}")
-    table = [row for case in ended for row in store.rows(case)]
-    seconds = sum(store.seconds(case) for case in ended)
+    finished_cases = [case for case in cases if case in store]
+    if not finished_cases:
+        raise RuntimeError(f"all {len(cases)} runs failed. First failure: {failures[0]}")
+    table = [row for case in finished_cases for row in store.rows(case)]
+    seconds = sum(store.seconds(case) for case in finished_cases)
     csv, picture = out / f"{name}.csv", out / f"{name}.png"
     write_csv(table, csv)
     claims = experiment.claims(table)
-    failed = [f"{len(failures)} of {len(cases)} runs failed. The first, {failures[0]}"] if failures else []
-    lines = [*map(str, claims), *failed, f"{len(ended)} runs, {seconds:.0f} s of one core in all", provenance(config)]
-    (out / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    failed = [f"{len(failures)} of {len(cases)} runs failed. First failure: {failures[0]}"] if failures else []
+    cost = f"{len(finished_cases)} runs, {seconds:.0f} s of one core in total"
+    (out / f"{name}.txt").write_text("\n".join([*map(str, claims), *failed, cost, provenance(config)]) + "\n")
     _save(experiment.plot(table), picture)
-    return Outcome(table, claims, csv, picture, len(ended), seconds, failures)
+    return Outcome(table, claims, csv, picture, len(finished_cases), seconds, failures)
 
 
 def _save(figure: Any, path: Path) -> None:
@@ -148,9 +169,10 @@ def _save(figure: Any, path: Path) -> None:
 def _timed(
     run_case: Callable[[Any, Case], Table], config: Any, case: Case, main_process: int
 ) -> tuple[Case, Table | str, float]:
-    """Run a case on one core, as the paper's budgets are one core's seconds; return its rows, or what went wrong.
+    """Run a case on one core. Return the case, its rows or the traceback of its error, and the seconds it took.
 
-    Ctrl-C reaches every process of a terminal: the main one ends the others, which need not say so themselves.
+    One core is used, because the paper's time budgets are seconds on one core. Worker processes ignore Ctrl-C: the main
+    process receives the same signal and stops the workers.
     """
     if os.getpid() != main_process:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -159,6 +181,6 @@ def _timed(
     try:
         with single_threaded_blas():
             rows = run_case(config, case)
-    except Exception:  # one run that fails must not take the others with it
+    except Exception:  # a failed case must not stop the other cases
         rows = traceback.format_exc()
     return case, rows, time.perf_counter() - began

@@ -7,16 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from hkrr.experiments.base import COLOURS, GREY, Case, Claim, Table, run_all
-from hkrr.experiments.paper import METHODS, Budget, Grid, draw, scored, seed_of
-from hkrr.experiments.store import column
+from hkrr.experiments.experiment_runner import COLOURS, GREY, Case, Claim, Table, run_all
+from hkrr.experiments.paper_setting import METHODS, Budget, Grid, draw, learn_and_score, seed_of
+from hkrr.experiments.result_store import column
 
-_USEFUL = 0.1  # an R2 below this at d* has nothing to lose
+# If the median R2 of an algorithm at d* is below this value, the algorithm has not fitted the data set, and the claims
+# exclude this algorithm for the data set. d* is the true number of directions.
+_USEFUL = 0.1
 
 
 @dataclass(frozen=True)
 class Config:
-    """The paper's setting. Which numbers of directions it tried is not in its text: these are ours."""
+    """The paper's setting.
+
+    The paper does not state which numbers of directions it tried. The values of ``dimensions`` are our choice.
+    """
 
     dimensions: tuple[int, ...] = (1, 2, 3, 4, 6, 10, 20, 50)
     n_train: int = 600
@@ -27,7 +32,8 @@ class Config:
     n_centers: int = 5
     reg_lambda: float = 1e-7
     seconds: float = 60.0
-    starts: str = "uniform"  # the entries of the sampled maps, or "normal"
+    # Distribution of the entries of the initial maps: "uniform" or "normal".
+    starts: str = "uniform"
     lambdas: tuple[float, ...] = tuple(10.0**-k for k in range(1, 9))
     scales: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0)
     repeats: int = 5
@@ -35,7 +41,7 @@ class Config:
 
     @classmethod
     def quick(cls, seed: int = 0) -> Config:
-        """Return what takes seconds."""
+        """Return a small configuration that runs in seconds."""
         sizes: dict[str, Any] = {
             "n_train": 150,
             "n_validation": 150,
@@ -47,7 +53,7 @@ class Config:
 
 
 def cases(config: Config) -> list[Case]:
-    """Return each data set, number of directions, run and method."""
+    """Return one case for each combination of a data set, a number of directions, a repeat and a method."""
     return [
         {"data_set": data_set, "d": d, "repeat": repeat, "method": method}
         for repeat in range(config.repeats)
@@ -58,68 +64,74 @@ def cases(config: Config) -> list[Case]:
 
 
 def run_case(config: Config, case: Case) -> Table:
-    """Return the score of one run."""
+    """Return one row with the scores of one run."""
     data_seed, seed = (seed_of(config.seed, case["repeat"], role) for role in ("data", "start"))
     sizes = config.n_train, config.n_validation, config.n_test, config.n_features, config.n_components
     split = draw(case["data_set"], *sizes, data_seed)
     budget = Budget(config.n_centers, config.reg_lambda, config.seconds, config.starts)
-    score = scored(split, case["method"], case["d"], budget, Grid(config.lambdas, config.scales), seed)
-    return [{**case, "true_d": config.n_components, **score}]
+    scores = learn_and_score(split, case["method"], case["d"], budget, Grid(config.lambdas, config.scales), seed)
+    return [{**case, "true_d": config.n_components, **scores}]
 
 
 def run(config: Config) -> Table:
-    """Return all the scores."""
+    """Run all cases and return their table."""
     return run_all(config, cases(config), run_case)
 
 
 def medians(table: Table, data_set: int, method: str) -> dict[int, float]:
-    """Return the median R2 over the runs, for each number of directions."""
+    """Return the median R2 over the repeats, for each number of directions."""
     where = {"data_set": data_set, "method": method}
     dimensions = sorted(set(column(table, "d", **where)))
     return {d: float(np.median(column(table, "R2", d=d, **where))) for d in dimensions}
 
 
 def claims(table: Table) -> list[Claim]:
-    """Return what the paper says of too few and of too many directions, for its two algorithms on both data sets.
+    """Check the claims about too few and too many directions, for VarPro and AGD on both data sets.
 
-    Where an algorithm has learned nothing at d* it has nothing to lose: such a setting is named, and does not count.
+    If an algorithm has not fitted a data set at d*, the true number of directions, the claims name the algorithm and
+    exclude it for this data set.
     """
     true_d = table[0]["true_d"]
     lost_by_few, lost_by_many, gained = {}, {}, {}
-    nothing = []
+    no_fit = []
     for data_set in (1, 2):
         for method in ("VarPro", "AGD"):
             at, name = medians(table, data_set, method), f"{method}, data set {data_set}"
             few = [value for d, value in at.items() if d < true_d]
             more = [value for d, value in at.items() if d > true_d]
             if at.get(true_d, 0.0) < _USEFUL:
-                nothing.append(name)
+                no_fit.append(name)
                 continue
             if few:
                 lost_by_few[name] = at[true_d] - max(few)
             if more:
                 lost_by_many[name] = at[true_d] - float(np.median(more))
                 gained[name] = float(np.mean([value > at[true_d] for value in more]))
-    left_out = f"; nothing learned at d*: {', '.join(nothing)}" if nothing else ""
+    excluded = f"; no fit at d* (R2 below {_USEFUL:g}): {', '.join(no_fit)}" if no_fit else ""
 
     def claim(text: str, values: dict[str, float], holds: bool, form: str) -> Claim:
         number = ", ".join(f"{name}: {value:{form}}" for name, value in values.items())
-        if not number and not nothing:
-            number = "no such d"
-        return Claim(text, holds if values else None, (number + left_out).removeprefix("; "))
+        if not number and not no_fit:
+            number = "no such d was tried"
+        return Claim(text, holds if values else None, (number + excluded).removeprefix("; "))
 
-    few_cost = all(value > 0.1 for value in lost_by_few.values())
+    much = all(value > 0.1 for value in lost_by_few.values())
     little = all(value < 0.05 for value in lost_by_many.values())
     helps = bool(gained) and float(np.mean(list(gained.values()))) > 0.5
+    texts = (
+        "d < d* loses much accuracy (the best d < d* loses more than 0.1 of R2)",
+        "d > d* loses little accuracy (the median loss of R2 over d > d* is below 0.05)",
+        "d > d* often helps (R2 is higher for more than half of the d tried)",
+    )
     return [
-        claim("d < d* costs much accuracy (R2 lost by the best such d, more than 0.1)", lost_by_few, few_cost, "+.3f"),
-        claim("d > d* costs little (R2 lost, median over d > d*, below 0.05)", lost_by_many, little, "+.3f"),
-        claim("d > d* often helps (of the d tried, more than half)", gained, helps, ".0%"),
+        claim(texts[0], lost_by_few, much, "+.3f"),
+        claim(texts[1], lost_by_many, little, "+.3f"),
+        claim(texts[2], gained, helps, ".0%"),
     ]
 
 
 def plot(table: Table) -> Any:
-    """Draw the median, and every run, against d."""
+    """Plot R2 against d: the medians as lines, and every run as a point."""
     import matplotlib.pyplot as plt
 
     dimensions = sorted(set(column(table, "d")))

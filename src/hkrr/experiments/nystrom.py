@@ -1,11 +1,16 @@
-"""Excess risk against the number of centers, uniform or by leverage scores, and its rate with few (theorem 2).
+"""Excess risk against the number of Nystrom centers, and its rate with few centers (theorem 2).
 
-Centers. At the true map, where the theorem's N and N_inf are taken: kernel ridge regression, gamma and lambda fixed, so
-that nothing but the centers differs. The risk is over that of all rows as centers, on the same data. Inputs: the
-paper's, uniform on a cube, whose density is even; and clustered ones, nine tenths of them in the middle fifth of the
-cube, where uniform centers miss the outskirts.
+The experiment has two parts, "centers" and "rate".
 
-Rate. Hyper-kernel ridge regression with lambda = 0.03 / sqrt(m) and 4 sqrt(m) centers, or all rows.
+The part "centers" compares uniform sampling of the centers with leverage-score sampling. It uses kernel ridge
+regression at the true map with fixed gamma and lambda, so that only the centers differ between the fits. The theorem's
+N (the effective dimension) and N_inf (the number of rows times the largest leverage score) are defined for this
+regression. The risk is divided by the risk with all rows as centers, on the same data. There are two kinds of inputs.
+The inputs of the paper are uniform on a cube. Of the clustered inputs, nine tenths are in the middle fifth of the cube,
+and uniform sampling draws few centers outside this region.
+
+The part "rate" fits hyper-kernel ridge regression to m rows with lambda = 0.03 / sqrt(m), once with 4 sqrt(m) centers
+and once with all rows as centers.
 """
 
 from __future__ import annotations
@@ -16,29 +21,35 @@ from typing import Any
 
 import numpy as np
 
-from hkrr._arrays import Array
+from hkrr._base.linear_algebra import Array
 from hkrr.centers import leverage, uniform
 from hkrr.datasets import make_mim_sines
-from hkrr.estimator import HyperKernelRidge
-from hkrr.experiments.base import GREY, ORANGE, PURPLE, SKY, Case, Claim, Table, run_all
-from hkrr.experiments.paper import seed_of
-from hkrr.experiments.risk import Truth, draw_with_truth, slope
-from hkrr.experiments.store import column
+from hkrr.estimators.ridge import HyperKernelRidge
+from hkrr.experiments.excess_risk_tools import Truth, draw_with_truth, slope
+from hkrr.experiments.experiment_runner import GREY, ORANGE, PURPLE, SKY, Case, Claim, Table, run_all
+from hkrr.experiments.paper_setting import seed_of
+from hkrr.experiments.result_store import column
 from hkrr.kernels import Gaussian
+from hkrr.kernels.base import MEDIAN_ROWS
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
 from hkrr.theory import als_centers, leverage_scores, plain_centers
 
+# The ways to sample centers, and their colours.
 HOW = {"uniform": ORANGE, "leverage": PURPLE}
+# The kinds of inputs.
 INPUTS = ("cube", "clustered")
-_AS_GOOD = 1.1  # times the risk with all rows as centers
+# A risk of at most this multiple of the risk with all rows as centers counts as equally good.
+_AS_GOOD = 1.1
+# In the part "rate", lambda is _RATE_LAMBDA / sqrt(m), and the number of centers is _RATE_CENTERS sqrt(m).
 _RATE_LAMBDA, _RATE_CENTERS = 0.03, 4
-_FITTED = 0.5  # a risk above this share of the variance is no fit, and has no rate
+# If the risk exceeds this fraction of the variance of the target, the fit has failed, and no rate can be estimated.
+_FITTED = 0.5
 
 
 @dataclass(frozen=True)
 class Config:
-    """Data set 1."""
+    """Settings for data set 1 of the paper."""
 
     n_samples: int = 2000
     n_features: int = 20
@@ -52,7 +63,7 @@ class Config:
 
     @classmethod
     def quick(cls, seed: int = 0) -> Config:
-        """Return what takes seconds."""
+        """Return a small configuration that runs in seconds."""
         sizes: dict[str, Any] = {
             "n_samples": 200,
             "n_features": 5,
@@ -64,7 +75,11 @@ class Config:
 
 
 def cases(config: Config) -> list[Case]:
-    """Return each kind of inputs, and each size with few centers and with all."""
+    """Return the cases of both parts.
+
+    The part "centers" has one case for each combination of a kind of inputs and a repeat. The part "rate" has two cases
+    for each combination of a number of rows and a repeat: one with few centers, and one with all rows as centers.
+    """
     by_centers = [
         {"part": "centers", "inputs": inputs, "m": config.n_samples, "repeat": repeat}
         for repeat in range(config.repeats)
@@ -80,7 +95,10 @@ def cases(config: Config) -> list[Case]:
 
 
 def run_case(config: Config, case: Case) -> Table:
-    """Return the excess risks of one draw of the data, over the variance of the noiseless target."""
+    """Return one row for each fit to one draw of the data.
+
+    The column ``excess_risk`` is the excess risk divided by the variance of the noiseless target.
+    """
     data_seed, seed = (seed_of(config.seed, case["repeat"], role) for role in ("data", "model"))
     if case["part"] == "rate":
         return [_rate(config, case, data_seed, seed)]
@@ -88,7 +106,7 @@ def run_case(config: Config, case: Case) -> Table:
     if case["inputs"] == "clustered":
         data = _clustered(config, data_seed)
     rows, rng = InMemoryRows(data.X @ data.B.T, data.y), np.random.RandomState(seed)
-    kernel = Gaussian(gamma=Gaussian().median_gamma(rows.take(np.arange(min(1000, rows.n_rows)))))
+    kernel = Gaussian(gamma=Gaussian().median_gamma(rows.take(np.arange(min(MEDIAN_ROWS, rows.n_rows)))))
     m, identity = rows.n_rows, np.eye(config.n_components)
     P_test = data.X_test @ data.B.T
 
@@ -118,7 +136,7 @@ def run_case(config: Config, case: Case) -> Table:
 
 
 def _clustered(config: Config, seed: int) -> Truth:
-    """Return data set 1 with nine tenths of the inputs in the middle fifth of the cube; test rows are drawn alike."""
+    """Return data set 1 with nine tenths of the training and test inputs in the middle fifth of the cube."""
     n = config.n_samples + config.n_test
     drawn = make_mim_sines(n, config.n_features, config.n_components, noise=0.0, random_state=seed)
     rng = np.random.RandomState(seed)
@@ -141,12 +159,12 @@ def _rate(config: Config, case: Case, data_seed: int, seed: int) -> dict[str, An
 
 
 def run(config: Config) -> Table:
-    """Return all the risks."""
+    """Run all cases and return their table."""
     return run_all(config, cases(config), run_case)
 
 
 def ratios(table: Table, inputs: str, how: str) -> dict[int, float]:
-    """Return the median over the runs of the risk over that of all rows, for each number of centers drawn."""
+    """Return, for each number of centers, the median over the repeats of the risk divided by the risk with all rows."""
     rows = [row for row in table if row["part"] == "centers" and row["inputs"] == inputs and row["how"] == how]
     drawn = sorted({row["drawn"] for row in rows})
     return {
@@ -155,35 +173,41 @@ def ratios(table: Table, inputs: str, how: str) -> dict[int, float]:
     }
 
 
-def enough(table: Table, inputs: str, how: str) -> float:
-    """Return the least number of centers from which on the risk is within a tenth of that of all rows."""
-    found = ratios(table, inputs, how)
-    return next((c for c in found if all(found[more] <= _AS_GOOD for more in found if more >= c)), math.inf)
+def sufficient_centers(table: Table, inputs: str, how: str) -> float:
+    """Return the smallest sufficient number of centers, or infinity if no number is sufficient.
+
+    A number of centers is sufficient if, with this number and every larger number tried, the risk exceeds the risk with
+    all rows as centers by at most 10%.
+    """
+    ratio = ratios(table, inputs, how)
+    return next((c for c in ratio if all(ratio[more] <= _AS_GOOD for more in ratio if more >= c)), math.inf)
 
 
 def rate_curve(table: Table, few: bool) -> tuple[list[int], list[float]]:
-    """Return the sizes and the median risks, with few centers or with all rows."""
-    ended = {(row["m"], row["few"]) for row in table if row["part"] == "rate"}
-    sizes = [m for m in sorted({m for m, _ in ended}) if (m, True) in ended and (m, False) in ended]
+    """Return the numbers of rows and the median risks, with few centers or with all rows as centers."""
+    finished = {(row["m"], row["few"]) for row in table if row["part"] == "rate"}
+    sizes = [m for m in sorted({m for m, _ in finished}) if (m, True) in finished and (m, False) in finished]
     return sizes, [float(np.median(column(table, "excess_risk", part="rate", m=m, few=few))) for m in sizes]
 
 
 def claims(table: Table) -> list[Claim]:
-    """Return the claims about centers: the rate with few of them, and which way to draw them needs fewer."""
+    """Check the claims about the rate with few centers, and about the centers that the two kinds of sampling need."""
     slopes = {few: slope(*rate_curve(table, few)) for few in (True, False)}
     ends = {few: rate_curve(table, few)[1][-1:] for few in (True, False)}
-    # No rate without a fit, and none to keep where the risk with all rows does not fall.
+    # A rate requires that the models fit, and that the risk with all rows decreases.
     has_rate = np.isfinite(slopes[False]) and slopes[False] < 0.0 and max(*ends[True], *ends[False]) < _FITTED
     found = [
         Claim(
-            "fewer centers than rows cost nothing in rate (4 sqrt(m) of them: slope at most 0.15 above that with all)",
+            "fewer centers than rows do not change the rate "
+            "(4 sqrt(m) centers: slope at most 0.15 above the slope with all rows)",
             slopes[True] - slopes[False] < 0.15 if has_rate else None,
-            _slopes_in_words(slopes)
-            + f"risk at the largest m {', '.join(f'{r:.2g}' for r in ends[True] + ends[False])}",
+            _describe_slopes(slopes)
+            + "risks at the largest m with few centers and with all rows: "
+            + ", ".join(f"{r:.2g}" for r in ends[True] + ends[False]),
         )
     ]
     for inputs in INPUTS:
-        need = {how: enough(table, inputs, how) for how in HOW}
+        need = {how: sufficient_centers(table, inputs, how) for how in HOW}
         rows = [row for row in table if row["part"] == "centers" and row["inputs"] == inputs]
         if not rows:
             continue
@@ -191,25 +215,30 @@ def claims(table: Table) -> list[Claim]:
         middle = {name: float(np.median([row[name] for row in rows])) for name in ("n_eff", "n_inf")}
         asked = {how: float(np.median([row[f"theorem_{how}"] for row in rows])) for how in HOW}
         formulas = ", ".join(f"{how} {asked[how]:.0f}" for how in HOW)
-        beyond = f" (more than the {m} rows there are)" if min(asked.values()) > m else ""
+        beyond = f" (more than the {m} rows)" if min(asked.values()) > m else ""
         found.append(
             Claim(
-                f"leverage scores need fewer centers than uniform ones ({inputs}; to come within a tenth of all rows)",
+                f"leverage-score sampling needs fewer centers than uniform sampling ({inputs} inputs; for a risk "
+                "within 10% of the risk with all rows)",
                 need["leverage"] < need["uniform"] if min(need.values()) < math.inf else None,
-                f"{need['leverage']} against {need['uniform']}; N = {middle['n_eff']:.0f},"
-                f" N_inf = {middle['n_inf']:.0f}; the theorems' formulas: {formulas}{beyond}",
+                f"leverage {need['leverage']}, uniform {need['uniform']}; N = {middle['n_eff']:.0f},"
+                f" N_inf = {middle['n_inf']:.0f}; number of centers in the theorems: {formulas}{beyond}",
             )
         )
     return found
 
 
-def _slopes_in_words(slopes: dict[bool, float]) -> str:
-    known = all(np.isfinite(value) for value in slopes.values())
-    return f"slope {slopes[True]:.2f} with few, {slopes[False]:.2f} with all; " if known else ""
+def _describe_slopes(slopes: dict[bool, float]) -> str:
+    if not all(np.isfinite(value) for value in slopes.values()):
+        return ""
+    return f"slope {slopes[True]:.2f} with 4 sqrt(m) centers, {slopes[False]:.2f} with all rows; "
 
 
 def plot(table: Table) -> Any:
-    """Draw the risk against the centers with what the theorems ask for, and against the rows."""
+    """Plot the risk against the number of centers for both kinds of inputs, and against the number of rows.
+
+    Dotted vertical lines mark the theorem's numbers of centers, if they are at most the number of rows.
+    """
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 3, figsize=(14, 4.2), layout="constrained")
@@ -224,7 +253,7 @@ def plot(table: Table) -> Any:
             ax.loglog([row["drawn"] for row in some], ratio, ".", color=colour, alpha=0.3)
             middle = ratios(table, inputs, how)
             asked = float(np.median([row[f"theorem_{how}"] for row in some]))
-            label = f"{how}; the theorem asks for {asked:.0f}"
+            label = f"{how}; the theorem requires {asked:.0f}"
             ax.loglog(list(middle), list(middle.values()), "-", color=colour, label=label)
             if asked <= m:
                 ax.axvline(asked, color=colour, ls=":")

@@ -1,8 +1,9 @@
-"""The paper's setting of its experiments (appendix D.1): data split three ways, starts, budgets, the exact refit.
+"""The setting of the paper's experiments (appendix D.1): data splits, starts, time budgets and the exact refit.
 
-Of ten maps sampled in the unit ball the one of least validation error is the start, with the gamma of the median rule
-there, for every method alike; so are the centers. Then a method has its seconds; then kernel ridge regression on the
-map it has found, gamma and lambda chosen on the validation rows, scores on the test rows.
+Ten maps are sampled in the unit ball, and the map with the lowest validation error is the start. The median heuristic
+at the start sets gamma. All methods share the start, gamma and the centers. Each method then runs for its time budget.
+Finally, the refit: kernel ridge regression is fitted to the inputs projected by the learned map, with gamma and lambda
+chosen on the validation rows, and is scored on the test rows.
 """
 
 from __future__ import annotations
@@ -15,26 +16,31 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import eigh, solve_triangular
 
-from hkrr._arrays import EPS, Array, jittered_cholesky
+from hkrr._base.linear_algebra import EPS, Array, jittered_cholesky
+from hkrr._maps import KernelExpansion
 from hkrr.centers import uniform
 from hkrr.datasets import make_mim_mixed, make_mim_sines
-from hkrr.initialization import sample_map
 from hkrr.kernels import Gaussian
+from hkrr.kernels.base import MEDIAN_ROWS
 from hkrr.metrics import subspace_distance
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
 from hkrr.solvers import AGD, LBFGS, Solver, VarPro, run
+from hkrr.solvers.initialization import sample_map
 
 METHODS = ("VarPro", "AGD", "L-BFGS")
-STARTS = ("uniform", "normal")  # how the entries of sampled maps are drawn
+# Distributions of the entries of sampled maps.
+STARTS = ("uniform", "normal")
+# Functions that generate the paper's data sets 1 and 2.
 _MAKE = {1: make_mim_sines, 2: make_mim_mixed}
+# Maximum number of iterations, which is never reached: the time budget ends a run.
 _UNLIMITED = 10**9
-_CHOICE_CENTERS = 1_000  # of the fits that choose gamma and lambda of the refit
-_MEDIAN_ROWS = 1_000
+# Maximum number of centers in the fits that choose gamma and lambda for the refit.
+_CHOICE_CENTERS = 1_000
 
 
 def solver(method: str, **options: Any) -> Solver:
-    """Return the solver of that name, its parameters written out, so that no change of a default changes the paper."""
+    """Return a solver by name, with explicit parameters that do not depend on the library's defaults."""
     armijo: dict[str, Any] = {"rho": 0.5, "delta": 0.8, "c": 1e-4}
     solvers: dict[str, Solver] = {
         "VarPro": VarPro(**armijo, **options),
@@ -45,16 +51,19 @@ def solver(method: str, **options: Any) -> Solver:
 
 
 def seed_of(seed: int, repeat: int, role: str) -> int:
-    """Return a seed for one role of a repeat: from one stream a start could resemble the true map."""
+    """Return a separate seed for each repeat and role ("data", "start" or "model").
+
+    With the same seed for all roles, the random numbers of a start could be the random numbers of the true map.
+    """
     roles = ("data", "start", "model")
     return int(np.random.SeedSequence([seed, repeat, roles.index(role)]).generate_state(1)[0])
 
 
 def draw_map(d: int, D: int, entries: str, rng: np.random.RandomState) -> Array:
-    """Return a map of spectral norm 1: "uniform" entries in [0, 1], as the paper draws its true ones, or "normal" ones.
+    """Draw a map with "uniform" entries in [0, 1] or with "normal" entries, divided by its spectral norm.
 
-    The paper samples its starts "randomly in the ball" too, and does not say how. Uniform entries are positive, like
-    those of the true map, which is a good start.
+    The paper draws its true maps with uniform entries. It samples its starts "randomly in the ball" without saying how.
+    A start with uniform entries is a good start, because its entries are positive, like the entries of the true map.
     """
     if entries == "normal":
         return sample_map(d, D, rng)
@@ -63,7 +72,7 @@ def draw_map(d: int, D: int, entries: str, rng: np.random.RandomState) -> Array:
 
 
 class Split(NamedTuple):
-    """Rows to learn from, to choose by, and to test on."""
+    """Training, validation and test rows of a data set, and the true map B."""
 
     X: Array
     y: Array
@@ -75,7 +84,7 @@ class Split(NamedTuple):
 
 
 def draw(data_set: int, n_train: int, n_validation: int, n_test: int, D: int, d: int, seed: int) -> Split:
-    """Draw one of the paper's two data sets, split three ways."""
+    """Draw one of the paper's two data sets, and split it into training, validation and test rows."""
     data = _MAKE[data_set](n_train + n_validation + n_test, D, d, random_state=seed)
     ends = np.cumsum([n_train, n_validation])
     X, y = np.split(data.X, ends), np.split(data.y, ends)
@@ -83,7 +92,7 @@ def draw(data_set: int, n_train: int, n_validation: int, n_test: int, D: int, d:
 
 
 class Start(NamedTuple):
-    """What every method begins with."""
+    """The objective and the initial map, which all methods share."""
 
     objective: Objective
     B: Array
@@ -92,38 +101,41 @@ class Start(NamedTuple):
 def best_start(
     split: Split, d: int, n_centers: int, reg_lambda: float, entries: str, seed: int, n_maps: int = 10
 ) -> Start:
-    """Return the sampled map of least validation error, with its gamma and the centers (the paper's section 5)."""
+    """Return the sampled map with the lowest validation error, and its objective (section 5 of the paper)."""
     rng = np.random.RandomState(seed)
     rows = InMemoryRows(split.X, split.y)
     centers = uniform(rows, n_centers, rng)
     starts = []
     for _ in range(n_maps):
         B = draw_map(d, split.X.shape[1], entries, rng)
-        kernel = Gaussian(gamma=Gaussian().median_gamma(split.X[:_MEDIAN_ROWS] @ B.T))
+        kernel = Gaussian(gamma=Gaussian().median_gamma(split.X[:MEDIAN_ROWS] @ B.T))
         objective = Objective(rows, centers, kernel, reg_lambda)
-        predicted = kernel(split.X_validation @ B.T, centers @ B.T) @ objective.solve_alpha(B)
-        starts.append((_mean_square(predicted, split.y_validation), Start(objective, B)))
+        predicted = KernelExpansion(kernel, B, centers, objective.solve_alpha(B)).at(split.X_validation)
+        starts.append((_mean_squared_error(predicted, split.y_validation), Start(objective, B)))
     return min(starts, key=lambda start: start[0])[1]
 
 
 class Budget(NamedTuple):
-    """What a method has: centers, lambda, seconds; and how its starts are drawn."""
+    """The parameters that all methods share."""
 
     n_centers: int
     reg_lambda: float
+    # Time budget of a run in seconds.
     seconds: float
+    # Distribution of the entries of the initial maps, one of `STARTS`.
     entries: str
 
 
 class Grid(NamedTuple):
-    """What the refit chooses from: lambdas, and factors of the gamma of the median rule."""
+    """The values of lambda and gamma that the refit tries."""
 
     lambdas: Sequence[float]
+    # The values of gamma, as multiples of the median heuristic's value.
     scales: Sequence[float]
 
 
-def scored(split: Split, method: str, d: int, budget: Budget, grid: Grid, seed: int) -> dict[str, float]:
-    """Return the test R2 of the map that a method has learned when its time is over, and how it got there."""
+def learn_and_score(split: Split, method: str, d: int, budget: Budget, grid: Grid, seed: int) -> dict[str, float]:
+    """Run a method for its time budget. Return the test R2 of the learned map and statistics of the run."""
     start = best_start(split, d, budget.n_centers, budget.reg_lambda, budget.entries, seed)
     began = time.perf_counter()
     options: dict[str, Any] = {"max_iter": _UNLIMITED, "tol": 0.0, "time_limit": budget.seconds}
@@ -140,15 +152,16 @@ def scored(split: Split, method: str, d: int, budget: Budget, grid: Grid, seed: 
 
 
 def refit(split: Split, B: Array, grid: Grid) -> float:
-    """Return the test R2 of exact kernel ridge regression at a map, gamma and lambda chosen on the validation rows.
+    """Return the test R2 of kernel ridge regression on the projected inputs ``X B'``.
 
-    They are chosen with 1,000 centers (all rows, where there are fewer), for which one decomposition serves all
-    lambdas; the last fit has every row as a center.
+    The gamma and lambda with the lowest error on the validation rows are used. The fits that choose gamma and lambda
+    use at most 1,000 centers, and one decomposition serves all values of lambda. The final fit is exact: all rows are
+    centers.
     """
     P, P_validation, P_test = (X @ B.T for X in (split.X, split.X_validation, split.X_test))
     rows = InMemoryRows(P, split.y)
     C = uniform(rows, min(_CHOICE_CENTERS, len(P)), np.random.RandomState(0))
-    gamma = Gaussian().median_gamma(P[:_MEDIAN_ROWS])
+    gamma = Gaussian().median_gamma(P[:MEDIAN_ROWS])
     best, lowest = (gamma, grid.lambdas[0]), math.inf
     for scale in grid.scales:
         kernel = Gaussian(gamma=gamma * scale)
@@ -160,22 +173,25 @@ def refit(split: Split, B: Array, grid: Grid) -> float:
     alpha = Objective(rows, None, kernel, best[1]).solve_alpha(np.eye(len(B)))
     blocks = np.array_split(P_test, 1 + len(P_test) // 1000)
     predicted = np.concatenate([kernel(block, P) @ alpha for block in blocks])
-    return 1.0 - _mean_square(predicted, split.y_test) / float(np.var(split.y_test))
+    return 1.0 - _mean_squared_error(predicted, split.y_test) / float(np.var(split.y_test))
 
 
 def _errors_along_lambda(
     kernel: Gaussian, P: Array, y: Array, C: Array, P_validation: Array, y_validation: Array, lambdas: Sequence[float]
 ) -> list[float]:
-    """Return the validation error for each lambda: with ``K_cc = T T'``, ``V = T^-1 K'`` and ``V V' = U diag(s) U'``,
-    alpha is ``T^-T U (U' V y / (s + lambda m))``."""
+    """Return the validation error for each lambda, with the rows of C as centers.
+
+    K is the kernel matrix between P and C, and m is the number of rows of P. With ``K_cc = T T'``, ``V = T^-1 K'`` and
+    ``V V' = U diag(s) U'``, the coefficients are ``alpha = T^-T U (U' V y / (s + lambda m))``.
+    """
     T, _ = jittered_cholesky(kernel(C, C), EPS * len(C))
     V = solve_triangular(T, kernel(P, C).T, lower=True, check_finite=False)
     s, U = eigh(V @ V.T, overwrite_a=True, check_finite=False)
     target = U.T @ (V @ y)
     features = solve_triangular(T, kernel(P_validation, C).T, lower=True, check_finite=False).T @ U
     shrunk = target[:, None] / (np.maximum(s, 0.0)[:, None] + len(P) * np.asarray(lambdas))
-    return [_mean_square(column[:, None], y_validation) for column in (features @ shrunk).T]
+    return [_mean_squared_error(column[:, None], y_validation) for column in (features @ shrunk).T]
 
 
-def _mean_square(predicted: Array, y: Array) -> float:
+def _mean_squared_error(predicted: Array, y: Array) -> float:
     return float(np.mean((predicted[:, 0] - y) ** 2))

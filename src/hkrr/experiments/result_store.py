@@ -1,4 +1,4 @@
-"""The finished cases of an experiment on the disk, and the table made of them."""
+"""Storage of the finished cases of an experiment in a JSON Lines file, and functions for tables."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ Row = dict[str, Any]
 Table = list[Row]
 Case = dict[str, Any]
 
-# What may change while the cases that are there stay good.
-_NOT_OF_A_CASE = ("repeats",)
+# Fields of a config that do not affect the results of its cases.
+_IGNORED_FIELDS = ("repeats",)
 
 
 class Store:
-    """The finished cases of one config in a file of JSON lines: each is on the disk as soon as it has ended."""
+    """The finished cases of one config, in a JSON Lines file. Each case is written as soon as it has finished.
+
+    The file may also contain cases of other configs or of other versions of the library, which are ignored.
+    """
 
     def __init__(self, path: Path, config: Any) -> None:
-        settings = {name: value for name, value in asdict(config).items() if name not in _NOT_OF_A_CASE}
+        settings = {name: value for name, value in asdict(config).items() if name not in _IGNORED_FIELDS}
         settings["hkrr"] = version("hkrr")
         self._path = path
         self._digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
@@ -34,7 +37,8 @@ class Store:
                 try:
                     entry = json.loads(line)
                 except json.JSONDecodeError:
-                    continue  # the line of a run that was killed while it wrote
+                    # The line is incomplete: the process was killed while writing this line.
+                    continue
                 if entry["config"] == self._digest:
                     self._done[_key(entry["case"])] = entry
 
@@ -47,30 +51,30 @@ class Store:
         return rows
 
     def seconds(self, case: Case) -> float:
-        """Return how long a finished case took."""
+        """Return the duration of a finished case."""
         return float(self._done[_key(case)]["seconds"])
 
     def add(self, case: Case, rows: Table, seconds: float) -> None:
-        """Keep a case, on the disk before anything else happens."""
+        """Store a finished case, and flush it to the disk."""
         line = json.dumps({"config": self._digest, "case": case, "seconds": round(seconds, 3), "rows": rows})
         with open(self._path, "a") as file:
-            if file.tell() > 0 and not self._ends_a_line():
+            if file.tell() > 0 and not self._ends_with_newline():
                 file.write("\n")
             file.write(line + "\n")
             file.flush()
             os.fsync(file.fileno())
-        # Through JSON, so that a table is the same whether its cases were run now or read back.
+        # Convert through JSON, so that a table is the same whether its cases were just run or read from the file.
         self._done[_key(case)] = json.loads(line)
 
-    def _ends_a_line(self) -> bool:
-        """Return whether the file ends a line; not so where a run was killed while it wrote."""
+    def _ends_with_newline(self) -> bool:
+        """Return whether the file ends with a newline, which may be missing if a process was killed while writing."""
         with open(self._path, "rb") as file:
             file.seek(-1, os.SEEK_END)
             return file.read() == b"\n"
 
 
 def provenance(config: Any) -> str:
-    """Return what a result is of: the config, the library's version and the machine."""
+    """Return the library's version, the machine and the config as one line of text."""
     settings = ", ".join(f"{name}={value}" for name, value in asdict(config).items())
     cpu = platform.processor() or platform.machine()
     return f"hkrr {version('hkrr')}, {os.cpu_count()} cores ({cpu}), Python {platform.python_version()}; {settings}"
@@ -81,7 +85,7 @@ def _key(case: Case) -> str:
 
 
 def write_csv(table: Table, path: Path) -> None:
-    """Write a table, its columns in the order in which they first appear; numbers to six digits."""
+    """Write a table as CSV. The columns are in the order of their first appearance, and numbers have six digits."""
     columns = list(dict.fromkeys(name for row in table for name in row))
     with open(path, "w", newline="") as file:
         writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
@@ -93,5 +97,5 @@ def write_csv(table: Table, path: Path) -> None:
 
 
 def column(table: Table, name: str, **where: Any) -> list[Any]:
-    """Return a column of the rows that have these values; rows without the names are left out."""
+    """Return a column of the rows in which the columns named in ``where`` exist and have the given values."""
     return [row[name] for row in table if all(row.get(key) == value for key, value in where.items())]

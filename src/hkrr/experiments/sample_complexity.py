@@ -1,7 +1,9 @@
-"""Excess risk against the number of rows, for three input sizes: HKRR, KRR on X, KRR on the true map (theorem 1).
+"""Excess risk against the number of rows m, for several input dimensions D (theorem 1).
 
-The theorem is about large m. With few rows for each input the map is not found at all, and between there and the rate
-the risk drops by orders of magnitude: slopes are fitted over all sizes, and over the largest three, which count.
+Three methods are compared: hyper-kernel ridge regression (HKRR), kernel ridge regression (KRR) on X, and KRR on the
+inputs projected by the true map. The theorem is about large m. With few rows per input, HKRR does not find the map. As
+m grows, the risk of HKRR first drops by orders of magnitude and only then follows the rate. The claims therefore use
+the slopes of log risk against log m over the three largest m. The slopes over all m are reported too.
 """
 
 from __future__ import annotations
@@ -12,20 +14,22 @@ from typing import Any
 
 import numpy as np
 
-from hkrr.experiments.base import GREY, ORANGE, PURPLE, SKY, Case, Claim, Table, run_all
-from hkrr.experiments.paper import seed_of
-from hkrr.experiments.risk import draw_with_truth, learned_krr, slope
-from hkrr.experiments.store import column
-from hkrr.selection import HyperKernelRidgeCV
+from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
+from hkrr.experiments.excess_risk_tools import draw_with_truth, learned_krr, slope
+from hkrr.experiments.experiment_runner import GREY, ORANGE, PURPLE, SKY, Case, Claim, Table, run_all
+from hkrr.experiments.paper_setting import seed_of
+from hkrr.experiments.result_store import column
 from hkrr.theory import rate
 
+# The three methods and their colours.
 SYSTEMS = {"HKRR": PURPLE, "KRR on X": ORANGE, "KRR on the true map": SKY}
-_LAST = 3  # sizes that the rate is read off
+# Number of largest values of m over which the rate is estimated.
+_LAST = 3
 
 
 @dataclass(frozen=True)
 class Config:
-    """Data set 1; the number of directions is given, as in the theorem."""
+    """Settings for data set 1 of the paper. HKRR is given the true number of directions, as in the theorem."""
 
     sizes: tuple[int, ...] = (100, 200, 400, 800, 1600, 3200)
     features: tuple[int, ...] = (10, 20, 50)
@@ -36,12 +40,12 @@ class Config:
 
     @classmethod
     def quick(cls, seed: int = 0) -> Config:
-        """Return what takes seconds."""
+        """Return a small configuration that runs in seconds."""
         return cls(sizes=(100, 200, 400), features=(4, 6), n_components=2, n_test=500, repeats=1, seed=seed)
 
 
 def cases(config: Config) -> list[Case]:
-    """Return each dimension, size and run."""
+    """Return one case for each combination of an input dimension, a number of rows and a repeat."""
     return [
         {"D": D, "m": m, "repeat": repeat}
         for repeat in range(config.repeats)
@@ -51,7 +55,7 @@ def cases(config: Config) -> list[Case]:
 
 
 def run_case(config: Config, case: Case) -> Table:
-    """Return the excess risk of each system, over the variance of the noiseless target."""
+    """Return the excess risk of each method, divided by the variance of the noiseless target."""
     data_seed, seed = (seed_of(config.seed, case["repeat"], role) for role in ("data", "model"))
     data = draw_with_truth(case["m"], config.n_test, case["D"], config.n_components, data_seed)
     X, y, X_test, B = data.X, data.y, data.X_test, data.B
@@ -65,18 +69,18 @@ def run_case(config: Config, case: Case) -> Table:
 
 
 def run(config: Config) -> Table:
-    """Return all the risks."""
+    """Run all cases and return their table."""
     return run_all(config, cases(config), run_case)
 
 
 def curve(table: Table, D: int, system: str, last: int = 0) -> tuple[list[int], list[float]]:
-    """Return the (last few) sizes and the median excess risks."""
+    """Return the numbers of rows m and the median excess risks, for the ``last`` largest m (0: for all m)."""
     sizes = sorted(set(column(table, "m", D=D, system=system)))[-last:]
     return sizes, [float(np.median(column(table, "excess_risk", D=D, system=system, m=m))) for m in sizes]
 
 
 def claims(table: Table) -> list[Claim]:
-    """Return the two claims about the rates, read off the largest sizes."""
+    """Check the two claims about the rates, estimated over the largest numbers of rows."""
     features = sorted(set(column(table, "D")))
     late = {system: [slope(*curve(table, D, system, _LAST)) for D in features] for system in SYSTEMS}
     over_all = {system: [slope(*curve(table, D, system)) for D in features] for system in SYSTEMS}
@@ -90,11 +94,11 @@ def claims(table: Table) -> list[Claim]:
     )
     spread = {system: max(values) - min(values) for system, values in late.items()}
     faster = all(a < b for a, b in zip(late["HKRR"], late["KRR on X"], strict=True))
-    # KRR's rate is said to wear off with D: at the largest D less than half of that at the smallest.
-    wears_off = late["KRR on X"][0] < 0.0 and late["KRR on X"][-1] > 0.5 * late["KRR on X"][0]
+    # KRR's rate deteriorates with D if its slope at the largest D is less than half of its slope at the smallest D.
+    deteriorates = late["KRR on X"][0] < 0.0 and late["KRR on X"][-1] > 0.5 * late["KRR on X"][0]
     known = all(np.isfinite(value) for values in late.values() for value in values)
     if not known:
-        number = "one size has no slope"
+        number = "a slope needs at least 2 sizes"
     sizes = curve(table, features[0], "HKRR", _LAST)[0]
     of_sizes = f"slopes over m = {', '.join(map(str, sizes))}"
     return [
@@ -102,8 +106,9 @@ def claims(table: Table) -> list[Claim]:
             "HKRR's risk falls faster with m than KRR's, at every D", faster if known else None, f"{of_sizes}: {number}"
         ),
         Claim(
-            "HKRR's slope hardly depends on D (spread below 0.3) while KRR's does (less than half at the largest D)",
-            spread["HKRR"] < 0.3 and wears_off if known and len(features) > 1 else None,
+            "HKRR's slope hardly depends on D (spread below 0.3) while KRR's does "
+            "(at the largest D, KRR's slope is less than half of its slope at the smallest D)",
+            spread["HKRR"] < 0.3 and deteriorates if known and len(features) > 1 else None,
             f"{of_sizes}: spread of HKRR {spread['HKRR']:.2f}, KRR on X from {late['KRR on X'][0]:.2f}"
             f" (D = {features[0]}) to {late['KRR on X'][-1]:.2f} (D = {features[-1]})"
             if known
@@ -113,7 +118,7 @@ def claims(table: Table) -> list[Claim]:
 
 
 def plot(table: Table) -> Any:
-    """Draw the risks, log-log, with the slopes over the largest sizes and the theorem's bound for smooth kernels."""
+    """Plot the risks on a log-log scale, with the slopes over the largest m and the theorem's rate."""
     import matplotlib.pyplot as plt
 
     features = sorted(set(column(table, "D")))
@@ -124,7 +129,7 @@ def plot(table: Table) -> Any:
         "squeeze": False,
     }
     figure, axes = plt.subplots(1, len(features), **shape)
-    exponent = rate(table[0]["d"], math.inf)  # the Gaussian kernel is smooth without end
+    exponent = rate(table[0]["d"], math.inf)  # the Gaussian kernel is infinitely smooth
     for ax, D in zip(axes[0], features, strict=True):
         for system, colour in SYSTEMS.items():
             where = {"D": D, "system": system}

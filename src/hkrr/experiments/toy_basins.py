@@ -1,7 +1,7 @@
-"""From which starts each method finds the global minimum of the paper's toy functions (appendix D.2, its two maps).
+"""Maps of the starts from which each method finds the global minimum of the paper's toy functions (appendix D.2).
 
-The paper does not say with which step its line searches begin, and that decides much: three are tried, and the maps
-are drawn for the middle one.
+The paper does not state the first step size of its line searches, and the results depend on this step size. Three
+values are tried. The figure has one map for each of the two functions, with the middle value of the first step.
 """
 
 from __future__ import annotations
@@ -11,33 +11,35 @@ from typing import Any
 
 import numpy as np
 
-from hkrr.experiments.base import COLOURS, Case, Claim, Table, run_all
-from hkrr.experiments.store import column
-from hkrr.experiments.toy import FIRST_STEPS, LINKS, METHODS, Toy, arrived, minimise
+from hkrr.experiments.experiment_runner import COLOURS, Case, Claim, Table, run_all
+from hkrr.experiments.result_store import column
+from hkrr.experiments.toy_functions import FIRST_STEPS, LINKS, METHODS, Toy, arrived, minimise
 
-# The paper's four colours: both arrive, only AGD, only VarPro, none.
+# Colours of the starts from which the global minimum is found by both VarPro and AGD, by AGD only, by VarPro only, or
+# by neither method.
 BOTH, ONLY_AGD, ONLY_VARPRO, NONE = "#7B3294", COLOURS["AGD"], COLOURS["VarPro"], "#BBBBBB"
 
 
 @dataclass(frozen=True)
 class Config:
-    """The grid of starts, for both functions alike, and the first steps of VarPro and AGD."""
+    """The grid of starts (x0, y0), which is the same for both functions, and the first steps of VarPro and AGD."""
 
     x0: tuple[float, float] = (-3.0, 7.0)
     y0: tuple[float, float] = (-3.0, 3.0)
     n_points: int = 31
     first_steps: tuple[float, ...] = FIRST_STEPS
     max_iter: int = 500
-    seed: int = 0  # nothing is drawn here
+    # The seed has no effect, because the experiment is deterministic.
+    seed: int = 0
 
     @classmethod
     def quick(cls, seed: int = 0) -> Config:
-        """Return what takes seconds."""
+        """Return a small configuration that runs in seconds."""
         return cls(n_points=9, seed=seed)
 
 
 def cases(config: Config) -> list[Case]:
-    """Return each function, first step and row of the grid."""
+    """Return one case for each combination of a function, a first step and a row of the grid (a value of y0)."""
     return [
         {"link": link, "first_step": step, "y0": float(y0)}
         for link in LINKS
@@ -51,13 +53,13 @@ def _grid(ends: tuple[float, float], config: Config) -> Any:
 
 
 def run_case(config: Config, case: Case) -> Table:
-    """Return where each method ends, for a row of starts."""
+    """Return the final y of each method for the starts in one row of the grid."""
     rows = []
     ends: dict[str, float] = {}
     for x0 in _grid(config.x0, config):
         start = float(x0), case["y0"], config.max_iter, case["first_step"]
         for method in METHODS:
-            # VarPro and L-BFGS eliminate x, and never see where it starts: one run serves the whole row of the map.
+            # VarPro and L-BFGS eliminate x, so their result does not depend on x0: one run serves the whole row.
             if method == "AGD" or method not in ends:
                 ends[method] = round(minimise(case["link"], method, *start)[-1][1], 4)
             rows.append({**case, "x0": float(x0), "method": method, "y": ends[method]})
@@ -65,12 +67,12 @@ def run_case(config: Config, case: Case) -> Table:
 
 
 def run(config: Config) -> Table:
-    """Return all the ends."""
+    """Run all cases and return their table."""
     return run_all(config, cases(config), run_case)
 
 
 def shares(table: Table, link: str, first_step: float) -> dict[str, float]:
-    """Return the share of starts that each method brings to the global minimum."""
+    """Return the fraction of starts from which each method reaches the global minimum."""
     where = {"link": link, "first_step": first_step}
     ends = {method: column(table, "y", method=method, **where) for method in METHODS}
     return {
@@ -83,7 +85,7 @@ def _steps(table: Table) -> list[float]:
 
 
 def claims(table: Table) -> list[Claim]:
-    """Return whether AGD's basin is the larger, on both functions, by more than a point for every first step."""
+    """Check for both functions whether AGD reaches the global minimum from more starts than VarPro."""
     found = []
     for link in LINKS:
         tried = {step: shares(table, link, step) for step in _steps(table)}
@@ -92,14 +94,20 @@ def claims(table: Table) -> list[Claim]:
             f"first step {step:g}: " + ", ".join(f"{method} {value:.1%}" for method, value in each.items())
             for step, each in share.items()
         )
-        text = f"the basin of the global minimum is larger for AGD by more than a point ({link}, for every first step)"
+        text = (
+            "the basin of the global minimum is larger for AGD by more than one percentage point "
+            f"({link}, for every first step)"
+        )
         larger = all(each["AGD"] > each["VarPro"] + 0.01 for each in share.values())
         found.append(Claim(text, larger if len(share) == len(tried) else None, number))
     return found
 
 
 def plot(table: Table) -> Any:
-    """Draw the maps, with the global minimiser as a star and the local ones as crosses, and the shares."""
+    """Plot the maps of the starts and the fractions of successful starts.
+
+    In the maps, a star marks the global minimizer, and crosses mark the local minimizers.
+    """
     import matplotlib.pyplot as plt
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
@@ -115,9 +123,9 @@ def plot(table: Table) -> Any:
             x = np.arange(len(METHODS)) + (len(METHODS) + 1) * k
             bars.bar(x, np.nan_to_num(list(share.values())), color=[COLOURS[method] for method in METHODS])
         ticks = 1 + (len(METHODS) + 1) * np.arange(len(steps))
-        bars.set(title=f"{link}: starts that arrive", ylim=(0, 1), xlabel="first step", xticks=ticks)
+        bars.set(title=f"{link}: share of successful starts", ylim=(0, 1), xlabel="first step", xticks=ticks)
         bars.set_xticklabels([f"{step:g}" for step in steps])
-    names = {"both arrive": BOTH, "only AGD": ONLY_AGD, "only VarPro": ONLY_VARPRO, "neither": NONE}
+    names = {"both succeed": BOTH, "only AGD": ONLY_AGD, "only VarPro": ONLY_VARPRO, "neither": NONE}
     patches = [Patch(color=colour, label=name) for name, colour in names.items()]
     marks = [
         Line2D([], [], ls="", marker="*", color="white", mec="black", ms=12, label="global minimum"),
@@ -143,7 +151,7 @@ def _map(ax: Any, rows: Table, toy: Toy) -> None:
 
 
 def _local_minimisers(toy: Toy) -> list[float]:
-    """Return the minimisers of the reduced function but the global one, to three digits."""
+    """Return the local minimizers of the reduced function, except the global minimizer, with three decimals."""
     y = np.linspace(-6.0, 6.0, 12001)
     values = np.array([toy.rest(each) for each in y])
     inner = (values[1:-1] < values[:-2]) & (values[1:-1] < values[2:])

@@ -1,9 +1,9 @@
-"""The paper's two functions of two variables (appendix D.2), as objectives that the library's own solvers minimise.
+"""The paper's two toy functions of two variables (appendix D.2), as objectives for the library's solvers.
 
-``f(x, y) = (x - h(y))^2 + cos(pi y) + (1 - y)^2 + 1`` with h(y) = y^2 or the sigmoid: like L(B, a), a quadratic in the
-first variable, whose minimiser is x = h(y), and not convex in the second. y stands for the map B, a 1 x 1 matrix, and x
-for the coefficients. What is left when x is eliminated is the same for both, ``cos(pi y) + (1 - y)^2 + 1``, with its
-global minimum 0 at y = 1.
+The functions are ``f(x, y) = (x - h(y))^2 + cos(pi y) + (1 - y)^2 + 1``, where h(y) is y^2 or the sigmoid of y. The
+variable x takes the role of the coefficients alpha, and y takes the role of the map B, as a 1 x 1 matrix. Like the loss
+L(B, alpha), f is quadratic in x, with the minimizer x = h(y), and not convex in y. Eliminating x leaves the same
+reduced function for both choices of h: ``cos(pi y) + (1 - y)^2 + 1``. Its global minimum is 0 at y = 1.
 """
 
 from __future__ import annotations
@@ -13,36 +13,40 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hkrr._arrays import Array
+from hkrr._base.linear_algebra import Array
 from hkrr.objective import Quadratic, Reduced
 from hkrr.solvers import AGD, LBFGS, Solver, State, VarPro, run
 
+# The choices of h: y^2 and the sigmoid.
 LINKS = ("square", "sigmoid")
 METHODS = ("VarPro", "AGD", "L-BFGS")
-# The paper does not say with which step its line searches begin, and that decides much: three are tried.
+# First step sizes of the line searches. The paper does not state the first step size, and the results depend on this
+# size.
 FIRST_STEPS = (0.01, 0.1, 1.0)
-# Nor how many steps AGD makes in x for one in y. One: it alternates. (With ten, x is nearly h(y), AGD nearly VarPro.)
+# Number of steps of AGD in x for each step in y. The paper does not state this number either. With 1, steps in x and y
+# alternate. With 10, x would be close to h(y), and AGD would behave almost like VarPro.
 N_ALPHA = 1
 
 
 @dataclass(frozen=True)
 class Toy:
-    """f(x, y) with x = alpha and y = B, and what the solvers ask of an objective.
+    """The function f(x, y) with x = alpha and y = B, as an objective for the solvers.
 
-    ``x0`` is where AGD starts (the paper's alpha^0), which asks for the coefficients in closed form only there; the
-    other methods have no x but h(y).
+    ``x0`` is the initial x of AGD (the paper's alpha^0). AGD calls `solve_alpha` only at its start, so `solve_alpha`
+    returns ``x0`` if it is set. For VarPro and L-BFGS ``x0`` is None, and `solve_alpha` returns h(y).
     """
 
     link: str
     x0: float | None = None
 
     reg_lambda = 0.0
-    loss_at_zero = 1.0  # what tolerances are relative to
+    # The loss to which the tolerances of the solvers are relative.
+    loss_at_zero = 1.0
     n_centers = 1
     learn_lambda = False
 
     def h(self, y: float) -> float:
-        """Return the minimiser in x."""
+        """Return h(y), the x that minimizes f for fixed y."""
         return y * y if self.link == "square" else 1.0 / (1.0 + math.exp(-y))
 
     def h_slope(self, y: float) -> float:
@@ -54,7 +58,7 @@ class Toy:
         return math.cos(math.pi * y) + (1.0 - y) ** 2 + 1.0
 
     def rest_slope(self, y: float) -> float:
-        """Return its derivative."""
+        """Return the derivative of the reduced function."""
         return -math.pi * math.sin(math.pi * y) - 2.0 * (1.0 - y)
 
     def at(self, x: float, y: float) -> float:
@@ -62,26 +66,26 @@ class Toy:
         return (x - self.h(y)) ** 2 + self.rest(y)
 
     def value(self, B: Array, alpha: Array) -> float:
-        """Return f."""
+        """Return f(alpha, B)."""
         return self.at(float(alpha[0, 0]), float(B[0, 0]))
 
     def value_and_grad_B(self, B: Array, alpha: Array) -> tuple[float, Array]:
-        """Return f and df/dy."""
+        """Return f(alpha, B) and its derivative with respect to y = B."""
         x, y = float(alpha[0, 0]), float(B[0, 0])
         slope = -2.0 * (x - self.h(y)) * self.h_slope(y) + self.rest_slope(y)
         return self.at(x, y), np.array([[slope]])
 
     def solve_alpha(self, B: Array) -> Array:
-        """Return x = h(y), or the x to start from."""
+        """Return the initial value ``x0`` if it is set, and h(y) otherwise."""
         return np.array([[self.h(float(B[0, 0])) if self.x0 is None else self.x0]])
 
     def inner(self, B: Array) -> Quadratic:
-        """Return f(., y), a quadratic in x."""
+        """Return f as a quadratic function of x, for fixed y."""
         y = float(B[0, 0])
         return Quadratic(np.array([[1.0]]), np.array([[self.h(y)]]), self.h(y) ** 2 + self.rest(y), 0.0)
 
     def reduced(self, B: Array) -> Reduced:
-        """Return the function of y alone, its slope, and x."""
+        """Return the reduced function at y, its derivative and the minimizing x."""
         y = float(B[0, 0])
         return Reduced(self.rest(y), np.array([[self.rest_slope(y)]]), self.solve_alpha(B))
 
@@ -89,7 +93,7 @@ class Toy:
 def minimise(
     link: str, method: str, x0: float, y0: float, max_iter: int, first_step: float
 ) -> list[tuple[float, float, float]]:
-    """Return the iterates (x, y, f) of a method from a start; VarPro and L-BFGS go to x = h(y) at once."""
+    """Return the iterates (x, y, f) of a method. The first step of VarPro and L-BFGS only moves x to h(y)."""
     toy = Toy(link)
     path = [(x0, y0, toy.at(x0, y0))]
 
@@ -103,9 +107,10 @@ def minimise(
     }
     objective = Toy(link, x0) if method == "AGD" else toy
     run(solvers[method], objective, np.array([[y0]]), max_iter=max_iter, tol=1e-8, callbacks=[record])
-    return path[1:] if method == "AGD" else path  # AGD reports the start itself
+    # AGD calls `record` at the start too: drop the duplicate.
+    return path[1:] if method == "AGD" else path
 
 
 def arrived(y: float) -> bool:
-    """Return whether that is the global minimum, y = 1."""
+    """Return whether y is close to the global minimum at 1."""
     return abs(y - 1.0) < 0.05

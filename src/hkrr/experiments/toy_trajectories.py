@@ -1,6 +1,7 @@
-"""Trajectories of VarPro, AGD and L-BFGS on the paper's toy functions, from its starts (figure 1, appendix D.2).
+"""Trajectories of VarPro, AGD and L-BFGS on the toy functions, from the paper's starts (figure 1, appendix D.2).
 
-The picture is of the middle one of three first steps of the line searches; the claims are of all.
+The line searches are run with three values of the first step. The figure shows the trajectories for the middle value.
+The claims are checked for all three values.
 """
 
 from __future__ import annotations
@@ -10,30 +11,31 @@ from typing import Any
 
 import numpy as np
 
-from hkrr.experiments.base import COLOURS, GREY, Case, Claim, Table, run_all
-from hkrr.experiments.store import column
-from hkrr.experiments.toy import FIRST_STEPS, METHODS, Toy, arrived, minimise
+from hkrr.experiments.experiment_runner import COLOURS, GREY, Case, Claim, Table, run_all
+from hkrr.experiments.result_store import column
+from hkrr.experiments.toy_functions import FIRST_STEPS, METHODS, Toy, arrived, minimise
 
-# The paper's starts; from the first and the third AGD is said to escape a minimum that holds VarPro, from the second
-# both arrive.
+# The paper's three starts (x0, y0). According to the paper, AGD escapes a local minimum in which VarPro gets stuck if
+# both start at (-1.5, -1.5) or at (5, -1.75). From (-1.5, -0.1), both methods reach the global minimum.
 STARTS = {"square": ((-1.5, -1.5), (-1.5, -0.1)), "sigmoid": ((5.0, -1.75),)}
 
 
 @dataclass(frozen=True)
 class Config:
-    """How far a run may go."""
+    """Settings of the experiment: the maximum number of iterations."""
 
     max_iter: int = 500
-    seed: int = 0  # nothing is drawn here
+    # The seed has no effect, because the experiment is deterministic.
+    seed: int = 0
 
     @classmethod
     def quick(cls, seed: int = 0) -> Config:
-        """Return all there is: it takes a moment."""
+        """Return the full configuration, which runs in seconds."""
         return cls(seed=seed)
 
 
 def cases(config: Config) -> list[Case]:
-    """Return each function, start and method."""
+    """Return one case for each combination of a function, a start, a first step and a method."""
     return [
         {"link": link, "x0": x0, "y0": y0, "first_step": step, "method": method}
         for link, starts in STARTS.items()
@@ -50,12 +52,12 @@ def run_case(config: Config, case: Case) -> Table:
 
 
 def run(config: Config) -> Table:
-    """Return all the iterates."""
+    """Run all cases and return their table."""
     return run_all(config, cases(config), run_case)
 
 
 def claims(table: Table) -> list[Claim]:
-    """Return what the paper says of its starts, for every first step tried."""
+    """Check the paper's claims about its three starts, for every first step."""
     found = []
     for link, y0 in (("square", -1.5), ("sigmoid", -1.75)):
         ends = _ends(table, link, y0)
@@ -64,7 +66,7 @@ def claims(table: Table) -> list[Claim]:
             f"first step {step:g}: " + ", ".join(f"{method} ends at y = {y:.2f}" for method, y in of.items())
             for step, of in ends.items()
         )
-        text = f"AGD escapes a local minimum in which VarPro stays ({link}, y0 = {y0:g}, for every first step)"
+        text = f"AGD escapes a local minimum in which VarPro gets stuck ({link}, y0 = {y0:g}, for every first step)"
         found.append(Claim(text, all(escapes) if len(ends) == len(FIRST_STEPS) else None, number))
     ends = _ends(table, "square", -0.1)
     steps = {
@@ -78,13 +80,16 @@ def claims(table: Table) -> list[Claim]:
     number = "; ".join(
         f"first step {step:g}: " + ", ".join(f"{method} {n}" for method, n in of.items()) for step, of in steps.items()
     )
-    text = "from y0 = -0.1 both arrive, and VarPro takes fewer iterations (square, for every first step)"
+    text = (
+        "from y0 = -0.1 both VarPro and AGD reach the global minimum, and VarPro takes fewer iterations "
+        "(square, for every first step)"
+    )
     return [*found, Claim(text, all(faster) if len(ends) == len(FIRST_STEPS) else None, number)]
 
 
 def _ends(table: Table, link: str, y0: float) -> dict[float, dict[str, float]]:
-    """Return where each method ends, for each first step with which all of them have ended."""
-    # The last row of a run is its end.
+    """Return the final y of each method, for each first step for which the runs of all methods have finished."""
+    # The rows of a run are in the order of the iterations, so its last row overwrites the earlier rows.
     ends = {(row["first_step"], row["method"]): row["y"] for row in table if row["link"] == link and row["y0"] == y0}
     return {
         step: {method: ends[step, method] for method in METHODS}
@@ -94,7 +99,7 @@ def _ends(table: Table, link: str, y0: float) -> dict[float, dict[str, float]]:
 
 
 def plot(table: Table) -> Any:
-    """Draw the level sets with the trajectories, and the loss against iterations, a column a start."""
+    """Plot the trajectories on the level sets, and the loss against the iteration, with one column for each start."""
     import matplotlib.pyplot as plt
 
     starts = [(link, *start) for link in STARTS for start in STARTS[link]]
@@ -118,7 +123,7 @@ def plot(table: Table) -> Any:
 
 
 def _levels(ax: Any, link: str, rows: Table) -> None:
-    """Draw the level sets of the function around these iterates."""
+    """Plot the level sets of the function in the region of the iterates."""
     x, y = ([row[name] for row in rows] for name in ("x", "y"))
     margin = 0.5
     xs = np.linspace(min(*x, 0.0) - margin, max(*x, 1.5) + margin, 160)

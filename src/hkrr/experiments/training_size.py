@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from hkrr.experiments.base import COLOURS, Case, Claim, Table, run_all
-from hkrr.experiments.paper import METHODS, Budget, Grid, draw, scored, seed_of
-from hkrr.experiments.store import column
+from hkrr.experiments.experiment_runner import COLOURS, Case, Claim, Table, run_all
+from hkrr.experiments.paper_setting import METHODS, Budget, Grid, draw, learn_and_score, seed_of
+from hkrr.experiments.result_store import column
 
 
 @dataclass(frozen=True)
 class Config:
-    """The paper's setting, data set 1."""
+    """The paper's setting for its data set 1."""
 
     sizes: tuple[int, ...] = (1000, 4000, 8000, 12000, 16000)
     dimensions: tuple[int, ...] = (3, 20, 50)
@@ -25,7 +25,8 @@ class Config:
     n_centers: int = 25
     reg_lambda: float = 1e-8
     seconds: float = 80.0
-    starts: str = "uniform"  # the entries of the sampled maps, or "normal"
+    # Distribution of the entries of the initial maps: "uniform" or "normal".
+    starts: str = "uniform"
     lambdas: tuple[float, ...] = tuple(10.0**-k for k in range(1, 9))
     scales: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0)
     repeats: int = 10
@@ -33,13 +34,13 @@ class Config:
 
     @classmethod
     def quick(cls, seed: int = 0) -> Config:
-        """Return what takes seconds."""
+        """Return a small configuration that runs in seconds."""
         sizes: dict[str, Any] = {"n_validation": 100, "n_test": 300, "n_features": 10, "n_components": 2}
         return cls(sizes=(100, 300), dimensions=(2, 4, 10), **sizes, seconds=0.25, repeats=1, seed=seed)
 
 
 def cases(config: Config) -> list[Case]:
-    """Return each size, number of directions, run and method."""
+    """Return one case for each combination of a number of rows, a number of directions, a repeat and a method."""
     return [
         {"m": m, "d": d, "repeat": repeat, "method": method}
         for repeat in range(config.repeats)
@@ -50,16 +51,16 @@ def cases(config: Config) -> list[Case]:
 
 
 def run_case(config: Config, case: Case) -> Table:
-    """Return the score of one run."""
+    """Return one row with the scores of one run."""
     data_seed, seed = (seed_of(config.seed, case["repeat"], role) for role in ("data", "start"))
     sizes = case["m"], config.n_validation, config.n_test, config.n_features, config.n_components
     budget = Budget(config.n_centers, config.reg_lambda, config.seconds, config.starts)
     grid = Grid(config.lambdas, config.scales)
-    return [{**case, **scored(draw(1, *sizes, data_seed), case["method"], case["d"], budget, grid, seed)}]
+    return [{**case, **learn_and_score(draw(1, *sizes, data_seed), case["method"], case["d"], budget, grid, seed)}]
 
 
 def run(config: Config) -> Table:
-    """Return all the scores."""
+    """Run all cases and return their table."""
     return run_all(config, cases(config), run_case)
 
 
@@ -68,15 +69,16 @@ def _median(table: Table, **where: Any) -> float:
 
 
 def claims(table: Table) -> list[Claim]:
-    """Return the two claims about many directions at a fixed budget, over the larger half of the sizes."""
+    """Check the two claims about many directions at a fixed time budget, for the larger half of the numbers of rows."""
     dimensions, sizes = (sorted(set(column(table, name))) for name in ("d", "m"))
     if len(dimensions) < 3:
-        return [Claim("how d matters at a fixed budget", None, f"d = {', '.join(map(str, dimensions))} alone")]
+        tried = ", ".join(map(str, dimensions))
+        return [Claim("the effect of d at a fixed budget", None, f"three values of d are needed, but d = {tried}")]
     few, middle, every = dimensions[0], dimensions[len(dimensions) // 2], dimensions[-1]
     large = sizes[len(sizes) // 2 :]
-    ended = {(row["method"], row["m"], row["d"]) for row in table}
+    finished = {(row["method"], row["m"], row["d"]) for row in table}
     pairs = [(method, m) for method in ("VarPro", "AGD") for m in large]
-    keys = [pair for pair in pairs if all((*pair, d) in ended for d in dimensions)]
+    keys = [pair for pair in pairs if all((*pair, d) in finished for d in dimensions)]
     at = {(method, m, d): _median(table, method=method, m=m, d=d) for method, m in keys for d in dimensions}
     number = "; ".join(
         f"{method}, m = {m}: " + ", ".join(f"d = {d}: {at[method, m, d]:.3f}" for d in dimensions) for method, m in keys
@@ -94,7 +96,7 @@ def claims(table: Table) -> list[Claim]:
 
 
 def plot(table: Table) -> Any:
-    """Draw the median and every run against m, a panel a number of directions."""
+    """Plot R2 against m, with one panel for each number of directions. Lines are medians, and points are runs."""
     import matplotlib.pyplot as plt
 
     dimensions, sizes = (sorted(set(column(table, name))) for name in ("d", "m"))

@@ -1,19 +1,20 @@
-"""Mother kernels k(p, c) on the latent space: values, and the pullback that carries a gradient back to the points.
+"""Mother kernels k(p, c) of latent points p = B x: kernel matrices, and gradients with respect to the points.
 
-Every kernel answers two calls, for blocks P (n x d) and C (c x d):
+Every kernel implements two calls, for latent points P (n x d) and latent centers C (c x d):
 
     kernel(P, C)       ->  K                    the n x c matrix k(p_i, c_j)
-    kernel.vjp(P, C)   ->  K, pullback          pullback(G) = gradients of sum(G * K) in P and in C
+    kernel.vjp(P, C)   ->  K, pullback          pullback(G) = gradients of sum(G * K) with respect to P and C
 
-The pullback is all that the objective, whatever its criterion, needs of a kernel's derivative, and nothing of size
-n x c x d is formed: radial kernels use one product of n x c with d + 1 columns, kernels over coordinates loop over
-the d coordinates.
+The training objective and all criteria use derivatives of a kernel only through its pullback. No array of size
+n x c x d is formed: radial kernels multiply an n x c matrix by d + 1 columns, and coordinatewise kernels loop over the
+d coordinates.
 
-``gamma`` is a scale, for every kernel: ``k_gamma(p, c) = k_1(sqrt(gamma) p, sqrt(gamma) c)``. It is written through
-the length scale ``ell = 1 / sqrt(2 gamma)``, so that one median rule suits all. (B, gamma) and (B / s, gamma s^2) are
-then the same function.
+For every kernel, ``gamma`` is a scale: ``k_gamma(p, c) = k_1(sqrt(gamma) p, sqrt(gamma) c)``. The formulas use the
+length scale ``ell = 1 / sqrt(2 gamma)``. The median rule can therefore choose gamma in the same way for every radial
+kernel. It also follows that (B, gamma) and (B / s, gamma s^2) give the same function.
 
-To add a kernel, extend `Radial` (one method), `Coordinatewise` (two) or `Kernel` itself (two).
+To add a kernel, derive a class from `Radial` (one method to implement), `Coordinatewise` (two methods) or `Kernel` (two
+methods).
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ KERNELS: dict[str, Kernel] = {
 
 
 def get_kernel(kernel: Any) -> Kernel:
-    """Return the kernel of that name, or the kernel itself.
+    """Return the kernel with the given name. An instance of `Kernel` is returned unchanged.
 
     Examples
     --------
@@ -78,9 +79,9 @@ def get_kernel(kernel: Any) -> Kernel:
     known = ", ".join(repr(name) for name in KERNELS)
     hint = ""
     if isinstance(kernel, type) and issubclass(kernel, Kernel):
-        hint = f"; write {kernel.__name__}(), with brackets"
+        hint = f"; pass an instance, {kernel.__name__}(), instead of the class"
     elif kernel == "auto":
-        hint = "; 'auto' is for HyperKernelRidgeCV without cv"
+        hint = "; 'auto' is supported by HyperKernelRidgeCV with cv=None only"
     elif isinstance(kernel, str):
         alike = get_close_matches({"rbf": "gaussian"}.get(kernel, kernel), KERNELS, n=1)
         hint = f"; did you mean {alike[0]!r}?" if alike else ""
@@ -88,7 +89,7 @@ def get_kernel(kernel: Any) -> Kernel:
 
 
 def kernel_name(kernel: Kernel) -> str:
-    """Return the name that `get_kernel` knows the kernel by, whatever its gamma; otherwise that of its class.
+    """Return the name of the kernel in `KERNELS`, whatever its gamma, or its class name if it is not in `KERNELS`.
 
     Examples
     --------

@@ -1,20 +1,23 @@
-"""The Matern functions of one distance, shared by the radial and the coordinatewise kernels."""
+"""The Matern function matern_nu(t) of a distance t = distance / ell, shared by radial and coordinatewise kernels.
+
+With z = sqrt(2 nu) t, the function is exp(-z) times a polynomial in z.
+"""
 
 from __future__ import annotations
 
 import math
 
-from hkrr._arrays import Array, array_namespace
+from hkrr._base.linear_algebra import Array, array_namespace
 
 
 def check_nu(nu: float) -> None:
-    """Raise unless the Matern function of that smoothness has the closed form used here."""
+    """Raise a ValueError unless nu is 0.5, 1.5 or 2.5, the values whose closed form is implemented."""
     if nu not in (0.5, 1.5, 2.5):
         raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {nu!r}")
 
 
 def matern_in_place(nu: float, z: Array) -> Array:
-    """Return the Matern function of z = sqrt(2 nu) distance / ell, which is overwritten: its cost is that of memory."""
+    """Return exp(-z) times the polynomial of z = sqrt(2 nu) distance / ell. z may be overwritten to save memory."""
     decay = -z
     decay = array_namespace(z).exp(decay, out=decay)
     if nu > 0.5:
@@ -23,7 +26,7 @@ def matern_in_place(nu: float, z: Array) -> Array:
 
 
 def matern_polynomial(nu: float, z: Array) -> Array:
-    """Return what exp(-z) is multiplied by: 1 + z for nu = 3/2, 1 + z + z^2 / 3 for 5/2. The former overwrites z."""
+    """Return the polynomial 1 + z for nu = 3/2 (z is then overwritten), or 1 + z + z^2 / 3 for nu = 5/2."""
     if nu == 1.5:
         z += 1.0
         return z
@@ -35,14 +38,14 @@ def matern_polynomial(nu: float, z: Array) -> Array:
 
 
 def matern_log_slope(nu: float, t: Array) -> Array:
-    """Return (log matern)'(t)."""
+    """Return the derivative of log matern_nu(t) with respect to t."""
     if nu == 0.5:
         return -array_namespace(t).ones_like(t)
     return t * matern_log_slope_over_t(nu, t)
 
 
 def matern_log_slope_over_t(nu: float, t: Array) -> Array:
-    """Return (log matern)'(t) / t, for nu = 3/2 and 5/2."""
+    """Return the derivative of log matern_nu(t), divided by t, for nu = 3/2 or 5/2."""
     z = math.sqrt(2.0 * nu) * t
     if nu == 1.5:
         z += 1.0

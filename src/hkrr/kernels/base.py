@@ -1,4 +1,4 @@
-"""What a kernel is: values, a pullback and a scale."""
+"""The base class of kernels, and the median rule for choosing gamma."""
 
 from __future__ import annotations
 
@@ -11,18 +11,25 @@ from typing import Self
 import numpy as np
 from scipy.spatial.distance import pdist
 
-from hkrr._arrays import Array, array_namespace, low_rank_product
+from hkrr._base.linear_algebra import Array, array_namespace, low_rank_product
 
 Pullback = Callable[[Array], tuple[Array, Array]]
 LowRankPullback = Callable[[Array, Array], tuple[Array, Array]]
 
-# Rows of which a kernel without a formula for its diagonal computes the whole matrix.
+# Maximum number of rows for the median rule. If there are more rows, this many rows are drawn at random.
+MEDIAN_ROWS = 1000
+# Number of rows of the kernel matrices from which a kernel computes its diagonal if it has no formula for the diagonal.
 _DIAGONAL_BLOCK = 64
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel(ABC):
-    """A positive definite function of two latent points, with a scale ``gamma`` (None: not chosen yet, read as 1).
+    """Abstract base class of kernels: a positive definite function of two latent points.
+
+    Parameters
+    ----------
+    gamma : float or None, default=None
+        Scale of the kernel. None means that gamma has not been chosen yet. The kernel is then evaluated with gamma = 1.
 
     Examples
     --------
@@ -49,16 +56,22 @@ class Kernel(ABC):
 
     @abstractmethod
     def vjp(self, P: Array, C: Array) -> tuple[Array, Pullback]:
-        """Return K and the map from G to the gradients of sum(G * K) in P and C. The map may overwrite G."""
+        """Return K and a function that maps G to the gradients of sum(G * K) with respect to P and C.
+
+        The function may overwrite G.
+        """
 
     def vjp_low_rank(self, P: Array, C: Array) -> tuple[Array, LowRankPullback]:
-        """Return K and the map from R and A to the gradients of sum(R A' * K): R A' need not be formed."""
+        """Return K and a function that maps R and A to the gradients of sum(R A' * K) with respect to P and C.
+
+        This implementation forms the matrix R A'. Subclasses can override it with a formula that does not need R A'.
+        """
         K, pullback = self.vjp(P, C)
         return K, lambda R, A: pullback(low_rank_product(R, A))
 
     @property
     def scale(self) -> float:
-        """Gamma as a number."""
+        """Value of gamma used in computations: 1 if gamma is None."""
         return 1.0 if self.gamma is None else self.gamma
 
     @property
@@ -67,16 +80,16 @@ class Kernel(ABC):
         return False
 
     def with_gamma(self, gamma: float) -> Self:
-        """Return the same kernel with another scale."""
+        """Return the same kernel with a different gamma."""
         return replace(self, gamma=float(gamma))
 
     def diagonal(self, P: Array) -> Array:
-        """Return k(p_i, p_i)."""
+        """Return the vector of k(p_i, p_i)."""
         blocks = [P[i : i + _DIAGONAL_BLOCK] for i in range(0, P.shape[0], _DIAGONAL_BLOCK)]
         return array_namespace(P).concat([self(block, block).diagonal() for block in blocks])
 
     def diagonal_pullback(self, P: Array, g: Array) -> Array:
-        """Return the gradient of ``sum_i g_i k(p_i, p_i)`` in P."""
+        """Return the gradient of ``sum_i g_i k(p_i, p_i)`` with respect to P."""
         xp = array_namespace(P)
         parts = []
         for i in range(0, P.shape[0], _DIAGONAL_BLOCK):
@@ -86,7 +99,7 @@ class Kernel(ABC):
         return xp.concat(parts)
 
     def median_gamma(self, P: Array) -> float:
-        """Return ``1 / (2 median^2)``, with the median distance of the distinct rows of P (the paper's section 5)."""
+        """Return ``1 / (2 median^2)`` for the median distance between distinct rows of P (section 5 of the paper)."""
         return median_rule(P, "euclidean")
 
 
@@ -96,12 +109,12 @@ def _diagonal_matrix(values: Array) -> Array:
 
 
 def median_rule(P: Array, metric: str) -> float:
-    """Return ``1 / (2 median^2)`` of the distances between distinct rows; 1 where there are none."""
+    """Return ``1 / (2 median^2)`` of the distances between distinct rows, or 1 if there is only one distinct row."""
     points = np.unique(np.asarray(P, dtype=np.float64), axis=0)
     if len(points) < 2:
         return 1.0
     distances = pdist(points, metric)
-    # Distinct rows can still be nearly all at one distance of zero to rounding; the mean then has the scale.
+    # The median distance can underflow to zero even though the rows are distinct. The mean distance is then used.
     typical = float(np.median(distances)) or float(np.mean(distances))
     gamma = 0.5 / typical**2 if typical > 0 else math.inf
     return gamma if math.isfinite(gamma) else 1.0

@@ -1,4 +1,4 @@
-"""Kernels over the latent coordinates: products of functions of one coordinate each."""
+"""Coordinatewise kernels: products of functions of the distance in each latent coordinate."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hkrr._arrays import Array, array_namespace, is_torch_array
+from hkrr._base.linear_algebra import Array, array_namespace, is_torch_array
 from hkrr.kernels._matern import (
     check_nu,
     matern_in_place,
@@ -18,16 +18,20 @@ from hkrr.kernels._matern import (
 )
 from hkrr.kernels.base import Kernel, Pullback, median_rule
 
-_CACHED = 1 << 17  # numbers of an array that stays in the cache with some others of its size
-_TOGETHER = 4  # coordinates whose polynomials are multiplied before the exponential
-_ZERO = 800.0  # exp(-z) times a polynomial is zero from here on
+# Maximum number of entries of a temporary array. Several arrays of this size fit in the cache.
+_CACHED = 1 << 17
+# Number of coordinates that share one evaluation of the exponential function.
+_TOGETHER = 4
+# Value at which z is clipped in `ProductMatern`. For larger z, exp(-z) times a polynomial in z underflows to zero.
+_ZERO = 800.0
 
 
 class Coordinatewise(Kernel):
-    """``k(p, c) = prod_j f(|p_j - c_j| / ell)``: a product over the latent coordinates, not invariant to rotations.
+    """Base class of product kernels ``k(p, c) = prod_j f(|p_j - c_j| / ell)``. They are not rotation invariant.
 
-    Give ``factor`` (f, positive) and ``log_slope`` ((log f)'). With W = G * K, column j of the gradient in P is
-    ``(1 / ell) sum_c W * sign(p_j - c_j) * (log f)'``: one n x c array at a time.
+    Subclasses implement ``factor``, the positive function f, and ``log_slope``, its logarithmic derivative (log f)'.
+    With W = G * K, column j of the gradient of sum(G * K) with respect to P is the sum over the centers of
+    ``(1 / ell) W * sign(p_j - c_j) * (log f)'``. This sum needs only one n x c array at a time.
 
     Examples
     --------
@@ -46,17 +50,17 @@ class Coordinatewise(Kernel):
 
     @abstractmethod
     def factor(self, t: Array) -> Array:
-        """Return f(t) for an array of t >= 0, which may be overwritten."""
+        """Return f(t) for an array t >= 0. The array may be overwritten."""
 
     @abstractmethod
     def log_slope(self, t: Array) -> Array:
-        """Return f'(t) / f(t) for an array of t >= 0."""
+        """Return f'(t) / f(t) for an array t >= 0."""
 
     def __call__(self, P: Array, C: Array) -> Array:
         P, C = self._rate * P, self._rate * C
         if is_torch_array(P):
             return self._product(P, C)
-        # A few rows at a time: what is computed for each coordinate stays in the cache, twice as fast.
+        # Process a few rows at a time, so that the temporary arrays stay in the cache. This is twice as fast.
         K = np.empty((len(P), len(C)), dtype=np.result_type(P, C))
         step = max(1, _CACHED // max(1, len(C)))
         for start in range(0, len(P), step):
@@ -64,7 +68,7 @@ class Coordinatewise(Kernel):
         return K
 
     def _product(self, P: Array, C: Array) -> Array:
-        """Return the products, of points in units of ell."""
+        """Return the kernel matrix of points given in units of ell."""
         xp = array_namespace(P, C)
         K = None
         for j in range(P.shape[1]):
@@ -94,7 +98,10 @@ class Coordinatewise(Kernel):
         return K, pullback
 
     def signed_log_slope(self, t: Array) -> Array:
-        """Return ``sign(t) (log f)'(|t|)``; ``t`` may be overwritten. Kernels with a shorter formula have their own."""
+        """Return ``sign(t) (log f)'(|t|)``. ``t`` may be overwritten.
+
+        Subclasses can override this method with a cheaper formula.
+        """
         xp = array_namespace(t)
         slope = self.log_slope(xp.abs(t))
         slope *= xp.sign(t)
@@ -111,7 +118,7 @@ class Coordinatewise(Kernel):
         return array_namespace(P).zeros_like(P)
 
     def median_gamma(self, P: Array) -> float:
-        """Return ``1 / (2 median^2)`` with the median L1 distance, the one that product kernels decay with."""
+        """Return ``1 / (2 median^2)`` for the median L1 distance, because product kernels decay with this distance."""
         return median_rule(P, "cityblock")
 
 
@@ -121,7 +128,14 @@ def _at_most(limit: float, z: Array) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class ProductMatern(Coordinatewise):
-    """``prod_j matern_nu(|p_j - c_j| / ell)``.
+    """Product of Matern kernels of the coordinates: ``prod_j matern_nu(|p_j - c_j| / ell)``.
+
+    Parameters
+    ----------
+    gamma : float or None, default=None
+        Scale of the kernel, ``1 / (2 ell^2)``.
+    nu : {0.5, 1.5, 2.5}, default=1.5
+        Smoothness.
 
     Examples
     --------
@@ -140,7 +154,11 @@ class ProductMatern(Coordinatewise):
         check_nu(self.nu)
 
     def _product(self, P: Array, C: Array) -> Array:
-        """With z = sqrt(2 nu) t: one exponential of -sum z for every few coordinates, times a polynomial of each z."""
+        """Return the kernel matrix of points given in units of ell, with one exponential for several coordinates.
+
+        With z_j = sqrt(2 nu) |p_j - c_j| / ell, a group of coordinates contributes ``exp(-sum_j z_j)`` times the
+        product of the polynomials in z_j.
+        """
         xp = array_namespace(P, C)
         unit = math.sqrt(2.0 * self.nu)
         P, C = unit * P, unit * C
@@ -150,7 +168,7 @@ class ProductMatern(Coordinatewise):
             polynomial = None
             for j in range(first, min(first + _TOGETHER, P.shape[1])):
                 z = P[:, j][:, None] - C[:, j][None, :]
-                z = _at_most(_ZERO, xp.abs(z, out=z))  # farther the kernel is zero too, and polynomials overflow
+                z = _at_most(_ZERO, xp.abs(z, out=z))  # for larger z the polynomials could overflow
                 exponent -= z
                 if self.nu > 0.5:
                     z = matern_polynomial(self.nu, z)
@@ -177,7 +195,7 @@ class ProductMatern(Coordinatewise):
 
 @dataclass(frozen=True, kw_only=True)
 class ProductLaplace(ProductMatern):
-    """``exp(-sum_j |p_j - c_j| / ell)``: the Laplace kernel of the L1 distance.
+    """Laplace kernel of the L1 distance: ``exp(-sum_j |p_j - c_j| / ell)``.
 
     Examples
     --------
@@ -192,14 +210,23 @@ class ProductLaplace(ProductMatern):
 
 @dataclass(frozen=True, kw_only=True)
 class Anova(Coordinatewise):
-    """``prod_j (1 + matern_nu(|p_j - c_j| / ell)) / 2``: a mean over all the subsets of coordinates.
+    """ANOVA kernel ``prod_j (1 + matern_nu(|p_j - c_j| / ell)) / 2``.
+
+    The kernel is the mean, over all subsets of the coordinates, of the product of the Matern kernels of the coordinates
+    in the subset.
+
+    Parameters
+    ----------
+    gamma : float or None, default=None
+        Scale of the kernel, ``1 / (2 ell^2)``.
+    nu : {0.5, 1.5, 2.5}, default=0.5
+        Smoothness.
 
     Examples
     --------
     >>> import numpy as np
     >>> from hkrr.kernels import Anova
-    >>> far_in_one = Anova(gamma=0.5)(np.array([[0.0, 0.0]]), np.array([[100.0, 0.0]]))
-    >>> far_in_one  # what is alike in one coordinate is half alike, however far in the other
+    >>> Anova(gamma=0.5)(np.array([[0.0, 0.0]]), np.array([[100.0, 0.0]]))  # far apart in one coordinate only
     array([[0.5]])
     """
 

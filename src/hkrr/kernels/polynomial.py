@@ -7,13 +7,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hkrr._arrays import Array, array_namespace
+from hkrr._base.linear_algebra import Array, array_namespace
 from hkrr.kernels.base import Kernel, Pullback
 
 
 @dataclass(frozen=True, kw_only=True)
 class Polynomial(Kernel):
-    """``(gamma p.c + coef0)^degree``.
+    """Polynomial kernel ``(gamma p.c + coef0)^degree``.
+
+    Parameters
+    ----------
+    gamma : float or None, default=None
+        Scale of the scalar product.
+    degree : int, default=3
+        Degree, at least 1.
+    coef0 : float, default=1.0
+        Constant term. It must not be negative.
 
     Examples
     --------
@@ -29,9 +38,9 @@ class Polynomial(Kernel):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.degree < 1 or self.degree != int(self.degree):
-            raise ValueError(f"degree must be a whole number of at least 1, got {self.degree!r}")
+            raise ValueError(f"degree must be an integer of at least 1, got {self.degree!r}")
         if not 0 <= self.coef0 < math.inf:
-            raise ValueError(f"coef0 must not be negative: the kernel would not be positive; got {self.coef0!r}")
+            raise ValueError(f"coef0 must be finite and at least 0 for a positive definite kernel, got {self.coef0!r}")
 
     @property
     def rotation_invariant(self) -> bool:
@@ -57,7 +66,7 @@ class Polynomial(Kernel):
         return (2.0 * self.degree * self.scale * g * base ** (self.degree - 1))[:, None] * P
 
     def median_gamma(self, P: Array) -> float:
-        """Return ``1 / mean |p|^2``, at which gamma p.p is 1 on average: distances do not matter to this kernel."""
+        """Return ``1 / mean |p|^2``, so that gamma p.p is 1 on average. This kernel does not depend on distances."""
         square = float(np.mean(np.sum(np.square(np.asarray(P, dtype=np.float64)), axis=1)))
         gamma = 1.0 / square if square > 0 else math.inf
         return gamma if math.isfinite(gamma) else 1.0

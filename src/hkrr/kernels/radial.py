@@ -1,4 +1,4 @@
-"""Radial kernels: functions of the squared distance of two latent points."""
+"""Radial kernels: functions of the squared distance between two latent points."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hkrr._arrays import EPS, Array, array_namespace, is_torch_array, scaled_squared_distances
+from hkrr._base.linear_algebra import EPS, Array, array_namespace, is_torch_array, scaled_squared_distances
 from hkrr.kernels._matern import check_nu, matern_in_place, matern_polynomial
 from hkrr.kernels.base import Kernel, LowRankPullback, Pullback
 
 
 class Radial(Kernel):
-    """``k(p, c) = phi(u)``, ``u = gamma |p - c|^2``. Give ``value_and_decay``; with P, C and W = G * -phi'(u):
+    """Base class of radial kernels ``k(p, c) = phi(u)`` with ``u = gamma |p - c|^2``.
+
+    Subclasses implement ``value_and_decay``. With W = -G * phi'(u), the gradients of sum(G * K) with respect to P and C
+    are
 
     ``dP = 2 gamma (W C - (W 1) * P)``,  ``dC = 2 gamma (W' P - (W' 1) * C)``.
 
@@ -34,7 +37,7 @@ class Radial(Kernel):
 
     @property
     def smooth_at_zero(self) -> bool:
-        """Whether phi is differentiable at u = 0. Where it is not, coincident points must be told from near ones."""
+        """Whether phi is differentiable at u = 0. If not, distances below the rounding error are set to zero."""
         return True
 
     @property
@@ -43,10 +46,13 @@ class Radial(Kernel):
 
     @abstractmethod
     def value_and_decay(self, u: Array) -> tuple[Array, Array]:
-        """Return phi(u) and -phi'(u), entrywise (the same array where they are equal). ``u`` may be overwritten."""
+        """Return phi(u) and -phi'(u) entrywise. ``u`` may be overwritten.
+
+        If phi(u) = -phi'(u), the same array may be returned twice.
+        """
 
     def value(self, u: Array) -> Array:
-        """Return phi(u), entrywise. ``u`` may be overwritten."""
+        """Return phi(u) entrywise. ``u`` may be overwritten."""
         return self.value_and_decay(u)[0]
 
     def diagonal(self, P: Array) -> Array:
@@ -56,16 +62,18 @@ class Radial(Kernel):
         return array_namespace(P).zeros_like(P)
 
     def _distances(self, P: Array, C: Array) -> Array:
-        """Return u, of points around the centers' mean."""
+        """Return the matrix of u = gamma |p - c|^2 for points and centers that `_around_centers` has shifted."""
         xp = array_namespace(P, C)
         u = scaled_squared_distances(P, C, self.scale)
-        # What rounding makes negative is turned around: as small as clipping it, and four times as fast.
+        # Rounding can make small entries negative. Taking absolute values is as accurate as clipping, and four times as
+        # fast.
         u = xp.abs(u, out=u)
         if not self.smooth_at_zero:
             of_P, of_C = xp.sum(P * P, axis=1, keepdims=True), xp.sum(C * C, axis=1, keepdims=True).T
             rounding = 8.0 * EPS * self.scale
-            # One quick look at the smallest: new rows are seldom so near to a center, and the rest takes four passes.
-            # (Not on a device, which would have to be waited for.)
+            # Setting tiny distances to zero takes four passes over u. Testing the smallest entry first usually avoids
+            # these passes, because few rows are so close to a center. For PyTorch tensors the test is skipped, because
+            # on a GPU it would force a synchronization.
             if is_torch_array(u) or (u.size > 0 and np.min(u) < rounding * (np.max(of_P) + np.max(of_C))):
                 u[u < rounding * (of_P + of_C)] = 0.0
         return u
@@ -86,7 +94,7 @@ class Radial(Kernel):
 
         def pullback(G: Array) -> tuple[Array, Array]:
             G *= decay
-            # Written as (few rows) @ (n x c): BLAS is a third faster so than with few columns on the right.
+            # BLAS multiplies (few rows) @ (n x c) a third faster than (n x c) @ (few columns).
             to_P = (xp.concat([C, xp.ones_like(C[:, :1])], axis=1).T @ G.T).T
             to_C = (xp.concat([P, xp.ones_like(P[:, :1])], axis=1).T @ G).T
             factor = 2.0 * self.scale
@@ -95,7 +103,11 @@ class Radial(Kernel):
         return K, pullback
 
     def vjp_low_rank(self, P: Array, C: Array) -> tuple[Array, LowRankPullback]:
-        """With W = (r a') * D, D = -phi'(u): ``W [C, 1] = r * D (a * [C, 1])``, a product of D with d + 1 columns."""
+        """Return K and a function that maps R and A to the gradients of sum(R A' * K) with respect to P and C.
+
+        The function multiplies the matrix D = -phi'(u) by d + 1 columns for each target and does not form R A'. For one
+        target with R = r and A = a, let W = (r a') * D. Then ``W [C, 1] = r * D (a * [C, 1])``.
+        """
         xp = array_namespace(P, C)
         P, C = _around_centers(P, C)
         K, decay = self._values_and_decays(P, C)
@@ -105,7 +117,7 @@ class Radial(Kernel):
             to_P, to_C = xp.zeros_like(P1), xp.zeros_like(C1)
             for t in range(R.shape[1]):
                 r, a = R[:, t : t + 1], A[:, t : t + 1]
-                # Written as (few rows) @ (n x c): BLAS is a third faster so than with few columns on the right.
+                # BLAS multiplies (few rows) @ (n x c) a third faster than (n x c) @ (few columns).
                 to_P += r * ((a * C1).T @ decay.T).T
                 to_C += a * ((r * P1).T @ decay).T
             factor = 2.0 * self.scale
@@ -115,14 +127,17 @@ class Radial(Kernel):
 
 
 def _around_centers(P: Array, C: Array) -> tuple[Array, Array]:
-    """Return the points around the centers' mean: norms are small there, and what cancels in |p|^2 + |c|^2 - 2 p.c."""
+    """Return both sets of points shifted by the mean of the centers.
+
+    Smaller norms reduce the cancellation in |p|^2 + |c|^2 - 2 p.c.
+    """
     origin = array_namespace(P, C).mean(C, axis=0, keepdims=True)
     return P - origin, C - origin
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gaussian(Radial):
-    """``exp(-gamma |p - c|^2)``.
+    """Gaussian kernel ``exp(-gamma |p - c|^2)``.
 
     Examples
     --------
@@ -143,7 +158,9 @@ class Gaussian(Radial):
     def _values(self, P: Array, C: Array) -> Array:
         if not is_torch_array(P):
             return super()._values(P, C)
-        # On a device the passes over the matrix are what costs: two less. (Rounding can make 1 a little more.)
+        # On a GPU, passes over the matrix dominate the cost. This formula saves two passes: the change of sign, because
+        # the squared distances are computed with the factor -gamma, and the absolute value in `_distances`. A squared
+        # distance that rounding makes negative then gives a kernel value slightly larger than 1.
         u = scaled_squared_distances(P, C, -self.scale)
         return array_namespace(u).exp(u, out=u)
 
@@ -154,7 +171,14 @@ class Gaussian(Radial):
 
 @dataclass(frozen=True, kw_only=True)
 class RationalQuadratic(Radial):
-    """``(1 + gamma |p - c|^2 / alpha)^(-alpha)``.
+    """Rational quadratic kernel ``(1 + gamma |p - c|^2 / alpha)^(-alpha)``.
+
+    Parameters
+    ----------
+    gamma : float or None, default=None
+        Scale of the squared distance.
+    alpha : float, default=1.0
+        Exponent. As alpha grows, the kernel approaches the Gaussian kernel.
 
     Examples
     --------
@@ -179,7 +203,7 @@ class RationalQuadratic(Radial):
 
 @dataclass(frozen=True, kw_only=True)
 class InverseMultiquadric(Radial):
-    """``(1 + |p - c|^2 / ell^2)^(-1/2)``, ``ell^2 = 1 / (2 gamma)``.
+    """Inverse multiquadric kernel ``(1 + |p - c|^2 / ell^2)^(-1/2)`` with ``ell^2 = 1 / (2 gamma)``.
 
     Examples
     --------
@@ -197,7 +221,14 @@ class InverseMultiquadric(Radial):
 
 @dataclass(frozen=True, kw_only=True)
 class Matern(Radial):
-    """The Matern kernel of smoothness nu in {1/2, 3/2, 5/2} and length scale ell.
+    """Matern kernel with smoothness nu and length scale ``ell = 1 / sqrt(2 gamma)``.
+
+    Parameters
+    ----------
+    gamma : float or None, default=None
+        Scale of the squared distance, ``1 / (2 ell^2)``.
+    nu : {0.5, 1.5, 2.5}, default=1.5
+        Smoothness.
 
     Examples
     --------
@@ -224,11 +255,11 @@ class Matern(Radial):
     def value_and_decay(self, u: Array) -> tuple[Array, Array]:
         xp = array_namespace(u)
         u *= 4.0 * self.nu
-        z = xp.sqrt(u, out=u)  # sqrt(2 nu) distance / ell
+        z = xp.sqrt(u, out=u)  # z = sqrt(2 nu) distance / ell
         decay = -z
         decay = xp.exp(decay, out=decay)
         if self.nu == 0.5:
-            # -phi'(u) = exp(-z) / z. At z = 0 the gradient has no direction: zero is the subgradient taken.
+            # -phi'(u) = exp(-z) / z. At z = 0 the kernel is not differentiable, and the gradient is set to zero.
             z[z == 0] = math.inf
             return decay, decay / z
         if self.nu == 1.5:
@@ -246,7 +277,7 @@ class Matern(Radial):
 
 @dataclass(frozen=True, kw_only=True)
 class Laplace(Matern):
-    """``exp(-|p - c| / ell)``: the Matern kernel of smoothness 1/2.
+    """Laplace kernel ``exp(-|p - c| / ell)``, the Matern kernel with smoothness 1/2.
 
     Examples
     --------

@@ -1,20 +1,26 @@
-"""Pictures of a fitted model, as scikit-learn's Display objects.
+"""Plots of fitted models, as scikit-learn's Display objects.
 
-`SubspaceDisplay` shows what the directions are made of, `LinkDisplay` the function over them, `ImportanceDisplay` which
-columns matter, `PredictionErrorDisplay` how predictions compare with what was seen, `TrainingDisplay` how the solver
-went, and `PathDisplay` what a `HyperKernelRidgeCV` chose from. Each has a ``from_estimator`` that computes and draws,
-and a ``plot`` that draws again, into any axes. Colours are told apart by everyone (Okabe and Ito's, viridis), and
-neutral ones are the style's own: pictures suit ``plt.style.use("dark_background")`` too.
+- `SubspaceDisplay`: the loadings of the columns in each learned direction.
+- `LinkDisplay`: the learned function over one or two directions.
+- `ImportanceDisplay`: the importances of the columns.
+- `PredictionErrorDisplay`: predictions against observed targets.
+- `TrainingDisplay`: the objective over the iterations of the solver.
+- `PathDisplay`: the candidates that a `HyperKernelRidgeCV` chose from.
 
-They need matplotlib: ``pip install "hkrr[plot]"``.
+The class method ``from_estimator`` computes the data of a plot from a fitted model and draws the plot. The method
+``plot`` draws the same data again, into any axes. The colours are safe for colour-blind readers (Okabe and Ito's
+palette, viridis). Texts and thin lines have the text colour of the current Matplotlib style, so the plots are also
+legible with ``plt.style.use("dark_background")``.
+
+Matplotlib is required: ``pip install "hkrr[plot]"``.
 """
 
 from hkrr.plotting.importances import ImportanceDisplay
-from hkrr.plotting.link import LinkDisplay
-from hkrr.plotting.path import PathDisplay
+from hkrr.plotting.link_function import LinkDisplay
 from hkrr.plotting.prediction_error import PredictionErrorDisplay
+from hkrr.plotting.search_path import PathDisplay
 from hkrr.plotting.subspace import SubspaceDisplay
-from hkrr.plotting.training import TrainingDisplay
+from hkrr.plotting.training_history import TrainingDisplay
 
 __all__ = [
     "ImportanceDisplay",

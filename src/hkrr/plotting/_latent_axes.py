@@ -1,33 +1,39 @@
-"""The latent coordinates as axes: which of them, in what units, and the rows of X that lie at them."""
+"""Plot axes for latent coordinates: the directions to draw, their units and labels, and input rows x with given Bx."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from hkrr._arrays import Array
-from hkrr._validation import check_int
-from hkrr.importance import direction_moves, loadings, spreads
+from hkrr._base.checks import check_int
+from hkrr._base.linear_algebra import Array
+from hkrr.estimators.fitted.importance import column_stds, direction_effects, loadings
 from hkrr.plotting._style import short
+from hkrr.plotting._unwrap_estimator import Model
 
 
-def chosen_directions(model: Any, latent: Array, directions: tuple[int, ...] | None) -> list[int]:
-    """Return the directions that are drawn, from 0: those given, or the two that move predictions most."""
+def chosen_directions(model: Model, latent: Array, directions: tuple[int, ...] | None) -> list[int]:
+    """Return the directions to draw, counted from 0.
+
+    If `directions` is None, these are the two directions that change the predictions most, or all directions if there
+    are at most two.
+    """
     d = latent.shape[1]
     if directions is None:
         if d <= 2:
             return list(range(d))
-        moves = direction_moves(model, np.std(latent, axis=0))
-        return sorted(np.argsort(-moves, kind="stable")[:2].tolist())
+        effects = direction_effects(model, np.std(latent, axis=0))
+        return sorted(np.argsort(-effects, kind="stable")[:2].tolist())
     chosen = [check_int("directions", k, 0) for k in np.atleast_1d(np.asarray(directions, dtype=object)).tolist()]
     if len(chosen) not in (1, 2) or len(set(chosen)) < len(chosen) or max(chosen) >= d:
-        raise ValueError(f"directions must be one or two different numbers from 0 to {d - 1}, got {directions!r}")
+        raise ValueError(f"directions must be one or two different integers from 0 to {d - 1}, got {directions!r}")
     return chosen
 
 
-def direction_axis(model: Any, names: list[str], k: int) -> tuple[float, str]:
-    """Return the unit of a direction and its label: of a single column those of the column."""
+def direction_axis(model: Model, names: list[str], k: int) -> tuple[float, str]:
+    """Return the unit and the label of the axis of direction k. Latent coordinates are divided by the unit.
+
+    If the direction uses a single column, the axis has the units and the name of that column. Otherwise the unit is 1.
+    """
     table = loadings(model)[k]
     used = np.flatnonzero(model.components_[k])
     if len(used) == 1:
@@ -37,17 +43,22 @@ def direction_axis(model: Any, names: list[str], k: int) -> tuple[float, str]:
     return 1.0, f"direction {k + 1}\n{terms}{' …' if len(used) > len(order) else ''}"
 
 
-def side_of(values: Array, n: int) -> Array:
-    """Return n places that range over the values."""
+def grid_side(values: Array, n: int) -> Array:
+    """Return n evenly spaced points that cover the values with a small margin."""
     low, high = float(np.min(values)), float(np.max(values))
-    room = 0.02 * (high - low) or 0.5  # a single value is in the middle
-    return np.linspace(low - room, high + room, n)
+    margin = 0.02 * (high - low) or 0.5  # the margin is 0.5 if all values are equal
+    return np.linspace(low - margin, high + margin, n)
 
 
-def rows_at(model: Any, Z: Array) -> Array:
-    """Return rows x with Bx = z, the nearest to a typical one: in what else they differ no model sees."""
+def rows_at(model: Model, Z: Array) -> Array:
+    """Return one row x with ``B x = z`` for each row z of Z.
+
+    Of all rows x with ``B x = z``, the row closest to the median of the centers in standardized coordinates is
+    returned. The choice does not change the predictions, because the predictions depend on x only through Bx.
+    """
     B, typical = model.components_, np.median(model.centers_, axis=0)
-    # The units of the columns should not decide which of them is moved.
-    scale = spreads(model)
+    # In standardized coordinates, the choice of x does not depend on the units of the columns.
+    scale = column_stds(model)
     scale = np.where(scale > 0, scale, 1.0)
-    return typical + ((Z - B @ typical) @ np.linalg.pinv(B * scale).T) * scale
+    rows: Array = typical + ((Z - B @ typical) @ np.linalg.pinv(B * scale).T) * scale
+    return rows

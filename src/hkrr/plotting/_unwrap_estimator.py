@@ -1,4 +1,4 @@
-"""What a picture is of: a model, the names of its columns, and rows as it sees them, whatever it is wrapped in."""
+"""The hkrr model inside a table regressor, a pipeline or a parameter search, and the rows that the model receives."""
 
 from __future__ import annotations
 
@@ -9,35 +9,52 @@ from typing import Any
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from hkrr.importance import FeatureImportances, column_names
+from hkrr.estimators.classification import HyperKernelClassifier
+from hkrr.estimators.fitted.importance import column_names
+from hkrr.estimators.ridge import HyperKernelRidge
+from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
+
+Model = HyperKernelRidge | HyperKernelRidgeCV | HyperKernelClassifier
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A fitted model, and the way to it."""
+class UnwrappedModel:
+    """A fitted model, with the names of its columns and the transformations that precede it."""
 
-    model: Any  # HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
+    model: Model
     names: list[str]
-    steps: tuple[Callable[[Any], Any], ...]  # from rows as they are given to rows as the model takes them
+    # Functions that convert the input of the outer estimator to the input of the model, in the order of application.
+    steps: tuple[Callable[[Any], Any], ...]
 
-    def rows(self, X: Any) -> Any:
-        """Return rows as the model takes them."""
+    def transform_rows(self, X: Any) -> Any:
+        """Convert rows of the outer estimator's input to rows of the model's input."""
         for step in self.steps:
             X = step(X)
         return X
 
+    @property
+    def regression(self) -> HyperKernelRidge | HyperKernelRidgeCV:
+        """The model itself, or the attribute ``regressor_`` of a classifier.
 
-def subject_of(estimator: Any) -> Subject:
-    """Return the model in a table's regressor, a pipeline or a search, or raise where there is none of this library."""
+        ``regressor_`` is the regression with the class codes (the classes encoded as numbers) as targets.
+        """
+        return self.model.regressor_ if isinstance(self.model, HyperKernelClassifier) else self.model
+
+
+def unwrap(estimator: Any) -> UnwrappedModel:
+    """Return the hkrr model that an estimator is or wraps. Raise TypeError if there is no hkrr model.
+
+    The estimator may be a `TableRegressor`, a pipeline or a parameter search, and these may be nested.
+    """
     from hkrr.tables.regressor import TableRegressor
 
     model: Any = estimator
     names, steps = None, list[Callable[[Any], Any]]()
-    while not _has_map(model):
+    while not isinstance(model, Model):
         if isinstance(model, Pipeline) and len(model) > 0:
             if len(model) > 1:
                 before = model[:-1]
-                names = _names_of(before)
+                names = _output_names(before)
                 steps.append(before.transform)
             model = model[-1]
         elif isinstance(model, TableRegressor):
@@ -45,14 +62,14 @@ def subject_of(estimator: Any) -> Subject:
             names = [str(name) for name in model.feature_names_out_]
             steps.append(model.transform)
             model = model.model_
-        elif hasattr(model, "refit") and hasattr(model, "estimator"):  # a search, scikit-learn's or another
+        elif hasattr(model, "refit") and hasattr(model, "estimator"):  # a parameter search, such as GridSearchCV
             check_is_fitted(model)
             if not hasattr(model, "best_estimator_"):
-                raise ValueError(f"estimator keeps no model: give {type(model).__name__} refit=True")
+                raise ValueError(f"estimator has no best_estimator_: construct {type(model).__name__} with refit=True")
             model = model.best_estimator_
         else:
             got = type(estimator).__name__
-            inner = "" if model is estimator else f" of a {type(model).__name__}"
+            inner = "" if model is estimator else f" around a {type(model).__name__}"
             raise TypeError(
                 "estimator must be a fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier, or a "
                 f"TableRegressor, a Pipeline or a search around one; got a {got}{inner}"
@@ -60,16 +77,12 @@ def subject_of(estimator: Any) -> Subject:
     check_is_fitted(model)
     if names is None or len(names) != model.n_features_in_ or hasattr(model, "feature_names_in_"):
         names = column_names(model)
-    return Subject(model, names, tuple(steps))
+    return UnwrappedModel(model, names, tuple(steps))
 
 
-def _has_map(estimator: Any) -> bool:
-    return isinstance(estimator, FeatureImportances)
-
-
-def _names_of(steps: Pipeline) -> list[str] | None:
-    """Return the names of the columns that these steps leave, where they know them."""
+def _output_names(steps: Pipeline) -> list[str] | None:
+    """Return the names of the output columns of these steps, or None if the names are unknown."""
     try:
         return [str(name) for name in steps.get_feature_names_out()]
-    except (AttributeError, ValueError):  # a step that has no names, or needs those of columns that had none
+    except (AttributeError, ValueError):  # a step has no output names, or needs input names that are missing
         return None

@@ -1,4 +1,4 @@
-"""ImportanceDisplay: which columns move the prediction."""
+"""ImportanceDisplay: a bar chart of the feature importances."""
 
 from __future__ import annotations
 
@@ -6,26 +6,32 @@ from typing import Any, Self
 
 import numpy as np
 
-from hkrr._arrays import Array
-from hkrr._validation import check_int
+from hkrr._base.checks import check_int
+from hkrr._base.linear_algebra import Array
 from hkrr.plotting._style import BLUE, SIZE, SMALL, axes, note, short
-from hkrr.plotting._subject import subject_of
+from hkrr.plotting._unwrap_estimator import unwrap
 
 
 class ImportanceDisplay:
-    """Bars of ``feature_importances_``, the longest first; what the columns sum to that there is no room for is said.
+    """Bar chart of ``feature_importances_``, in decreasing order.
+
+    If there are more than ``max_columns`` columns, a note gives the total importance of the columns that are not shown.
 
     Parameters
     ----------
     importances : array (n_features,)
-        Shares that sum to one.
+        Importances of the columns. They sum to one, or are all zero if the predictions are constant.
     names : list of str
+        Names of the columns.
 
     Attributes
     ----------
     bars_ : matplotlib BarContainer
+        The bars.
     ax_ : matplotlib Axes
+        The axes of the plot.
     figure_ : matplotlib Figure
+        The figure that holds the axes.
 
     Examples
     --------
@@ -52,18 +58,22 @@ class ImportanceDisplay:
         Parameters
         ----------
         estimator : fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
-            Or a `TableRegressor`, a Pipeline or a GridSearchCV around one.
+            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV around such a model.
         max_columns : int, default=20
-            Bars at most.
+            Maximum number of bars.
         ax : matplotlib Axes or None, default=None
-            None: of a new figure.
+            Axes to draw into. If None, a new figure is created.
+
+        Returns
+        -------
+        ImportanceDisplay
         """
-        subject = subject_of(estimator)
-        display = cls(importances=subject.model.feature_importances_, names=subject.names)
+        found = unwrap(estimator)
+        display = cls(importances=found.model.feature_importances_, names=found.names)
         return display.plot(max_columns=max_columns, ax=ax)
 
     def plot(self, *, max_columns: int = 20, ax: Any = None) -> Self:
-        """Draw; see `from_estimator`."""
+        """Draw the bars; see `from_estimator` for the parameters."""
         order = np.argsort(-self.importances, kind="stable")
         top, rest = np.split(order, [check_int("max_columns", max_columns, 1)])
         lengths = self.importances[top]
@@ -71,13 +81,14 @@ class ImportanceDisplay:
         self.bars_ = ax.barh(range(len(lengths)), lengths, color=BLUE)
         ax.bar_label(self.bars_, [f"{length:.2g}" for length in lengths], padding=2, fontsize=SMALL)
         ax.set_yticks(range(len(lengths)), [short(self.names[j]) for j in top], fontsize=SMALL)
-        ax.set(xlabel="importance (shares of 1)", xlim=(0.0, 1.14 * float(np.max(lengths)) or 1.0))
+        ax.set(xlabel="importance (share of the total)", xlim=(0.0, 1.14 * float(np.max(lengths)) or 1.0))
         ax.xaxis.get_major_locator().set_params(nbins=6)
         ax.invert_yaxis()
         ax.spines[["top", "right"]].set_visible(False)
         if not np.any(self.importances):
             note(ax, "The prediction is constant: no column matters.")
         elif len(rest):
-            note(ax, f"not shown: {len(rest)} others, {float(np.sum(self.importances[rest])):.2f} in all")
+            total = float(np.sum(self.importances[rest]))
+            note(ax, f"not shown: {len(rest)} other columns, total importance {total:.2f}")
         self.ax_, self.figure_ = ax, ax.figure
         return self

@@ -1,4 +1,4 @@
-"""LinkDisplay: the function g over one or two of the directions, with the data."""
+"""LinkDisplay: the learned function g over one or two directions, with the data."""
 
 from __future__ import annotations
 
@@ -8,68 +8,68 @@ from typing import Any, Literal, Self
 import numpy as np
 from scipy.spatial import cKDTree
 
-from hkrr._arrays import Array
-from hkrr._validation import check_choice
-from hkrr.plotting._classes import class_index, draw_curves, draw_places
-from hkrr.plotting._latent import chosen_directions, direction_axis, rows_at, side_of
-from hkrr.plotting._style import (
-    BLUE,
-    LEVELS,
-    ORANGE,
-    SMALL,
-    Coverage,
-    axes,
-    intervals,
-    legend,
-    note,
-    one_target,
-    rows_shown,
-    some_rows,
-)
-from hkrr.plotting._subject import subject_of
+from hkrr._base.checks import check_choice
+from hkrr._base.linear_algebra import Array
+from hkrr.plotting._class_probabilities import class_index, draw_curves, draw_regions
+from hkrr.plotting._latent_axes import chosen_directions, direction_axis, grid_side, rows_at
+from hkrr.plotting._plot_data import Coverage, intervals, one_target, rows_shown, sample_rows
+from hkrr.plotting._style import BLUE, ORANGE, SEQUENTIAL, SMALL, axes, legend, note
+from hkrr.plotting._unwrap_estimator import unwrap
 
-_CURVE, _SQUARE = 200, 60  # points of the curve, and along each side of the surface
-_NEAR = 0.08  # of the range of the data: what is further from every row is faded
+# Number of grid points of a curve, and along each side of a surface.
+_N_CURVE, _N_SIDE = 200, 60
+# Distance to the nearest row, as a share of the range of the grid, above which a grid point is far from the data. The
+# threshold is larger if the rows are sparse; see `LinkDisplay._distances`.
+_NEAR = 0.08
+# Maximum number of intervals between contour levels.
 _N_LEVELS = 12
 
 
 class LinkDisplay:
     """The learned function g: a curve over one direction, or a surface over two, with the data.
 
-    Of a classifier it is the probabilities: a curve for each class (of two, for the second), or, over two directions,
-    places in the mixed colours of the classes, with lines where the most probable class changes. All other
-    directions are held at their medians. Where there are no data the surface is faded: the function is a guess there.
-    A direction of a single column is drawn in the units of that column.
+    For a classifier the plot shows probabilities. Over one direction there is a curve for each class, or a single
+    curve for the second of two classes. Over two directions the background mixes the colours of the classes, and lines
+    mark where the most probable class changes.
+
+    Directions that are not drawn are fixed at their medians. Far from the data, where the function is extrapolated,
+    contours and background are faded, and three-dimensional surfaces have holes. A direction that uses a single column
+    is drawn in the units of that column.
 
     Parameters
     ----------
     grid : tuple of one or two arrays
-        Where g was evaluated.
+        Coordinates at which g was evaluated, one array for each direction.
     values : array (n,) or (n_first, n_second)
-        Of a classifier with one more axis, of the classes.
+        Values of g on the grid. For a classifier, class probabilities on the grid, with an additional last axis of
+        length n_classes.
     points : array (n_rows, 1 or 2)
-        The rows, in the same coordinates.
+        Coordinates of the rows.
     y : array (n_rows,) or None
-        Of a classifier: which class each is, from 0.
+        Targets of the rows. For a classifier, the index of the class of each row.
     labels : tuple of str
+        Labels of the axes.
     band : array (n, 2) or None
-        Ends of the prediction intervals along the curve.
+        Bounds of the prediction intervals along the curve.
     said : str
-        What the picture leaves out.
+        Note to write above the axes.
     n_rows : int or None
-        How many rows there were, where `points` are some of them.
+        Number of rows before sampling. None means that `points` holds all rows.
     classes : array (n_classes,) or None
-        The labels of a classifier.
+        Class labels of a classifier.
 
     Attributes
     ----------
-    line_ : matplotlib Line2D, of a classifier a list of them, or None
-        The curve.
+    line_ : matplotlib Line2D, list of Line2D, or None
+        The curve, or the list of curves of a classifier. None over two directions.
     surface_ : matplotlib QuadContourSet, Poly3DCollection, AxesImage or None
-    scatter_ : matplotlib artist, of a classifier a list of them
-        The data.
+        The surface over two directions. None over one direction.
+    scatter_ : matplotlib artist, list of artists, or None
+        The points of the data, as a list for a classifier. None for a three-dimensional surface without `y`.
     ax_ : matplotlib Axes
+        The axes of the plot.
     figure_ : matplotlib Figure
+        The figure that holds the axes.
 
     Examples
     --------
@@ -123,51 +123,62 @@ class LinkDisplay:
         Parameters
         ----------
         estimator : fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
-            Or a `TableRegressor`, a Pipeline or a GridSearchCV around one.
+            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV around such a model.
         X : array or data frame (n_samples, n_features)
-            1,000 of its rows are drawn at most.
+            Rows of data. At most 1,000 of them are drawn.
         y : array (n_samples,) or (n_samples, n_targets), or None, default=None
-            None: predictions, along a curve; nothing, on a surface. Of a classifier: labels.
+            Targets of the rows, or class labels for a classifier. If None, only the positions of the rows are drawn;
+            a three-dimensional surface then shows no rows.
         directions : tuple of one or two int, or None, default=None
-            Which directions, counted from 0. None: the one there is, or the two that move predictions most.
+            Directions to draw, counted from 0. If None, the two directions that change predictions most, or the only
+            direction if there is just one.
         target : int, default=0
-            Which target, where a regressor has several.
+            Index of the target to draw if the regressor has several targets.
         coverage : float, "auto" or None, default="auto"
-            Of the band about a curve, by ``predict_interval``; "auto": 0.9 where the model can tell; None: no band.
+            Coverage of the prediction intervals, which are drawn as a band around a curve over one direction. "auto"
+            means 0.9, or no band if the model has no intervals. None means no band.
         kind : {"contour", "surface"}, default="contour"
-            Of two directions: lines of equal value, or a surface in space, of a regressor.
+            How to draw a regressor over two directions: filled contours or a three-dimensional surface.
         ax : matplotlib Axes or None, default=None
-            None: of a new figure. A surface needs axes with ``projection="3d"``.
+            Axes to draw into. If None, a new figure is created. A surface needs axes with ``projection="3d"``.
+
+        Returns
+        -------
+        LinkDisplay
         """
-        subject = subject_of(estimator)
-        model = subject.model
-        latent = np.asarray(model.transform(subject.rows(X)), dtype=np.float64)
+        found = unwrap(estimator)
+        model = found.model
+        latent = np.asarray(model.transform(found.transform_rows(X)), dtype=np.float64)
         classes = getattr(model, "classes_", None)
         if classes is not None and (target != 0 or coverage not in ("auto", None) or kind != "contour"):
-            raise ValueError("target, coverage and kind are for regressors: leave them out for a classifier")
+            raise ValueError("target, coverage and kind apply to regressors only: omit them for a classifier")
         if classes is not None and y is not None:
             Y = class_index(y, classes)
         else:
             Y = None if y is None else one_target(y, target)
         if Y is not None and len(Y) != len(latent):
-            raise ValueError(f"y has {len(Y)} entries and X has {len(latent)} rows: give one entry for each row")
+            raise ValueError(f"y has {len(Y)} entries, but X has {len(latent)} rows; pass one entry per row")
         chosen = chosen_directions(model, latent, directions)
-        unit, labels = zip(*(direction_axis(model, subject.names, k) for k in chosen), strict=True)
-        shown, Y = some_rows(latent[:, chosen], Y)
-        sides = [side_of(latent[:, k], _CURVE if len(chosen) == 1 else _SQUARE) for k in chosen]
+        unit, labels = zip(*(direction_axis(model, found.names, k) for k in chosen), strict=True)
+        shown, Y = sample_rows(latent[:, chosen], Y)
+        sides = [grid_side(latent[:, k], _N_CURVE if len(chosen) == 1 else _N_SIDE) for k in chosen]
         Z = np.tile(np.median(latent, axis=0), (int(np.prod([len(side) for side in sides])), 1))
         Z[:, chosen] = np.column_stack([part.ravel() for part in np.meshgrid(*sides, indexing="ij")])
         rows = rows_at(model, Z)
-        nameless = copy.copy(model)  # these rows are arrays, whatever X is
+        # The rows are an array without column names. scikit-learn would warn about this if the model had column names.
+        nameless: Any = copy.copy(model)
         vars(nameless).pop("feature_names_in_", None)
         if classes is not None:
             values = nameless.predict_proba(rows)
         else:
             values = one_target(nameless.predict(rows), target, "the model")
         band = intervals(nameless, rows, coverage, target) if len(chosen) == 1 else None
-        held = latent.shape[1] - len(chosen)
-        own_axes = bool(np.all(np.count_nonzero(model.components_, axis=1) <= 1))
-        kind_of_axis = "column" if own_axes else "direction"
+        n_fixed = latent.shape[1] - len(chosen)
+        single_columns = bool(np.all(np.count_nonzero(model.components_, axis=1) <= 1))
+        axis_name = "column" if single_columns else "direction"
+        fixed = f"1 other {axis_name} fixed at its median"
+        if n_fixed > 1:
+            fixed = f"{n_fixed} other {axis_name}s fixed at their medians"
         display = cls(
             grid=tuple(side / u for side, u in zip(sides, unit, strict=True)),
             values=values.reshape(*(len(side) for side in sides), *values.shape[1:]),
@@ -175,19 +186,20 @@ class LinkDisplay:
             y=Y,
             labels=labels,
             band=band,
-            said="" if held == 0 else f"{held} other {kind_of_axis}{'s' if held > 1 else ''} held at the median",
+            said="" if n_fixed == 0 else fixed,
             n_rows=len(latent),
             classes=classes,
         )
         return display.plot(kind=kind, ax=ax)
 
     def plot(self, *, kind: Literal["contour", "surface"] = "contour", ax: Any = None) -> Self:
-        """Draw; see `from_estimator`."""
+        """Draw the function and the data; see `from_estimator` for the parameters."""
         check_choice("kind", kind, ("contour", "surface"))
         in_space = kind == "surface" and len(self.grid) == 2
         if in_space and ax is not None and not hasattr(ax, "plot_surface"):
             raise ValueError(
-                "ax must have projection='3d' for kind='surface': plt.subplots(subplot_kw={...}) makes one"
+                "ax must have projection='3d' for kind='surface': "
+                "create it with plt.subplots(subplot_kw={'projection': '3d'})"
             )
         ax = self.ax_ = axes(ax, projection="3d" if in_space else None)
         self.figure_ = ax.figure
@@ -195,7 +207,7 @@ class LinkDisplay:
         if self.classes is not None and len(self.grid) == 1:
             self.line_, self.scatter_ = draw_curves(ax, self)
         elif self.classes is not None:
-            self.surface_, self.scatter_ = draw_places(ax, self, np.clip(2.0 - self._distances(), 0.2, 1.0))
+            self.surface_, self.scatter_ = draw_regions(ax, self, np.clip(2.0 - self._distances(), 0.2, 1.0))
         elif len(self.grid) == 1:
             self._draw_curve(ax)
         elif in_space:
@@ -203,17 +215,17 @@ class LinkDisplay:
         else:
             self._draw_contour(ax)
         rows = "" if self.n_rows == len(self.points) else rows_shown(len(self.points), self.n_rows)
-        said = "; ".join(part for part in (self.said, rows) if part)
+        text = "; ".join(part for part in (self.said, rows) if part)
         above = ax.get_legend() if self.classes is not None and len(self.grid) == 2 else None
-        if said and above is not None:
-            above.set_title(said, {"size": SMALL})
-        elif said:
-            note(ax, said)
+        if text and above is not None:
+            above.set_title(text, {"size": SMALL})
+        elif text:
+            note(ax, text)
         return self
 
     def _draw_curve(self, ax: Any) -> None:
         (z,) = self.grid
-        order = np.argsort(z)  # in the units of a column it may run backwards
+        order = np.argsort(z)  # z is decreasing if the direction is a single column with a negative coefficient
         if self.y is not None:
             self.scatter_ = ax.scatter(self.points[:, 0], self.y, s=9, color=ORANGE, alpha=0.6, lw=0, label="data")
         if self.band is not None:
@@ -233,7 +245,7 @@ class LinkDisplay:
         legend(ax)
 
     def _limits(self) -> tuple[float, float]:
-        """Return what the colours range over: the function where there are data, and nearly all of the data."""
+        """Return the range of the colour map, which covers the values of g near the data and 96% of the targets."""
         near = self.values[self._distances() <= 1.0]
         parts = [near if near.size else self.values.ravel()]
         if self.y is not None:
@@ -242,11 +254,14 @@ class LinkDisplay:
         return (low, high) if high - low > 1e-9 * max(abs(low), abs(high)) else (low - 0.5, high + 0.5)
 
     def _distances(self) -> Array:
-        """Return how far the points of the grid are from the nearest row, in units of what is near."""
+        """Return the distance from each grid point to the nearest row, divided by a threshold.
+
+        A grid point with a value above 1 counts as far from the data.
+        """
         width = [float(np.ptp(side)) or 1.0 for side in self.grid]
         places = np.stack(np.meshgrid(*self.grid, indexing="ij"), axis=-1) / width
         tree = cKDTree(self.points / width)
-        # Few rows are further apart: what lies between them is still among them.
+        # The threshold is larger if the rows are sparse: at least twice the distance between neighbouring rows.
         neighbours = tree.query(self.points / width, k=[min(2, len(self.points))])[0]
         apart = float(np.quantile(neighbours, 0.9))
         distances: Array = tree.query(places)[0]
@@ -258,7 +273,7 @@ class LinkDisplay:
 
         low, high = self._limits()
         levels = MaxNLocator(_N_LEVELS).tick_values(low, high)
-        options = {"vmin": low, "vmax": high, "cmap": LEVELS}
+        options = {"vmin": low, "vmax": high, "cmap": SEQUENTIAL}
         values = self.values.T
         self.surface_ = ax.contourf(*self.grid, values, levels=levels, extend="both", **options)
         far = self._distances().T
@@ -279,13 +294,14 @@ class LinkDisplay:
 
     def _draw_surface(self, ax: Any) -> None:
         low, high = self._limits()
-        options = {"vmin": low, "vmax": high, "cmap": LEVELS}
+        options = {"vmin": low, "vmax": high, "cmap": SEQUENTIAL}
         first, second = np.meshgrid(*self.grid, indexing="ij")
         values = np.where(self._distances() > 1.0, np.nan, self.values)
         self.surface_ = ax.plot_surface(first, second, values, alpha=0.75, lw=0, rstride=1, cstride=1, **options)
         if self.y is not None:
             self.scatter_ = ax.scatter(*self.points.T, self.y, c=self.y, s=6, depthshade=False, **options)
-        # What a direction is made of would not fit along a side.
+        # The full label of a direction does not fit along the axis. Only its first line is used, which has the number
+        # of the direction.
         first_lines = (label.split("\n")[0] for label in self.labels)
         ax.set(**dict(zip(("xlabel", "ylabel"), first_lines, strict=True)), zlabel="y")
         for axis in (ax.xaxis, ax.yaxis, ax.zaxis):

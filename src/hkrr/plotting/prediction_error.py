@@ -1,4 +1,4 @@
-"""PredictionErrorDisplay: predictions beside what was seen. scikit-learn's, with R2, intervals and several targets."""
+"""PredictionErrorDisplay: predictions against observed targets, with R2 and prediction intervals."""
 
 from __future__ import annotations
 
@@ -9,49 +9,45 @@ from sklearn.base import is_classifier
 from sklearn.metrics import PredictionErrorDisplay as _Display
 from sklearn.metrics import r2_score
 
-from hkrr._arrays import Array
-from hkrr.plotting._style import (
-    BLUE,
-    SMALL,
-    Coverage,
-    axes,
-    ink,
-    intervals,
-    legend,
-    nominal,
-    note,
-    one_target,
-    rows_shown,
-    some_rows,
-)
-from hkrr.plotting._subject import subject_of
+from hkrr._base.linear_algebra import Array
+from hkrr.plotting._plot_data import Coverage, intervals, nominal, one_target, rows_shown, sample_rows
+from hkrr.plotting._style import BLUE, SMALL, axes, ink, legend, note
+from hkrr.plotting._unwrap_estimator import unwrap
 
 
 class PredictionErrorDisplay(_Display):
-    """Actual values, or residuals, over predicted ones: scikit-learn's, with R2, and intervals where there are any.
+    """Actual values or residuals against predicted values.
 
-    Works with any regressor, pipelines too; intervals need a model of this library, or a pipeline or search around one.
+    This class extends scikit-learn's `PredictionErrorDisplay` by R2, prediction intervals and models with several
+    targets. It accepts any regressor, including pipelines. Intervals are drawn for estimators with a method
+    ``predict_interval``, and for pipelines and searches around a model of this library.
 
     Parameters
     ----------
     y_true, y_pred : arrays (n_samples,)
-        The points; at most 1,000 of the rows.
+        Observed and predicted targets of the rows to draw. `from_estimator` and `from_predictions` pass at most 1,000
+        rows.
     interval : array (n_samples, 2) or None
-        The ends of the prediction intervals.
-    r2, covered : float or None
-        R2, and the share of the rows within their interval, over all rows.
+        Bounds of the prediction intervals.
+    r2 : float or None
+        R2 over all rows.
+    covered : float or None
+        Share of all rows whose target lies in the prediction interval of the row.
     n_rows : int or None
-        How many rows there were, where the points are some of them.
+        Number of rows before sampling. None means that `y_true` holds all rows.
     coverage : float or None
-        Nominal, of the intervals.
+        Nominal coverage of the intervals.
 
     Attributes
     ----------
     scatter_, line_ : matplotlib artists
-        As scikit-learn's.
+        The points and the reference line, as in scikit-learn.
     intervals_ : matplotlib LineCollection or None
+        The prediction intervals.
     ax_ : matplotlib Axes
+        The axes of the plot.
     figure_ : matplotlib Figure
+        The figure that holds the axes.
 
     Examples
     --------
@@ -93,27 +89,36 @@ class PredictionErrorDisplay(_Display):
         coverage: Coverage = "auto",
         ax: Any = None,
     ) -> Self:
-        """Draw the predictions of a fitted model, best on rows that it has not seen.
+        """Draw the predictions of a fitted model, preferably on held-out rows.
 
         Parameters
         ----------
         estimator : fitted regressor
-        X : as in its `predict`
+            The regressor, or a pipeline or a parameter search around a regressor.
+        X : array or data frame
+            Rows to predict, as in the estimator's `predict`.
         y : array (n_samples,) or (n_samples, n_targets)
+            Observed targets of the rows.
         kind : {"actual_vs_predicted", "residual_vs_predicted"}, default="actual_vs_predicted"
+            Quantity to draw against the predicted values: the actual values or the residuals.
         target : int, default=0
-            Which target, where there are several.
+            Index of the target to draw if there are several targets.
         coverage : float, "auto" or None, default="auto"
-            Of the intervals, by ``predict_interval``; "auto": 0.9 where the model can tell; None: none.
+            Coverage of the prediction intervals, which are computed by ``predict_interval``. "auto" means 0.9, or no
+            intervals if the model cannot compute intervals. None means that no intervals are drawn.
         ax : matplotlib Axes or None, default=None
-            None: of a new figure.
+            Axes to draw into. If None, a new figure is created.
+
+        Returns
+        -------
+        PredictionErrorDisplay
         """
         if is_classifier(estimator):
             raise TypeError(
-                f"estimator must be a regressor, got a {type(estimator).__name__}; for classes use "
+                f"estimator must be a regressor, got a {type(estimator).__name__}; for a classifier use "
                 "sklearn.metrics.ConfusionMatrixDisplay or sklearn.calibration.CalibrationDisplay"
             )
-        interval = intervals(*_who_knows_intervals(estimator, X), coverage, target)
+        interval = intervals(*_interval_source(estimator, X), coverage, target)
         return cls.from_predictions(
             y, estimator.predict(X), kind=kind, target=target, interval=interval, coverage=nominal(coverage), ax=ax
         )
@@ -130,24 +135,32 @@ class PredictionErrorDisplay(_Display):
         coverage: float | None = None,
         ax: Any = None,
     ) -> Self:
-        """Draw predictions that are there already.
+        """Draw given predictions.
 
         Parameters
         ----------
         y_true, y_pred : arrays (n_samples,) or (n_samples, n_targets)
+            Observed and predicted targets.
         interval : array (n_samples, 2) or None, default=None
+            Bounds of the prediction intervals.
         kind, target, coverage, ax
             As in `from_estimator`.
+
+        Returns
+        -------
+        PredictionErrorDisplay
         """
         y_true, y_pred = (one_target(values, target, name) for name, values in (("y", y_true), ("y_pred", y_pred)))
         if len(y_true) != len(y_pred):
-            raise ValueError(f"y has {len(y_true)} entries, and there are {len(y_pred)} predictions")
+            raise ValueError(
+                f"y has {len(y_true)} entries, but there are {len(y_pred)} predictions; pass one prediction per entry"
+            )
         covered = None
         if interval is not None:
             interval = np.asarray(interval, dtype=np.float64)
             covered = float(np.mean((interval[:, 0] <= y_true) & (y_true <= interval[:, 1])))
-        r2 = float(r2_score(y_true, y_pred)) if len(y_true) > 1 else None  # which one row has none of
-        shown_true, shown_pred, interval = some_rows(y_true, y_pred, interval)
+        r2 = float(r2_score(y_true, y_pred)) if len(y_true) > 1 else None  # R2 is undefined for a single row
+        shown_true, shown_pred, interval = sample_rows(y_true, y_pred, interval)
         display = cls(
             y_true=shown_true,
             y_pred=shown_pred,
@@ -166,7 +179,10 @@ class PredictionErrorDisplay(_Display):
         kind: Literal["actual_vs_predicted", "residual_vs_predicted"] = "actual_vs_predicted",
         **styles: Any,
     ) -> Self:
-        """Draw; see `from_estimator`. ``scatter_kwargs`` and ``line_kwargs`` are scikit-learn's."""
+        """Draw the points; see `from_estimator` for `ax` and `kind`.
+
+        The options ``scatter_kwargs`` and ``line_kwargs`` are the same as in scikit-learn's `PredictionErrorDisplay`.
+        """
         from matplotlib.ticker import MaxNLocator
 
         ax = axes(ax)
@@ -175,7 +191,7 @@ class PredictionErrorDisplay(_Display):
             level = 0.0 if kind == "actual_vs_predicted" else self.y_pred
             label = "intervals" if self.coverage is None else f"{100 * self.coverage:.0f}% intervals"
             if self.covered is not None:
-                label += f", holding {100 * self.covered:.0f}%"
+                label += f", covering {100 * self.covered:.0f}%"
             low, high = self.interval.T
             self.intervals_ = ax.vlines(
                 self.y_pred, low - level, high - level, color="gray", lw=0.8, alpha=0.3, label=label
@@ -191,7 +207,7 @@ class PredictionErrorDisplay(_Display):
             **styles,
         )
         if kind == "actual_vs_predicted":
-            # scikit-learn's ticks are at fifths of the range, whatever numbers these are.
+            # scikit-learn places ticks at fifths of the range; round numbers are easier to read.
             for axis in (ax.xaxis, ax.yaxis):
                 axis.set_major_locator(MaxNLocator(5))
         ax.tick_params(labelsize=SMALL)
@@ -201,12 +217,16 @@ class PredictionErrorDisplay(_Display):
         return self
 
 
-def _who_knows_intervals(estimator: Any, X: Any) -> tuple[Any, Any]:
-    """Return the estimator and its rows, or those of the model at the end of a pipeline or a search."""
+def _interval_source(estimator: Any, X: Any) -> tuple[Any, Any]:
+    """Return the estimator that predicts intervals, and the rows in the form that this estimator expects.
+
+    The returned estimator is `estimator` itself if it has a method ``predict_interval``, else the hkrr model inside
+    `estimator`. A regressor of another library is returned unchanged.
+    """
     if hasattr(estimator, "predict_interval"):
         return estimator, X
     try:
-        subject = subject_of(estimator)
+        found = unwrap(estimator)
     except TypeError:
-        return estimator, X  # any other regressor, which has none
-    return subject.model, subject.rows(X)
+        return estimator, X  # a regressor of another library, which has no intervals
+    return found.model, found.transform_rows(X)

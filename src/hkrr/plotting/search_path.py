@@ -1,4 +1,4 @@
-"""PathDisplay: what a HyperKernelRidgeCV chose from."""
+"""PathDisplay: the candidates that a HyperKernelRidgeCV chose from."""
 
 from __future__ import annotations
 
@@ -6,64 +6,62 @@ from typing import Any, Self
 
 import numpy as np
 
-from hkrr._arrays import Array
-from hkrr.plotting._style import (
-    BLUE,
-    LEVELS,
-    ORANGE,
-    SIZE,
-    SMALL,
-    VERMILION,
-    axes,
-    ink,
-    legend,
-    note,
-    regression_of,
-)
-from hkrr.plotting._subject import subject_of
+from hkrr._base.linear_algebra import Array
+from hkrr.estimators.search.candidates import Stage, stage_of, was_dropped
+from hkrr.kernels import kernel_name
+from hkrr.plotting._style import BLUE, ORANGE, SEQUENTIAL, SIZE, SMALL, VERMILION, axes, ink, legend, note
+from hkrr.plotting._unwrap_estimator import unwrap
 
-_OF_DIRECTIONS = ("random", "moments", "grown", "shrunk")
-_STAGES = ("half", "kernels", "finalists")  # of the search for a kernel, in their order
+# Stages of the search over kernels and shapes of the map, in order.
+_KERNEL_STAGES = (Stage.HALF_GROUPS, Stage.KERNELS, Stage.FINALISTS)
+# Maximum number of combinations of a kernel and a shape of the map in the plot.
 _MOST_LINES = 16
 
 
 class PathDisplay:
-    """The choice of a `HyperKernelRidgeCV`, the chosen one marked.
+    """The candidates of a `HyperKernelRidgeCV`, with a mark at the chosen candidate.
 
-    With `cv`, the held-out error over the grid of (d, lambda). Without, the scores (BIC, in nats: lower is better) over
-    the number of directions, a point for each run of the search; or, with ``kernel="auto"``, those of each kernel and
-    shape of the map, above the best of its stage, as scores compare within a stage alone.
+    The plot depends on how the model was chosen:
+
+    - With `cv`: the held-out error over the grid of the number of directions d and the regularization lambda, or over
+      d alone if lambda has a single value or is learned.
+    - Without `cv`: the score (BIC in nats, lower is better) of each run of the search over d.
+    - Without `cv` and with ``kernel="auto"``: for each combination of a kernel and a shape of the map, the best score
+      in the last stage that the combination reached, minus the best score of all candidates in that stage. Only scores
+      of the same stage are comparable.
 
     Parameters
     ----------
     table : dict of lists or arrays
-        ``cv_results_`` or ``path_``.
+        The attribute ``cv_results_`` or ``path_`` of the model.
     n_components : int
-        Chosen.
+        Chosen number of directions.
     reg_lambda : float
-        Chosen.
+        Chosen regularization.
     chosen : str
-        The kernel and the shape of the map that were chosen, as "gaussian, full".
+        Chosen kernel and shape of the map, such as "gaussian, full".
 
     Attributes
     ----------
     image_ : matplotlib AxesImage or None
-        The grid's.
+        The errors on the grid.
     scatter_ : matplotlib PathCollection or None
-        The runs'.
-    chosen_ : matplotlib artist
-        The mark.
+        The runs of the search.
+    chosen_ : matplotlib artist or None
+        The mark of the chosen candidate; None if the chosen candidate is not in the plot.
     ax_ : matplotlib Axes
+        The axes of the plot.
     figure_ : matplotlib Figure
+        The figure that holds the axes.
 
     Examples
     --------
     >>> from hkrr import HyperKernelRidgeCV
     >>> from hkrr.datasets import make_mim_sines
     >>> from hkrr.plotting import PathDisplay
-    >>> data = make_mim_sines(200, n_features=5, n_components=2, random_state=0)
-    >>> model = HyperKernelRidgeCV([1, 2, 3], cv=2, reg_lambdas=[1e-1, 1e-2, 1e-3, 1e-4], criterion="training",
-    ...                            n_init=2, random_state=0).fit(data.X, data.y)
+    >>> data = make_mim_sines(100, n_features=5, n_components=2, random_state=0)
+    >>> model = HyperKernelRidgeCV([1, 2, 3], cv="holdout", reg_lambdas=[1e-1, 1e-2, 1e-3, 1e-4], criterion="training",
+    ...                            n_init=1, random_state=0).fit(data.X, data.y)
     >>> PathDisplay.from_estimator(model).image_.get_array().shape
     (3, 4)
     """
@@ -79,28 +77,31 @@ class PathDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
-        """Draw what a fitted HyperKernelRidgeCV chose from.
+        """Draw the candidates of a fitted HyperKernelRidgeCV.
 
         Parameters
         ----------
         estimator : fitted HyperKernelRidgeCV or HyperKernelClassifier
-            Of a classifier it is what its regression on codes chose from. Or a `TableRegressor`, a Pipeline or a
-            GridSearchCV around one.
+            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV around such a model. For a classifier, the
+            candidates of its ``regressor_`` are drawn. This is the regression with the class codes (the classes encoded
+            as numbers) as targets.
         ax : matplotlib Axes or None, default=None
-            None: of a new figure.
-        """
-        from hkrr.kernels import kernel_name
+            Axes to draw into. If None, a new figure is created.
 
-        estimator = regression_of(subject_of(estimator).model)
-        table = getattr(estimator, "cv_results_", getattr(estimator, "path_", None))
+        Returns
+        -------
+        PathDisplay
+        """
+        model = unwrap(estimator).regression
+        table = getattr(model, "cv_results_", getattr(model, "path_", None))
         if table is None:
-            raise TypeError(f"estimator must be a HyperKernelRidgeCV: a {type(estimator).__name__} chooses nothing")
-        chosen = f"{kernel_name(estimator.kernel_)}, {getattr(estimator, 'map_shape_', 'full')}"
-        found = {"n_components": estimator.n_components_, "reg_lambda": estimator.reg_lambda_}
-        return cls(table=table, chosen=chosen, **found).plot(ax=ax)
+            raise TypeError(f"estimator must be a HyperKernelRidgeCV: a {type(model).__name__} has no search to draw")
+        chosen = f"{kernel_name(model.kernel_)}, {getattr(model, 'map_shape_', 'full')}"
+        display = cls(table=table, n_components=model.n_components_, reg_lambda=model.reg_lambda_, chosen=chosen)
+        return display.plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
-        """Draw; see `from_estimator`."""
+        """Draw the candidates; see `from_estimator` for the parameters."""
         self.image_ = self.scatter_ = self.chosen_ = None
         if "mean_error" in self.table:
             several = len(set(np.asarray(self.table["reg_lambda"]).tolist())) > 1
@@ -118,10 +119,10 @@ class PathDisplay:
         errors = np.full((len(dimensions), len(columns)), np.nan)
         places = np.searchsorted(dimensions, self.table["n_components"]), np.searchsorted(columns, lambdas)
         errors[places] = self.table["mean_error"]
-        errors = np.where(np.isfinite(errors), errors, np.nan)  # a pair that could not be fitted stays empty
+        errors = np.where(np.isfinite(errors), errors, np.nan)  # the cell of a failed fit stays empty
         ax = axes(ax)
-        # Small errors are what the choice is between: the logarithm tells them apart.
-        self.image_ = ax.imshow(errors, cmap=f"{LEVELS}_r", norm=_norm(errors), aspect="auto", origin="lower")
+        # A logarithmic colour scale separates the small errors, among which the choice is made.
+        self.image_ = ax.imshow(errors, cmap=f"{SEQUENTIAL}_r", norm=_norm(errors), aspect="auto", origin="lower")
         step = -(-len(columns) // 7)
         ax.set_xticks(range(0, len(columns), step), [f"{value:.2g}" for value in columns[::step]], fontsize=SMALL)
         ax.set_yticks(range(len(dimensions)), [str(d) for d in dimensions], fontsize=SMALL)
@@ -136,7 +137,7 @@ class PathDisplay:
         return ax
 
     def _draw_errors(self, ax: Any) -> Any:
-        """Of a lambda that was learned, or the only one: errors over d."""
+        """Draw the held-out errors over d, for a grid with a single value of lambda or with a learned lambda."""
         d = np.asarray(self.table["n_components"])
         mean, spread = (np.asarray(self.table[name], dtype=np.float64) for name in ("mean_error", "std_error"))
         ax = axes(ax)
@@ -149,19 +150,19 @@ class PathDisplay:
         return ax
 
     def _draw_directions(self, ax: Any) -> Any:
-        starts, d, scores = self._runs()
-        of_search = np.array([start.split(",")[0] in _OF_DIRECTIONS for start in starts]) & np.isfinite(scores)
-        dropped = np.array(["dropped" in start for start in starts])
+        d, scores = self._column("n_components"), self._column("score")
+        stages, dropped = self._stages(), np.array([was_dropped(label) for label in self.table["start"]])
+        in_search = (stages == Stage.DIRECTIONS) & np.isfinite(scores)
         ax = axes(ax)
-        ended, given_up = of_search & ~dropped, of_search & dropped
+        finished, stopped = in_search & ~dropped, in_search & dropped
         self.scatter_ = ax.scatter(
-            d[ended], scores[ended], s=18, color=BLUE, alpha=0.7, lw=0, label="a run of the search"
+            d[finished], scores[finished], s=18, color=BLUE, alpha=0.7, lw=0, label="run of the search"
         )
-        if np.any(given_up):
-            ax.scatter(d[given_up], scores[given_up], s=16, marker="x", color=VERMILION, lw=1, label="given up early")
-        tried = np.unique(d[ended])
-        best = np.array([np.min(scores[ended & (d == k)]) for k in tried])
-        ax.plot(tried, best, color=BLUE, lw=1.5, label="the best")
+        if np.any(stopped):
+            ax.scatter(d[stopped], scores[stopped], s=16, marker="x", color=VERMILION, lw=1, label="stopped early")
+        tried = np.unique(d[finished])
+        best = np.array([np.min(scores[finished & (d == k)]) for k in tried])
+        ax.plot(tried, best, color=BLUE, lw=1.5, label="best for each d")
         at = tried == self.n_components
         if np.any(at):
             self.chosen_ = ax.plot(
@@ -170,23 +171,31 @@ class PathDisplay:
         ax.set(xlabel="directions d", ylabel="score (BIC, in nats; lower is better)")
         ax.xaxis.get_major_locator().set_params(integer=True)
         legend(ax)
-        n_failed = int(np.sum(~np.isfinite(scores)))
-        said = [f"chosen: d = {self.n_components}, {self.chosen} map"]
+        text = f"chosen: d = {self.n_components}, {self.chosen} map"
         if not np.any(at):
-            said = [f"chosen: {self.chosen} map, all {self.n_components} columns, which did better than any d here"]
-        note(ax, "; ".join(said + ([f"{n_failed} run{'s' if n_failed > 1 else ''} failed"] if n_failed else [])))
+            text = f"chosen: {self.chosen} map of all {self.n_components} columns, better than any d shown"
+        n_failed = int(np.sum(~np.isfinite(scores)))
+        if n_failed:
+            text += f"; {n_failed} run{'s' if n_failed > 1 else ''} failed"
+        note(ax, text)
         return ax
 
-    def _runs(self) -> tuple[list[str], Array, Array]:
-        return list(self.table["start"]), np.asarray(self.table["n_components"]), np.asarray(self.table["score"], float)
+    def _column(self, name: str) -> Array:
+        return np.asarray(self.table[name])
+
+    def _stages(self) -> Array:
+        return np.array([stage_of(label) for label in self.table["start"]], dtype=object)
 
     def _draw_kernels(self, ax: Any) -> Any:
-        """Of each kernel and shape the best run in the last stage that it came to, above the best of that stage."""
-        starts, _, scores = self._runs()
-        stages = np.array([_stage(start) for start in starts])
+        """Draw the best score of each combination of a kernel and a shape of the map.
+
+        This is the best score in the last stage that the combination reached, minus the best score of all candidates
+        in that stage.
+        """
+        scores, stages = self._column("score"), self._stages()
         names = [f"{kernel}, {shape}" for kernel, shape in zip(self.table["kernel"], self.table["shape"], strict=True)]
         found: dict[str, tuple[int, float]] = {}
-        for rank, stage in enumerate(_STAGES):
+        for rank, stage in enumerate(_KERNEL_STAGES):
             counted = np.isfinite(scores) & (stages == stage)
             for k in np.flatnonzero(counted):
                 above = float(scores[k] - np.min(scores[counted]))
@@ -196,7 +205,7 @@ class PathDisplay:
         shown = order[:_MOST_LINES]
         ax = axes(ax, (SIZE[0], max(2.2, 1.0 + 0.2 * len(shown))))
         last = max((rank for rank, _ in found.values()), default=0)
-        for is_last, colour, label in ((True, BLUE, "in the last stage"), (False, VERMILION, "left behind")):
+        for is_last, colour, label in ((True, BLUE, "in the last stage"), (False, VERMILION, "eliminated earlier")):
             lines = [line for line, name in enumerate(shown) if (found[name][0] == last) == is_last]
             values = [found[shown[line]][1] for line in lines]
             drawn = ax.scatter(values, lines, s=22, color=colour, marker="o" if is_last else "x", label=label)
@@ -210,27 +219,17 @@ class PathDisplay:
         ax.set_yticks(range(len(shown)), shown, fontsize=SMALL)
         ax.set_xscale("symlog", linthresh=1.0)
         most = max((above for _, above in found.values()), default=1.0)
-        ax.set(xlabel="score above the best of its stage (nats)", xlim=(-0.2, 1.5 * most + 0.5))
+        ax.set(xlabel="score minus best of its stage (nats)", xlim=(-0.2, 1.5 * most + 0.5))
         ax.set_ylim(max(len(shown), 1) - 0.5, -0.5)
         ax.grid(axis="y", lw=0.3)
-        left = f"; {len(order) - len(shown)} more were tried" if len(order) > len(shown) else ""
-        told = {"title": f"chosen: {self.chosen} map{left}", "title_fontsize": SMALL, "ncols": 3}
-        legend(ax, loc="lower right", bbox_to_anchor=(1.0, 1.0), columnspacing=1.0, handletextpad=0.3, **told)
+        more = f"; {len(order) - len(shown)} more not shown" if len(order) > len(shown) else ""
+        title = {"title": f"chosen: {self.chosen} map{more}", "title_fontsize": SMALL, "ncols": 3}
+        legend(ax, loc="lower right", bbox_to_anchor=(1.0, 1.0), columnspacing=1.0, handletextpad=0.3, **title)
         return ax
 
 
-def _stage(start: str) -> str:
-    """Return which runs a run compares with."""
-    if start.split(",")[0] in _OF_DIRECTIONS:
-        return "directions"
-    if start.endswith("finalist"):
-        return "finalists"
-    if start.endswith("half"):
-        return "half"
-    return "other" if start in ("polished", "rescaled", "compared", "held out") else "kernels"
-
-
 def _norm(errors: Array) -> Any:
+    """Return a logarithmic colour norm, or a linear norm if an error is not positive or all errors are equal."""
     from matplotlib.colors import LogNorm, Normalize
 
     low, high = float(np.nanmin(errors)), float(np.nanmax(errors))

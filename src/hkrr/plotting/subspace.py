@@ -1,4 +1,4 @@
-"""SubspaceDisplay: what the directions are made of."""
+"""SubspaceDisplay: the loadings of the columns in each learned direction."""
 
 from __future__ import annotations
 
@@ -7,49 +7,51 @@ from typing import Any, Self
 import numpy as np
 from scipy.linalg import subspace_angles
 
-from hkrr._arrays import Array
-from hkrr._validation import check_int, check_matrix
-from hkrr.importance import loadings, weights
-from hkrr.plotting._style import (
-    CATEGORIES,
-    SIGNED,
-    SIZE,
-    SMALL,
-    axes,
-    ink,
-    legend,
-    note,
-    short,
-)
-from hkrr.plotting._subject import subject_of
+from hkrr._base.checks import check_int, check_matrix
+from hkrr._base.linear_algebra import Array
+from hkrr.estimators.fitted.importance import direction_weights, loadings
+from hkrr.plotting._style import CATEGORIES, DIVERGING, SIZE, SMALL, axes, ink, legend, note, short
+from hkrr.plotting._unwrap_estimator import unwrap
 
-_MOST_BARS = 42  # with more, or with more than three directions, it is a table of colours
+# Maximum number of bars. With more bars, or more than three directions, the loadings are drawn as a heat map.
+_MOST_BARS = 42
+# Maximum number of directions in a plot.
 _MOST_DIRECTIONS = 12
 
 
 class SubspaceDisplay:
-    """The loadings of the columns in each direction: bars, or, where they are many, a table of colours.
+    """Loadings of the columns in each direction, drawn as bars, or as a heat map if there are many loadings.
 
-    Loadings are in standard deviations of the columns, and each direction has length one: the squares of its loadings
-    are the shares of the columns. The columns that matter most come first; those that there is no room for share a
-    line, the root of the sum of their squares. Of a map that keeps the columns' own axes (``map_shape_`` "diagonal" or
-    "identity") the weights of the columns are drawn instead.
+    A loading is the coefficient of a standardized column. Each direction is normalized to length one, so the squared
+    loadings of a direction sum to one. The columns are in decreasing order of the sum of ``(weight * loading)**2`` over
+    the directions. The columns after the first ``max_columns`` share one line, which shows the square root of the
+    sum of the squared loadings of these columns.
+
+    If there are several directions and each is a single column (``map_shape_`` "diagonal" or "identity"), the weights
+    of the columns are drawn instead of loadings.
 
     Parameters
     ----------
     loadings : array (n_components, n_features)
+        Coefficients of the standardized columns; each row has length one.
     weights : array (n_components,)
-        The singular values of the map, divided by the largest.
+        Weights of the directions, divided by the largest weight. They are the singular values of the map, or the
+        lengths of its rows if the kernel is not rotation invariant.
     names : list of str
+        Names of the columns.
     angles : array or None
-        Principal angles to the true subspace, in degrees, the smallest first.
+        Principal angles between the learned and the true subspace, in degrees, in increasing order.
 
     Attributes
     ----------
-    bars_ : list of matplotlib BarContainer, one a direction; empty for a table of colours
+    bars_ : list of matplotlib BarContainer
+        The bars of each direction; empty for a heat map.
     image_ : matplotlib AxesImage or None
+        The heat map; None if bars are drawn.
     ax_ : matplotlib Axes
+        The axes of the plot.
     figure_ : matplotlib Figure
+        The figure that holds the axes.
 
     Examples
     --------
@@ -78,31 +80,30 @@ class SubspaceDisplay:
         Parameters
         ----------
         estimator : fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
-            Or a `TableRegressor`, a Pipeline or a GridSearchCV around one.
+            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV around such a model.
         B_true : array (d, n_features) or None, default=None
-            The true map, where it is known: the principal angles between the two subspaces are then given, in the
-            coordinates that the model sees.
+            The true map, if it is known, in the coordinates of the model's input. The principal angles between the
+            learned and the true subspace are then written above the plot.
         max_columns : int, default=20
-            Lines at most.
+            Maximum number of columns with a line of their own.
         ax : matplotlib Axes or None, default=None
-            None: of a new figure.
+            Axes to draw into. If None, a new figure is created.
+
+        Returns
+        -------
+        SubspaceDisplay
         """
-        subject = subject_of(estimator)
-        model = subject.model
+        found = unwrap(estimator)
+        model = found.model
         angles = None
         if B_true is not None:
             B_true = check_matrix("B_true", B_true, model.n_features_in_)
             angles = np.degrees(subspace_angles(model.components_.T, B_true.T))[::-1]
-        display = cls(
-            loadings=loadings(model),
-            weights=weights(model),
-            names=subject.names,
-            angles=angles,
-        )
+        display = cls(loadings=loadings(model), weights=direction_weights(model), names=found.names, angles=angles)
         return display.plot(max_columns=max_columns, ax=ax)
 
     def plot(self, *, max_columns: int = 20, ax: Any = None) -> Self:
-        """Draw; see `from_estimator`."""
+        """Draw the loadings; see `from_estimator` for the parameters."""
         values = self.loadings[:_MOST_DIRECTIONS]
         importance = np.sum((self.weights[:, None] * self.loadings) ** 2, axis=0)
         own_axes = len(self.loadings) > 1 and bool(np.all(np.count_nonzero(self.loadings, axis=1) <= 1))
@@ -112,7 +113,7 @@ class SubspaceDisplay:
         top, rest = np.split(order, [check_int("max_columns", max_columns, 1)])
         labels = [short(self.names[j]) for j in top]
         if len(rest):
-            labels.append(f"{len(rest)} others (±)")
+            labels.append(f"{len(rest)} others together")
             values = np.column_stack([values[:, top], np.sqrt(np.sum(values[:, rest] ** 2, axis=1))])
         else:
             values = values[:, top]
@@ -121,12 +122,12 @@ class SubspaceDisplay:
         width = SIZE[0] if as_bars else max(SIZE[0], 1.8 + 0.42 * shown)
         ax = axes(ax, (width, max(1.8, 1.1 + (0.09 * shown + 0.08 if as_bars else 0.2) * n_lines)))
         self.bars_, self.image_ = [], None
-        said = []
+        remarks = []
         if self.angles is not None:
-            said.append("angles to the truth: " + ", ".join(f"{angle:.1f}°" for angle in self.angles))
+            remarks.append("angles to the true subspace: " + ", ".join(f"{angle:.1f}°" for angle in self.angles))
         if not own_axes and shown < len(self.loadings):
-            said.append(f"the first {shown} of {len(self.loadings)} directions")
-        text = "; ".join(said)
+            remarks.append(f"the first {shown} of {len(self.loadings)} directions")
+        text = "; ".join(remarks)
         if as_bars:
             self._draw_bars(ax, values, bool(len(rest)), own_axes, text)
         else:
@@ -147,17 +148,17 @@ class SubspaceDisplay:
                 bars[-1].set(facecolor="none", edgecolor=CATEGORIES[k], hatch="////")
             self.bars_.append(bars)
         ax.axvline(0.0, color=ink(), lw=0.8)
-        ax.set_xlabel(f"{'weight' if own_axes else 'loading'} of the standardised column")
+        ax.set_xlabel(f"{'weight' if own_axes else 'loading'} of the standardized column")
         ax.set_ylim(n_lines - 0.4, -0.6)
         ax.spines[["top", "right", "left"]].set_visible(False)
         ax.tick_params(axis="y", length=0)
         legend(ax, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(d, 2), title=text, title_fontsize=SMALL)
 
     def _draw_table(self, ax: Any, values: Array, has_rest: bool) -> None:
-        # What the others sum up to has no sign, and no colour.
+        # The entry for all remaining columns together has no sign, so it has no colour.
         coloured = np.where(np.arange(values.shape[1]) < values.shape[1] - has_rest, values, np.nan)
         most = float(np.nanmax(np.abs(coloured))) or 1.0
-        self.image_ = ax.imshow(coloured.T, cmap=SIGNED, vmin=-most, vmax=most, aspect="auto")
+        self.image_ = ax.imshow(coloured.T, cmap=DIVERGING, vmin=-most, vmax=most, aspect="auto")
         for (k, line), value in np.ndenumerate(values):
             colour = "white" if abs(value) > 0.6 * most else "black"
             colour = ink() if np.isnan(coloured[k, line]) else colour
@@ -165,7 +166,7 @@ class SubspaceDisplay:
         weights = ("<.01" if weight < 0.01 else f"{weight:.2f}" for weight in self.weights[: len(values)])
         ticks = [f"{k + 1}\n{weight}" for k, weight in enumerate(weights)]
         ax.set_xticks(range(len(values)), ticks, fontsize=SMALL)
-        ax.set_xlabel("direction, and its weight")
+        ax.set_xlabel("direction and its weight")
         bar = ax.figure.colorbar(self.image_, ax=ax)
-        bar.set_label("loading of the standardised column", fontsize=SMALL)
+        bar.set_label("loading of the standardized column", fontsize=SMALL)
         bar.ax.tick_params(labelsize=SMALL)

@@ -1,39 +1,46 @@
-"""TrainingDisplay: how the solver went."""
+"""TrainingDisplay: the objective and its gradient norm over the iterations of the solver."""
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any, Literal, Self
 
 import numpy as np
 
-from hkrr._validation import check_choice
-from hkrr.diagnostics import ENDS
-from hkrr.plotting._style import BLUE, SMALL, VERMILION, axes, ink, note, regression_of
-from hkrr.plotting._subject import subject_of
+from hkrr._base.checks import check_choice
+from hkrr.estimators.fitted.diagnostics import STOP_REASONS
+from hkrr.plotting._style import BLUE, SMALL, VERMILION, axes, ink, note
+from hkrr.plotting._unwrap_estimator import unwrap
 
-_WIDE = 20.0  # ratio of the objective's first value to its last beyond which the axis is logarithmic
+# The axis of the objective is logarithmic if the largest objective exceeds this multiple of the smallest objective.
+_WIDE = 20.0
+# Maximum number of characters per line of the note above the axes.
+_NOTE_WIDTH = 60
 
 
 class TrainingDisplay:
-    """The objective and the norm of its gradient, over the iterations of the solver or its seconds.
+    """The objective and the norm of its gradient, over the iterations of the solver or over seconds.
 
-    The objective is what B was chosen by: the training objective, the leave-one-out error, or minus the log evidence a
-    row, which may be negative. Of a `HyperKernelRidgeCV` it is that of the last long run; of a classifier that of
-    its regression on codes.
+    The objective is the criterion that B was optimized for: the training objective, the leave-one-out error, or the
+    negative log evidence per row. The negative log evidence can be below zero. For a `HyperKernelRidgeCV`, the plot
+    shows the final run. For a classifier, it shows the fit of ``regressor_``, the regression with the class codes (the
+    classes encoded as numbers) as targets.
 
     Parameters
     ----------
     history : dict of lists
-        "time", "objective" and "grad_norm", as ``history_``.
+        Columns "time", "objective" and "grad_norm", as in ``history_``.
     reason : str
-        Why it stopped, as ``result_.reason``.
+        Why the solver stopped, as in ``result_.reason``.
 
     Attributes
     ----------
-    objective_, gradient_ : matplotlib Line2D, or None where nothing was recorded
+    objective_, gradient_ : matplotlib Line2D or None
+        The curves of the objective and of the gradient norm; None if no iterations were recorded.
     ax_ : matplotlib Axes
-        The objective's; ``gradient_.axes`` is that of the gradient.
+        The axes of the objective. The axes of the gradient norm are ``gradient_.axes``.
     figure_ : matplotlib Figure
+        The figure that holds the axes.
 
     Examples
     --------
@@ -56,27 +63,33 @@ class TrainingDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, x: Literal["iteration", "time"] = "iteration", ax: Any = None) -> Self:
-        """Draw the run that a fitted model ended with.
+        """Draw the history of a fitted model's solver.
 
         Parameters
         ----------
         estimator : fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
-            Or a `TableRegressor`, a Pipeline or a GridSearchCV around one.
+            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV around such a model.
         x : {"iteration", "time"}, default="iteration"
+            Quantity on the horizontal axis.
         ax : matplotlib Axes or None, default=None
-            None: of a new figure.
+            Axes to draw into. If None, a new figure is created.
+
+        Returns
+        -------
+        TrainingDisplay
         """
-        result = regression_of(subject_of(estimator).model).result_
+        result = unwrap(estimator).regression.result_
         return cls(history=result.history, reason=result.reason).plot(x=x, ax=ax)
 
     def plot(self, *, x: Literal["iteration", "time"] = "iteration", ax: Any = None) -> Self:
-        """Draw; see `from_estimator`."""
+        """Draw the objective and the gradient norm; see `from_estimator` for the parameters."""
         check_choice("x", x, ("iteration", "time"))
         ax = self.ax_ = axes(ax)
         self.figure_ = ax.figure
         self.objective_ = self.gradient_ = None
         ax.set(xlabel="iteration" if x == "iteration" else "seconds", ylabel="objective")
-        note(ax, f"{self.reason}: {ENDS.get(self.reason, 'see result_.message')}")
+        reason = STOP_REASONS.get(self.reason, "see result_.message")
+        note(ax, textwrap.fill(f"{self.reason}: {reason}", _NOTE_WIDTH))
         objective = np.asarray(self.history["objective"], dtype=np.float64)
         if len(objective) == 0:
             ax.text(0.5, 0.5, "no iterations were recorded", ha="center", va="center", transform=ax.transAxes)
@@ -95,8 +108,8 @@ class TrainingDisplay:
 
         right = ax.twinx()
         slopes = np.asarray(self.history["grad_norm"], dtype=np.float64)
-        positive = np.where(slopes > 0, slopes, np.nan)  # zero has no place on a logarithmic axis
-        marker = "." if len(at) == 1 else ""  # one point is no line
+        positive = np.where(slopes > 0, slopes, np.nan)  # a logarithmic axis cannot show zero
+        marker = "." if len(at) == 1 else ""  # a single point makes no visible line
         self.gradient_ = right.plot(at, positive, color=VERMILION, lw=1.2, ls="--", marker=marker)[0]
         if np.any(np.isfinite(positive)):
             right.set_yscale("log")
@@ -109,7 +122,10 @@ class TrainingDisplay:
 
 
 def _legible(colour: str) -> Any:
-    """Return the colour of a curve for its label, or the style's own where that is light, on a dark ground."""
+    """Return the colour for the axis label of a curve.
+
+    This is the colour of the curve, or the text colour if the background is dark.
+    """
     from matplotlib.colors import to_rgb
 
     return colour if sum(to_rgb(ink())) < 1.5 else ink()

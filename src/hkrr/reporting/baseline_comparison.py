@@ -1,33 +1,34 @@
-"""How it compares: R2 on the same new rows, beside kernel ridge regression on all columns and a linear model.
+"""Contents of the section on the comparison with other methods: R2 on the same held-out rows.
 
-Where the model knows scores on rows that were held out when it was made, these are shown. Otherwise the settings of the
-model and its two rivals are fitted anew to three quarters of the rows of the report, and tested on the last quarter:
-the model itself may have seen these.
+The other methods are kernel ridge regression on all columns and a linear model. If the model has scores on rows that
+were held out when it was fitted, those scores are reported. Otherwise three estimators are fitted to a random three
+quarters of the report's rows and tested on the remaining quarter: the two other methods, and a new estimator with the
+model's settings. The model itself is not tested, because it may have been fitted to the remaining quarter.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 
-from hkrr.diagnostics import unannounced
-from hkrr.reporting.directions import sample
-from hkrr.reporting.subject import Subject
-from hkrr.tables.comparison import LEVEL, predicted_by_others, scores
+from hkrr.estimators.fitted.diagnostics import fit_warnings_silenced
+from hkrr.reporting.report_input import Model, ReportInput, sample_indices
+from hkrr.tables.held_out_comparison import LEVEL, baseline_predictions, r2_intervals
 
+# Maximum and minimum number of rows for a comparison by new fits.
 _MOST_ROWS = 2000
 _FEWEST_ROWS = 20
-# What the settings of a model may hold that belongs to its own fit.
-_NOT_AGAIN = {"callbacks": None, "verbose": 0, "checkpoint": None, "init": "random", "centers": "uniform"}
+# Parameters that the new estimator does not take from the model, with their new values. `init` and `centers` are taken
+# from the model if they are strings, and replaced if they are arrays.
+_REPLACED_SETTINGS = {"callbacks": None, "verbose": 0, "checkpoint": None, "init": "random", "centers": "uniform"}
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Methods, ours first, and their R2 on the same rows, with intervals by the bootstrap."""
+    """R2 of several methods on the same rows, with bootstrap intervals. The first method is hkrr."""
 
     methods: list[str]
     r2: list[float]
@@ -36,49 +37,49 @@ class Comparison:
     level: float
     n_train: int
     n_test: int
-    anew: bool  # whether ours is a fit with the same settings, and not the model itself
+    # Whether the first method is a new estimator with the settings of the model. If False, it is the model itself.
+    refitted: bool
 
 
-def describe_comparison(subject: Subject, compare: bool) -> Comparison | None:
-    """Return the scores that the model knows, or, if asked, those of a comparison made here."""
-    if subject.held_out is not None:
-        known = subject.held_out
-        return Comparison(
-            list(known.methods),
-            list(known.r2),
-            list(known.low),
-            list(known.high),
-            known.level,
-            known.n_train,
-            known.n_test,
-            anew=False,
-        )
-    rows = sample(len(subject.y), _MOST_ROWS)
+def describe_comparison(data: ReportInput, compare: bool) -> Comparison | None:
+    """Return the R2 of hkrr and of the other methods on held-out rows, or None if there is no comparison.
+
+    If the model has held-out scores, they are returned. Otherwise the methods are fitted anew, as the module describes.
+    Nothing is fitted if `compare` is False, if there are fewer than 20 rows, or if the target is constant.
+    """
+    known = data.held_out
+    if known is not None:
+        scores = list(known.methods), list(known.r2), list(known.low), list(known.high)
+        return Comparison(*scores, known.level, known.n_train, known.n_test, refitted=False)
+    rows = sample_indices(len(data.y), _MOST_ROWS)
     if not compare or len(rows) < _FEWEST_ROWS:
         return None
     train, test = train_test_split(rows, test_size=0.25, random_state=0)
-    X, y = subject.X, subject.y
+    X, y = data.X, data.y
     if np.ptp(y[train]) == 0 or np.ptp(y[test]) == 0:
         return None
-    ours = _again(subject.model, len(train))
-    with unannounced():
+    with fit_warnings_silenced():
         predicted = {
-            "hkrr": ours.fit(X[train], y[train]).predict(X[test]),
-            **predicted_by_others(X[train], y[train], X[test], seed=0),
+            "hkrr": _unfitted_copy(data.model, len(train)).fit(X[train], y[train]).predict(X[test]),
+            **baseline_predictions(X[train], y[train], X[test], seed=0),
         }
-    r2, low, high = map(list, scores(y[test], np.column_stack(list(predicted.values())), seed=0))
-    return Comparison(list(predicted), r2, low, high, LEVEL, len(train), len(test), anew=True)
+    r2, low, high = map(list, r2_intervals(y[test], np.column_stack(list(predicted.values())), seed=0))
+    return Comparison(list(predicted), r2, low, high, LEVEL, len(train), len(test), refitted=True)
 
 
-def _again(model: Any, n_rows: int) -> Any:
-    """Return an unfitted model of the same settings, as far as these do not belong to the rows of another fit."""
-    again = clone(model)
-    settings = again.get_params(deep=False)
+def _unfitted_copy(model: Model, n_rows: int) -> Model:
+    """Return an unfitted estimator with the settings of the model, except for the settings in _REPLACED_SETTINGS.
+
+    The number of centers is limited to `n_rows`.
+    """
+    copy = clone(model)
+    settings = copy.get_params(deep=False)
     changed = {
         name: value
-        for name, value in _NOT_AGAIN.items()
+        for name, value in _REPLACED_SETTINGS.items()
         if name in settings and not (name in ("init", "centers") and isinstance(settings[name], str))
     }
     if isinstance(settings.get("n_centers"), int):
         changed["n_centers"] = min(settings["n_centers"], n_rows)
-    return again.set_params(**changed)
+    unfitted: Model = copy.set_params(**changed)
+    return unfitted

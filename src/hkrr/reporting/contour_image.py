@@ -1,4 +1,4 @@
-"""A function of two directions as a flat picture: bands of one colour each, paler where no rows are near."""
+"""A function of two directions as a PNG image: bands of equal colour, paler where no rows are near."""
 
 from __future__ import annotations
 
@@ -9,18 +9,24 @@ import zlib
 import numpy as np
 from scipy.ndimage import zoom
 
-from hkrr._arrays import Array
-from hkrr.reporting.link import Surface
+from hkrr._base.linear_algebra import Array
+from hkrr.reporting.link_function import Surface
 
-# From low to high: even in lightness, and told apart by every kind of colour vision (the colours of viridis).
+# The viridis colours, from low to high: perceptually uniform, and safe for colour-blind readers.
 RAMP = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")
+# Number of bands of equal colour.
 BANDS = 12
-_PIXELS = 240  # a side, about
-_PALE = 70  # of 255
+# Approximate length of a side of the image, in pixels.
+_PIXELS = 240
+# Opacity of the colours far from the rows, where 255 is opaque.
+_PALE = 70
 
 
-def contours(surface: Surface, low: float, high: float) -> str:
-    """Return a PNG in base64, across to the right and along upwards."""
+def contour_png(surface: Surface, low: float, high: float) -> str:
+    """Return an image of the surface as base64-encoded PNG. The colours cover the values from `low` to `high`.
+
+    The first direction is the horizontal axis, and the second direction is the vertical axis.
+    """
     values = np.array(surface.value).T[::-1]
     near = np.array(surface.near).T[::-1]
     factor = _PIXELS / len(values)
@@ -38,10 +44,10 @@ def band_colours() -> list[tuple[int, int, int]]:
     return [(round(r), round(g), round(b)) for r, g, b in zip(*columns, strict=True)]
 
 
-def _png(numbers: Array) -> bytes:
-    """Return a picture of a palette: each band, then each band pale."""
-    height, width = numbers.shape
-    lines = b"".join(b"\0" + line.astype(np.uint8).tobytes() for line in numbers)
+def _png(indices: Array) -> bytes:
+    """Return a PNG image with a palette: the opaque colours of the bands, followed by the pale colours."""
+    height, width = indices.shape
+    lines = b"".join(b"\0" + line.astype(np.uint8).tobytes() for line in indices)
     palette = bytes(channel for colour in band_colours() * 2 for channel in colour)
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         (

@@ -1,11 +1,12 @@
-"""What was learned, first half: the directions, the columns they are made of, and how far each moves the prediction.
+"""Contents of the section on columns and directions: the loadings, and the effects on the prediction.
 
-With ``z = Bx`` and the gradient of g at every row, the average gradient outer product of g, its diagonal scaled to
-standard deviations, says how far the prediction moves along each direction; pulled back by B, along each column:
+The model is ``f(x) = g(z)`` with ``z = Bx``. The effect of direction k is the root mean square derivative of g with
+respect to ``z_k``, times the standard deviation of ``z_k`` over the rows of the report:
 
-    ``sqrt( mean_i (dg/dz_k)(z_i)^2 ) std(z_k)``  and  ``sqrt( mean_i (B' grad g(z_i))_j^2 ) std(x_j)``
+    ``sqrt( mean_i (dg/dz_k)(z_i)^2 ) std(z_k)``
 
-The latter are the model's own importances, of this target; a direction that is a column moves it as the column does.
+The effect of column j is its importance for the target of the report, as in `hkrr.estimators.fitted.importance`. If
+every direction is a single column, the effect of a direction is the importance of its column.
 """
 
 from __future__ import annotations
@@ -14,19 +15,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hkrr._arrays import Array
-from hkrr.importance import importances, loadings
-from hkrr.importance import weights as weights_of
-from hkrr.reporting.subject import Subject
+from hkrr._base.linear_algebra import Array
+from hkrr.estimators.fitted.importance import direction_weights, importances, loadings
+from hkrr.reporting.report_input import ReportInput, sample_indices
 
+# Maximum number of directions in a report.
 MOST_DIRECTIONS = 6
+# Maximum number of columns whose loadings in a direction, or whose importances, are in a report.
 MOST_LOADINGS = 40
+# Maximum number of rows over which the squared derivatives of g are averaged.
 _GRADIENT_ROWS = 1000
 
 
 @dataclass(frozen=True)
 class Loading:
-    """What one column has in a direction: for one standard deviation of it, the directions' own scale apart."""
+    """A column and its weight: its loading in a direction, or its importance.
+
+    A loading is the coefficient of the standardized column.
+    """
 
     column: str
     weight: float
@@ -34,91 +40,87 @@ class Loading:
 
 @dataclass(frozen=True)
 class Direction:
-    """A row of B."""
+    """A row of the map B."""
 
-    number: int  # its row of B, from 1
-    singular_value: float
-    share: float  # of the moves along all directions
-    loadings: list[Loading]  # the largest first; squares of all loadings sum to 1
-    n_left_out: int
-    left_out: float  # the share of those squares
+    number: int  # row of B, counted from 1
+    singular_value: float  # weight of the direction; the largest weight of all directions is 1
+    share: float  # effect on the prediction, as a share of the sum over all directions
+    # The largest nonzero loadings in decreasing order of absolute value. The squares of all loadings sum to 1.
+    loadings: list[Loading]
+    n_left_out: int  # number of columns with a nonzero loading that are not in `loadings`
+    left_out: float  # sum of the squared loadings of the columns that are not in `loadings`
 
 
 @dataclass(frozen=True)
 class Directions:
-    """The directions that move the prediction most, and the columns."""
+    """The directions that change the prediction most, and the importances of the columns."""
 
     n_components: int
     n_columns: int
-    shape: str  # "full", "diagonal" or "identity"
+    shape: str  # shape of the map: "full", "diagonal" or "identity"
     directions: list[Direction]
-    importances: list[Loading]  # of columns, the largest first; they sum to 1
-    named: list[Loading]  # the same by columns of the table as given: of several made from one, the largest
-    n_columns_left_out: int
+    # The largest importances of the model's columns, in decreasing order. The importances of all columns sum to 1.
+    importances: list[Loading]
+    # The largest importances of the table's columns. The importance of a table column is the largest importance of the
+    # model's columns that encode it.
+    table_importances: list[Loading]
+    n_columns_left_out: int  # number of the model's columns that are not in `importances`
 
 
-def sample(n_rows: int, most: int) -> Array:
-    """Return the places of at most that many rows, the same in every report."""
-    if n_rows <= most:
-        return np.arange(n_rows)
-    return np.sort(np.random.default_rng(0).choice(n_rows, most, replace=False))
+def latent_gradients(data: ReportInput, X: Array) -> Array:
+    """Return the gradient of g with respect to z at ``z = Bx``, for every row x of X and the target of the report."""
+    expansion = data.model._expansion
+    P = (X - data.model.x_offset_) @ expansion.B.T
+    C = expansion.latent_centers
+    alpha = expansion.alpha.reshape(len(C), -1)[:, [data.target_index]]
+    return np.asarray(expansion.kernel.vjp_low_rank(P, C)[1](np.ones((len(P), 1)), alpha)[0])
 
 
-def latent_gradients(subject: Subject, X: Array) -> Array:
-    """Return the gradient of g at ``Bx`` for every row of X."""
-    model = subject.model
-    P = (X - model.x_offset_) @ model.components_.T
-    C = (model.centers_ - model.x_offset_) @ model.components_.T
-    alpha = model.dual_coef_.reshape(len(C), -1)[:, [subject.target_index]]
-    return np.asarray(model.kernel_.vjp_low_rank(P, C)[1](np.ones((len(P), 1)), alpha)[0])
-
-
-def describe_directions(subject: Subject) -> Directions:
-    """Return what the map is made of."""
-    model, B = subject.model, subject.model.components_
-    X = subject.X[sample(len(subject.X), _GRADIENT_ROWS)]
-    gradients = latent_gradients(subject, X)
-    along = np.sqrt(np.mean(gradients**2, axis=0)) * (subject.X @ B.T).std(axis=0)
-    by_column = importances(model, subject.target_index)
+def describe_directions(data: ReportInput) -> Directions:
+    """Return the directions of the model and the importances of its columns."""
+    model, B = data.model, data.model.components_
+    gradients = latent_gradients(data, data.X[sample_indices(len(data.X), _GRADIENT_ROWS)])
+    effects = np.sqrt(np.mean(gradients**2, axis=0)) * (data.X @ B.T).std(axis=0)
+    by_column = importances(model, data.target_index)
     if np.all(np.sum(B != 0, axis=1) <= 1):
-        along = (B != 0) @ by_column
-    shares = _shares(along)
+        effects = (B != 0) @ by_column
+    total = float(np.sum(effects))
+    shares = effects / total if total > 0 else np.zeros_like(effects)
     order = np.argsort(-shares, kind="stable")[:MOST_DIRECTIONS]
-    ranking = [Loading(subject.columns[j], float(by_column[j])) for j in np.argsort(-by_column, kind="stable")]
+    ranking = [Loading(data.columns[j], float(by_column[j])) for j in np.argsort(-by_column, kind="stable")]
     return Directions(
         n_components=len(B),
         n_columns=B.shape[1],
         shape=getattr(model, "map_shape_", "full"),
-        directions=[_direction(subject, int(k), float(shares[k])) for k in np.sort(order)],
+        directions=[_direction(data, int(k), float(shares[k])) for k in np.sort(order)],
         importances=ranking[:MOST_LOADINGS],
-        named=_by_origin(ranking, subject.shown_columns)[:MOST_LOADINGS],
+        table_importances=_by_table_column(ranking, data.table_columns)[:MOST_LOADINGS],
         n_columns_left_out=max(0, len(ranking) - MOST_LOADINGS),
     )
 
 
-def _direction(subject: Subject, k: int, share: float) -> Direction:
-    weights = loadings(subject.model)[k]
+def _direction(data: ReportInput, k: int, share: float) -> Direction:
+    weights = loadings(data.model)[k]
     order = [j for j in np.argsort(-np.abs(weights), kind="stable") if weights[j] != 0]
     shown, rest = order[:MOST_LOADINGS], order[MOST_LOADINGS:]
     return Direction(
         number=k + 1,
-        singular_value=float(weights_of(subject.model)[k]),
+        singular_value=float(direction_weights(data.model)[k]),
         share=share,
-        loadings=[Loading(subject.columns[j], float(weights[j])) for j in shown],
+        loadings=[Loading(data.columns[j], float(weights[j])) for j in shown],
         n_left_out=len(rest),
         left_out=float(np.sum(weights[rest] ** 2)),
     )
 
 
-def _by_origin(ranking: list[Loading], columns: list[str]) -> list[Loading]:
-    """Return the largest of each column of the table: one of text became several, such as "colour=red"."""
+def _by_table_column(ranking: list[Loading], columns: list[str]) -> list[Loading]:
+    """Return the importance of each table column: the largest importance of the model's columns that encode it.
+
+    For example, a text column "colour" is encoded as the columns "colour=red" and "colour=blue". The ranking must be
+    in decreasing order.
+    """
     known, largest = set(columns), dict[str, float]()
     for each in ranking:
         origin = each.column if each.column in known else each.column.rsplit("=", 1)[0]
         largest.setdefault(origin, each.weight)
     return [Loading(name, weight) for name, weight in largest.items()]
-
-
-def _shares(moves: Array) -> Array:
-    total = float(np.sum(moves))
-    return moves / total if total > 0 else np.zeros_like(moves)

@@ -1,4 +1,4 @@
-"""Pieces of HTML that the sections are made of. All texts from outside pass through `escape`."""
+"""HTML elements of the sections: bars, tabs, figures and tables. All names and values are escaped."""
 
 from __future__ import annotations
 
@@ -7,14 +7,22 @@ from html import escape
 from typing import Any
 
 from hkrr.reporting.directions import Loading
-from hkrr.reporting.words import number, percent, shortened
+from hkrr.reporting.text_formatting import number, percent, shortened
 
+# Number of bars that are visible before the list is expanded.
 _FIRST_BARS = 10
-_LONGEST_CELL, _LONG_HEAD = 40, 24
+# Maximum number of characters in a cell of a table; longer values are shortened.
+_LONGEST_CELL = 40
+# Number of characters of a column heading above which the column gets a minimum width.
+_LONG_HEAD = 24
 
 
 def bars(loadings: Sequence[Loading], signed: bool, n_left_out: int = 0, left_out: str = "") -> str:
-    """Return a bar for each name; those after the first ten fold away, with a sentence on those that have none."""
+    """Return a list of bars. The bars after the tenth are collapsed.
+
+    If `signed` is True, negative bars point to the left. If `n_left_out` columns have no bar, the text `left_out` about
+    these columns is written below the collapsed bars. Without collapsed bars, this text is omitted.
+    """
     largest = max((abs(each.weight) for each in loadings), default=0.0) or 1.0
 
     def bar(each: Loading) -> str:
@@ -41,23 +49,23 @@ def bars(loadings: Sequence[Loading], signed: bool, n_left_out: int = 0, left_ou
 
 
 def panel(name: str, html: str) -> str:
-    """Return a part of a section that the script makes a tab of; without it, one under the other."""
+    """Return a panel. The script of the page shows panels as tabs; without JavaScript the panels are stacked."""
     return f'<section class="panel" data-tab="{escape(name)}"><h3>{escape(name)}</h3>{html}</section>'
 
 
-def figure(picture: str, caption: str, extra: str = "") -> str:
-    """Return a picture with its caption."""
-    return f"<figure{extra}>{picture}<figcaption>{escape(caption)}</figcaption></figure>"
+def figure(content: str, caption: str, extra: str = "") -> str:
+    """Return a figure with its caption."""
+    return f"<figure{extra}>{content}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[Any]], caption: str, sortable: bool = False) -> str:
-    """Return a table that scrolls in its own box; numbers with their whole values, for sorting."""
+    """Return a table in a scrollable box. The exact value of each number is stored in an attribute, for sorting."""
 
     def cell(value: Any) -> str:
         if isinstance(value, float):
             return f'<td class="number" data-value="{value!r}">{escape(number(value, 4))}</td>'
-        hint = f' title="{escape(value)}"' if len(value) > _LONGEST_CELL else ""
-        return f"<td{hint}>{escape(shortened(value, _LONGEST_CELL))}</td>"
+        tooltip = f' title="{escape(value)}"' if len(value) > _LONGEST_CELL else ""
+        return f"<td{tooltip}>{escape(shortened(value, _LONGEST_CELL))}</td>"
 
     def head(i: int, name: str) -> str:
         kinds = ["number"] if rows and isinstance(rows[0][i], float) else []

@@ -1,8 +1,9 @@
-"""What was learned, second half: the function g of the directions, as curves and as surfaces, with the rows.
+"""Contents of the section on the learned function g: curves and surfaces, with the rows.
 
-A curve is g along one direction, a surface g over two, the others held at their medians. A dot is a row, at the height
-of the curve (or surface) there plus the row's error: with one direction (or two) that is its target. Directions are
-measured in standard deviations from the mean of the rows.
+A curve is g along one direction and a surface is g over two directions. All other directions are fixed at their
+medians. A dot is a row. Its height is the value of the curve or surface at that row plus the row's prediction error. If
+no direction is fixed, this height is the target. The coordinate along a direction is the number of standard deviations
+from the mean over the rows.
 """
 
 from __future__ import annotations
@@ -13,20 +14,26 @@ from itertools import combinations
 import numpy as np
 from scipy.spatial import cKDTree
 
-from hkrr._arrays import Array
-from hkrr.reporting.directions import Directions, sample
-from hkrr.reporting.subject import Subject
+from hkrr._base.linear_algebra import Array
+from hkrr.reporting.directions import Directions
+from hkrr.reporting.report_input import ReportInput, sample_indices
 
+# Maximum number of directions with a curve. There is a surface for each pair of these directions.
 _MOST_CURVES = 4
-_CURVE, _GRID = 201, 33  # points of a curve, and of a side of a surface
+# Number of grid points of a curve, and along each side of a surface.
+_N_CURVE, _N_SIDE = 201, 33
+# Maximum number of rows that are drawn as dots.
 _DOTS = 300
-_NEAR, _FAR = 0.35, 0.75  # standard deviations to the nearest row, beyond which a surface is more and more a guess
-_TAIL = 0.5  # per cent of the rows beyond each end of a picture
+# Distances to the nearest row, in standard deviations. A surface has full colour below the first distance, is palest
+# above the second, and fades in between.
+_NEAR, _FAR = 0.35, 0.75
+# Percentage of the rows that are ignored at each end when the range of a grid is computed.
+_TAIL = 0.5
 
 
 @dataclass(frozen=True)
 class Curve:
-    """g along one direction."""
+    """The function g along one direction."""
 
     direction: int
     at: list[float]
@@ -37,62 +44,62 @@ class Curve:
 
 @dataclass(frozen=True)
 class Surface:
-    """g over two directions: value[i][j] is that at (across[i], along[j])."""
+    """The function g over two directions: ``value[i][j]`` is its value at ``(across[i], along[j])``."""
 
     directions: tuple[int, int]
     across: list[float]
     along: list[float]
     value: list[list[float]]
-    near: list[list[float]]  # 1 where there are rows near, 0 where a value is a guess
+    near: list[list[float]]  # 1 close to the rows, 0 far from all rows, where the value is extrapolated
     dots: list[tuple[float, float, float]]
 
 
 @dataclass(frozen=True)
 class Link:
-    """The function, in pictures."""
+    """The curves and surfaces of g."""
 
     curves: list[Curve]
     surfaces: list[Surface]
     n_dots: int
-    n_held: int  # directions held at their medians in a surface, or in a curve where there are no surfaces
+    # Number of directions that are fixed at their medians in a surface, or in a curve if there are no surfaces.
+    n_held: int
 
 
-def link_values(subject: Subject, Z: Array) -> Array:
-    """Return g at latent points, in the coordinates of ``transform``."""
-    model = subject.model
+def link_values(data: ReportInput, Z: Array) -> Array:
+    """Return the prediction g(z) for each row z of Z, in the coordinates of the model's method ``transform``."""
+    model = data.model
     offset = model.x_offset_ @ model.components_.T
-    C = model.centers_ @ model.components_.T - offset
-    predicted = model._cut(model.kernel_(Z - offset, C) @ model.dual_coef_ + model.intercept_)
-    return np.asarray(predicted.reshape(len(Z), -1)[:, subject.target_index])
+    predicted = model._truncate(model._expansion.at_latent(Z - offset))
+    return np.asarray(predicted.reshape(len(Z), -1)[:, data.target_index])
 
 
-def describe_link(subject: Subject, found: Directions) -> Link:
-    """Return the pictures of g over the directions that move it most."""
-    Z = subject.X @ subject.model.components_.T
+def describe_link(data: ReportInput, found: Directions) -> Link:
+    """Return the curves and surfaces of g over the directions that change the prediction most."""
+    Z = data.X @ data.model.components_.T
     mean, spread = Z.mean(axis=0), Z.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
     T = (Z - mean) / spread
-    middle = np.median(T, axis=0)
-    rows = sample(len(T), _DOTS)
-    errors = (subject.y - subject.predicted)[rows]
+    medians = np.median(T, axis=0)
+    rows = sample_indices(len(T), _DOTS)
+    errors = (data.y - data.predicted)[rows]
     shares = {each.number - 1: each.share for each in found.directions}
     chosen = sorted(shares, key=lambda k: -shares[k])[:_MOST_CURVES]
     pairs = sorted(combinations(sorted(chosen), 2), key=lambda pair: -shares[pair[0]] - shares[pair[1]])
 
-    def at(places: tuple[int, ...], values: Array) -> Array:
-        """Return g where these directions have these values, and the others their medians."""
-        points = np.tile(middle, (len(values), 1))
-        points[:, places] = values
-        return link_values(subject, mean + spread * points)
+    def at(directions: tuple[int, ...], values: Array) -> Array:
+        """Return g at the given values of these directions, with the other directions at their medians."""
+        points = np.tile(medians, (len(values), 1))
+        points[:, directions] = values
+        return link_values(data, mean + spread * points)
 
     def curve(k: int) -> Curve:
-        line = _range(T[:, k], _CURVE)
+        line = _range(T[:, k], _N_CURVE)
         dots = T[rows, k]
         heights = at((k,), dots[:, None]) + errors
         return Curve(k + 1, _round(line), _round(at((k,), line[:, None])), _round(dots), _round(heights))
 
     def surface(i: int, j: int) -> Surface:
-        across, along = _range(T[:, i], _GRID), _range(T[:, j], _GRID)
+        across, along = _range(T[:, i], _N_SIDE), _range(T[:, j], _N_SIDE)
         nodes = np.stack(np.meshgrid(across, along, indexing="ij"), axis=-1).reshape(-1, 2)
         distance, _ = cKDTree(T[:, [i, j]]).query(nodes)
         dots = T[np.ix_(rows, [i, j])]
@@ -101,8 +108,8 @@ def describe_link(subject: Subject, found: Directions) -> Link:
             directions=(i + 1, j + 1),
             across=_round(across),
             along=_round(along),
-            value=[_round(line) for line in at((i, j), nodes).reshape(_GRID, _GRID)],
-            near=np.clip((_FAR - distance) / (_FAR - _NEAR), 0.0, 1.0).round(2).reshape(_GRID, _GRID).tolist(),
+            value=[_round(line) for line in at((i, j), nodes).reshape(_N_SIDE, _N_SIDE)],
+            near=np.clip((_FAR - distance) / (_FAR - _NEAR), 0.0, 1.0).round(2).reshape(_N_SIDE, _N_SIDE).tolist(),
             dots=list(zip(_round(dots[:, 0]), _round(dots[:, 1]), _round(heights), strict=True)),
         )
 
@@ -115,12 +122,12 @@ def describe_link(subject: Subject, found: Directions) -> Link:
 
 
 def _range(values: Array, n_points: int) -> Array:
-    """Return an even grid over nearly all of the values."""
+    """Return an evenly spaced grid that covers the values without their tails, with a small margin."""
     low, high = np.percentile(values, [_TAIL, 100.0 - _TAIL])
-    room = 0.03 * (high - low) if high > low else 1.0
-    return np.linspace(low - room, high + room, n_points)
+    margin = 0.03 * (high - low) if high > low else 1.0
+    return np.linspace(low - margin, high + margin, n_points)
 
 
 def _round(values: Array) -> list[float]:
-    """Return five digits of each: more than a picture has."""
+    """Return the values rounded to five significant digits, which are more than a chart can show."""
     return [float(f"{value:.5g}") for value in np.asarray(values).tolist()]

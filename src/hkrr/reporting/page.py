@@ -1,4 +1,4 @@
-"""The page: sections, style, script and data in one file that loads nothing."""
+"""The HTML page: sections, style sheet, scripts and data in one self-contained file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from hkrr.disk import replace_file
-from hkrr.reporting.contours import RAMP
-from hkrr.reporting.facts import Facts, gather
-from hkrr.reporting.learned import direction_name
-from hkrr.reporting.opening import opening
-from hkrr.reporting.pictures import value_range
+from hkrr._storage.atomic_write import replace_file
+from hkrr.reporting.contour_image import RAMP
+from hkrr.reporting.directions_and_link_sections import direction_name
+from hkrr.reporting.page_header import header
+from hkrr.reporting.report_data import Facts, gather
+from hkrr.reporting.section_charts import value_range
 from hkrr.reporting.sections import sections
 
 
@@ -33,35 +33,40 @@ def write_report(
     compare: bool = True,
     coverage: float = 0.9,
 ) -> Path:
-    """Write a report of a fitted model: one HTML file, which loads nothing and opens anywhere.
+    """Write a report on a fitted model as one self-contained HTML file.
 
-    It says what the target depends on (the directions and the columns they are made of), how (the function g of the
-    directions, as curves, as maps, and as a surface that can be turned), how sure that is, how it compares, which rows
-    it gets wrong, how it was found, and whether the fit is healthy.
+    The report shows the directions and the columns that the target depends on, and the learned function as curves, maps
+    and a rotating surface. It also shows the accuracy, a comparison with other methods, the rows with the largest
+    errors, the training history, and the diagnostics of the fit.
 
     Parameters
     ----------
-    model : fitted HyperKernelRidge or HyperKernelRidgeCV, or a regressor of tables with one of them in ``model_``
+    model : fitted HyperKernelRidge or HyperKernelRidgeCV
+        The model to report on, or a fitted `TableRegressor` around such a model.
     X, y : array or data frame
-        Rows to report on, better new ones than those of the fit. The names of their columns, and of y, are used.
+        Rows to report on and their targets, preferably rows that the model was not fitted to. The report uses the names
+        of the columns of X and the name of y.
     path : str or path
-        The file to write; one that is there is replaced.
+        File to write. An existing file is replaced.
     title : str or None, default=None
-        Heading of the page.
+        Heading of the page. If None, the heading is "What NAME depends on", where NAME is the name of the target.
     target : int, default=0
-        Which target to report on, where the model has several.
+        Index of the target to report on if the model has several targets.
     held_out : bool or None, default=None
-        Whether these rows are new to the model, which the page says; None looks whether they are among its centers.
+        Whether the rows are new to the model. The page contains this information. If None, it is estimated by comparing
+        the rows with the centers of the model.
     compare : bool, default=True
-        Whether to fit the same settings, kernel ridge regression and a linear model to three quarters of the rows (of
-        2,000 at most), and to test them on the last quarter. A model with ``held_out_`` knows such scores already.
+        Whether to compare the model with other methods. A new estimator with the model's settings, kernel ridge
+        regression and a linear model are fitted to a random three quarters of the rows and tested on the remaining
+        quarter. At most 2,000 rows are used. If the model has an attribute ``held_out_`` with scores on held-out rows,
+        these scores are reported and nothing is fitted.
     coverage : float, default=0.9
-        Of the intervals, where the model has them.
+        Coverage of the prediction intervals in the report, if the model has prediction intervals.
 
     Returns
     -------
     Path
-        The file.
+        Path of the file.
 
     Examples
     --------
@@ -83,37 +88,38 @@ def write_report(
 
 
 def render(facts: Facts) -> str:
-    """Return the page that says these facts."""
+    """Return the HTML page of a report with the given contents."""
     parts = sections(facts)
-    style, script = _file("report.css"), _file("surface.js") + _file("report.js")
-    return Template(_file("page.html")).substitute(
-        # Nothing may be fetched, and no script but ours can run, should a text ever get through as markup.
+    style, script = _read("report.css"), _read("surface.js") + _read("report.js")
+    return Template(_read("page.html")).substitute(
+        # The content security policy forbids all requests and all scripts except `script`. A script in a column
+        # name would not run, even if the name were not escaped properly.
         policy=(
-            f"default-src 'none'; img-src data:; style-src '{_fingerprint(style)}'; "
-            f"script-src '{_fingerprint(script)}'; base-uri 'none'; form-action 'none'"
+            f"default-src 'none'; img-src data:; style-src '{_csp_hash(style)}'; "
+            f"script-src '{_csp_hash(script)}'; base-uri 'none'; form-action 'none'"
         ),
         version=escape(facts.making.versions["hkrr"]),
         title=escape(facts.title),
         style=style,
         contents="".join(f'<li><a href="#{part.anchor}">{escape(part.title)}</a></li>' for part in parts),
-        opening=opening(facts),
+        header=header(facts),
         sections="".join(
             f'<section class="part" id="{part.anchor}"><h2>{escape(part.title)}</h2>{part.html}</section>'
             for part in parts
         ),
-        data=as_data(_turning(facts)),
+        data=script_json(_surface_data(facts)),
         script=script,
     )
 
 
-def as_data(value: Any) -> str:
-    """Return JSON that can stand in a script element: no text of it can end the element, or begin another."""
+def script_json(value: Any) -> str:
+    """Return JSON that is safe inside a script element: it contains no "<", ">" or "&"."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _turning(facts: Facts) -> dict[str, Any]:
-    """Return what the script draws surfaces from."""
+def _surface_data(facts: Facts) -> dict[str, Any]:
+    """Return the data that the script draws the surfaces from."""
     return {
         "target": facts.target,
         "ramp": RAMP,
@@ -132,10 +138,10 @@ def _turning(facts: Facts) -> dict[str, Any]:
     }
 
 
-def _file(name: str) -> str:
+def _read(name: str) -> str:
     return files("hkrr.reporting").joinpath(name).read_text(encoding="utf-8")
 
 
-def _fingerprint(text: str) -> str:
-    """Return the hash by which a browser knows an element of the page."""
+def _csp_hash(text: str) -> str:
+    """Return the hash by which the content security policy allows a script or a style sheet with this text."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

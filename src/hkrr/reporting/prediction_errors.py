@@ -1,4 +1,4 @@
-"""How sure it is: errors and intervals on the rows of the report, whether the fit has seen them, and the worst."""
+"""Contents of the sections on accuracy: errors and intervals on the rows of the report, and the largest errors."""
 
 from __future__ import annotations
 
@@ -10,22 +10,31 @@ import numpy as np
 from scipy.spatial import cKDTree
 from sklearn.metrics import r2_score
 
-from hkrr._arrays import Array
-from hkrr.reporting.directions import Directions, sample
-from hkrr.reporting.subject import Subject
+from hkrr._base.linear_algebra import Array
+from hkrr.reporting.directions import Directions
+from hkrr.reporting.report_input import ReportInput, sample_indices
 
+# Maximum number of rows in the chart of predicted against actual values.
 _DOTS = 500
+# Number of bins of the histogram of the errors.
 _BINS = 31
+# Maximum numbers of rows and of data columns in the table of the largest errors.
 _MOST_ROWS, _MOST_CELLS = 20, 8
-_LOOKED_AT = 2000  # rows, and centers, by which it is told whether the fit has seen the rows
-_FLAT = 0.01  # of the spread of the target
-_SAME = 1e-7  # standard deviations between two samples that are one
-_LEAST_SEEN = 0.2  # tables repeat rows: a few of them are among any others
+# Maximum number of rows, and of centers, that are looked up to find out whether the model was fitted to the rows.
+_MOST_COMPARED = 2000
+# The predictions count as constant if their standard deviation is at most this share of the standard deviation of the
+# target.
+_CONSTANT = 0.01
+# Two rows count as identical if their root mean square difference is below this number of standard deviations.
+_SAME = 1e-7
+# The rows of the report count as held out if the model was fitted to less than this share of the rows. The share is not
+# zero, because a table may contain duplicate rows.
+_LEAST_SEEN = 0.2
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Intervals that should hold a share of the targets, and how many they do hold."""
+    """Prediction intervals: their nominal coverage, the share of the rows that they cover, and their median width."""
 
     coverage: float
     covered: float
@@ -33,57 +42,58 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class WrongRow:
-    """A row of large error."""
+class WorstRow:
+    """A row with a large error."""
 
     name: str
     actual: float
     predicted: float
     error: float
     interval: tuple[float, float] | None
-    cells: list[Any]
+    cells: list[Any]  # values of the row in the columns `Errors.columns`
 
 
 @dataclass(frozen=True)
 class Errors:
-    """The errors on the rows of the report; an error is actual minus predicted."""
+    """The errors on the rows of the report. An error is the actual value minus the predicted value."""
 
-    r2: float | None  # None: the target is constant on these rows
-    rms: float
-    median_size: float
+    r2: float | None  # None if the target is constant on these rows
+    rmse: float
+    median_absolute: float
     mean: float
-    target_spread: float
-    constant: bool  # the prediction is nearly the same for all rows
-    seen: float | None  # the share of the rows that were centers of the fit; None where told by the caller
-    held_out: bool
+    target_std: float
+    constant_prediction: bool  # whether nearly the same value is predicted for all rows
+    # Estimated share of the rows that the model was fitted to. None if the user passed `held_out`.
+    seen: float | None
+    held_out: bool  # whether the rows count as held out
     actual: list[float]
     predicted: list[float]
     bin_edges: list[float]
     bin_counts: list[int]
     interval: Interval | None
-    no_interval: str  # why there are none
-    columns: list[str]  # of the cells of the worst rows
-    n_columns_left_out: int
-    worst: list[WrongRow]
+    no_interval_reason: str  # why the model has no intervals; empty if it has intervals
+    columns: list[str]  # table columns that are shown for the rows with the largest errors
+    n_columns_left_out: int  # number of table columns that are not in `columns`
+    worst: list[WorstRow]
 
 
-def describe_errors(subject: Subject, found: Directions, held_out: bool | None, coverage: float) -> Errors:
-    """Return how well the rows are predicted."""
-    y, predicted = subject.y, subject.predicted
+def describe_errors(data: ReportInput, found: Directions, held_out: bool | None, coverage: float) -> Errors:
+    """Return the errors and the prediction intervals on the rows of the report."""
+    y, predicted = data.y, data.predicted
     errors = y - predicted
-    bounds, no_interval = _bounds(subject, coverage)
-    seen = share_seen(subject) if held_out is None else None
-    dots = sample(len(y), _DOTS)
+    bounds, no_interval_reason = _bounds(data, coverage)
+    seen = share_seen(data) if held_out is None else None
+    dots = sample_indices(len(y), _DOTS)
     counts, edges = np.histogram(errors, bins=_BINS)
-    columns = _columns(subject, found)
+    columns = _shown_columns(data, found)
     order = np.argsort(-np.abs(errors), kind="stable")[:_MOST_ROWS]
     return Errors(
         r2=None if np.ptp(y) == 0 else float(r2_score(y, predicted)),
-        rms=float(np.sqrt(np.mean(errors**2))),
-        median_size=float(np.median(np.abs(errors))),
+        rmse=float(np.sqrt(np.mean(errors**2))),
+        median_absolute=float(np.median(np.abs(errors))),
         mean=float(np.mean(errors)),
-        target_spread=float(np.std(y)),
-        constant=bool(np.std(predicted) <= _FLAT * np.std(y)),
+        target_std=float(np.std(y)),
+        constant_prediction=bool(np.std(predicted) <= _CONSTANT * np.std(y)),
         seen=seen,
         held_out=seen is not None and seen < _LEAST_SEEN if held_out is None else held_out,
         actual=y[dots].tolist(),
@@ -91,52 +101,54 @@ def describe_errors(subject: Subject, found: Directions, held_out: bool | None, 
         bin_edges=edges.tolist(),
         bin_counts=counts.tolist(),
         interval=None if bounds is None else _interval(y, bounds, coverage),
-        no_interval=no_interval,
+        no_interval_reason=no_interval_reason,
         columns=columns,
-        n_columns_left_out=len(subject.shown_columns) - len(columns),
+        n_columns_left_out=len(data.table_columns) - len(columns),
         worst=[
-            WrongRow(
-                name=str(subject.row_names[i]),
+            WorstRow(
+                name=str(data.row_names[i]),
                 actual=float(y[i]),
                 predicted=float(predicted[i]),
                 error=float(errors[i]),
                 interval=None if bounds is None else (float(bounds[i, 0]), float(bounds[i, 1])),
-                cells=[_plain(subject.cell(int(i), name)) for name in columns],
+                cells=[_plain_value(data.cell(int(i), name)) for name in columns],
             )
             for i in order
         ],
     )
 
 
-def share_seen(subject: Subject) -> float:
-    """Return the share of the rows that are centers of the model: rows that it was fitted on.
+def share_seen(data: ReportInput) -> float:
+    """Return the share of the rows that the model was fitted to, estimated from its centers.
 
-    Centers may be few of the training rows: where these are among the rows given, all such rows count as seen.
+    The centers are usually training rows, but there may be many more training rows than centers. The result is the
+    larger of two estimates. One is the share of the rows that are centers. The other is the share of the centers that
+    are among the rows; if there are fewer centers than rows, this share is multiplied by the number of centers per row.
     """
-    centers = subject.model.centers_
+    centers = data.model.centers_
     scale = np.where(np.ptp(centers, axis=0) > 0, centers.std(axis=0), np.inf)
-    rows = subject.X / scale
-    among_rows = _share_found(centers[sample(len(centers), _LOOKED_AT)] / scale, rows)
-    among_centers = _share_found(rows[sample(len(rows), _LOOKED_AT)], centers / scale)
+    rows = data.X / scale
+    among_rows = _share_found(centers[sample_indices(len(centers), _MOST_COMPARED)] / scale, rows)
+    among_centers = _share_found(rows[sample_indices(len(rows), _MOST_COMPARED)], centers / scale)
     return max(among_rows * min(1.0, len(centers) / len(rows)), among_centers)
 
 
 def _share_found(points: Array, others: Array) -> float:
-    # The bound keeps a tree in many dimensions from looking at every point.
+    # The distance bound avoids a search of the whole tree, which is slow in many dimensions.
     distance, _ = cKDTree(others).query(points, distance_upper_bound=_SAME * math.sqrt(points.shape[1]))
     return float(np.mean(np.isfinite(distance)))
 
 
-def _bounds(subject: Subject, coverage: float) -> tuple[Array | None, str]:
-    """Return the ends of the intervals, or why there are none."""
-    if subject.interval is None:
-        return None, "its class gives none"
+def _bounds(data: ReportInput, coverage: float) -> tuple[Array | None, str]:
+    """Return the bounds (n, 2) of the intervals and "", or None and the reason why the model has no intervals."""
+    if data.interval is None:
+        return None, "its class does not provide them"
     try:
-        bounds = subject.interval(coverage)
-    except ValueError as error:  # the model cannot say, and tells why
+        bounds = data.interval(coverage)
+    except ValueError as error:  # the error message says why the model has no intervals
         return None, " ".join(str(error).split()).rstrip(".")
     if not np.all(np.isfinite(bounds)):
-        return None, f"it knows too few rows for intervals that hold {coverage:g} of them"
+        return None, f"it was fitted to too few rows for intervals with coverage {coverage:g}"
     return bounds, ""
 
 
@@ -145,18 +157,18 @@ def _interval(y: Array, bounds: Array, coverage: float) -> Interval:
     return Interval(coverage, float(np.mean(inside)), float(np.median(bounds[:, 1] - bounds[:, 0])))
 
 
-def _columns(subject: Subject, found: Directions) -> list[str]:
-    """Return the columns to show of a row: all of few, of many those that matter, in the order of the table."""
-    if len(subject.shown_columns) <= _MOST_CELLS:
-        return subject.shown_columns
-    chosen = [each.column for each in found.named if each.column in subject.shown_columns][:_MOST_CELLS]
-    return [name for name in subject.shown_columns if name in chosen]
+def _shown_columns(data: ReportInput, found: Directions) -> list[str]:
+    """Return the table columns to show, in the order of the table: all, or the eight most important columns."""
+    if len(data.table_columns) <= _MOST_CELLS:
+        return data.table_columns
+    chosen = [each.column for each in found.table_importances if each.column in data.table_columns][:_MOST_CELLS]
+    return [name for name in data.table_columns if name in chosen]
 
 
-def _plain(value: Any) -> Any:
-    """Return a cell as a finite number or a text."""
+def _plain_value(value: Any) -> Any:
+    """Return the value of a cell as a finite number or a string."""
     if isinstance(value, bool | np.bool_):
         return str(bool(value))
     if isinstance(value, int | float | np.number):
         return float(value) if math.isfinite(value) else ""
-    return str(value).removesuffix(" 00:00:00")  # of a date
+    return str(value).removesuffix(" 00:00:00")  # the suffix of a date without a time of day

@@ -8,14 +8,14 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-// Light or dark: the system's until the button is pressed, then the page's, until it is closed.
+// The theme follows the system until the button is pressed. The chosen theme lasts until the page is closed.
 function startTheme(onChange) {
   const system = window.matchMedia("(prefers-color-scheme: dark)");
   const button = document.getElementById("theme");
   const isDark = () => (document.documentElement.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
   const label = () => {
     button.textContent = isDark() ? "Light" : "Dark";
-    button.setAttribute("aria-label", `Change to ${isDark() ? "light" : "dark"} colours`);
+    button.setAttribute("aria-label", `Switch to ${isDark() ? "light" : "dark"} mode`);
     onChange();
   };
   button.hidden = false;
@@ -27,7 +27,7 @@ function startTheme(onChange) {
   label();
 }
 
-// Panels become tabs: arrow keys move among them, as people who use a keyboard expect.
+// Turn panels into tabs. The arrow keys move between tabs, as the ARIA tab pattern requires.
 function startTabs(box, number, onShow) {
   const panels = [...box.querySelectorAll(":scope > .panel")];
   if (panels.length < 2) return;
@@ -61,23 +61,23 @@ function startTabs(box, number, onShow) {
   select(0);
 }
 
-// A heading sorts by its column, and once more the other way round.
+// Make the headings sort the table. A second click on a heading reverses the order.
 function startSorting(table) {
   const heads = [...table.tHead.rows[0].cells];
   heads.forEach((head, column) => {
     const button = make("button", { type: "button" }, ...head.childNodes);
     head.append(button);
     button.addEventListener("click", () => {
-      const way = head.getAttribute("aria-sort") === "descending" ? "ascending" : "descending";
+      const order = head.getAttribute("aria-sort") === "descending" ? "ascending" : "descending";
       heads.forEach((other) => other.removeAttribute("aria-sort"));
-      head.setAttribute("aria-sort", way);
+      head.setAttribute("aria-sort", order);
       const value = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent;
-      const order = (a, b) => {
+      const compare = (a, b) => {
         const [x, y] = [value(a), value(b)];
         const numbers = x !== "" && y !== "" && !isNaN(x) && !isNaN(y);
         return numbers ? Number(x) - Number(y) : String(x).localeCompare(String(y));
       };
-      const rows = [...table.tBodies[0].rows].sort((a, b) => (way === "ascending" ? order(a, b) : order(b, a)));
+      const rows = [...table.tBodies[0].rows].sort((a, b) => (order === "ascending" ? compare(a, b) : compare(b, a)));
       table.tBodies[0].append(...rows);
     });
   });
@@ -87,34 +87,34 @@ function startSurface(box) {
   const canvas = make("canvas", {
     tabindex: "0",
     role: "img",
-    "aria-label": `Surface of ${data.target} over two directions. Arrow keys turn it, Home turns it back. The map shows the same, flat.`,
+    "aria-label": `Surface of ${data.target} over two directions. Arrow keys rotate it, Home resets the view. The map shows the same function.`,
   });
-  const view = new TurningSurface(canvas, data.ramp);
+  const view = new RotatingSurface(canvas, data.ramp);
   const show = (i) => {
     view.show(data.surfaces[i], data.target);
     document.querySelectorAll("figure.flat").forEach((figure) => (figure.hidden = Number(figure.dataset.pair) !== i));
   };
   const controls = make("div", { class: "controls" });
-  const press = (text, name, action) => {
+  const addButton = (text, name, action) => {
     const button = make("button", { type: "button", "aria-label": name, title: name }, text);
     button.addEventListener("click", action);
     controls.append(button);
   };
-  const back = () => (view.home(), view.draw());
+  const reset = () => (view.home(), view.draw());
   const step = 0.2;
-  press("←", "Turn to the left", () => view.rotate(-step, 0));
-  press("→", "Turn to the right", () => view.rotate(step, 0));
-  press("↑", "Look from farther up", () => view.rotate(0, step));
-  press("↓", "Look from farther down", () => view.rotate(0, -step));
-  press("Reset", "Turn back", back);
+  addButton("←", "Rotate left", () => view.rotate(-step, 0));
+  addButton("→", "Rotate right", () => view.rotate(step, 0));
+  addButton("↑", "Tilt up", () => view.rotate(0, step));
+  addButton("↓", "Tilt down", () => view.rotate(0, -step));
+  addButton("Reset", "Reset the view", reset);
   const dots = make("input", { type: "checkbox", checked: "" });
-  dots.addEventListener("change", () => ((view.withDots = dots.checked), view.draw()));
+  dots.addEventListener("change", () => ((view.showDots = dots.checked), view.draw()));
   controls.append(make("label", {}, dots, "rows"));
   canvas.addEventListener("keydown", (event) => {
     const move = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, step], ArrowDown: [0, -step] }[event.key];
     if (!move && event.key !== "Home") return;
     event.preventDefault();
-    move ? view.rotate(...move) : back();
+    move ? view.rotate(...move) : reset();
   });
   let last = null;
   canvas.addEventListener("pointerdown", (event) => {
@@ -133,16 +133,16 @@ function startSurface(box) {
     const choices = data.surfaces.map(({ names }, i) => make("option", { value: i }, `${names[0]} and ${names[1]}`));
     const select = make("select", {}, ...choices);
     select.addEventListener("change", () => show(Number(select.value)));
-    // Above the tabs: the choice is the map's too.
+    // The list of direction pairs is above the tabs, because it applies to the tabs "Surface" and "Map".
     box.closest(".tabs").before(make("div", { class: "controls" }, make("label", {}, "Directions", select)));
   }
-  const help = make("p", { class: "small" }, "Drag the surface, or use the arrow keys or the buttons, to turn it.");
+  const help = make("p", { class: "small" }, "To rotate the surface, drag it, or use the arrow keys or the buttons.");
   box.append(canvas, controls, help);
   show(0);
   return view;
 }
 
-// The section that is being read is marked in the contents.
+// Mark the visible section in the table of contents.
 function startContents() {
   const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.hash.slice(1), link]));
   const watch = new IntersectionObserver(

@@ -1,4 +1,4 @@
-"""All that a report says, as plain numbers and texts: the page computes nothing."""
+"""The contents of a report as plain numbers and texts. Rendering computes nothing about the model."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ import scipy
 import sklearn
 
 from hkrr._version import __version__
-from hkrr.reporting.comparison import Comparison, describe_comparison
+from hkrr.reporting.baseline_comparison import Comparison, describe_comparison
 from hkrr.reporting.directions import Directions, describe_directions
-from hkrr.reporting.errors import Errors, describe_errors
-from hkrr.reporting.link import Link, describe_link
-from hkrr.reporting.subject import Subject, subject_of
-from hkrr.reporting.training import Training, describe_training
+from hkrr.reporting.link_function import Link, describe_link
+from hkrr.reporting.prediction_errors import Errors, describe_errors
+from hkrr.reporting.report_input import Model, check_report_input
+from hkrr.reporting.training_history import Training, describe_training
 
-_LONGEST = 60  # characters of a parameter's value
+# Maximum number of characters in the value of a parameter; longer values are truncated.
+_LONGEST_VALUE = 60
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What deserves attention: the kind of warning, and what it says with its remedy."""
+    """A problem found by the diagnostics: the name of the warning's class, and its message with advice."""
 
     kind: str
     message: str
@@ -32,26 +33,26 @@ class Finding:
 
 @dataclass(frozen=True)
 class Health:
-    """The diagnostics of a fit: its findings, and its figures with what they mean."""
+    """The diagnostics of a fit: the problems found, and all values with their explanations."""
 
     findings: list[Finding]
-    figures: list[tuple[str, str, str]]  # name, value, meaning
+    figures: list[tuple[str, str, str]]  # name, value and explanation of each diagnostic
 
 
 @dataclass(frozen=True)
-class Making:
-    """How the model was made."""
+class Provenance:
+    """How the model was fitted: its class, parameters, results and the versions of the libraries."""
 
     estimator: str
-    given: dict[str, str]  # parameters that are not at their defaults
-    chosen: list[tuple[str, str]]
+    parameters: dict[str, str]  # parameters that differ from their defaults
+    results: list[tuple[str, str]]  # values that the fit chose: name and value
     versions: dict[str, str]
     date: str
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a report says, section by section."""
+    """The contents of a report, section by section."""
 
     title: str
     target: str
@@ -63,7 +64,7 @@ class Facts:
     comparison: Comparison | None
     training: Training
     health: Health | None
-    making: Making
+    making: Provenance
 
 
 def gather(
@@ -77,7 +78,7 @@ def gather(
     compare: bool = True,
     coverage: float = 0.9,
 ) -> Facts:
-    """Find all that a report says of a model; see `write_report` for the parameters.
+    """Return the contents of a report; see `write_report` for the parameters.
 
     Returns
     -------
@@ -96,72 +97,86 @@ def gather(
     """
     if not 0 < coverage < 1:
         raise ValueError(f"coverage must be above 0 and below 1, got {coverage!r}")
-    subject = subject_of(model, X, y, target)
-    directions = describe_directions(subject)
+    data = check_report_input(model, X, y, target)
+    directions = describe_directions(data)
     return Facts(
-        title=title if title is not None else f"What {subject.target} depends on",
-        target=subject.target,
-        other_targets=subject.other_targets,
-        n_rows=len(subject.y),
+        title=title if title is not None else f"What {data.target} depends on",
+        target=data.target,
+        other_targets=data.n_other_targets,
+        n_rows=len(data.y),
         directions=directions,
-        link=describe_link(subject, directions),
-        errors=describe_errors(subject, directions, held_out, coverage),
-        comparison=describe_comparison(subject, compare),
-        training=describe_training(subject.model),
-        health=_health(subject.model),
-        making=_making(subject),
+        link=describe_link(data, directions),
+        errors=describe_errors(data, directions, held_out, coverage),
+        comparison=describe_comparison(data, compare),
+        training=describe_training(data.model),
+        health=_health(data.model),
+        making=_provenance(data.model),
     )
 
 
-def _health(model: Any) -> Health | None:
+def _health(model: Model) -> Health | None:
     found = getattr(model, "diagnostics_", None)
-    if found is None:  # a fit that was broken off
+    if found is None:  # an interrupted fit has no diagnostics
         return None
 
-    def share(value: float | None) -> str:
+    def percent(value: float | None) -> str:
         return "does not apply" if value is None else f"{100.0 * value:.3g}%"
 
-    starts = f"{found.starts_tried} tried, {found.starts_dropped} given up early, {found.starts_failed} failed"
+    starts = f"{found.starts_tried} tried, {found.starts_dropped} dropped early, {found.starts_failed} failed"
     adjusted = []
     if found.adjusted_share is not None:
-        meaning = "The same, with all parameters that were learned counted: what may be left of it on other rows."
-        adjusted = [("Adjusted for the parameters", share(found.adjusted_share), meaning)]
+        meaning = "Estimate of the share explained on new rows, corrected for the number of fitted parameters."
+        adjusted = [("Variation explained, adjusted", percent(found.adjusted_share), meaning)]
     figures = [
-        ("Sure digits", f"{found.digits:.1f}", "Decimal digits of a prediction that rounding is sure to leave."),
-        ("Condition number", f"{found.condition:.2g}", "How far the solve can magnify rounding; 1e12 is much."),
-        ("Added to a diagonal", f"{found.jitter:.2g}", "What was added so that the solve could be done, as a share."),
+        ("Reliable digits", f"{found.digits:.1f}", "Decimal digits of a prediction that rounding cannot affect."),
+        (
+            "Condition number",
+            f"{found.condition:.2g}",
+            "How much solving the equations can magnify rounding errors. Above 1e12 is large.",
+        ),
+        (
+            "Jitter",
+            f"{found.jitter:.2g}",
+            "Relative amount added to the diagonal of a matrix so that the equations could be solved.",
+        ),
         (
             "Effective dimension",
             f"{found.effective_dimension:.1f}",
-            "How many free numbers the fitted function is worth; near the number of rows, it could follow noise.",
+            "Degrees of freedom of the fitted function. A value near the number of rows lets the function fit noise.",
         ),
         (
             "Variation explained",
-            share(found.explained_share),
-            "Of the rows that the model was fitted on, which flatter it.",
+            percent(found.explained_share),
+            "Share of the target's variance explained on the rows of the fit, which is higher than on new rows.",
         ),
         *adjusted,
-        ("Predictions cut", share(found.truncated_share), "Rows whose prediction goes beyond the bound, and is cut."),
-        ("Starts", starts, "The search begins from several maps, as a single one can end in a poor place."),
-        ("At an edge", ", ".join(found.at_edge) or "nothing", "What ended at an end of the values that it may take."),
+        (
+            "Predictions truncated",
+            percent(found.truncated_share),
+            "Share of the rows of the fit whose prediction was outside the allowed range and was truncated.",
+        ),
+        ("Starts", starts, "The optimization has several starts, because a single start can end with a poor result."),
+        (
+            "At an edge",
+            ", ".join(found.at_edge) or "nothing",
+            "Quantities whose chosen value is the smallest or the largest that was allowed.",
+        ),
     ]
     return Health([Finding(kind.__name__, message) for kind, message in found.findings()], figures)
 
 
-def _making(subject: Subject) -> Making:
-    model = subject.model
+def _provenance(model: Model) -> Provenance:
     defaults = type(model)().get_params(deep=False)
-    settings = model.get_params(deep=False)
-    given = {
-        name: _shortened(value)
-        for name, value in settings.items()
+    parameters = {
+        name: _shortened_repr(value)
+        for name, value in model.get_params(deep=False).items()
         if not (
             value is defaults[name] or (type(value) is type(defaults[name]) and repr(value) == repr(defaults[name]))
         )
     }
-    chosen = [
+    results = [
         ("Directions", str(len(model.components_))),
-        ("Regularisation (lambda)", f"{model.reg_lambda_:.3g}"),
+        ("Regularization (lambda)", f"{model.reg_lambda_:.3g}"),
         ("Kernel", f"{type(model.kernel_).__name__}, gamma {model.kernel_.scale:.3g}"),
         ("Centers", f"{len(model.centers_):,}"),
         ("Columns", f"{model.components_.shape[1]:,}"),
@@ -173,9 +188,9 @@ def _making(subject: Subject) -> Making:
         "SciPy": scipy.__version__,
         "scikit-learn": sklearn.__version__,
     }
-    return Making(type(model).__name__, given, chosen, versions, f"{datetime.now(UTC):%d %B %Y}")
+    return Provenance(type(model).__name__, parameters, results, versions, f"{datetime.now(UTC):%d %B %Y}")
 
 
-def _shortened(value: Any) -> str:
+def _shortened_repr(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"

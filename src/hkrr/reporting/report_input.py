@@ -1,4 +1,4 @@
-"""What a report is about: a model, the rows it is shown on, and their names. All else asks this alone."""
+"""The checked input of a report: a fitted model, the rows and targets as arrays, and the names of columns and rows."""
 
 from __future__ import annotations
 
@@ -9,126 +9,146 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hkrr._arrays import Array
-from hkrr._validation import check_int
-from hkrr.estimator import HyperKernelRidge
-from hkrr.opening import is_elsewhere
-from hkrr.selection import HyperKernelRidgeCV
+from hkrr._base.checks import check_int
+from hkrr._base.linear_algebra import Array
+from hkrr.estimators.ridge import HyperKernelRidge
+from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
+from hkrr.rows.input_types import is_external
+from hkrr.tables.encoding import HeldOutScores
 from hkrr.tables.regressor import as_frame
+
+Model = HyperKernelRidge | HyperKernelRidgeCV
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A model and rows, as the sections see them."""
+class ReportInput:
+    """A fitted model and the rows to report on."""
 
-    model: Any  # HyperKernelRidge or HyperKernelRidgeCV
-    X: Array  # what the model sees of the rows
-    columns: list[str]
-    y: Array
-    target: str
-    other_targets: int  # that the model has, and the report leaves out
+    model: Model
+    X: Array  # the rows as the model receives them
+    columns: list[str]  # names of the columns of `X`
+    y: Array  # the target that the report is about
+    target: str  # name of the target
     target_index: int
+    n_other_targets: int
     predicted: Array
     row_names: Sequence[Any]
-    shown_columns: list[str]  # of the rows as they were given, which may be other ones than the model sees
-    cell: Callable[[int, str], Any]  # the value of a row in one of those
-    interval: Callable[[float], Array] | None  # (n, 2) for a coverage
-    held_out: Any = None  # scores on rows that were held out when the model was made
+    table_columns: list[str]  # names of the columns that the user passed; they differ from `columns` if X was encoded
+    cell: Callable[[int, str], Any]  # function of a row number and a table column that returns the value there
+    # Function of the coverage that returns the bounds (n, 2) of the prediction intervals. None if the model has no
+    # method ``predict_interval``.
+    interval: Callable[[float], Array] | None
+    held_out: HeldOutScores | None = None  # scores on rows that were held out when the model was fitted
 
 
-def subject_of(model: Any, X: Any, y: Any, target: int = 0) -> Subject:
-    """Return the model and the rows, checked.
+def check_report_input(model: Any, X: Any, y: Any, target: int = 0) -> ReportInput:
+    """Check the model and the rows, and return them in the form of a `ReportInput`.
 
     Parameters
     ----------
-    model : HyperKernelRidge or HyperKernelRidgeCV
-        Fitted; or a regressor of tables around one, with it in ``model_`` and ``transform`` to its columns.
+    model : fitted HyperKernelRidge or HyperKernelRidgeCV
+        The model, or a table regressor around such a model. A table regressor has the model in its attribute
+        ``model_``, and its method ``transform`` returns the input of the model.
     X, y : array or data frame
-        As in ``model.score``.
-    target : int
-        Which target, of several.
+        Rows and targets, as in ``model.score``.
+    target : int, default=0
+        Index of the target to report on if the model has several targets.
+
+    Returns
+    -------
+    ReportInput
     """
     inner = getattr(model, "model_", model)
-    if not isinstance(inner, HyperKernelRidge | HyperKernelRidgeCV):
+    if not isinstance(inner, Model):
         raise ValueError(f"model must be a fitted HyperKernelRidge or HyperKernelRidgeCV, got {type(model).__name__}")
     check_is_fitted(inner)
-    if is_elsewhere(X):
-        raise ValueError("X must be an array or a data frame in memory: read some of the rows first")
-    matrix, columns, shown_columns, cell = _table(model, X) if inner is not model else _matrix(inner, X)
-    n_targets = 1 if inner.dual_coef_.ndim == 1 else inner.dual_coef_.shape[1]
+    if is_external(X):
+        raise ValueError("X must be an array or a data frame in memory: load some of the rows first")
+    matrix, columns, table_columns, cell = _from_matrix(inner, X) if inner is model else _from_table(model, X)
+    one_target = inner.dual_coef_.ndim == 1
+    n_targets = 1 if one_target else inner.dual_coef_.shape[1]
     if check_int("target", target, 0) >= n_targets:
-        raise ValueError(f"target={target}, and the model has {n_targets}: they count from 0")
+        raise ValueError(f"target must be an integer from 0 to {n_targets - 1}, got {target}")
 
-    def one(values: Any) -> Array:
-        """Return the target of the report, of values (n,) or (n, ..., targets)."""
+    def of_target(values: Any) -> Array:
+        """Return the values of the chosen target, from an array (n,) or (n, n_targets)."""
         values = np.asarray(values)
-        return values if inner.dual_coef_.ndim == 1 else values[..., target]
+        return (values if one_target else values[..., target]).astype(np.float64)
 
     def interval(coverage: float) -> Array:
-        lower, upper = model.predict_interval(X, coverage)
-        return np.column_stack([one(lower), one(upper)]).astype(np.float64)
+        return np.column_stack([of_target(bound) for bound in model.predict_interval(X, coverage)])
 
-    y_values = _targets(y, n_targets, target)
+    y_values = _target_values(y, n_targets, target)
     if len(y_values) != len(matrix):
-        raise ValueError(f"X has {len(matrix)} rows and y {len(y_values)}: give one target for each row")
+        raise ValueError(f"X has {len(matrix)} rows and y has {len(y_values)}: give one target for each row")
     if len(matrix) < 2:
         raise ValueError(f"a report needs at least 2 rows, got {len(matrix)}")
-    return Subject(
+    return ReportInput(
         model=inner,
         X=matrix,
         columns=columns,
         y=y_values,
-        target=_name_of_target(y, n_targets, target),
-        other_targets=n_targets - 1,
+        target=_target_name(y, n_targets, target),
         target_index=target,
-        predicted=one(model.predict(X)).astype(np.float64),
+        n_other_targets=n_targets - 1,
+        predicted=of_target(model.predict(X)),
         row_names=_row_names(X),
-        shown_columns=shown_columns,
+        table_columns=table_columns,
         cell=cell,
         interval=interval if hasattr(model, "predict_interval") else None,
         held_out=getattr(model, "held_out_", None),
     )
 
 
-def _matrix(model: Any, X: Any) -> tuple[Array, list[str], list[str], Callable[[int, str], Any]]:
-    """Return the numbers of an array or a data frame, the names of its columns, and how to look into a row."""
+def sample_indices(n_rows: int, most: int) -> Array:
+    """Return the sorted indices of at most `most` rows, drawn at random with a fixed seed."""
+    if n_rows <= most:
+        return np.arange(n_rows)
+    return np.sort(np.random.default_rng(0).choice(n_rows, most, replace=False))
+
+
+def _from_matrix(model: Model, X: Any) -> tuple[Array, list[str], list[str], Callable[[int, str], Any]]:
+    """Return the fields `X`, `columns`, `table_columns` and `cell` of `ReportInput` for an array or numeric data frame.
+
+    The table columns are the same as the columns of the model.
+    """
     matrix = validate_data(model, X, reset=False, dtype=np.float64)
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         names = getattr(X, "columns", [f"x{j}" for j in range(matrix.shape[1])])
     columns = [str(name) for name in names]
-    place = {name: j for j, name in enumerate(columns)}
-    return matrix, columns, columns, lambda row, name: float(matrix[row, place[name]])
+    position = {name: j for j, name in enumerate(columns)}
+    return matrix, columns, columns, lambda row, name: float(matrix[row, position[name]])
 
 
-def _table(model: Any, X: Any) -> tuple[Array, list[str], list[str], Callable[[int, str], Any]]:
-    """Return the same of a data frame whose columns a regressor of tables turns into numbers."""
+def _from_table(model: Any, X: Any) -> tuple[Array, list[str], list[str], Callable[[int, str], Any]]:
+    """Return the same fields as `_from_matrix`, for a data frame that a table regressor encodes."""
     X = as_frame(X)
     encoded = model.transform(X)
     columns = [str(name) for name in getattr(model, "feature_names_out_", getattr(encoded, "columns", ()))]
     matrix = np.asarray(encoded, dtype=np.float64)
     columns = columns or [f"x{j}" for j in range(matrix.shape[1])]
     used = getattr(model, "feature_names_in_", X.columns)
-    place = {str(name): X.columns.get_loc(name) for name in used}
-    return matrix, columns, list(place), lambda row, name: X.iat[row, place[name]]
+    position = {str(name): X.columns.get_loc(name) for name in used}
+    return matrix, columns, list(position), lambda row, name: X.iat[row, position[name]]
 
 
-def _targets(y: Any, n_targets: int, target: int) -> Array:
+def _target_values(y: Any, n_targets: int, target: int) -> Array:
     values = np.asarray(y)
     if values.dtype.kind not in "biuf":
-        raise ValueError("y must be an array of numbers")
+        raise ValueError(f"y must be an array of numbers, got the dtype {values.dtype}")
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     expected = 1 if n_targets == 1 else 2
     if values.ndim != expected or (expected == 2 and values.shape[1] != n_targets):
-        raise ValueError(f"y has shape {values.shape}, and the model has {n_targets} targets")
+        raise ValueError(f"y has shape {values.shape}, but the model has {n_targets} target(s); pass y as in fit")
     values = (values if expected == 1 else values[:, target]).astype(np.float64)
     if not np.all(np.isfinite(values)):
-        raise ValueError("y holds NaN or infinity: leave those rows out")
+        raise ValueError("y contains NaN or infinity: remove those rows")
     return values
 
 
-def _name_of_target(y: Any, n_targets: int, target: int) -> str:
+def _target_name(y: Any, n_targets: int, target: int) -> str:
     names = getattr(y, "columns", None)
     if names is not None:
         return str(names[target if n_targets > 1 else 0])
@@ -137,6 +157,6 @@ def _name_of_target(y: Any, n_targets: int, target: int) -> str:
 
 
 def _row_names(X: Any) -> Sequence[Any]:
-    """Return the index of a pandas data frame, or the rows' numbers."""
+    """Return the index of a pandas data frame, or the row numbers."""
     index = getattr(X, "index", None)
     return list(index) if index is not None and not callable(index) else range(len(X))

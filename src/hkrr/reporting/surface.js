@@ -1,13 +1,13 @@
 "use strict";
 
-// A surface over two directions, drawn on a canvas: turn the points, sort the pieces from far to near, paint them.
-// All coordinates within are of a cube from -1 to 1: a and b across the floor, h up.
-class TurningSurface {
+// A surface over two directions, drawn on a canvas. The points are rotated, and the patches between them are painted
+// from far to near. Coordinates are scaled to a cube from -1 to 1: a and b are horizontal, h is the height.
+class RotatingSurface {
   constructor(canvas, ramp) {
     this.canvas = canvas;
     this.ramp = ramp.map((colour) => [1, 3, 5].map((i) => parseInt(colour.slice(i, i + 2), 16)));
     this.home();
-    this.withDots = true;
+    this.showDots = true;
   }
 
   home() {
@@ -27,7 +27,7 @@ class TurningSurface {
     this.draw();
   }
 
-  // Make the cube as large as the canvas holds at this turn, with room for the names.
+  // Scale the cube to fill the canvas in the current view, with room for the labels.
   fit() {
     [this.scale, this.middle] = [1, [0, 0]];
     const corners = [-1, 1].flatMap((a) => [-1, 1].flatMap((b) => [-1, 1].map((h) => this.project([1.1 * a, 1.1 * b, h]))));
@@ -37,7 +37,7 @@ class TurningSurface {
     this.middle = [this.size.width / 2 - (this.scale * (x[0] + x[1])) / 2, this.size.height / 2 - (this.scale * (y[0] + y[1])) / 2];
   }
 
-  // A point of the cube on the canvas, and how far away it is.
+  // Return the position of a point of the cube on the canvas, and its distance from the viewer.
   project([a, b, h]) {
     const [s, c] = [Math.sin(this.turn), Math.cos(this.turn)];
     const [across, deep] = [a * c - b * s, a * s + b * c];
@@ -69,39 +69,40 @@ class TurningSurface {
     const { across, along, value, near, range, dots } = this.surface;
     const [low, high] = range[1] > range[0] ? range : [range[0] - 1, range[0] + 1];
     const unit = (x, ends) => (2 * (x - ends[0])) / (ends[ends.length - 1] - ends[0]) - 1;
-    const top = 1.25; // what goes farther beyond the values near rows is cut, or left out
+    // Maximum height: the surface is clipped at the heights -top and top, and dots outside these heights are omitted.
+    const top = 1.25;
     const height = (v) => (2 * (v - low)) / (high - low) - 1;
     const up = (v) => Math.min(top, Math.max(-top, height(v)));
     this.fit();
     this.drawFloor(across, along, [low, high]);
 
     const point = (i, j) => [unit(across[i], across), unit(along[j], along), up(value[i][j])];
-    const pieces = [];
+    const patches = [];
     for (let i = 0; i + 1 < across.length; i++) {
       for (let j = 0; j + 1 < along.length; j++) {
         const corners = [point(i, j), point(i + 1, j), point(i + 1, j + 1), point(i, j + 1)];
         const [p, q, , s] = corners;
-        // The slopes of the piece, lit from the upper left.
+        // Shade the patch by its slope, with light from the upper left.
         const slope = (q[2] - p[2]) / (q[0] - p[0]) - (s[2] - p[2]) / (s[1] - p[1]);
         const light = 1 - 0.16 * Math.tanh(slope / 3);
         const close = (near[i][j] + near[i + 1][j] + near[i][j + 1] + near[i + 1][j + 1]) / 4;
         const mean = corners.reduce((sum, corner) => sum + corner[2], 0) / 4;
         const flat = corners.map((corner) => this.project(corner));
         const far = flat.reduce((sum, corner) => sum + corner[2], 0) / 4;
-        pieces.push({ far, flat, colour: this.colour((mean + 1) / 2, light, 0.12 + 0.88 * close), close });
+        patches.push({ far, flat, colour: this.colour((mean + 1) / 2, light, 0.12 + 0.88 * close), close });
       }
     }
     const inside = (x, ends) => x >= ends[0] && x <= ends[ends.length - 1];
-    for (const [a, b, v] of this.withDots ? dots : []) {
+    for (const [a, b, v] of this.showDots ? dots : []) {
       if (!inside(a, across) || !inside(b, along) || Math.abs(height(v)) > top) continue;
       const at = this.project([unit(a, across), unit(b, along), up(v)]);
-      pieces.push({ far: at[2] - 0.03, at });
+      patches.push({ far: at[2] - 0.03, at });
     }
-    pieces.sort((one, other) => other.far - one.far);
-    for (const piece of pieces) piece.at ? this.drawDot(piece.at) : this.drawPiece(piece);
+    patches.sort((one, other) => other.far - one.far);
+    for (const patch of patches) patch.at ? this.drawDot(patch.at) : this.drawPatch(patch);
   }
 
-  drawPiece({ flat, colour, close }) {
+  drawPatch({ flat, colour, close }) {
     const pen = this.pen;
     pen.beginPath();
     flat.forEach(([x, y], k) => (k ? pen.lineTo(x, y) : pen.moveTo(x, y)));
@@ -109,7 +110,8 @@ class TurningSurface {
     pen.fillStyle = colour;
     pen.fill();
     if (close < 1) return;
-    pen.strokeStyle = colour; // closes the seams
+    // An outline in the colour of the patch hides the seams between patches.
+    pen.strokeStyle = colour;
     pen.lineWidth = 0.7;
     pen.stroke();
   }
@@ -140,7 +142,7 @@ class TurningSurface {
     }
     pen.strokeStyle = this.ink("soft");
     path([-1, -1, -1], [1, -1, -1], [1, 1, -1], [-1, 1, -1], [-1, -1, -1]);
-    // Names stand at the edges that are nearest, the scale of heights at the leftmost corner.
+    // The names of the directions are at the edges nearest to the viewer. The height scale is at the leftmost corner.
     const corners = [[-1, -1], [1, -1], [1, 1], [-1, 1]];
     const nearest = (edges) => edges.reduce((a, b) => (this.project([...a, -1])[2] < this.project([...b, -1])[2] ? a : b));
     const size = Math.max(11, Math.min(14, this.size.width / 40));

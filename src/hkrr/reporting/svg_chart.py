@@ -1,4 +1,4 @@
-"""Charts as SVG: colours by class, so that the style sheet decides them, light, dark and printed."""
+"""SVG charts. The style sheet sets the colours, for light, dark and printed pages."""
 
 from __future__ import annotations
 
@@ -8,18 +8,23 @@ from html import escape
 
 import numpy as np
 
-from hkrr.reporting.words import number, shortened
+from hkrr.reporting.text_formatting import number, shortened
 
-_WIDTH = 360  # about the width of a phone: letters keep their size there
+# Lengths are in SVG units. The width of a chart is about the width of a phone in pixels, so that a phone does not scale
+# the text.
+_WIDTH = 360
+# Margins between the axes and the edges of the chart.
 _LEFT, _RIGHT, _BOTTOM = 54, 10, 40
-_LETTER = 6.6  # the width of a digit, about
-_LONGEST_LABEL = 7  # characters to the left of an axis, where thousands can be left out
+# Approximate width of a digit.
+_LETTER = 6.6
+# Maximum number of characters of a tick label. Longer whole numbers are written with "k" or "M".
+_LONGEST_LABEL = 7
 
 Range = tuple[float, float]
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Return at most so many round numbers between two ends.
+    """Return at most ``most + 1`` evenly spaced round numbers between `low` and `high`.
 
     Examples
     --------
@@ -34,7 +39,7 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def tick_labels(values: Sequence[float]) -> list[str]:
-    """Return the numbers with as many digits as tell them apart.
+    """Return the numbers as strings, with as many digits as are needed to distinguish them.
 
     Examples
     --------
@@ -52,7 +57,7 @@ def tick_labels(values: Sequence[float]) -> list[str]:
 
 
 def _compact(label: str) -> str:
-    """Return a label without its thousands where it is long: 2,500,000 is 2.5M."""
+    """Return a long label in thousands or millions: "2,500,000" becomes "2.5M"."""
     for zeros, letter in ((6, "M"), (3, "k")):
         whole = label.replace(",", "")
         if len(label) > _LONGEST_LABEL and "." not in whole and whole.lstrip("−").isdigit():
@@ -60,15 +65,20 @@ def _compact(label: str) -> str:
     return label
 
 
-def spread(values: Sequence[float], room: float = 0.05) -> Range:
-    """Return the ends of an axis that holds the values; of one value alone, an axis around it."""
+def axis_range(values: Sequence[float], margin: float = 0.05) -> Range:
+    """Return a range for an axis that contains the values. The margin on each side is a share of the range."""
     low, high = float(np.min(values)), float(np.max(values))
-    room = room * (high - low) if high - low > 1e-12 * max(abs(low), abs(high)) else max(1.0, 0.1 * abs(low))
+    all_equal = high - low <= 1e-12 * max(abs(low), abs(high))
+    room = max(1.0, 0.1 * abs(low)) if all_equal else margin * (high - low)
     return low - room, high + room
 
 
 class Chart:
-    """Two axes, and what is drawn between them."""
+    """A chart with two axes. Its methods draw into the chart, and `svg` returns the chart as an SVG element.
+
+    `x` and `y` are the ranges of the axes. `label` describes the chart to screen readers. If `x_whole` is True, the
+    horizontal axis has ticks at whole numbers only.
+    """
 
     def __init__(
         self,
@@ -90,31 +100,31 @@ class Chart:
         self._left = max([_LEFT, *(round(8 + _LETTER * len(text)) for text in labels)])
         right, bottom = _WIDTH - _RIGHT, height - _BOTTOM
         for value, text in zip(heights, labels, strict=True):
-            at = self.down(value)
+            at = self.to_y(value)
             self._add(f'<line class="grid" x1="{self._left}" x2="{right}" y1="{at}" y2="{at}"/>')
             self._text(self._left - 6, at + 4, text, "tick end")
-        for value, text in self._across(x_whole):
+        for value, text in self._x_ticks(x_whole):
             half = _LETTER * len(text) / 2
-            self._text(min(self.right(value), _WIDTH - half), bottom + 16, text, "tick middle")
+            self._text(min(self.to_x(value), _WIDTH - half), bottom + 16, text, "tick middle")
         self._add(f'<line class="axis" x1="{self._left}" x2="{right}" y1="{bottom}" y2="{bottom}"/>')
         self._text((self._left + right) / 2, height - 6, shortened(x_name, 52), "name middle")
         self._text(4, 13, shortened(y_name, 52), "name")
 
-    def _across(self, whole: bool) -> list[tuple[float, str]]:
-        """Return the places of the axis across and their labels: as many as have room beside each other."""
+    def _x_ticks(self, whole: bool) -> list[tuple[float, str]]:
+        """Return the ticks of the horizontal axis with their labels, as many as fit side by side."""
         for most in (5, 3, 2):
-            places = [value for value in ticks(*self.x, most) if not whole or value == round(value)]
-            labels = tick_labels(places)
+            values = [value for value in ticks(*self.x, most) if not whole or value == round(value)]
+            labels = tick_labels(values)
             if _LETTER * sum(len(text) + 2 for text in labels) <= _WIDTH - self._left:
                 break
-        return list(zip(places, labels, strict=True))
+        return list(zip(values, labels, strict=True))
 
-    def right(self, value: float) -> float:
-        """Return the place of a value on the axis across."""
+    def to_x(self, value: float) -> float:
+        """Return the horizontal coordinate of a value in the SVG."""
         return round(self._left + (value - self.x[0]) / (self.x[1] - self.x[0]) * (_WIDTH - self._left - _RIGHT), 1)
 
-    def down(self, value: float) -> float:
-        """Return the place of a value on the axis up."""
+    def to_y(self, value: float) -> float:
+        """Return the vertical coordinate of a value in the SVG."""
         return round(
             self._height
             - _BOTTOM
@@ -123,16 +133,19 @@ class Chart:
         )
 
     def dots(self, x: Sequence[float], y: Sequence[float], kind: str = "dots") -> None:
-        """Draw dots, those within the axes, as one path: of hundreds, a circle each would be long."""
+        """Draw the dots that lie within the axes.
+
+        The dots are a single path, which takes less space in the file than one circle per dot.
+        """
         inside = [
             (a, b) for a, b in zip(x, y, strict=True) if self.x[0] <= a <= self.x[1] and self.y[0] <= b <= self.y[1]
         ]
-        self._add(f'<path class="{kind}" d="{"".join(f"M{self.right(a)} {self.down(b)}h0" for a, b in inside)}"/>')
+        self._add(f'<path class="{kind}" d="{"".join(f"M{self.to_x(a)} {self.to_y(b)}h0" for a, b in inside)}"/>')
 
     def line(self, x: Sequence[float], y: Sequence[float], kind: str = "line") -> None:
-        """Draw a line through points."""
-        path = "L".join(f"{self.right(a)} {self.down(b)}" for a, b in zip(x, y, strict=True))
-        # An svg within cuts off what goes beyond the axes.
+        """Draw a line through points, clipped to the axes."""
+        path = "L".join(f"{self.to_x(a)} {self.to_y(b)}" for a, b in zip(x, y, strict=True))
+        # A nested svg element clips the line to the axes.
         width, height = _WIDTH - self._left - _RIGHT, self._height - self._top - _BOTTOM
         box = f'x="{self._left}" y="{self._top}" width="{width}" height="{height}"'
         view = f'viewBox="{self._left} {self._top} {width} {height}"'
@@ -141,42 +154,46 @@ class Chart:
     def bars(self, edges: Sequence[float], heights: Sequence[float]) -> None:
         """Draw a histogram."""
         for low, high, height in zip(edges[:-1], edges[1:], heights, strict=True):
-            left, top = self.right(low), self.down(height)
-            width = max(self.right(high) - left - 1.0, 0.5)
-            self._add(f'<rect class="bar" x="{left}" y="{top}" width="{width:.1f}" height="{self.down(0) - top:.1f}"/>')
+            left, top = self.to_x(low), self.to_y(height)
+            width = max(self.to_x(high) - left - 1.0, 0.5)
+            self._add(f'<rect class="bar" x="{left}" y="{top}" width="{width:.1f}" height="{self.to_y(0) - top:.1f}"/>')
 
-    def interval(self, low: float, high: float, value: float, at: float, kind: str) -> None:
-        """Draw a dot with its interval across, at a height."""
-        y = self.down(at)
+    def error_bar(self, low: float, high: float, x: float, y: float, kind: str) -> None:
+        """Draw a dot with a horizontal error bar from `low` to `high`."""
+        height = self.to_y(y)
         ends = [min(max(end, self.x[0]), self.x[1]) for end in (low, high)]
         self._add(
-            f'<line class="whisker {kind}" x1="{self.right(ends[0])}" x2="{self.right(ends[1])}" y1="{y}" y2="{y}"/>'
+            f'<line class="whisker {kind}" x1="{self.to_x(ends[0])}" x2="{self.to_x(ends[1])}" '
+            f'y1="{height}" y2="{height}"/>'
         )
-        if self.x[0] <= value <= self.x[1]:
-            self._add(f'<circle class="{kind}" cx="{self.right(value)}" cy="{y}" r="5"/>')
+        if self.x[0] <= x <= self.x[1]:
+            self._add(f'<circle class="{kind}" cx="{self.to_x(x)}" cy="{height}" r="5"/>')
 
     def image(self, png: str, x: Range, y: Range) -> None:
-        """Draw a picture over a part of the plane."""
-        left, top = self.right(x[0]), self.down(y[1])
-        width, height = self.right(x[1]) - left, self.down(y[0]) - top
+        """Draw a base64-encoded PNG image over the given ranges."""
+        left, top = self.to_x(x[0]), self.to_y(y[1])
+        width, height = self.to_x(x[1]) - left, self.to_y(y[0]) - top
         self._add(
             f'<image href="data:image/png;base64,{png}" x="{left}" y="{top}" width="{width:.1f}" '
             f'height="{height:.1f}" preserveAspectRatio="none"/>',
         )
 
     def note(self, x: float, y: float, text: str) -> None:
-        """Write a text around a point, within the axes."""
+        """Write a text centered at a point, shifted to stay within the axes."""
         half = 3.2 * len(text)
         self._text(
-            min(max(self.right(x), self._left + half), _WIDTH - _RIGHT - half), self.down(y), text, "tick middle"
+            min(max(self.to_x(x), self._left + half), _WIDTH - _RIGHT - half),
+            self.to_y(y),
+            text,
+            "tick middle",
         )
 
     def ring(self, x: float, y: float) -> None:
         """Draw a ring around a point."""
-        self._add(f'<circle class="ring" cx="{self.right(x)}" cy="{self.down(y)}" r="7"/>')
+        self._add(f'<circle class="ring" cx="{self.to_x(x)}" cy="{self.to_y(y)}" r="7"/>')
 
-    def scale(self, colours: Sequence[tuple[int, int, int]], low: float, high: float) -> None:
-        """Draw a scale of colours above the plane, with its ends."""
+    def colour_scale(self, colours: Sequence[tuple[int, int, int]], low: float, high: float) -> None:
+        """Draw a colour scale above the axes, with the values at its ends."""
         width, right = 7, _WIDTH - _RIGHT - 44
         left = right - width * len(colours)
         for i, (r, g, b) in enumerate(colours):
@@ -185,7 +202,7 @@ class Chart:
         self._text(right + 4, 13, number(high), "tick")
 
     def svg(self) -> str:
-        """Return the chart."""
+        """Return the chart as an SVG element."""
         return (
             f'<svg class="chart" viewBox="0 0 {_WIDTH} {self._height}" role="img" aria-label="{escape(self._label)}">'
             f"{''.join(self._parts)}</svg>"

@@ -1,21 +1,26 @@
-"""Numbers as a person reads them, and what was learned in a sentence."""
+"""Functions that format the numbers, names and sentences of a report."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from hkrr.reporting.directions import Direction, Directions
-from hkrr.reporting.facts import Facts
+from hkrr.reporting.report_data import Facts
 
+# Maximum number of columns in the headline.
 _MOST_NAMED = 3
-_NAMED_SHARE = 0.6  # of the importances: enough columns are named
-_LEAST_SHARE = 0.08  # of a column that is named
-_LEAST_TERM = 0.05  # of a direction that is written out
+# The headline names no further column if the importances of the named columns sum to at least this number.
+_NAMED_SHARE = 0.6
+# Minimum importance of a column in the headline.
+_LEAST_SHARE = 0.08
+# Minimum absolute loading of a column in the formula of a direction.
+_LEAST_TERM = 0.05
+# Maximum number of characters in a name; longer names are shortened.
 _LONGEST_NAME = 100
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Return a number with that many significant digits, a comma at the thousands and a minus sign that can be seen.
+    """Return a number with the given significant digits, thousands separators and a typographic minus sign.
 
     Examples
     --------
@@ -34,12 +39,12 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def score(value: float) -> str:
-    """Return an R2 with three decimals, never rounded up to 1."""
+    """Return an R2 with three decimals. A value just below 1 is not rounded to 1."""
     return f"{value:.3f}".replace("-", "−") if value < 0.9995 or value == 1 else "above 0.999"
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage; what is not quite none, or all, does not read so."""
+    """Return a share as a percentage. Only exact values are written as 0% and 100%."""
     if 0 < share < 0.005:
         return "below 1%"
     if 0.995 <= share < 1:
@@ -47,18 +52,18 @@ def percent(share: float) -> str:
     return f"{100.0 * share:.0f}%"
 
 
-def count(n: int, thing: str) -> str:
-    """Return so many things."""
-    return f"{n:,} {thing}" if n == 1 else f"{n:,} {thing}s"
+def count(n: int, noun: str) -> str:
+    """Return a count with its noun, such as "1 row" or "1,200 rows"."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names as one says them: a, b and c."""
+    """Return the names as an English list: "a, b and c"."""
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def shortened(name: str, longest: int = _LONGEST_NAME) -> str:
-    """Return a long name without its middle: it is the ends in which long names differ."""
+    """Return the name with its middle cut out if it is too long. Long names often differ only at their ends."""
     if len(name) <= longest:
         return name
     tail = longest // 2 - 1
@@ -66,9 +71,9 @@ def shortened(name: str, longest: int = _LONGEST_NAME) -> str:
 
 
 def main_columns(found: Directions) -> list[str]:
-    """Return the few columns that move the prediction most."""
+    """Return the names of the most important columns, at most three. The list is empty if no column stands out."""
     names, total = [], 0.0
-    for each in found.named[:_MOST_NAMED]:
+    for each in found.table_importances[:_MOST_NAMED]:
         if each.weight < _LEAST_SHARE or total >= _NAMED_SHARE:
             break
         names.append(shortened(each.column))
@@ -77,30 +82,36 @@ def main_columns(found: Directions) -> list[str]:
 
 
 def headline(facts: Facts) -> str:
-    """Return what was learned, in a sentence."""
+    """Return the main result in one or two sentences."""
     found, target = facts.directions, shortened(facts.target)
     is_word = len(target) > 1 and target.replace(" ", "").isalpha()
-    begin = target[:1].upper() + target[1:] if is_word else target  # x, y[0] and R2 stay what they are
-    explained = facts.errors.r2
-    if facts.errors.constant or not found.importances or found.importances[0].weight == 0:
-        return f"The model found nothing that {target} depends on: it predicts nearly the same value for every row."
+    # The target is capitalized at the start of a sentence, except for names such as x, y[0] and R2.
+    subject = target[:1].upper() + target[1:] if is_word else target
+    if facts.errors.constant_prediction or not found.importances or found.importances[0].weight == 0:
+        return f"The model found nothing that {target} depends on. It predicts nearly the same value for every row."
+    columns = count(found.n_columns, "column")
     if found.shape == "identity":
-        what = (
-            f"{begin} is predicted from {count(found.n_columns, 'column')} as they are: no fewer directions did better"
-        )
+        result = f"{subject} is predicted from {columns} with equal weights. No smaller set of directions did better."
     elif found.shape == "diagonal":
-        what = f"{begin} depends on {count(found.n_columns, 'column')}, each with a weight of its own"
+        result = f"{subject} depends on {columns}, each with its own weight."
     else:
-        what = f"{begin} depends on {count(found.n_components, 'direction')} of {count(found.n_columns, 'column')}"
+        directions = count(found.n_components, "direction")
+        sums = "a weighted sum" if found.n_components == 1 else "weighted sums"
+        result = f"{subject} depends on {columns} through {directions} ({sums} of the columns)."
     named = main_columns(found)
-    how = f"; mostly through {listed(named)}." if named else "; no single column stands out."
-    if explained is not None and explained < 0.1:
-        return f"The model explains little of {target} on these rows. What it found: {what}{how}"
-    return what + how
+    if len(named) > 1:
+        result += f" The most important columns are {listed(named)}."
+    elif named:
+        result += f" The most important column is {named[0]}."
+    else:
+        result += " No single column stands out."
+    if facts.errors.r2 is not None and facts.errors.r2 < 0.1:
+        return f"The model explains little of {target} on these rows. {result}"
+    return result
 
 
 def formula(direction: Direction, most: int = 4) -> str:
-    """Return a direction as a sum of its largest columns."""
+    """Return a direction as a weighted sum of its columns with the largest loadings."""
     if not direction.loadings:
         return "no column"
     shown = [each for each in direction.loadings[:most] if abs(each.weight) >= _LEAST_TERM] or direction.loadings[:1]

@@ -1,4 +1,4 @@
-"""How it was found: the objective over the iterations, and what the search tried."""
+"""Contents of the section on training: the objective over the iterations, and the runs of the search."""
 
 from __future__ import annotations
 
@@ -6,36 +6,38 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-# Runs of the search over numbers of directions: their scores compare with each other, and with no others.
-_STAGE = ("random", "moments", "grown", "shrunk")
+from hkrr.estimators.search.candidates import Stage, stage_of
+from hkrr.reporting.report_input import Model
+
+# Maximum number of runs in the table of runs.
 _MOST_RUNS = 120
 
 
 @dataclass(frozen=True)
-class Path:
-    """Scores by number of directions, lower is better."""
+class SearchScores:
+    """Scores of the runs of the search over the number of directions. Lower scores are better."""
 
     score_name: str
-    n_components: list[int]  # of each run
-    score: list[float]
-    chosen: int
+    n_components: list[int]  # number of directions of each run
+    score: list[float]  # score of each run
+    chosen: int  # chosen number of directions
 
 
 @dataclass(frozen=True)
 class Training:
-    """The last run's objective, and the search before it."""
+    """The objective of the final run, and the search that preceded the final run."""
 
-    objective: list[float]  # of each iteration, the start first
-    stopped: str
+    objective: list[float]  # initial value, then the value after each iteration
+    stopped: str  # why the solver stopped, as in ``result_.reason``
     seconds: float | None
-    path: Path | None
-    run_columns: list[str]
+    path: SearchScores | None
+    run_columns: list[str]  # columns of the table of runs
     runs: list[list[Any]]
-    n_runs: int
+    n_runs: int  # number of all runs; `runs` holds at most the first 120 of them
 
 
-def describe_training(model: Any) -> Training:
-    """Return the story of a fit, as far as the model keeps it."""
+def describe_training(model: Model) -> Training:
+    """Return the objective and the search of a fit, as far as the model has recorded them."""
     table = getattr(model, "path_", None) or getattr(model, "cv_results_", None) or {}
     columns = [name for name in table if not name.startswith("split")]
     runs = [list(run) for run in zip(*(table[name] for name in columns), strict=True)]
@@ -46,20 +48,22 @@ def describe_training(model: Any) -> Training:
         objective=[float(value) for value in history.get("objective", [])],
         stopped=model.result_.reason,
         seconds=float(sum(seconds)) if seconds is not None else float(times[-1]) if len(times) else None,
-        path=_path(model),
+        path=_search_scores(model),
         run_columns=columns,
-        runs=[[_plain(value) for value in run] for run in runs[:_MOST_RUNS]],
+        runs=[[_plain_value(value) for value in run] for run in runs[:_MOST_RUNS]],
         n_runs=len(runs),
     )
 
 
-def _path(model: Any) -> Path | None:
+def _search_scores(model: Model) -> SearchScores | None:
+    """Return the scores of the search over the number of directions, or None if fewer than two numbers were tried."""
     if hasattr(model, "path_"):
         table, name = model.path_, "score (BIC)"
+        # Scores are comparable only within one stage of the search.
         runs = [
             (d, score)
             for start, d, score in zip(table["start"], table["n_components"], table["score"], strict=True)
-            if start.split(",")[0] in _STAGE and math.isfinite(score)
+            if stage_of(start) is Stage.DIRECTIONS and math.isfinite(score)
         ]
     elif hasattr(model, "cv_results_"):
         table, name = model.cv_results_, "held-out mean squared error"
@@ -69,11 +73,11 @@ def _path(model: Any) -> Path | None:
         return None
     if len({d for d, _ in runs}) < 2:
         return None
-    return Path(name, [int(d) for d, _ in runs], [float(score) for _, score in runs], int(model.n_components_))
+    return SearchScores(name, [int(d) for d, _ in runs], [float(score) for _, score in runs], int(model.n_components_))
 
 
-def _plain(value: Any) -> Any:
-    """Return a number or a text; a number that is none is a text too."""
+def _plain_value(value: Any) -> Any:
+    """Return a string unchanged and a finite number as a float. Return NaN and infinity as strings."""
     if isinstance(value, str):
         return value
     number = float(value)

@@ -1,12 +1,12 @@
-"""Rows: data that can be summed over, block by block.
+"""The interface of all row sources.
 
-Everything the method needs of the data is a sum over rows of some function of a block of them (K'K, K'y, |r|^2, the
-gradient), plus a few rows by index. `Rows.sum` is that one seam: nothing above it knows how many blocks there are,
-where they are, or what computes them. The function gets all it needs beside the block, the map and other small arrays,
-as arguments: they are sent to where the blocks are.
+A fit needs two things from the data: sums over rows (K'K, K'y, |r|^2, the gradient) and a few rows by index.
+`Rows.sum` computes the sums block by block. The callers of `Rows` do not know how many blocks there are, where they
+are stored, or which device processes them. The map and other small arrays are passed to the block function
+as arguments, so that a row source can send these arrays to the place where the blocks are stored.
 
-Blocks arrive in the coordinates of the optimisation: float64, shifted and scaled one block at a time, so X is never
-copied.
+A block function receives float64 blocks in the coordinates set by `Rows.with_coordinates`. Each block is shifted and
+scaled just before it is passed to the block function, so X is never copied as a whole.
 """
 
 from __future__ import annotations
@@ -14,21 +14,48 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.utils.random import sample_without_replacement
 
-from hkrr._arrays import Array
+from hkrr._base.linear_algebra import Array
 
+if TYPE_CHECKING:
+    from hkrr.rows.in_memory import InMemoryRows
+
+# Maximum number of rows for which `Rows.draw` uses NumPy's choice, which shuffles all indices.
 _SHUFFLED_ROWS = 1_000_000
 
-# fn(X_block, Y_block, weights or None, *small) -> the block's terms, summed entry by entry.
+# Type of a block function: fn(X_block, Y_block, weights or None, *small) returns a tuple of arrays. `Rows.sum` adds
+# these arrays over the blocks.
 BlockFunction = Callable[..., tuple[Any, ...]]
 
 
 class Rows(ABC):
-    """Rows (x_i, y_i, w_i) that can be summed over, and taken by index.
+    """Abstract base class of row sources: rows (x_i, y_i, w_i) that can be summed over and selected by index.
+
+    Subclasses implement `sum`, `map`, `subset` and `with_coordinates` and set the attributes below.
+
+    Attributes
+    ----------
+    n_rows : int
+        Number of rows.
+    n_counted : int
+        Number of rows with a positive weight.
+    n_features : int
+        Number of columns of X.
+    n_free_columns : int
+        Number of linearly independent columns of X if this number has been computed, ``n_features`` otherwise.
+    n_targets : int
+        Number of columns of y.
+    total_weight : float
+        Sum of the sample weights.
+    n_threads : int
+        Number of threads that sums and large linear systems may use.
+    pays_to_batch : bool, default=False
+        Whether evaluating several small problems at once costs little more than evaluating one problem. This is the
+        case on a GPU.
 
     Examples
     --------
@@ -43,91 +70,97 @@ class Rows(ABC):
     """
 
     n_rows: int
-    n_counted: int  # rows of positive weight
+    n_counted: int
     n_features: int
-    n_free_columns: int  # columns that are no combination of the others, where these were counted, or all
+    n_free_columns: int
     n_targets: int
     total_weight: float
-    n_threads: int  # that sums, and large systems, may use
-    pays_to_batch = False  # whether several small evaluations at once cost little more than one
+    n_threads: int
+    pays_to_batch = False
 
     @abstractmethod
     def sum(self, fn: BlockFunction, width: int = 1, *small: Array) -> tuple[Any, ...]:
-        """Return the entrywise sums of ``fn(X, Y, w, *small)`` over blocks; ``width`` is the number of columns fn makes
-        of a row."""
+        """Return the arrays ``fn(X, Y, w, *small)``, summed over all blocks.
+
+        ``width`` is the number of columns of the largest array that ``fn`` computes. It determines the block size.
+        """
 
     @abstractmethod
     def map(self, fn: BlockFunction, width: int = 1, *small: Array) -> Array:
-        """Return one value a row, ``fn`` of each block in the order of the rows (fn returns a tuple of one array)."""
+        """Return one result per row, in row order. For each block, ``fn`` must return a tuple of one array."""
 
     def place(self, array: Array) -> Array:
-        """Return a small array where sums are, to compute with them; on the processor, as it is."""
+        """Return a small array on the device where sums are computed. On the CPU the array is returned unchanged."""
         return array
 
     def fetch(self, *arrays: Array) -> tuple[Array, ...]:
-        """Return arrays from there as NumPy's, in one transfer; on the processor, as they are."""
+        """Return device arrays as NumPy arrays, in one transfer. On the CPU the arrays are returned unchanged."""
         return arrays
 
-    def bring(self, rows: Any) -> Rows:
-        """Return some of these rows, InMemoryRows, to where small problems are best computed; here as they are."""
-        some: Rows = rows
-        return some
+    def to_device(self, rows: InMemoryRows) -> Rows:
+        """Return the given rows, moved to the device of this row source if small fits are faster on the device."""
+        return rows
 
     def take(self, indices: Array) -> Array:
-        """Return these rows of X, in the coordinates of the blocks."""
+        """Return the rows of X at the given indices, in the current coordinates."""
         return self.subset(indices).gather()[0]
 
     def draw(self, n: int, rng: np.random.RandomState) -> Array:
-        """Return the indices of n rows of positive weight (or of all such), drawn uniformly without replacement."""
+        """Return the indices of n rows with positive weight, drawn uniformly without replacement.
+
+        If there are fewer than n such rows, all of them are returned.
+        """
         n = min(n, self.n_rows)
         if self.n_rows <= _SHUFFLED_ROWS:
             return rng.choice(self.n_rows, n, replace=False)
-        # NumPy would shuffle all the indices: memory and time that grow with the rows.
+        # NumPy's choice would shuffle all indices, so that its memory and time grow with the number of rows.
         return sample_without_replacement(self.n_rows, n, random_state=rng)
 
     def gather(self) -> tuple[Array, Array, Array | None]:
-        """Return all the rows as one block."""
-        everything: tuple[Array, Array, Array | None] = self.in_memory().gather()
-        return everything
+        """Return all rows as one block ``(X, Y, weights or None)``."""
+        return self.in_memory().gather()
 
     @abstractmethod
-    def subset(self, indices: Array) -> Any:
-        """Return these rows as InMemoryRows, in the same coordinates."""
+    def subset(self, indices: Array) -> InMemoryRows:
+        """Return the rows at the given indices as `InMemoryRows`, in the same coordinates."""
 
     @abstractmethod
     def with_coordinates(self, x_offset: Array | None, x_scale: Array | None, y_offset: Array | None) -> Self:
-        """Return the same rows, whose blocks hold ``(X - x_offset) / x_scale`` and ``y - y_offset``."""
+        """Return the same rows in the coordinates ``(X - x_offset) / x_scale`` and ``y - y_offset``.
 
-    def in_units_of_rows(self) -> Self:
-        """Return the same rows with weights of mean one over the rows that count."""
+        X and y are the original data, whatever the present coordinates. An argument of None omits its operation.
+        """
+
+    def with_normalized_weights(self) -> Self:
+        """Return the same rows with the weights rescaled to a mean of one over the rows with positive weight."""
         return self
 
-    def in_memory(self) -> Any:
-        """Return all the rows as InMemoryRows."""
+    def in_memory(self) -> InMemoryRows:
+        """Return all rows as `InMemoryRows`."""
         return self.subset(np.arange(self.n_rows))
 
     def largest_targets(self) -> Array:
-        """Return the largest absolute value of each target, over the rows of positive weight."""
-        return np.max(self.with_coordinates(None, None, None).map(_sizes), axis=0)
+        """Return the largest absolute value of each target over the rows with positive weight."""
+        return np.max(self.with_coordinates(None, None, None).map(_absolute_targets), axis=0)
 
     def on_threads(self, n_threads: int) -> Self:
-        """Return the same rows, summed by this many threads where they are summed by threads."""
+        """Return the same rows with sums computed by ``n_threads`` threads, if this row source uses threads."""
         other = copy.copy(self)
         other.n_threads = n_threads
         return other
 
 
 def targets(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
-    """Return Y: with `Rows.map`, all targets."""
+    """Return Y. This is a block function: ``rows.map(targets)`` returns the targets of all rows."""
     return (Y,)
 
 
-def _sizes(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
+def _absolute_targets(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
     return (abs(Y) if w is None else abs(Y) * (w > 0)[:, None],)
 
 
 def accumulate(parts: Iterator[tuple[Any, ...]]) -> tuple[Any, ...]:
-    """Return the entrywise sums of tuples of arrays; the first is overwritten."""
+    """Return the entrywise sums of tuples of arrays. The arrays of the first tuple are overwritten."""
     totals = list(next(parts))
     for part in parts:
         for k, term in enumerate(part):

@@ -1,8 +1,9 @@
-"""Rows of Dask collections: the partitions stay with the workers, the small arrays go out, sums come back.
+"""Rows of Dask collections.
 
-One task a partition a pass, each summed there as `InMemoryRows` are (or as `TorchRows`, on workers with a GPU), then
-added eight by eight on the workers, always in the same order. All that a task needs is in the graph: a worker that dies
-costs the time to compute its partitions again.
+The partitions stay on the workers. Each pass sends the small arrays to the workers and returns the sums. In a pass, one
+task per partition computes the sums of this partition, with `InMemoryRows` (or with `TorchRows` if a device is given).
+The workers then add the results in groups of eight, always in the same order. The task graph contains everything that a
+task needs: if a worker dies, Dask computes the lost partitions again.
 """
 
 from __future__ import annotations
@@ -21,25 +22,29 @@ from dask.delayed import delayed
 from distributed import Client, KilledWorker, get_client, wait
 from distributed.comm.core import CommClosedError
 
-from hkrr._arrays import Array
+from hkrr._base.linear_algebra import Array
 from hkrr.exceptions import FitError
 from hkrr.rows.base import BlockFunction, Rows
-from hkrr.rows.memory import InMemoryRows
+from hkrr.rows.in_memory import InMemoryRows
 
 Coordinates = tuple[Array | None, Array | None, Array | None]
 Part = tuple[Array, Array]
 Call = tuple[BlockFunction, int, tuple[Array, ...], Coordinates]
 
-# Small arrays travel with the tasks: beyond this Dask would warn of them.
-_SMALL = {"distributed.admin.large-graph-warning-threshold": "1GB"}
-_FAN_IN = 8  # results added by a task: each level of them costs the scheduler's time
-_POLL, _PATIENCE = 2.0, 5  # seconds between looks whether there are workers, and looks without any
+# Size of a task graph above which Dask warns. The limit is raised because task graphs contain the small arrays.
+_GRAPH_LIMIT = {"distributed.admin.large-graph-warning-threshold": "1GB"}
+# Number of partial sums that one task adds.
+_FAN_IN = 8
+# Seconds between two checks for workers.
+_POLL = 2.0
+# Number of consecutive checks without workers after which an error is raised.
+_PATIENCE = 5
 _NO_WORKERS = (
-    f"The Dask cluster has had no workers for {_PATIENCE * _POLL:.0f} seconds: where they are still to come, wait for "
-    "them with client.wait_for_workers(1); otherwise start it again, and fit again."
+    f"The Dask cluster has had no workers for {_PATIENCE * _POLL:.0f} seconds. If workers are still starting, wait for "
+    "them with client.wait_for_workers(1). Otherwise restart the cluster and fit again."
 )
-_LENGTHS = "y has {} entries and X has {} rows: give one entry for each row"
-_GONE = "The Dask cluster does not answer any more ({}): start it again, with a new Client, and fit again."
+_LENGTHS = "y has {} entries, but X has {} rows; pass one entry per row"
+_NO_ANSWER = "The Dask cluster no longer answers ({}). Restart it, connect a new Client and fit again."
 
 
 class DaskRows(Rows):
@@ -47,11 +52,17 @@ class DaskRows(Rows):
 
     Parameters
     ----------
-    X, y : dask arrays or data frames of the same rows; y may be None
-    client : distributed.Client or None
-        None for the one that is at hand.
-    device : torch device of the workers, or None for NumPy
-    block_size : rows in a block of a partition, or "auto"
+    X : dask array or data frame (m, D)
+        Inputs.
+    y : dask array, series or data frame with the same rows as X, or None
+        Targets. None if there are no targets.
+    client : distributed.Client or None, default=None
+        The client of the cluster that computes the sums. None uses the current client.
+    device : torch.device, str or None, default=None
+        PyTorch device on which the workers compute. None computes with NumPy on the CPU.
+    block_size : int or "auto", default="auto"
+        Number of rows in a block. Each partition is processed in blocks. "auto" chooses a block size that suits the
+        cache or the device.
     """
 
     n_threads = 1
@@ -59,7 +70,7 @@ class DaskRows(Rows):
     def __init__(
         self, X: Any, y: Any, *, client: Client | None = None, device: Any = None, block_size: Any = "auto"
     ) -> None:
-        self._client: Any = _client_at_hand() if client is None else client
+        self._client: Any = _current_client() if client is None else client
         names = [repr(name) for name in getattr(X, "columns", range(X.shape[1]))]
         X, y = _as_array(X), None if y is None else _as_array(y)
         self.n_features, self.n_targets = int(X.shape[1]), 0 if y is None else 1 if y.ndim == 1 else int(y.shape[1])
@@ -68,27 +79,25 @@ class DaskRows(Rows):
         self.n_rows = self.n_counted = int(self._starts[-1])
         self.n_free_columns, self.total_weight = self.n_features, float(self.n_rows)
         self._coordinates: Coordinates = (None, None, None)
-        for k, fault in zip(np.flatnonzero(lengths), self._gather(self._on_parts(_fault)), strict=True):
-            if fault:
-                array, row, column, what = fault
+        for k, found in zip(np.flatnonzero(lengths), self._gather(self._on_parts(_find_nonfinite)), strict=True):
+            if found:
+                array, row, column, value = found
                 where = f"partition {k}, row {row}" + (f", column {names[column]}" if array == "X" else "")
-                raise ValueError(f"{array} holds {what} ({where}); impute it or drop those rows first")
-        # Made once: on a worker with a GPU this is what brings them there.
+                raise ValueError(f"{array} holds {value} ({where}); impute the value or drop the row first")
+        # The row sources are created once, because on workers with a GPU this step copies the partitions to the GPU.
         self._parts = self._on_parts(_rows, device, block_size)
 
     def _pair_up(self, X: Any, y: Any) -> Array:
-        """Make the pairs (X, Y) of partitions that have rows, on the workers; return the lengths of all partitions."""
+        """Create the nonempty partitions (X, Y) on the workers, and return the lengths of all partitions."""
         whole_columns = {1: -1}
         X = X.rechunk(whole_columns)
         blocks_X, blocks_Y = X.to_delayed().ravel(), [None] * X.numblocks[0]
         if y is not None:
-            if not _known(X) or not _known(y):
+            if not _lengths_known(X) or not _lengths_known(y):
                 if X.numblocks[0] != y.numblocks[0]:
-                    X, y = (
-                        self._measured(X),
-                        self._measured(y),
-                    )  # cut elsewhere: computed twice, to see where
-                    return self._pair_up(X, y)
+                    # X and y are partitioned differently. Finding the lengths of the partitions takes one more
+                    # computation.
+                    return self._pair_up(self._with_known_lengths(X), self._with_known_lengths(y))
             elif len(X) != len(y):
                 raise ValueError(_LENGTHS.format(len(y), len(X)))
             else:
@@ -134,70 +143,73 @@ class DaskRows(Rows):
         return InMemoryRows(X, Y).with_coordinates(*self._coordinates)
 
     def _call(self, fn: BlockFunction, width: int, small: tuple[Array, ...]) -> Any:
-        """Return what a pass needs, as a task: it is sent once, and made again where it is lost."""
-        return self._submit(_same, (fn, width, small, self._coordinates))
+        """Return a task that holds the arguments of a pass. Dask sends it once per worker, and can recreate it."""
+        return self._submit(_identity, (fn, width, small, self._coordinates))
 
     def _on_parts(self, fn: Callable[..., Any], *arguments: Any) -> list[Any]:
         repeated = ([argument] * len(self._parts) for argument in arguments)
-        with dask.config.set(_SMALL):
-            return list(self._asked(lambda: self._client.map(fn, self._parts, *repeated, pure=False)))
+        with dask.config.set(_GRAPH_LIMIT):
+            return list(self._ask_cluster(lambda: self._client.map(fn, self._parts, *repeated, pure=False)))
 
     def _submit(self, fn: Callable[..., Any], *arguments: Any) -> Any:
-        with dask.config.set(_SMALL):
-            return self._asked(lambda: self._client.submit(fn, *arguments, pure=False))
+        with dask.config.set(_GRAPH_LIMIT):
+            return self._ask_cluster(lambda: self._client.submit(fn, *arguments, pure=False))
 
     def _compute(self, tasks: list[Any]) -> list[Any]:
-        return list(self._asked(lambda: self._client.compute(tasks)))
+        return list(self._ask_cluster(lambda: self._client.compute(tasks)))
 
     def _gather(self, futures: list[Any]) -> list[Any]:
-        def answer() -> list[Any]:
+        def results() -> list[Any]:
             idle = 0
             while True:
                 try:
-                    wait(futures, timeout=_POLL)  # type: ignore[no-untyped-call]  # distributed has few types
+                    wait(futures, timeout=_POLL)  # type: ignore[no-untyped-call]  # Dask has no annotations
                 except TimeoutError:
-                    connected = self._client.status == "running"  # before asking, which would wait for an answer
+                    # Check the connection first: without a connection, scheduler_info() would wait for an answer.
+                    connected = self._client.status == "running"
                     workers = connected and self._client.scheduler_info().get("workers")
                     idle = 0 if workers else idle + 1
                     if not connected and idle == 2:
-                        raise FitError(_GONE.format("the client has lost its scheduler")) from None
+                        raise FitError(_NO_ANSWER.format("the client has lost its scheduler")) from None
                     if idle == _PATIENCE:
                         raise FitError(_NO_WORKERS) from None
                     continue
                 return list(self._client.gather(futures))
 
-        return list(self._asked(answer))
+        return list(self._ask_cluster(results))
 
-    def _measured(self, array: Any) -> Any:
-        """Return a Dask array whose chunks have known lengths."""
-        if _known(array):
+    def _with_known_lengths(self, array: Any) -> Any:
+        """Return the same Dask array with known chunk lengths."""
+        if _lengths_known(array):
             return array
         blocks = array.to_delayed()
         lengths = self._gather(self._compute([delayed(len)(block) for block in blocks.reshape(len(blocks), -1)[:, 0]]))
         return _with_lengths(array, lengths)
 
-    def _asked(self, question: Callable[[], Any]) -> Any:
-        """Return the cluster's answer, or say that it is gone."""
+    def _ask_cluster(self, request: Callable[[], Any]) -> Any:
+        """Return the result of a request to the cluster, or raise a FitError if the cluster does not answer."""
         try:
-            return question()
+            return request()
         except KilledWorker as error:
-            raise FitError(f"Workers of the Dask cluster died again and again; of memory? ({error})") from error
+            raise FitError(
+                f"Workers of the Dask cluster died repeatedly, perhaps because they ran out of memory ({error})"
+            ) from error
         except FitError:
             raise
         except Exception as error:
             lost = isinstance(error, CommClosedError | TimeoutError | CancelledError)
-            if lost or self._client.status != "running":  # whatever a client says that has been closed
-                raise FitError(_GONE.format(error or type(error).__name__)) from error
-            raise  # of the user's own collections
+            if lost or self._client.status != "running":  # a closed client can raise errors of many types
+                raise FitError(_NO_ANSWER.format(error or type(error).__name__)) from error
+            raise  # the error was raised while Dask computed the user's collections
 
 
-def _client_at_hand() -> Client:
+def _current_client() -> Client:
     try:
         return get_client()
     except ValueError:
         raise ValueError(
-            "X is a Dask collection, and there is no client: start one with dask.distributed.Client(), for this "
-            "machine or with the address of a cluster"
+            "X is a Dask collection, but there is no Dask client: call dask.distributed.Client() to start a local "
+            "cluster, or Client(address) to connect to a running cluster"
         ) from None
 
 
@@ -205,21 +217,21 @@ def _as_array(collection: Any) -> Any:
     return collection.to_dask_array() if hasattr(collection, "to_dask_array") else collection
 
 
-def _known(array: Any) -> bool:
-    """Whether the lengths of a Dask array's chunks are known."""
+def _lengths_known(array: Any) -> bool:
+    """Return whether the lengths of a Dask array's chunks are known."""
     return not np.any(np.isnan(array.chunks[0]))
 
 
 def _with_lengths(array: Any, lengths: Any) -> Any:
     chunks = (tuple(int(n) for n in lengths), *array.chunks[1:])
-    return da.Array(array.dask, array.name, chunks, dtype=array.dtype)  # type: ignore[no-untyped-call]  # few types
+    return da.Array(array.dask, array.name, chunks, dtype=array.dtype)  # type: ignore[no-untyped-call]  # Dask has no annotations
 
 
 def _lengths(part: Part) -> tuple[int, int]:
     return len(part[0]), len(part[1])
 
 
-def _same(call: Call) -> Call:
+def _identity(call: Call) -> Call:
     return call
 
 
@@ -233,7 +245,7 @@ def _pair(X: Any, y: Any) -> Part:
 
 def _numbers(values: Any) -> Array:
     values = np.asarray(values)
-    if values.dtype.kind == "O":  # columns of several kinds, or of those of pandas that know of missing values
+    if values.dtype.kind == "O":  # the columns have several types, or nullable pandas types
         import pandas as pd
 
         table = pd.DataFrame(values)
@@ -241,8 +253,8 @@ def _numbers(values: Any) -> Array:
     return values if values.dtype.kind == "f" else values.astype(np.float64)
 
 
-def _fault(part: Part) -> tuple[str, int, int, str] | None:
-    """Return where the first value is that is no finite number, if there is one."""
+def _find_nonfinite(part: Part) -> tuple[str, int, int, str] | None:
+    """Return the array name, row, column and kind of the first value that is not finite, or None if all are finite."""
     for name, values in zip(("X", "y"), part, strict=True):
         if values.size and not np.isfinite(values.sum(dtype=np.float64)) and not np.all(np.isfinite(values)):
             row, column = (int(k) for k in np.argwhere(~np.isfinite(values))[0])
@@ -253,7 +265,7 @@ def _fault(part: Part) -> tuple[str, int, int, str] | None:
 def _rows(part: Part, device: Any, block_size: Any) -> Rows:
     if device is None:
         return InMemoryRows(*part, block_size=block_size)
-    from hkrr.rows.device import TorchRows
+    from hkrr.rows.torch_device import TorchRows
 
     return TorchRows(*part, device=device, block_size=block_size)
 

@@ -1,4 +1,4 @@
-"""Rows that are never all in memory: read from files, chunk by chunk, the next one while this one is computed."""
+"""Rows read from files in chunks. The next chunk is read while the current chunk is processed."""
 
 from __future__ import annotations
 
@@ -9,27 +9,30 @@ from typing import Any
 
 import numpy as np
 
-from hkrr._arrays import Array
+from hkrr._base.linear_algebra import Array
 from hkrr.rows.base import BlockFunction, Rows, accumulate
-from hkrr.rows.memory import InMemoryRows
-from hkrr.rows.source import Chunk, Source
+from hkrr.rows.file_readers import Chunk, Source
+from hkrr.rows.in_memory import InMemoryRows
 
 
 class FileRows(Rows):
-    """Rows of a `Source`; each chunk is summed as `InMemoryRows` are.
+    """Rows that a `Source` reads in chunks. Each chunk is processed as `InMemoryRows`.
 
     Parameters
     ----------
     source : Source
-    block_size : rows in a block of a chunk, or "auto"
-    n_threads : threads to sum with
+        The reader that yields the chunks.
+    block_size : int or "auto", default="auto"
+        Number of rows in a block. Each chunk is processed in blocks. "auto" chooses blocks that fit the cache.
+    n_threads : int, default=1
+        Number of threads that process a chunk.
 
     Examples
     --------
     >>> import tempfile
     >>> import numpy as np
-    >>> from hkrr.rows.files import FileRows
-    >>> from hkrr.rows.sources import open_source
+    >>> from hkrr.rows.file_rows import FileRows
+    >>> from hkrr.rows.file_readers import open_source
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.save(f"{folder}/rows.npy", np.arange(12.0).reshape(4, 3))
     ...     rows = FileRows(open_source(f"{folder}/rows.npy", 2))  # column 2 is the target
@@ -44,15 +47,15 @@ class FileRows(Rows):
         self._coordinates: tuple[Array | None, Array | None, Array | None] = (None, None, None)
 
     @property
-    def n_rows(self) -> int:  # type: ignore[override]  # counted where it is asked for: that may take a pass
+    def n_rows(self) -> int:  # type: ignore[override]  # a property: counting may take a pass
         return self._source.n_rows
 
     @property
-    def n_counted(self) -> int:  # type: ignore[override]  # as n_rows
+    def n_counted(self) -> int:  # type: ignore[override]  # a property, like n_rows
         return self.n_rows
 
     @property
-    def total_weight(self) -> float:  # type: ignore[override]  # as n_rows
+    def total_weight(self) -> float:  # type: ignore[override]  # a property, like n_rows
         return float(self.n_rows)
 
     def with_coordinates(self, x_offset: Array | None, x_scale: Array | None, y_offset: Array | None) -> FileRows:
@@ -67,18 +70,19 @@ class FileRows(Rows):
         parts = [rows.map(fn, width, *small) for rows in self._chunks()]
         if parts:
             return np.concatenate(parts)
+        # There are no rows: evaluate fn on one row of zeros to get the shape of an empty result.
         one = self._in_memory_rows(np.zeros((1, self.n_features)), np.zeros((1, self.n_targets)))
-        return one.map(fn, width, *small)[:0]  # of no rows, but of the shape that rows would give
+        return one.map(fn, width, *small)[:0]
 
     def largest_targets(self) -> Array:
         return np.max([rows.largest_targets() for rows in self._chunks()], axis=0)
 
     def subset(self, indices: Array) -> InMemoryRows:
-        """Return these rows, from one pass over the files."""
+        """Return the rows at the given indices, read in one pass over the files."""
         indices = np.asarray(indices)
         order = np.argsort(indices, kind="stable")
         wanted, first, parts = indices[order], 0, []
-        for X, Y in _ahead(self._source.chunks()):
+        for X, Y in _read_ahead(self._source.chunks()):
             low, high = np.searchsorted(wanted, [first, first + len(X)])
             here = wanted[low:high] - first
             if len(here):
@@ -93,7 +97,7 @@ class FileRows(Rows):
         return self._in_memory_rows(X, Y)
 
     def _chunks(self) -> Iterator[InMemoryRows]:
-        for X, Y in _ahead(self._source.chunks()):
+        for X, Y in _read_ahead(self._source.chunks()):
             yield self._in_memory_rows(X, Y)
 
     def _in_memory_rows(self, X: Array, Y: Array) -> InMemoryRows:
@@ -101,8 +105,8 @@ class FileRows(Rows):
         return rows.with_coordinates(*self._coordinates)
 
 
-def _ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-    """Yield the chunks, each read by another thread while the one before it is worked on."""
+def _read_ahead(chunks: Iterator[Chunk]) -> Iterator[Chunk]:
+    """Yield the chunks. A second thread reads the next chunk while the caller processes the current chunk."""
     with ThreadPoolExecutor(1) as reader:
         coming = reader.submit(next, chunks, None)
         while (chunk := coming.result()) is not None:

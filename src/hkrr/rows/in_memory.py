@@ -1,4 +1,4 @@
-"""Rows of arrays in memory, summed on this thread or on a pool of them."""
+"""Rows of NumPy arrays in memory, summed by one thread or by a thread pool."""
 
 from __future__ import annotations
 
@@ -10,25 +10,33 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hkrr._arrays import Array
+from hkrr._base.linear_algebra import Array
+from hkrr._base.threads import in_pool_thread, pool, single_threaded_blas
 from hkrr.rows.base import BlockFunction, Rows, accumulate
-from hkrr.threads import on_one_of_ours, pool, single_threaded_blas
 
-# Bytes of one array of block rows x width: a few of them live in a core's cache. Measured: docs/performance.md.
+# Maximum size in bytes of the largest array that a block function computes, which determines the number of rows in a
+# block. A few arrays of this size fit in the cache of a core. docs/performance.md has the measurements.
 _BLOCK_BYTES = 5 << 20
-# Rows that the rank of X is taken from, columns up to which it is, and what is constant up to rounding.
-_RANK_ROWS, _RANK_COLUMNS, _CONSTANT = 2_000, 1_000, 1e-12
-# What the results of blocks that wait to be added may take: with many centers fewer threads are used.
+# Maximum number of rows, and of columns, from which `InMemoryRows.count_free_columns` computes the rank of X.
+_RANK_ROWS, _RANK_COLUMNS = 2_000, 1_000
+# Relative norm below which `InMemoryRows.count_free_columns` treats a centered column as constant. The norm is relative
+# to the largest norm of a centered column.
+_CONSTANT = 1e-12
+# Memory limit in bytes for block results that wait to be added. With many centers, fewer threads are used, so that the
+# results stay below this limit.
 _QUEUE_BYTES = 1 << 29
 
 
-# glibc's malloc hands freed arrays of some megabytes back to the system, and each new one costs page faults (a fifth
-# of a pass), until it has once seen a larger one freed. This one is never touched, so it takes no memory.
+# By default, glibc's malloc returns freed arrays of several megabytes to the operating system. The page faults of the
+# next allocation then cost a fifth of a pass. malloc keeps arrays up to the size of the largest array freed so far. The
+# next line therefore allocates and frees an array of 32 MB. This array is never written to, so it uses no memory.
 np.empty((32 << 20) - (1 << 16), dtype=np.uint8)
 
 
 def threads_for_sums(width: int) -> int:
-    """Return how many threads may sum terms of width x width numbers at once.
+    """Return the largest number of threads that may sum ``width x width`` arrays at the same time.
+
+    With this limit, the results that wait to be added take less than 512 MiB.
 
     Examples
     --------
@@ -40,14 +48,25 @@ def threads_for_sums(width: int) -> int:
 
 
 class InMemoryRows(Rows):
-    """Rows of arrays, summed on this thread or on a pool of them.
+    """Rows of NumPy arrays, summed by one thread or by a thread pool.
 
     Parameters
     ----------
-    X, y, sample_weight : arrays of m rows (y may have several columns)
-    x_offset, x_scale, y_offset : the blocks hold ``(X - x_offset) / x_scale`` and ``y - y_offset``
-    block_size : rows in a block, or "auto" for blocks that suit the cache
-    n_threads : threads to sum with. The sums are taken in the order of the rows: the same to the last bit.
+    X : array (m, D)
+        Inputs.
+    y : array (m,) or (m, n_targets)
+        Targets.
+    sample_weight : array (m,) or None, default=None
+        Weights of the rows. None gives every row the weight 1.
+    x_offset, x_scale : array (D,) or None, default=None
+        Coordinates of the blocks: a block function receives ``(X - x_offset) / x_scale``.
+    y_offset : array (n_targets,) or None, default=None
+        Offset of the targets: a block function receives ``y - y_offset``.
+    block_size : int or "auto", default="auto"
+        Number of rows in a block. "auto" chooses blocks that fit the cache.
+    n_threads : int, default=1
+        Number of threads. Blocks are always added in row order, so the sums are bitwise equal for any number of
+        threads.
 
     Examples
     --------
@@ -86,11 +105,11 @@ class InMemoryRows(Rows):
 
     @property
     def arrays(self) -> tuple[Array, Array, Array | None]:
-        """X, Y and the weights as they were given, in no other coordinates."""
+        """X, y (as a matrix) and the weights, in the coordinates in which they were passed."""
         return self._X, self._Y, self._weight
 
     def __sizeof__(self) -> int:
-        """Bytes of the arrays: Dask weighs by them what to move, and what to leave where it is."""
+        """Return the bytes of the arrays. Dask uses this size to decide which data to move between workers."""
         return sum(array.nbytes for array in (self._X, self._Y, self._weight) if array is not None)
 
     def _coordinates(self, X: Array) -> Array:
@@ -121,14 +140,15 @@ class InMemoryRows(Rows):
         return self._block(slice(None))
 
     def count_free_columns(self) -> InMemoryRows:
-        """Return the same rows, which know (and their subsets too) how many independent columns X has.
+        """Return the same rows, with ``n_free_columns`` set to the number of linearly independent columns of X.
 
-        A constant column, or a combination of others: a map has no parameters there that the data can see. (Where there
-        are fewer rows than columns all columns are combinations of some, and nothing is known of them: they count.)
+        Subsets of the returned rows inherit the number. It determines how many parameters of a map the data can
+        identify: a column that is constant, or a linear combination of other columns, adds no such parameters. If
+        there are too few rows to compute the rank, all columns that are not constant are counted.
         """
         other = copy.copy(self)
         X = self.take(np.arange(0, self.n_rows, -(-self.n_rows // _RANK_ROWS)))
-        X = X - X[0]  # exactly zero where a column is constant
+        X = X - X[0]  # makes constant columns exactly zero
         X = X - np.mean(X, axis=0)
         length = np.linalg.norm(X, axis=0)
         X = X[:, length > _CONSTANT * np.max(length)]
@@ -147,7 +167,7 @@ class InMemoryRows(Rows):
         return self
 
     def subset(self, indices: Array) -> InMemoryRows:
-        """Return these rows as Rows of their own, in the same coordinates."""
+        """Return the rows at the given indices, in the same coordinates."""
         other = InMemoryRows(
             self._X[indices],
             self._Y[indices],
@@ -165,7 +185,7 @@ class InMemoryRows(Rows):
         def work(blocks: list[slice]) -> tuple[Any, ...]:
             return accumulate(fn(*self._block(block), *small) for block in blocks)
 
-        # The terms are width x width at most.
+        # The arrays that `fn` returns have at most width x width entries.
         return accumulate(self._over_groups(work, width, threads_for_sums(width)))
 
     def map(self, fn: BlockFunction, width: int = 1, *small: Array) -> Array:
@@ -174,7 +194,8 @@ class InMemoryRows(Rows):
 
         values = (block for part in self._over_groups(work, width, self.n_threads) for block in part)
         first = next(values)
-        # Filled as they come: kernel matrices of all rows are no size to hold twice.
+        # Fill the output block by block, because the result (such as a kernel matrix of all rows) may be too large to
+        # be held twice in memory.
         out = np.empty((self.n_rows, *first.shape[1:]), dtype=first.dtype)
         out[: len(first)], filled = first, len(first)
         for block in values:
@@ -183,15 +204,17 @@ class InMemoryRows(Rows):
         return out
 
     def _groups(self, width: int) -> list[list[slice]]:
-        """Return the blocks, in groups that one thread works off: never by the number of threads, or sums would differ.
+        """Return the blocks in groups. Each group is one task for a thread.
 
-        Eight groups, or groups of eight blocks where there are many: few enough that handing them out costs nothing.
+        Up to 64 blocks form at most eight groups. More blocks form groups of eight blocks, so that scheduling is cheap.
+        The groups do not depend on the number of threads, so the rounding of the sums does not depend on this number.
         """
         if self._block_size == "auto":
             largest = max(256, _BLOCK_BYTES // (8 * max(width, self.n_features)))
             n_blocks = -(-self.n_rows // largest)
             if n_blocks > 1:
-                # Blocks of one size, and a multiple of eight of them: threads end together.
+                # With blocks of equal size, whose number is a multiple of eight, the threads finish at about the same
+                # time.
                 n_blocks = 8 * -(-n_blocks // 8)
             size = -(-self.n_rows // n_blocks)
         else:
@@ -200,15 +223,16 @@ class InMemoryRows(Rows):
         in_group = min(8, -(-len(blocks) // 8))
         return [blocks[i : i + in_group] for i in range(0, len(blocks), in_group)]
 
-    def _over_groups(self, work: Callable[[list[slice]], Any], width: int, most_threads: int) -> Iterator[Any]:
+    def _over_groups(self, work: Callable[[list[slice]], Any], width: int, max_threads: int) -> Iterator[Any]:
         groups = self._groups(width)
-        # BLAS at one thread in either case: its threads would add in another order, and ours must not multiply them.
+        # BLAS always runs on one thread. Several BLAS threads would change the order of additions, and together with
+        # the threads of this pool they would oversubscribe the cores.
         with single_threaded_blas():
-            n_threads = min(self.n_threads, len(groups), most_threads)
-            if n_threads == 1 or on_one_of_ours():
+            n_threads = min(self.n_threads, len(groups), max_threads)
+            if n_threads == 1 or in_pool_thread():
                 yield from (work(blocks) for blocks in groups)
                 return
-            # A short queue keeps the threads busy without holding many results at once.
+            # A short queue of pending results keeps the threads busy without holding many results in memory.
             pending: deque[Future[Any]] = deque()
             try:
                 for blocks in groups:

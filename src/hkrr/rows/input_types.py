@@ -1,76 +1,101 @@
-"""What `fit` and `predict` take beside arrays: tensors, files and Dask collections, each opened as Rows."""
+"""External inputs of `fit` and `predict`: tensors, files, functions that return blocks, and Dask collections.
+
+This module checks external inputs and opens them as `Rows`. Arrays and data frames in memory are not handled here.
+"""
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
-from hkrr._arrays import Array, is_torch_array
-from hkrr._validation import check_installed
+from hkrr._base.checks import check_installed
+from hkrr._base.linear_algebra import Array, is_torch_array
 from hkrr.rows import Rows
-from hkrr.rows.files import FileRows
-from hkrr.rows.sources import open_source
+from hkrr.rows.file_readers import is_index, open_source
+from hkrr.rows.file_rows import FileRows
 
 
-class Opened(NamedTuple):
-    """Rows in the units of the data, whether there is one target, and the names of the columns where they have any."""
+class InputRows(NamedTuple):
+    """An external input that has been opened as rows."""
 
-    rows: Rows
-    one_target: bool
-    names: list[str] | None
+    rows: Rows  # the rows, in the original units of X and y
+    one_target: bool  # whether predictions have the shape (n_rows,) rather than (n_rows, n_targets)
+    names: list[str] | None  # column names of X, or None if X has no column names
+
+
+class FittedModel(Protocol):
+    """Interface of a fitted model: the attributes that `apply_to_external` uses."""
+
+    n_features_in_: int
+    block_size: int | Literal["auto"]
+
+    @property
+    def _n_threads(self) -> int: ...
 
 
 def is_file(X: Any) -> bool:
-    """Whether X is a path, a list of paths, or a function that gives blocks."""
+    """Return whether X is a path, a list of paths, or a function that returns blocks."""
     if isinstance(X, Iterator):
-        raise ValueError("X is an iterator, which is read only once: give a function that returns a new one each time")
+        raise ValueError("X is an iterator, which can be read only once: pass a function that returns a new iterator")
     if isinstance(X, list | tuple):
         return all(isinstance(path, str | Path) for path in X)
     return isinstance(X, str | Path) or (callable(X) and not hasattr(X, "shape"))
 
 
 def is_dask(X: Any) -> bool:
-    """Whether X is a collection of Dask."""
+    """Return whether X is a Dask collection."""
     return hasattr(X, "__dask_graph__")
 
 
-def is_elsewhere(X: Any) -> bool:
-    """Whether X is more than an array or a data frame in memory."""
+def is_external(X: Any) -> bool:
+    """Return whether X is a tensor, a Dask collection, a file or a function, and not an in-memory array or table."""
     return is_torch_array(X) or is_dask(X) or is_file(X)
 
 
 def open_rows(
     X: Any, y: Any, sample_weight: Any, *, device: Any, block_size: Any, n_threads: int, names: list[str] | None = None
-) -> Opened:
-    """Return the rows of tensors, files or Dask collections; of these columns in this order, where named."""
+) -> InputRows:
+    """Open tensors, files, a function or Dask collections as rows.
+
+    ``names`` selects the columns of X and their order. None selects all columns except the target.
+    """
     if sample_weight is not None and not is_torch_array(X):
-        raise ValueError("sample_weight goes with arrays and tensors in memory; leave it out for files and Dask")
+        raise ValueError(
+            "sample_weight is supported for arrays and tensors only; omit sample_weight if X is a file, a function "
+            "or a Dask collection"
+        )
     if is_torch_array(X):
-        return _tensors(X, y, sample_weight, device, block_size)
+        return _open_tensors(X, y, sample_weight, device, block_size)
     if is_dask(X):
-        return _collections(X, y, device, block_size, names)
+        return _open_dask(X, y, device, block_size, names)
     if device is not None:
-        raise ValueError(f"device={device!r} goes with arrays, tensors and Dask; leave it out for files")
+        raise ValueError(
+            f"device={device!r} is supported for arrays, tensors and Dask collections only; use device=None if X is a "
+            "file or a function"
+        )
     if not callable(X) and not isinstance(X, str | Path) and not X:
-        raise ValueError("X is an empty list: give arrays, or the paths of files")
-    is_name = isinstance(y, str | numbers.Integral) and not isinstance(y, bool)
-    if not callable(X) and not is_name:
-        raise ValueError(f"y must be the name or the index of the target's column for files, got {type(y).__name__}")
+        raise ValueError("X is an empty list: pass an array or the paths of files")
+    if not callable(X) and not isinstance(y, str) and not is_index(y):
+        raise ValueError(f"for files, y must be the name or the index of the target column, got {type(y).__name__}")
     if callable(X) and y is not None:
-        raise ValueError("y must be None where X is a function: its blocks are pairs (X, y)")
+        raise ValueError("y must be None if X is a function, because the blocks it returns are pairs (X, y)")
     source = open_source(X, y, names)
     if source.n_targets == 0:
-        raise ValueError("the blocks of X must be pairs (X, y)")
+        raise ValueError(
+            "the function X returned blocks without targets; for fit and score, its blocks must be pairs (X, y)"
+        )
     rows = FileRows(source, block_size=block_size, n_threads=n_threads)
-    return Opened(rows, source.n_targets == 1, source.names)
+    return InputRows(rows, source.n_targets == 1, source.names)
 
 
 def _check_tensor(name: str, tensor: Any, n_rows: int, dimensions: tuple[int, ...]) -> None:
-    """Raise unless it is a tensor of finite real numbers, of one of these dimensions and that many rows."""
+    """Raise a ValueError unless the argument is a tensor of finite real numbers with ``n_rows`` rows.
+
+    ``dimensions`` holds the allowed numbers of dimensions.
+    """
     import torch
 
     if not is_torch_array(tensor) or tensor.ndim not in dimensions or len(tensor) != n_rows:
@@ -78,16 +103,16 @@ def _check_tensor(name: str, tensor: Any, n_rows: int, dimensions: tuple[int, ..
     if tensor.is_complex():
         raise ValueError(f"{name} must hold real numbers, got complex ones")
     tensor = tensor.detach()
-    # The sum first: it makes no copies.
+    # Test the sum first, because testing every value makes a copy of the tensor.
     if not bool(torch.isfinite(tensor.sum(dtype=torch.float64))) and not bool(torch.isfinite(tensor).all()):
         what = "NaN" if bool(torch.isnan(tensor).any()) else "infinity"
-        raise ValueError(f"{name} holds {what}; impute it or drop those rows first")
+        raise ValueError(f"{name} holds {what}; impute such values or drop their rows first")
 
 
-def _tensors(X: Any, y: Any, weight: Any, device: Any, block_size: Any) -> Opened:
+def _open_tensors(X: Any, y: Any, weight: Any, device: Any, block_size: Any) -> InputRows:
     import torch
 
-    from hkrr.rows.device import TorchRows
+    from hkrr.rows.torch_device import TorchRows
 
     if X.ndim != 2:
         raise ValueError(f"X must be a matrix, got a tensor of shape {tuple(X.shape)}")
@@ -99,66 +124,80 @@ def _tensors(X: Any, y: Any, weight: Any, device: Any, block_size: Any) -> Opene
         if bool((weight < 0).any()):
             raise ValueError("sample_weight must not be negative")
         if int(torch.count_nonzero(weight)) < 2:
-            raise ValueError("sample_weight must be positive for at least 2 rows: one row is nothing to learn from")
+            raise ValueError("sample_weight must be positive for at least 2 rows")
     rows = TorchRows(X, y, weight, device=X.device if device is None else device, block_size=block_size)
-    return Opened(rows, y.ndim == 1, None)
+    return InputRows(rows, y.ndim == 1, None)
 
 
-def _collections(X: Any, y: Any, device: Any, block_size: Any, wanted: list[str] | None) -> Opened:
+def _open_dask(X: Any, y: Any, device: Any, block_size: Any, wanted: list[str] | None) -> InputRows:
     check_installed("distributed", "dask", "Dask collections")
-    from hkrr.rows.dask_collections import DaskRows
+    from hkrr.rows.dask import DaskRows
 
     if getattr(X, "ndim", 0) != 2:
-        raise ValueError("X must be a Dask array or data frame of rows and columns")
+        raise ValueError("X must be a two-dimensional Dask array or a Dask data frame")
     names = list(X.columns) if hasattr(X, "columns") else None
     if isinstance(y, str):
         if names is None or y not in names:
             raise ValueError(
-                f"y={y!r} must be a column of X, a data frame; there are {', '.join(map(str, names or []))}"
+                f"y={y!r} names a column, so X must be a Dask data frame with this column; the columns of X are "
+                f"{', '.join(map(str, names or ['not named']))}"
             )
         X, y = X.drop(columns=[y]), X[y]
     if not is_dask(y):
-        raise ValueError("y must be a Dask collection too, of the same rows as X, or the name of a column")
+        raise ValueError("y must be a Dask collection with the same rows as X, or the name of a column of X")
     if names is not None:
-        X = X if wanted is None else _chosen(X, wanted)
+        X = X if wanted is None else _select_columns(X, wanted)
         names = list(X.columns)
         for name, dtype in zip(names, X.dtypes, strict=True):
             if dtype.kind not in "fiub":
-                raise ValueError(f"column {name!r} of X is no column of numbers ({dtype}): encode it first, or drop it")
+                raise ValueError(f"column {name!r} of X is not numeric ({dtype}): encode or drop it first")
     for name, collection in (("X", X), ("y", y)):
         kinds = [collection.dtype] if hasattr(collection, "dtype") else list(collection.dtypes)
         for kind in kinds:
-            if kind.kind not in "fiubO":  # objects may be numbers: that is seen where they are
-                raise ValueError(f"{name} holds no real numbers ({kind}): encode it first")
+            if kind.kind not in "fiubO":  # columns of objects may hold numbers; the workers check them
+                raise ValueError(f"{name} must hold real numbers, got dtype {kind}: convert {name} to numbers first")
     rows = DaskRows(X, y, device=device, block_size=block_size)
-    # As scikit-learn: names that are no text are none.
+    # As in scikit-learn, column names are used only if all of them are strings.
     names = names if names is not None and all(isinstance(name, str) for name in names) else None
-    return Opened(rows, rows.n_targets == 1 and getattr(y, "ndim", 1) == 1, names)
+    return InputRows(rows, rows.n_targets == 1 and getattr(y, "ndim", 1) == 1, names)
 
 
-def _chosen(X: Any, names: list[str]) -> Any:
+def _select_columns(X: Any, names: list[str]) -> Any:
     missing = [column for column in names if column not in list(X.columns)]
     if missing:
-        raise ValueError(f"X has no column {missing[0]!r}, which the model was fitted with")
+        raise ValueError(f"X has no column {missing[0]!r}, but the model was fitted with this column")
     return X[names]
 
 
-def apply_elsewhere(model: Any, X: Any, name: str, tail: tuple[int, ...], of_rows: Any) -> Any:
-    """Return the method of that name for tensors (a tensor), files (an array) or Dask collections (a collection).
+def apply_to_external(model: FittedModel, X: Any, name: str, tail: tuple[int, ...], of_rows: Any) -> Any:
+    """Apply a method of a fitted model to an external input.
 
-    ``of_rows(rows)`` is what it does to rows, and ``tail`` the shape of one row's result.
+    The result is a tensor if X is a tensor, a lazy collection if X is a Dask collection, and an array otherwise.
+
+    Parameters
+    ----------
+    model : FittedModel
+        The fitted model. If it has the attribute ``feature_names_in_``, these columns of X are used.
+    X : tensor, path, list of paths, callable or Dask collection
+        The rows to which the method is applied.
+    name : str
+        Name of the method. For Dask collections, the workers call this method on each partition.
+    tail : tuple of int
+        Shape of the result for one row: () for one number per row.
+    of_rows : callable
+        Function that computes the result from `Rows`. It is called for tensors, files and functions.
     """
     if is_dask(X):
         return _apply_to_collection(model, X, name, tail)
     if is_torch_array(X):
         import torch
 
-        from hkrr.rows.device import TorchRows
+        from hkrr.rows.torch_device import TorchRows
 
         if X.ndim != 2 or X.shape[1] != model.n_features_in_:
             raise ValueError(f"X must be a matrix of {model.n_features_in_} columns, got shape {tuple(X.shape)}")
         if len(X) == 0:
-            raise ValueError("X has 0 rows; give one at least")
+            raise ValueError("X has 0 rows; at least 1 row is needed")
         _check_tensor("X", X, len(X), (2,))
         rows = TorchRows(X, torch.empty((len(X), 0), device=X.device), device=X.device, block_size=model.block_size)
         dtype = X.dtype if X.is_floating_point() else torch.float64
@@ -168,18 +207,22 @@ def apply_elsewhere(model: Any, X: Any, name: str, tail: tuple[int, ...], of_row
     if source.n_features != model.n_features_in_:
         where = "" if callable(X) else f"{X if isinstance(X, str | Path) else X[0]}: "
         n, expected = source.n_features, model.n_features_in_
-        remedy = "; leave the target out: a function can give blocks without it" if n == expected + 1 else ""
-        raise ValueError(f"{where}X has {n} columns, and the model was fitted with {expected}{remedy}")
+        remedy = (
+            "; if X includes the target, pass a function that returns blocks without the target"
+            if n == expected + 1
+            else ""
+        )
+        raise ValueError(f"{where}X has {n} columns, but the model was fitted with {expected}{remedy}")
     return of_rows(FileRows(source, block_size=model.block_size, n_threads=model._n_threads))
 
 
-def _apply_to_collection(model: Any, X: Any, name: str, tail: tuple[int, ...]) -> Any:
-    """Return a collection that is computed when it is asked for, each partition where it is."""
+def _apply_to_collection(model: FittedModel, X: Any, name: str, tail: tuple[int, ...]) -> Any:
+    """Return a lazy collection with the results. Each partition is computed on the worker that stores it."""
     names = getattr(model, "feature_names_in_", None)
     if names is not None and hasattr(X, "columns"):
-        X = _chosen(X, list(names))
+        X = _select_columns(X, list(names))
     if X.shape[1] != model.n_features_in_:
-        raise ValueError(f"X has {X.shape[1]} columns, and the model was fitted with {model.n_features_in_}")
+        raise ValueError(f"X has {X.shape[1]} columns, but the model was fitted with {model.n_features_in_}")
 
     def values(block: Any, dtype: Any = np.float64) -> Array:
         return getattr(model, name)(block) if len(block) else np.empty((0, *tail), dtype=dtype)
@@ -188,11 +231,11 @@ def _apply_to_collection(model: Any, X: Any, name: str, tail: tuple[int, ...]) -
         import pandas as pd
 
         def of_frame(block: Any) -> Any:
-            found = values(block if names is not None else block.to_numpy())
-            return pd.DataFrame(found, index=block.index) if tail else pd.Series(found, index=block.index)
+            result = values(block if names is not None else block.to_numpy())
+            return pd.DataFrame(result, index=block.index) if tail else pd.Series(result, index=block.index)
 
-        nothing = np.empty((0, *tail))
-        return X.map_partitions(of_frame, meta=pd.DataFrame(nothing) if tail else pd.Series(nothing))
+        empty = np.empty((0, *tail))
+        return X.map_partitions(of_frame, meta=pd.DataFrame(empty) if tail else pd.Series(empty))
     dtype = X.dtype if X.dtype.kind == "f" else np.dtype(np.float64)
     X = X.rechunk({1: -1})
     chunks = (X.chunks[0], *((n,) for n in tail))

@@ -1,8 +1,8 @@
-"""Rows on a device of PyTorch: a GPU, whose memory holds them or to which they are streamed, or the processor.
+"""Rows on a PyTorch device: the CPU, or a GPU that stores the data or receives the data block by block.
 
-Blocks are float64 tensors there, and so are their sums: nothing waits for the device inside a pass over them, and
-nothing comes back but what `fetch` is asked for. Data that do not fit are kept by the host and copied through two
-pinned buffers, the next block while this one is computed (a buffer waits for its last copy).
+Blocks and their sums are float64 tensors on the device. A pass over the blocks never synchronizes with the host, and
+only `fetch` copies results back. Data that does not fit in GPU memory stays in host memory. Blocks of such data are
+copied to the GPU through two pinned buffers: the next block is copied while the current block is processed.
 """
 
 from __future__ import annotations
@@ -14,28 +14,42 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from hkrr._arrays import Array
+from hkrr._base.linear_algebra import Array
 from hkrr.rows.base import BlockFunction, Rows, accumulate
-from hkrr.rows.memory import InMemoryRows
+from hkrr.rows.in_memory import InMemoryRows
 
-# Bytes of one array of block rows x width: large enough that a device is busy, small beside its memory.
+# Maximum size in bytes of the largest array that a block function computes, for each type of device. It determines the
+# number of rows in a block. On a GPU, arrays of this size keep the device busy and are small compared to its memory.
 _BLOCK_BYTES = {"cuda": 1 << 30, "cpu": 5 << 20}
-# Arrays of that size that a block's function may hold at once, and the share of the free memory they may take.
-_ARRAYS_AT_ONCE, _SHARE_FOR_BLOCKS = 6, 0.5
-# The share of the free memory that the data may take: beyond, they stay with the host.
+# Assumed number of arrays of the maximum size that a block function holds at once.
+_ARRAYS_AT_ONCE = 6
+# Share of the free GPU memory that the arrays of a block function may use.
+_SHARE_FOR_BLOCKS = 0.5
+# Share of the free GPU memory that the data may use. Larger data stays in host memory.
 _SHARE_FOR_DATA = 0.6
-_LEAST_ROWS = 256
+# Minimum number of rows in a block.
+_MIN_BLOCK_ROWS = 256
 
 
 class TorchRows(Rows):
-    """Rows on a device of PyTorch.
+    """Rows on a PyTorch device.
 
     Parameters
     ----------
-    X, y, sample_weight : tensors or NumPy arrays of m rows (y may have several columns)
-    device : torch device, or its name
-    x_offset, x_scale, y_offset : the blocks hold ``(X - x_offset) / x_scale`` and ``y - y_offset``
-    block_size : rows in a block, or "auto" for blocks that suit the device and its free memory
+    X : tensor or array (m, D)
+        Inputs.
+    y : tensor or array (m,) or (m, n_targets)
+        Targets.
+    sample_weight : tensor or array (m,) or None, default=None
+        Weights of the rows. None gives every row the weight 1.
+    device : torch.device or str
+        The device that computes the sums.
+    x_offset, x_scale : array (D,) or None, default=None
+        Coordinates of the blocks: a block function receives ``(X - x_offset) / x_scale``.
+    y_offset : array (n_targets,) or None, default=None
+        Offset of the targets: a block function receives ``y - y_offset``.
+    block_size : int or "auto", default="auto"
+        Number of rows in a block. "auto" chooses blocks that suit the device and its free memory.
     """
 
     n_threads = 1
@@ -60,7 +74,7 @@ class TorchRows(Rows):
         self._X, self._Y, self._weight = (self._keep(array) for array in (X, Y, sample_weight))
         self._raw_coordinates = (x_offset, x_scale, y_offset)
         self._coordinates = self._placed(x_offset, x_scale, y_offset)
-        self._halved: dict[int, int] = {}  # rows of a block that memory allowed, by its width
+        self._reduced_sizes: dict[int, int] = {}  # for each width, the block size reduced after running out of memory
         self.n_rows, self.n_features = X.shape
         self.n_free_columns, self.n_targets = self.n_features, int(self._Y.shape[1])
         weight = None if self._weight is None else self._weight.to(torch.float64)
@@ -68,7 +82,7 @@ class TorchRows(Rows):
         self.total_weight = float(self.n_rows) if weight is None else float(torch.sum(weight))
 
     def __sizeof__(self) -> int:
-        """Bytes of the tensors: Dask weighs by them what to move, and what to leave where it is."""
+        """Return the bytes of the tensors. Dask uses this size to decide which data to move between workers."""
         return sum(tensor.nbytes for tensor in (self._X, self._Y, self._weight) if tensor is not None)
 
     def with_coordinates(self, x_offset: Array | None, x_scale: Array | None, y_offset: Array | None) -> TorchRows:
@@ -77,14 +91,14 @@ class TorchRows(Rows):
         other._coordinates = self._placed(x_offset, x_scale, y_offset)
         return other
 
-    def in_units_of_rows(self) -> TorchRows:
+    def with_normalized_weights(self) -> TorchRows:
         other = copy.copy(self)
         if self._weight is not None:
             other._weight = self._weight * (self.n_counted / self.total_weight)
             other.total_weight = float(torch.sum(other._weight))
         return other
 
-    def bring(self, rows: InMemoryRows) -> Rows:
+    def to_device(self, rows: InMemoryRows) -> Rows:
         return TorchRows(*rows.gather(), device=self.device) if self.pays_to_batch else rows
 
     def _placed(self, *arrays: Array | None) -> tuple[Any, ...]:
@@ -103,7 +117,7 @@ class TorchRows(Rows):
     def sum(self, fn: BlockFunction, width: int = 1, *small: Array) -> tuple[Any, ...]:
         small = tuple(self.place(array) for array in small)
         with torch.no_grad():
-            sums: tuple[Any, ...] = self._smaller_where_needed(
+            sums: tuple[Any, ...] = self._retry_with_smaller_blocks(
                 width, lambda size: accumulate(fn(*block, *small) for block in self._blocks(size))
             )
         return sums
@@ -115,7 +129,7 @@ class TorchRows(Rows):
             return torch.cat([fn(*block, *small)[0] for block in self._blocks(size)])
 
         with torch.no_grad():
-            return self._smaller_where_needed(width, work).cpu().numpy()
+            return self._retry_with_smaller_blocks(width, work).cpu().numpy()
 
     def draw(self, n: int, rng: np.random.RandomState) -> Array:
         if self._weight is None:
@@ -139,12 +153,12 @@ class TorchRows(Rows):
     def _keep(self, array: Any) -> Any:
         if array is None:
             return None
-        # PyTorch takes no negative strides, and warns of memory that cannot be written to.
+        # PyTorch does not accept negative strides, and warns about read-only memory.
         if not torch.is_tensor(array):
             array = torch.as_tensor(np.require(array, requirements=["C", "W"]))
         tensor = array.detach()
         if tensor.dtype == torch.bfloat16:
-            tensor = tensor.to(torch.float32)  # NumPy, which some of the rows go to, has no such dtype
+            tensor = tensor.to(torch.float32)  # `subset` returns NumPy arrays, and NumPy has no bfloat16
         return tensor.to(self.device) if self._resident else tensor.cpu()
 
     def _rows_at(self, indices: Array) -> tuple[Any, Any, Any]:
@@ -165,7 +179,7 @@ class TorchRows(Rows):
         return tuple(None if array is None else array.cpu().numpy() for array in arrays)
 
     def _size(self, width: int) -> int:
-        """Return the rows of a block."""
+        """Return the number of rows in a block for a block function whose largest array has ``width`` columns."""
         if self._block_size != "auto":
             return self._block_size
         row = 8 * max(width, self.n_features)
@@ -173,19 +187,19 @@ class TorchRows(Rows):
         if self.device.type == "cuda":
             free = torch.cuda.mem_get_info(self.device)[0] + _reserved(self.device)
             limit = min(limit, int(_SHARE_FOR_BLOCKS * free) // _ARRAYS_AT_ONCE)
-        return max(_LEAST_ROWS, limit // row)
+        return max(_MIN_BLOCK_ROWS, limit // row)
 
-    def _smaller_where_needed(self, width: int, work: Any) -> Any:
-        """Return ``work(rows of a block)``; out of memory, the block is halved and the pass begun again."""
-        size = min(self._size(width), self._halved.get(width, self.n_rows))
+    def _retry_with_smaller_blocks(self, width: int, work: Any) -> Any:
+        """Return ``work(block_size)``. If the device runs out of memory, halve the block size and repeat the pass."""
+        size = min(self._size(width), self._reduced_sizes.get(width, self.n_rows))
         while True:
             try:
                 return work(min(size, self.n_rows))
             except torch.cuda.OutOfMemoryError:
-                if size <= _LEAST_ROWS:
+                if size <= _MIN_BLOCK_ROWS:
                     raise
-            size = max(_LEAST_ROWS, min(size, self.n_rows) // 2)
-            self._halved[width] = size  # of the passes to come, too
+            size = max(_MIN_BLOCK_ROWS, min(size, self.n_rows) // 2)
+            self._reduced_sizes[width] = size  # later passes start with this size
             torch.cuda.empty_cache()
 
     def _blocks(self, size: int) -> Iterator[tuple[Any, Any, Any]]:
@@ -198,20 +212,23 @@ class TorchRows(Rows):
             yield from self._streamed(slices)
 
     def _streamed(self, slices: list[slice]) -> Iterator[tuple[Any, Any, Any]]:
-        """Copy through two sets of pinned buffers on a stream of its own: the next block while this one is computed."""
+        """Yield blocks copied through two sets of pinned buffers, on a separate CUDA stream.
+
+        The next block is copied while the caller processes the current block.
+        """
         sources = [self._X, self._Y] + ([] if self._weight is None else [self._weight])
         longest = slices[0].stop
         pinned = [
             [torch.empty((longest, *source.shape[1:]), dtype=source.dtype, pin_memory=True) for source in sources]
             for _ in range(2)
         ]
-        cuda: Any = torch.cuda  # its classes have no types
+        cuda: Any = torch.cuda  # torch.cuda has no type annotations
         copied = [cuda.Event() for _ in range(2)]
         stream, main = cuda.Stream(self.device), cuda.current_stream(self.device)
 
         def start(k: int) -> list[Any]:
             turn, rows = k % 2, slices[k]
-            copied[turn].synchronize()  # the buffer's last copy has left it
+            copied[turn].synchronize()  # wait until the previous copy from this buffer is complete
             n = rows.stop - rows.start
             for buffer, source in zip(pinned[turn], sources, strict=True):
                 buffer[:n].copy_(source[rows])
@@ -235,16 +252,16 @@ def _device(name: Any) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise ValueError(f"device={name!r} is none that PyTorch knows: {error}") from None
+        raise ValueError(f"device={name!r} is not a PyTorch device: {error}") from None
     if device.type != "cuda":
         return device
     if not torch.cuda.is_available():
         raise ValueError(
-            f"device={name!r}: PyTorch finds no GPU here; set_params(device=None) computes on the processor"
+            f"device={name!r}: PyTorch finds no GPU on this machine; use set_params(device=None) to compute on the CPU"
         )
     return device if device.index is not None else torch.device("cuda", torch.cuda.current_device())
 
 
 def _reserved(device: Any) -> int:
-    """Return what PyTorch holds of the device's memory and does not use."""
+    """Return the bytes of device memory that PyTorch has reserved but does not use."""
     return int(torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))

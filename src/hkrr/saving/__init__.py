@@ -1,8 +1,9 @@
-"""Models in files: one safetensors file each, with a JSON header; and models as ONNX graphs.
+"""Saving and loading of models, as safetensors files with a JSON header, and export to ONNX.
 
-`save` and `load` go through three steps: a model becomes JSON and arrays (`models`, `hkrr.records.values`), those
-become bytes (`hkrr.records.format`), and the bytes a file, all of it or nothing (`hkrr.disk`). What is read is checked
-twice: that the bytes are what their header says, and that the model can predict (`checks`).
+`save` has three steps. The model is converted to JSON and arrays (`model_file`, `hkrr._storage.json_codec`). The JSON
+and the arrays are packed into bytes (`hkrr._storage.safetensors_format`). The bytes are written atomically
+(`hkrr._storage.atomic_write`). `load` reverses these steps. It also checks that the bytes match their header, and that
+the fitted attributes are valid, so that the model can predict (`schemas`, `checks`).
 """
 
 from __future__ import annotations

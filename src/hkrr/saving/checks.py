@@ -1,8 +1,9 @@
-"""What fitted attributes must be for a model to predict: kinds, shapes that agree with each other, finite numbers.
+"""Checks of the fitted attributes of saved models: types, consistent shapes, and finite numbers.
 
-A check is a function of an attribute's name, its value and the sizes seen so far, and raises Refusal. Shapes are
-written with letters, as ``floats("c", "D")``: the same letter is the same size wherever it stands in one model.
-``"*t"`` is whatever axes are left, none or one: a single target has none.
+A check is a function with three arguments: the name of an attribute, its value, and a dict of the sizes found so far.
+It raises Refusal if the value is invalid. Shapes are written with letters, as in ``floats("c", "D")``. The same letter
+stands for the same size everywhere in one model: "c" is the number of centers, "D" the number of columns of X, and "d"
+the number of components. ``"*t"`` stands for the axis of the targets, which is missing if there is a single target.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from hkrr._base.checks import check_choice
+from hkrr._storage.safetensors_format import Refusal
+from hkrr.estimators.fitted.posterior import packed_length
 from hkrr.kernels import Kernel
-from hkrr.posterior import packed_length
-from hkrr.records.format import Refusal
-from hkrr.scaling import Moments
+from hkrr.rows.standardize import Moments
 from hkrr.solvers import Result
+from hkrr.tables.encoding import DAY_FIRST, KINDS, MONTH_FIRST, Column, Encoder, HeldOutScores
 
 Sizes = dict[str, tuple[int, ...]]
 Check = Callable[[str, Any, Sizes], None]
@@ -33,22 +36,25 @@ def _bind(name: str, shape: tuple[int, ...], letters: tuple[str, ...], sizes: Si
         part, rest = rest[:n], rest[n:]
         fits = len(part) == n and (n <= 1) and 0 not in part
         if not fits or sizes.setdefault(letter, part) != part:
-            raise Refusal(f"{name} has the shape {shape}, which does not fit the rest of the model")
+            raise Refusal(f"{name} has the shape {shape}, which does not match the rest of the model")
     if rest:
-        raise Refusal(f"{name} has the shape {shape}, which does not fit the rest of the model")
+        raise Refusal(f"{name} has the shape {shape}, which does not match the rest of the model")
 
 
 def _finite(name: str, value: Any) -> None:
     if not np.all(np.isfinite(value)):
-        raise Refusal(f"{name} holds NaN or infinity")
+        raise Refusal(f"{name} contains NaN or infinity")
 
 
 def floats(*letters: str, positive: bool = False) -> Check:
-    """An array of finite floats of that shape."""
+    """Return a check for an array of finite floats with the given shape.
+
+    With ``positive=True`` all entries must be positive.
+    """
 
     def check(name: str, value: Any, sizes: Sizes) -> None:
         if not isinstance(value, np.ndarray) or value.dtype not in (np.float64, np.float32):
-            raise Refusal(f"{name} is no array of floats")
+            raise Refusal(f"{name} is not an array of floats")
         _bind(name, value.shape, letters, sizes)
         _finite(name, value)
         if positive and not np.all(value > 0):
@@ -58,25 +64,31 @@ def floats(*letters: str, positive: bool = False) -> Check:
 
 
 def numeric(*letters: str, kinds: str = "fiub") -> Check:
-    """An array of finite numbers of that shape, which may be whole or booleans, as targets may."""
+    """Return a check for an array of finite numbers with the given shape.
+
+    `kinds` lists the allowed kinds of NumPy dtypes: floats, integers, unsigned integers and booleans by default.
+    """
 
     def check(name: str, value: Any, sizes: Sizes) -> None:
         if not isinstance(value, np.ndarray) or value.dtype.kind not in kinds:
-            raise Refusal(f"{name} is no array of such numbers")
+            raise Refusal(f"{name} is not an array of numbers of a valid type")
         _bind(name, value.shape, letters, sizes)
         _finite(name, value)
 
     return check
 
 
-def level(letters: str, *, at_least: float = -math.inf) -> Check:
-    """One finite number, or an array of one for each target."""
+def float_per_target(letters: str, *, at_least: float = -math.inf) -> Check:
+    """Return a check for one finite float, or an array with one finite float for each target.
+
+    `letters` is the axis of the targets, "*t". `at_least` is the smallest allowed value.
+    """
 
     def check(name: str, value: Any, sizes: Sizes) -> None:
         if not isinstance(value, float | np.floating) and not (
             isinstance(value, np.ndarray) and value.dtype.kind == "f"
         ):
-            raise Refusal(f"{name} is no number, nor an array of them")
+            raise Refusal(f"{name} is not a float or an array of floats")
         _bind(name, np.shape(value), (letters,), sizes)
         _finite(name, value)
         if not np.all(value >= at_least):
@@ -86,25 +98,29 @@ def level(letters: str, *, at_least: float = -math.inf) -> Check:
 
 
 def scores(name: str, value: Any, sizes: Sizes) -> None:
-    """What intervals are made of: sorted, and not negative."""
+    """Check the conformity scores of prediction intervals, which must be sorted and non-negative."""
     floats("scores", "*t")(name, value, sizes)
     if not np.all(value >= 0) or np.any(np.diff(value, axis=0) < 0):
-        raise Refusal(f"{name} are negative, or not sorted")
+        raise Refusal(f"{name} contains negative or unsorted values")
 
 
 def packed(name: str, value: Any, sizes: Sizes) -> None:
-    """A lower triangular matrix of c rows, as a vector."""
+    """Check a lower triangular float32 matrix with one row per center, stored as a vector of its entries."""
     floats("packed")(name, value, sizes)
     if value.dtype != np.float32 or len(value) != packed_length(sizes["c"][0]):
-        raise Refusal(f"{name} does not fit centers_")
+        raise Refusal(f"{name} does not match centers_")
 
 
 def number(*, positive: bool = False) -> Check:
-    """A number; finite where it must be positive, as other ones may say that something failed."""
+    """Return a check for a number.
+
+    With ``positive=True`` the number must be positive and finite. Otherwise infinity and NaN are allowed too: the score
+    of a failed fit, for example, is not finite.
+    """
 
     def check(name: str, value: Any, sizes: Sizes) -> None:
         if not isinstance(value, numbers.Real) or isinstance(value, bool):
-            raise Refusal(f"{name} is no number")
+            raise Refusal(f"{name} is not a number")
         if positive and not 0.0 < float(value) < math.inf:
             raise Refusal(f"{name} is not positive and finite")
 
@@ -112,89 +128,89 @@ def number(*, positive: bool = False) -> Check:
 
 
 def positive_or_none(name: str, value: Any, sizes: Sizes) -> None:
-    """A positive finite number, or None."""
+    """Check a positive finite number, or None."""
     if value is not None:
         number(positive=True)(name, value, sizes)
 
 
 def classes(name: str, value: Any, sizes: Sizes) -> None:
-    """Labels: at least two, different and sorted."""
+    """Check class labels. There must be at least two, distinct and sorted."""
     if not isinstance(value, np.ndarray) or value.ndim != 1 or value.dtype.kind not in "biufU":
-        raise Refusal(f"{name} is no array of labels")
+        raise Refusal(f"{name} is not an array of labels")
     if value.dtype.kind == "f":
         _finite(name, value)
     if len(value) < 2 or not np.array_equal(np.unique(value), value):
-        raise Refusal(f"{name} are not different, sorted labels")
+        raise Refusal(f"{name} does not contain at least two distinct, sorted labels")
 
 
 def finite_number(name: str, value: Any, sizes: Sizes) -> None:
-    """A finite float."""
+    """Check a finite number."""
     number()(name, value, sizes)
     _finite(name, float(value))
 
 
-def whole(name: str, value: Any, sizes: Sizes) -> None:
-    """A whole number that is not negative."""
+def non_negative_int(name: str, value: Any, sizes: Sizes) -> None:
+    """Check a non-negative integer."""
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 0:
-        raise Refusal(f"{name} is no whole number")
+        raise Refusal(f"{name} is not a non-negative integer")
 
 
 def n_columns(name: str, value: Any, sizes: Sizes) -> None:
-    """The number of columns, which is D."""
-    whole(name, value, sizes)
+    """Check the number of columns of X, which is the size with the letter D."""
+    non_negative_int(name, value, sizes)
     _bind(name, (int(value),), ("D",), sizes)
 
 
 def names(name: str, value: Any, sizes: Sizes) -> None:
-    """The names of the columns, as scikit-learn keeps them."""
+    """Check the names of the columns of X, which must be an object array of strings, as in scikit-learn."""
     if not isinstance(value, np.ndarray) or value.dtype != object or not all(isinstance(each, str) for each in value):
-        raise Refusal(f"{name} are no texts")
+        raise Refusal(f"{name} is not an array of strings")
     _bind(name, value.shape, ("D",), sizes)
 
 
 def flag(name: str, value: Any, sizes: Sizes) -> None:
-    """True or False."""
+    """Check a boolean."""
     if not isinstance(value, bool):
-        raise Refusal(f"{name} is neither true nor false")
+        raise Refusal(f"{name} is neither True nor False")
 
 
 def one_of(*choices: Any) -> Check:
-    """One of these values."""
+    """Return a check for a value that must be one of the choices, and of the same type."""
 
     def check(name: str, value: Any, sizes: Sizes) -> None:
         if not any(type(value) is type(choice) and value == choice for choice in choices):
-            raise Refusal(f"{name} is none of {', '.join(map(repr, choices))}")
+            raise Refusal(f"{name} is not one of {', '.join(map(repr, choices))}")
 
     return check
 
 
 def kernel(name: str, value: Any, sizes: Sizes) -> None:
-    """A kernel."""
+    """Check a kernel."""
     if not isinstance(value, Kernel):
-        raise Refusal(f"{name} is no kernel")
+        raise Refusal(f"{name} is not a kernel")
 
 
 def table(name: str, value: Any, sizes: Sizes) -> None:
-    """Columns of equal lengths."""
+    """Check a table: a dict of columns, which must be lists or vectors of the same length."""
     columns: list[Any] = list(value.values()) if isinstance(value, dict) else [None]
     if not all(isinstance(column, list) or (isinstance(column, np.ndarray) and column.ndim == 1) for column in columns):
-        raise Refusal(f"{name} is no table")
+        raise Refusal(f"{name} is not a table")
     if len({len(column) for column in columns}) > 1:
         raise Refusal(f"{name} has columns of different lengths")
 
 
 def result(name: str, value: Any, sizes: Sizes) -> None:
-    """How a run of the solver ended."""
+    """Check the `Result` of a solver."""
     if not isinstance(value, Result):
-        raise Refusal(f"{name} is no Result")
+        raise Refusal(f"{name} is not a Result")
     floats("d", "D")(f"{name}.B", value.B, sizes)
     floats("c", "columns of alpha")(f"{name}.alpha", value.alpha, sizes)
     for field in ("objective", "reg_lambda"):
         number()(f"{name}.{field}", getattr(value, field), sizes)
-    whole(f"{name}.n_iter", value.n_iter, sizes)
+    non_negative_int(f"{name}.n_iter", value.n_iter, sizes)
     for field in ("reason", "message"):
         if not isinstance(getattr(value, field), str):
-            raise Refusal(f"{name}.{field} is no text")
+            raise Refusal(f"{name}.{field} is not a string")
     table(f"{name}.history", value.history, sizes)
     for column in value.history.values():
         for each in column:
@@ -202,9 +218,9 @@ def result(name: str, value: Any, sizes: Sizes) -> None:
 
 
 def moments(name: str, value: Any, sizes: Sizes) -> None:
-    """Means and scales of the columns, and the mean of one target."""
+    """Check `Moments`: the means and scales of the columns, which columns are constant, and the mean of one target."""
     if not isinstance(value, Moments):
-        raise Refusal(f"{name} are no Moments")
+        raise Refusal(f"{name} is not an object of class Moments")
     floats("D")(f"{name}.x_mean", value.x_mean, sizes)
     floats("D", positive=True)(f"{name}.x_scale", value.x_scale, sizes)
     numeric("D", kinds="b")(f"{name}.constant", value.constant, sizes)
@@ -212,24 +228,28 @@ def moments(name: str, value: Any, sizes: Sizes) -> None:
 
 
 def record(cls: Any) -> Check:
-    """A dataclass whose fields are what their annotations say: plain values, None, and tuples of them."""
+    """Return a check for an instance of the dataclass `cls`, whose fields must match their annotations.
+
+    The annotations may contain plain types, None, unions and tuples.
+    """
     hints = get_type_hints(cls)
 
     def check(name: str, value: Any, sizes: Sizes) -> None:
         if type(value) is not cls:
-            raise Refusal(f"{name} is no {cls.__name__}")
+            raise Refusal(f"{name} is not a {cls.__name__}")
         for each in fields(cls):
             if not _is_a(getattr(value, each.name), hints[each.name]):
-                raise Refusal(f"{name}.{each.name} is no {each.type}")
+                raise Refusal(f"{name}.{each.name} is not of type {each.type}")
 
     return check
 
 
+# Classes whose instances match an annotation: integers also match float, and NumPy scalars match built-in types.
 _KINDS: dict[Any, Any] = {float: numbers.Real, int: numbers.Integral, bool: bool | np.bool_}
 
 
 def _is_a(value: Any, hint: Any) -> bool:
-    """Whether a value is what an annotation says; whole numbers are floats too, and truths are no numbers."""
+    """Return whether a value matches an annotation. Integers match float, but booleans match only bool."""
     if isinstance(hint, UnionType):
         return any(_is_a(value, each) for each in get_args(hint))
     if get_origin(hint) is tuple:
@@ -244,7 +264,61 @@ def _is_a(value: Any, hint: Any) -> bool:
 
 
 def output_config(name: str, value: Any, sizes: Sizes) -> None:
-    """What `set_output` was told."""
+    """Check the output configuration that scikit-learn's method `set_output` stores in an estimator."""
     if not isinstance(value, dict) or set(value) != {"transform"}:
-        raise Refusal(f"{name} is none of scikit-learn's")
+        raise Refusal(f"{name} is not an output configuration of scikit-learn")
     one_of("default", "pandas", "polars", None)(name, value["transform"], sizes)
+
+
+_column, _encoder, _scores = (record(cls) for cls in (Column, Encoder, HeldOutScores))
+
+
+def encoder(name: str, value: Any, sizes: Sizes) -> None:
+    """Check an `Encoder` and its columns."""
+    _encoder(name, value, sizes)
+    for column in value.columns:
+        _column(f"{name}.columns", column, sizes)
+        if column.kind not in KINDS:
+            raise Refusal(f"{name} has a column of unknown kind {column.kind[:40]!r}")
+        if not math.isfinite(column.fill):
+            raise Refusal(f"{name} fills missing values with NaN or infinity")
+        if column.kind == "truth" and len(column.values) != 2:
+            raise Refusal(f"{name} has a boolean column whose number of values is not two")
+        if column.kind == "date" and column.values not in ((), (DAY_FIRST,), (MONTH_FIRST,)):
+            raise Refusal(f"{name} has a date column of an unknown format")
+
+
+def text(name: str, value: Any, sizes: Sizes) -> None:
+    """Check a string."""
+    if not isinstance(value, str):
+        raise Refusal(f"{name} is not a string")
+
+
+def variances(name: str, value: Any, sizes: Sizes) -> None:
+    """Check variances: a vector of finite, non-negative floats."""
+    if not isinstance(value, np.ndarray) or value.ndim != 1 or value.dtype != np.float64:
+        raise Refusal(f"{name} is not a vector of floats")
+    if not np.all(np.isfinite(value)) or np.any(value < 0):
+        raise Refusal(f"{name} contains numbers that are negative or not finite")
+
+
+def held_out(name: str, value: Any, sizes: Sizes) -> None:
+    """Check `HeldOutScores`, whose lists must have one entry for each method."""
+    _scores(name, value, sizes)
+    if len({len(each) for each in (value.methods, value.r2, value.low, value.high)}) != 1:
+        raise Refusal(f"{name} has different numbers of scores and methods")
+
+
+def table_regressor(model: Any) -> None:
+    """Check that the parameters of a TableRegressor are valid, and that its columns match its inner model."""
+    check_choice("missing", model.missing, ("impute", "refuse"))
+    check_choice("missing", model.encoder_.missing, ("impute", "refuse"))
+    if not isinstance(model.regressor, bool | None) and not hasattr(model.regressor, "get_params"):
+        raise Refusal("regressor is not an estimator")
+    names = [column.name for column in model.encoder_.columns]
+    if names != list(getattr(model, "feature_names_in_", ())):
+        raise Refusal("encoder_ and feature_names_in_ have different columns")
+    if len(getattr(model, "missing_variances_", names)) != len(names):
+        raise Refusal("missing_variances_ and encoder_ have different numbers of columns")
+    if len(model.encoder_.names_out) != model.model_.n_features_in_:
+        raise Refusal("model_ has a different number of columns than encoder_ produces")

@@ -1,45 +1,163 @@
-"""`save` and `load`: a fitted model in one file, which a stranger's hands cannot make harmful."""
+"""`save` and `load` store a fitted model in one file. Files from any source are safe to load.
+
+If a file lacks a parameter, an earlier version of the library wrote it, and the parameter gets its default value. If a
+file contains an unknown parameter or attribute, a later version wrote it, and it is refused.
+"""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
+import numpy as np
+from sklearn.base import clone
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.utils.validation import check_is_fitted
 
-from hkrr.disk import replace_file
+from hkrr._base.linear_algebra import Array
+from hkrr._storage.atomic_write import replace_file
+from hkrr._storage.json_codec import Arrays, decode, encode
+from hkrr._storage.safetensors_format import FORMAT, Refusal, pack, unpack
 from hkrr.exceptions import ModelFileError
-from hkrr.records.format import FORMAT, Refusal, pack, unpack
-from hkrr.records.values import Arrays, encode
-from hkrr.saving.layouts import LAYOUTS, check_model
-from hkrr.saving.models import LEFT_OUT, decode_model, encode_model
+from hkrr.saving.schemas import SCHEMAS, check_model
 
-_CLASSES = tuple(name for name, layout in LAYOUTS.items() if layout.ours)
-_REMEDY = "take another copy of the file, or save the model again"
+_DAMAGED = "it is damaged, or was not written by hkrr.save"
+# Parameters that are stored as None: functions cannot be stored, and a path is valid on one machine only.
+LEFT_OUT = ("callbacks", "checkpoint")
+# Attributes that are not stored separately: the header has the feature names, and result_ contains the history.
+_ELSEWHERE = {"feature_names_in_", "history_"}
+
+
+def encode_model(model: Any, arrays: Arrays, prefix: str = "") -> dict[str, Any]:
+    """Return the JSON representation of a fitted model, and add its arrays to `arrays`.
+
+    The names of the arrays start with the prefix.
+    """
+    schema = SCHEMAS[type(model).__name__]
+    held, parameters = vars(model), schema.parameter_names()
+    unknown = sorted(set(held) - {*parameters, *schema.attributes, *schema.optional, *_ELSEWHERE})
+    if schema.is_own and unknown:
+        raise Refusal(f"it has the unknown attribute {unknown[0]!r}, which cannot be stored: delete this attribute")
+    attributes: dict[str, Any] = {}
+    for name in (*schema.attributes, *schema.optional):
+        if name in held and isinstance(schema.attributes.get(name), tuple):
+            attributes[name] = {"model": encode_model(held[name], arrays, f"{prefix}{name}.")}
+        elif name in held:
+            attributes[name] = encode(held[name], f"{prefix}{name}", arrays)
+    return {
+        "class": type(model).__name__,
+        "parameters": {
+            name: held[name] is not None
+            if name in schema.copies
+            else _encode_parameter(name, held[name], arrays, prefix)
+            for name in parameters
+        },
+        "attributes": attributes,
+    }
+
+
+def _encode_parameter(name: str, value: Any, arrays: Arrays, prefix: str) -> Any:
+    if name in LEFT_OUT:
+        return None
+    try:
+        return encode(value, f"{prefix}parameters.{name}", arrays)
+    except Refusal as error:
+        raise Refusal(f"{error}; replace it with model.set_params({name}=...) before saving") from None
+
+
+def decode_model(content: Any, arrays: Arrays, allowed: tuple[str, ...], feature_names: Any = None) -> Any:
+    """Return the model that `encode_model` has converted to JSON, after checking it.
+
+    `allowed` are the names of the accepted classes. The arrays of the model are removed from `arrays`.
+    """
+    if not isinstance(content, dict) or set(content) != {"class", "parameters", "attributes"}:
+        raise Refusal(f"its content is not a model: {_DAMAGED}")
+    name, parameters, attributes = content["class"], content["parameters"], content["attributes"]
+    if not isinstance(name, str) or name not in allowed:
+        raise Refusal(
+            f"its class {str(name)[:40]!r} is unknown: install the version of hkrr that wrote it, or a newer one",
+            remedied=True,
+        )
+    schema = SCHEMAS[name]
+    _check_names(f"parameters of {name}", parameters, set(schema.parameter_names()))
+    _check_names(f"attributes of {name}", attributes, {*schema.attributes, *schema.optional})
+    model = schema.cls(**{key: decode(value, arrays) for key, value in parameters.items()})
+    for key, value in attributes.items():
+        inner = schema.attributes.get(key)
+        setattr(model, key, _decode_inner(value, arrays, inner) if isinstance(inner, tuple) else decode(value, arrays))
+    if feature_names is not None:
+        model.feature_names_in_ = _names(feature_names)
+    check_model(model)
+    for key, attribute in schema.copies.items():
+        setattr(model, key, clone(getattr(model, attribute)) if getattr(model, key) else None)
+    if "result_" in schema.attributes:
+        model.history_ = model.result_.history
+    return _with_tree(model) if isinstance(model, KNeighborsRegressor) else model
+
+
+def _with_tree(model: Any) -> Any:
+    """Fit a loaded KNeighborsRegressor again, and return it.
+
+    Its search tree is not stored in files, because the same rows always give the same tree.
+    """
+    try:
+        return model.fit(model._fit_X, model._y)
+    except ValueError as error:
+        raise Refusal(f"its KNeighborsRegressor is invalid: {error}") from None
+
+
+def _decode_inner(value: Any, arrays: Arrays, allowed: tuple[str, ...]) -> Any:
+    if not isinstance(value, dict) or set(value) != {"model"}:
+        raise Refusal(f"its content is not a model: {_DAMAGED}")
+    return decode_model(value["model"], arrays, allowed)
+
+
+def _check_names(what: str, found: Any, known: set[str]) -> None:
+    if not isinstance(found, dict):
+        raise Refusal(f"the {what} in it are not a JSON object: {_DAMAGED}")
+    for name in sorted(set(found) - known):
+        raise Refusal(
+            f"{name[:40]!r} is unknown among the {what}: install the version of hkrr that wrote it, or a newer one",
+            remedied=True,
+        )
+
+
+def _names(names: Any) -> Array:
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise Refusal(f"its feature names are not strings: {_DAMAGED}")
+    return np.array(names, dtype=object)
+
+
+_CLASSES = tuple(name for name, schema in SCHEMAS.items() if schema.is_own)
+_REMEDY = "use another copy of the file, or save the model again"
 _FIELDS = {"format", "library", "class", "parameters", "attributes", "feature_names", "summary", "left_out"}
 
 
 def save(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a fitted model to one file, whole or not at all.
+    """Save a fitted model to a file. The file is written completely or not at all.
 
     Parameters
     ----------
-    model : HyperKernelRidge, HyperKernelRidgeCV, `hkrr.tables.TableRegressor` or one of `hkrr.baselines`, fitted
-    path : str or path
-        The file; one that is there is replaced, and stays as it was should anything go wrong.
+    model : estimator
+        A fitted HyperKernelRidge, HyperKernelRidgeCV, HyperKernelClassifier, `hkrr.tables.TableRegressor` or estimator
+        of `hkrr.baselines`.
+    path : str or path-like
+        The file to write. An existing file is replaced. If saving fails, the existing file is unchanged.
 
     Raises
     ------
     NotFittedError
-        For a model that is not fitted.
-    TypeError, ValueError
-        For other objects, and models with a part that a file has no place for (a kernel of one's own, say).
+        If the model is not fitted.
+    TypeError
+        If the model is not of one of these classes.
+    ValueError
+        If a parameter or attribute of the model cannot be stored, for example a user-defined kernel.
     OSError
-        Where the disk is full or the folder cannot be written to.
+        If the disk is full or the folder is not writable.
 
     Notes
     -----
-    `callbacks` are functions, and `checkpoint` is a path of this machine: they are left out, and None when loaded.
+    The parameters `callbacks` and `checkpoint` are not stored. They are None in a loaded model.
 
     Examples
     --------
@@ -53,11 +171,11 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     >>> bool((again.predict(data.X) == model.predict(data.X)).all())
     True
     """
-    layout = LAYOUTS.get(type(model).__name__)
-    if layout is None or layout.cls is not type(model) or not layout.ours:
+    schema = SCHEMAS.get(type(model).__name__)
+    if schema is None or schema.cls is not type(model) or not schema.is_own:
         raise TypeError(
-            f"hkrr.save takes {', '.join(_CLASSES)}; got a {type(model).__name__}. (joblib.dump takes any estimator; "
-            "joblib.load runs what the file says: only for files you trust)"
+            f"hkrr.save takes {', '.join(_CLASSES)}; got a {type(model).__name__}. joblib.dump saves any estimator, "
+            "but joblib.load can run any code in a file: use it only for files that you trust"
         )
     check_is_fitted(model)
     try:
@@ -69,22 +187,24 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Return the model of a file that `save` wrote. No code is run from the file, whoever wrote it.
+    """Load a model that was saved by `save`. Loading runs no code from the file, so files from any source are safe.
 
     Parameters
     ----------
-    path : str or path
+    path : str or path-like
+        The file to read.
 
     Returns
     -------
-    The fitted estimator; its predictions are those of the saved one, bit for bit on the same machine.
+    estimator
+        The fitted model. On the same machine its predictions are bitwise equal to the predictions of the saved model.
 
     Raises
     ------
     ModelFileError
-        Where the file holds no model, a damaged one, or one of a newer format; the message says what to do.
+        If the file contains no model, is damaged, or has a newer format. The message says what to do.
     OSError
-        Where there is no such file, or it must not be read.
+        If the file does not exist or cannot be read.
 
     Examples
     --------
@@ -101,12 +221,12 @@ def load(path: str | os.PathLike[str]) -> Any:
         if set(header) != _FIELDS:
             odd = sorted(set(header) ^ _FIELDS)[0]
             raise Refusal(
-                f"its header has a field too many or too few, {odd[:40]!r}: install a newer hkrr", remedied=True
+                f"the field {odd[:40]!r} of its header is missing or unknown: install a newer hkrr", remedied=True
             )
         content = {name: header[name] for name in ("class", "parameters", "attributes")}
         model = decode_model(content, arrays, _CLASSES, header["feature_names"])
         if arrays:
-            raise Refusal(f"it holds a tensor that nothing uses, {min(arrays)[:40]!r}")
+            raise Refusal(f"it contains an unused tensor, {min(arrays)[:40]!r}")
     except Refusal as refusal:
         remedy = "" if refusal.remedied else f"; {_REMEDY}"
         raise ModelFileError(f"{os.fspath(path)} cannot be loaded: {refusal}{remedy}.") from None
@@ -114,7 +234,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def written_by(path: str | os.PathLike[str]) -> str:
-    """Return the version of hkrr that wrote a file."""
+    """Return the version of hkrr that wrote a model file, or raise ModelFileError."""
     try:
         return str(unpack(path)[0]["library"])
     except Refusal as refusal:
@@ -138,7 +258,10 @@ def _as_bytes(model: Any) -> bytes:
 
 
 def _summary(model: Any) -> dict[str, Any]:
-    """Return what a reader of the header may want to know of the training; loading does not need it."""
+    """Return facts about the fit, such as the numbers of centers and iterations, for people who read the header.
+
+    `load` does not use these facts.
+    """
     found: dict[str, Any] = {"n_features": int(model.n_features_in_)}
     if hasattr(model, "dual_coef_"):
         found["n_centers"] = len(model.dual_coef_)

@@ -1,9 +1,10 @@
-"""Models as ONNX graphs: predictions without Python, in whatever runs ONNX.
+"""Export of models to ONNX graphs, which predict without Python.
 
-The graph takes float32 and gives float32, and computes in float64 in between, as the library does: the coefficients of
-a kernel model are large, of either sign, and cancel, so that float32 would leave few digits. It is the formula of
-`predict`, with the same care: points around the centers' mean before distances are taken, and for kernels with a kink
-at zero, distances that are only rounding set to zero.
+The input and the output of a graph are float32. In between, the graph computes in float64, as the library does. The
+coefficients of a kernel model are large numbers of both signs, and the terms of a prediction almost cancel, so float32
+would leave few correct digits. The graph computes the formula of `predict` with the same precautions against rounding
+errors. The mean of the centers is subtracted before distances are computed. For kernels that are not differentiable at
+distance zero, distances within rounding error are set to zero.
 """
 
 from __future__ import annotations
@@ -15,38 +16,40 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from hkrr import kernels
-from hkrr._arrays import EPS, Array
-from hkrr._model import MapModel
-from hkrr.baselines._expansion import KernelExpansion
-from hkrr.selection import HyperKernelRidgeCV
+from hkrr._base.linear_algebra import EPS, Array
+from hkrr.baselines._kernel_expansion import KernelExpansionRegressor
+from hkrr.estimators.fitted.base import MapModel
+from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 
-# Versions that runtimes of the last years read.
+# Versions of the ONNX operators and of the file format that all recent ONNX runtimes support.
 _OPSET, _IR = 17, 8
 
 
 def to_onnx(model: Any) -> Any:
-    """Return a fitted model as an ONNX graph.
+    """Convert a fitted model to an ONNX graph.
 
-    Needs the extra ``hkrr[onnx]``. ``onnx.save(graph, path)`` writes it, and onnxruntime runs it.
+    Requires the extra ``hkrr[onnx]``. ``onnx.save(graph, path)`` writes the graph, and onnxruntime runs it.
 
     Parameters
     ----------
-    model : HyperKernelRidge, HyperKernelRidgeCV, or of `hkrr.baselines` KernelRidgeCV, RBFNetwork, HyperRBFNetwork or
-        RecursiveFeatureMachine; fitted, with a kernel of `hkrr.kernels`
+    model : estimator
+        A fitted HyperKernelRidge or HyperKernelRidgeCV, or a KernelRidgeCV, RBFNetwork, HyperRBFNetwork or
+        RecursiveFeatureMachine of `hkrr.baselines`. Its kernel must be one of `hkrr.kernels`.
 
     Returns
     -------
     onnx.ModelProto
-        With the input "X", float32 (N, n_features), and the output "y", float32, of the shape that `predict` gives.
+        A graph with the input "X", float32 of shape (N, n_features), and the output "y", float32 of the same shape as
+        the output of `predict`.
 
     Raises
     ------
     NotFittedError
-        For a model that is not fitted.
+        If the model is not fitted.
     TypeError
-        For other estimators and kernels.
+        If the estimator or its kernel is not supported.
     ImportError
-        Where onnx is not installed.
+        If onnx is not installed.
 
     Examples
     --------
@@ -57,10 +60,10 @@ def to_onnx(model: Any) -> Any:
     >>> graph.graph.input[0].name, graph.graph.output[0].name
     ('X', 'y')
     """
-    if not isinstance(model, MapModel | KernelExpansion):
+    if not isinstance(model, MapModel | KernelExpansionRegressor):
         raise TypeError(
-            f"hkrr.to_onnx takes sums of kernels (HyperKernelRidge, HyperKernelRidgeCV and their like in "
-            f"hkrr.baselines); got a {type(model).__name__}. skl2onnx knows many of scikit-learn's estimators"
+            f"hkrr.to_onnx takes HyperKernelRidge, HyperKernelRidgeCV and the kernel expansions of hkrr.baselines; got "
+            f"a {type(model).__name__}. skl2onnx converts many estimators of scikit-learn"
         )
     check_is_fitted(model)
     try:
@@ -77,7 +80,7 @@ def to_onnx(model: Any) -> Any:
     K = _kernel(graph, model.kernel_, P, C)
     y = graph.add("Add", graph.add("MatMul", K, model.dual_coef_), model.intercept_)
     if isinstance(model, HyperKernelRidgeCV) and model.truncate:
-        # Clip takes one bound for all targets only.
+        # The operator Clip supports only one bound for all targets, but each target has its own bound.
         y = graph.add("Min", graph.add("Max", y, np.negative(model.truncation_)), model.truncation_)
     graph.add("Cast", y, to=onnx.TensorProto.FLOAT, output="y")
 
@@ -96,14 +99,14 @@ def to_onnx(model: Any) -> Any:
 
 
 class _Graph:
-    """Nodes and constants, as they are added."""
+    """The nodes and constants of a graph under construction."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
     def add(self, operator: str, *inputs: Any, output: str | None = None, **attributes: Any) -> str:
-        """Add a node, and return the name of its output; inputs are such names, or numbers and arrays."""
+        """Add a node and return the name of its output. Inputs are names of outputs, numbers or arrays."""
         from onnx.helper import make_node
 
         names = [each if isinstance(each, str) else self._constant(each) for each in inputs]
@@ -115,16 +118,16 @@ class _Graph:
         from onnx.numpy_helper import from_array
 
         name = f"constant_{len(self.constants)}"
-        # Whole numbers are axes and indices; everything else is computed with.
+        # Constants given as lists are axes or indices, which must be integers. All others are operands of arithmetic.
         dtype = np.int64 if isinstance(value, list) else np.float64
         self.constants.append(from_array(np.array(value, dtype=dtype, order="C"), name))
         return name
 
 
 def _kernel(graph: _Graph, kernel: kernels.Kernel, P: str, C: Array) -> str:
-    """Add the matrix k(p_i, c_j)."""
+    """Add nodes that compute the kernel matrix ``k(p_i, c_j)``, and return the name of its output."""
     if type(kernel) not in [type(known) for known in kernels.KERNELS.values()]:
-        raise TypeError(f"hkrr.to_onnx knows the kernels of hkrr.kernels; got a {type(kernel).__name__}")
+        raise TypeError(f"hkrr.to_onnx supports the kernels of hkrr.kernels only; got a {type(kernel).__name__}")
     if isinstance(kernel, kernels.Polynomial):
         product = graph.add("MatMul", P, kernel.scale * C.T)
         return graph.add("Pow", graph.add("Add", product, kernel.coef0), float(kernel.degree))
@@ -137,11 +140,16 @@ def _kernel(graph: _Graph, kernel: kernels.Kernel, P: str, C: Array) -> str:
         return graph.add("Pow", graph.add("Add", graph.add("Mul", u, 2.0), 1.0), -0.5)
     if isinstance(kernel, kernels.Matern):
         return _matern(graph, kernel.nu, graph.add("Sqrt", graph.add("Mul", u, 2.0)))
-    return graph.add("Exp", graph.add("Neg", u))  # Gaussian
+    if isinstance(kernel, kernels.Gaussian):
+        return graph.add("Exp", graph.add("Neg", u))
+    raise TypeError(f"hkrr.to_onnx has no formula for the kernel {type(kernel).__name__}")
 
 
 def _scaled_squared_distances(graph: _Graph, kernel: Any, P: str, C: Array) -> str:
-    """Add ``gamma |p_i - c_j|^2``, of points around the centers' mean."""
+    """Add nodes that compute ``gamma |p_i - c_j|^2``, and return the name of their output.
+
+    The mean of the centers is first subtracted from all points.
+    """
     origin = C.mean(axis=0)
     P, C = graph.add("Sub", P, origin), C - origin
     p_norms = graph.add("ReduceSumSquare", P, axes=[1], keepdims=1)
@@ -154,7 +162,10 @@ def _scaled_squared_distances(graph: _Graph, kernel: Any, P: str, C: Array) -> s
 
 
 def _coordinatewise(graph: _Graph, kernel: Any, P: str, C: Array) -> str:
-    """Add the product over the coordinates, one after the other: an N x c matrix at a time."""
+    """Add nodes that compute a kernel that is a product over coordinates, and return the name of their output.
+
+    The coordinates are processed one after another, because each of them needs an N x c matrix.
+    """
     rate = math.sqrt(2.0 * kernel.scale)
     K = ""
     for j, column in enumerate(C.T):
@@ -168,7 +179,7 @@ def _coordinatewise(graph: _Graph, kernel: Any, P: str, C: Array) -> str:
 
 
 def _matern(graph: _Graph, nu: float, t: str) -> str:
-    """Add the Matern function of t = distance / ell."""
+    """Add nodes that compute the Matern function of t = distance / length scale, and return their output's name."""
     z = graph.add("Mul", t, math.sqrt(2.0 * nu))
     decay = graph.add("Exp", graph.add("Neg", z))
     if nu == 0.5:

@@ -1,51 +1,124 @@
-"""Which classes can be saved, what each keeps, and what must hold of it for the model to predict.
+"""The schemas of saved models: which classes can be saved, which attributes are stored, and how they are checked.
 
-The table at the end is all there is. Parameters are those of the constructor, and need nothing here. A new attribute
-needs a line, among the optional ones as earlier files lack it: with its check in `_MAP`, or, of a dataclass, in
-`hkrr.records.values.ATTRIBUTE_RECORDS`.
+``SCHEMAS``, at the end, contains the schemas of all classes. Parameters of the constructor are stored without an entry
+in a schema. When an estimator gets a new fitted attribute, add the attribute and its check to the optional attributes
+of the schema: files of earlier versions lack the attribute. If the value of the attribute is a dataclass, the dataclass
+also needs the decorator `hkrr._storage.json_codec.storable`.
 """
 
 from __future__ import annotations
 
+import inspect
+import math
 import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.neural_network import MLPRegressor
 
-from hkrr._validation import check_choice, check_choice_of_bool, check_common
-from hkrr.classification import HyperKernelClassifier
-from hkrr.estimator import HyperKernelRidge
-from hkrr.records.format import Refusal
-from hkrr.records.values import ATTRIBUTE_RECORDS
+from hkrr import baselines
+from hkrr._base.checks import check_bool, check_choice, check_int
+from hkrr._storage.safetensors_format import Refusal
+from hkrr.estimators._parameter_checks import check_shared_parameters
+from hkrr.estimators.classification import HyperKernelClassifier
+from hkrr.estimators.fitted.diagnostics import Diagnostics
+from hkrr.estimators.ridge import HyperKernelRidge
+from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.saving import checks
-from hkrr.saving.baseline_layouts import BASELINES
-from hkrr.saving.checks import Check, Sizes, floats, level, number, numeric, one_of, whole
-from hkrr.saving.layout import COLUMNS, FUNCTION, OUTPUT, Attributes, Layout
-from hkrr.saving.table_checks import encoder, held_out, table_regressor, text, variances
-from hkrr.selection import HyperKernelRidgeCV
+from hkrr.saving.checks import (
+    Check,
+    Sizes,
+    encoder,
+    float_per_target,
+    floats,
+    held_out,
+    non_negative_int,
+    number,
+    numeric,
+    one_of,
+    table_regressor,
+    text,
+    variances,
+)
 from hkrr.tables import TableRegressor
 
 
+@dataclass(frozen=True)
+class Schema:
+    """The parameters and fitted attributes that are stored for models of one class, and their checks.
+
+    Parameters
+    ----------
+    cls : class
+        The class of the models.
+    attributes : dict
+        The names of the fitted attributes and their checks, which are made in this order. For an attribute that is
+        itself a model, the value is a tuple with the names of its possible classes instead of a check.
+    optional : dict, optional
+        Fitted attributes that can be missing, and their checks.
+    check_together : callable, optional
+        Function that is called with the model and checks conditions that involve several attributes or parameters.
+    parameters : tuple of str or None, default=None
+        The names of the parameters that are stored. None means all. Only classes of scikit-learn need a selection.
+    copies : dict, optional
+        The names of parameters that are estimators. The value is the name of the attribute that holds a fitted clone of
+        the estimator. Only the fitted clone is stored.
+    """
+
+    cls: Any
+    attributes: dict[str, Check | tuple[str, ...]]
+    optional: dict[str, Check] = field(default_factory=dict)
+    check_together: Callable[[Any], None] = lambda model: None
+    parameters: tuple[str, ...] | None = None
+    copies: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the class belongs to this library. If so, the schema must list all attributes of a model."""
+        return str(self.cls.__module__).startswith("hkrr.")
+
+    def parameter_names(self) -> tuple[str, ...]:
+        """Return the names of the parameters that are stored."""
+        return self.parameters or tuple(inspect.signature(self.cls).parameters)
+
+
+Attributes = dict[str, Check | tuple[str, ...]]
+COLUMNS: Attributes = {"n_features_in_": checks.n_columns}
+FUNCTION: Attributes = {
+    **COLUMNS,
+    "components_": floats("d", "D"),
+    "x_offset_": floats("D"),
+    "kernel_": checks.kernel,
+    "centers_": floats("c", "D"),
+    "dual_coef_": floats("c", "*t"),
+    "intercept_": float_per_target("*t"),
+}
+OUTPUT: dict[str, Check] = {"_sklearn_output_config": checks.output_config}
+
+
 def check_model(model: Any) -> None:
-    """Raise Refusal unless the model can predict (or transform)."""
-    layout = LAYOUTS[type(model).__name__]
+    """Raise Refusal unless the attributes of a model are valid, so that the model can predict or transform."""
+    schema = SCHEMAS[type(model).__name__]
     sizes: Sizes = {}
-    for name, check in {**layout.attributes, **layout.optional, "feature_names_in_": checks.names}.items():
+    for name, check in {**schema.attributes, **schema.optional, "feature_names_in_": checks.names}.items():
         if name not in vars(model):
-            if name in layout.attributes:
-                raise Refusal(f"it lacks {name}")
+            if name in schema.attributes:
+                raise Refusal(f"it lacks the attribute {name}")
         elif isinstance(check, tuple):
             inner = getattr(model, name)
-            if type(inner) not in [LAYOUTS[known].cls for known in check]:
-                raise Refusal(f"{name} is none of {', '.join(check)}")
+            if type(inner) not in [SCHEMAS[known].cls for known in check]:
+                raise Refusal(f"{name} is not one of {', '.join(check)}")
             check_model(inner)
         else:
             check(name, getattr(model, name), sizes)
     try:
-        layout.together(model)
+        schema.check_together(model)
     except Refusal:
         raise
-    except ValueError as error:  # of the estimators' own checks of their parameters
+    except ValueError as error:  # raised by an estimator's own check of its parameters
         raise Refusal(str(error)) from None
 
 
@@ -53,20 +126,20 @@ _DEVICE = re.compile(r"(cpu|cuda|mps|xpu)(:\d{1,3})?")
 
 
 def _map_model(model: Any) -> None:
-    check_common(model)
+    check_shared_parameters(model)
     _check_device(model)
     if len({name in vars(model) for name in ("prior_variance_", "noise_variance_")}) > 1:
-        raise Refusal("of prior_variance_ and noise_variance_ it has one alone")
+        raise Refusal("it has only one of prior_variance_ and noise_variance_")
 
 
 def _check_device(model: Any) -> None:
     if model.device is not None and not _DEVICE.fullmatch(str(model.device)):
-        raise Refusal(f"device={model.device!r} is none of PyTorch's")
+        raise Refusal(f"device={model.device!r} is not a PyTorch device")
 
 
 def _map_model_cv(model: Any) -> None:
     _map_model(model)
-    check_choice_of_bool("truncate", model.truncate)
+    check_bool("truncate", model.truncate)
 
 
 def _classifier(model: Any) -> None:
@@ -74,14 +147,14 @@ def _classifier(model: Any) -> None:
     check_choice("loss", model.loss, ("logistic", "squared"))
     n_classes = len(model.classes_)
     if np.shape(model.dual_coef_)[1:] != (() if n_classes == 2 else (n_classes,)):
-        raise Refusal("dual_coef_ does not fit classes_")
+        raise Refusal("dual_coef_ does not match classes_")
     known = [name in vars(model) for name in _CLASSES]
     if any(known) and not (all(known) and len(model.class_count_) == n_classes):
-        raise Refusal("what it says of its classes does not fit classes_")
+        raise Refusal(f"the attributes {', '.join(_CLASSES)} are incomplete, or do not match classes_")
     if (model.softness_ is None) != (model.loss == "logistic"):
-        raise Refusal("softness_ does not fit loss")
+        raise Refusal("softness_ does not match loss")
     if model.regressor_.n_features_in_ != model.n_features_in_:
-        raise Refusal("regressor_ has another number of columns")
+        raise Refusal("regressor_ was fitted with a different number of columns")
 
 
 _MAP_MODEL: Attributes = {
@@ -89,13 +162,13 @@ _MAP_MODEL: Attributes = {
     "gamma_": number(positive=True),
     "singular_values_": floats("d"),
     "reg_lambda_": number(),
-    "n_iter_": whole,
+    "n_iter_": non_negative_int,
     "result_": checks.result,
 }
 _MAP_MODEL_CV: Attributes = {
     **_MAP_MODEL,
-    "truncation_": level("*t", at_least=0.0),
-    "n_components_": whole,
+    "truncation_": float_per_target("*t", at_least=0.0),
+    "n_components_": non_negative_int,
     "best_score_": number(),
 }
 _CLASSIFIER: Attributes = {
@@ -114,13 +187,13 @@ _CLASSES: dict[str, Check] = {
     "held_out_accuracy_": checks.finite_number,
     "map_shape_": one_of("full", "diagonal", "identity"),
 }
-_SURE: dict[str, Check] = {
-    **dict.fromkeys(("prior_variance_", "noise_variance_"), level("*t", at_least=0.0)),
+_UNCERTAINTY: dict[str, Check] = {
+    **dict.fromkeys(("prior_variance_", "noise_variance_"), float_per_target("*t", at_least=0.0)),
     "interval_scores_": checks.scores,
     "posterior_factor_": checks.packed,
     "center_weight_": floats("c", positive=True),
 }
-_MAP: dict[str, Check] = {**OUTPUT, **_SURE, **{name: checks.record(cls) for name, cls in ATTRIBUTE_RECORDS.items()}}
+_MAP: dict[str, Check] = {**OUTPUT, **_UNCERTAINTY, "diagnostics_": checks.record(Diagnostics)}
 _SEARCHED: dict[str, Check] = {
     **_MAP,
     "map_shape_": one_of("full", "diagonal", "identity"),
@@ -129,12 +202,176 @@ _SEARCHED: dict[str, Check] = {
 }
 
 
+def _piecewise(model: Any) -> None:
+    D = model.n_features_in_
+    n_cells, degree = check_int("n_cells", model.n_cells, 1), check_int("degree", model.degree, 0)
+    if D * math.log2(n_cells) > 62:
+        raise Refusal("n_cells is too large")
+    # Compute binomial(D + degree, degree) factor by factor, and stop before the number becomes huge.
+    n_monomials = 1
+    for k in range(1, degree + 1):
+        n_monomials = n_monomials * (D + k) // k
+        if n_monomials > len(model.everywhere_):
+            break
+    if n_monomials != len(model.everywhere_):
+        raise Refusal(f"everywhere_ does not match degree={degree}")
+    if not all(0 <= cell < n_cells**D for cell in model.cells_):
+        raise Refusal(f"cells_ does not match n_cells={n_cells}")
+
+
+def _rcls(model: Any) -> None:
+    n_inputs = model.link_._fit_X.shape[1] if hasattr(model.link_, "_fit_X") else model.link_.n_features_in_
+    if n_inputs != len(model.components_):
+        raise Refusal("link_ does not match components_")
+
+
+def _relu(model: Any) -> None:
+    if model.network_.n_features_in_ != model.n_features_in_:
+        raise Refusal("network_ was fitted with a different number of columns")
+
+
+def _neighbors(model: Any) -> None:
+    if check_int("n_neighbors", model.n_neighbors, 1) > len(model._y):
+        raise Refusal(f"n_neighbors={model.n_neighbors} exceeds the number of rows")
+
+
+def _layers(*shapes: tuple[str, ...]) -> Check:
+    """Return a check for a list of float arrays with the given shapes."""
+
+    def check(name: str, value: Any, sizes: Sizes) -> None:
+        if not isinstance(value, list) or len(value) != len(shapes):
+            raise Refusal(f"{name} is not a list of {len(shapes)} arrays")
+        for i, (array, letters) in enumerate(zip(value, shapes, strict=True)):
+            floats(*letters)(f"{name}[{i}]", array, sizes)
+
+    return check
+
+
+def _cells(name: str, value: Any, sizes: Sizes) -> None:
+    if not isinstance(value, dict):
+        raise Refusal(f"{name} is not a dict")
+    for cell, coefficients in value.items():
+        non_negative_int(name, cell, sizes)
+        floats("monomials")(name, coefficients, sizes)
+
+
+def _range(name: str, value: Any, sizes: Sizes) -> None:
+    if not isinstance(value, tuple) or len(value) != 2:
+        raise Refusal(f"{name} is not a tuple of two numbers")
+    for end in value:
+        checks.finite_number(name, end, sizes)
+    if value[0] > value[1]:
+        raise Refusal(f"{name} has a maximum below its minimum")
+
+
+def _numbers_or_none(name: str, value: Any, sizes: Sizes) -> None:
+    """Check a number, a list of numbers or None.
+
+    Some attributes of MLPRegressor can be any of these, depending on whether it uses early stopping.
+    """
+    for each in value if isinstance(value, list) else [] if value is None else [value]:
+        number()(name, each, sizes)
+
+
+_MAPPED_EXPANSION: Attributes = {**FUNCTION, "_one_target": checks.flag}
+_EXPANSION: Attributes = {**_MAPPED_EXPANSION, "components_": floats("D", "D")}
+_SUBSPACE: Attributes = {**COLUMNS, "components_": floats("d", "D"), "eigenvalues_": floats("d")}
+_BKERNN: Attributes = {
+    **COLUMNS,
+    "mean_": floats("D"),
+    "W_": floats("D", "p"),
+    "Z_": floats("m", "p"),
+    "alpha_": floats("m"),
+    "intercept_": checks.finite_number,
+    "components_": floats("d", "D"),
+    "n_iter_": non_negative_int,
+}
+_PIECEWISE: Attributes = {
+    **COLUMNS,
+    "low_": floats("D"),
+    "width_": floats("D", positive=True),
+    "everywhere_": floats("monomials"),
+    "cells_": _cells,
+    "range_": _range,
+}
+_NETWORK: Attributes = {
+    **COLUMNS,
+    "coefs_": _layers(("D", "units"), ("units", "outputs")),
+    "intercepts_": _layers(("units",), ("outputs",)),
+    "n_layers_": one_of(3),
+    "n_outputs_": one_of(1),
+    "out_activation_": one_of("identity"),
+    **dict.fromkeys(("n_iter_", "t_"), non_negative_int),
+    **dict.fromkeys(
+        ("loss_", "loss_curve_", "best_loss_", "validation_scores_", "best_validation_score_"), _numbers_or_none
+    ),
+}
+_NETWORK_PARAMETERS = (
+    "hidden_layer_sizes",
+    "alpha",
+    "max_iter",
+    "early_stopping",
+    "n_iter_no_change",
+    "random_state",
+)
+
+BASELINES = (
+    Schema(
+        baselines.KernelRidgeCV,
+        {**_EXPANSION, "reg_lambda_": number(), "gamma_": number(positive=True), "loo_error_": number()},
+    ),
+    Schema(baselines.RBFNetwork, {**_EXPANSION, "n_iter_": non_negative_int}),
+    Schema(baselines.HyperRBFNetwork, {**_MAPPED_EXPANSION, "n_iter_": non_negative_int}),
+    Schema(baselines.RecursiveFeatureMachine, {**_EXPANSION, "M_": floats("D", "D"), "best_iter_": non_negative_int}),
+    Schema(baselines.BKerNN, _BKERNN),
+    Schema(
+        baselines.ReLUNetwork,
+        {
+            **COLUMNS,
+            "moments_": checks.moments,
+            "y_scale_": checks.finite_number,
+            "network_": ("MLPRegressor",),
+            "n_iter_": non_negative_int,
+        },
+        check_together=_relu,
+    ),
+    Schema(
+        baselines.RCLS,
+        {**_SUBSPACE, "link_": ("KNeighborsRegressor", "PiecewisePolynomial")},
+        OUTPUT,
+        _rcls,
+    ),
+    Schema(baselines.PiecewisePolynomial, _PIECEWISE, check_together=_piecewise),
+    Schema(baselines.KDR, {**_SUBSPACE, "n_iter_": non_negative_int}, OUTPUT),
+    *(
+        Schema(cls, _SUBSPACE, OUTPUT)
+        for cls in (
+            baselines.GradientKDR,
+            baselines.MAVE,
+            baselines.OPG,
+            baselines.PHD,
+            baselines.RCLSDirections,
+            baselines.SAVE,
+            baselines.SIR,
+        )
+    ),
+    # Estimators of scikit-learn that are attributes of the models above.
+    Schema(
+        KNeighborsRegressor,
+        {"_fit_X": floats("rows", "D"), "_y": numeric("rows")},
+        check_together=_neighbors,
+        parameters=("n_neighbors",),
+    ),
+    Schema(MLPRegressor, _NETWORK, parameters=_NETWORK_PARAMETERS),
+)
+
+
 _ALL = (
-    Layout(HyperKernelRidge, _MAP_MODEL, _MAP, _map_model),
-    Layout(HyperKernelRidgeCV, _MAP_MODEL_CV, _SEARCHED, _map_model_cv),
-    Layout(HyperKernelClassifier, _CLASSIFIER, {**OUTPUT, **_CLASSES}, _classifier),
+    Schema(HyperKernelRidge, _MAP_MODEL, _MAP, _map_model),
+    Schema(HyperKernelRidgeCV, _MAP_MODEL_CV, _SEARCHED, _map_model_cv),
+    Schema(HyperKernelClassifier, _CLASSIFIER, {**OUTPUT, **_CLASSES}, _classifier),
     *BASELINES,
-    Layout(
+    Schema(
         TableRegressor,
         {**COLUMNS, "encoder_": encoder, "model_": ("HyperKernelRidgeCV", "HyperKernelRidge", "KernelRidgeCV")},
         {"held_out_": held_out, "target_": text, "missing_variances_": variances},
@@ -142,4 +379,4 @@ _ALL = (
         copies={"regressor": "model_"},
     ),
 )
-LAYOUTS: dict[str, Layout] = {layout.cls.__name__: layout for layout in _ALL}
+SCHEMAS: dict[str, Schema] = {schema.cls.__name__: schema for schema in _ALL}

@@ -1,11 +1,14 @@
-"""Solvers for the map B: the paper's VarPro and AGD, and L-BFGS on the reduced function; one driver runs them all."""
+"""Solvers that optimise the map B, and the driver that runs them.
+
+`VarPro` and `AGD` are the algorithms of the paper. `LBFGS` minimises the reduced function H(B) = min_a L(B, a).
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from hkrr.solvers.agd import AGD
-from hkrr.solvers.base import Callback, Interrupted, Monitor, Result, Solver, State, StopRun, run
+from hkrr.solvers.driver import Callback, Interrupted, Monitor, Result, Solver, State, StopRun, run
 from hkrr.solvers.lbfgs import LBFGS, at_bound
 from hkrr.solvers.varpro import VarPro
 
@@ -29,7 +32,22 @@ SOLVERS = {"lbfgs": LBFGS, "varpro": VarPro, "agd": AGD}
 
 
 def get_solver(solver: Any) -> Solver:
-    """Return the solver of that name with its defaults, or the solver itself.
+    """Return the solver with the given name and default parameters, or the given solver itself.
+
+    Parameters
+    ----------
+    solver : {"lbfgs", "varpro", "agd"} or solver
+        The name of a solver, or an object with a method ``minimize``.
+
+    Returns
+    -------
+    Solver
+        A new solver for a name, or `solver` itself for an object.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, or the object has no method ``minimize``.
 
     Examples
     --------

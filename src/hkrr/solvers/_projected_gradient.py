@@ -1,4 +1,4 @@
-"""The step in B that the paper's two algorithms share: a projected gradient step with Armijo backtracking."""
+"""The step of VarPro and AGD that changes B: a projected gradient step with an Armijo line search."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hkrr._arrays import Array
-from hkrr.line_search import Armijo, Step
-from hkrr.objective import Objective
-from hkrr.projections import identity, spectral_ball
-from hkrr.solvers.base import Monitor
+from hkrr._base.linear_algebra import Array
+from hkrr.solvers.driver import JointObjective, Monitor
+from hkrr.solvers.line_search import Armijo, Step, spectral_ball
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectedGradient:
-    """Parameters and steps in B of `VarPro` and `AGD`."""
+    """Base class of `VarPro` and `AGD` with their common parameters and the step that changes B."""
 
     norm_bound: float | None = 1.0
     rho: float = 0.5
@@ -25,7 +23,7 @@ class ProjectedGradient:
     first_step: float | None = None
 
     def __post_init__(self) -> None:
-        _ = self.line_search  # building it checks rho, delta, c and s_max
+        _ = self.line_search  # checks rho, delta, c and s_max
         for name in ("norm_bound", "first_step"):
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -33,33 +31,45 @@ class ProjectedGradient:
 
     @property
     def line_search(self) -> Armijo:
-        """The Armijo rule of these parameters."""
+        """The line search with the parameters rho, delta, c and s_max."""
         return Armijo(rho=self.rho, delta=self.delta, c=self.c, s_max=self.s_max)
 
     def project(self, B: Array) -> Array:
-        """Return the nearest map within the norm bound."""
-        return identity(B) if self.norm_bound is None else spectral_ball(B, self.norm_bound)
+        """Return the projection of B onto the maps with spectral norm at most `norm_bound`."""
+        return B if self.norm_bound is None else spectral_ball(B, self.norm_bound)
 
     def own_length_step(self, B: Array, grad: Array) -> float:
-        """Return the step that moves B by its own length."""
+        """Return the size of the gradient step that moves B by a distance equal to the norm of B."""
         length = float(np.linalg.norm(grad))
         return float(np.linalg.norm(B)) / length if length > 0 else 1.0
 
     def mapping_norm(self, B: Array, grad: Array, size: float) -> float:
-        """Return ``|B - proj(B - s grad)| / s``, which vanishes exactly at the critical points in the ball.
+        """Return the norm of the gradient mapping, ``|B - proj(B - s grad)| / s``, for the step size s.
 
-        A step lost in the rounding of B would show nothing: the size taken moves B by a part in 10^6 at least.
+        This norm is zero exactly at the critical points of the problem with the norm bound. The step size is increased
+        if necessary, so that the gradient step is at least 1e-6 times as long as B. Shorter steps would be lost in the
+        rounding of B.
         """
         size = max(size, 1e-6 * self.own_length_step(B, grad))
         return float(np.linalg.norm(B - self.project(B - size * grad))) / size
 
     def step_in_B(
-        self, objective: Objective, monitor: Monitor, B: Array, alpha: Array, value: float, grad: Array, last: float
+        self,
+        objective: JointObjective,
+        monitor: Monitor,
+        B: Array,
+        alpha: Array,
+        value: float,
+        grad: Array,
+        last_size: float,
     ) -> Step | None:
-        """Return B^{i+1}, with alpha held: the inner loop of the paper's detailed algorithms."""
+        """Return a step from B that decreases the objective sufficiently for fixed alpha, or None if no step does so.
+
+        This is the inner loop of the paper's detailed algorithms.
+        """
 
         def change(candidate: Array) -> float:
             monitor.check_time()
             return objective.value(candidate, alpha) - value
 
-        return self.line_search.search(last, B, lambda s: self.project(B - s * grad), change, abs(value))
+        return self.line_search.search(last_size, B, lambda s: self.project(B - s * grad), change, abs(value))

@@ -1,37 +1,44 @@
-"""Alternating gradient descent (the paper's second algorithm): gradient steps in B and in alpha."""
+"""Alternating gradient descent, the paper's second algorithm: gradient steps that change B and alpha in turn."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 
-from hkrr._arrays import Array
-from hkrr._validation import check_int
-from hkrr.objective import Objective, Quadratic
+from hkrr._base.checks import check_int
+from hkrr._base.linear_algebra import Array
+from hkrr.objective import Quadratic
 from hkrr.solvers._projected_gradient import ProjectedGradient
-from hkrr.solvers.base import Monitor
+from hkrr.solvers.driver import JointObjective, Monitor, ReducedObjective
 
 
 @dataclass(frozen=True, kw_only=True)
 class AGD(ProjectedGradient):
-    """``B+ = proj(B - s_B dL/dB(B, alpha))``, then n_alpha steps ``alpha -= s_alpha dL/dalpha(B+, alpha)``.
+    """Alternating gradient descent (AGD).
 
-    At one map L is a quadratic in alpha: its matrix is summed once over the rows, and the n_alpha steps cost c x c
-    each. Alpha starts from the closed form at B0.
+    Each iteration computes ``B+ = proj(B - s_B dL/dB(B, alpha))`` and then makes `n_alpha` steps
+    ``alpha -= s_alpha dL/dalpha(B+, alpha)``. Here L is the objective, alpha are the coefficients, s_B and s_alpha are
+    the step sizes, and proj is the projection onto the maps within the norm bound.
+
+    For a fixed map, L is a quadratic function of alpha. Its c x c matrix, for c centers, is a sum over the rows and is
+    computed once for each map. Every step in alpha then costs one product with this matrix. The first alpha is the
+    closed-form solution at the starting map B0.
 
     Parameters
     ----------
     norm_bound, rho, delta, c, s_max, first_step
-        As in `VarPro`. The line search in alpha uses the same rho, delta, c and s_max.
+        See `VarPro`. The line search in alpha uses the same rho, delta, c and s_max.
     n_alpha : int, default=10
-        Gradient steps in alpha for each step in B.
+        Number of gradient steps that change alpha, for each step that changes B.
     alpha_step : {"armijo", "lipschitz"}, default="armijo"
-        Step sizes in alpha: by line search, or 1 / (the Lipschitz constant of the gradient at the current map).
-    first_alpha_step : float or None
-        Step size in alpha before the first search; None for 1 / (that constant at B0).
+        Rule for the step size in alpha. "armijo" uses a line search. "lipschitz" uses the inverse of the Lipschitz
+        constant of the gradient with respect to alpha at the current map.
+    first_alpha_step : float or None, default=None
+        Step size in alpha from which the first line search starts. None means the inverse of the Lipschitz constant at
+        the starting map.
 
     Examples
     --------
@@ -46,6 +53,8 @@ class AGD(ProjectedGradient):
     True
     """
 
+    required_attributes: ClassVar[tuple[str, ...]] = ("value", "value_and_grad_B", "solve_alpha", "inner")
+
     n_alpha: int = 10
     alpha_step: Literal["armijo", "lipschitz"] = "armijo"
     first_alpha_step: float | None = None
@@ -58,10 +67,11 @@ class AGD(ProjectedGradient):
         if self.first_alpha_step is not None and not self.first_alpha_step > 0:
             raise ValueError(f"first_alpha_step must be positive or None, got {self.first_alpha_step!r}")
         if self.first_alpha_step is not None and self.alpha_step == "lipschitz":
-            raise ValueError("first_alpha_step goes with alpha_step='armijo': 'lipschitz' has steps of its own")
+            raise ValueError("first_alpha_step requires alpha_step='armijo': 'lipschitz' determines all step sizes")
 
-    def minimize(self, objective: Objective, B0: Array, monitor: Monitor) -> None:
-        """Run from B0 until the monitor ends it, or no step decreases the objective."""
+    def minimize(self, objective: ReducedObjective, B0: Array, monitor: Monitor) -> None:
+        """Run from B0 until the monitor stops the run, or no step decreases the objective."""
+        objective = cast(JointObjective, objective)  # `run` has checked that all attributes exist
         saved = monitor.resume()
         if saved is None:
             B = self.project(B0)
@@ -80,14 +90,17 @@ class AGD(ProjectedGradient):
             inner = objective.inner(B)
             alpha, size_alpha = self._steps_in_alpha(inner, alpha, size_alpha)
             value, grad = objective.value_and_grad_B(B, alpha)
-            # Critical in both variables; dL/dalpha has the units of y, dL/dB those of y^2.
+            # Measure both gradients in the same units: dL/dalpha has the units of y, and dL/dB has the units of y^2.
             slope = math.sqrt(objective.loss_at_zero) * float(np.linalg.norm(inner.grad(alpha)))
             norm = math.hypot(self.mapping_norm(B, grad, size_B), slope)
             memory = {"B": B, "alpha": alpha, "value": value, "grad": grad, "size_B": size_B, "size_alpha": size_alpha}
             monitor(B, alpha, value, norm, size_B, memory=memory)
 
     def _steps_in_alpha(self, inner: Quadratic, alpha: Array, size: float) -> tuple[Array, float]:
-        """Return alpha^(i, n_alpha) and the last step size, at the new map on both sides of the Armijo test."""
+        """Return alpha after `n_alpha` gradient steps, and the last step size.
+
+        Both sides of the Armijo condition use the new map.
+        """
         if self.alpha_step == "lipschitz":
             size = _inverse(inner.lipschitz())
         for _ in range(self.n_alpha):

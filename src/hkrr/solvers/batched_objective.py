@@ -1,7 +1,8 @@
-"""The reduced functions of several maps as one batch, for small problems on a device.
+"""Evaluation of the reduced function at several maps in one batch, for small problems on a GPU.
 
-A GPU does a small evaluation sooner than the host can ask for the next: several at once cost little more than one. The
-formulas are those of `hkrr.objective`, with the maps along the first axis, for radial kernels.
+A GPU finishes a small evaluation before the host can launch the next evaluation, so a batch of evaluations costs little
+more than a single evaluation. The formulas are the same as in `hkrr.objective` for radial kernels. The first axis of
+the arrays numbers the maps.
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hkrr._arrays import EPS, Array, array_namespace
+from hkrr._base.linear_algebra import EPS, Array, array_namespace
 from hkrr.kernels.radial import Radial
 from hkrr.objective import WHITEN_BELOW, Objective, Reduced
 
 
 def can_be_batched(objective: Objective) -> bool:
-    """Whether `reduced_batch` is for it: centers, a kernel of the distance, rows where batches pay, no tiny lambda."""
+    """Return whether `reduced_batch` supports an objective.
+
+    The rows must be on a GPU, with given centers (Nystrom) instead of all rows as centers. The kernel must be radial
+    and smooth at distance zero. Lambda must be at least ``WHITEN_BELOW``, because the batch does not whiten the system.
+    """
     return (
         objective.rows.pays_to_batch
         and not objective.exact
@@ -27,15 +32,15 @@ def can_be_batched(objective: Objective) -> bool:
 
 
 def reduced_batch(objectives: Sequence[Objective], maps: Sequence[Array]) -> list[Reduced] | None:
-    """Return each objective's reduced function at its map, or None where a factorisation fails.
+    """Return the reduced function of each objective at its map, or None if a factorisation fails.
 
-    The objectives differ in the kernel's gamma and in lambda alone.
+    All objectives must have the same rows, the same centers and the same kernel up to gamma. Lambda may differ.
     """
     one = objectives[0]
     rows, kernel, W, n_centers = one.rows, one.kernel, one.rows.total_weight, one.n_centers
     assert isinstance(kernel, Radial)
     centers, B = rows.place(one.centers), rows.place(np.stack([np.asarray(B) for B in maps]))
-    # The scale of the kernel is in the maps: phi(gamma |p - c|^2) = phi(|sqrt(gamma) p - sqrt(gamma) c|^2).
+    # Move the scale of the kernel into the maps: phi(gamma |p - c|^2) = phi(|sqrt(gamma) p - sqrt(gamma) c|^2).
     roots, reg_lambda = (
         rows.place(np.array(values)[:, None, None])
         for values in ([objective.kernel.scale**0.5 for objective in objectives], [o.reg_lambda for o in objectives])
@@ -43,7 +48,8 @@ def reduced_batch(objectives: Sequence[Objective], maps: Sequence[Array]) -> lis
     B = roots * B
     xp = array_namespace(B)
     C = centers @ B.mT
-    # Around the centers' mean, as `hkrr.kernels.radial`: away from it, what is wanted of distances would cancel.
+    # Subtract the mean of the centers, as `hkrr.kernels.radial` does: far from zero, distances have fewer correct
+    # digits.
     origin = xp.mean(C, axis=-2, keepdims=True)
     C = C - origin
     K_cc, decay_cc = kernel.value_and_decay(_squared_distances(C, C))
@@ -57,7 +63,7 @@ def reduced_batch(objectives: Sequence[Objective], maps: Sequence[Array]) -> lis
     ridge = EPS * n_centers * (1.0 + reg_lambda)
     identity = xp.eye(n_centers, dtype=A.dtype, device=A.device)
     factor, failed = xp.linalg.cholesky_ex(A / W + reg_lambda * K_cc + ridge * identity)
-    if bool(failed.any()):  # one needs more of a ridge: each by itself knows how much
+    if bool(failed.any()):  # a matrix needs more jitter, which only `Objective` can determine
         return None
     alpha = xp.cholesky_solve(b / W, factor)
 
@@ -80,14 +86,17 @@ def reduced_batch(objectives: Sequence[Objective], maps: Sequence[Array]) -> lis
 
 
 def _squared_distances(P: Array, C: Array) -> Array:
-    """Return ``|p_i - c_j|^2`` for each map."""
+    """Return ``|p_i - c_j|^2`` for each map of the batch."""
     xp = array_namespace(P, C)
     norms = xp.sum(P * P, axis=-1, keepdims=True) + xp.sum(C * C, axis=-1, keepdims=True).mT
     return xp.abs(norms - 2.0 * (P @ C.mT))
 
 
 def _pullback(G: Array, P: Array, C: Array) -> tuple[Array, Array]:
-    """Return the gradients in P and C from G * -phi'(u), as `Radial` with gamma = 1."""
+    """Return the gradients of sum(F * K) with respect to P and C, given ``G = -F * phi'(u)``.
+
+    K is the matrix phi(u) with ``u = |p_i - c_j|^2``. The formula is derived in `hkrr.kernels.Radial`.
+    """
     xp = array_namespace(G)
     to_P = G @ C - xp.sum(G, axis=-1, keepdims=True) * P
     to_C = G.mT @ P - xp.sum(G, axis=-2)[..., None] * C

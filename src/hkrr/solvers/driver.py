@@ -1,8 +1,12 @@
-"""One driver for all solvers: history, callbacks, progress, limits, and why a run ended.
+"""The driver of all solvers: it records the history, calls callbacks, enforces limits and reports why a run ended.
 
-A solver is an object with one method, ``minimize(objective, B0, monitor)``. It calls the monitor with every iterate,
-the start included. The monitor records it and raises `StopRun` when the run should end, so that a solver never looks at
-clocks, tolerances or callbacks; when a solver cannot go on by itself, it returns.
+A solver is an object with a method ``minimize(objective, B0, monitor)``. This method calls the monitor with every
+iterate, including the start. The monitor records the iterate and raises `StopRun` when the run should end, so a solver
+never looks at clocks, tolerances or callbacks. If the solver cannot improve the objective any further, ``minimize``
+returns.
+
+The attribute ``required_attributes`` of a solver lists the attributes of the objective that the solver uses. `run`
+raises a TypeError if the objective lacks one of these attributes.
 """
 
 from __future__ import annotations
@@ -14,32 +18,78 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-from tqdm.auto import tqdm
 
-from hkrr import journal
-from hkrr._arrays import Array
+from hkrr._base import resume_journal as journal
+from hkrr._base.linear_algebra import Array
+from hkrr._base.progress_bar import progress_bar
+from hkrr._base.threads import blas_for, raise_if_stopped
 from hkrr.exceptions import FitError
-from hkrr.solvers.noted import Noted
-from hkrr.threads import blas_for, leave_if_stopped
+from hkrr.objective import Quadratic, Reduced
+from hkrr.solvers.recorded_objective import ReplayedObjective
 
-# A map this much smaller than the start is numerically zero: the kernel is constant to rounding.
+# Norm of a map, relative to the starting map, below which the map counts as zero: the kernel is then constant up to
+# rounding.
 _COLLAPSED = 1e-6
+# The attributes of an objective that every run uses.
+_REQUIRED_BY_RUN = ("n_centers", "loss_at_zero", "reg_lambda")
 
 MESSAGES = {
     "converged": "the gradient is below tol",
-    "stalled": "the objective came to rest: no step lowers it by more than rounding",
-    "max_iter": "max_iter iterations were made; raise max_iter, or loosen tol",
+    "stalled": "no step decreases the objective by more than rounding error",
+    "max_iter": "max_iter iterations were made; increase max_iter or tol",
     "time_limit": "the time limit was reached",
-    "callback": "a callback ended the run",
-    "interrupted": "Ctrl-C ended the run; the same call goes on from its checkpoint",
-    "collapsed": "the map collapsed to zero; lower reg_lambda, or check that y depends on X at all",
-    "not_finite": "the objective stopped being finite; check the scale of X and y, or raise reg_lambda",
+    "callback": "a callback stopped the run",
+    "interrupted": "Ctrl-C stopped the run; the same call of fit resumes from the checkpoint",
+    "collapsed": "the map collapsed to zero; decrease reg_lambda, or check that y depends on X",
+    "not_finite": "the objective is no longer finite; check the scale of X and y, or increase reg_lambda",
 }
+
+
+class ReducedObjective(Protocol):
+    """Protocol of objectives with a reduced function, and with the attributes that every run uses.
+
+    `hkrr.objective.Objective` and the criteria of `hkrr.criteria` implement this protocol.
+    """
+
+    @property
+    def n_centers(self) -> int:
+        """Number of centers."""
+
+    @property
+    def loss_at_zero(self) -> float:
+        """Loss of the zero function. The tolerance for the norm of the gradient is proportional to this loss."""
+
+    @property
+    def reg_lambda(self) -> float:
+        """The regularization parameter lambda, or its starting value if lambda is learned."""
+
+    @property
+    def reduced(self) -> Callable[..., Reduced]:
+        """Function that is called with the map, and with lambda if lambda is learned.
+
+        It returns the minimum of the objective over the coefficients, as a `Reduced`.
+        """
+
+
+class JointObjective(ReducedObjective, Protocol):
+    """Protocol of objectives L(B, alpha) of the map and the coefficients, which VarPro and AGD need."""
+
+    def value(self, B: Array, alpha: Array) -> float:
+        """Return L(B, alpha)."""
+
+    def value_and_grad_B(self, B: Array, alpha: Array) -> tuple[float, Array]:
+        """Return L(B, alpha) and its gradient with respect to B."""
+
+    def solve_alpha(self, B: Array) -> Array:
+        """Return the coefficients that minimise L(B, .)."""
+
+    def inner(self, B: Array) -> Quadratic:
+        """Return L(B, .) as a quadratic function."""
 
 
 @dataclass(frozen=True)
 class State:
-    """One iterate: what callbacks are given."""
+    """One iterate of a run. Each callback is called with the state of every iterate."""
 
     n_iter: int
     B: Array
@@ -53,7 +103,10 @@ class State:
 
 @dataclass(frozen=True)
 class Result:
-    """The end of a run: the last sound iterate, why it ended, and the history (row 0 is the start)."""
+    """The outcome of a run: its last valid iterate, the reason why it ended, and its history.
+
+    The history is a dict of columns. Row 0 is the start, and row i is the state after i iterations.
+    """
 
     B: Array = field(repr=False)
     alpha: Array = field(repr=False)
@@ -65,11 +118,16 @@ class Result:
     history: dict[str, list[float]] = field(repr=False)
 
 
+def empty_history() -> dict[str, list[float]]:
+    """Return the columns of a history, without any rows."""
+    return {"time": [], "objective": [], "grad_norm": [], "step": []}
+
+
 Callback = Callable[[State], Any]
 
 
 class StopRun(Exception):
-    """Raised by the monitor through a solver, to end the run."""
+    """Raised by the monitor to end a run, and never caught by a solver. ``reason`` is a key of ``MESSAGES``."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(MESSAGES[reason])
@@ -77,18 +135,19 @@ class StopRun(Exception):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C in a fit with a checkpoint: the run as far as it came, and the model that has kept it, if any."""
+    """Raised when Ctrl-C interrupts a run with a checkpoint. ``result`` is the result up to the last iterate."""
 
-    def __init__(self, result: Result, model: Any = None) -> None:
+    def __init__(self, result: Result) -> None:
         super().__init__(MESSAGES["interrupted"])
-        self.result, self.model = result, model
+        self.result = result
 
 
 class Monitor:
-    """Watches a run: what a solver reports to.
+    """Records the iterates of a run and decides when it ends.
 
-    A solver that evaluates by ``objective.reduced`` alone has nothing to do for checkpoints. Another one gives the
-    monitor all that it needs to go on (``memory``), and asks for it at its start (`resume`).
+    A solver that evaluates the objective only through ``objective.reduced`` needs no code for checkpoints. Any other
+    solver calls `resume` at its start, and passes all values that it needs to continue as ``memory`` with every
+    iterate.
     """
 
     def __init__(
@@ -100,16 +159,16 @@ class Monitor:
         time_limit: float | None,
         callbacks: Iterable[Callback],
         bar: Any,
-        noted: journal.Run | None = None,
+        journal_run: journal.Run | None = None,
     ) -> None:
         self._loss_scale, self._max_iter, self._tol = loss_scale, max_iter, tol
         self._reg_lambda = reg_lambda
         self._time_limit, self._callbacks, self._bar = time_limit, tuple(callbacks), bar
         self._started = self._called = time.perf_counter()
-        self._noted = noted
+        self._journal_run = journal_run
         self._start_norm = math.nan
         self.state: State | None = None
-        self.history: dict[str, list[float]] = {"time": [], "objective": [], "grad_norm": [], "step": []}
+        self.history = empty_history()
 
     def __call__(
         self,
@@ -121,7 +180,19 @@ class Monitor:
         reg_lambda: float | None = None,
         memory: dict[str, Any] | None = None,
     ) -> None:
-        """Record an iterate, and raise StopRun when it is the last. Give lambda where the solver learns it."""
+        """Record an iterate, and raise StopRun if the run should end.
+
+        Parameters
+        ----------
+        B, alpha : arrays
+            The map and the coefficients.
+        objective, grad_norm, step : float
+            Value of the objective, norm of its gradient, and size of the step that led to this iterate.
+        reg_lambda : float or None, default=None
+            The value of lambda, if the solver learns it.
+        memory : dict or None, default=None
+            Values that the solver needs to continue from this iterate. Checkpoints store these values.
+        """
         if not (math.isfinite(objective) and math.isfinite(grad_norm) and np.all(np.isfinite(alpha))):
             raise StopRun("not_finite")
         norm = float(np.linalg.norm(B))
@@ -129,7 +200,7 @@ class Monitor:
             self._start_norm = norm
         elif norm <= _COLLAPSED * self._start_norm:
             raise StopRun("collapsed")
-        elapsed = self.seconds
+        elapsed = self.elapsed()
         n_iter = 0 if self.state is None else self.state.n_iter + 1
         reg_lambda = self._reg_lambda if reg_lambda is None else reg_lambda
         self.state = State(n_iter, B.copy(), alpha.copy(), objective, grad_norm, step, elapsed, reg_lambda)
@@ -137,37 +208,37 @@ class Monitor:
             self.history[name].append(value)
         self._bar.update(n_iter - self._bar.n)
         self._bar.set_postfix(objective=f"{objective:.4g}", refresh=False)
-        self._stop_where_due()
-        if memory is not None and self._noted is not None:
-            # The columns grow, so their length now is noted too.
-            own = {"state": self.state, "start_norm": self._start_norm, "history": self.history, "length": n_iter + 1}
-            self._noted.remember({**own, "memory": {name: _own(value) for name, value in memory.items()}})
+        self._stop_if_done()
+        if memory is not None and self._journal_run is not None:
+            memory = {name: _copy(value) for name, value in memory.items()}
+            self._journal_run.remember(
+                memory=memory, state=self.state, start_norm=self._start_norm, history=self.history
+            )
 
-    @property
-    def seconds(self) -> float:
-        """Seconds since the start of the run, those before a kill among them."""
+    def elapsed(self) -> float:
+        """Return the seconds since the start of the run. The time before an interruption counts, the pause does not."""
         return time.perf_counter() - self._started
 
-    def went_by(self, seconds: float) -> None:
-        """Set the seconds since the start: what is handed back from a journal took its time when it was computed."""
-        # Never less than what was told already: that may have taken longer this time.
+    def skip_to(self, seconds: float) -> None:
+        """Set the seconds since the start of the run to the recorded time of a replayed evaluation."""
+        # Times in the history must not decrease, even if this replay took longer than the original run.
         self._started = time.perf_counter() - max(seconds, *self.history["time"][-1:], 0.0)
 
     def resume(self) -> dict[str, Any] | None:
-        """Return the last ``memory`` of a run that was broken off, the history being as it was; None at a start."""
-        noted = None if self._noted is None else self._noted.memory
-        if noted is None:
+        """Return the last ``memory`` of an interrupted run and restore its history, or return None for a new run."""
+        record = None if self._journal_run is None else self._journal_run.record
+        if record is None or record.memory is None:
             return None
-        self.state, self._start_norm = noted["state"], noted["start_norm"]
-        self.history = {name: list(column[: noted["length"]]) for name, column in noted["history"].items()}
-        self.went_by(self.history["time"][-1])
-        memory: dict[str, Any] = noted["memory"]
-        return memory
+        state: State = record.state
+        self.state, self._start_norm = state, record.start_norm
+        self.history = {name: column[: state.n_iter + 1] for name, column in record.history.items()}
+        self.skip_to(self.history["time"][-1])
+        return record.memory
 
-    def _stop_where_due(self) -> None:
+    def _stop_if_done(self) -> None:
         assert self.state is not None
-        with journal.paused():  # what a callback fits is no part of this fit
-            # All are called, then asked: one that stops the run must not silence the others.
+        with journal.paused():  # models that a callback fits do not belong to this fit
+            # Call all callbacks before looking at their answers: if one stops the run, the others must still be called.
             answers = [callback(self.state) for callback in self._callbacks]
         if self.state.grad_norm <= self._tol * self._loss_scale:
             raise StopRun("converged")
@@ -178,23 +249,30 @@ class Monitor:
         self.check_time()
 
     def check_time(self) -> None:
-        """Raise StopRun when the time limit has passed: solvers call it within long iterations."""
-        leave_if_stopped()
+        """Raise StopRun if the time limit has passed and there is an iterate.
+
+        Solvers call this method within long iterations. In a thread of `in_threads` that should end, it raises Stopped.
+        """
+        raise_if_stopped()
         late = self._time_limit is not None and time.perf_counter() - self._called >= self._time_limit
         if late and self.state is not None:
             raise StopRun("time_limit")
 
 
 class Solver(Protocol):
-    """What a solver is."""
+    """An algorithm that minimises an objective over the map B.
 
-    def minimize(self, objective: Any, B0: Array, monitor: Monitor) -> None:
-        """Improve the map from B0, reporting the start and every iterate to the monitor."""
+    A solver can have an attribute ``required_attributes``. This is a tuple with the names of the attributes of the
+    objective that the solver uses.
+    """
+
+    def minimize(self, objective: ReducedObjective, B0: Array, monitor: Monitor) -> None:
+        """Minimise the objective from the map B0, and call the monitor with the start and every iterate."""
 
 
 def run(
     solver: Solver,
-    objective: Any,
+    objective: ReducedObjective,
     B0: Array,
     *,
     max_iter: int = 200,
@@ -203,74 +281,101 @@ def run(
     callbacks: Iterable[Callback] = (),
     verbose: int = 0,
 ) -> Result:
-    """Run a solver from B0 until it converges, or a limit or a callback ends it.
+    """Run a solver from B0 until it converges, or until a limit or a callback stops it.
 
     Parameters
     ----------
-    solver : VarPro, AGD, LBFGS, or any object with their ``minimize`` method
-    objective : Objective, or for LBFGS a Criterion (or what has their ``reduced``)
+    solver : Solver
+        A `VarPro`, `AGD` or `LBFGS`, or any object with a method ``minimize(objective, B0, monitor)``.
+    objective : ReducedObjective
+        An `Objective`, a `Criterion`, or any object with the attributes of `ReducedObjective`. VarPro and AGD need an
+        `Objective`.
     B0 : array (d, D)
-    max_iter : int
-        Iterations at most.
-    tol : float
-        Converged when the norm of the gradient (of the gradient mapping, under a norm bound) is at most tol times the
-        loss of the zero function.
-    time_limit : float or None
-        Seconds at most.
-    callbacks : callables that take a State
-        Called with every iterate; one that returns True ends the run.
-    verbose : int
-        Above 0: a progress bar.
+        The starting map.
+    max_iter : int, default=200
+        Maximum number of iterations.
+    tol : float, default=1e-6
+        The run has converged when the norm of the gradient is at most ``tol`` times the loss of the zero function.
+        VarPro and AGD, which can bound the norm of B, use the norm of the gradient mapping instead: the change of B in
+        a projected gradient step, divided by the step size.
+    time_limit : float or None, default=None
+        Maximum number of seconds. The start is evaluated in any case.
+    callbacks : iterable of callables, default=()
+        Functions that are called with the `State` of every iterate. If a function returns True, the run stops.
+    verbose : int, default=0
+        If it is not 0, a progress bar is shown.
 
     Returns
     -------
     Result
+        The last iterate, the reason why the run ended, and the history.
+
+    Raises
+    ------
+    TypeError
+        If the objective lacks an attribute that the solver requires.
+    FitError
+        If the objective is not finite at the start, or the solver never calls the monitor.
     """
-    with journal.begin(type(solver).__qualname__, _content(objective), B0, max_iter, tol) as noted:
-        if noted is not None and noted.result is not None:
-            known: Result = noted.result
-            return known
-        result = _run(solver, objective, B0, max_iter, tol, time_limit, callbacks, verbose, noted)
-        # A run that ran out of time, or that a callback ended, goes on when it is called again without.
-        if noted is not None and result.reason not in ("time_limit", "callback"):
-            noted.done(result)
+    _check_attributes(solver, objective)
+    with journal.open_run(type(solver).__qualname__, _key(objective), B0, max_iter, tol) as journal_run:
+        if journal_run is not None and journal_run.result is not None:
+            stored: Result = journal_run.result
+            return stored
+        result = _run(solver, objective, B0, max_iter, tol, time_limit, callbacks, verbose, journal_run)
+        # A run that was stopped by its time limit or a callback is not finished: a later call can continue it.
+        if journal_run is not None and result.reason not in ("time_limit", "callback"):
+            journal_run.finish(result)
         return result
+
+
+def _check_attributes(solver: Solver, objective: ReducedObjective) -> None:
+    required = dict.fromkeys((*_REQUIRED_BY_RUN, *getattr(solver, "required_attributes", ())))
+    missing = [repr(name) for name in required if not hasattr(objective, name)]
+    if missing:
+        names = f"attribute {missing[0]}" if len(missing) == 1 else f"attributes {', '.join(missing)}"
+        raise TypeError(
+            f"{type(solver).__name__} cannot minimize an objective of type {type(objective).__name__}, which lacks the "
+            f"{names}"
+        )
 
 
 def _run(
     solver: Solver,
-    objective: Any,
+    objective: ReducedObjective,
     B0: Array,
     max_iter: int,
     tol: float,
     time_limit: float | None,
     callbacks: Iterable[Callback],
     verbose: int,
-    noted: journal.Run | None,
+    journal_run: journal.Run | None,
 ) -> Result:
     with (
         blas_for(objective.n_centers),
-        tqdm(total=max_iter, disable=not verbose, desc=type(solver).__name__, unit="it") as bar,
+        progress_bar(shown=verbose, total=max_iter, desc=type(solver).__name__, unit="it") as bar,
     ):
         scale, reg_lambda = objective.loss_at_zero, objective.reg_lambda
-        monitor = Monitor(scale, reg_lambda, max_iter, tol, time_limit, callbacks, bar, noted)
+        monitor = Monitor(scale, reg_lambda, max_iter, tol, time_limit, callbacks, bar, journal_run)
+        if journal_run is not None:
+            objective = ReplayedObjective(objective, journal_run, monitor.elapsed, monitor.skip_to)
         try:
-            solver.minimize(objective if noted is None else Noted(objective, noted, monitor), B0, monitor)
+            solver.minimize(objective, B0, monitor)
             reason = "stalled"
         except StopRun as stop:
             reason = stop.reason
         except (ArithmeticError, np.linalg.LinAlgError):
-            # Overflow and NaN meet NumPy and SciPy in many places, and each has its own way to say so.
+            # NumPy and SciPy raise different errors for overflow and NaN, depending on the function.
             reason = "not_finite"
         except KeyboardInterrupt:
-            if noted is None or monitor.state is None:
+            if journal_run is None or monitor.state is None:
                 raise
             raise Interrupted(_result(monitor, monitor.state, "interrupted")) from None
-        bar.total = bar.n  # a run that needed fewer iterations is complete, and should look so
+        bar.total = bar.n  # show the bar as complete, even if the run needed fewer than max_iter iterations
         bar.refresh()
     state = monitor.state
     if state is None and reason != "not_finite":
-        raise FitError(f"{type(solver).__name__} reported no iterate: its minimize must call the monitor.")
+        raise FitError(f"{type(solver).__name__} reported no iterate: its method minimize must call the monitor.")
     if state is None:
         raise FitError(f"No iteration could be made: {MESSAGES['not_finite']}.")
     return _result(monitor, state, reason)
@@ -289,12 +394,20 @@ def _result(monitor: Monitor, state: State, reason: str) -> Result:
     )
 
 
-def _content(objective: Any) -> Any:
-    """Return what an objective is a function of; of one that is not the library's, what there is of it."""
-    names = (type(objective).__qualname__, objective.n_centers, journal.about(objective.loss_at_zero))
-    return getattr(objective, "content", (*names, objective.reg_lambda))
+def _key(objective: Any) -> Any:
+    """Return values that identify an objective in the journal of a checkpoint.
+
+    The attribute ``content`` contains everything that an objective depends on. User-defined objectives may lack this
+    attribute. They are identified by their class, number of centers, loss of the zero function and lambda, and
+    different objectives can agree in all four.
+    """
+    approximate = (type(objective).__qualname__, objective.n_centers, journal.rounded(objective.loss_at_zero))
+    return getattr(objective, "content", (*approximate, objective.reg_lambda))
 
 
-def _own(value: Any) -> Any:
-    """Return a copy of an array, in the same order of memory: products round differently in another."""
+def _copy(value: Any) -> Any:
+    """Return a copy of an array in the same memory order. The order affects the rounding of matrix products.
+
+    Values that are not arrays are returned unchanged.
+    """
     return np.array(value, order="K") if isinstance(value, np.ndarray) else value

@@ -1,8 +1,10 @@
-"""Where the optimisation starts.
+"""Starting maps of the optimisation.
 
-The paper's rule (its section 5): sampled maps, each with its median gamma, scored on held-out rows. In many dimensions
-one random map is hardly better than another, and at a small lambda most lead to poor local minima. So for L-BFGS the
-best few are then led down a path of lambda, from smooth landscapes to rough ones, and the lowest is taken.
+The paper's rule (section 5) samples random maps, each with the gamma of the median rule, and scores them on held-out
+rows. In many dimensions one random map is hardly better than another, and at a small lambda most random maps lead to
+poor local minima. For L-BFGS the best sampled maps are therefore optimised along a path of decreasing lambda. At a
+large lambda the objective is smooth, and it becomes rougher as lambda decreases. The map with the lowest objective at
+the end of the path becomes the start.
 """
 
 from __future__ import annotations
@@ -12,25 +14,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hkrr._arrays import Array
-from hkrr.batch import can_be_batched, reduced_batch
+from hkrr._base.linear_algebra import Array
+from hkrr._base.threads import Lockstep, in_threads
 from hkrr.centers import uniform
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel
+from hkrr.kernels.base import MEDIAN_ROWS
 from hkrr.objective import Objective, Reduced
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.solvers import Solver, run
-from hkrr.threads import InStep, in_threads
+from hkrr.solvers.batched_objective import can_be_batched, reduced_batch
 
-# Rows that the median rule, and the scoring of starts, look at.
-_MEDIAN_ROWS = 1000
+# Maximum numbers of rows and centers that are used to score starting maps.
 _SCORING_ROWS = 4000
 _SCORING_CENTERS = 300
-# With fewer rows than this a held-out part decides nothing: the training objective scores the maps instead.
+# Minimum number of rows for scores on held-out rows. With fewer rows the training objective is the score.
 _TOO_FEW_TO_HOLD_OUT = 50
-# The path of lambda: how many maps take it, where it begins, the factor between its points, what is spent on each.
+# The path of decreasing lambda: number of maps that follow it, first lambda, factor from one lambda to the next,
+# iterations at each lambda, and maximum number of centers.
 _PATH_STARTS = 4
-_PATH_BEGIN = 0.1
+_FIRST_PATH_LAMBDA = 0.1
 _PATH_FACTOR = 10**-0.5
 _PATH_ITERATIONS = 10
 _PATH_CENTERS = 100
@@ -39,14 +42,17 @@ Start = tuple[Array, Kernel]
 
 
 class Ranked(NamedTuple):
-    """Maps to start from, the best first, and how many were drawn: the others could not be scored."""
+    """Starting maps, the best first, and the number of maps drawn, including maps that could not be scored."""
 
     starts: list[Start]
     n_drawn: int
 
 
 def starting_rows(rows: Rows, rng: np.random.RandomState) -> InMemoryRows:
-    """Return the rows that the start is chosen on: 4,000 drawn uniformly, or all where there are no more."""
+    """Return the rows that are used to choose the starting map.
+
+    These are 4,000 rows drawn uniformly, or all rows if there are at most 4,000.
+    """
     if rows.n_counted > _SCORING_ROWS:
         some: InMemoryRows = rows.subset(rows.draw(_SCORING_ROWS, rng))
         return some
@@ -55,16 +61,25 @@ def starting_rows(rows: Rows, rng: np.random.RandomState) -> InMemoryRows:
 
 
 def sample_map(n_components: int, n_features: int, rng: np.random.RandomState) -> Array:
-    """Return a map with normal entries, divided by its spectral norm: a random subspace."""
+    """Return a map with independent normal entries, divided by its spectral norm. Its rows span a random subspace."""
     B = rng.standard_normal((n_components, n_features))
     return B / np.linalg.norm(B, 2)
 
 
+def median_sample(rows: Rows, rng: np.random.RandomState, n_rows: int = MEDIAN_ROWS) -> Array:
+    """Return the columns X of at most `n_rows` randomly drawn rows, for the median rule."""
+    return rows.take(rows.draw(n_rows, rng))
+
+
 def median_kernel(kernel: Kernel, rows: InMemoryRows, B: Array, rng: np.random.RandomState) -> Kernel:
-    """Return the kernel with the median rule's gamma at the map B, over the pairs of at most 1,000 rows."""
+    """Return the kernel with the gamma of the median rule at the map B.
+
+    The median is taken over the distances between at most 1,000 mapped rows. A kernel that already has a gamma is
+    returned unchanged.
+    """
     if kernel.gamma is not None:
         return kernel
-    return kernel.with_gamma(kernel.median_gamma(rows.take(rows.draw(_MEDIAN_ROWS, rng)) @ B.T))
+    return kernel.with_gamma(kernel.median_gamma(median_sample(rows, rng) @ B.T))
 
 
 def ranked_maps(
@@ -78,12 +93,15 @@ def ranked_maps(
     rng: np.random.RandomState,
     deadline: float = np.inf,
 ) -> Ranked:
-    """Return ``n_init`` sampled maps with their kernels, the best first; one that cannot be scored is no start.
+    """Sample ``n_init`` maps, and return them with their kernels, the best first.
 
-    Each map has its own median gamma (unless the kernel's gamma is given) and its closed-form coefficients on two
-    thirds of the rows; the mean squared error on the other third is its score. At most 4,000 rows and 300 centers are
-    used. Past the deadline (of ``time.perf_counter``) no more maps are drawn. Where none can be scored the first one is
-    returned: the fit says why.
+    Each map has its own gamma from the median rule, unless the kernel already has a gamma. For each map, the
+    closed-form coefficients are computed on two thirds of the rows. The score of the map is the mean squared error on
+    the remaining third. At most 4,000 rows and 300 centers are used. With fewer than 50 rows, all rows are centers, and
+    the score is the training objective.
+
+    After the deadline, a time of ``time.perf_counter``, no more maps are drawn. Maps that cannot be scored are left
+    out. If no map can be scored, the first map is returned, and the fit reports the problem.
     """
     if rows.n_counted < _TOO_FEW_TO_HOLD_OUT:
         training = held_out = rows
@@ -101,8 +119,8 @@ def ranked_maps(
         scored.append((_score(training, held_out, centers, start, reg_lambda), start))
         if time.perf_counter() > deadline:
             break
-    sound = sorted((item for item in scored if np.isfinite(item[0])), key=lambda item: item[0])
-    return Ranked([start for _, start in sound or scored[:1]], len(scored))
+    valid = sorted((item for item in scored if np.isfinite(item[0])), key=lambda item: item[0])
+    return Ranked([start for _, start in valid or scored[:1]], len(scored))
 
 
 def _score(
@@ -113,7 +131,7 @@ def _score(
     try:
         if held_out is training:
             return objective.reduced(B).value
-        # With lambda = 0 the objective is the mean squared error.
+        # With lambda = 0 the objective is the mean squared error on the held-out rows.
         return Objective(held_out, centers, kernel, 0.0).value(B, objective.solve_alpha(B))
     except (ArithmeticError, np.linalg.LinAlgError):
         return np.inf
@@ -129,68 +147,73 @@ def descend_lambda(
     rng: np.random.RandomState,
     deadline: float = np.inf,
 ) -> Start:
-    """Lead the first four starts from lambda = 0.1 down to ``reg_lambda``, and return the one that ends lowest.
+    """Optimise the first four starts along a path from lambda = 0.1 down to ``reg_lambda``, and return the best.
 
-    Ten iterations at each of 0.1, 0.032, 0.01, ... above ``reg_lambda``, from half the length of the map, where the
-    kernel is smoother still. At most 4,000 rows and 100 centers are used. On a GPU they go down in step, and what they
-    evaluate is one batch.
+    The path makes ten iterations at each lambda in 0.1, 0.032, 0.01, ... that is larger than ``reg_lambda``. It starts
+    from 0.5 times the map, where the fitted functions are smoother. The best start has the lowest objective at
+    ``reg_lambda`` after the path. At most 4,000 rows and 100 centers are used. On a GPU the starts run in lockstep, and
+    their evaluations are computed in batches. If ``reg_lambda`` is at least 0.1, the first start is returned unchanged.
     """
-    if reg_lambda >= _PATH_BEGIN:
+    if reg_lambda >= _FIRST_PATH_LAMBDA:
         return starts[0]
     if rows.n_counted > _SCORING_ROWS:
         rows = rows.subset(rows.draw(_SCORING_ROWS, rng))
     centers = uniform(rows, min(n_centers, _PATH_CENTERS, rows.n_counted), rng)
-    n_threads, rows = rows.n_threads, rows.on_threads(1)  # a thread for each start, not for each block: they are small
+    # Use one thread for each start, and no threads within a sum: so few rows are not worth splitting.
+    n_threads, rows = rows.n_threads, rows.on_threads(1)
     starts = starts[:_PATH_STARTS]
-    in_step = InStep(len(starts), _reduced_of_each)
+    lockstep = Lockstep(len(starts), _reduced_of_each)
 
     def end_of(k: int) -> tuple[float, Start]:
         if k > 0 and time.perf_counter() > deadline:
             return np.inf, starts[k]
         try:
-            return led_down(k)
+            return descend(k)
         except (FitError, ArithmeticError, np.linalg.LinAlgError):
-            return np.inf, starts[k]  # of several: what cannot be evaluated is not the lowest
+            return np.inf, starts[k]  # a start that cannot be evaluated must not be chosen
 
-    def led_down(k: int) -> tuple[float, Start]:
+    def descend(k: int) -> tuple[float, Start]:
         B, kernel = starts[k]
         B = 0.5 * B
-        path_lambda = _PATH_BEGIN
+        path_lambda = _FIRST_PATH_LAMBDA
         while path_lambda > reg_lambda and (left := deadline - time.perf_counter()) > 0:
             objective = Objective(rows, centers, kernel, path_lambda)
-            asking = _Asking(objective, k, in_step) if rows.pays_to_batch else objective
-            B = run(solver, asking, B, max_iter=_PATH_ITERATIONS, time_limit=left).B
+            batched = _BatchedObjective(objective, k, lockstep) if rows.pays_to_batch else objective
+            B = run(solver, batched, B, max_iter=_PATH_ITERATIONS, time_limit=left).B
             path_lambda *= _PATH_FACTOR
         return Objective(rows, centers, kernel, reg_lambda).reduced(B).value, (B, kernel)
 
     numbers = range(len(starts))
-    ends = in_step.map(end_of) if rows.pays_to_batch else in_threads(end_of, numbers, n_threads)
+    ends = lockstep.map(end_of) if rows.pays_to_batch else in_threads(end_of, numbers, n_threads)
     return min(ends, key=lambda end: end[0])[1]
 
 
-class _Asking:
-    """An objective as a solver sees it, evaluated together with those of the other starts."""
+class _BatchedObjective:
+    """The objective of one start. Its evaluations are computed in batches with the evaluations of the other starts."""
 
-    def __init__(self, objective: Objective, start: int, in_step: InStep) -> None:
-        self._objective, self._start, self._in_step = objective, start, in_step
+    def __init__(self, objective: Objective, start: int, lockstep: Lockstep) -> None:
+        self._objective, self._start, self._lockstep = objective, start, lockstep
         self.n_centers, self.loss_at_zero = objective.n_centers, objective.loss_at_zero
         self.reg_lambda, self.content = objective.reg_lambda, objective.content
 
     def reduced(self, B: Array) -> Reduced:
-        found: Reduced = self._in_step.ask(self._start, (self._objective, B))
+        found: Reduced = self._lockstep.ask(self._start, (self._objective, B))
         return found
 
 
-def _reduced_of_each(questions: list[tuple[Objective, Array]]) -> list[Reduced | Exception]:
-    if all(can_be_batched(objective) for objective, _ in questions):
-        found = reduced_batch(*zip(*questions, strict=True))
+def _reduced_of_each(requests: list[tuple[Objective, Array]]) -> list[Reduced | Exception]:
+    if all(can_be_batched(objective) for objective, _ in requests):
+        found = reduced_batch(*zip(*requests, strict=True))
         if found is not None:
             return list(found)
-    return [_reduced_or_error(*question) for question in questions]
+    return [_reduced_or_error(*request) for request in requests]
 
 
 def _reduced_or_error(objective: Objective, B: Array) -> Reduced | Exception:
-    """Return the error, too: it ends one start, and not those beside it."""
+    """Return the reduced function at B, or the error of the evaluation.
+
+    The error is returned and not raised, so that it ends only the start that it belongs to.
+    """
     try:
         return objective.reduced(B)
     except (ArithmeticError, np.linalg.LinAlgError) as error:

@@ -1,29 +1,31 @@
-"""L-BFGS on the reduced function H(B) = min_a L(B, a): the default."""
+"""L-BFGS on the reduced function H(B) = min_a L(B, a), the default solver."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from scipy.linalg import norm as vector_norm  # whose squares do not overflow
+from scipy.linalg import norm as vector_norm  # unlike NumPy's norm, it does not overflow for large entries
 from scipy.optimize import minimize
 
-from hkrr._arrays import EPS, Array
-from hkrr._validation import check_int
+from hkrr._base.checks import check_int
+from hkrr._base.linear_algebra import EPS, Array
 from hkrr.objective import Reduced
-from hkrr.solvers.base import Monitor, StopRun
+from hkrr.solvers.driver import Monitor, ReducedObjective, StopRun
 
-# Relative decrease, of the loss of the zero function, that is nothing but rounding.
+# Decrease of the objective that is within rounding error, relative to the loss of the zero function.
 _ROUNDING = 10.0 * EPS
-_AT_BOUND = 1e-6  # of log lambda, where it is at a bound but for rounding
-# Where lambda may go when it is learned: beyond, nothing is fitted, or rounding is.
+# Maximum distance of log lambda to a bound at which lambda counts as being at the bound.
+_AT_BOUND = 1e-6
+# Bounds of log lambda if lambda is learned. Above the upper bound the fitted function is practically zero. Below the
+# lower bound rounding errors are fitted.
 _LOG_LAMBDA_BOUNDS = (math.log(1e-12), math.log(1e3))
 
 
 def at_bound(reg_lambda: float) -> bool:
-    """Return whether a lambda that was learned ended where it may not go beyond.
+    """Return whether a learned lambda is at one of its bounds, 1e-12 and 1e3.
 
     Examples
     --------
@@ -37,15 +39,15 @@ def at_bound(reg_lambda: float) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class LBFGS:
-    """SciPy's L-BFGS on ``H(B) = min_a L(B, a)``; the gradient is dL/dB at the minimiser (envelope theorem).
+    """SciPy's L-BFGS applied to the reduced function ``H(B) = min_a L(B, a)``, where a are the coefficients.
 
-    There is no bound on the norm of B. For a radial kernel the scale of B and gamma are one degree of freedom, so this
-    is a solver over gamma too.
+    By the envelope theorem, the gradient of H is dL/dB at the minimising coefficients. The norm of B is not bounded.
+    For a radial kernel, scaling B has the same effect as changing gamma, so this solver also optimises gamma.
 
     Parameters
     ----------
     memory : int, default=10
-        Pairs of steps and gradients that approximate the Hessian.
+        Number of past steps that L-BFGS stores, with their changes of the gradient, to approximate the Hessian.
 
     Examples
     --------
@@ -58,16 +60,19 @@ class LBFGS:
     True
     """
 
+    required_attributes: ClassVar[tuple[str, ...]] = ("reduced",)
+
     memory: int = 10
 
     def __post_init__(self) -> None:
         check_int("memory", self.memory, 1)
 
-    def minimize(self, objective: Any, B0: Array, monitor: Monitor) -> None:
-        """Run from B0 until the monitor ends it, or the objective no longer falls."""
-        # SciPy's tolerance is absolute below one: in units of the loss at zero it means the same for every y.
+    def minimize(self, objective: ReducedObjective, B0: Array, monitor: Monitor) -> None:
+        """Run from B0 until the monitor stops the run, or the objective no longer decreases."""
+        # SciPy's tolerance is absolute for values below one. Divided by the loss of the zero function, the values do
+        # not depend on the scale of y.
         unit = objective.loss_at_zero or 1.0
-        problem = _Learned(objective) if getattr(objective, "learn_lambda", False) else _Plain(objective)
+        problem = _MapAndLambda(objective) if getattr(objective, "learn_lambda", False) else _MapOnly(objective)
         evaluated: dict[bytes, Reduced] = {}
 
         def value_and_grad(x: Array) -> tuple[float, Array]:
@@ -84,7 +89,7 @@ class LBFGS:
         def report(intermediate_result: Any) -> None:
             nonlocal previous
             x = intermediate_result.x
-            # The accepted point is the one evaluated last; look, rather than trust.
+            # The accepted point is usually the point evaluated last, but SciPy does not guarantee this.
             reduced = evaluated.get(x.tobytes()) or problem.reduced(x, B0.shape)
             B, reg_lambda = problem.split(x, B0.shape)
             step = float(np.linalg.norm(B - previous))
@@ -107,10 +112,10 @@ class LBFGS:
         )
 
 
-class _Plain:
-    """The map alone: x holds the entries of B."""
+class _MapOnly:
+    """The problem with a given lambda: x holds the entries of B."""
 
-    def __init__(self, objective: Any) -> None:
+    def __init__(self, objective: ReducedObjective) -> None:
         self.objective = objective
 
     def join(self, B: Array) -> Array:
@@ -120,8 +125,7 @@ class _Plain:
         return x.reshape(shape), self.objective.reg_lambda
 
     def reduced(self, x: Array, shape: tuple[int, int]) -> Reduced:
-        reduced: Reduced = self.objective.reduced(x.reshape(shape))
-        return reduced
+        return self.objective.reduced(x.reshape(shape))
 
     def gradient(self, reduced: Reduced) -> Array:
         return reduced.grad.ravel()
@@ -130,8 +134,8 @@ class _Plain:
         return None
 
 
-class _Learned(_Plain):
-    """The map and lambda: x holds the entries of B, and log lambda last."""
+class _MapAndLambda(_MapOnly):
+    """The problem with a learned lambda: x holds the entries of B, followed by log lambda."""
 
     def join(self, B: Array) -> Array:
         return np.append(B.ravel(), math.log(self.objective.reg_lambda))
@@ -140,8 +144,7 @@ class _Learned(_Plain):
         return x[:-1].reshape(shape), math.exp(x[-1])
 
     def reduced(self, x: Array, shape: tuple[int, int]) -> Reduced:
-        reduced: Reduced = self.objective.reduced(*self.split(x, shape))
-        return reduced
+        return self.objective.reduced(*self.split(x, shape))
 
     def gradient(self, reduced: Reduced) -> Array:
         return np.append(reduced.grad.ravel(), np.asarray(reduced.grad_log_lambda))

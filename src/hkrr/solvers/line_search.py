@@ -1,14 +1,17 @@
-"""Armijo backtracking with steps that may grow again: the paper's appendix C.
+"""Armijo backtracking with adaptive steps (the paper's appendix C), and the projection onto a spectral-norm ball.
 
-Each search starts from the last accepted step s, dilated to ``min(s / (rho delta), s_max)``, and contracts it by rho
-until the decrease suffices. With delta < 1 the steps adapt in both directions.
+Each search starts from the last accepted step size s. The step size is first increased to ``min(s / (rho delta),
+s_max)``, and then multiplied by rho until the objective decreases sufficiently. If delta < 1, step sizes can grow as
+well as shrink.
 
-The paper asks ``L(B+) - L(B) < -c s |grad|^2``. At a critical point on the boundary of the ball that never holds: the
-gradient does not vanish there, the step does. So the displacement is used instead of the gradient,
+The paper requires ``L(B+) - L(B) < -c s |grad|^2`` for the step from B to B+. This never holds at a critical point on
+the boundary of the ball, where the step is zero but the gradient is not. The search here uses the displacement B+ - B
+instead of the gradient:
 
-    L(B+) - L(B) <= -(c / s) |B+ - B|^2,
+    L(B+) - L(B) <= -(c / s) |B+ - B|^2.
 
-the same wherever the projection is inactive; and a change that is nothing but rounding is accepted.
+If the projection does not change the point, both conditions have the same right-hand side. A change of the objective
+within rounding error is accepted too.
 """
 
 from __future__ import annotations
@@ -19,15 +22,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hkrr._arrays import EPS, Array
+from hkrr._base.linear_algebra import EPS, Array
 
-# A step contracted this far moves nothing any more, whatever the point and the gradient.
+# A search ends when its step size has been reduced by this factor: such a small step no longer changes any point.
 _SMALLEST = 1e-30
 
 
 @dataclass(frozen=True)
 class Step:
-    """An accepted step: its size, and the point it leads to."""
+    """An accepted step: the step size and the new point."""
 
     size: float
     point: Array
@@ -35,7 +38,19 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Armijo:
-    """Non-monotone Armijo backtracking: contraction rho, dilatation delta, decrease c, largest step s_max."""
+    """Armijo backtracking in which step sizes can grow from one search to the next.
+
+    Parameters
+    ----------
+    rho : float, default=0.5
+        Factor by which the step size is multiplied after a rejected step, between 0 and 1.
+    delta : float, default=0.8
+        The first step size that a search tries is ``1 / delta`` times the last accepted step size.
+    c : float, default=1e-4
+        Constant c of the condition of sufficient decrease; see the description of this module.
+    s_max : float, default=inf
+        Largest step size.
+    """
 
     rho: float = 0.5
     delta: float = 0.8
@@ -60,15 +75,20 @@ class Armijo:
         change: Callable[[Array], float],
         magnitude: float,
     ) -> Step | None:
-        """Return the first step that decreases enough, or None when none that moves the point does.
+        """Return the first trial step with sufficient decrease, or None if there is none.
 
         Parameters
         ----------
-        last_size : the step accepted last, s_{i-1}
-        start : the point to move from
-        move : the point a step of a given size leads to
-        change : L(point) - L(start)
-        magnitude : ``|L(start)|``, which says what rounding is
+        last_size : float
+            Size of the last accepted step.
+        start : array
+            The current point.
+        move : callable
+            Function that is called with a step size and returns the new point.
+        change : callable
+            Function that is called with the new point and returns ``L(point) - L(start)``.
+        magnitude : float
+            ``|L(start)|``. Rounding errors of `change` are assumed to be proportional to this number.
         """
         size = min(last_size / (self.rho * self.delta), self.s_max)
         first, smallest, found = self.rho * size, _SMALLEST * size, 0.0
@@ -77,11 +97,20 @@ class Armijo:
             point = move(size)
             displacement = point - start
             if not np.any(displacement) and size < first:
-                break  # contracted until nothing moves; a first step that does not is a critical point of the ball
+                break  # the step is lost in rounding; only a first step may be zero, at a critical point of the ball
             needed = -(self.c / size) * float(np.vdot(displacement, displacement))
             found = change(point)
             if found <= needed + 4.0 * EPS * magnitude:
                 return Step(size, point)
         if not math.isfinite(found):
-            raise FloatingPointError("the objective is not finite however short the step")
+            raise FloatingPointError("the objective is not finite at any step size")
         return None
+
+
+def spectral_ball(B: Array, bound: float = 1.0) -> Array:
+    """Return the projection of B onto the matrices with spectral norm at most ``bound``.
+
+    The projection clips the singular values of B at ``bound``.
+    """
+    U, s, Vt = np.linalg.svd(B, full_matrices=False)
+    return B if s[0] <= bound else (U * np.minimum(s, bound)) @ Vt

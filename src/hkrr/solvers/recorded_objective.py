@@ -1,50 +1,55 @@
-"""An objective whose evaluations are noted in a journal, and handed back to a run that is started again."""
+"""Recording of the evaluations of an objective in the journal, and their replay when a run resumes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from hkrr._arrays import Array
-from hkrr.journal import Run
+from hkrr._base.linear_algebra import Array
+from hkrr._base.resume_journal import Run
 from hkrr.objective import Reduced
 
 
-@dataclass(frozen=True)
-class Evaluation:
-    """The reduced function at x, the map (and lambda, where it is learned), and when in the run that was known."""
+class ReplayedObjective:
+    """A wrapper of an objective that records calls of ``reduced``, and replays the calls of an interrupted run.
 
-    x: Array
-    reduced: Reduced
-    seconds: float
+    A recorded evaluation is returned only if the solver asks for bitwise the same point. At the first different point,
+    the remaining recorded evaluations are deleted. All other attributes are passed through to the objective, and calls
+    of its other methods are not recorded.
 
-
-class Noted:
-    """The objective as a solver sees it: `reduced` is handed back from the journal while a solver asks the same.
-
-    The same to the last bit: from the first other question on, what was noted is dropped. All else that an objective
-    has is computed as ever.
+    Parameters
+    ----------
+    objective : Objective or Criterion
+        The objective that computes evaluations that are not recorded yet.
+    run : Run
+        The run of the journal in which evaluations are recorded.
+    elapsed : callable
+        Function that returns the seconds since the start of the run.
+    skip_to : callable
+        Function that is called with the recorded time of each replayed evaluation.
     """
 
-    def __init__(self, objective: Any, run: Run, monitor: Any) -> None:
-        self._objective, self._run, self._monitor = objective, run, monitor
-        self._asked = 0
+    def __init__(
+        self, objective: Any, run: Run, elapsed: Callable[[], float], skip_to: Callable[[float], None]
+    ) -> None:
+        self._objective, self._run = objective, run
+        self._elapsed, self._skip_to = elapsed, skip_to
+        self._n_calls = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._objective, name)
 
     def reduced(self, B: Array, *reg_lambda: float) -> Reduced:
-        """Return the objective's own `reduced`, or what it was."""
-        x, noted = np.append(np.ravel(B), reg_lambda), self._run.evaluations
-        k, self._asked = self._asked, self._asked + 1
-        if k < len(noted) and noted[k].x.tobytes() == x.tobytes():
-            self._monitor.went_by(noted[k].seconds)
-            known: Reduced = noted[k].reduced
-            return known
-        del noted[k:]
+        """Return the recorded evaluation at B if there is one. Otherwise compute the evaluation and record it."""
+        x, record = np.append(np.ravel(B), reg_lambda), self._run.record
+        k, self._n_calls = self._n_calls, self._n_calls + 1
+        if k < len(record.x) and record.x[k].tobytes() == x.tobytes():
+            self._skip_to(record.seconds[k])
+            return Reduced(record.value[k], record.grad[k], record.alpha[k], record.grad_log_lambda[k])
+        self._run.drop_evaluations(k)
         found: Reduced = self._objective.reduced(B, *reg_lambda)
-        noted.append(Evaluation(x, found, self._monitor.seconds))
-        self._run.noted()
+        slope = None if found.grad_log_lambda is None else float(found.grad_log_lambda)
+        self._run.add_evaluation(x, self._elapsed(), float(found.value), found.grad, found.alpha, slope)
         return found

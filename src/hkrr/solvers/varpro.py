@@ -1,29 +1,34 @@
-"""Variable projection (the paper's first algorithm): gradient steps in B, the closed form in alpha."""
+"""Variable projection, the paper's first algorithm: gradient steps for B, closed-form solutions for alpha."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, cast
 
-from hkrr._arrays import Array
-from hkrr.objective import Objective
+from hkrr._base.linear_algebra import Array
 from hkrr.solvers._projected_gradient import ProjectedGradient
-from hkrr.solvers.base import Monitor
+from hkrr.solvers.driver import JointObjective, Monitor, ReducedObjective
 
 
 @dataclass(frozen=True, kw_only=True)
 class VarPro(ProjectedGradient):
-    """``B+ = proj(B - s dL/dB(B, alpha))``, then ``alpha+ = argmin L(B+, .)``: the paper's detailed VarPro.
+    """Variable projection (VarPro), as in the paper's detailed algorithm.
 
-    The line search holds alpha: ``L(B+, alpha) - L(B, alpha) <= -(c/s) |B+ - B|^2``.
+    Each iteration computes ``B+ = proj(B - s dL/dB(B, alpha))`` and then ``alpha+ = argmin L(B+, .)``, where L is the
+    objective, alpha are the coefficients, s is the step size, and proj is the projection onto the maps within the norm
+    bound. The line search keeps alpha fixed: it requires ``L(B+, alpha) - L(B, alpha) <= -(c/s) |B+ - B|^2``.
 
     Parameters
     ----------
     norm_bound : float or None, default=1.0
-        Bound on the spectral norm of B; None for no bound.
-    rho, delta, c, s_max : float
-        Contraction, dilatation, sufficient decrease and largest step of the line search; see `hkrr.line_search`.
-    first_step : float or None
-        Step size before the first search; None for the one that moves B by its own length.
+        Bound on the spectral norm of B. None means no bound.
+    rho, delta, c, s_max : float, default=0.5, 0.8, 1e-4, inf
+        Parameters of the line search: rho is the factor after a rejected step, 1 / delta is the factor by which the
+        step size grows between two searches, c is the constant of sufficient decrease, and s_max is the largest step
+        size. See `hkrr.solvers.line_search`.
+    first_step : float or None, default=None
+        Step size from which the first line search starts. None means the step size at which the first step moves B
+        by a distance equal to the norm of B.
 
     Examples
     --------
@@ -38,8 +43,11 @@ class VarPro(ProjectedGradient):
     True
     """
 
-    def minimize(self, objective: Objective, B0: Array, monitor: Monitor) -> None:
-        """Run from B0 until the monitor ends it, or no step decreases the objective."""
+    required_attributes: ClassVar[tuple[str, ...]] = ("value", "value_and_grad_B", "solve_alpha")
+
+    def minimize(self, objective: ReducedObjective, B0: Array, monitor: Monitor) -> None:
+        """Run from B0 until the monitor stops the run, or no step decreases the objective."""
+        objective = cast(JointObjective, objective)  # `run` has checked that all attributes exist
         saved = monitor.resume()
         if saved is None:
             B = self.project(B0)

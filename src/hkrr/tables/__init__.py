@@ -1,4 +1,6 @@
-"""Tables with columns of any kind: read, encode, fit, hold out, compare, predict. What ``hkrr fit`` does, in Python:
+"""Regression on tables with columns of any type: reading, encoding, fitting, evaluating and predicting.
+
+The command ``hkrr fit`` runs these steps:
 
     frame = read_table("houses.csv")
     split = hold_out(frame, "price")
@@ -6,19 +8,19 @@
     model.held_out_ = compare(model, split)
     hkrr.save(model, "houses.hkrr")
 
-They need pandas and pyarrow: ``pip install "hkrr[cli]"``.
+This package needs pandas and pyarrow: ``pip install "hkrr[cli]"``.
 """
 
 from __future__ import annotations
 
-from hkrr.columns import Column, Encoder, HeldOutScores
-from hkrr.tables.comparison import Split, compare, hold_out
-from hkrr.tables.description import describe
 from hkrr.tables.directions import Direction, directions
-from hkrr.tables.guessing import learn_encoder
+from hkrr.tables.encoding import Column, Encoder, HeldOutScores
+from hkrr.tables.held_out_comparison import Split, compare, hold_out
+from hkrr.tables.model_description import describe
 from hkrr.tables.prediction import as_columns, predict_frame
 from hkrr.tables.reading import read_pieces, read_table
 from hkrr.tables.regressor import TableRegressor
+from hkrr.tables.type_inference import learn_encoder
 
 __all__ = [
     "Column",

@@ -1,50 +1,69 @@
-"""The directions of a fitted map in the names of the columns, by how much each column moves them."""
+"""Description of the directions of a fitted map by column names and loadings."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
-from hkrr.importance import column_names, loadings, weights
+from hkrr.estimators.fitted.importance import column_names, direction_weights, loadings
 from hkrr.tables.regressor import TableRegressor
 
 
 @dataclass(frozen=True)
 class Direction:
-    """A direction: how much it weighs beside the first, and the columns that matter most in it, with their signs.
+    """One direction of a fitted map: its weight and its largest loadings.
 
-    A loading is the change of the latent coordinate when the column moves by its standard deviation, in units of the
-    largest one; the sign of a whole direction means nothing, so its first loading is positive.
+    The loading of a column is the change of the coordinate along the direction when the column increases by one
+    standard deviation.
+    The scale and the sign of a direction are arbitrary. The loadings are therefore divided by the loading of largest
+    absolute value, so that the first loading is 1.
+
+    Attributes
+    ----------
+    weight : float
+        Weight of the direction, as defined in `directions`. The largest weight of a model is 1.
+    columns : tuple of str
+        Columns with the largest absolute loadings, in decreasing order.
+    loadings : tuple of float
+        Loadings of these columns, with signs.
+    n_more : int
+        Number of columns with a nonzero loading that are not listed in `columns`.
     """
 
     weight: float
     columns: tuple[str, ...]
     loadings: tuple[float, ...]
-    n_more: int  # columns that are not listed
+    n_more: int
 
     def __str__(self) -> str:
         terms = [f"{value:+.2f} {name}" for name, value in zip(self.columns, self.loadings, strict=True)]
         return "  ".join([*terms, *([f"and {self.n_more} more"] if self.n_more else [])])
 
 
-def directions(model: Any, names: Any = None, most: int = 5, least: float = 0.1) -> list[Direction]:
-    """Return the directions of a fitted map, the heaviest first.
+def directions(
+    model: BaseEstimator, names: Sequence[str] | None = None, most: int = 5, least: float = 0.1
+) -> list[Direction]:
+    """Return the directions of a fitted map in decreasing order of weight.
 
-    With S the standard deviations of the columns (of the model's centers, which are training rows) the map in units
-    that compare is B S, and its rows are the directions. They weigh as `singular_values_` says; where the kernel keeps
-    the rows as they are, as much as they are long.
+    The directions are the rows of B S, where B is the map and S is the diagonal matrix of the standard deviations of
+    the columns over the model's centers. For rotation-invariant kernels such as the Gaussian, the weights are the
+    model's ``singular_values_``. For other kernels, the weights are the norms of the rows of B S, divided by the
+    largest norm. Directions whose loadings are all 0 are omitted.
 
     Parameters
     ----------
-    model : TableRegressor, HyperKernelRidge or HyperKernelRidgeCV, fitted
+    model : TableRegressor, HyperKernelRidge or HyperKernelRidgeCV
+        A fitted model.
     names : sequence of str or None, default=None
-        Names of the columns; None for the model's own, or x0, x1, ...
+        Names of the columns. None uses the column names of the fit, or x0, x1, ... if the model was fitted without
+        names.
     most : int, default=5
-        Columns that are listed of a direction, at most.
+        Maximum number of columns to list for each direction.
     least : float, default=0.1
-        Loading below which a column is not listed.
+        Smallest absolute loading to list. Columns with smaller loadings are only counted in `n_more`.
 
     Returns
     -------
@@ -65,21 +84,21 @@ def directions(model: Any, names: Any = None, most: int = 5, least: float = 0.1)
         names = model.feature_names_out_ if names is None else names
         model = model.model_
     names = column_names(model) if names is None else names
-    table, weight = loadings(model), weights(model)
-    found = []
-    for k in np.argsort(-weight, kind="stable"):
-        largest = table[k, np.argmax(np.abs(table[k]))]
+    all_loadings, all_weights = loadings(model), direction_weights(model)
+    result = []
+    for k in np.argsort(-all_weights, kind="stable"):
+        row = all_loadings[k]
+        largest = row[np.argmax(np.abs(row))]
         if largest == 0.0:
             continue
-        row = table[k] / largest
-        order = [j for j in np.argsort(-np.abs(row), kind="stable") if abs(row[j]) >= least]
-        listed = order[:most]
-        found.append(
+        row = row / largest
+        listed = [j for j in np.argsort(-np.abs(row), kind="stable") if abs(row[j]) >= least][:most]
+        result.append(
             Direction(
-                float(weight[k]),
-                tuple(str(names[j]) for j in listed),
-                tuple(float(row[j]) for j in listed),
-                int(np.count_nonzero(row)) - len(listed),
+                weight=float(all_weights[k]),
+                columns=tuple(str(names[j]) for j in listed),
+                loadings=tuple(float(row[j]) for j in listed),
+                n_more=int(np.count_nonzero(row)) - len(listed),
             )
         )
-    return found
+    return result

@@ -1,62 +1,83 @@
-"""How the columns of a table become numbers: a plain record for each column, and the matrix that they make together.
+"""Encoding of table columns as numbers: one `Column` record per column, and the `Encoder` that builds the matrix.
 
-    number     one column: the value
-    date       one column: days since the beginning of 1970
-    truth      one column: 0 or 1
-    text       a column for each value that is kept, 1 in the rows that have it; rare and unseen values are 0 in all
-    left out   none
+The kind of a column decides how it is encoded:
 
-A missing number or date is the median, a missing truth the more frequent one, a missing text a value of its own; where
-many are missing, a column more says so. `hkrr.tables` finds the records out; here they are applied.
+    number     one column with the value
+    date       one column with the days since 1970-01-01
+    truth      one column of 0 and 1 (booleans)
+    text       one indicator column for each frequent value (one-hot encoding); rare and unseen values are 0 in all of
+               these columns
+    left out   no column
+
+Missing numbers and dates are replaced by the median, and missing booleans by the more frequent value. If more than 5%
+of the values of such a column are missing, an extra column is 1 where the value is missing and 0 elsewhere. Missing
+text is encoded as a text value of its own.
+
+`hkrr.tables.type_inference` creates the `Column` records from the training rows. This module uses the records to encode
+rows.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hkrr._arrays import Array
+from hkrr._base.linear_algebra import Array
+from hkrr._storage.json_codec import storable
 from hkrr.exceptions import TableError
-from hkrr.rows.source import shown
+from hkrr.rows.file_readers import quoted
 
-# What stands for a missing value in a file that people or programs wrote.
-MISSING = frozenset(
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Cell contents that mean "missing" in files written by people and by common programs.
+MISSING_TEXTS = frozenset(
     ("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-nan", "NaT", "NULL", "Null", "null", "None")
 )
-MISSING_VALUE = "(missing)"  # as a value of a text column
+# Value that replaces missing entries of a text column.
+MISSING_CATEGORY = "(missing)"
+# Values of `Column.kind`. They are stored in model files.
 KINDS = ("number", "date", "truth", "text", "left out")
-_FEW_NAMES = 8  # of columns: all are named where none is like the one asked for
-_MONTHS = 12
-# Dates as 25/03/2024 (or 25.3.2024, 25-03-2024), by which number of them is the day; and one of each.
+# An error message about an unknown column name lists all column names if the table has at most this many columns.
+_MAX_LISTED_NAMES = 8
+_MONTHS_PER_YEAR = 12
+# Orders of the day and the month in dates such as 25/03/2024, 25.3.2024 and 25-03-2024. For dates such as 2024-03-25,
+# the order is the empty string.
 DAY_FIRST, MONTH_FIRST = "day first", "month first"
-_EXAMPLES = {"": "2024-03-25", DAY_FIRST: "25/03/2024", MONTH_FIRST: "03/25/2024"}
-_SPELLED = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?:[ T](.+))?")
+_DATE_EXAMPLES = {"": "2024-03-25", DAY_FIRST: "25/03/2024", MONTH_FIRST: "03/25/2024"}
+_YEAR_LAST_DATE = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?:[ T](.+))?")
 
 
+@storable
 @dataclass(frozen=True)
 class Column:
-    """What becomes of one column.
+    """Record of how one column of a table is encoded.
 
     Attributes
     ----------
     name : str
+        Name of the column in the table.
     kind : {"number", "date", "truth", "text", "left out"}
+        Type of the column. "truth" means a boolean column, and "left out" a column that is not used.
     about : str
-        In words: what was done, or why it is left out.
+        Description of the encoding, or the reason why the column is left out.
     fill : float
-        What a missing number, date or truth becomes.
+        Replacement for a missing number, date or boolean.
     indicator : bool
-        Whether a column more is 1 where the value is missing.
+        Whether there is an extra encoded column that is 1 where the value is missing and 0 elsewhere.
     values : tuple of str
-        Of text, the values that have columns; of a truth, what is 0 and what is 1; of dates that are not written as
-        2024-03-25, "day first" or "month first".
+        For a text column, the values that have an indicator column. For a boolean column, the text that is encoded as
+        0 and the text that is encoded as 1. For a column of dates such as 25/03/2024, the order: "day first" or "month
+        first". Empty for all other columns.
     words : tuple of str
-        Of numbers, the words that stand for a missing one, beside the usual ones.
+        For a column of numbers, the texts that mean "missing" in this column, in addition to common texts such as "NA".
     n_missing : int
-        Missing values among the training rows.
+        Number of missing values among the training rows.
     """
 
     name: str
@@ -70,97 +91,113 @@ class Column:
 
     @property
     def names_out(self) -> list[str]:
-        """The names of the columns that it becomes."""
+        """Names of the columns into which this column is encoded."""
         if self.kind == "left out":
             return []
         names = [f"{self.name}={value}" for value in self.values] if self.kind == "text" else [self.name]
         return [*names, f"{self.name} is missing"] if self.indicator else names
 
-    def missing(self, series: Any) -> Array:
-        """Return where values are missing."""
+    def missing(self, series: pd.Series) -> Array:
+        """Return a boolean mask of the missing values of a series."""
         if self.kind == "number" and is_numeric(series):
             return np.asarray(series.isna(), dtype=bool)
-        return missing_in(series, self.words)
+        return missing_mask(series, self.words)
 
-    def encode(self, series: Any) -> Array:
-        """Return the values as numbers, a column for each of `names_out`."""
+    def encode(self, series: pd.Series) -> Array:
+        """Return the series encoded as numbers, with one column for each of `names_out`."""
         is_missing = self.missing(series)
         if self.kind == "text":
-            places = {value: k for k, value in enumerate(self.values)}
-            texts = np.where(is_missing, MISSING_VALUE, as_texts(series))
-            place = np.array([places.get(text, -1) for text in texts], dtype=np.int64)
-            return (place[:, None] == np.arange(len(self.values))).astype(np.float64)
-        read = {"number": as_numbers, "date": self._as_days, "truth": self._as_truths}[self.kind]
-        found, wrong = read(series, is_missing)
-        if np.any(wrong):
-            kind = {"number": "a number", "date": f"a date (such as {_EXAMPLES.get(self._order)})"}.get(self.kind, "")
-            kind = kind or f"one of {', '.join(self.values)}"
-            raise TableError(f"column {shown(self.name)} holds {_first(series, wrong)}, which is not {kind}")
-        if np.any(np.isinf(found)):
+            positions = {value: k for k, value in enumerate(self.values)}
+            texts = np.where(is_missing, MISSING_CATEGORY, as_texts(series))
+            position = np.array([positions.get(text, -1) for text in texts], dtype=np.int64)
+            return (position[:, None] == np.arange(len(self.values))).astype(np.float64)
+        parse = {"number": as_numbers, "date": self._as_days, "truth": self._as_booleans}[self.kind]
+        numbers, is_invalid = parse(series, is_missing)
+        if np.any(is_invalid):
+            expected = {
+                "number": "a number",
+                "date": f"a date (such as {_DATE_EXAMPLES.get(self._date_order)})",
+                "truth": f"one of {', '.join(self.values)}",
+            }[self.kind]
             raise TableError(
-                f"column {shown(self.name)} holds {_first(series, np.isinf(found))}: numbers must be finite"
+                f"{cell(self.name, series, is_invalid)} is not {expected}; correct it or leave the cell empty"
             )
-        found = np.where(is_missing, self.fill, found)
-        columns = [found, is_missing.astype(np.float64)] if self.indicator else [found]
-        return np.column_stack(columns)
+        if np.any(np.isinf(numbers)):
+            raise TableError(f"{cell(self.name, series, np.isinf(numbers))} is not a finite number; correct it")
+        numbers = np.where(is_missing, self.fill, numbers)
+        return np.column_stack([numbers, is_missing.astype(np.float64)] if self.indicator else [numbers])
 
     @property
-    def _order(self) -> str:
+    def _date_order(self) -> str:
         return self.values[0] if self.kind == "date" and self.values else ""
 
-    def _as_days(self, series: Any, is_missing: Array) -> tuple[Array, Array]:
-        return as_days(series, is_missing, self._order)
+    def _as_days(self, series: pd.Series, is_missing: Array) -> tuple[Array, Array]:
+        return as_days(series, is_missing, self._date_order)
 
-    def _as_truths(self, series: Any, is_missing: Array) -> tuple[Array, Array]:
+    def _as_booleans(self, series: pd.Series, is_missing: Array) -> tuple[Array, Array]:
         texts = [text.lower() for text in as_texts(series)]
-        ones = np.array([text in (self.values[1], "true", "1") for text in texts], dtype=bool)
-        zeros = np.array([text in (self.values[0], "false", "0") for text in texts], dtype=bool)
-        return ones.astype(np.float64), ~is_missing & ~ones & ~zeros
+        is_one = np.array([text in (self.values[1], "true", "1") for text in texts], dtype=bool)
+        is_zero = np.array([text in (self.values[0], "false", "0") for text in texts], dtype=bool)
+        return is_one.astype(np.float64), ~is_missing & ~is_one & ~is_zero
 
 
+@storable
 @dataclass(frozen=True)
 class Encoder:
-    """What becomes of all columns, and whether missing values are filled in ("impute") or are an error ("refuse")."""
+    """Record of how all columns of a table are encoded.
+
+    Attributes
+    ----------
+    columns : tuple of Column
+        One record for each column of the table.
+    missing : {"impute", "refuse"}
+        "impute" replaces missing values, and "refuse" raises an error if a value is missing.
+    """
 
     columns: tuple[Column, ...]
     missing: str = "impute"
 
     @property
     def names_out(self) -> list[str]:
-        """The names of the columns of the matrix."""
+        """Names of the columns of the encoded matrix."""
         return [name for column in self.columns for name in column.names_out]
 
-    def transform(self, frame: Any) -> Array:
-        """Return the matrix (n_rows, n_columns_out) of a data frame, its columns by name and in any order."""
+    def transform(self, frame: pd.DataFrame) -> Array:
+        """Return the encoded matrix (n_rows, n_columns_out) of a data frame.
+
+        Columns are matched by name, in any order. Columns that the encoder does not know are ignored.
+        """
         positions = {str(name): k for k, name in enumerate(frame.columns)}
-        parts = [np.zeros((len(frame), 0))]
+        blocks = [np.zeros((len(frame), 0))]
         for column in self.columns:
             if column.kind == "left out":
                 continue
             if column.name not in positions:
-                raise TableError(f"there is no column {shown(column.name)}{nearest(column.name, list(positions))}")
+                raise TableError(f"there is no column {quoted(column.name)}{suggest_names(column.name, positions)}")
             series = frame.iloc[:, positions[column.name]]
             if self.missing == "refuse":
                 check_none_missing(column.name, series, column.missing(series))
-            parts.append(column.encode(series))
-        return np.hstack(parts)
+            blocks.append(column.encode(series))
+        return np.hstack(blocks)
 
 
+@storable
 @dataclass(frozen=True)
 class HeldOutScores:
-    """R2 on rows that were held out, of a model and of others beside it; `print` it.
+    """R2 of a model and of baselines on held-out rows, with confidence intervals. ``str`` formats them as a table.
 
     Attributes
     ----------
     target : str
+        Name of the target column.
     methods : tuple of str
-        The model's name, "hkrr", first.
+        Names of the methods. The first method is the model itself, named "hkrr". The others are the baselines.
     r2, low, high : tuple of float
-        R2 of each method, and the ends of its interval.
+        R2 of each method, and the lower and upper ends of its confidence interval.
     n_train, n_test, seed : int
-        Rows learned from, rows held out, and how they were drawn.
+        Number of training rows, number of held-out rows, and seed of the split.
     level : float
-        Of the intervals.
+        Confidence level of the intervals.
     """
 
     target: str
@@ -174,57 +211,59 @@ class HeldOutScores:
     level: float
 
     def __str__(self) -> str:
-        lines = [f"R2 on {self.n_test:,} rows that were held out of the fit, with {100 * self.level:g}% intervals"]
+        lines = [f"R2 on {self.n_test:,} held-out rows, with {100 * self.level:g}% confidence intervals"]
         for name, *numbers in zip(self.methods, self.r2, self.low, self.high, strict=True):
             lines.append("  {:13} {:.3f}  ({:.3f} to {:.3f})".format(name, *numbers))
         return "\n".join(lines)
 
 
-def check_none_missing(name: str, series: Any, is_missing: Array) -> None:
-    """Raise where values are missing."""
+def check_none_missing(name: str, series: pd.Series, is_missing: Array) -> None:
+    """Raise a TableError if any value is missing. The message names the column and the first row with such a value."""
     if np.any(is_missing):
-        row = series.index[int(np.argmax(is_missing))]
-        n = int(is_missing.sum())
+        n, row = int(is_missing.sum()), series.index[int(np.argmax(is_missing))]
         raise TableError(
-            f"column {shown(name)} has {n:,} missing value{'s' if n > 1 else ''}, the first in row {row} (the first "
-            "row is 0), and missing='refuse': fill them in, drop the column, or let missing='impute' do it"
+            f"column {quoted(name)} has {n:,} missing value{'s' if n > 1 else ''}, the first in row {row} (counting "
+            "from 0), and this model accepts no missing values: fill them in, drop the column, or fit a TableRegressor "
+            "with missing='impute'"
         )
 
 
-def nearest(name: str, names: list[str]) -> str:
-    """Return a question after the names that are like the one asked for, or those that are least unlike it."""
-    from difflib import get_close_matches
+def suggest_names(name: str, names: Sequence[str] | dict[str, Any]) -> str:
+    """Return the end of an error message on an unknown column name, with suggestions.
 
-    like = {each.lower(): each for each in names}
+    If some of the names are similar to the unknown name, these names are suggested. Otherwise all names are listed, or
+    the five closest names if there are more than eight names.
+    """
+    by_lower_case = {each.lower(): each for each in names}
 
     def closest(n: int, cutoff: float) -> list[str]:
-        return [shown(like[each]) for each in get_close_matches(name.lower(), list(like), n, cutoff)]
+        return [quoted(by_lower_case[each]) for each in get_close_matches(name.lower(), by_lower_case, n, cutoff)]
 
-    if close := closest(3, 0.6):
-        return f": is it {', '.join(close[:-1])}{' or ' if close[1:] else ''}{close[-1]}?"
-    if len(names) <= _FEW_NAMES:
-        return f"; there are {', '.join(map(shown, names))}" if names else ""
-    return f"; of {len(names):,} columns the closest are {', '.join(closest(5, 0.0))}"
+    if similar := closest(3, 0.6):
+        return f"; did you mean {', '.join(similar[:-1])}{' or ' if similar[1:] else ''}{similar[-1]}?"
+    if len(names) <= _MAX_LISTED_NAMES:
+        return f"; the columns are {', '.join(map(quoted, names))}" if names else ""
+    return f"; the closest of the {len(names):,} columns are {', '.join(closest(5, 0.0))}"
 
 
-def is_numeric(series: Any) -> bool:
-    """Whether a series holds numbers, and not texts that may be some."""
+def is_numeric(series: pd.Series) -> bool:
+    """Return whether the dtype of a series is numeric. Booleans, and texts that look like numbers, are not numeric."""
     from pandas.api import types
 
     return bool(types.is_numeric_dtype(series.dtype) and not types.is_bool_dtype(series.dtype))
 
 
-def missing_in(series: Any, words: tuple[str, ...] = ()) -> Array:
-    """Return where values are missing, texts that say so among them."""
-    found = np.asarray(series.isna(), dtype=bool)
+def missing_mask(series: pd.Series, words: tuple[str, ...] = ()) -> Array:
+    """Return a boolean mask of the missing values. Texts such as "NA", and the given words, count as missing."""
+    is_missing = np.asarray(series.isna(), dtype=bool)
     if is_numeric(series):
-        return found
-    gone = MISSING.union(words)
-    return found | np.array([text in gone for text in as_texts(series)], dtype=bool)
+        return is_missing
+    missing_texts = MISSING_TEXTS.union(words)
+    return is_missing | np.array([text in missing_texts for text in as_texts(series)], dtype=bool)
 
 
-def as_texts(series: Any) -> Array:
-    """Return the values as texts without spaces around them; whole numbers without a decimal point."""
+def as_texts(series: pd.Series) -> Array:
+    """Return the values as texts without surrounding spaces. Whole numbers are written without a decimal point."""
 
     def text(value: Any) -> str:
         if isinstance(value, float | np.floating) and float(value).is_integer():
@@ -234,59 +273,69 @@ def as_texts(series: Any) -> Array:
     return np.array([text(value) for value in series], dtype=object)
 
 
-def as_numbers(series: Any, is_missing: Array) -> tuple[Array, Array]:
-    """Return the values as numbers, and where there is something else."""
+def as_numbers(series: pd.Series, is_missing: Array) -> tuple[Array, Array]:
+    """Return the values as numbers, and a mask of the values that are neither numbers nor missing."""
     import pandas as pd
 
     if is_numeric(series):
         return series.to_numpy(dtype=np.float64, na_value=np.nan), np.zeros(len(series), dtype=bool)
     texts = pd.Series(np.where(is_missing, "nan", as_texts(series)), dtype=object)
-    found = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64)
-    return found, np.isnan(found) & ~is_missing
+    numbers = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64)
+    return numbers, np.isnan(numbers) & ~is_missing
 
 
-def order_of(texts: Array) -> str:
-    """Return how dates are written that are not as 2024-03-25: the one way that all of them can be read, or nothing."""
-    found = [_SPELLED.fullmatch(text) for text in texts]
-    if not found or not all(found):
+def infer_date_order(texts: Array) -> str:
+    """Return the order "day first" or "month first" of dates such as 25/03/2024, or "" if the order is not certain.
+
+    The order is certain if every text is such a date, and if exactly one of the first two numbers exceeds 12 in some of
+    the texts. This number is the day.
+    """
+    matches = [_YEAR_LAST_DATE.fullmatch(text) for text in texts]
+    if not matches or not all(matches):
         return ""
-    first, second = (max(int(each[k]) for each in found if each) for k in (1, 3))
-    ways = {(True, False): DAY_FIRST, (False, True): MONTH_FIRST}
-    return ways.get((first > _MONTHS, second > _MONTHS), "")
+    first, second = (max(int(each[k]) for each in matches if each) for k in (1, 3))
+    orders = {(True, False): DAY_FIRST, (False, True): MONTH_FIRST}
+    return orders.get((first > _MONTHS_PER_YEAR, second > _MONTHS_PER_YEAR), "")
 
 
-def _in_one_way(text: str, order: str) -> str:
-    """Return a date as 2024-03-25; what is none stays what it is, which no date can be read from."""
-    found = _SPELLED.fullmatch(text)
-    if found is None:
+def _to_iso_date(text: str, order: str) -> str:
+    """Return a date such as 25/03/2024 in the form 2024-03-25.
+
+    For any other text, return a text that is not a date, so that the value counts as invalid.
+    """
+    match = _YEAR_LAST_DATE.fullmatch(text)
+    if match is None:
         return f"no {text}"
-    first, _, second, year, hour = found.groups()
+    first, _, second, year, hour = match.groups()
     day, month = (first, second) if order == DAY_FIRST else (second, first)
     return f"{year}-{month:0>2}-{day:0>2}{f'T{hour}' if hour else ''}"
 
 
-def as_days(series: Any, is_missing: Array, order: str = "") -> tuple[Array, Array]:
-    """Return dates as days since the beginning of 1970, and where there is something else."""
+def as_days(series: pd.Series, is_missing: Array, order: str = "") -> tuple[Array, Array]:
+    """Return dates as days since 1970-01-01, and a mask of the values that are neither dates nor missing."""
     import pandas as pd
 
-    kind = series.dtype
-    if isinstance(kind, pd.DatetimeTZDtype) or getattr(kind, "kind", "") == "M":
-        dates = series.dt.tz_convert("UTC").dt.tz_localize(None) if isinstance(kind, pd.DatetimeTZDtype) else series
+    dtype = series.dtype
+    if isinstance(dtype, pd.DatetimeTZDtype):
+        dates = series.dt.tz_convert("UTC").dt.tz_localize(None)
+    elif getattr(dtype, "kind", "") == "M":
+        dates = series
     else:
-        written = as_texts(series)
+        texts = as_texts(series)
         if order:
-            written = np.array([_in_one_way(text, order) for text in written], dtype=object)
-        texts = pd.Series(np.where(is_missing, "", written), dtype=object)
+            texts = np.array([_to_iso_date(text, order) for text in texts], dtype=object)
+        texts = pd.Series(np.where(is_missing, "", texts), dtype=object)
         dates = pd.to_datetime(texts, format="ISO8601", errors="coerce", utc=True).dt.tz_localize(None)
     values = dates.to_numpy()
     values = values if values.dtype.kind == "M" else values.astype("datetime64[us]")
-    # In the unit that they have: another one has not as many years.
+    # Keep the time unit of the values. A finer unit covers fewer years, so that distant dates would overflow.
     unit: Any = np.datetime_data(values.dtype)[0]
-    in_a_day = np.timedelta64(1, "D") / np.timedelta64(1, unit)
-    found = np.where(np.isnat(values), np.nan, values.astype(np.int64) / in_a_day)
-    return found, np.isnan(found) & ~is_missing
+    units_per_day = np.timedelta64(1, "D") / np.timedelta64(1, unit)
+    days = np.where(np.isnat(values), np.nan, values.astype(np.int64) / units_per_day)
+    return days, np.isnan(days) & ~is_missing
 
 
-def _first(series: Any, where: Array) -> str:
-    k = int(np.argmax(where))
-    return f"{shown(str(series.iloc[k]))} in row {series.index[k]} (the first row is 0)"
+def cell(name: str, series: pd.Series, mask: Array) -> str:
+    """Return the column, the row and the value of the first cell in the mask, as the subject of an error message."""
+    k = int(np.argmax(mask))
+    return f"column {quoted(name)}, row {series.index[k]} (counting from 0): {quoted(str(series.iloc[k]))}"

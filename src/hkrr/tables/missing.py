@@ -1,75 +1,96 @@
-"""Rows of which something is missing are known less well: by how much, and what they should weigh.
+"""Weights for rows with missing values: these rows are noisier, and the fit gives them less weight.
 
-What a missing value would have told is noise to the rest of its row. A regression that takes all rows for equally sure
-chases that noise, and is led astray by few rows. So the variance of a row is taken to be
+If a value is missing in a row, the variation of the target that the value would have explained is noise in this row. A
+regression that weights all rows equally fits this noise, and a few such rows can spoil the fit. The noise variance of
+row i is modelled as
 
-    ``v_i = base + sum over the columns j that are missing in row i of a_j``,
+    ``v_i = base + sum of a_j over the columns j that are missing in row i``
 
-with base and a_j by nonnegative least squares on the squared leave-one-out errors of a linear ridge regression, a few
-times, each time with weights 1 / v_i^2. Rows then weigh ``base / v_i``, and predictions of such rows are as unsure as
-that: their variance is greater by the sum of the a_j.
+where ``base`` is the noise variance of a complete row, and ``a_j >= 0`` the variance that is added if column j is
+missing. ``base`` and all ``a_j`` are fitted by nonnegative least squares to the squared leave-one-out residuals of a
+linear ridge regression. The least squares problem is solved several times, with the weights 1 / v_i^2 from the previous
+solution.
+
+In the fit of the model, row i has the weight ``base / v_i``. When row i is predicted, the sum of a_j over its missing
+columns is added to the predictive variance.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import nnls
 from sklearn.linear_model import RidgeCV
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
-from hkrr._arrays import Array
-from hkrr.columns import Encoder
+from hkrr._base.linear_algebra import Array
+from hkrr.tables.encoding import Encoder
 
-_FEWEST = 5  # rows in which a column is missing, for its variance to be known
-_LEAST = 1.0  # of the base: what adds less than that changes nothing worth a weight
-_ROWS, _ROUNDS = 20_000, 5
-_LEAST_WEIGHT = 1e-3
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Minimum number of rows in which a column must be missing for its a_j to be estimated.
+_MIN_ROWS_MISSING = 5
+# Minimum of a_j / base. A smaller a_j changes the weights too little to matter and is set to 0.
+_MIN_RELATIVE_VARIANCE = 1.0
+# Maximum number of rows from which the variances are estimated, and number of least squares problems solved in turn.
+_MAX_ROWS, _N_ROUNDS = 20_000, 5
+# Minimum weight of a row in the fit.
+_MIN_WEIGHT = 1e-3
 
 
-def missing_in(encoder: Encoder, frame: Any) -> Array:
-    """Return where values are missing, (n_rows, n_columns of the encoder); of columns that are left out nowhere."""
+def missing_matrix(encoder: Encoder, frame: pd.DataFrame) -> Array:
+    """Return a boolean matrix that is True where a value is missing, with one column for each column of the encoder.
+
+    Values in columns that the encoder leaves out do not count as missing.
+    """
     positions = {str(name): k for k, name in enumerate(frame.columns)}
-    found = np.zeros((len(frame), len(encoder.columns)), dtype=bool)
+    is_missing = np.zeros((len(frame), len(encoder.columns)), dtype=bool)
     for j, column in enumerate(encoder.columns):
         if column.kind != "left out":
-            found[:, j] = column.missing(frame.iloc[:, positions[column.name]])
-    return found
+            is_missing[:, j] = column.missing(frame.iloc[:, positions[column.name]])
+    return is_missing
 
 
-def variances_of_missing(missing: Array, X: Array, y: Array) -> tuple[float, Array]:
-    """Return the base, and a_j for each column: 0 where little or nothing can be said."""
-    known = np.zeros(missing.shape[1])
-    some = np.flatnonzero(np.sum(missing, axis=0) >= _FEWEST)
-    if len(some) == 0 or y.ndim != 1 or y.dtype.kind not in "fiub" or not np.all(np.isfinite(y)) or np.all(y == y[0]):
-        return 1.0, known  # what is wrong with y is said by the fit
-    rows = np.random.RandomState(0).permutation(len(y))[:_ROWS]
-    size = float(np.max(np.abs(y.astype(np.float64))))  # the squares of very large numbers are none
-    errors = _squared_errors(X[rows], y[rows] / size)
-    design = np.hstack([np.ones((len(rows), 1)), missing[np.ix_(rows, some)]])
+def missing_variances(is_missing: Array, X: Array, y: Array) -> tuple[float, Array]:
+    """Return the noise variance ``base`` of a complete row, and the variance a_j that is added if column j is missing.
+
+    Columns with too few missing values, or with a negligible effect, have a_j = 0. If no a_j can be estimated, all a_j
+    are 0 and ``base`` is 1. This is also the case if the targets are texts, constant, not all finite or not an array of
+    one dimension.
+    """
+    added = np.zeros(is_missing.shape[1])
+    columns = np.flatnonzero(np.sum(is_missing, axis=0) >= _MIN_ROWS_MISSING)
+    is_usable = y.ndim == 1 and y.dtype.kind in "fiub" and bool(np.all(np.isfinite(y))) and not np.all(y == y[0])
+    if len(columns) == 0 or not is_usable:
+        return 1.0, added
+    rows = np.random.RandomState(0).permutation(len(y))[:_MAX_ROWS]
+    scale = float(np.max(np.abs(y.astype(np.float64))))  # avoids overflow of the squares of very large targets
+    residuals = _squared_loo_residuals(X[rows], y[rows] / scale)
+    design = np.hstack([np.ones((len(rows), 1)), is_missing[np.ix_(rows, columns)]])
     v = np.ones(len(rows))
-    for _ in range(_ROUNDS):
-        found = nnls(design / v[:, None], errors / v)[0]
-        v = np.maximum(design @ found, 1e-3 * np.mean(errors))
+    for _ in range(_N_ROUNDS):
+        coefficients = nnls(design / v[:, None], residuals / v)[0]
+        v = np.maximum(design @ coefficients, 1e-3 * np.mean(residuals))
     with np.errstate(over="ignore"):
-        found = found * size * size
-    base = float(found[0])
-    if base > 0 and np.all(np.isfinite(found)):
-        known[some] = np.where(found[1:] > _LEAST * base, found[1:], 0.0)
-    return base, known
+        coefficients = coefficients * scale * scale
+    base, of_columns = float(coefficients[0]), coefficients[1:]
+    if base > 0 and np.all(np.isfinite(coefficients)):
+        added[columns] = np.where(of_columns > _MIN_RELATIVE_VARIANCE * base, of_columns, 0.0)
+    return base, added
 
 
-def _squared_errors(X: Array, y: Array) -> Array:
-    """Return the squared leave-one-out errors of ridge regression on standardised columns."""
+def _squared_loo_residuals(X: Array, y: Array) -> Array:
+    """Return the squared leave-one-out residuals of ridge regression on standardized columns."""
     ridge = RidgeCV(np.logspace(-3, 4, 8), store_cv_results=True)
     ridge.fit(StandardScaler().fit_transform(MaxAbsScaler().fit_transform(X)), y)
-    errors: Array = ridge.cv_results_[:, list(ridge.alphas).index(ridge.alpha_)]
-    return errors
+    residuals: Array = ridge.cv_results_[:, list(ridge.alphas).index(ridge.alpha_)]
+    return residuals
 
 
-def weights_of(missing: Array, base: float, known: Array) -> Array | None:
-    """Return what rows weigh, at most 1; None where all weigh as much."""
-    if not np.any(known):
+def row_weights(is_missing: Array, base: float, added: Array) -> Array | None:
+    """Return the weight ``base / v_i`` of each row, between 0.001 and 1, or None if all a_j are 0."""
+    if not np.any(added):
         return None
-    return np.maximum(base / (base + missing @ known), _LEAST_WEIGHT)
+    return np.maximum(base / (base + is_missing @ added), _MIN_WEIGHT)

@@ -1,43 +1,57 @@
-"""Predictions for the rows of a table, as a table: of a model over tables, or of any other that was saved."""
+"""Predictions for the rows of a table, returned as a table with the same number of rows."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
-from hkrr._arrays import Array
-from hkrr.columns import Column, Encoder, nearest
+from hkrr._base.linear_algebra import Array
 from hkrr.exceptions import TableError
-from hkrr.rows.source import shown
+from hkrr.rows.file_readers import quoted
+from hkrr.tables.encoding import Column, Encoder, suggest_names
 from hkrr.tables.regressor import TableRegressor, as_frame
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def predict_frame(
-    model: Any, frame: Any, *, coverage: float | None = None, std: bool = False, keep: Sequence[str] = ()
-) -> Any:
-    """Return the predictions for a data frame, row by row, as a data frame.
+    model: BaseEstimator,
+    frame: pd.DataFrame,
+    *,
+    coverage: float | None = None,
+    std: bool = False,
+    keep: Sequence[str] = (),
+) -> pd.DataFrame:
+    """Predict the rows of a data frame and return the predictions as a data frame.
 
     Parameters
     ----------
-    model : fitted estimator with ``predict``
-        A `TableRegressor`, which takes columns by name. Another one takes columns of numbers: by the names it was
-        fitted with, or, where it had none, all of them in their order.
-    frame : data frame
+    model : estimator with ``predict``
+        A fitted `TableRegressor`, or a model that was fitted to numeric columns. The columns of the frame are matched
+        by name. If the model was fitted without column names, all columns of the frame are used in their order.
+    frame : pandas or polars data frame
+        The rows to predict.
     coverage : float or None, default=None
-        For columns "lower" and "upper": the intervals of this coverage; not of a classifier.
+        Probability that a prediction interval contains the target. The ends of the intervals are returned in the
+        columns "lower" and "upper". None returns no intervals. A ValueError is raised if the model has no intervals,
+        as is the case for classifiers.
     std : bool, default=False
-        For a column "std": the standard deviation.
+        Whether to return predictive standard deviations in a column "std". A ValueError is raised if the model has
+        no standard deviations.
     keep : sequence of str, default=()
-        Columns of the frame to carry over, first.
+        Columns of the frame to copy to the front of the result.
 
     Returns
     -------
     pandas.DataFrame
-        With a column "prediction" (of several targets "prediction 0", "prediction 1", ...). Of a classifier that is the
-        label, and there is a column "probability of LABEL" for each class.
+        The predictions are in the column "prediction", or in "prediction 0", "prediction 1", ... for several targets.
+        For a classifier, "prediction" contains the predicted label, and there is a column "probability of LABEL" for
+        each class.
 
     Examples
     --------
@@ -53,51 +67,57 @@ def predict_frame(
 
     frame = as_frame(frame)
     names = [str(name) for name in frame.columns]
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name in keep:
         if name not in names:
-            raise TableError(f"there is no column {shown(name)} to keep{nearest(name, names)}")
-        found[name] = frame.iloc[:, names.index(name)]
+            raise TableError(f"there is no column {quoted(name)} to keep{suggest_names(name, names)}")
+        result[name] = frame.iloc[:, names.index(name)]
     if not hasattr(model, "predict"):
-        raise TableError(f"the model is a {type(model).__name__}, which transforms, and has nothing to predict")
+        raise TableError(f"a {type(model).__name__} cannot predict; it only transforms its inputs")
     X: Any = frame if isinstance(model, TableRegressor) else as_columns(model, frame)
     inner = getattr(model, "model_", model)
     if std and "return_std" not in inspect.signature(inner.predict).parameters:
-        raise ValueError(f"a {type(inner).__name__} has no standard deviations")
-    predicted, spread = model.predict(X, return_std=True) if std else (model.predict(X), None)
-    parts: dict[str, Array] = {"prediction": predicted}
+        raise ValueError(f"a {type(inner).__name__} has no standard deviations; predict without them")
+    predictions, deviations = model.predict(X, return_std=True) if std else (model.predict(X), None)
+    parts: dict[str, Array] = {"prediction": predictions}
     if hasattr(model, "predict_proba"):
-        each_class = zip(model.classes_.tolist(), model.predict_proba(X).T, strict=True)
-        parts.update({f"probability of {label}": shares for label, shares in each_class})
+        probabilities = zip(model.classes_.tolist(), model.predict_proba(X).T, strict=True)
+        parts.update({f"probability of {label}": column for label, column in probabilities})
     if coverage is not None:
         if not hasattr(model, "predict_interval"):
-            instead = "; its probabilities say how sure it is" if hasattr(model, "predict_proba") else ""
-            raise ValueError(f"a {type(inner).__name__} has no intervals{instead}")
+            alternative = "; use its class probabilities instead" if hasattr(model, "predict_proba") else ""
+            raise ValueError(f"a {type(inner).__name__} has no intervals{alternative}")
         parts["lower"], parts["upper"] = model.predict_interval(X, coverage)
-    if spread is not None:
-        parts["std"] = spread
-    for name, values in parts.items():
-        values = np.asarray(values)
+    if deviations is not None:
+        parts["std"] = deviations
+    for name, part in parts.items():
+        values = np.asarray(part)
         columns = {name: values} if values.ndim == 1 else {f"{name} {k}": each for k, each in enumerate(values.T)}
-        taken = next((each for each in columns if each in found), None)
-        if taken is not None:
-            raise TableError(f"a column to keep is called {shown(taken)}, as one of the predictions is: rename it")
-        found.update(columns)
-    return pd.DataFrame(found, index=frame.index)
+        conflict = next((each for each in columns if each in result), None)
+        if conflict is not None:
+            raise TableError(
+                f"the column {quoted(conflict)} to keep has the name of a result column; rename it in the table"
+            )
+        result.update(columns)
+    return pd.DataFrame(result, index=frame.index)
 
 
-def as_columns(model: Any, frame: Any) -> Any:
-    """Return the columns of numbers that a model which knows nothing of tables was fitted with.
+def as_columns(model: BaseEstimator, frame: pd.DataFrame) -> pd.DataFrame | Array:
+    """Return the columns of a table that a model was fitted with, converted to numbers.
 
     Parameters
     ----------
     model : estimator
-        Fitted; its columns are taken by name, or by position where it has no names.
-    frame : data frame
+        A model that was fitted to numeric columns. Columns are matched by name, or by position if the model was fitted
+        without column names.
+    frame : pandas.DataFrame
+        The table. Its columns may contain numbers written as texts. A TableError is raised if a value is missing or is
+        not a number.
 
     Returns
     -------
-    data frame, or array where the model has no names
+    pandas.DataFrame or array
+        The columns as numbers. An array is returned if the model was fitted without column names.
 
     Examples
     --------
@@ -111,12 +131,12 @@ def as_columns(model: Any, frame: Any) -> Any:
     """
     import pandas as pd
 
-    n, known = model.n_features_in_, getattr(model, "feature_names_in_", None)
-    if known is None and frame.shape[1] != n:
+    n, fitted_names = model.n_features_in_, getattr(model, "feature_names_in_", None)
+    if fitted_names is None and frame.shape[1] != n:
         raise TableError(
-            f"the model was fitted with {n} columns without names, and these are {frame.shape[1]}: "
-            "give those alone, in their order"
+            f"the model was fitted with {n} columns without names, but the table has {frame.shape[1]} columns; select "
+            f"the {n} columns of the fit, in the same order"
         )
-    names = [str(name) for name in (frame.columns if known is None else known)]
+    names = [str(name) for name in (frame.columns if fitted_names is None else fitted_names)]
     X = Encoder(tuple(Column(name, "number") for name in names), "refuse").transform(frame)
-    return X if known is None else pd.DataFrame(X, columns=names)
+    return X if fitted_names is None else pd.DataFrame(X, columns=names)

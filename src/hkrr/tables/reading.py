@@ -1,7 +1,7 @@
-"""Tables as people have them: CSV (packed with gzip or not) and Parquet files, or standard input, whole or in pieces.
+"""Reading of tables from CSV and Parquet files or from standard input, at once or in pieces.
 
-A CSV file is read as text, strictly: all rows have as many cells as the header. What the texts mean is found out when
-all of a column is there.
+CSV files may be gzip-compressed. They are parsed as texts, and every row must have the same number of cells as the
+first line. `read_table` decides whether a column is numeric after all rows have been read.
 """
 
 from __future__ import annotations
@@ -17,48 +17,62 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from hkrr._validation import check_installed
-from hkrr.columns import as_numbers, missing_in
+from hkrr._base.checks import check_installed
 from hkrr.exceptions import TableError
-from hkrr.rows.source import reason, shown
+from hkrr.rows.file_readers import error_summary, quoted
+from hkrr.tables.encoding import as_numbers, missing_mask
 
-_PIECE_BYTES = 4 << 20  # of a CSV file; a row must fit into one
-_PIECE_CELLS = 1 << 20  # of a Parquet file
-_MOST_COLUMNS = 20_000
-_MOST_CELLS = 500_000_000  # of a table that is read whole: four gigabytes of numbers
-_MARKS = {b"PK\x03\x04": "a zip archive or an Excel workbook: save it as CSV", b"\x93NUMPY": "a NumPy array"}
-_NO_UTF8 = "this is no text in UTF-8: save it as CSV in UTF-8"
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+# Number of bytes of a CSV file that form one piece. A row must fit into one piece.
+_PIECE_BYTES = 4 << 20
+# Number of cells of a Parquet file that form one piece.
+_PIECE_CELLS = 1 << 20
+# Maximum number of columns of a table.
+_MAX_COLUMNS = 20_000
+# Maximum number of cells of a table that is read at once. As float64 numbers, this many cells take four gigabytes.
+_MAX_CELLS = 500_000_000
+# First bytes of common file formats that are not supported, and the error message for each.
+_FOREIGN_FORMATS = {
+    b"PK\x03\x04": "a zip archive or an Excel workbook; save it as CSV",
+    b"\x93NUMPY": "a NumPy array; save it as CSV",
+}
+_NOT_UTF8 = "the text is not valid UTF-8; save the file as CSV in UTF-8"
 _DELIMITERS = ",;\t"
 
 
-def read_table(source: str | os.PathLike[str]) -> Any:
-    """Return the table of a file as a pandas data frame.
+def read_table(source: str | os.PathLike[str]) -> pd.DataFrame:
+    """Read a table from a file and return it as a data frame.
 
     Parameters
     ----------
     source : str or path
-        A CSV file (``.tsv`` and semicolons too; packed with gzip or not), a Parquet file, or "-": either of them, from
-        standard input. What it is shows in its bytes, whatever its name. A CSV file is written in UTF-8, or UTF-16
-        with its mark. Its first line has the names of its columns; where all it has is numbers it is a row, and the
-        columns are called "column 1", "column 2" and so on.
+        Path of a CSV or Parquet file, or "-" to read either format from standard input. The format is detected from the
+        contents of the file, not from its name. The cells of a CSV file may be separated by commas, semicolons or tabs,
+        and the file may be gzip-compressed. With semicolons, numbers may have a decimal comma. The file must be encoded
+        in UTF-8, or in UTF-16 with a byte order mark. Its first line contains the column names. If the first line
+        contains only numbers, it is read as a row, and the columns are named "column 1", "column 2" and so on.
 
     Returns
     -------
     pandas.DataFrame
-        Columns whose values are all numbers are such; other columns of a CSV file are texts. Empty cells, "NA" and the
-        like are missing values. Names are without spaces around them.
+        Columns whose values are all numbers are numeric. The other columns contain texts if the file is a CSV file, and
+        keep their types if the file is a Parquet file. Empty cells, "NA" and similar texts are missing values. Spaces
+        around column names are removed.
 
     Raises
     ------
     TableError
-        Where it is no table: empty, without rows, with rows of different lengths, two columns of one name, not text, or
-        damaged. The message names the file.
+        If the file is not a valid table: it is empty, is neither text nor Parquet, has no rows, has rows of different
+        lengths, has two columns of the same name, is too large, or is damaged. The message names the file.
     OSError
-        Where there is no such file, or it must not be read.
+        If the file does not exist or cannot be read.
 
     Examples
     --------
@@ -77,29 +91,34 @@ def read_table(source: str | os.PathLike[str]) -> Any:
     for piece in read_pieces(source):
         pieces.append(piece)
         n_cells += piece.size
-        if n_cells > _MOST_CELLS:
-            raise TableError(f"{_name(source)}: more than {_MOST_CELLS:,} values; give fewer rows or columns")
+        if n_cells > _MAX_CELLS:
+            raise TableError(
+                f"{_name(source)}: the table has more than {_MAX_CELLS:,} cells; use fewer rows or columns"
+            )
     frame = pd.concat(pieces, ignore_index=True) if len(pieces) > 1 else pieces[0]
-    with _explained(source):
-        return pd.DataFrame({name: _typed(frame[name]) for name in frame.columns}, index=frame.index)
+    with _errors_name_source(source):
+        return pd.DataFrame({name: _convert_texts(frame[name]) for name in frame.columns}, index=frame.index)
 
 
-def read_pieces(source: str | os.PathLike[str]) -> Iterator[Any]:
-    """Yield the table of a file in data frames of some thousand rows, numbered on; those of a CSV file hold texts.
+def read_pieces(source: str | os.PathLike[str]) -> Iterator[pd.DataFrame]:
+    """Read a table from a file, and yield it in pieces of four megabytes (CSV) or about a million cells (Parquet).
 
     Parameters
     ----------
-    source : as in `read_table`
+    source : str or path
+        Path of a CSV or Parquet file, or "-" for standard input, as in `read_table`.
 
     Yields
     ------
     pandas.DataFrame
+        The next rows of the table. The index is the position of each row in the whole table, counting from 0. All
+        columns of a CSV file contain texts.
     """
     check_installed("pandas", "cli", "tables")
     check_installed("pyarrow", "cli", "tables")
-    with _opened(source) as (file, is_parquet):
+    with _open(source) as (file, is_parquet):
         n_rows = 0
-        with _explained(source):
+        with _errors_name_source(source):
             for piece in _parquet_pieces(file) if is_parquet else _csv_pieces(file):
                 piece.index = range(n_rows, n_rows + len(piece))
                 n_rows += len(piece)
@@ -114,40 +133,40 @@ def _name(source: str | os.PathLike[str]) -> str:
 
 
 @contextmanager
-def _explained(source: str | os.PathLike[str]) -> Iterator[None]:
-    """Name the file in errors, whichever library has them."""
+def _errors_name_source(source: str | os.PathLike[str]) -> Iterator[None]:
+    """Replace every error raised in the context by a TableError whose message begins with the name of the file."""
     try:
         yield
     except TableError as error:
         raise TableError(f"{_name(source)}: {error}") from None
-    except Exception as error:  # whatever pyarrow, gzip and pandas make of bytes that are no table
-        raise TableError(f"{_name(source)}: cannot be read as a table ({reason(error)})") from None
+    except Exception as error:  # pyarrow, gzip and pandas raise many kinds of errors for damaged files
+        raise TableError(f"{_name(source)}: cannot be read as a table ({error_summary(error)})") from None
 
 
 @contextmanager
-def _opened(source: str | os.PathLike[str]) -> Iterator[tuple[IO[bytes], bool]]:
-    """Give the file, unpacked, and whether it is Parquet."""
-    with _raw(source) as raw:
+def _open(source: str | os.PathLike[str]) -> Iterator[tuple[IO[bytes], bool]]:
+    """Open a file, decompressing it if necessary, and yield it with a flag that is True for a Parquet file."""
+    with _open_seekable(source) as raw:
         file: Any = raw
         if raw.read(2) == b"\x1f\x8b":
             raw.seek(0)
             file = gzip.GzipFile(fileobj=raw)
         else:
             raw.seek(0)
-        with _explained(source):
+        with _errors_name_source(source):
             head = file.read(8)
             file.seek(0)
-            for mark, what in _MARKS.items():
-                if head.startswith(mark):
-                    raise TableError(f"this is {what}")
+            for first_bytes, description in _FOREIGN_FORMATS.items():
+                if head.startswith(first_bytes):
+                    raise TableError(f"this is {description}")
             if not head.strip():
                 raise TableError("the file is empty")
         yield file, head.startswith(b"PAR1")
 
 
 @contextmanager
-def _raw(source: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Give a file that can be read from its beginning again: standard input through one on disk."""
+def _open_seekable(source: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """Open a file in a form that supports seeking. Standard input is copied to a temporary file for this purpose."""
     if os.fspath(source) == "-":
         with tempfile.TemporaryFile() as spool:
             shutil.copyfileobj(sys.stdin.buffer, spool)
@@ -156,67 +175,67 @@ def _raw(source: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         return
     path = Path(source)
     if path.exists() and not path.is_file():
-        raise TableError(f"{path}: this is no file")
+        raise TableError(f"{path}: this is a folder or a device, not a regular file")
     with open(path, "rb") as file:
         yield file
 
 
-def _csv_pieces(file: IO[bytes]) -> Iterator[Any]:
+def _csv_pieces(file: IO[bytes]) -> Iterator[pd.DataFrame]:
+    import pyarrow as pa
     from pyarrow import csv as arrow
 
-    names, delimiter, encoding, has_header = _header(file)
-    ragged: list[Any] = []
+    names, delimiter, encoding, has_header = _read_header(file)
+    ragged_rows: list[Any] = []
 
-    def note(row: Any) -> str:
-        ragged.append(row)
+    def record_ragged_row(row: Any) -> str:
+        ragged_rows.append(row)
         return "error"
 
-    reading = arrow.ReadOptions(
+    read_options = arrow.ReadOptions(
         use_threads=False, block_size=_PIECE_BYTES, encoding=encoding, column_names=None if has_header else names
     )
-    parsing = arrow.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=note)
-    converting = arrow.ConvertOptions(column_types=_all_text(names), strings_can_be_null=False)
+    parse_options = arrow.ParseOptions(
+        delimiter=delimiter, newlines_in_values=True, invalid_row_handler=record_ragged_row
+    )
+    convert_options = arrow.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
     try:
-        with arrow.open_csv(file, reading, parsing, converting) as reader:
+        with arrow.open_csv(file, read_options, parse_options, convert_options) as reader:
             for batch in reader:
                 yield _as_frame(batch, [name.strip() for name in names], decimal_comma=delimiter == ";")
     except Exception as error:
-        if ragged:
-            row = ragged[0]
-            number = "a row" if row.number is None else f"line {row.number}"
-            found = f"{row.actual_columns} cells, and the first line {row.expected_columns}"
-            raise TableError(f"{number} has {found}: {shown(row.text)}") from None
+        if ragged_rows:
+            row = ragged_rows[0]
+            line = "a line" if row.number is None else f"line {row.number}"
+            cells = f"{row.actual_columns} cell{'' if row.actual_columns == 1 else 's'}"
+            counts = f"{cells}, but the first line has {row.expected_columns}"
+            raise TableError(f"{line} has {counts}: {quoted(row.text)}") from None
         if "invalid UTF8" in str(error):
-            raise TableError(_NO_UTF8) from None
+            raise TableError(_NOT_UTF8) from None
         raise
 
 
-def _all_text(names: list[str]) -> dict[str, Any]:
-    import pyarrow
-
-    return dict.fromkeys(names, pyarrow.string())
-
-
-def _header(file: IO[bytes]) -> tuple[list[str], str, str, bool]:
-    """Return the names of the columns, what is between them, the encoding, and whether the names stand there."""
+def _read_header(file: IO[bytes]) -> tuple[list[str], str, str, bool]:
+    """Return the column names, the delimiter, the encoding, and whether the first line contains the column names."""
     head = file.read(_PIECE_BYTES)
     file.seek(0)
     encoding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     if encoding != "utf-16" and b"\0" in head:
-        raise TableError("this is no text: neither a CSV file nor a Parquet file")
+        raise TableError(
+            "this is neither a CSV file nor a Parquet file (it contains null bytes); save the table as CSV"
+        )
     try:
         text = head.decode(encoding)
     except UnicodeDecodeError as error:
-        if len(head) < _PIECE_BYTES or error.start < len(head) - 4:  # and not a character that the piece's end has cut
-            raise TableError(_NO_UTF8) from None
-        text = head[: error.start].decode(encoding)
+        if len(head) < _PIECE_BYTES or error.start < len(head) - 4:
+            raise TableError(_NOT_UTF8) from None
+        text = head[: error.start].decode(encoding)  # the last character is cut in two by the end of the piece
     line = text.lstrip("\r\n").partition("\n")[0]
     delimiter = max(_DELIMITERS, key=lambda each: (line.count(each), each == ","))
     try:
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
         names = next((row for row in rows if row), [])
     except csv.Error as error:
-        raise TableError(f"its first line cannot be read ({error})") from None
+        raise TableError(f"the first line cannot be parsed ({error})") from None
     has_header = not all(map(_is_number, names))
     if not has_header:
         names = [f"column {k}" for k in range(1, len(names) + 1)]
@@ -234,17 +253,18 @@ def _is_number(text: str) -> bool:
 
 def _check_names(names: list[str]) -> None:
     if not names:
-        raise TableError("it has no columns")
-    if len(names) > _MOST_COLUMNS:
-        raise TableError(f"it has {len(names):,} columns; {_MOST_COLUMNS:,} are the most")
+        raise TableError("the table has no columns")
+    if len(names) > _MAX_COLUMNS:
+        raise TableError(f"the table has {len(names):,} columns; at most {_MAX_COLUMNS:,} are supported")
     repeated = next((name for name, n in Counter(names).items() if n > 1), None)
     if repeated is not None:
-        what = "have no name" if repeated == "" else f"are called {shown(repeated)}"
-        raise TableError(f"two columns {what}; rename one")
+        if repeated == "":
+            raise TableError("two columns have no name; give each column a name")
+        raise TableError(f"two columns are named {quoted(repeated)}; rename one")
 
 
-def _as_frame(batch: Any, names: list[str], decimal_comma: bool = False) -> Any:
-    batch.validate(full=True)  # before anything is made of what a file says
+def _as_frame(batch: pa.RecordBatch, names: list[str], decimal_comma: bool = False) -> pd.DataFrame:
+    batch.validate(full=True)  # raises an error if the file is damaged
     frame = batch.to_pandas()
     frame.columns = [name or "(no name)" for name in names]
     if decimal_comma:
@@ -252,31 +272,33 @@ def _as_frame(batch: Any, names: list[str], decimal_comma: bool = False) -> Any:
     return frame
 
 
-def _parquet_pieces(file: IO[bytes]) -> Iterator[Any]:
+def _parquet_pieces(file: IO[bytes]) -> Iterator[pd.DataFrame]:
     from pyarrow import parquet
 
     with parquet.ParquetFile(file, pre_buffer=False) as opened:
         metadata, schema = opened.metadata, opened.schema_arrow
-        names = [name for name in schema.names if not name.startswith("__index_level_")]  # of pandas
+        names = [name for name in schema.names if not name.startswith("__index_level_")]  # the index of pandas
         _check_names([name.strip() for name in names])
         n_rows = 0
         for batch in opened.iter_batches(max(1, _PIECE_CELLS // len(names)), columns=names):
             n_rows += batch.num_rows
-            # What pandas wrote of its own into the file is left alone: whoever wrote it.
+            # Ignore the metadata that pandas stores in Parquet files. The metadata may be wrong in a damaged file.
             yield _as_frame(batch.replace_schema_metadata(None), [name.strip() for name in names])
         if n_rows != metadata.num_rows:
-            raise TableError(f"it has {n_rows:,} rows, and says that it has {metadata.num_rows:,}; write it again")
+            raise TableError(
+                f"the file contains {n_rows:,} rows, but its metadata say {metadata.num_rows:,}; write the file again"
+            )
 
 
-def _typed(series: Any) -> Any:
-    """Return a column of texts as numbers, where all of them are; what says that it is missing is missing."""
+def _convert_texts(series: pd.Series) -> pd.Series:
+    """Convert a column of texts to numbers if all its texts are numbers. Texts such as "NA" become missing values."""
     import pandas as pd
 
     if pd.api.types.infer_dtype(series, skipna=True) not in ("string", "empty"):
         return series
-    is_missing = missing_in(series)
-    numbers, wrong = as_numbers(series, is_missing)
-    if not np.any(wrong) and not np.all(is_missing):
-        whole = not np.any(is_missing) and np.all(np.abs(numbers) < 2**53) and np.all(numbers == np.floor(numbers))
-        return pd.Series(numbers.astype(np.int64) if whole else numbers, index=series.index)
+    is_missing = missing_mask(series)
+    numbers, is_invalid = as_numbers(series, is_missing)
+    if not np.any(is_invalid) and not np.all(is_missing):
+        is_whole = not np.any(is_missing) and np.all(np.abs(numbers) < 2**53) and np.all(numbers == np.floor(numbers))
+        return pd.Series(numbers.astype(np.int64) if is_whole else numbers, index=series.index)
     return series.str.strip().mask(is_missing)

@@ -1,8 +1,8 @@
-"""TableRegressor: a regressor over data frames, with numbers, dates, truths, text and missing values."""
+"""TableRegressor: a regressor for data frames with numbers, dates, booleans, text and missing values."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from scipy.special import ndtri
@@ -10,61 +10,74 @@ from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from hkrr._arrays import Array
-from hkrr._validation import check_choice, check_installed
-from hkrr.checkpoints import kept_by, left_as_it_was
-from hkrr.diagnostics import Diagnostics
+from hkrr._base.checks import check_choice, check_installed
+from hkrr._base.linear_algebra import Array
+from hkrr._storage.checkpoint import FitInterrupted, best_model_so_far, restored_on_failure
+from hkrr.estimators.fitted.diagnostics import Diagnostics
+from hkrr.estimators.fitted.summary import Summary, summarize
+from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.exceptions import TableError
-from hkrr.rows.source import shown
-from hkrr.samples import check_lengths
-from hkrr.selection import HyperKernelRidgeCV
-from hkrr.summary import Summary, summarise
-from hkrr.tables.guessing import learn_encoder
-from hkrr.tables.unknown import missing_in, variances_of_missing, weights_of
+from hkrr.rows.file_readers import quoted
+from hkrr.rows.weights import check_lengths
+from hkrr.tables.missing import missing_matrix, missing_variances, row_weights
+from hkrr.tables.type_inference import learn_encoder
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
-def _has_intervals(model: Any) -> bool:
+def _has_intervals(model: TableRegressor) -> bool:
     return hasattr(model.model_ if hasattr(model, "model_") else model.regressor, "predict_interval")
 
 
 class TableRegressor(RegressorMixin, BaseEstimator):
-    """A regressor over data frames as they come: it guesses what each column is, and makes numbers of it.
+    """A regressor for data frames that infers the type of each column and encodes the column as numbers.
 
-    Numbers stay what they are; dates become days, truths 0 and 1, and a text column one column for each of its (at
-    most 50 most frequent) values, which are all 0 for rare and for unseen values. Columns that say nothing, all values
-    being the same, missing, or (of texts) different, are left out. `columns_` tells what became of each.
+    Numbers are kept. Dates become days since 1970-01-01, and booleans become 0 and 1. A text column is one-hot encoded:
+    each of its most frequent values, at most 50, gets an indicator column. Rare and unseen values are 0 in all of these
+    columns. Columns that cannot help a prediction are left out: constant columns, empty columns, row numbers, text
+    columns in which nearly all values differ, and columns of unsupported types. ``columns_`` describes the encoding of
+    each column.
 
     Parameters
     ----------
     regressor : estimator or None, default=None
-        What is fitted to the numbers; None is ``HyperKernelRidgeCV(kernel="auto")``.
+        Regressor to fit to the encoded columns. None uses ``HyperKernelRidgeCV(kernel="auto")``.
     missing : {"impute", "refuse"}, default="impute"
-        What becomes of missing values: a number or a date is the median, a truth the more frequent one, a text a value
-        of its own, with a column that says where they were if many are missing; or an error.
+        How to handle missing values. "impute" replaces missing numbers and dates by the median and missing booleans by
+        the more frequent value. If more than 5% of the values of such a column are missing, an extra indicator column
+        is 1 where a value is missing. Missing text is encoded as a text value of its own. "refuse" raises an error if a
+        value is missing.
 
     Attributes
     ----------
     encoder_ : Encoder
-        What becomes of each column, as plain data.
+        The object that encodes the columns. Its attribute ``columns`` has one record for each column.
     columns_ : dict of lists
-        The same as a table: "name", "kind", "columns" (how many it becomes) and "about". A pandas.DataFrame can be made
-        of it.
+        A table with one line for each column of the data frame: its "name", its "kind" (type), the number of encoded
+        "columns", and "about", a description of the encoding or the reason why the column is left out. This dict can be
+        passed to pandas.DataFrame.
     model_ : estimator
-        The regressor, fitted to the numbers.
-    feature_names_in_, n_features_in_ : the columns of the data frame
+        The regressor, fitted to the encoded columns.
+    feature_names_in_ : array of str
+        Names of the columns of the data frame.
+    n_features_in_ : int
+        Number of columns of the data frame.
     feature_names_out_ : array of str
-        The columns of the numbers, as "area" or "colour=red".
+        Names of the encoded columns, such as "area" or "colour=red".
     target_ : str
-        The name of y, where it has one.
+        Name of y. Only present if y has a name.
     feature_importances_ : array (n_features_out,)
-        How far each of these columns moves the prediction, as shares of 1; where `model_` knows it.
+        Importance of each encoded column, as shares that sum to 1. Only present if ``model_`` has importances.
     diagnostics_ : Diagnostics
-        The health of the fit, where `model_` has examined it.
-    missing_variances_ : array, a number for each column
-        By how much a prediction is less sure, as a variance, where a column is missing; only where it is for some. Rows
-        weighed less by that in the fit, and their intervals are longer: see `hkrr.tables.unknown`.
+        Diagnostics of the fit. Only present if ``model_`` has diagnostics.
+    missing_variances_ : array (n_features_in,)
+        For each column, the variance that is added to the predictive variance of a row in which the column is missing.
+        Such rows also have a smaller weight in the fit; see `hkrr.tables.missing`. Only present if at least one of
+        these variances is positive.
     held_out_ : HeldOutScores
-        The scores on rows that were held out, where `compare` has found them and they were set.
+        Scores on held-out rows. `fit` does not set this attribute. To save scores with the model, set this attribute to
+        the result of `hkrr.tables.compare`.
 
     Examples
     --------
@@ -82,18 +95,24 @@ class TableRegressor(RegressorMixin, BaseEstimator):
     True
     """
 
-    def __init__(self, regressor: Any = None, *, missing: Literal["impute", "refuse"] = "impute") -> None:
-        self.regressor = regressor
+    def __init__(
+        self, regressor: BaseEstimator | None = None, *, missing: Literal["impute", "refuse"] = "impute"
+    ) -> None:
+        self.regressor: Any = regressor
         self.missing = missing
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Find out what the columns are, and fit.
+        """Infer the types of the columns, encode them, and fit the regressor.
 
         Parameters
         ----------
         X : pandas or polars data frame
-        y : array (n_samples,), or a column of numbers
-        sample_weight : array (n_samples,) or None
+            Training rows, without the target.
+        y : array (n_samples,) or pandas.Series
+            Targets. The name of a series is stored as `target_`.
+        sample_weight : array (n_samples,) or None, default=None
+            Weights of the rows. If the regressor supports weights, the given weights are multiplied by weights that are
+            smaller for rows with missing values; see `hkrr.tables.missing`.
 
         Returns
         -------
@@ -101,39 +120,41 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         """
         check_choice("missing", self.missing, ("impute", "refuse"))
         frame = as_frame(X)
-        with left_as_it_was(self):
+        with restored_on_failure(self):
             for name in ("held_out_", "target_", "missing_variances_"):
                 self.__dict__.pop(name, None)
             if getattr(y, "name", None) is not None:
                 self.target_ = str(y.name)
-            self.encoder_ = learn_encoder(frame, self.missing)  # before the fit, whose callbacks may need it
+            self.encoder_ = learn_encoder(frame, self.missing)  # callbacks may use the encoder during the fit
             self.feature_names_in_ = np.array([str(name) for name in frame.columns], dtype=object)
             self.n_features_in_ = len(self.feature_names_in_)
-            model: Any = HyperKernelRidgeCV(kernel="auto") if self.regressor is None else clone(self.regressor)
-            numbers, y = self.encoder_.transform(frame), np.asarray(y)
-            check_lengths(numbers, y, sample_weight)
-            weights = {} if sample_weight is None else {"sample_weight": sample_weight}
+            model = HyperKernelRidgeCV(kernel="auto") if self.regressor is None else clone(self.regressor)
+            encoded, y = self.encoder_.transform(frame), np.asarray(y)
+            check_lengths(encoded, y, sample_weight)
+            options = {} if sample_weight is None else {"sample_weight": sample_weight}
             if has_fit_parameter(model, "sample_weight"):
-                known = self._weights_where_some_is_missing(frame, numbers, y)
-                if known is not None:
-                    weights = {"sample_weight": known if sample_weight is None else known * np.asarray(sample_weight)}
+                weights = self._missing_value_weights(frame, encoded, y)
+                if weights is not None:
+                    weights = weights if sample_weight is None else weights * np.asarray(sample_weight)
+                    options = {"sample_weight": weights}
             try:
-                self.model_: Any = model.fit(numbers, y, **weights)
+                self.model_: BaseEstimator = model.fit(encoded, y, **options)
             except KeyboardInterrupt as stop:
-                if kept_by(stop) is not None:
-                    self.model_, vars(stop)["model"] = kept_by(stop), self  # the best so far
-                raise
+                if best_model_so_far(stop) is None:
+                    raise
+                self.model_ = best_model_so_far(stop)
+                raise FitInterrupted(self, stop) from None
         return self
 
-    def _weights_where_some_is_missing(self, frame: Any, numbers: Array, y: Array) -> Array | None:
-        missing = missing_in(self.encoder_, frame)
-        base, known = variances_of_missing(missing, numbers, y)
-        if np.any(known):
-            self.missing_variances_ = known
-        return weights_of(missing, base, known)
+    def _missing_value_weights(self, frame: pd.DataFrame, encoded: Array, y: Array) -> Array | None:
+        is_missing = missing_matrix(self.encoder_, frame)
+        base, added = missing_variances(is_missing, encoded, y)
+        if np.any(added):
+            self.missing_variances_ = added
+        return row_weights(is_missing, base, added)
 
     def transform(self, X: Any) -> Array:
-        """Return the table as numbers (n_samples, n_features_out), a column for each of `feature_names_out_`."""
+        """Return the encoded columns (n_samples, n_features_out), in the order of ``feature_names_out_``."""
         check_is_fitted(self, "encoder_")
         return self.encoder_.transform(as_frame(X))
 
@@ -142,91 +163,107 @@ class TableRegressor(RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : data frame
-            Columns are taken by their names, in any order; others are ignored.
+        X : pandas or polars data frame
+            Rows to predict. Columns are matched by name in any order, and additional columns are ignored.
         return_std : bool, default=False
-            Whether to return standard deviations too, where `model_` has them.
+            Whether to return predictive standard deviations too. The method ``model_.predict`` must have the parameter
+            `return_std`.
 
         Returns
         -------
-        array (n_samples,), or a pair of them
+        predictions : array (n_samples,)
+        deviations : array (n_samples,)
+            Only returned if `return_std` is True.
         """
-        numbers = self._numbers(X)
+        encoded = self._encode(X)
         if not return_std:
-            return self.model_.predict(numbers)
-        predicted, spread = self.model_.predict(numbers, return_std=True)
-        return predicted, np.sqrt(spread**2 + self._variance_of_missing(X))
+            return self.model_.predict(encoded)
+        predictions, deviations = self.model_.predict(encoded, return_std=True)
+        return predictions, np.sqrt(deviations**2 + self._added_variance(X))
 
     @available_if(_has_intervals)  # type: ignore[untyped-decorator]  # scikit-learn ships no types
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Any:
-        """Return intervals that hold a new target with this probability, as `model_` does.
+        """Return the prediction intervals of ``model_.predict_interval``.
 
-        They are longer for rows of which something is missing that would have told much.
-        """
-        found = self.model_.predict_interval(self._numbers(X), coverage)
-        more = self._variance_of_missing(X)
-        if not np.any(more):
-            return found
-        lower, upper = found
-        # Of two errors that know nothing of each other the squares add up, and so do those of an interval's halves.
-        half, of_missing = (upper - lower) / 2.0, ndtri((1.0 + coverage) / 2.0) * np.sqrt(more)
-        longer = np.hypot(half, of_missing) - half
-        return lower - longer, upper + longer
-
-    def _variance_of_missing(self, X: Any) -> Any:
-        """Return by how much the variance of each row is greater for what is missing of it."""
-        known = getattr(self, "missing_variances_", None)
-        return 0.0 if known is None else missing_in(self.encoder_, as_frame(X)) @ known
-
-    def calibrate(self, X: Any, y: Any) -> Self:
-        """Take the lengths of intervals from rows that the fit has not seen, as `model_` does.
+        The intervals of rows with missing values are extended by the variances in ``missing_variances_``.
 
         Parameters
         ----------
-        X : data frame
-        y : array (n_samples,), or a column of numbers
+        X : pandas or polars data frame
+            Rows to predict.
+        coverage : float, default=0.9
+            Probability that an interval contains a new target.
+
+        Returns
+        -------
+        lower, upper : array (n_samples,)
+        """
+        lower, upper = self.model_.predict_interval(self._encode(X), coverage)
+        variance = self._added_variance(X)
+        if not np.any(variance):
+            return lower, upper
+        # The missing values add an independent error. Variances of independent errors add up. The half length of an
+        # interval is proportional to the standard deviation, so the squares of the half lengths add up too.
+        half_length = (upper - lower) / 2.0
+        extension = np.hypot(half_length, ndtri((1.0 + coverage) / 2.0) * np.sqrt(variance)) - half_length
+        return lower - extension, upper + extension
+
+    def _added_variance(self, X: Any) -> Any:
+        """Return the variance that the missing values of each row add to its predictive variance."""
+        added = getattr(self, "missing_variances_", None)
+        return 0.0 if added is None else missing_matrix(self.encoder_, as_frame(X)) @ added
+
+    def calibrate(self, X: Any, y: Any) -> Self:
+        """Calibrate the lengths of the prediction intervals on new rows, with ``model_.calibrate``.
+
+        Parameters
+        ----------
+        X : pandas or polars data frame
+            Rows that were not used in the fit.
+        y : array (n_samples,) or pandas.Series
+            Targets of these rows.
 
         Returns
         -------
         self
         """
-        self._of_model("calibrate")(self.transform(X), np.asarray(y))
+        self._from_model("calibrate")(self.transform(X), np.asarray(y))
         return self
 
     def summary(self) -> Summary:
-        """Return the model on one page, as `model_` does, with the columns called as in `feature_names_out_`."""
-        self._of_model("summary")
-        return summarise(self.model_, self.encoder_.names_out)
+        """Return a one-page summary of ``model_``, with the column names in ``feature_names_out_``."""
+        self._from_model("summary")
+        return summarize(self.model_, self.encoder_.names_out)
 
     @property
     def feature_importances_(self) -> Array:
-        """How far each column of the numbers moves the prediction."""
-        found: Array = self._of_model("feature_importances_")
-        return found
+        """Importance of each encoded column, as shares that sum to 1."""
+        importances: Array = self._from_model("feature_importances_")
+        return importances
 
     @property
     def diagnostics_(self) -> Diagnostics:
-        """The health of the fit."""
-        found: Diagnostics = self._of_model("diagnostics_")
-        return found
+        """Diagnostics of the fit."""
+        diagnostics: Diagnostics = self._from_model("diagnostics_")
+        return diagnostics
 
-    def _of_model(self, name: str) -> Any:
-        """Return what `model_` has of this name, or raise."""
+    def _from_model(self, name: str) -> Any:
+        """Return an attribute of ``model_``. If there is none, raise an AttributeError that names suitable models."""
         check_is_fitted(self, "model_")
         if not hasattr(self.model_, name):
             raise AttributeError(
-                f"model_, a {type(self.model_).__name__}, has no {name}: a HyperKernelRidge or HyperKernelRidgeCV has, "
-                "after a fit that was not interrupted"
+                f"model_, a {type(self.model_).__name__}, has no {name}; HyperKernelRidge and HyperKernelRidgeCV have "
+                f"{name} after a fit that was not interrupted"
             )
         return getattr(self.model_, name)
 
-    def _numbers(self, X: Any) -> Array:
+    def _encode(self, X: Any) -> Array:
         check_is_fitted(self, "model_")
         return self.transform(X)
 
     @property
     def columns_(self) -> dict[str, list[Any]]:
-        """What became of each column."""
+        """Type of each column, number of encoded columns, and description of the encoding, as a dict of lists."""
         columns = self.encoder_.columns
         return {
             "name": [column.name for column in columns],
@@ -237,11 +274,21 @@ class TableRegressor(RegressorMixin, BaseEstimator):
 
     @property
     def feature_names_out_(self) -> Array:
-        """The names of the columns of the numbers."""
+        """Names of the encoded columns."""
         return np.array(self.encoder_.names_out, dtype=object)
 
     def get_feature_names_out(self, input_features: Any = None) -> Array:
-        """Return the names of the columns that `transform` gives."""
+        """Return the names of the columns that `transform` returns.
+
+        Parameters
+        ----------
+        input_features : None
+            Ignored. Present for compatibility with scikit-learn.
+
+        Returns
+        -------
+        array of str
+        """
         check_is_fitted(self, "encoder_")
         return self.feature_names_out_
 
@@ -252,17 +299,17 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         return tags
 
 
-def as_frame(X: Any) -> Any:
-    """Return a pandas data frame with names that differ, or raise."""
+def as_frame(X: Any) -> pd.DataFrame:
+    """Return a pandas or polars data frame as a pandas data frame, after checking that its column names are unique."""
     check_installed("pandas", "cli", "tables")
     import pandas as pd
 
     if hasattr(X, "to_pandas"):
         X = X.to_pandas()
     if not isinstance(X, pd.DataFrame):
-        raise TypeError(f"X must be a data frame, whose columns have names; got a {type(X).__name__}")
+        raise TypeError(f"X must be a data frame with column names, got {type(X).__name__}")
     names = [str(name) for name in X.columns]
     if len(set(names)) < len(names):
         repeated = next(name for name in names if names.count(name) > 1)
-        raise TableError(f"two columns are called {shown(repeated)}; rename one")
+        raise TableError(f"two columns are named {quoted(repeated)}; rename one")
     return X

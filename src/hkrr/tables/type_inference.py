@@ -1,4 +1,4 @@
-"""What each column of a table is, by its values: numbers, dates, truths, text, or nothing that a model can use."""
+"""Inference of the type of each table column from its values: number, date, boolean, text, or left out."""
 
 from __future__ import annotations
 
@@ -6,50 +6,69 @@ import math
 import re
 from collections import Counter
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hkrr._arrays import Array
-from hkrr.columns import (
-    MISSING_VALUE,
+from hkrr._base.linear_algebra import Array
+from hkrr.exceptions import TableError
+from hkrr.rows.file_readers import quoted
+from hkrr.tables.encoding import (
+    MISSING_CATEGORY,
     Column,
     Encoder,
     as_days,
     as_numbers,
     as_texts,
+    cell,
     check_none_missing,
+    infer_date_order,
     is_numeric,
-    missing_in,
-    order_of,
+    missing_mask,
 )
-from hkrr.exceptions import TableError
-from hkrr.rows.source import shown
 
-MOST_VALUES = 50  # of a text column that have a column each
-_RARE = 0.001  # of the rows, and one row at least: a value that no more have is rare
-_MANY_MISSING = 0.05  # of the rows: then a column says which
-_IDENTIFIER = 0.9  # of the values of a text column differ: it names the rows
-_FEW_ROWS = 10  # of which nothing can be said to be an identifier
-# A column is numbers if so many of its values are, and no more than so many words stand between them.
-_NUMBERS, _WORDS = 0.9, 3
-# Where identifiers begin that do not at 0 or 1; and what may be a year.
-_LARGE, _YEARS = 1000, (1500, 2200)
-_TRUTHS = ({"false", "true"}, {"no", "yes"}, {"n", "y"}, {"f", "t"})
-_AMBIGUOUS_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-]\d{2,4}( .*)?")
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Maximum number of values of a text column that get an indicator column.
+MAX_CATEGORIES = 50
+# A text value is frequent if it occurs in at least this share of the rows, and in at least two rows.
+_RARE_SHARE = 0.001
+# Share of missing values above which a column of numbers, dates or booleans gets an indicator column.
+_INDICATOR_SHARE = 0.05
+# Share of distinct values above which a text column is taken for an identifier and left out.
+_IDENTIFIER_SHARE = 0.9
+# Minimum number of rows for a column to be taken for an identifier or for row numbers.
+_MIN_IDENTIFIER_ROWS = 10
+# A text column is numeric if at least the share `_MIN_NUMERIC_SHARE` of its values are numbers, and the other values
+# are at most `_MAX_WORDS` distinct words. The words are treated as missing values.
+_MIN_NUMERIC_SHARE, _MAX_WORDS = 0.9, 3
+# Row numbers start at 0, at 1, or at a number of at least `_MIN_LARGE_ROW_NUMBER`. Consecutive numbers in the range
+# `_YEARS` are taken for years, not for row numbers.
+_MIN_LARGE_ROW_NUMBER, _YEARS = 1000, (1500, 2200)
+# Pairs of texts. A text column with exactly these two values is boolean.
+_BOOLEAN_TEXTS = ({"false", "true"}, {"no", "yes"}, {"n", "y"}, {"f", "t"})
+_YEAR_LAST_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-]\d{2,4}( .*)?")
 
 
-def learn_encoder(frame: Any, missing: str) -> Encoder:
-    """Return what becomes of every column of a data frame; raise where nothing is left to learn from.
+def learn_encoder(frame: pd.DataFrame, missing: str) -> Encoder:
+    """Infer the type of every column of a data frame and return an encoder for data frames with these columns.
 
     Parameters
     ----------
     frame : pandas.DataFrame
+        The training rows, without the target.
     missing : {"impute", "refuse"}
+        "impute" replaces missing values, and "refuse" raises an error if a value is missing.
 
     Returns
     -------
     Encoder
+
+    Raises
+    ------
+    TableError
+        If no column can be used, if a number is infinite, or if a value is missing and ``missing="refuse"``.
 
     Examples
     --------
@@ -62,130 +81,149 @@ def learn_encoder(frame: Any, missing: str) -> Encoder:
     >>> encoder.transform(frame)[1].tolist()
     [80.75, 1.0, 1.0]
     """
-    columns = tuple(_learned(str(name), frame.iloc[:, k], missing) for k, name in enumerate(frame.columns))
+    columns = tuple(_infer_column(str(name), frame.iloc[:, k], missing) for k, name in enumerate(frame.columns))
     if all(column.kind == "left out" for column in columns):
-        why = "; ".join(f"{shown(column.name)}: {column.about}" for column in columns[:5])
-        raise TableError(f"no column is left to learn from ({why or 'there is none beside the target'})")
+        reasons = "; ".join(f"{quoted(column.name)}: {column.about}" for column in columns[:5])
+        raise TableError(f"no column can be used as input ({reasons or 'the table has only the target'})")
     return Encoder(columns, missing)
 
 
-def _learned(name: str, series: Any, missing: str) -> Column:
-    strange = _strange(series)
-    if strange is not None:
-        return Column(name, "left out", strange)
-    is_missing = missing_in(series)
+def _infer_column(name: str, series: pd.Series, missing: str) -> Column:
+    reason = _unsupported(series)
+    if reason is not None:
+        return Column(name, "left out", reason)
+    is_missing = missing_mask(series)
     if np.all(is_missing):
         return Column(name, "left out", "all values are missing", n_missing=len(series))
-    if is_numeric(series) and not hasattr(series, "cat"):
-        found = _numeric(name, "number", series, is_missing, as_numbers(series, is_missing)[0])
+    if is_numeric(series) and not _is_categorical(series):
+        column = _numeric_column(name, "number", series, is_missing, as_numbers(series, is_missing)[0])
     else:
-        found = _of_texts(name, series, is_missing)
-    if missing == "refuse" and found.kind != "left out":
-        check_none_missing(name, series, found.missing(series))
-    return found
+        column = _infer_non_numeric(name, series, is_missing)
+    if missing == "refuse" and column.kind != "left out":
+        check_none_missing(name, series, column.missing(series))
+    return column
 
 
-def _strange(series: Any) -> str | None:
-    """Return what a column holds that is no single value, or None."""
-    if getattr(series.dtype, "kind", "") == "c":
-        return "complex numbers"
+def _dtype_kind(series: pd.Series) -> str:
+    """Return NumPy's one-letter code of the dtype of a series, or "" if the dtype has no code."""
+    return str(getattr(series.dtype, "kind", ""))
+
+
+def _is_categorical(series: pd.Series) -> bool:
+    return hasattr(series, "cat")
+
+
+def _unsupported(series: pd.Series) -> str | None:
+    """Return why the values of a series are not supported, or None if they are supported."""
+    if _dtype_kind(series) == "c":
+        return "complex numbers are not supported"
+    if _dtype_kind(series) == "m":
+        return "durations are not supported: convert them to numbers, such as seconds"
     for value in series if series.dtype == object else ():
         if isinstance(value, list | tuple | dict | set | bytes | np.ndarray):
-            return f"each value is a {type(value).__name__}, no number or text"
+            return f"values of type {type(value).__name__} are not supported"
     return None
 
 
-def _of_texts(name: str, series: Any, is_missing: Array) -> Column:
-    """Return what a column is whose values are texts, dates, truths, or objects that have a text."""
-    is_date = getattr(series.dtype, "kind", "") == "M"
-    if not is_date and not hasattr(series, "cat"):
-        if getattr(series.dtype, "kind", "") == "m":
-            return Column(name, "left out", "lengths of time: make them numbers, in a unit of yours")
-        texts = as_texts(series)
-        numbers, wrong = as_numbers(series, is_missing)
-        words = tuple(dict.fromkeys(texts[wrong]))
-        if wrong.sum() <= (1 - _NUMBERS) * (~is_missing).sum() and len(words) <= _WORDS:
-            return _numeric(name, "number", series, is_missing | wrong, numbers, words)
-        truths = {text.lower() for text in texts[~is_missing]}
-        if truths in _TRUTHS:
-            low, high = sorted(truths)
-            return _truth(name, is_missing, np.array([text.lower() == high for text in texts]), (low, high))
-    if not hasattr(series, "cat"):
-        order = "" if is_date else order_of(as_texts(series)[~is_missing])
-        days, wrong = as_days(series, is_missing, order)
-        if not np.any(wrong):
-            found = _numeric(name, "date", series, is_missing, days)
-            if found.kind == "left out" or not order:
-                return found
-            return replace(found, values=(order,), about=f"{order}; {found.about}")
-    return _text(name, as_texts(series), is_missing)
+def _infer_non_numeric(name: str, series: pd.Series, is_missing: Array) -> Column:
+    """Return the record of a column whose dtype is not numeric: texts, dates, booleans, categories or objects."""
+    texts = as_texts(series)
+    if _is_categorical(series):
+        return _text_column(name, texts, is_missing)
+    is_date = _dtype_kind(series) == "M"
+    if not is_date:
+        numbers, is_word = as_numbers(series, is_missing)
+        words = tuple(dict.fromkeys(texts[is_word]))
+        if is_word.sum() <= (1 - _MIN_NUMERIC_SHARE) * (~is_missing).sum() and len(words) <= _MAX_WORDS:
+            return _numeric_column(name, "number", series, is_missing | is_word, numbers, words)
+        values = {text.lower() for text in texts[~is_missing]}
+        if values in _BOOLEAN_TEXTS:
+            zero, one = sorted(values)
+            return _boolean_column(name, is_missing, np.array([text.lower() == one for text in texts]), (zero, one))
+    order = "" if is_date else infer_date_order(texts[~is_missing])
+    days, is_invalid = as_days(series, is_missing, order)
+    if np.any(is_invalid):
+        return _text_column(name, texts, is_missing)
+    column = _numeric_column(name, "date", series, is_missing, days)
+    if column.kind == "left out" or not order:
+        return column
+    return replace(column, values=(order,), about=f"{order}; {column.about}")
 
 
-def _numeric(name: str, kind: str, series: Any, is_missing: Array, found: Array, words: tuple[str, ...] = ()) -> Column:
-    n_missing, there = int(is_missing.sum()), found[~is_missing]
-    if np.any(np.isinf(there)):
-        row = series.index[int(np.argmax(np.isinf(found) & ~is_missing))]
-        raise TableError(f"column {shown(name)} holds infinity in row {row} (the first row is 0): numbers are finite")
-    if np.all(there == there[0]) and not n_missing:
-        return Column(name, "left out", "all values are the same", n_missing=n_missing)
-    first = there[0]
-    if kind == "number" and len(there) >= _FEW_ROWS and not n_missing and _numbers_rows(there, series.index):
-        return Column(name, "left out", "it numbers the rows")
-    indicator = n_missing > _MANY_MISSING * len(found) or bool(n_missing and np.all(there == first))
+def _numeric_column(
+    name: str, kind: str, series: pd.Series, is_missing: Array, numbers: Array, words: tuple[str, ...] = ()
+) -> Column:
+    n_missing, present = int(is_missing.sum()), numbers[~is_missing]
+    if np.any(np.isinf(present)):
+        raise TableError(f"{cell(name, series, np.isinf(numbers) & ~is_missing)} is not a finite number; correct it")
+    is_constant = bool(np.all(present == present[0]))
+    if is_constant and not n_missing:
+        return Column(name, "left out", "all values are the same")
+    is_long = len(present) >= _MIN_IDENTIFIER_ROWS and not n_missing
+    if kind == "number" and is_long and _are_row_numbers(present, series.index):
+        return Column(name, "left out", "the values are row numbers")
+    indicator = n_missing > _INDICATOR_SHARE * len(numbers) or bool(n_missing and is_constant)
     about = ["days since 1970"] if kind == "date" else []
     if words:
-        about.append(f"{', '.join(map(shown, words))} taken for missing")
+        about.append(f"{', '.join(map(quoted, words))} treated as missing")
     if n_missing:
-        about.append(f"{n_missing:,} missing: the median{', and a column that says where' if indicator else ''}")
-    # Half of each: the sum of two numbers near the largest is none.
-    low, high = np.quantile(there, 0.5, method="lower"), np.quantile(there, 0.5, method="higher")
+        about.append(_describe_missing(n_missing, "replaced by the median", indicator))
+    # The median is the mean of the two middle values. They are halved before the sum, because the sum of two very large
+    # numbers overflows.
+    low, high = np.quantile(present, 0.5, method="lower"), np.quantile(present, 0.5, method="higher")
     return Column(name, kind, "; ".join(about), float(low / 2 + high / 2), indicator, (), words, n_missing)
 
 
-def _numbers_rows(values: Array, index: Any) -> bool:
-    """Whether values count the rows, some of which may be held out: by the index, which counts them too.
+def _describe_missing(n_missing: int, treatment: str, indicator: bool) -> str:
+    return f"{n_missing:,} missing, {treatment}{', with an indicator column' if indicator else ''}"
 
-    From 0, 1 or a large number on: one row for each age from 30 to 90, or for each year, is no numbering.
+
+def _are_row_numbers(values: Array, index: pd.Index) -> bool:
+    """Return whether the values are row numbers: they differ from the row index by a constant.
+
+    The index is the position of each row in the whole table, so row numbers are also recognized in a subset of the
+    rows. The constant, which is the number of the first row of the table, must be 0, 1 or an integer of at least 1000.
+    Ages from 30 to 90 with one row each are therefore not taken for row numbers. Consecutive years are not taken for
+    row numbers either.
     """
     if index.dtype.kind not in "iu":
         return False
     first = values[0] - index[0]
-    large = first >= _LARGE and first == math.floor(first) and not (_YEARS[0] <= first <= values.max() <= _YEARS[1])
-    return (first in (0, 1) or large) and bool(np.all(values - np.asarray(index) == first))
+    is_large = first >= _MIN_LARGE_ROW_NUMBER and first == math.floor(first)
+    are_years = _YEARS[0] <= first <= values.max() <= _YEARS[1]
+    return (first in (0, 1) or (is_large and not are_years)) and bool(np.all(values - np.asarray(index) == first))
 
 
-def _truth(name: str, is_missing: Array, is_high: Array, values: tuple[str, str]) -> Column:
+def _boolean_column(name: str, is_missing: Array, is_one: Array, values: tuple[str, str]) -> Column:
     n_missing = int(is_missing.sum())
-    fill = float(2 * np.count_nonzero(is_high[~is_missing]) > np.count_nonzero(~is_missing))
-    indicator = n_missing > _MANY_MISSING * len(is_high)
-    about = [f"{values[0]} is 0, {values[1]} is 1"]
+    fill = float(2 * np.count_nonzero(is_one[~is_missing]) > np.count_nonzero(~is_missing))
+    indicator = n_missing > _INDICATOR_SHARE * len(is_one)
+    about = [f"{values[0]} = 0, {values[1]} = 1"]
     if n_missing:
-        usual = values[int(fill)]
-        about.append(f"{n_missing:,} missing: {usual}{', and a column that says where' if indicator else ''}")
+        about.append(_describe_missing(n_missing, f"replaced by {values[int(fill)]}", indicator))
     return Column(name, "truth", "; ".join(about), fill, indicator, values, (), n_missing)
 
 
-def _text(name: str, texts: Array, is_missing: Array) -> Column:
+def _text_column(name: str, texts: Array, is_missing: Array) -> Column:
     counts = Counter(texts[~is_missing])
     n, n_missing = int((~is_missing).sum()), int(is_missing.sum())
     if len(counts) == 1 and not n_missing:
         return Column(name, "left out", "all values are the same")
-    if n >= _FEW_ROWS and len(counts) > _IDENTIFIER * n:
-        if all(_AMBIGUOUS_DATE.fullmatch(text) for text in counts):
-            return Column(name, "left out", "dates that can be read in two ways: write them as 2024-03-01")
-        return Column(name, "left out", "nearly all values differ: it names the rows", n_missing=n_missing)
+    if n >= _MIN_IDENTIFIER_ROWS and len(counts) > _IDENTIFIER_SHARE * n:
+        if all(_YEAR_LAST_DATE.fullmatch(text) for text in counts):
+            return Column(name, "left out", "dates in an ambiguous format: write them as 2024-03-25")
+        return Column(name, "left out", "nearly all values differ, as in an identifier", n_missing=n_missing)
     if n_missing:
-        counts[MISSING_VALUE] += n_missing
-    least = max(2, math.ceil(_RARE * len(texts)))
-    # The most frequent first, and of those as frequent in the order of the alphabet: whatever the order of the rows.
-    ranked = sorted((value for value, count in counts.items() if count >= least), key=lambda v: (-counts[v], v))
-    kept = tuple(ranked[:MOST_VALUES])
+        counts[MISSING_CATEGORY] += n_missing
+    min_count = max(2, math.ceil(_RARE_SHARE * len(texts)))
+    # Values of equal frequency are sorted alphabetically, so that the order of the rows does not matter.
+    ranked = sorted((value for value, count in counts.items() if count >= min_count), key=lambda v: (-counts[v], v))
+    kept = tuple(ranked[:MAX_CATEGORIES])
     if not kept:
-        return Column(name, "left out", "no value stands in two rows", n_missing=n_missing)
-    about = "a column for one value" if len(kept) == 1 else f"a column for each of {len(kept)} values"
-    if len(kept) < len(counts):
-        n_rarer = len(counts) - len(kept)
-        about += f", {n_rarer:,} rarer {'one is' if n_rarer == 1 else 'ones are'} 0 in all"
+        return Column(name, "left out", "no value occurs twice", n_missing=n_missing)
+    about = [f"one-hot encoded, {len(kept)} value{'s' if len(kept) > 1 else ''}"]
+    if n_rare := len(counts) - len(kept):
+        about.append(f"{n_rare:,} rare value{'s have' if n_rare > 1 else ' has'} no column")
     if n_missing:
-        about += f"; {n_missing:,} missing: {'a value of its own' if MISSING_VALUE in kept else '0 in all'}"
-    return Column(name, "text", about, values=kept, n_missing=n_missing)
+        about.append(f"{n_missing:,} missing, {'encoded as a value' if MISSING_CATEGORY in kept else 'a rare value'}")
+    return Column(name, "text", "; ".join(about), values=kept, n_missing=n_missing)

@@ -1,4 +1,4 @@
-"""What a fitted classifier tells: importances, a page, files of both, and labels that agree with probabilities."""
+"""Tests of the importances, the summary and the saved files of a classifier, and of ties between classes."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.utils import estimator_html_repr
 
 import hkrr
-from hkrr.classification.calibration import LEAST, of_all_classes, probabilities, slopes_of_probabilities
-from hkrr.importance import average_gradient_outer_product
-from made_models import made_classifier, made_labels
+from hkrr.estimators.classification.probability_calibration import (
+    MIN_PROBABILITY,
+    expand_scores,
+    probabilities,
+    probability_jacobian,
+)
+from hkrr.estimators.fitted.importance import average_gradient_outer_product
+from support.handmade_models import made_classifier, made_labels
 
 kinds = pytest.mark.parametrize(("loss", "K"), [("logistic", 2), ("logistic", 3), ("squared", 2), ("squared", 3)])
 STEP = 1e-5
@@ -18,43 +23,43 @@ STEP = 1e-5
 @pytest.mark.parametrize("K", [2, 4])
 def test_slopes_of_probabilities_are_those_of_differences(softness, K):
     u = np.random.default_rng(0).normal(size=(6, K)) / (1.0 if softness is None else 4.0)
-    found = slopes_of_probabilities(u, softness)
+    found = probability_jacobian(u, softness)
     for j, move in enumerate(STEP * np.eye(K)):
         expected = (probabilities(u + move, softness) - probabilities(u - move, softness)) / (2 * STEP)
         assert_allclose(found[:, :, j], expected, atol=1e-8)
 
 
 @kinds
-def test_importances_are_those_of_the_probabilities(loss, K):
+def test_importances_against_finite_differences_of_probabilities(loss, K):
     model = made_classifier(2, 3, K, loss=loss)
     squares = np.zeros(3)
     for j, move in enumerate(STEP * np.eye(3)):
         slopes = (model.predict_proba(model.centers_ + move) - model.predict_proba(model.centers_ - move)) / (2 * STEP)
         squares[j] = np.mean(np.sum(slopes**2, axis=1))
     assert_allclose(np.diag(average_gradient_outer_product(model, model.centers_)), squares, rtol=1e-6)
-    moves = np.sqrt(squares) * np.std(model.centers_, axis=0)
-    assert_allclose(model.feature_importances_, moves / np.sum(moves), rtol=1e-6)
+    effects = np.sqrt(squares) * np.std(model.centers_, axis=0)
+    assert_allclose(model.feature_importances_, effects / np.sum(effects), rtol=1e-6)
 
 
 @kinds
-def test_a_column_of_two_values_counts_by_the_step_between_them(loss, K):
+def test_importance_of_a_binary_column(loss, K):
     model = made_classifier(2, 3, K, loss=loss)
     model.centers_[:, 1] = np.arange(len(model.centers_)) % 2
-    moves = np.zeros(3)
+    effects = np.zeros(3)
     for j in (0, 2):
         move = STEP * np.eye(3)[j]
         slopes = (model.predict_proba(model.centers_ + move) - model.predict_proba(model.centers_ - move)) / (2 * STEP)
-        moves[j] = np.sqrt(np.mean(np.sum(slopes**2, axis=1))) * np.std(model.centers_[:, j])
+        effects[j] = np.sqrt(np.mean(np.sum(slopes**2, axis=1))) * np.std(model.centers_[:, j])
     for value in (0.0, 1.0):
         there = model.centers_.copy()
         there[:, 1] = value
         steps = model.predict_proba(there) - model.predict_proba(model.centers_)
-        moves[1] += np.mean(model.centers_[:, 1] == value) * np.mean(np.sum(steps**2, axis=1)) / 2.0
-    moves[1] = np.sqrt(moves[1])
-    assert_allclose(model.feature_importances_, moves / np.sum(moves), rtol=1e-6)
+        effects[1] += np.mean(model.centers_[:, 1] == value) * np.mean(np.sum(steps**2, axis=1)) / 2.0
+    effects[1] = np.sqrt(effects[1])
+    assert_allclose(model.feature_importances_, effects / np.sum(effects), rtol=1e-6)
 
 
-def test_a_constant_that_all_scores_share_does_not_count():
+def test_a_constant_added_to_all_scores_does_not_change_importances():
     model = made_classifier(1, 3, 3)
     expected = model.feature_importances_
     model.dual_coef_ = model.dual_coef_ + np.linspace(-1.0, 1.0, len(model.centers_))[:, None]
@@ -62,7 +67,7 @@ def test_a_constant_that_all_scores_share_does_not_count():
 
 
 @kinds
-def test_the_page_says_what_matters(loss, K):
+def test_summary(loss, K):
     model = made_classifier(2, 4, K, loss=loss, names=["age", "height", "weight", "speed"])
     text = str(model.summary())
     assert max(map(len, text.splitlines())) <= 78
@@ -71,10 +76,10 @@ def test_the_page_says_what_matters(loss, K):
         f"Rows                  {50 if K == 2 else 90}",
         f"Classes, {K}            {'' if K == 2 else chr(39) + 'c' + chr(39) + ' 40 rows (44.4%), '}'b' 30 rows",
         "logistic; nu 0.1, chosen on held-out rows" if loss == "logistic" else "softness of the link 0.2",
-        "Log loss, held out    0.4000; by the shares of the classes alone",
-        f"Accuracy, held out    0.8500; by the most frequent class alone {30 / 50 if K == 2 else 40 / 90:.4f}",
+        "Log loss, held out    0.4000; predicting the class shares",
+        f"Accuracy, held out    0.8500; predicting the largest class {30 / 50 if K == 2 else 40 / 90:.4f}",
         "1  weight 1.00:",
-        "The regression on codes, which the map began from: ended after 12 iterations: stalled",
+        "Regression with class codes as targets, which provided the initial map: stopped after 12 iterations: stalled",
     ):
         assert says in " ".join(text.split()) or says in text
     shares = dict(zip(model.feature_names_in_, model.feature_importances_, strict=True))
@@ -83,18 +88,18 @@ def test_the_page_says_what_matters(loss, K):
     assert "HyperKernelClassifier" in estimator_html_repr(model)
 
 
-def test_many_classes_with_long_names_and_weights():
+def test_summary_of_many_classes_with_long_names():
     model = made_classifier(1, 2, 12)
     model.classes_ = np.array([f"a label that is much too long, number {k:02}" for k in range(12)])
     model.class_weight = "balanced"
     text = str(model.summary())
     assert max(map(len, text.splitlines())) <= 78
     assert "and 4 more" in text
-    assert "Weights of classes    balanced" in text
+    assert "Class weights         balanced" in text
 
 
-def test_files_keep_it_and_those_of_before_lack_some(tmp_path):
-    """Which is what `hkrr.save` wrote when a classifier knew nothing of these."""
+def test_saved_models(tmp_path):
+    """A loaded model has the same summary. Files of earlier versions, which lack some attributes, can be loaded too."""
     model = made_classifier(2, 3, 3)
     hkrr.save(model, tmp_path / "model")
     again = hkrr.load(tmp_path / "model")
@@ -113,11 +118,11 @@ def test_files_keep_it_and_those_of_before_lack_some(tmp_path):
     [
         ("class_count_", np.array([1, 2]), "class_prior_ has the shape"),
         ("class_prior_", np.array([0.5, 0.5, 0.0]), "class_prior_ is not positive"),
-        ("classes_", np.array(["a", "b"]), "does not fit classes_"),
-        ("map_shape_", "round", "map_shape_ is none of"),
+        ("classes_", np.array(["a", "b"]), "does not match classes_"),
+        ("map_shape_", "round", "map_shape_ is not one of"),
     ],
 )
-def test_what_does_not_fit_is_no_model(name, value, message, tmp_path):
+def test_inconsistent_attributes_are_not_saved(name, value, message, tmp_path):
     model = made_classifier(1, 2, 3)
     setattr(model, name, value)
     with pytest.raises(ValueError, match=message):
@@ -125,21 +130,21 @@ def test_what_does_not_fit_is_no_model(name, value, message, tmp_path):
 
 
 @kinds
-def test_labels_agree_with_probabilities_where_scores_are_equal_far_off_or_apart_by_rounding(loss, K):
+def test_labels_agree_with_probabilities_for_extreme_and_tied_scores(loss, K):
     model = made_classifier(1, 2, K, loss=loss)
     X, _ = made_labels(model, 50)
     for factor in (0.0, 1e-18, 1.0, 1e3, -1e3):
         other = made_classifier(1, 2, K, loss=loss)
         other.dual_coef_, other.intercept_ = factor * model.dual_coef_, factor * np.asarray(model.intercept_)
         p = other.predict_proba(X)
-        assert np.all(p >= LEAST / K)
+        assert np.all(p >= MIN_PROBABILITY / K)
         assert_array_equal(other.predict(X), other.classes_[np.argmax(p, axis=1)])
     other.dual_coef_ = 0.0 * model.dual_coef_
     other.intercept_ = 0.0 * np.asarray(model.intercept_)
     assert_array_equal(other.predict(X), other.classes_[0])
 
 
-def test_one_score_stands_for_two_classes():
+def test_expand_scores():
     scores = np.array([[-1.0], [0.5]])
-    assert_array_equal(of_all_classes(scores, False), [[0.5, -0.5], [-0.25, 0.25]])
-    assert_array_equal(of_all_classes(scores, True), [[1.0, 0.0], [0.25, 0.75]])
+    assert_array_equal(expand_scores(scores, False), [[0.5, -0.5], [-0.25, 0.25]])
+    assert_array_equal(expand_scores(scores, True), [[1.0, 0.0], [0.25, 0.75]])

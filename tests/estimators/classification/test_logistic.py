@@ -1,4 +1,4 @@
-"""Kernel logistic regression and its path against naive oracles: the explicit objective, differences, repeated rows."""
+"""Tests of kernel logistic regression against a naive implementation, finite differences and repeated rows."""
 
 import numpy as np
 import pytest
@@ -6,17 +6,18 @@ from numpy.testing import assert_allclose
 from scipy.optimize import check_grad, minimize
 
 from hkrr import kernels
-from hkrr.classification import logistic, logistic_solve
-from hkrr.classification.logistic import Coefficients, LogisticObjective
-from hkrr.classification.logistic_path import NUS, Map, needed, polished
-from hkrr.classification.logistic_solve import class_probabilities, losses
+from hkrr.estimators.classification import logistic_objective as logistic
+from hkrr.estimators.classification import logistic_solver as logistic_solve
+from hkrr.estimators.classification.logistic_objective import Coefficients, LogisticObjective
+from hkrr.estimators.classification.logistic_path import NUS, Map, independent_points, refined_maps
+from hkrr.estimators.classification.logistic_solver import class_probabilities, losses
 from hkrr.rows import InMemoryRows
 
 classes = pytest.mark.parametrize("K", [2, 3])
 
 
 def problem(K, n=30, D=4, seed=0):
-    """Rows of weights, labels as the objective takes them, centers, a map, and the class of each row."""
+    """Return rows, coded labels, weights, centers, a map, and the class of each row."""
     rng = np.random.default_rng([seed, K])
     X, B, w = rng.normal(size=(n, D)), rng.normal(size=(2, D)) / 2, rng.uniform(0.5, 2.0, n)
     index = (X[:, 0] + 0.5 * rng.normal(size=n) > 0).astype(int) + (K == 3) * (X[:, 1] > 0.3)
@@ -25,12 +26,12 @@ def problem(K, n=30, D=4, seed=0):
 
 
 def matrix(kernel, P, C):
-    """The kernel, entry by entry."""
+    """Return the kernel matrix, computed entry by entry."""
     return np.array([[kernel(p[None], c[None])[0, 0] for c in C] for p in P])
 
 
 def naive(K, K_cc, index, w, nu, alpha, b):
-    """The objective as it is written, row by row."""
+    """Return the objective, computed row by row from its definition."""
     value = 0.0
     for row, k, weight in zip(K, index, w, strict=True):
         scores = row @ alpha + b
@@ -41,9 +42,9 @@ def naive(K, K_cc, index, w, nu, alpha, b):
 
 @classes
 @pytest.mark.parametrize("how", ["in blocks", "lbfgs", "newton"])
-def test_the_minimiser_is_that_of_the_naive_objective(K, how, monkeypatch):
-    monkeypatch.setattr(logistic, "_HELD", 0 if how == "in blocks" else 10_000)
-    monkeypatch.setattr(logistic_solve, "_SMALL", 0 if how == "lbfgs" else 600)
+def test_minimizer_of_the_naive_objective(K, how, monkeypatch):
+    monkeypatch.setattr(logistic, "_MAX_STORED_ENTRIES", 0 if how == "in blocks" else 10_000)
+    monkeypatch.setattr(logistic_solve, "_MAX_NEWTON_UNKNOWNS", 0 if how == "lbfgs" else 600)
     X, Y, w, centers, B, index = problem(K)
     kernel, nu, T = kernels.Matern(nu=1.5, gamma=0.5), 0.3, Y.shape[1]
     objective = LogisticObjective(InMemoryRows(X, Y, w, block_size=11), centers, kernel)
@@ -62,10 +63,10 @@ def test_the_minimiser_is_that_of_the_naive_objective(K, how, monkeypatch):
     oracle = minimize(explicit, np.zeros(len(theta)), method="BFGS", options={"gtol": 1e-6})
     assert value <= oracle.fun + 1e-9
     assert_allclose(theta, oracle.x, atol=2e-3)
-    # From elsewhere, the same.
+    # Warm starts, good and bad, lead to the same minimizer.
     scores = of_rows @ found.alpha + found.intercept
-    for near in (scores, scores + 1.0, -3.0 * scores, np.full_like(scores, 800.0)):
-        again = objective.solve(B, nu, near)
+    for initial in (scores, scores + 1.0, -3.0 * scores, np.full_like(scores, 800.0)):
+        again = objective.solve(B, nu, initial)
         assert_allclose(again.alpha, found.alpha, atol=1e-5)
         if how != "in blocks":
             assert_allclose(again.scores, scores, atol=1e-6)
@@ -73,7 +74,7 @@ def test_the_minimiser_is_that_of_the_naive_objective(K, how, monkeypatch):
 
 @classes
 @pytest.mark.parametrize("kernel", ["gaussian", "product_matern32", "polynomial"])
-def test_gradients_by_differences(K, kernel):
+def test_gradients_against_finite_differences(K, kernel):
     X, Y, w, centers, B, _ = problem(K)
     objective = LogisticObjective(InMemoryRows(X, Y, w, block_size=11), centers, kernels.get_kernel(kernel))
     rng = np.random.default_rng(1)
@@ -99,7 +100,7 @@ def test_gradients_by_differences(K, kernel):
 
 
 @classes
-def test_weights_are_repetitions(K):
+def test_integer_weights_equal_repeated_rows(K):
     X, Y, _, centers, B, _ = problem(K)
     times = np.arange(len(X)) % 3 + 1
     once = LogisticObjective(InMemoryRows(X, Y, times.astype(float)), centers, kernels.Gaussian(gamma=0.5))
@@ -109,35 +110,35 @@ def test_weights_are_repetitions(K):
 
 
 @classes
-def test_scores_near_by_save_steps(K, monkeypatch):
-    """At a map a little off, from the scores there: fewer systems than from nothing."""
+def test_warm_starts_save_steps(K, monkeypatch):
+    """A start from the scores at a similar map solves fewer linear systems than a start from zero."""
     X, Y, w, centers, B, _ = problem(K)
     objective = LogisticObjective(InMemoryRows(X, Y, w), centers, kernels.Gaussian(gamma=0.5))
-    near = objective.solve(B, 0.1).scores
-    solved, systems = logistic_solve._System._solved, []
-    monkeypatch.setattr(logistic_solve._System, "_solved", lambda *a: systems.append(1) or solved(*a))
+    initial = objective.solve(B, 0.1).scores
+    solve, systems = logistic_solve._System._solve_newton_system, []
+    monkeypatch.setattr(logistic_solve._System, "_solve_newton_system", lambda *a: systems.append(1) or solve(*a))
     objective.solve(1.01 * B, 0.1, tol=1e-5)
-    from_nothing = len(systems)
-    objective.solve(1.01 * B, 0.1, near, tol=1e-5)
-    assert len(systems) - from_nothing < from_nothing
+    from_zero = len(systems)
+    objective.solve(1.01 * B, 0.1, initial, tol=1e-5)
+    assert len(systems) - from_zero < from_zero
 
 
-def test_centers_that_are_needed_say_as_much_as_all():
+def test_independent_points_span_all_kernels():
     X = np.random.default_rng(0).normal(size=(200, 3))
     at = Map.of(np.array([[0.3, 0.4, 0.0]]), kernels.Gaussian(gamma=1.0), np.ones(3), "full")
-    chosen = needed(X, at)
+    chosen = independent_points(X, at)
     assert len(chosen) < 30
     P, C = X @ at.B.T, chosen @ at.B.T
     K, K_cc = at.kernel(P, C), at.kernel(C, C)
     assert_allclose(K @ np.linalg.solve(K_cc, K.T), at.kernel(P, P), atol=1e-5)
     assert np.linalg.cond(K_cc) < 1e9
-    # Of kernels that are all different, all are needed.
+    # Kernels of a narrow width are nearly orthogonal, so that almost all points are kept.
     rough = Map.of(20.0 * np.eye(3), kernels.Gaussian(gamma=1.0), np.ones(3), "full")
-    assert len(needed(X, rough)) > 190
+    assert len(independent_points(X, rough)) > 190
 
 
 @classes
-def test_separable_data_have_finite_scores(K):
+def test_scores_of_separable_data_are_finite(K):
     X = np.linspace(-3, 3, 40)[:, None]
     index = np.digitize(X[:, 0], np.linspace(-3, 3, K + 1)[1:-1])
     Y = np.eye(K)[index][:, 1:] if K == 2 else np.eye(K)[index]
@@ -150,13 +151,13 @@ def test_separable_data_have_finite_scores(K):
 
 
 @pytest.mark.parametrize("shape", ["full", "diagonal", "identity"])
-def test_the_path_lowers_the_objective_and_keeps_the_shape(shape):
+def test_path_lowers_the_objective_and_keeps_the_shape(shape):
     X, Y, w, *_ = problem(2, n=60)
     rows = InMemoryRows(X, Y, w)
     B = np.random.default_rng(0).normal(size=(2, 4)) if shape == "full" else np.eye(4)
     begin = Map.of(B, kernels.Gaussian(gamma=0.3), np.ones(4), shape)
     assert_allclose(begin.B, np.sqrt(0.3) * B)
-    found = list(polished(rows, begin))
+    found = list(refined_maps(rows, begin))
     assert [nu for nu, *_ in found] == list(NUS)
     before = begin.B
     for nu, at, objective, coefficients in found:

@@ -1,4 +1,4 @@
-"""`diagnostics_` against dense linear algebra on the public attributes of the fitted model, from its documentation."""
+"""Tests of `diagnostics_` against their documented definitions, computed from the public attributes of the model."""
 
 import numpy as np
 import pytest
@@ -8,34 +8,38 @@ from hkrr.datasets import make_mim_sines
 from hkrr.solvers import VarPro
 
 DATA = make_mim_sines(150, n_features=4, n_components=2, random_state=0)
-worth_a_warning = pytest.mark.filterwarnings("ignore::hkrr.exceptions.HKRRWarning")
+may_warn = pytest.mark.filterwarnings("ignore::hkrr.exceptions.HKRRWarning")
 WEIGHTS = np.random.default_rng(1).uniform(0.5, 2.0, size=150)
 
 
 def _kernels(model, X):
-    """K between rows and centers, and K_cc."""
+    """Return the kernel matrix between rows and centers, and the kernel matrix of the centers."""
     B = model.components_
     P, C = (X - model.x_offset_) @ B.T, (model.centers_ - model.x_offset_) @ B.T
     return model.kernel_(P, C), model.kernel_(C, C)
 
 
-def _uncut(model, X):
+def _untruncated(model, X):
     return _kernels(model, X)[0] @ model.dual_coef_ + model.intercept_
 
 
 def _effective_dimension(model, X, w):
-    """Trace of the hat matrix K (K'WK + lambda W K_cc)^-1 K'W."""
+    """Return the trace of the hat matrix K (K'WK + lambda W K_cc)^-1 K'W."""
     K, K_cc = _kernels(model, X)
     A = K.T @ (w[:, None] * K) + model.reg_lambda_ * w.sum() * K_cc
     return float(np.trace(K @ np.linalg.solve(A, K.T * w)))
 
 
 def _system(model, X, w, kind):
-    """The matrix that gave the coefficients: of all rows, of normal equations, or of whitened ones."""
+    """Return the matrix of the linear system.
+
+    `kind` is "all" (all rows are centers), "normal" (normal equations) or "whitened" (whitened normal equations).
+    """
     K, K_cc = _kernels(model, X)
     if kind == "all":
         P, root = (X - model.x_offset_) @ model.components_.T, np.sqrt(w)[:, None]
-        K = model.kernel_(P, P)  # the rows in their own order, which need not be that of the centers
+        # The order of the rows can differ from the order of the centers.
+        K = model.kernel_(P, P)
         return root * K * root.T + model.reg_lambda_ * w.sum() * np.eye(len(K))
     A = K.T @ (w[:, None] * K) / w.sum()
     if kind == "normal":
@@ -53,8 +57,12 @@ def _explained(y, predicted, w):
 @pytest.mark.parametrize(
     ("kind", "n_centers", "reg_lambda"), [("all", "all", 1e-3), ("normal", 40, 1e-2), ("whitened", 40, 1e-5)]
 )
-def test_numbers_of_the_solve(kind, n_centers, reg_lambda, weighted):
-    """A rough kernel, whose matrix is regular. LAPACK estimates a condition number from below, and seldom by much."""
+def test_solve_diagnostics(kind, n_centers, reg_lambda, weighted):
+    """Test the diagnostics of the linear solve for all three kinds of systems.
+
+    The kernel is rough, so that its matrix is well conditioned. LAPACK's estimate of the condition number is a lower
+    bound.
+    """
     w = WEIGHTS if weighted else np.ones(150)
     model = HyperKernelRidge(
         2, kernel="laplace", n_centers=n_centers, reg_lambda=reg_lambda, n_init=2, max_iter=20, random_state=0
@@ -64,15 +72,20 @@ def test_numbers_of_the_solve(kind, n_centers, reg_lambda, weighted):
     condition = np.linalg.cond(_system(model, DATA.X, w, kind), 1)
     assert condition / 3.0 <= found.condition <= condition * (1.0 + 1e-6)
     assert 0.0 <= found.jitter <= 1e-12
-    assert found.explained_share == pytest.approx(_explained(DATA.y, _uncut(model, DATA.X), w), abs=1e-9)
+    assert found.explained_share == pytest.approx(_explained(DATA.y, _untruncated(model, DATA.X), w), abs=1e-9)
     assert found.truncated_share is None
     assert found.stopped == model.result_.reason
 
 
 @pytest.mark.parametrize("reg_lambda", [1e-3, 1e-5])
-def test_digits_that_rounding_leaves(reg_lambda):
-    """To a hundredth of a digit: the documented bound holds for a lambda that is small against k(x, x) = 1."""
-    model = HyperKernelRidge(2, kernel="laplace", n_centers=40, reg_lambda=reg_lambda, max_iter=5, random_state=0)
+def test_digits(reg_lambda):
+    """Test the documented formula of `digits`.
+
+    The formula is accurate to a hundredth of a digit if lambda is small compared with k(x, x) = 1.
+    """
+    model = HyperKernelRidge(
+        2, kernel="laplace", n_centers=40, reg_lambda=reg_lambda, n_init=2, max_iter=5, random_state=0
+    )
     found = model.fit(DATA.X, DATA.y).diagnostics_
     eps = np.finfo(float).eps
     expected = -np.log10(eps * found.condition)
@@ -82,23 +95,28 @@ def test_digits_that_rounding_leaves(reg_lambda):
 
 
 @pytest.mark.parametrize("reg_lambdas", [[1e-3, 1e-4], [1.0, 1e-3, 1e-9]])
-@worth_a_warning
-def test_share_of_rows_that_are_cut_and_ends_of_the_grid(reg_lambdas):
-    """A target with plateaus, which a smooth function overshoots."""
+@may_warn
+def test_truncated_share_and_edges_of_the_grid(reg_lambdas):
+    """Test the shares of truncated predictions. The target has plateaus, which a smooth function overshoots."""
     y = np.clip(4.0 * DATA.y / np.abs(DATA.y).max(), -1.0, 1.0)
-    model = HyperKernelRidgeCV([2], criterion="training", cv="holdout", reg_lambdas=reg_lambdas, random_state=0)
+    model = HyperKernelRidgeCV(
+        [2], criterion="training", cv="holdout", reg_lambdas=reg_lambdas, n_init=1, random_state=0
+    )
     found = model.fit(DATA.X, y).diagnostics_
-    share = np.mean(np.abs(_uncut(model, DATA.X)) > model.truncation_)
+    share = np.mean(np.abs(_untruncated(model, DATA.X)) > model.truncation_)
     assert 0.0 < share < 1.0
     assert found.truncated_share == pytest.approx(share, abs=1e-12)
-    far = np.mean(np.abs(_uncut(model, DATA.X)) > 1.5 * model.truncation_)
+    far = np.mean(np.abs(_untruncated(model, DATA.X)) > 1.5 * model.truncation_)
     assert found.overshooting_share == pytest.approx(far, abs=1e-12)
     assert ("reg_lambdas" in found.at_edge) == (model.reg_lambda_ in (min(reg_lambdas), max(reg_lambdas)))
 
 
-@worth_a_warning
-def test_what_is_not_still_falling():
-    """VarPro with bounded steps: 60 iterations, of which the last twelve lower the objective, but hardly."""
+@may_warn
+def test_slow_progress_is_not_still_falling():
+    """A run that stops at `max_iter` is not reported as still falling if its last iterations make little progress.
+
+    VarPro with bounded steps makes 60 iterations. The last twelve iterations hardly lower the objective.
+    """
     options = {"init": 0.3 * np.eye(2, 4), "gamma": 0.1, "n_centers": 40, "random_state": 0}
     model = HyperKernelRidge(2, solver=VarPro(s_max=1e-3), max_iter=60, **options).fit(DATA.X, DATA.y)
     values = model.history_["objective"]
@@ -109,10 +127,13 @@ def test_what_is_not_still_falling():
 
 
 @pytest.mark.parametrize("numbers", [[1, 2], [1, 2, 3]])
-@worth_a_warning
-def test_edges_of_the_numbers_of_directions(numbers):
-    """The planted model has two: at the end of what may be chosen, or in its middle."""
-    model = HyperKernelRidgeCV(numbers, n_init=2, random_state=0).fit(DATA.X, DATA.y)
+@may_warn
+def test_edges_of_n_components(numbers):
+    """An edge is reported only if the chosen number of directions is at an end of the range.
+
+    The data have two directions. The number 2 is at the end of the first range, and inside the second range.
+    """
+    model = HyperKernelRidgeCV(numbers, n_init=1, random_state=0).fit(DATA.X[:100], DATA.y[:100])
     found = model.diagnostics_
     assert ("n_components" in found.at_edge) == (model.n_components_ in (min(numbers), max(numbers)))
     assert "reg_lambda" not in found.at_edge

@@ -1,4 +1,4 @@
-"""Each finding asks for what its estimator has, and what is not done already."""
+"""Tests that each finding suggests only parameters that the estimator has and that can still help."""
 
 import dataclasses
 import re
@@ -38,8 +38,9 @@ def _named(message):
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")  # of fits as short as these
-def test_a_remedy_is_a_parameter_that_is_there_and_helps(name):
+# These fits are too short to converge.
+@pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")
+def test_suggested_parameters(name):
     X = np.random.default_rng(0).normal(size=(40, 3))
     model = MODELS[name].fit(X, np.sin(X[:, 0]))
     found = dataclasses.replace(

@@ -1,4 +1,8 @@
-"""Importances of columns with few values: steps by loops, beside permutations, and wherever they are shown."""
+"""Tests of the importances of columns with few distinct values.
+
+The importances are compared with their formula, evaluated in loops, and with permutation importances. All reports must
+show the same importances.
+"""
 
 import numpy as np
 import pandas as pd
@@ -8,17 +12,21 @@ from sklearn.inspection import permutation_importance
 
 import hkrr
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
-from hkrr.importance import average_gradient_outer_product, direction_moves, importances
+from hkrr.estimators.fitted.importance import (
+    average_gradient_outer_product,
+    columns_with_few_values,
+    direction_effects,
+    importances,
+)
 from hkrr.kernels import KERNELS, Polynomial
 from hkrr.plotting import ImportanceDisplay
 from hkrr.reporting import gather
-from hkrr.steps import columns_of_few_values
 from hkrr.tables import TableRegressor, describe
-from made_models import made_model
+from support.handmade_models import made_model
 
 
-def _of_few_values(n_components=2, **options):
-    """Return a model of four columns: with two values, three that are unevenly apart, and two without repetition."""
+def _model_with_few_values(n_components=2, **options):
+    """Return a model of four columns: one with two values, one with three values, and two continuous columns."""
     model = made_model(n_components, 4, **options)
     model.centers_[:, 0] = model.centers_[:, 0] > 0.2
     model.centers_[:, 1] = np.array([-1.0, 0.5, 0.75])[np.arange(len(model.centers_)) % 3]
@@ -26,100 +34,106 @@ def _of_few_values(n_components=2, **options):
 
 
 def _by_loops(model, j):
-    """Return ``move_j`` as the formula says it, by predictions."""
+    """Return the effect of column j, computed from predictions by its formula."""
     column, total = model.centers_[:, j], 0.0
-    for x in model.centers_:
-        for value in np.unique(column):
-            moved = x.copy()
-            moved[j] = value
-            change = model.predict(moved[None]) - model.predict(x[None])
-            total += np.mean(column == value) * np.sum(change**2)
+    for value in np.unique(column):
+        moved = model.centers_.copy()
+        moved[:, j] = value
+        change = model.predict(moved) - model.predict(model.centers_)
+        total += np.mean(column == value) * np.sum(change**2)
     return np.sqrt(total / len(column) / 2)
 
 
 def _expected(model):
     G = np.diag(average_gradient_outer_product(model, model.centers_))
-    moves = np.sqrt(G) * model.centers_.std(axis=0)
-    moves[:2] = [_by_loops(model, j) for j in (0, 1)]
-    return moves / moves.sum()
+    effects = np.sqrt(G) * model.centers_.std(axis=0)
+    effects[:2] = [_by_loops(model, j) for j in (0, 1)]
+    return effects / effects.sum()
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_steps_are_those_of_loops(kernel):
-    model = _of_few_values(kernel=kernel)
+def test_importances_against_loops(kernel):
+    model = _model_with_few_values(kernel=kernel)
     assert_allclose(model.feature_importances_, _expected(model), rtol=1e-9)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e3])
 @pytest.mark.parametrize("kernel", ["anova", "product_laplace", "product_matern32", "gaussian"])
-def test_steps_where_each_direction_is_a_column(kernel, scale):
-    """Factors of the columns that stay are used again; where a factor is too small to divide by, all are computed."""
-    model = _of_few_values(4, kernel=kernel)
+def test_importances_of_diagonal_maps(kernel, scale):
+    """Importances of diagonal maps match their formula.
+
+    For product kernels, the factors of unchanged columns are reused. The large scale gives factors too small to be
+    divided by.
+    """
+    model = _model_with_few_values(4, kernel=kernel)
     model.components_ = np.diag([scale, 0.7, 0.0, 0.5])
     assert_allclose(model.feature_importances_, _expected(model), rtol=1e-9)
-    assert_allclose(direction_moves(model, np.ones(4)), model.feature_importances_)
+    assert_allclose(direction_effects(model, np.ones(4)), model.feature_importances_)
 
 
-def test_several_targets_count_by_their_squares():
-    model = _of_few_values(n_targets=2)
+def test_several_targets():
+    model = _model_with_few_values(n_targets=2)
     assert_allclose(model.feature_importances_, _expected(model), rtol=1e-9)
-    one = _of_few_values(n_targets=2)
+    one = _model_with_few_values(n_targets=2)
     one.dual_coef_ = one.dual_coef_[:, 1]
     one.intercept_ = 2.0
     assert_allclose(importances(model, 1), one.feature_importances_, rtol=1e-12)
 
 
-def test_of_a_linear_function_steps_and_gradients_are_the_same():
-    model = _of_few_values()
+def test_linear_function():
+    model = _model_with_few_values()
     model.kernel_ = Polynomial(degree=1).with_gamma(0.8)
     slopes = 0.8 * model.components_.T @ model.components_ @ (model.centers_ - model.x_offset_).T @ model.dual_coef_
-    moves = np.abs(slopes) * model.centers_.std(axis=0)
-    assert_allclose(model.feature_importances_, moves / moves.sum(), rtol=1e-9)
+    effects = np.abs(slopes) * model.centers_.std(axis=0)
+    assert_allclose(model.feature_importances_, effects / effects.sum(), rtol=1e-9)
 
 
-def test_which_columns_have_few_values():
+def test_columns_with_few_values():
     many, n = np.arange(60.0), 60
     X = np.column_stack([many, many % 2, many % 20, many % 21, np.ones(n)])
-    found = columns_of_few_values(X)
+    found = columns_with_few_values(X)
     assert list(found) == [1, 2]
     assert found[1][0].tolist() == [0.0, 1.0]
     assert found[1][1].tolist() == [0.5, 0.5]
-    # Few rows, each with a value of its own, are no column of few values.
-    assert columns_of_few_values(many[:5, None]) == {}
+    # A column without repeated values does not count as a column with few values, even if it has only five rows.
+    assert columns_with_few_values(many[:5, None]) == {}
 
 
-def test_blocks_and_samples(monkeypatch):
-    model = _of_few_values()
+def test_block_size_and_sampling(monkeypatch):
+    model = _model_with_few_values()
     whole = model.feature_importances_
-    monkeypatch.setattr("hkrr.steps._BLOCK_ENTRIES", 90)
+    monkeypatch.setattr("hkrr.estimators.fitted.importance._BLOCK_ENTRIES", 90)
     assert_allclose(model.feature_importances_, whole, rtol=1e-12)
-    monkeypatch.setattr("hkrr.steps._MOST_ROWS", 30)
+    monkeypatch.setattr("hkrr.estimators.fitted.importance._MAX_ROWS", 30)
     assert_allclose(model.feature_importances_, whole, atol=0.1)
     assert not np.allclose(model.feature_importances_, whole, rtol=1e-6)
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "product_laplace", "anova"])
-def test_a_planted_column_of_two_values_has_the_share_that_permuting_it_gives(kernel):
+def test_binary_column_against_permutation_importance(kernel):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 3))
     X[:, 1] = rng.random(200) < 0.3
     y = X[:, 0] + 3.0 * X[:, 1] + 0.05 * rng.normal(size=200)
     model = HyperKernelRidge(2, kernel=kernel, criterion="evidence", n_init=1, max_iter=40, random_state=0).fit(X, y)
     found = permutation_importance(model, X, y, n_repeats=10, random_state=0, scoring="neg_mean_squared_error")
-    moves = np.sqrt(np.maximum(found.importances_mean, 0.0))
-    assert_allclose(model.feature_importances_[1], (moves / moves.sum())[1], atol=0.03)
+    effects = np.sqrt(np.maximum(found.importances_mean, 0.0))
+    assert_allclose(model.feature_importances_[1], (effects / effects.sum())[1], atol=0.03)
 
 
-def test_a_step_that_the_gradient_does_not_see():
-    """Where two values are far apart in units of the kernel the function is flat at both."""
-    model = _of_few_values(4, kernel="anova")
+def test_jump_that_the_gradient_misses():
+    """Importances detect a jump between two values of a column although the gradient is zero at both values.
+
+    The two values are far apart relative to the width of the kernel.
+    """
+    model = _model_with_few_values(4, kernel="anova")
     model.components_ = np.diag([1e3, 0.7, 0.3, 0.5])
     slopes = np.sqrt(np.diag(average_gradient_outer_product(model, model.centers_))) * model.centers_.std(axis=0)
     assert slopes[0] < 1e-6 * slopes[1]
     assert model.feature_importances_[0] > 0.1
 
 
-def test_all_that_shows_importances_agrees(tmp_path):
+def test_all_reports_show_the_same_importances(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"area": rng.normal(size=60), "colour": rng.choice(["red", "blue", "green"], 60)})
     price = frame["area"] + 2.0 * (frame["colour"] == "red")

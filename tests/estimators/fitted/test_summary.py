@@ -1,4 +1,4 @@
-"""A model on one page: what it says, how wide it is, and models of which less is known."""
+"""Tests of the summary of a fitted model."""
 
 import dataclasses
 import html.parser
@@ -10,12 +10,12 @@ from sklearn.utils import estimator_html_repr
 
 import hkrr
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
-from made_models import made_model
+from support.handmade_models import made_model
 
 NAMES = ["age", "height", "weight", "speed"]
 
 
-def test_what_it_says():
+def test_text():
     text = str(made_model(names=NAMES).summary())
     for line in (
         "Rows                  300",
@@ -24,9 +24,9 @@ def test_what_it_says():
         "Directions            2",
         "Kernel                gaussian, gamma 0.8",
         "lambda                0.001, given",
-        "R2, training rows     0.9300, 7% left to noise",
-        "Parameters in effect  22.2, the trace of the hat matrix",
-        "Ended after 12 iterations: stalled, no step lowers the objective any more",
+        "R2, training rows     0.9300 (7% of the variance unexplained)",
+        "Effective dimension   22.2, the trace of the hat matrix",
+        "Stopped after 12 iterations: stalled, no step lowers the objective further",
     ):
         assert line in text
     assert "1  weight 1.00:" in text
@@ -34,10 +34,10 @@ def test_what_it_says():
     assert repr(made_model(names=NAMES).summary()) == text
 
 
-def test_loadings_and_importances_are_the_model_s():
+def test_loadings_and_importances():
     model = made_model(n_components=1, names=NAMES)
     summary = model.summary()
-    strongest = NAMES[int(np.argmax(np.abs(hkrr.importance.loadings(model)[0])))]
+    strongest = NAMES[int(np.argmax(np.abs(hkrr.estimators.fitted.importance.loadings(model)[0])))]
     assert summary.directions[0].split()[4] == strongest
     assert dict(summary.importances) == pytest.approx(dict(zip(NAMES, model.feature_importances_, strict=True)))
 
@@ -55,38 +55,40 @@ def test_width(n_features, n_components, n_targets):
     assert ("Targets" in text) == (n_targets > 1)
 
 
-def test_findings_are_in_it():
+def test_findings_are_included():
     model = made_model()
     model.diagnostics_ = dataclasses.replace(model.diagnostics_, still_falling=True, remedies=("max_iter",))
-    assert "! as many iterations were made as are allowed" in str(model.summary())
+    assert "! the maximum number of iterations was reached" in str(model.summary())
 
 
-def test_less_is_known():
-    """After Ctrl-C, of an old file, of a constant y, of a solver of somebody's own."""
+def test_missing_information():
+    """Summaries work without diagnostics, without numbers of rows, for a constant y, and for an unknown stop reason."""
     model = made_model()
     del model.diagnostics_
     text = str(model.summary())
-    assert "Nothing is known of the health" in text
+    assert "No diagnostics" in text
     assert "Rows" not in text
     model = made_model()
     model.diagnostics_ = dataclasses.replace(model.diagnostics_, n_rows=None, n_centers=None, explained_share=None)
     model.result_ = dataclasses.replace(model.result_, reason="bored", message="there was nothing to do")
     text = str(model.summary())
-    assert "none: y is constant" in text
+    assert "undefined: y is constant" in text
     assert "bored, see result_.message (there was nothing to do)." in " ".join(text.split())
 
 
-@pytest.mark.parametrize(("shape", "says"), [("identity", "no directions were found"), ("diagonal", "for each column")])
-def test_maps_that_keep_the_columns(shape, says):
+@pytest.mark.parametrize(
+    ("shape", "says"), [("identity", "no directions were found"), ("diagonal", "one scale per column")]
+)
+def test_maps_without_directions(shape, says):
     model = made_model(3, 3, cls=HyperKernelRidgeCV)
     model.map_shape_ = shape
     text = str(model.summary())
-    assert says in text
-    assert "own axes" in text
+    assert says in " ".join(text.split())
+    assert "does not mix columns" in text
     assert "score (BIC, in nats) -812.5" in text
 
 
-def test_of_fits_and_files(tmp_path):
+def test_fitted_and_saved_models(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 3))
     y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=80)
@@ -104,7 +106,7 @@ def test_of_fits_and_files(tmp_path):
 
 
 class _Balanced(html.parser.HTMLParser):
-    """Raises where a tag is closed that is not open."""
+    """HTML parser that fails if a closing tag does not match the last open tag."""
 
     def __init__(self):
         super().__init__()
@@ -120,7 +122,7 @@ class _Balanced(html.parser.HTMLParser):
         self.text += data
 
 
-def test_in_a_notebook():
+def test_html():
     parser = _Balanced()
     parser.feed(made_model(names=["<b>", "height", "weight", "speed"]).summary()._repr_html_())
     assert parser.open == []
@@ -128,13 +130,13 @@ def test_in_a_notebook():
         assert says in parser.text
 
 
-def test_before_a_fit():
+def test_not_fitted():
     with pytest.raises(NotFittedError):
         HyperKernelRidge().summary()
 
 
 @pytest.mark.parametrize("cls", [HyperKernelRidge, HyperKernelRidgeCV])
-def test_the_estimators_have_scikit_learn_s_diagram(cls):
+def test_scikit_learn_diagram(cls):
     for model, state in ((cls(), "Not fitted"), (made_model(cls=cls), "Fitted")):
         diagram = estimator_html_repr(model)
         assert cls.__name__ in diagram

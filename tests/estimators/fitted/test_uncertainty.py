@@ -1,6 +1,6 @@
-"""Standard deviations and intervals against dense Gaussian processes, rows really left out, and explicit linear models.
+"""Tests of standard deviations and intervals against dense Gaussian processes and explicit leave-one-out fits.
 
-The oracles use the fitted attributes alone, plain inverses, and slopes by differences.
+The reference implementations use only the fitted attributes, matrix inverses and finite differences.
 """
 
 import pickle
@@ -13,9 +13,11 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 
 import hkrr
-from hkrr import HyperKernelRidge, HyperKernelRidgeCV, _arrays, conformal
-from hkrr.conformal import equal_scores, quantile
+from hkrr import HyperKernelRidge, HyperKernelRidgeCV
+from hkrr._base import linear_algebra as _arrays
 from hkrr.datasets import make_mim_sines
+from hkrr.estimators.fitted import conformal
+from hkrr.estimators.fitted.conformal import conformal_quantile, equal_weight_scores
 from hkrr.kernels import Gaussian, Matern, Polynomial
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
@@ -34,7 +36,7 @@ def latent(model, X):
 
 
 def dense_posterior(model, X, y, w, new):
-    """Return the scale s of each target and the variance of f at new rows over s, from the textbook's formulas."""
+    """Return the scale s of each target, and the variance of f at the new rows divided by s, by textbook formulas."""
     Y = y.reshape(len(y), -1) - model.intercept_
     k, P, C, N = model.kernel_, latent(model, X), latent(model, model.centers_), latent(model, new)
     nu = model.reg_lambda_ * np.sum(w)
@@ -42,7 +44,8 @@ def dense_posterior(model, X, y, w, new):
         A = k(P, P) + np.diag(nu / w)
         inverse = np.linalg.inv(A)
         variance = k.diagonal(N) - np.diag(k(N, P) @ inverse @ k(P, N))
-    else:  # Titsias: q(u) = N(m, K_cc M^-1 K_cc), M = K_cc + K_cx W K_xc / nu
+    else:
+        # Titsias: the values u at the centers have the covariance K_cc M^-1 K_cc, M = K_cc + K_cx diag(w) K_xc / nu.
         K, K_cx = k(C, C), k(C, P)
         M = K + K_cx @ np.diag(w / nu) @ K_cx.T
         to_f = k(N, C) @ np.linalg.inv(K)
@@ -79,7 +82,7 @@ def case(request):
     return fitted(**CASES[request.param])
 
 
-def test_the_deviation_is_the_dense_process_s(case):
+def test_std_against_the_dense_process(case):
     model, X, y, w = case
     new = data(n=25, seed=5)[0] * 1.5
     scale, variance = dense_posterior(model, X, y, w, new)
@@ -93,7 +96,7 @@ def test_the_deviation_is_the_dense_process_s(case):
     np.testing.assert_allclose(deviation.reshape(len(new), -1), expected, rtol=1e-5)
 
 
-def test_it_is_scikit_learn_s_process():
+def test_std_against_scikit_learn():
     model, X, y, _ = fitted(n_centers="all")
     s, noise = model.prior_variance_, model.noise_variance_
     kernel = s * RBF(1.0 / np.sqrt(2.0 * model.gamma_)) + WhiteKernel(noise)
@@ -106,8 +109,11 @@ def test_it_is_scikit_learn_s_process():
     np.testing.assert_allclose(found[1], deviation, rtol=1e-7)
 
 
-def test_numerically_singular_centers_cost_nothing():
-    """The kernel of 150 centers on a line has less than full rank: within the data, the process is that of all rows."""
+def test_numerically_singular_centers():
+    """Standard deviations are accurate although the kernel matrix of the 150 centers is rank deficient.
+
+    Inside the data, the Gaussian process with 150 centers is the same as the process with all 300 rows as centers.
+    """
     X, _ = data(n=300)
     y = np.sin(X[:, 0]) + 0.1 * np.random.RandomState(2).standard_normal(300)
     model = HyperKernelRidge(1, n_centers=150, reg_lambda=1e-5, max_iter=20, random_state=0).fit(X, y)
@@ -120,11 +126,12 @@ def test_numerically_singular_centers_cost_nothing():
 
 
 def explicit_scores(model, X, y, w, shape="full"):
-    """Each row left out of the linear model of kernels and tangents, by really solving it without the row.
+    """Return the conformal scores, computed by solving a linear model again without each row.
 
-    Features: the kernels at the centers, with penalty nu K_cc, and the derivatives of f by the entries of B at a g that
-    stays, by differences, with penalty nu dD / |B|^2 in the coordinates of the optimisation; targets in units of
-    sqrt(s), one linear system for all of them.
+    The model has two kinds of features. The first kind are the kernels at the centers, with penalty nu K_cc. The second
+    kind are the derivatives of f with respect to B for a fixed g, computed by finite differences in the coordinates of
+    the optimization. Their penalty is nu d D / |B|^2 for a full map, and nu otherwise. All targets are divided by
+    sqrt(s) and solved for in a single linear system.
     """
     n = len(X)
     Y = y.reshape(n, -1) - model.intercept_
@@ -164,7 +171,7 @@ def explicit_scores(model, X, y, w, shape="full"):
     jitter = 1e-12 * np.trace(A) / len(A) * np.eye(len(A))
     scores = np.empty((n, t))
     for i in range(n):
-        # The model without row i, about the solution with it: its coefficients change by - A_-i^-1 w Phi_i' r_i.
+        # Without row i the coefficients change by -A_-i^-1 w Phi_i' r_i, relative to the solution with all rows.
         change = np.linalg.solve(A - w[i] * Phi[i].T @ Phi[i] + jitter, w[i] * Phi[i].T @ residual[i])
         error = residual[i] + Phi[i] @ change
         without = dense_variance_without(model, X, w, i)
@@ -173,7 +180,7 @@ def explicit_scores(model, X, y, w, shape="full"):
 
 
 def dense_variance_without(model, X, w, i):
-    """The variance of f at row i over s, of the dense process without that row but with the same nu."""
+    """Return the variance of f at row i divided by s, for the dense process without row i but with the same nu."""
     k, C = model.kernel_, latent(model, model.centers_)
     nu = model.reg_lambda_ * np.sum(w)
     kept = np.arange(len(X)) != i
@@ -188,7 +195,7 @@ def dense_variance_without(model, X, w, i):
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "weights" not in name])
-def test_scores_are_those_of_rows_left_out_of_the_larger_linear_model(name):
+def test_scores_against_explicit_leave_one_out(name):
     model, X, y, w = fitted(**CASES[name])
     expected = explicit_scores(model, X, y, w)
     found = model.interval_scores_.reshape(len(X), -1)
@@ -196,10 +203,13 @@ def test_scores_are_those_of_rows_left_out_of_the_larger_linear_model(name):
 
 
 @pytest.mark.parametrize("name", ["exact, weights", "centers, weights, three targets"])
-def test_weighted_scores_are_quantiles_of_these(name, monkeypatch):
+def test_weighted_scores_against_explicit_leave_one_out(name, monkeypatch):
     seen = []
-    monkeypatch.setattr(conformal, "equal_scores", lambda scores, weight: seen.append((scores, weight)) or scores)
-    model, X, y, w = fitted.__wrapped__(**CASES[name])  # not one from before
+    monkeypatch.setattr(
+        conformal, "equal_weight_scores", lambda scores, weight: seen.append((scores, weight)) or scores
+    )
+    # Calling the wrapped function makes a new fit instead of using the cache.
+    model, X, y, w = fitted.__wrapped__(**CASES[name])
     ((scores, weight),) = seen
     np.testing.assert_allclose(np.sort(weight), np.sort(w), rtol=1e-12)
     expected = explicit_scores(model, X, y, w)
@@ -207,20 +217,23 @@ def test_weighted_scores_are_quantiles_of_these(name, monkeypatch):
 
 
 @pytest.mark.parametrize("shape", ["diagonal", "identity"])
-def test_of_other_shapes_the_scales_are_what_was_learned(shape, monkeypatch):
-    original = conformal.uncertainty_of
-    monkeypatch.setattr(hkrr.solves, "uncertainty_of", lambda *given: original(*given[:-1], shape))
+def test_scores_of_diagonal_and_identity_maps(shape, monkeypatch):
+    original = conformal.estimate_uncertainty
+    monkeypatch.setattr(
+        hkrr.estimators.fitted.diagnostics, "estimate_uncertainty", lambda *given: original(*given[:-1], shape)
+    )
     X, y = data()
     model = HyperKernelRidge(4, init=np.diag([1.0, 0.7, 0.5, 0.2]), n_centers=20, max_iter=0, reg_lambda=1e-3)
     model.fit(X, y)
     B = model.components_ * X.std(axis=0)
-    assert np.count_nonzero(np.abs(B) > 1e-12) == 4  # still a diagonal one, up to the order of its rows
+    # The map is still diagonal, up to the order of its rows.
+    assert np.count_nonzero(np.abs(B) > 1e-12) == 4
     expected = explicit_scores(model, X, y, np.ones(len(X)), shape)
     np.testing.assert_allclose(model.interval_scores_[:, None], expected, rtol=2e-3, atol=2e-4)
 
 
-def test_without_tangents_scores_are_those_of_fits_without_the_row(monkeypatch):
-    """At a fixed map, by fits of the library itself to all rows but one."""
+def test_scores_without_tangents_against_fits_without_the_row(monkeypatch):
+    """At a fixed map, the score of each row equals the standardized error of a fit to all other rows."""
     monkeypatch.setattr(conformal, "_tangents", lambda X, B, slopes, shape: np.zeros((len(X), slopes.shape[1], 1)))
     X, y = data(n=25)
     options = {"n_centers": "all", "max_iter": 0, "fit_intercept": False, "scale_features": False}
@@ -236,24 +249,25 @@ def test_without_tangents_scores_are_those_of_fits_without_the_row(monkeypatch):
     np.testing.assert_allclose(model.interval_scores_, np.sort(scores), rtol=1e-6)
 
 
-def test_many_tangents_are_mixed_and_keep_their_products(monkeypatch):
+def test_projected_tangents_keep_their_inner_products(monkeypatch):
     rng = np.random.RandomState(0)
     X, slopes, B = rng.standard_normal((40, 60)), rng.standard_normal((40, 1, 3)), np.ones((3, 60))
     all_of_them = conformal._tangents(X, B, slopes, "full")[:, 0]
-    monkeypatch.setattr(conformal, "_TANGENTS", 170)
+    monkeypatch.setattr(conformal, "_MAX_TANGENTS", 170)
     mixed = conformal._tangents(X, B, slopes, "full")[:, 0]
     assert mixed.shape == (40, 170)
     exact, about = all_of_them @ all_of_them.T, mixed @ mixed.T
     size = np.sqrt(np.outer(np.diag(exact), np.diag(exact)))
-    assert np.max(np.abs(about - exact) / size) < 5.5 * np.sqrt(2.0 / 170)  # of 820 entries
+    # The bound is 5.5 standard deviations for the maximum of 820 distinct entries.
+    assert np.max(np.abs(about - exact) / size) < 5.5 * np.sqrt(2.0 / 170)
 
 
-def test_a_part_of_the_rows_stands_for_all(monkeypatch):
+def test_sums_over_a_sample_of_the_rows(monkeypatch):
     X, y = data(n=400, noise=0.3)
     options = {"n_centers": 30, "n_init": 1, "max_iter": 20, "random_state": 0, "reg_lambda": 1e-3}
     whole = HyperKernelRidge(2, **options).fit(X, y)
     monkeypatch.setattr(conformal, "SCORED_ROWS", 150)
-    monkeypatch.setattr(conformal, "_SUMMED_ROWS", 300)
+    monkeypatch.setattr(conformal, "_MAX_SUMMED_ROWS", 300)
     part = HyperKernelRidge(2, **options).fit(X, y)
     assert part.interval_scores_.shape == (150,)
     np.testing.assert_array_equal(part.posterior_factor_, whole.posterior_factor_)
@@ -264,15 +278,15 @@ def test_a_part_of_the_rows_stands_for_all(monkeypatch):
         assert np.median(model.interval_scores_) == pytest.approx(np.median(whole.interval_scores_), rel=0.25)
 
 
-def test_large_systems_that_threads_share_are_no_others(monkeypatch):
+def test_large_systems_give_the_same_scores(monkeypatch):
     X, y = data(n=120)
     B = np.array([[0.6, 0.6, 0.0, 0.1], [0.0, 0.3, 0.5, 0.0]])
     scores = []
     for large in (10_000, 50):
         monkeypatch.setattr(_arrays, "_LARGE", large)
-        objective, watch = Objective(InMemoryRows(X, y), None, Gaussian(gamma=0.3), 1e-3), _arrays.Watch()
-        alpha = objective.solve_alpha(B, watch)
-        scores.append(conformal.uncertainty_of(objective, B, alpha, alpha, watch, "full").scores)
+        objective, info = Objective(InMemoryRows(X, y), None, Gaussian(gamma=0.3), 1e-3), _arrays.SolveInfo()
+        alpha = objective.solve_alpha(B, info)
+        scores.append(conformal.estimate_uncertainty(objective, B, alpha, alpha, info, "full").scores)
     np.testing.assert_allclose(*scores, rtol=1e-8)
 
 
@@ -288,14 +302,17 @@ def covered(model, X, y, coverage):
     return float(np.mean((lower <= y) & (y <= upper)))
 
 
-def test_intervals_hold_what_they_say_of_rows_not_seen(planted):
-    """Within three standard deviations of what 200 scores can tell; those at the map as it is are far off."""
+def test_coverage_on_new_rows(planted):
+    """The coverage on new rows is as requested, up to three standard errors of 200 scores.
+
+    Scores that ignore that the map was learned would not pass this test.
+    """
     model, X, y = planted
     for coverage in (0.8, 0.9):
         assert abs(covered(model, X, y, coverage) - coverage) < 3.0 * np.sqrt(coverage * (1 - coverage) / 200)
 
 
-def test_calibrated_intervals_hold_what_they_say(planted):
+def test_coverage_after_calibration(planted):
     model, X, y = planted
     other = pickle.loads(pickle.dumps(model))
     assert other.calibrate(X[:1000], y[:1000]) is other
@@ -303,13 +320,14 @@ def test_calibrated_intervals_hold_what_they_say(planted):
     predicted, deviation = model.predict(X[:1000], return_std=True)
     np.testing.assert_allclose(other.interval_scores_, np.sort(np.abs(y[:1000] - predicted) / deviation))
     for coverage in (0.5, 0.9):
-        # Of its own rows exactly; of others up to three standard deviations of a thousand and of two thousand.
+        # The coverage is exact on the 1,000 calibration rows. On the 2,000 new rows it is as requested up to three
+        # standard errors of both samples.
         assert covered(other, X[:1000], y[:1000], coverage) == np.ceil(1001 * coverage) / 1000
         error = np.sqrt(coverage * (1 - coverage) * (1 / 1000 + 1 / 2000))
         assert abs(covered(other, X[1000:], y[1000:], coverage) - coverage) < 3.0 * error
 
 
-def test_intervals_are_around_the_prediction_and_wider_for_more(planted):
+def test_intervals_are_symmetric_and_grow_with_coverage(planted):
     model, X, _ = planted
     predicted, deviation = model.predict(X, return_std=True)
     lower, upper = model.predict_interval(X, 0.8)
@@ -318,19 +336,21 @@ def test_intervals_are_around_the_prediction_and_wider_for_more(planted):
     np.testing.assert_allclose((upper - lower) / deviation, (upper[0] - lower[0]) / deviation[0])
     assert np.all(wider[0] < lower)
     assert np.all(wider[1] > upper)
-    far = model.predict(1e3 * model.components_, return_std=True)[1]  # where nothing is known
+    # These rows are far from the training rows.
+    far = model.predict(1e3 * model.components_, return_std=True)[1]
     np.testing.assert_allclose(far, np.sqrt(model.prior_variance_ + model.noise_variance_), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["exact, weights", "centers, weights, three targets"])
 @pytest.mark.parametrize("way", ["file", "pickle"])
-def test_kept_after_saving(name, way, tmp_path):
+def test_saved_and_pickled_models(name, way, tmp_path):
     model, X, _, _ = fitted(**CASES[name])
     if way == "file":
         hkrr.save(model, tmp_path / "model.hkrr")
         other = hkrr.load(tmp_path / "model.hkrr")
     else:
-        model.predict(X, return_std=True)  # what it remembers of that is not kept
+        # This call caches the posterior factors, which are not pickled.
+        model.predict(X, return_std=True)
         other = pickle.loads(pickle.dumps(model))
         assert vars(other).keys() == vars(model).keys()
     for found, expected in zip(other.predict(X, True), model.predict(X, True), strict=True):
@@ -352,14 +372,14 @@ def test_kept_after_saving(name, way, tmp_path):
         ("center_weight_", np.zeros(15)),
     ],
 )
-def test_what_cannot_be_is_not_saved(name, value, tmp_path):
+def test_invalid_attributes_are_not_saved(name, value, tmp_path):
     model = deepcopy(fitted(**CASES["centers"])[0])
     setattr(model, name, value)
     with pytest.raises(ValueError, match=name):
         hkrr.save(model, tmp_path / "model.hkrr")
 
 
-def test_a_second_fit_forgets_the_first():
+def test_refit_replaces_the_uncertainty():
     X, y = data()
     model = HyperKernelRidge(2, n_centers=10, max_iter=5, random_state=0).fit(X, y)
     first = model.predict(X, return_std=True)[1]
@@ -371,49 +391,52 @@ def test_a_second_fit_forgets_the_first():
     assert not np.allclose(fresh.predict(X, True)[1], first)
 
 
-def test_a_model_that_does_not_know_says_so():
+def test_a_model_without_uncertainty_raises():
     model, X, y, _ = deepcopy(fitted(n_centers=10))
-    model._keep_uncertainty(None)  # as one that was saved by an earlier version
-    with pytest.raises(ValueError, match="Fit it anew for return_std"):
+    # Models saved by an earlier version of hkrr have no uncertainty.
+    model._store_uncertainty(None)
+    with pytest.raises(ValueError, match="Fit the model again to use return_std"):
         model.predict(X, return_std=True)
     with pytest.raises(ValueError, match=r"call calibrate\(X, y\)"):
         model.predict_interval(X)
-    model.calibrate(X, y)  # all intervals then have one length
+    # After calibration, all intervals of such a model have the same length.
+    model.calibrate(X, y)
     lower, upper = model.predict_interval(X, 0.8)
     np.testing.assert_allclose(upper - lower, 2.0 * np.sort(np.abs(y - model.predict(X)))[int(np.ceil(0.8 * 61)) - 1])
 
 
 @pytest.mark.parametrize("coverage", [0, 1, -0.1, 1.5, np.nan, "0.9", True, None])
-def test_coverage_that_cannot_be(planted, coverage):
+def test_invalid_coverage_raises(planted, coverage):
     with pytest.raises(ValueError, match="coverage must be a number between 0 and 1"):
         planted[0].predict_interval(planted[1], coverage)
 
 
-def test_coverage_that_takes_more_rows(planted):
+def test_too_high_a_coverage_raises(planted):
     model, X, _ = planted
     model.predict_interval(X[:5], 0.995)
     with pytest.raises(
-        ValueError, match=r"coverage=0\.999 needs at least 999 scores, and this model has 200"
+        ValueError, match=r"coverage=0\.999 needs at least 999 conformal scores .* this model has 200"
     ) as raised:
         model.predict_interval(X[:5], 0.999)
-    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)  # between processes
+    # The exception can be sent between processes.
+    assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
 
 
 @pytest.mark.parametrize(
     ("n", "coverage", "k"), [(9, 0.9, 9), (19, 0.9, 18), (99, 0.7, 70), (10, 0.5, 6), (3, 0.01, 1)]
 )
-def test_the_quantile_is_the_right_one_of_the_scores(n, coverage, k):
-    assert quantile(np.arange(1.0, n + 1), coverage) == k
+def test_conformal_quantile(n, coverage, k):
+    assert conformal_quantile(np.arange(1.0, n + 1), coverage) == k
     with pytest.raises(ValueError, match="lower coverage"):
-        quantile(np.arange(8.0), 0.9)
+        conformal_quantile(np.arange(8.0), 0.9)
 
 
-def test_weighted_scores_become_equal_ones():
+def test_equal_weight_scores():
     scores = np.array([[3.0], [1.0], [2.0]])
-    np.testing.assert_array_equal(equal_scores(scores, np.full(3, 0.5)), [[1.0], [2.0], [3.0]])
+    np.testing.assert_array_equal(equal_weight_scores(scores, np.full(3, 0.5)), [[1.0], [2.0], [3.0]])
     repeated = np.repeat(np.arange(100.0), 2)[:, None]
     weight = np.tile([2.0, 0.5], 100)
-    found = equal_scores(repeated, weight)[:, 0]
+    found = equal_weight_scores(repeated, weight)[:, 0]
     assert len(found) == int((250.0**2) / (100 * 4.25))
     np.testing.assert_allclose(np.quantile(found, [0.1, 0.5, 0.9]), [10, 50, 90], atol=1.5)
 
@@ -425,10 +448,10 @@ def test_weighted_scores_become_equal_ones():
         (np.zeros((5, 4)), np.zeros((5, 2)), "give the same targets"),
         (np.zeros((5, 3)), np.zeros(5), "3 features"),
         (np.zeros((5, 4)), np.full(5, np.nan), "y contains NaN"),
-        ("rows.csv", "target", "some rows in memory"),
+        ("rows.csv", "target", "some rows into memory"),
     ],
 )
-def test_calibration_with_what_cannot_be(X, y, message):
+def test_invalid_calibration_rows_raise(X, y, message):
     model = fitted(n_centers=10)[0]
     with pytest.raises(ValueError, match=message):
         model.calibrate(X, y)

@@ -1,4 +1,4 @@
-"""Candidates: their scores and degrees of freedom, runs by threads and workers, and what a run says of its end."""
+"""Tests of search candidates: labels and stages, scores, degrees of freedom, and runs on threads and workers."""
 
 import math
 from dataclasses import replace
@@ -7,15 +7,30 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-import criteria_oracles
-from hkrr.candidates import LONG, Candidate, descend, improve, improve_each, optimism, plain, score
+from hkrr._maps import Diagonal, Full, Scaled
 from hkrr.criteria import Evidence, Grouped, LeaveOneOut
+from hkrr.estimators.search.candidates import (
+    LONG,
+    Candidate,
+    Origin,
+    Stage,
+    descend,
+    improve,
+    improve_each,
+    optimism,
+    path_table,
+    plain_kernel_ridge,
+    score,
+    stage_of,
+    was_dropped,
+)
 from hkrr.kernels import KERNELS, Gaussian
 from hkrr.rows import InMemoryRows
-from hkrr.shapes import Diagonal, Full, Scaled
-from problems import kernel_cases
+from support import oracles_criteria as criteria_oracles
+from support.random_problems import kernel_cases
 
 KERNEL = Gaussian(gamma=1.0)
+# Whether each kernel is rotation invariant.
 ROTATIONS_CHANGE_NOTHING = {
     "gaussian": True,
     "laplace": True,
@@ -42,7 +57,29 @@ def _rows(m=40, T=1, weighted=False, D=3):
 
 def _starts(n, D=3, seed=0):
     rng = np.random.default_rng(seed)
-    return [Candidate(f"start {k}", KERNEL, rng.normal(size=(2, D)), 0.1) for k in range(n)]
+    return [Candidate(Origin.RANDOM, KERNEL, rng.normal(size=(2, D)), 0.1) for k in range(n)]
+
+
+# ----------------------------------------------------------------------------------- labels and stages
+
+LABELS = {
+    "random": (Candidate(Origin.RANDOM, KERNEL, np.eye(2), 0.1), Stage.DIRECTIONS),
+    "grown, dropped": (Candidate(Origin.GROWN, KERNEL, np.eye(2), 0.1, dropped=True), Stage.DIRECTIONS),
+    "plain, half": (Candidate(Origin.PLAIN, KERNEL, np.ones(2), 0.1, half_groups=True), Stage.HALF_GROUPS),
+    "diagonal": (Candidate(Origin.DIAGONAL, KERNEL, np.ones(2), 0.1), Stage.KERNELS),
+    "square, cut": (Candidate(Origin.CUT, KERNEL, np.eye(2), 0.1), Stage.KERNELS),
+    "square, cut, finalist": (Candidate(Origin.CUT, KERNEL, np.eye(2), 0.1, finalist=True), Stage.FINALISTS),
+    "held out": (Candidate(Origin.HELD_OUT, KERNEL, np.eye(2), 0.1), Stage.REFINEMENT),
+}
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_labels_determine_the_stage(label):
+    """Test that `stage_of` and `was_dropped` recover the stage of a candidate from its label in ``path_["start"]``."""
+    candidate, stage = LABELS[label]
+    assert candidate.label == path_table([candidate], 1.0)["start"][0] == label
+    assert candidate.stage is stage_of(label) is stage
+    assert was_dropped(label) == candidate.dropped
 
 
 # --------------------------------------------------------------------------------------------- scores
@@ -50,8 +87,8 @@ def _starts(n, D=3, seed=0):
 
 @pytest.mark.parametrize(("T", "constant", "counted"), [(1, 0, 1), (3, 0, 3), (3, 1, 2), (1, 1, 1)])
 @pytest.mark.parametrize("make", [Evidence, LeaveOneOut])
-def test_the_score_is_bic_in_nats_over_the_targets_that_vary(make, T, constant, counted):
-    """T W l + (dof / 2) log W: W the sum of the weights, or whatever is given in its place."""
+def test_the_score_is_a_bic_in_nats(make, T, constant, counted):
+    """Test that the score is T W l + (dof / 2) log W, where T is the number of targets that are not constant."""
     rows = _rows(T=T, weighted=True)
     X, Y, w = rows.gather()
     Y[:, :constant] = 0.0
@@ -64,23 +101,23 @@ def test_the_score_is_bic_in_nats_over_the_targets_that_vary(make, T, constant, 
             assert score(criterion, 0.7, dof, W) == pytest.approx(expected, rel=1e-12)
 
 
-def test_a_single_row_has_a_price_too():
-    """The logarithm is that of two rows at least: parameters never cost nothing."""
+def test_the_penalty_uses_at_least_two_rows():
+    """Test that parameters are penalized even if W is 1: the penalty is then the same as for W = 2."""
     criterion = Evidence(_rows(), None, KERNEL, 0.05)
     assert score(criterion, 0.0, 6.0, 1.0) == score(criterion, 0.0, 6.0, 2.0) == pytest.approx(3.0 * math.log(2.0))
 
 
 @pytest.mark.parametrize("dof", [0.0, 1.0, 7.0])
 def test_optimism(dof):
-    """Half a nat for each parameter and for each time the rows stand for others: none where they stand for themselves.
+    """Test that the optimism is (dof / 2) (W / n - 1) nats, and zero if W is at most n.
 
-    Over n rows the log likelihood at its maximum is above that at the truth by dof / 2 on average, and below it by as
-    much on other n; so W / n - 1 times that is what is too good in W / n times it.
+    On average, the maximum of the log likelihood of n rows exceeds its value at the true parameters by dof / 2. On n
+    new rows, the log likelihood at the fitted parameters is lower than at the true parameters by the same amount.
     """
     assert optimism(dof, 100.0, 100.0) == 0.0
     assert optimism(dof, 100.0, 300.0) == pytest.approx(dof)
     assert optimism(dof, 400.0, 1000.0) == pytest.approx(0.75 * dof)
-    assert optimism(dof, 100.0, 50.0) == 0.0  # never a reward
+    assert optimism(dof, 100.0, 50.0) == 0.0  # never negative
 
 
 # --------------------------------------------------------------------------------- degrees of freedom
@@ -95,10 +132,10 @@ def test_every_kernel_is_in_the_table():
 def test_degrees_of_freedom_for_each_kernel_and_shape(name, d, D):
     kernel = KERNELS[name].with_gamma(1.0)
     full = d * D - (d * (d - 1) // 2 if ROTATIONS_CHANGE_NOTHING[name] else 0)
-    assert Candidate("s", kernel, np.ones((d, D)), 0.1).degrees_of_freedom == full
-    assert Candidate("s", kernel, np.ones(D), 0.1, shape=Diagonal()).degrees_of_freedom == D
+    assert Candidate(Origin.RANDOM, kernel, np.ones((d, D)), 0.1).degrees_of_freedom == full
+    assert Candidate(Origin.RANDOM, kernel, np.ones(D), 0.1, shape=Diagonal()).degrees_of_freedom == D
     for base in (np.ones(D), np.ones((d, D))):
-        assert Candidate("s", kernel, base, 0.1, shape=Scaled(base)).degrees_of_freedom == 1
+        assert Candidate(Origin.RANDOM, kernel, base, 0.1, shape=Scaled(base)).degrees_of_freedom == 1
 
 
 RANKED = [case for case in kernel_cases(0.3) if case.shape.get("degree") != 1]
@@ -106,10 +143,11 @@ RANKED = [case for case in kernel_cases(0.3) if case.shape.get("degree") != 1]
 
 @pytest.mark.parametrize("case", RANKED, ids=lambda case: case.id)
 @pytest.mark.parametrize(("d", "D"), [(1, 3), (2, 3), (3, 3)])
-def test_degrees_of_freedom_are_the_directions_in_which_the_kernel_matrix_moves(case, d, D):
-    """The rank of its Jacobian in the parameters of the shape, by differences of the oracle's formula at twelve points.
+def test_degrees_of_freedom_equal_the_rank_of_the_jacobian(case, d, D):
+    """Test the degrees of freedom against the rank of the Jacobian of the kernel matrix.
 
-    Of a polynomial of degree one in few directions the matrix says no more; a parameter that moves nothing leaves 1e-9.
+    The Jacobian with respect to the parameters of the map is computed by finite differences, for twelve points. A
+    parameter without effect gives singular values of about 1e-9. Polynomial kernels of degree one are left out.
     """
     rng = np.random.default_rng([d, D])
     X, B, scales = rng.normal(size=(12, D)), rng.normal(size=(d, D)), rng.uniform(0.5, 1.5, size=D)
@@ -129,20 +167,28 @@ def test_degrees_of_freedom_are_the_directions_in_which_the_kernel_matrix_moves(
             columns.append((matrix(shape, parameters + step) - matrix(shape, parameters - step)) / 2e-5)
         singular = np.linalg.svd(np.array(columns), compute_uv=False)
         found = np.count_nonzero(singular > 1e-6 * singular[0])
-        assert Candidate("s", case.kernel, at, 0.1, shape=shape).degrees_of_freedom == found
+        assert Candidate(Origin.RANDOM, case.kernel, at, 0.1, shape=shape).degrees_of_freedom == found
 
 
 # ------------------------------------------------------------------------------------------------ runs
 
 
-def _told(ends):
-    return [(end.start, end.value, end.score, end.nu) for end in ends]
+def _comparable(ends):
+    return [(end.label, end.value, end.score, end.nu) for end in ends]
 
 
-@pytest.mark.parametrize("given", [{"n_threads": 2}, {"n_threads": 5}, {"n_jobs": 1, "n_threads": 1}, {"n_jobs": 2}])
-@pytest.mark.parametrize("grouped", [False, True])
-def test_all_are_improved_in_their_order_by_whoever_runs_them(given, grouped):
-    """As if one by one, to the last bit; fewer starts than threads, or none, are no matter."""
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"n_threads": 2},
+        {"n_jobs": 2},
+        pytest.param({"n_threads": 5}, marks=pytest.mark.thorough),
+        pytest.param({"n_jobs": 1, "n_threads": 1}, marks=pytest.mark.thorough),
+    ],
+)
+@pytest.mark.parametrize("grouped", [True, pytest.param(False, marks=pytest.mark.thorough)])
+def test_threads_and_workers_give_the_same_candidates_in_the_same_order(given, grouped):
+    """Test that results are bitwise equal to separate runs, even with fewer starts than threads or no starts."""
     rows = _rows()
     criterion = (
         Grouped(Evidence, rows, 2, KERNEL, 1.0) if grouped else Evidence(rows, rows.take([1, 5, 9]), KERNEL, 1.0)
@@ -151,7 +197,7 @@ def test_all_are_improved_in_their_order_by_whoever_runs_them(given, grouped):
         starts = _starts(n)
         one_by_one = [improve(criterion, start, 5) for start in starts]
         ends = improve_each(criterion, starts, 5, **given)
-        assert _told(ends) == _told(one_by_one)
+        assert _comparable(ends) == _comparable(one_by_one)
         assert len({end.value for end in ends}) == n
         for end, expected in zip(ends, one_by_one, strict=True):
             assert_array_equal(end.B, expected.B)
@@ -163,52 +209,56 @@ def test_a_start_that_cannot_be_evaluated_keeps_its_place(n_threads):
     starts = _starts(3)
     starts[1] = replace(starts[1], B=np.full((2, 3), np.nan), value=-1.0, score=-1.0)
     ends = improve_each(Evidence(rows, None, KERNEL, 1.0), starts, 5, n_threads=n_threads)
-    assert [end.start for end in ends] == ["start 0", "start 1", "start 2"]
     assert (ends[1].value, ends[1].score) == (math.inf, math.inf)
     assert all(math.isfinite(end.value) for end in (ends[0], ends[2]))
 
 
 @pytest.mark.parametrize("shape", ["full", "diagonal", "identity"])
 @pytest.mark.parametrize("max_iter", [0, 1, 7])
-def test_an_end_is_worth_what_the_oracle_says_and_no_more_than_its_start(shape, max_iter):
+def test_values_match_the_oracle_and_never_increase(shape, max_iter):
     rows, kernel = _rows(weighted=True), kernel_cases(1.0)[0].value
     (X, Y, w), W = rows.gather(), rows.total_weight
     B = {"full": np.eye(2, 3), "diagonal": np.array([0.5, 1.0, 2.0]), "identity": np.ones(3)}[shape]
-    start = Candidate("s", KERNEL, B, 0.3, shape={"full": Full(), "diagonal": Diagonal(), "identity": Scaled(B)}[shape])
+    start = Candidate(
+        Origin.RANDOM, KERNEL, B, 0.3, shape={"full": Full(), "diagonal": Diagonal(), "identity": Scaled(B)}[shape]
+    )
     end, result = descend(Evidence(rows, None, KERNEL, 1.0), start, max_iter)
     values = [criteria_oracles.evidence(kernel, X, Y, w, None, one.nu / W, one.matrix) for one in (start, end)]
     assert end.value == result.objective == pytest.approx(values[1], rel=1e-9)
     assert end.value < values[0] if max_iter else end.value == pytest.approx(values[0], rel=1e-9)
     assert end.score == pytest.approx(W * values[1] + end.degrees_of_freedom / 2.0 * math.log(W), rel=1e-9)
-    assert (end.B.shape, end.start, result.n_iter <= max_iter) == (B.shape, "s", True)
+    assert (end.B.shape, end.label, result.n_iter <= max_iter) == (B.shape, "random", True)
     assert_array_equal(end.B, result.B)
     assert end.nu == pytest.approx(result.reg_lambda * W)
 
 
-def test_a_run_of_the_search_never_speaks_of_parameters_that_nobody_gave():
-    """The search's numbers of steps are its own: raising max_iter is no advice."""
+def test_messages_do_not_mention_internal_parameters():
+    """Test that messages do not mention max_iter or callbacks, which the user of a search did not set."""
     criterion, start = Evidence(_rows(), None, KERNEL, 1.0), _starts(1)[0]
     short, flat = descend(criterion, start, 1)[1], descend(criterion, start, 1000, tol=0.0)[1]
-    assert (short.reason, flat.reason) == ("max_iter", "stalled")  # the second by the callback that sees a plateau
+    assert (short.reason, flat.reason) == ("max_iter", "stalled")  # the second run is stopped by the Plateau callback
     assert "max_iter" not in short.message
     assert "callback" not in flat.message
 
 
 @pytest.mark.parametrize("noises", [(0.1,), (1e-8, 1.0, 30.0)])
-def test_plain_is_the_best_of_runs_from_each_noise(noises):
+def test_plain_kernel_ridge_is_the_best_of_runs_from_each_noise(noises):
     criterion = Evidence(_rows(m=60), None, KERNEL, 1.0)
-    best, result = plain(criterion, KERNEL, noises, np.random.RandomState(0))
-    typical = math.sqrt(KERNEL.median_gamma(criterion.rows.gather()[0]))  # all rows: they are fewer than the sample
-    starts = [Candidate("plain", KERNEL, np.full(3, typical), nu, shape=Scaled(np.ones(3))) for nu in noises]
+    best, result = plain_kernel_ridge(criterion, KERNEL, noises, np.random.RandomState(0))
+    typical = math.sqrt(KERNEL.median_gamma(criterion.rows.gather()[0]))  # all rows: there are fewer than 1,000
+    starts = [Candidate(Origin.PLAIN, KERNEL, np.full(3, typical), nu, shape=Scaled(np.ones(3))) for nu in noises]
     lowest = min(descend(criterion, start, LONG)[0].value for start in starts)
     assert best.value == result.objective == pytest.approx(lowest, rel=1e-9)
-    assert (best.start, best.shape.name, best.n_components) == ("plain", "identity", 3)
+    assert (best.label, best.shape.name, best.n_components) == ("plain", "identity", 3)
     assert_allclose(best.B, best.B[0], rtol=1e-14)
 
 
 @pytest.mark.parametrize(("reg_lambda", "expected"), [(1e-12, True), (1e-3, False), (1e3, True)])
-def test_a_lambda_at_its_bound_is_still_so_once_improved(reg_lambda, expected):
-    """Without a step, so that it stays where it began: by a descent, by `improve`, and by a worker."""
+def test_lambda_at_its_bound_is_reported(reg_lambda, expected):
+    """Test `lambda_at_bound` after `descend`, `improve` and a run in a worker.
+
+    No iteration is made, so lambda keeps its starting value.
+    """
     rows = _rows()
     criterion = Evidence(rows, None, KERNEL, 1.0)
     start = replace(_starts(1)[0], nu=reg_lambda * rows.total_weight, lambda_at_bound=not expected)

@@ -1,4 +1,4 @@
-"""Rows far off do not choose the number of directions."""
+"""Test that outliers do not determine the number of directions."""
 
 import math
 from dataclasses import replace
@@ -8,16 +8,16 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from hkrr import HyperKernelRidgeCV
-from hkrr.candidates import Candidate
 from hkrr.criteria import Evidence
+from hkrr.estimators.search.candidates import Candidate, Origin
+from hkrr.estimators.search.search_stages import is_outlier, rank_without_outliers
 from hkrr.kernels import Gaussian
-from hkrr.outliers import compared_without, far_off
 from hkrr.rows import InMemoryRows
-from problems import SEEDS
+from support.random_problems import SEEDS
 
 
 def _wave(m=300, D=6, off=(), by=8.0):
-    """A wave along the first column, with a little noise; some targets are far off."""
+    """Return X and a wave along the first column with little noise. `by` is added to y in the rows `off`."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(m, D))
     y = np.sin(1.5 * X[:, 0]) + 0.05 * rng.normal(size=m)
@@ -31,48 +31,51 @@ def _criterion(X, y):
 
 
 def _maps(D=6):
-    """The first column alone, and with the second; one direction more has the lower score."""
-    one = Candidate("one", Gaussian(gamma=1.0), np.eye(1, D), 0.01, -1.0, 5.0)
-    return [one, replace(one, start="two", B=np.eye(2, D), score=-100.0)]
+    """Return maps of the first column, and of the first two columns. The second map has the lower score."""
+    one = Candidate(Origin.RANDOM, Gaussian(gamma=1.0), np.eye(1, D), 0.01, -1.0, 5.0)
+    return [one, replace(one, origin=Origin.GROWN, B=np.eye(2, D), score=-100.0)]
 
 
-def test_far_off_rows_are_found():
+def test_outliers_are_found():
     off = [3, 50, 299]
-    assert_array_equal(np.flatnonzero(far_off(_criterion(*_wave(off=off)), _maps()[0])), off)
-    assert not far_off(_criterion(*_wave()), _maps()[0]).any()
+    assert_array_equal(np.flatnonzero(is_outlier(_criterion(*_wave(off=off)), _maps()[0])), off)
+    assert not is_outlier(_criterion(*_wave()), _maps()[0]).any()
 
 
-def test_without_them_the_scores_are_those_of_the_other_rows():
-    """The candidates are what they were, and their scores come of a run on the rows that are left."""
+def test_scores_are_recomputed_without_outliers():
+    """Test that outliers change only the scores, not the maps and the noise.
+
+    The scores come from a short run on the rows that are not outliers.
+    """
     X, y = _wave(off=[7, 100])
-    found = compared_without(_criterion(X, y), _maps(), math.inf)
-    assert [one.start for one in found] == ["one", "two"]  # a second column is worth nothing
+    found = rank_without_outliers(_criterion(X, y), _maps(), math.inf)
+    assert [one.label for one in found] == ["random", "grown"]  # the second column has no effect
     for one, was in zip(found, _maps(), strict=True):
         assert_array_equal(one.B, was.B)
         assert one.nu == was.nu
         assert one.score != was.score
 
 
-@pytest.mark.parametrize("off", [[], range(60)], ids=["none", "a fifth of them"])
-def test_where_there_are_none_or_too_many_nothing_changes(off):
-    found = compared_without(_criterion(*_wave(off=off, by=1e3)), _maps(), math.inf)
-    assert [(one.start, one.score) for one in found] == [("two", -100.0), ("one", 5.0)]
+@pytest.mark.parametrize("off", [[], range(60)], ids=["none", "a fifth of the rows"])
+def test_scores_do_not_change_without_outliers_or_with_too_many(off):
+    found = rank_without_outliers(_criterion(*_wave(off=off, by=1e3)), _maps(), math.inf)
+    assert [(one.label, one.score) for one in found] == [("grown", -100.0), ("random", 5.0)]
 
 
-def test_the_fewest_directions_have_none_to_be_compared_with():
+def test_the_smallest_map_is_not_compared():
     one, two = _maps()
     one = replace(one, score=-200.0)
-    assert [each.start for each in compared_without(_criterion(*_wave(off=[5])), [two, one], math.inf)] == [
-        "one",
-        "two",
+    assert [each.label for each in rank_without_outliers(_criterion(*_wave(off=[5])), [two, one], math.inf)] == [
+        "random",
+        "grown",
     ]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_one_wild_target_does_not_cost_a_direction(seed):
-    """Of 300 rows one is off by 60 standard deviations of the noise."""
+def test_one_outlier_does_not_add_a_direction(seed):
+    """Test that one direction is selected if one of 300 rows is off by 60 standard deviations of the noise."""
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(300, 8))
+    X = rng.normal(size=(300, 5))
     y = np.sin(1.5 * X[:, 0]) + 0.1 * rng.normal(size=300)
     y[10] += 6.0
-    assert HyperKernelRidgeCV(random_state=0).fit(X, y).n_components_ == 1
+    assert HyperKernelRidgeCV([1, 2, 3], n_init=2, random_state=0).fit(X, y).n_components_ == 1

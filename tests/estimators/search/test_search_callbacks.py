@@ -1,4 +1,4 @@
-"""What a search tells its callbacks, that it is the same search with them, and that they can end it."""
+"""Tests of the callbacks of a search: their argument, stopping the search, and no effect on the result otherwise."""
 
 import warnings
 
@@ -8,9 +8,9 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 import hkrr
-from hkrr.conformal import uncertainty_of
 from hkrr.datasets import make_mim_sines
-from hkrr.progress import SearchState
+from hkrr.estimators.fitted.conformal import estimate_uncertainty
+from hkrr.estimators.search.progress import SearchState
 
 DATA = make_mim_sines(200, 4, 2, random_state=0)
 X, Y, X_NEW = DATA.X[:100], DATA.y[:100], DATA.X[100:]
@@ -26,8 +26,8 @@ def _model(which, **options):
 
 
 @pytest.fixture(scope="module", params=SETTINGS)
-def told(request):
-    """Return a model, one fitted without callbacks, and what the callbacks of the first were told."""
+def observed(request):
+    """Return a model with callbacks, a model without callbacks, and the states and predictions of the callbacks."""
     states, predicted = [], []
 
     def look(state):
@@ -36,54 +36,54 @@ def told(request):
             predicted.append(state.predict(X_NEW))
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", hkrr.EdgeWarning)  # of [1, 2] the last is chosen
+        warnings.simplefilter("ignore", hkrr.EdgeWarning)  # the larger of [1, 2] is selected
         found = _model(request.param, callbacks=[look]).fit(X, Y)
         plain = _model(request.param).fit(X, Y)
     return found, plain, states, predicted
 
 
-def test_callbacks_change_nothing(told):
-    found, plain, _, _ = told
+def test_callbacks_do_not_change_the_model(observed):
+    found, plain, _, _ = observed
     assert_array_equal(found.predict(X_NEW), plain.predict(X_NEW))
     assert found.path_["start"] == plain.path_["start"]
 
 
-def test_what_is_told(told):
-    found, _, states, predicted = told
+def test_states(observed):
+    found, _, states, predicted = observed
     assert (states[0].n_components, states[0].n_found) == (None, 0)
-    with pytest.raises(ValueError, match="nothing was found yet"):
+    with pytest.raises(ValueError, match="no candidate was found yet"):
         states[0].predict(X_NEW)
     assert states[0].stage == "1 direction, gaussian"
     assert "2 directions, gaussian" in [state.stage for state in states]
-    assert states[-1].stage == "the last fit, on all rows"
+    assert states[-1].stage == "final fit on all rows"
     assert [state.seconds for state in states] == sorted(state.seconds for state in states)
     assert [state.n_found for state in states] == sorted(state.n_found for state in states)
     last = states[-1]
     assert (last.n_components, last.shape) == (found.n_components_, found.map_shape_)
     assert last.kernel in found.path_["kernel"]
     assert np.isfinite(last.score)
-    # The last one known before the last fit is next to it: that has all rows for centers too.
+    # The predictions of the last state are close to the predictions of the final model. Both use all rows as centers.
     assert np.mean((predicted[-1] - found.predict(X_NEW)) ** 2) < 0.05 * np.var(found.predict(X_NEW))
     assert np.mean((predicted[0] - DATA.y[100:]) ** 2) > np.mean((predicted[-1] - DATA.y[100:]) ** 2)
 
 
 @pytest.mark.parametrize("which", SETTINGS)
-def test_a_callback_ends_the_search(which):
+def test_a_callback_stops_the_search(which):
     stages = []
 
-    def enough(state):
+    def stop(state):
         stages.append(state.stage)
-        return len(stages) >= 1  # before anything is found: then at the first that is
+        return len(stages) >= 1  # always True: the search stops when it has found its first candidate
 
-    model = _model(which, callbacks=[enough]).fit(X, Y)
+    model = _model(which, callbacks=[stop]).fit(X, Y)
     assert (model.result_.reason, model.n_components_) == ("callback", 1)
     assert len(model.path_["start"]) == 1
-    assert stages == ["1 direction, gaussian", "1 direction, gaussian", "the last fit, on all rows"]
+    assert stages == ["1 direction, gaussian", "1 direction, gaussian", "final fit on all rows"]
     assert np.all(np.isfinite(model.predict(X_NEW)))
     assert model.diagnostics_.stopped == "callback"
 
 
-def test_only_true_ends_it():
+def test_only_true_stops_the_search():
     one = _model("directions", callbacks=[lambda state: 1, lambda state: "yes", lambda state: None])
     with pytest.warns(hkrr.EdgeWarning):
         assert one.fit(X, Y).n_components_ == 2
@@ -93,12 +93,15 @@ def test_arguments():
     for wrong in (print, [3]):
         with pytest.raises(ValueError, match="callbacks must be a list of functions"):
             _model("directions", callbacks=wrong).fit(X, Y)
-    with pytest.raises(ValueError, match="give one of callbacks and cv"):
+    with pytest.raises(ValueError, match="callbacks cannot be combined with cv"):
         hkrr.HyperKernelRidgeCV(cv=2, callbacks=[print]).fit(X, Y)
 
 
-def test_callbacks_are_no_part_of_a_checkpoint_or_a_file(tmp_path):
-    """A fit with a checkpoint goes on without its callbacks, and the fit of one of them is not noted there."""
+def test_callbacks_are_not_stored_in_checkpoints_and_model_files(tmp_path):
+    """Test that a fit can be resumed without its callbacks, and that model files do not contain callbacks.
+
+    A fit that is made inside a callback is not recorded in the checkpoint.
+    """
 
     def other_fit(state):
         if state.n_found == 1:
@@ -118,18 +121,18 @@ def test_callbacks_are_no_part_of_a_checkpoint_or_a_file(tmp_path):
     assert clone(model).callbacks == [print]
 
 
-def test_a_look_at_the_search_does_not_ask_how_sure_the_model_is(monkeypatch):
+def test_predictions_during_the_search_do_not_compute_uncertainty(monkeypatch):
     asked, looks = [], []
 
     def counted(*arguments):
         asked.append(1)
-        return uncertainty_of(*arguments)
+        return estimate_uncertainty(*arguments)
 
     def look(state):
         if state.n_components is not None:
             looks.append(state.predict(X_NEW))
 
-    monkeypatch.setattr("hkrr.last_fit.uncertainty_of", counted)
+    monkeypatch.setattr("hkrr.estimators.search.final_fit.estimate_uncertainty", counted)
     with pytest.warns(hkrr.EdgeWarning):
         model = _model("directions", callbacks=[look]).fit(X, Y)
     assert len(looks) > 1

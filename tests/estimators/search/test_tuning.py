@@ -1,4 +1,4 @@
-"""The stages of the tuning: which candidates are polished, and the map against plain kernel ridge regression."""
+"""Tests of the stages of a search: polishing, the comparison with plain kernel ridge regression, rescaling."""
 
 import math
 from dataclasses import replace
@@ -9,21 +9,25 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.kernel_ridge import KernelRidge
 
-import criteria_oracles
-from hkrr import FitError, HyperKernelRidgeCV, tuning
-from hkrr.candidates import Candidate, plain
+from hkrr import FitError, HyperKernelRidgeCV
 from hkrr.criteria import Evidence
+from hkrr.estimators.search import search_stages as tuning
+from hkrr.estimators.search.candidates import Candidate, Origin, plain_kernel_ridge
+from hkrr.estimators.search.search_stages import Task
 from hkrr.kernels import KERNELS, Gaussian
 from hkrr.rows import InMemoryRows
-from hkrr.tuning import Task
-from problems import SEEDS, kernel_cases
+from support import oracles_criteria as criteria_oracles
+from support.random_problems import SEEDS, kernel_cases
 
 KERNEL = Gaussian(gamma=1.0)
 VALUE = kernel_cases(1.0)[0].value
 
 
 def _single(m, D, seed, noise=1.0, m_test=0):
-    """A wave along one direction; the noise has as much variance as it. The rows to test on have none."""
+    """Return X, y and a direction b. y is a function of X b, and the last `m_test` rows have no noise.
+
+    `noise` is the ratio of the noise variance to the signal variance.
+    """
     rng = np.random.default_rng(seed)
     X, b = rng.normal(size=(m + m_test, D)), rng.normal(size=D)
     v = X @ b / np.linalg.norm(b)
@@ -36,15 +40,15 @@ def _task(X, y, w=None, **options):
     return Task(InMemoryRows(X, y - y.mean(), w), Evidence, range(1, X.shape[1] + 1), **options)
 
 
-# ------------------------------------------------------------------------------------- what is polished
+# ------------------------------------------------------------------------------------------- polishing
 
 
 def _found(losses, n, D=10):
-    """Candidates of 1, 2, ... directions whose criterion over n rows was this; the lowest score first."""
+    """Return candidates with 1, 2, ... directions and the given criteria per row on n rows, lowest score first."""
     dof = [d * D - d * (d - 1) / 2 for d in range(1, len(losses) + 1)]
-    scores = [n * loss + price / 2.0 * math.log(n) for loss, price in zip(losses, dof, strict=True)]
+    scores = [n * loss + count / 2.0 * math.log(n) for loss, count in zip(losses, dof, strict=True)]
     found = [
-        Candidate("s", KERNEL, np.eye(d, D), 0.1, loss, score)
+        Candidate(Origin.RANDOM, KERNEL, np.eye(d, D), 0.1, loss, score)
         for d, (loss, score) in enumerate(zip(losses, scores, strict=True), 1)
     ]
     return sorted(found, key=lambda candidate: candidate.score)
@@ -53,35 +57,41 @@ def _found(losses, n, D=10):
 @pytest.mark.parametrize(
     ("n_rows", "losses", "expected"),
     [
-        (500, [0.0, -0.01], [1]),  # all of them were searched: what is worth its price is known
-        (20_000, [0.0, -0.03], [2]),  # worth it already
-        (20_000, [0.0, -0.01], [1, 2]),  # 200 nats for 44.6 of price and 40.5 of chance
-        (20_000, [0.0, -0.003], [1]),  # 60 nats: worth the price, but for chance
+        (500, [0.0, -0.01], [1]),  # all rows were searched
+        (20_000, [0.0, -0.03], [2]),  # two directions win on the sample
+        (20_000, [0.0, -0.01], [1, 2]),  # a gain of 200 nats, a penalty of 44.6 and optimism of 40.5
+        (20_000, [0.0, -0.003], [1]),  # a gain of 60 nats exceeds the penalty, but not the penalty plus optimism
         (20_000, [0.0, -0.001], [1]),
-        (20_000, [0.0, -0.001, -0.02], [1, 3]),  # 400 nats for 84.2 and 76.5
+        (20_000, [0.0, -0.001, -0.02], [1, 3]),  # a gain of 400 nats, a penalty of 84.2 and optimism of 76.5
     ],
 )
-def test_the_best_of_the_search_is_polished_and_the_best_at_all_rows(n_rows, losses, expected):
-    """2,000 rows were searched; a second direction of ten columns has 9 parameters more, a third 8."""
+def test_the_best_candidates_on_the_sample_and_on_all_rows_are_polished(n_rows, losses, expected):
+    """Test which candidates are polished: the best on the sample of 2,000 rows, and the best extrapolated to all rows.
+
+    With ten columns, a second direction adds 9 parameters and a third direction adds 8.
+    """
     task = _task(np.zeros((n_rows, 10)), np.zeros(n_rows))
-    chosen = tuning.worth_polishing(task, _found(losses, min(n_rows, 2000)))
+    chosen = tuning.select_for_polishing(task, _found(losses, min(n_rows, 2000)))
     assert [candidate.n_components for candidate in chosen] == expected
 
 
-def test_of_equal_candidates_the_first_is_polished_alone():
+def test_of_equal_candidates_only_the_first_is_polished():
     task, (one, *_) = _task(np.zeros((5000, 10)), np.zeros(5000)), _found([0.0], 2000)
-    assert tuning.worth_polishing(task, [one, replace(one, start="again")]) == [one]
+    assert tuning.select_for_polishing(task, [one, replace(one, origin=Origin.GROWN)]) == [one]
 
 
-def test_frequencies_that_were_all_searched_are_extrapolated_to_nothing():
-    """Fifty distinct rows that stand for 5,000: the scores are those of 5,000 already, and the lowest is the best."""
+def test_frequency_weights_are_not_extrapolated():
+    """Test that the scores of fifty rows of weight 100 count as scores of 5,000 rows, without extrapolation."""
     task = _task(np.zeros((50, 10)), np.zeros(50), np.full(50, 100.0))
-    chosen = tuning.worth_polishing(task, _found([0.0, -0.0075], 5000))  # 37.5 nats for 38.3 of price
+    chosen = tuning.select_for_polishing(task, _found([0.0, -0.0075], 5000))  # a gain of 37.5 nats, a penalty of 38.3
     assert [candidate.n_components for candidate in chosen] == [1]
 
 
 def _polish_to(monkeypatch, scores, deadline=math.inf):
-    """Polish as many candidates, which get these scores by it, None where it fails; return what is chosen, of whom."""
+    """Polish candidates whose runs end with the given scores. A score of None means that the run fails.
+
+    Return the candidates, the selected candidate, its run, and the number of runs.
+    """
     begun = []
 
     def fake(criterion, start, *rest, **options):
@@ -92,9 +102,9 @@ def _polish_to(monkeypatch, scores, deadline=math.inf):
 
     monkeypatch.setattr(tuning, "descend", fake)
     X, y, _ = _single(30, 3, 0)
-    candidates = [Candidate("s", KERNEL, np.eye(d + 1, 3), 0.3, 0.5, seconds=5.0) for d in range(len(scores))]
+    candidates = [Candidate(Origin.RANDOM, KERNEL, np.eye(d + 1, 3), 0.3, 0.5, seconds=5.0) for d in range(len(scores))]
     end, run = tuning.polish(_task(X, y, deadline=deadline), candidates)
-    assert {(start.start, start.seconds) for start in begun} <= {("polished", 0.0)}
+    assert {(start.label, start.seconds) for start in begun} <= {("polished", 0.0)}
     return candidates, end, run, len(begun)
 
 
@@ -102,15 +112,18 @@ def _polish_to(monkeypatch, scores, deadline=math.inf):
     ("scores", "chosen"),
     [([3.0], 1), ([3.0, 2.0], 2), ([2.0, 3.0], 1), ([2.0, 2.0], 1), ([None, 3.0], 2), ([3.0, None], 1)],
 )
-def test_the_lowest_score_after_polishing_is_chosen_with_its_run(monkeypatch, scores, chosen):
-    """Of equal ones the first. One that cannot be evaluated on more rows leaves it to the other."""
+def test_the_lowest_score_after_polishing_wins(monkeypatch, scores, chosen):
+    """Test that the candidate with the lowest score after polishing is selected. Ties go to the first candidate.
+
+    A candidate that cannot be evaluated on more rows is ignored.
+    """
     _, end, run, n_begun = _polish_to(monkeypatch, scores)
     assert (end.n_components, run, n_begun) == (chosen, f"run {chosen}", len(scores))
 
 
 @pytest.mark.parametrize(("deadline", "reason"), [(0.0, "time_limit"), (math.inf, "stalled")])
-def test_a_candidate_that_is_not_polished_stays_as_it_is(monkeypatch, deadline, reason):
-    """Without time none is begun; without one that can be evaluated the first is kept."""
+def test_a_candidate_that_cannot_be_polished_is_kept(monkeypatch, deadline, reason):
+    """Test that the first candidate is returned if all runs fail, or after the deadline, when no run is started."""
     candidates, end, run, n_begun = _polish_to(monkeypatch, [None, None], deadline)
     assert end is candidates[0]
     assert n_begun == (0 if reason == "time_limit" else 2)
@@ -119,27 +132,38 @@ def test_a_candidate_that_is_not_polished_stays_as_it_is(monkeypatch, deadline, 
     assert set(map(len, run.history.values())) == {0}
 
 
-# ------------------------------------------------------------------------------------------ against plain
+# ---------------------------------------------------------- comparison with plain kernel ridge regression
 
 
 def _compare(monkeypatch, m=150, seed=0, exact_rows=60):
-    """A map along the planted direction, with too much noise and too short a scale, against plain regression."""
+    """Compare plain kernel ridge regression with a map along the true direction whose scale and noise are too large.
+
+    Return the map, the criteria used for the comparison, and the result of the comparison.
+    """
     monkeypatch.setattr(tuning, "_EXACT_ROWS", exact_rows)
     given = []
-    monkeypatch.setattr(tuning, "plain", lambda *all_, **more: given.append(all_[0]) or plain(*all_, **more))
+
+    def recorded(criterion, *others):
+        given.append(criterion)
+        return plain_kernel_ridge(criterion, *others)
+
+    monkeypatch.setattr(tuning, "plain_kernel_ridge", recorded)
     X, y, b = _single(m, 3, seed, noise=0.05)
     task = _task(X, y)
-    polished = Candidate("polished", KERNEL, 3.0 * b[None, :] / np.linalg.norm(b), 2.0, -9.0, -99.0)
+    polished = Candidate(Origin.POLISHED, KERNEL, 3.0 * b[None, :] / np.linalg.norm(b), 2.0, -9.0, -99.0)
     return polished, given, tuning._against_plain(task, polished, "its run", ["before"])
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_map_learns_its_scale_and_noise_on_the_rows_compared(monkeypatch, seed):
-    """Both are exact there; the price of their parameters, and their nats, are those of all rows."""
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (1, 2))])
+def test_the_map_refits_its_scale_and_noise_for_the_comparison(monkeypatch, seed):
+    """Test that the scale and noise of the map are refitted for the comparison with plain kernel ridge regression.
+
+    All 60 rows of the comparison are centers, and the scores are extrapolated to all 150 rows.
+    """
     polished, (exact,), (winner, run, ends) = _compare(monkeypatch, seed=seed)
     before, compared, rival = ends
     (X, Y, _), nus = exact.rows.gather(), (polished.nu, compared.nu)
-    assert (before, len(X), compared.start, rival.start) == ("before", 60, "compared", "plain")
+    assert (before, len(X), compared.label, rival.label) == ("before", 60, "compared", "plain")
     ratio = compared.B / polished.B
     assert np.ptp(ratio) < 1e-9 * ratio.max()
     assert 0.0 < ratio[0, 0] < 1.0
@@ -151,7 +175,7 @@ def test_the_map_learns_its_scale_and_noise_on_the_rows_compared(monkeypatch, se
     assert oracle[1] < oracle[0] - 0.05
     assert compared.score == pytest.approx(150 * compared.value + 3 / 2.0 * math.log(150), rel=1e-12)
     assert rival.score == pytest.approx(150 * rival.value + 1 / 2.0 * math.log(150), rel=1e-12)
-    # What wins is the map as it was polished, on more rows than these, with the score it was compared by.
+    # The winner is the polished map, which was learned on more rows, with the score of the comparison.
     assert (compared.shape.name, winner.shape.name, run) == ("full", "full", "its run")
     assert_array_equal(winner.B, polished.B)
     assert (winner.nu, winner.score) == (polished.nu, compared.score)
@@ -166,11 +190,13 @@ def test_a_comparison_that_fails_keeps_the_map(monkeypatch):
     assert (winner, run, ends) == (polished, "its run", ["before"])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
 def test_strong_noise_does_not_hide_a_direction_that_many_rows_show(monkeypatch, seed):
-    """Signal and noise of equal variance, 1,500 rows of 30 columns, stages made small: 150 rows are compared.
+    """Test that one direction is selected if signal and noise have equal variance, with 1,500 rows of 30 columns.
 
-    By these alone, each parameter at log(150)/2 nats, plain kernel ridge regression would be taken.
+    Only 150 rows are used for the comparison. If the scores were not extrapolated to 1,500 rows, plain kernel ridge
+    regression would win, because of the penalty of log(150) / 2 nats per parameter.
     """
     sizes = {"SEARCH_ROWS": 400, "_EXACT_ROWS": 150, "_POLISH_CENTERS": 60}
     for name, size in sizes.items():
@@ -190,8 +216,11 @@ def test_strong_noise_does_not_hide_a_direction_that_many_rows_show(monkeypatch,
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "auto"])
-def test_no_message_asks_for_a_parameter_that_there_is_not(monkeypatch, kernel):
-    """Where steps have run out, on rows or with centers that the search had not, there is no max_iter to raise."""
+def test_messages_do_not_mention_parameters_that_do_not_exist(monkeypatch, kernel):
+    """Test that the message of a run that reached its iteration limit does not suggest a larger max_iter.
+
+    HyperKernelRidgeCV has no parameter max_iter.
+    """
     sizes = {"SEARCH_CENTERS": 4, "_POLISH_ITERATIONS": 1, "_RESCALE_ITERATIONS": 1, "_RESCALE_ROWS": 40}
     for name, size in sizes.items():
         monkeypatch.setattr(tuning, name, size)
@@ -204,16 +233,19 @@ def test_no_message_asks_for_a_parameter_that_there_is_not(monkeypatch, kernel):
 
 
 @pytest.mark.parametrize("kernel", ["gaussian", "product_matern32"])
-def test_the_scales_are_learned_anew_and_the_directions_held(kernel):
-    """From scales and a noise that are far off, the evidence falls to where neither doubling nor halving any helps."""
+def test_rescaling_refits_the_scales_and_keeps_the_directions(kernel):
+    """Test that rescaling improves poor scales and a poor noise level without changing the directions.
+
+    At the end, doubling or halving a scale or the noise does not improve the evidence.
+    """
     X, y, *_ = _single(120, 4, seed=0, noise=0.3)
     task = _task(X, y)
     B = np.random.default_rng(1).normal(size=(2, 4))
-    start = Candidate("polished", KERNELS[kernel].with_gamma(1.0), B, nu=10.0)
-    end = tuning.rescaled(task, start)
-    assert (end.start, end.shape.name) == ("rescaled", "full")
+    start = Candidate(Origin.POLISHED, KERNELS[kernel].with_gamma(1.0), B, nu=10.0)
+    end = tuning.rescale(task, start)
+    assert (end.label, end.shape.name) == ("rescaled", "full")
     assert np.linalg.matrix_rank(np.vstack([end.B, B])) == 2
-    if kernel != "gaussian":  # it is not the same along other axes of that plane
+    if kernel != "gaussian":  # this kernel is not rotation invariant, so each row must keep its direction
         cosines = np.sum(end.B * B, axis=1) / np.linalg.norm(end.B, axis=1) / np.linalg.norm(B, axis=1)
         np.testing.assert_allclose(cosines, 1.0, rtol=1e-12)
     exact = Evidence(task.rows, None, start.kernel, 1.0, True)

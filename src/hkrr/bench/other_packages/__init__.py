@@ -1,9 +1,9 @@
-"""The real peers, from PyPI: each imports its package when it is run, so that the others need not be there."""
+"""Benchmark methods from other packages. All packages are optional: a method imports its package when it runs."""
 
 from __future__ import annotations
 
-from hkrr.bench.methods import Method
-from hkrr.bench.peers import gaussian_process, scikit_learn, trees, xrfm_package
+from hkrr.bench.method_interface import Method
+from hkrr.bench.other_packages import boosted_trees, gpytorch, scikit_learn, xrfm
 
-MODULES = (scikit_learn, gaussian_process, trees, xrfm_package)
+MODULES = (scikit_learn, gpytorch, boosted_trees, xrfm)
 METHODS: dict[str, Method] = {name: method for module in MODULES for name, method in module.METHODS.items()}

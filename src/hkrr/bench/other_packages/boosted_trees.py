@@ -1,4 +1,4 @@
-"""Boosted trees: CatBoost, LightGBM and XGBoost, each with its number of trees by early stopping."""
+"""Boosted trees: CatBoost, LightGBM and XGBoost. Early stopping chooses the number of trees."""
 
 from __future__ import annotations
 
@@ -8,36 +8,39 @@ from typing import Any
 
 import numpy as np
 
-from hkrr._arrays import Array
-from hkrr.bench.methods import Method, Setting, Task, log_uniform, tuned
+from hkrr._base.linear_algebra import Array
+from hkrr.bench.method_interface import Method, Setting, Task, log_uniform, tuned
 
+# Maximum number of trees, and number of trees without a lower validation error after which early stopping ends a fit.
 _MOST_TREES, _PATIENCE = 5000, 100
-_SHARE = 0.4  # of the seconds, that one growth may take
-# Rows and targets to stop by.
-Judge = tuple[Array, Array]
-Grow = Callable[[Any, Array, Array, Judge, float], int]
+# Fraction of the time budget for one fit with early stopping.
+_SHARE = 0.4
+# The type of the validation rows: inputs and target.
+Validation = tuple[Array, Array]
+# The type of a function that fits a model with early stopping and a deadline, and returns the best number of trees.
+Grow = Callable[[Any, Array, Array, Validation, float], int]
 
 
 class Boosted:
-    """Trees until rows that are judged by gain no more, or the time is over; then all rows with as many."""
+    """Boosted trees. Early stopping on validation rows chooses the number of trees, which the final fit uses."""
 
     def __init__(self, task: Task, make: Callable[[int], Any], grow: Grow) -> None:
         self.task, self.make, self.grow = task, make, grow
 
-    def judge(self, X: Array, y: Array, X_judge: Array, y_judge: Array) -> float:
-        """Find the number of trees, and return the error with them."""
+    def fit_and_validate(self, X: Array, y: Array, X_validation: Array, y_validation: Array) -> float:
+        """Choose the number of trees by early stopping, and return the validation error."""
         model = self.make(_MOST_TREES)
         deadline = time.perf_counter() + _SHARE * self.task.seconds
-        self.n_trees = max(1, self.grow(model, X, y, (X_judge, y_judge), deadline))
-        return float(np.mean((np.asarray(model.predict(X_judge)) - y_judge) ** 2))
+        self.n_trees = max(1, self.grow(model, X, y, (X_validation, y_validation), deadline))
+        return float(np.mean((np.asarray(model.predict(X_validation)) - y_validation) ** 2))
 
     def fit(self, X: Array, y: Array) -> Boosted:
-        """Fit all rows."""
+        """Fit with the chosen number of trees."""
         self.model = self.make(self.n_trees).fit(X, y)
         return self
 
     def predict(self, X: Array) -> Array:
-        """Return the sum of the trees."""
+        """Return the predictions of the final fit."""
         return np.asarray(self.model.predict(X))
 
 
@@ -53,12 +56,12 @@ def _catboost(setting: Setting, task: Task) -> Boosted:
         **setting,
     }
 
-    def grow(model: Any, X: Array, y: Array, judge: Judge, deadline: float) -> int:
-        class InTime:
+    def grow(model: Any, X: Array, y: Array, validation: Validation, deadline: float) -> int:
+        class TimeLimit:
             def after_iteration(self, info: Any) -> bool:
                 return time.perf_counter() < deadline
 
-        model.fit(X, y, eval_set=judge, early_stopping_rounds=_PATIENCE, callbacks=[InTime()])
+        model.fit(X, y, eval_set=validation, early_stopping_rounds=_PATIENCE, callbacks=[TimeLimit()])
         return int(model.best_iteration_) + 1
 
     return Boosted(task, lambda n: CatBoostRegressor(iterations=n, **options), grow)
@@ -88,13 +91,13 @@ def _lightgbm(setting: Setting, task: Task) -> Boosted:
         **setting,
     }
 
-    def grow(model: Any, X: Array, y: Array, judge: Judge, deadline: float) -> int:
-        def in_time(env: Any) -> None:
+    def grow(model: Any, X: Array, y: Array, validation: Validation, deadline: float) -> int:
+        def check_time(env: Any) -> None:
             if time.perf_counter() > deadline:
                 raise EarlyStopException(env.iteration, env.evaluation_result_list)
 
         stop = early_stopping(_PATIENCE, verbose=False)
-        model.fit(X, y, eval_X=judge[0], eval_y=judge[1], callbacks=[in_time, stop])
+        model.fit(X, y, eval_X=validation[0], eval_y=validation[1], callbacks=[check_time, stop])
         return int(model.best_iteration_) or int(model.n_estimators_)
 
     return Boosted(task, lambda n: LGBMRegressor(n_estimators=n, **options), grow)
@@ -124,7 +127,7 @@ def _xgboost(setting: Setting, task: Task) -> Boosted:
         **setting,
     }
 
-    class InTime(TrainingCallback):  # type: ignore[misc]  # xgboost has no types
+    class TimeLimit(TrainingCallback):  # type: ignore[misc]  # xgboost has no types
         def __init__(self, deadline: float) -> None:
             super().__init__()
             self.deadline = deadline
@@ -132,9 +135,9 @@ def _xgboost(setting: Setting, task: Task) -> Boosted:
         def after_iteration(self, model: Any, epoch: int, evals_log: Any) -> bool:
             return time.perf_counter() > self.deadline
 
-    def grow(model: Any, X: Array, y: Array, judge: Judge, deadline: float) -> int:
-        model.set_params(early_stopping_rounds=_PATIENCE, callbacks=[InTime(deadline)])
-        return int(model.fit(X, y, eval_set=[judge], verbose=False).best_iteration) + 1
+    def grow(model: Any, X: Array, y: Array, validation: Validation, deadline: float) -> int:
+        model.set_params(early_stopping_rounds=_PATIENCE, callbacks=[TimeLimit(deadline)])
+        return int(model.fit(X, y, eval_set=[validation], verbose=False).best_iteration) + 1
 
     return Boosted(task, lambda n: XGBRegressor(n_estimators=n, **options), grow)
 
@@ -151,10 +154,12 @@ def _draw_xgboost(rng: np.random.RandomState, task: Task) -> Setting:
 
 METHODS = {
     "catboost": Method(
-        tuned(_catboost, _draw_catboost), "CatBoost, the number of trees by early stopping", ("catboost",)
+        tuned(_catboost, _draw_catboost), "CatBoost with the number of trees chosen by early stopping", ("catboost",)
     ),
     "lightgbm": Method(
-        tuned(_lightgbm, _draw_lightgbm), "LightGBM, the number of trees by early stopping", ("lightgbm",)
+        tuned(_lightgbm, _draw_lightgbm), "LightGBM with the number of trees chosen by early stopping", ("lightgbm",)
     ),
-    "xgboost": Method(tuned(_xgboost, _draw_xgboost), "XGBoost, the number of trees by early stopping", ("xgboost",)),
+    "xgboost": Method(
+        tuned(_xgboost, _draw_xgboost), "XGBoost with the number of trees chosen by early stopping", ("xgboost",)
+    ),
 }

@@ -1,7 +1,8 @@
-"""Gaussian processes of GPyTorch: a length for each input, or a learned linear map, by the evidence and Adam.
+"""Gaussian processes of GPyTorch, with one length scale per input or with a learned linear map.
 
-They learn on at most 1,000 rows, and predict from at most 5,000, exactly. The rows of the map are chosen from 1, 3 and
-6, by the evidence, with a third of the seconds each.
+Adam maximizes the evidence (the marginal likelihood) on at most 1,000 rows. The predictions are those of the exact
+Gaussian process with at most 5,000 training rows. A linear map with 1, 3 and 6 rows is tried. Each number of rows gets
+an equal part of the learning time, and the map with the highest evidence is used.
 """
 
 from __future__ import annotations
@@ -11,18 +12,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hkrr.bench.methods import Answer, Method, Task
+from hkrr.bench.method_interface import Answer, Method, Task
 
+# Maximum number of rows for learning, maximum number of training rows for predictions, and number of test rows in a
+# block.
 _LEARNING_ROWS, _EXACT_ROWS, _BLOCK = 1000, 5000, 2000
+# Learning rate and maximum number of steps of Adam.
 _LEARNING_RATE, _MOST_STEPS = 0.05, 1000
-_PATIENCE, _GAIN = 50, 1e-4  # steps without such a gain of evidence a row, before it counts as learned
-# Of the seconds, for learning: the rest is for the predictions.
+# Learning stops if the evidence per row increases by at most _GAIN in _PATIENCE steps.
+_PATIENCE, _GAIN = 50, 1e-4
+# Fraction of the time budget for learning. The rest is for the predictions.
 _SHARE = 0.7
+# Numbers of rows of the linear map that are tried.
 _DIRECTIONS = (1, 3, 6)
 
 
 def _process(X: Any, y: Any, likelihood: Any, n_directions: int | None) -> Any:
-    """Return the process, before it has learned anything."""
+    """Return a Gaussian process with its initial parameters, without a linear map if ``n_directions`` is None."""
     import gpytorch
     import torch
 
@@ -37,7 +43,8 @@ def _process(X: Any, y: Any, likelihood: Any, n_directions: int | None) -> Any:
                 base = gpytorch.kernels.RBFKernel()
                 B = torch.randn(n_directions, X.shape[1], dtype=X.dtype) / X.shape[1] ** 0.5
                 self.B = torch.nn.Parameter(B)
-            # Where two rows are a length apart: at one, in 50 dimensions, K is the identity.
+            # Start with length scales near the typical distance between two rows. With length scales of 1 in 50
+            # dimensions, the kernel matrix would be almost the identity.
             base.lengthscale = (X.shape[1] if n_directions is None else n_directions) ** 0.5
             self.kernel = gpytorch.kernels.ScaleKernel(base)
 
@@ -52,6 +59,8 @@ def _process(X: Any, y: Any, likelihood: Any, n_directions: int | None) -> Any:
 
 
 class _Learned(NamedTuple):
+    """A learned Gaussian process, with its evidence per row, the number of steps and the learning time."""
+
     evidence: float
     model: Any
     n_steps: int
@@ -59,7 +68,7 @@ class _Learned(NamedTuple):
 
 
 def _learn(X: Any, y: Any, n_directions: int | None, seconds: float) -> _Learned:
-    """Return the process with the best evidence seen, until it gains no more or the seconds are over."""
+    """Maximize the evidence until it stops improving or the time is over. Return the process at the best step."""
     import gpytorch
     import torch
 
@@ -98,7 +107,8 @@ def _run(task: Task, choices: tuple[int | None, ...]) -> Answer:
     X, y = torch.tensor((task.X - mean) / scale), torch.tensor((task.y - y_mean) / y_scale)
     order = np.random.RandomState(task.seed).permutation(len(y))
     some, more = order[:_LEARNING_ROWS], order[:_EXACT_ROWS]
-    with gpytorch.settings.max_cholesky_size(_EXACT_ROWS):  # conjugate gradients beyond, by default from 800 rows on
+    # By default, GPyTorch uses conjugate gradients for more than 800 rows. Use a Cholesky decomposition instead.
+    with gpytorch.settings.max_cholesky_size(_EXACT_ROWS):
         found = [_learn(X[some], y[some], d, _SHARE * task.seconds / len(choices)) for d in choices]
         best = max(found, key=lambda each: each.evidence)
         best.model.set_train_data(X[more], y[more], strict=False)
@@ -120,12 +130,14 @@ def _map(task: Task) -> Answer:
 METHODS = {
     "gpytorch_ard": Method(
         lambda task: _run(task, (None,)),
-        "GPyTorch's Gaussian process, Matern 3/2 with a length for each input, by the evidence",
+        "GPyTorch's Gaussian process, Matern 3/2 kernel with one length scale per input, "
+        "fitted by maximizing the evidence",
         ("torch", "gpytorch"),
     ),
     "gpytorch_map": Method(
         _map,
-        "GPyTorch's Gaussian process, Gaussian kernel on a learned linear map of 1, 3 or 6 rows, by the evidence",
+        "GPyTorch's Gaussian process, Gaussian kernel on a linear map of 1, 3 or 6 rows, "
+        "fitted by maximizing the evidence",
         ("torch", "gpytorch"),
     ),
 }

@@ -1,4 +1,4 @@
-"""Scikit-learn's kernel ridge regression, network, forest and Gaussian process."""
+"""Scikit-learn's kernel ridge regression, neural network, random forest and Gaussian process."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from hkrr._arrays import Array
-from hkrr.bench.methods import Answer, Method, Setting, Task, log_uniform, tuned
+from hkrr._base.linear_algebra import Array
+from hkrr.bench.method_interface import Answer, Method, Setting, Task, log_uniform, tuned
 
-# Rows that the Gaussian process learns its lengths on, for a share of the seconds; rows that it is exact on at most;
-# test rows predicted at once.
+# The Gaussian process learns its length scales on at most _GP_ROWS rows, during the fraction _GP_SHARE of the time
+# budget. The final fit uses at most _GP_EXACT_ROWS rows, and the test rows are predicted in blocks of about _BLOCK
+# rows.
 _GP_ROWS, _GP_SHARE, _GP_EXACT_ROWS, _BLOCK = 1000, 0.7, 5000, 2000
 
 
 def standardised(model: Any) -> Any:
-    """Return the estimator on inputs and a target in units of the training rows."""
+    """Wrap an estimator so that its inputs and its target are standardized."""
     from sklearn.compose import TransformedTargetRegressor
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -67,7 +68,10 @@ def _draw_forest(rng: np.random.RandomState, task: Task) -> Setting:
 
 
 class _Process:
-    """Matern 3/2 with a length for each input, learned on some rows until the time is over, and exact on more."""
+    """A Gaussian process with a Matern 3/2 kernel and one length scale per input.
+
+    The length scales are learned on a subsample within a time limit. The final fit keeps them and uses more rows.
+    """
 
     def __init__(self, seed: int, seconds: float) -> None:
         self.seed, self.seconds = seed, seconds
@@ -79,24 +83,26 @@ class _Process:
 
         order = np.random.RandomState(self.seed).permutation(len(y))
         some, more = order[:_GP_ROWS], order[:_GP_EXACT_ROWS]
-        # Lengths begin where two rows are a length apart: at one, in 50 dimensions, K is the identity.
+        # Start with length scales near the typical distance between two rows. With length scales of 1 in 50 dimensions,
+        # the kernel matrix would be almost the identity.
         kernel = ConstantKernel() * Matern(np.full(X.shape[1], np.sqrt(X.shape[1])), nu=1.5) + WhiteKernel()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # a length at its bound: an input without effect
-            learned = GaussianProcessRegressor(kernel, optimizer=self._in_time).fit(X[some], y[some])
+            # Scikit-learn warns if a length scale is at its upper bound, as for an irrelevant input.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            learned = GaussianProcessRegressor(kernel, optimizer=self._minimize).fit(X[some], y[some])
         self.model = GaussianProcessRegressor(learned.kernel_, optimizer=None).fit(X[more], y[more])
         return self
 
-    def _in_time(self, objective: Any, start: Array, bounds: Array) -> tuple[Array, float]:
-        """L-BFGS-B, as scikit-learn's own optimiser, with an end."""
-        until = time.perf_counter() + self.seconds
+    def _minimize(self, objective: Any, start: Array, bounds: Array) -> tuple[Array, float]:
+        """Minimize with L-BFGS-B, as scikit-learn does by default, but with a time limit."""
+        deadline = time.perf_counter() + self.seconds
 
-        def watch(intermediate_result: Any) -> None:
-            if time.perf_counter() > until:
+        def check_time(intermediate_result: Any) -> None:
+            if time.perf_counter() > deadline:
                 raise StopIteration
 
-        found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, callback=watch)
-        return found.x, found.fun
+        result = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, callback=check_time)
+        return result.x, result.fun
 
     def predict(self, X: Array) -> Array:
         blocks = np.array_split(X, 1 + len(X) // _BLOCK)
@@ -113,7 +119,7 @@ def _gpr(task: Task) -> Answer:
     fit_seconds = time.perf_counter() - began
     predicted = target.inverse_transform(model.predict(inputs.transform(task.X_test))[:, None])[:, 0]
     m = len(task.y)
-    note = f"lengths learned on {min(_GP_ROWS, m)} rows, exact on {min(_GP_EXACT_ROWS, m)}"
+    note = f"length scales learned on {min(_GP_ROWS, m)} rows, final fit on {min(_GP_EXACT_ROWS, m)}"
     return Answer(predicted, None, fit_seconds, note)
 
 
@@ -122,14 +128,14 @@ METHODS = {
         tuned(_kernel_ridge, _draw_kernel_ridge), "scikit-learn's `KernelRidge`", ("sklearn.kernel_ridge",)
     ),
     "mlp": Method(
-        tuned(_mlp, _draw_mlp), "scikit-learn's `MLPRegressor`, one to three layers", ("sklearn.neural_network",)
+        tuned(_mlp, _draw_mlp), "scikit-learn's `MLPRegressor`, one to three hidden layers", ("sklearn.neural_network",)
     ),
     "random_forest": Method(
         tuned(_forest, _draw_forest), "scikit-learn's `RandomForestRegressor`", ("sklearn.ensemble",)
     ),
     "gpr": Method(
         _gpr,
-        "scikit-learn's `GaussianProcessRegressor`, Matern 3/2, a length for each input",
+        "scikit-learn's `GaussianProcessRegressor`, Matern 3/2 kernel with one length scale per input",
         ("sklearn.gaussian_process",),
     ),
 }

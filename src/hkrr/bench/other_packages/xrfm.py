@@ -1,4 +1,4 @@
-"""xRFM, the recursive feature machine of PyPI: its defaults, and tuned over the ranges that pytabkit gives for it."""
+"""The xRFM package for recursive feature machines: with default parameters, and tuned over pytabkit's ranges."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hkrr._arrays import Array
-from hkrr.bench.methods import Answer, Method, Setting, Task, describe, log_uniform
+from hkrr._base.linear_algebra import Array
+from hkrr.bench.method_interface import Answer, Method, Setting, Task, describe, log_uniform
 
-# With twice as many rows one fit takes minutes: settings are then screened on so many of them.
+# With more than twice this many training rows a fit takes minutes. In this case random settings are first compared on a
+# subsample of this many rows.
 _SCREENING_ROWS = 1000
 
 
 class _Fitted(NamedTuple):
+    """A fitted model and its validation loss. If the fit failed, the model is None and the loss infinite."""
+
     loss: float
     model: Any
 
 
-class _Tables:
-    """The rows in xRFM's single precision, standardised, and the way back."""
+class _Standardized:
+    """The standardized data of a task, with methods to fit and predict. xRFM needs single precision."""
 
     def __init__(self, task: Task) -> None:
         from sklearn.preprocessing import StandardScaler
@@ -30,8 +33,8 @@ class _Tables:
         self.X = self.inputs.transform(task.X).astype(np.float32)
         self.y = self.target.transform(task.y[:, None])[:, 0].astype(np.float32)
 
-    def fit(self, fit: Array, judge: Array, setting: Setting | None, seconds: float | None) -> _Fitted:
-        """Return the model of a setting, or of the defaults (None), with its squared error on the rows to judge by."""
+    def fit(self, training: Array, validation: Array, setting: Setting | None, seconds: float | None) -> _Fitted:
+        """Fit the given setting, or the default setting if it is None. Return the model and its validation loss."""
         from xrfm import xRFM
 
         parameters = None
@@ -47,12 +50,12 @@ class _Tables:
             random_state=self.task.seed,
             verbose=False,
         )
-        model.fit(self.X[fit], self.y[fit], self.X[judge], self.y[judge])
-        loss = float(np.mean((np.ravel(model.predict(self.X[judge])) - self.y[judge]) ** 2))
+        model.fit(self.X[training], self.y[training], self.X[validation], self.y[validation])
+        loss = float(np.mean((np.ravel(model.predict(self.X[validation])) - self.y[validation]) ** 2))
         return _Fitted(loss if np.isfinite(loss) else np.inf, model)
 
     def predict(self, model: Any) -> Array:
-        """Return the predictions at the test rows, in units of the target."""
+        """Return the predictions at the test rows, in the units of the target."""
         X = self.inputs.transform(self.task.X_test).astype(np.float32)
         values = np.asarray(model.predict(X), dtype=np.float64).reshape(-1, 1)
         return np.asarray(self.target.inverse_transform(values)[:, 0])
@@ -71,34 +74,35 @@ def _draw(rng: np.random.RandomState) -> Setting:
 
 
 def _defaults(task: Task) -> Answer:
-    """All defaults; a fifth of the rows chooses the iteration, and is not fitted on."""
-    tables, (fit, judge) = _Tables(task), task.parts()
+    """Run xRFM with its defaults. The validation rows only choose the iteration: the model is not fitted to them."""
+    data, (training, validation) = _Standardized(task), task.validation_split()
     began = time.perf_counter()
-    model = tables.fit(fit, judge, None, None).model
-    return Answer(tables.predict(model), None, time.perf_counter() - began, "default")
+    model = data.fit(training, validation, None, None).model
+    return Answer(data.predict(model), None, time.perf_counter() - began, "default")
 
 
 def _tuned(task: Task) -> Answer:
-    """The best, on that fifth, of the default and of settings drawn until the seconds are over.
+    """Run xRFM with the default setting and with random settings, and predict with the lowest validation error.
 
-    With many rows the settings are screened on a part of them, for half of the time, and the best one meets the default
-    on all rows; a fit that has begun may end.
+    The search stops when the time budget is used up. A fit that has started is not interrupted. With many rows, half of
+    the time left after the default fit is used to compare random settings on a subsample. Only the best of them is then
+    fitted to all training rows and compared with the default setting.
     """
     began = time.perf_counter()
-    tables, (fit, judge) = _Tables(task), task.parts()
+    data, (training, validation) = _Standardized(task), task.validation_split()
     rng = np.random.RandomState(task.seed)
-    best, chosen, tried, n_failed = tables.fit(fit, judge, None, None), "default", 1, 0
+    best, chosen, tried, n_failed = data.fit(training, validation, None, None), "default", 1, 0
     fit_seconds = longest = time.perf_counter() - began
 
     def left() -> float:
         return task.seconds - (time.perf_counter() - began)
 
-    if len(fit) > 2 * _SCREENING_ROWS:
+    if len(training) > 2 * _SCREENING_ROWS:
         until = left() / 2
         screened: list[tuple[float, int, Setting]] = []
         while not screened or left() > until:
             setting = _draw(rng)
-            small = _try(tables, fit[:_SCREENING_ROWS], judge[:_SCREENING_ROWS], setting, None)
+            small = _try(data, training[:_SCREENING_ROWS], validation[:_SCREENING_ROWS], setting, None)
             n_failed += small.model is None
             screened.append((small.loss, len(screened), setting))
         candidates, most = [min(screened)[2]], 1
@@ -110,26 +114,26 @@ def _tuned(task: Task) -> Answer:
             break
         setting = candidates[k] if candidates else _draw(rng)
         started = time.perf_counter()
-        other = _try(tables, fit, judge, setting, max(left(), fit_seconds))
+        other = _try(data, training, validation, setting, max(left(), fit_seconds))
         n_failed += other.model is None
         seconds = time.perf_counter() - started
         longest, tried = max(longest, seconds), tried + (not candidates)
         if other.loss < best.loss:
             best, chosen, fit_seconds = other, describe(setting), seconds
-    return Answer(
-        tables.predict(best.model), None, fit_seconds, f"{tried} settings, {n_failed} failed, chosen: {chosen}"
-    )
+    return Answer(data.predict(best.model), None, fit_seconds, f"{tried} settings, {n_failed} failed, chosen: {chosen}")
 
 
-def _try(tables: _Tables, fit: Array, judge: Array, setting: Setting, seconds: float | None) -> _Fitted:
-    """Return the fit of a setting; one that cannot be fitted is a bad one, and is told apart by having no model."""
+def _try(data: _Standardized, training: Array, validation: Array, setting: Setting, seconds: float | None) -> _Fitted:
+    """Fit a setting. If the fit fails, return an infinite loss and no model."""
     try:
-        return tables.fit(fit, judge, setting, seconds)
-    except Exception:  # whatever xRFM, or PyTorch below it, makes of a setting: counted in the note
+        return data.fit(training, validation, setting, seconds)
+    except Exception:  # xRFM and PyTorch raise many types of errors; the note counts the failures
         return _Fitted(np.inf, None)
 
 
 METHODS = {
-    "xrfm": Method(_defaults, "xRFM of PyPI, all defaults", ("torch", "xrfm")),
-    "xrfm_tuned": Method(_tuned, "xRFM of PyPI, tuned over pytabkit's ranges", ("torch", "xrfm")),
+    "xrfm": Method(_defaults, "the xRFM package with default parameters", ("torch", "xrfm")),
+    "xrfm_tuned": Method(
+        _tuned, "the xRFM package, tuned by random search over pytabkit's parameter ranges", ("torch", "xrfm")
+    ),
 }

@@ -1,9 +1,19 @@
-"""Classification: a regression on codes finds a map, a loss makes scores of it, a link makes them probabilities.
+"""Classification in three steps: a regression finds a map, scores are fitted by a loss, and a link gives probabilities.
 
-`classes` turns labels into numbers, `logistic` is the log loss and `logistic_path` the map by it, `calibration` goes
-from scores to probabilities; `links` puts them together for each loss, and `classifier` is the estimator.
+The targets of the regression are class codes: the classes encoded as numbers.
+
+Each module uses only the modules before it:
+
+- `labels` encodes labels as numbers.
+- `logistic_solver` and `logistic_objective` implement kernel logistic regression at a fixed map.
+- `logistic_path` learns the map by the logistic loss.
+- `score_function` is the function from inputs to scores.
+- `probability_calibration` turns scores into probabilities.
+- `losses` combines these steps for the logistic and the squared loss.
+- `summary` is the summary of a fitted classifier.
+- `classifier` is the estimator.
 """
 
-from hkrr.classification.classifier import HyperKernelClassifier
+from hkrr.estimators.classification.classifier import HyperKernelClassifier
 
 __all__ = ["HyperKernelClassifier"]

@@ -1,4 +1,4 @@
-"""HyperKernelClassifier: a regression on codes of the classes finds the map, and a link makes probabilities of it."""
+"""`HyperKernelClassifier`: the classification estimator."""
 
 from __future__ import annotations
 
@@ -11,82 +11,123 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hkrr._arrays import Array
-from hkrr._validation import check_choice
-from hkrr.checkpoints import kept_by, left_as_it_was
-from hkrr.classification.calibration import of_all_classes, probabilities, slopes_of_probabilities
-from hkrr.classification.classes import class_weights, codes_of, each_once, labels_of
-from hkrr.classification.links import LINKS, Task
-from hkrr.classification.score_function import ScoreFunction
-from hkrr.classification.summary import summarise
-from hkrr.diagnostics import Diagnostics
-from hkrr.importance import FeatureImportances
+from hkrr._base.checks import check_choice
+from hkrr._base.linear_algebra import Array
+from hkrr._storage.checkpoint import FitInterrupted, best_model_so_far, restored_on_failure
+from hkrr.estimators.classification.labels import check_labels, class_codes, class_weights, merge_identical_rows
+from hkrr.estimators.classification.losses import LOSSES, Task
+from hkrr.estimators.classification.probability_calibration import (
+    expand_scores,
+    probabilities,
+    probability_jacobian,
+)
+from hkrr.estimators.classification.score_function import ScoreFunction
+from hkrr.estimators.classification.summary import summarize_classifier
+from hkrr.estimators.fitted.diagnostics import Diagnostics
+from hkrr.estimators.fitted.importance import FeatureImportancesMixin
+from hkrr.estimators.fitted.summary import Summary, SummaryMixin
+from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.kernels import Kernel
-from hkrr.opening import is_elsewhere
-from hkrr.samples import check_lengths, check_numbers, check_weights
-from hkrr.selection import HyperKernelRidgeCV
-from hkrr.summary import Summarised, Summary
+from hkrr.rows.input_types import is_external
+from hkrr.rows.weights import check_lengths, check_numbers, check_weights
 
 
 class HyperKernelClassifier(
-    FeatureImportances, Summarised, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator
+    FeatureImportancesMixin,
+    SummaryMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    ClassifierMixin,
+    BaseEstimator,
 ):
-    """Classification on a learned linear map of the inputs, with probabilities that are calibrated.
+    """Classification on a learned linear map of the inputs, with calibrated probabilities.
 
-    A `HyperKernelRidgeCV` on codes of the classes (-1 and 1 for two, a column of 0 and 1 for each of more) finds a map,
-    a kernel and the number of directions. Then
+    First, a `HyperKernelRidgeCV` is fitted, with class codes as targets. Class codes are the classes encoded as
+    numbers: -1 and 1 for two classes, and otherwise a column of 0 and 1 for each class. This regression,
+    ``regressor_``, finds a map, a kernel and the number of directions. Then the scores of the classes are fitted,
+    depending on the loss:
 
-    - ``loss="logistic"``: the map is polished, and the scores are fitted, by the multinomial log loss
-      ``sum_i w_i loss(y_i, f(x_i)) + (nu / 2) |f|^2``, f = g(Bx), down a path of nu; see
-      `hkrr.classification.logistic`. Probabilities are ``softmax(f)``.
-    - ``loss="squared"``: the regression's outputs are the scores, and a link with soft ends makes them probabilities.
+    - ``loss="logistic"``: the map is refined and the scores f(x) = g(Bx) are fitted by minimizing the penalized log
+      loss ``sum_i w_i loss(y_i, f(x_i)) + (nu / 2) |f|^2``. This is repeated along a decreasing path of the penalty nu;
+      see `hkrr.estimators.classification.logistic_objective`. The probabilities are ``softmax(f)``.
+    - ``loss="squared"``: the scores are the outputs of ``regressor_``. A link function maps the scores to
+      probabilities.
 
-    What is to be chosen (nu; slope, offsets and softness of the links) is chosen by rows held out, of which map and
-    scores knew nothing: see `hkrr.classification.calibration`.
+    The penalty nu and the parameters of the link (slope, offsets and softness) are chosen on held-out rows; see
+    `hkrr.estimators.classification.probability_calibration`. The scores of the held-out rows are computed by models
+    fitted without these rows. The regression is repeated without the held-out rows only if there are fewer than 30 rows
+    per entry of a full map. For more than 20,000 rows, ``loss="squared"`` uses training rows instead of held-out rows.
 
     Parameters
     ----------
     n_components : "auto", int or list of int, default="auto"
-        Numbers of directions to choose from, as in `HyperKernelRidgeCV`.
+        Numbers of directions to choose from, as in `HyperKernelRidgeCV`. A single number instead of "auto" saves nearly
+        half of the time.
     loss : {"logistic", "squared"}, default="logistic"
-        What the scores, and with "logistic" the map, are fitted by. "squared" takes less time (6 to 13 seconds of one
-        core for 300 to 1,000 rows, against 7 to 20), and with few rows for each parameter of the map it is less
-        accurate. A number of directions that is given, instead of "auto", saves nearly half.
+        Loss function of the scores and, with "logistic", of the map. "squared" is faster: for 300 to 1,000 rows it
+        takes 6 to 13 seconds on one core, and "logistic" takes 7 to 20 seconds. But "squared" is less accurate if there
+        are few rows per parameter of the map.
     class_weight : "balanced", dict or None, default=None
-        Weights of the classes, which multiply those of the rows; probabilities are those of the data so weighted.
-    kernel, n_init, refit, scale_features, block_size, device, n_jobs, verbose, random_state
-        As in `HyperKernelRidgeCV`. The logistic loss is computed on the processor, with 2,000 centers at most.
+        Weights of the classes. They multiply `sample_weight`. The predicted probabilities refer to the weighted data.
+    kernel : str or Kernel, default="gaussian"
+        Kernel, as in `HyperKernelRidgeCV`.
+    n_init : int, default=4
+        Number of starts, as in `HyperKernelRidgeCV`.
+    refit : "full" or int, default="full"
+        Number of centers of ``regressor_``, as in `HyperKernelRidgeCV`. With ``loss="logistic"``, the scores have at
+        most 2,000 centers.
     time_limit : float or None, default=None
-        About how many seconds the fit may take; half of them are the regression's.
-    checkpoint, checkpoint_every
-        As in `HyperKernelRidgeCV`, for the regression on all rows; what comes after it is computed anew.
+        Approximate time limit of the fit in seconds. ``regressor_`` gets half of this time.
+    scale_features : bool, default=True
+        Whether to standardize the columns, as in `HyperKernelRidgeCV`.
+    block_size : "auto" or int, default="auto"
+        Number of rows in a block, as in `HyperKernelRidgeCV`.
+    device : str, torch.device or None, default=None
+        Device of ``regressor_``, as in `HyperKernelRidgeCV`. The logistic loss is always computed on the CPU.
+    n_jobs : int or None, default=None
+        Number of parallel jobs, as in `HyperKernelRidgeCV`.
+    verbose : int, default=0
+        Whether to show progress bars.
+    random_state : int, RandomState or None, default=None
+        Seed, as in `HyperKernelRidgeCV`.
+    checkpoint : path or None, default=None
+        Checkpoint file of ``regressor_``, as in `HyperKernelRidgeCV`. The later steps of the fit are not stored, so a
+        resumed fit repeats these steps.
+    checkpoint_every : float, default=60.0
+        Seconds between two writes of the checkpoint.
 
     Attributes
     ----------
     classes_ : array (n_classes,)
-        The labels that rows of positive weight have, sorted.
+        Sorted labels of the rows with positive weight.
     class_count_, class_prior_ : arrays (n_classes,)
-        How many rows of positive weight each class has, and its share of the weights, `class_weight` included.
+        Number of rows with positive weight in each class, and the share of each class in the total weight, including
+        `class_weight`.
     components_, singular_values_, gamma_, kernel_, x_offset_, centers_
-        The map, the kernel and the centers, as in `HyperKernelRidge`.
+        Map, kernel and centers, as in `HyperKernelRidge`.
     dual_coef_ : array (n_centers,) or (n_centers, n_classes)
+        Coefficients of the decision function.
     intercept_ : float or array (n_classes,)
-        The decision function is ``kernel_((X - x_offset_) @ components_.T, (centers_ - x_offset_) @ components_.T) @
-        dual_coef_ + intercept_``.
+        Intercept of the decision function. The decision function is ``kernel_((X - x_offset_) @ components_.T,
+        (centers_ - x_offset_) @ components_.T) @ dual_coef_ + intercept_``.
     softness_ : float or None
-        Of the link of the squared loss.
+        Softness of the link with ``loss="squared"``, otherwise None.
     nu_ : float or None
-        Chosen for the logistic loss.
+        Penalty chosen with ``loss="logistic"``, otherwise None.
     held_out_log_loss_, held_out_accuracy_ : float
-        Of the calibrated probabilities, on the rows held out that nu and the link were chosen by.
+        Log loss and accuracy of the calibrated probabilities on the held-out rows that were used to choose nu and the
+        link.
     map_shape_ : {"full", "diagonal", "identity"}
-        As in `HyperKernelRidgeCV`, of this map.
+        Shape of the map, as in `HyperKernelRidgeCV`.
     feature_importances_ : array (n_features,)
-        How far each column moves the probabilities: `hkrr.importance`.
+        Effect of each column on the probabilities; see `hkrr.estimators.fitted.importance`.
     regressor_ : HyperKernelRidgeCV
-        The regression on the codes, which the map began from; its map is this one's with ``loss="squared"``.
-    n_components_, path_, diagnostics_
-        As in `HyperKernelRidgeCV`: the regression's.
+        The regression with the class codes as targets. With ``loss="squared"``, its map is the map of the classifier.
+        With ``loss="logistic"``, its map is only the initial map.
+    n_components_ : int
+        Number of directions.
+    path_, diagnostics_
+        Search path and diagnostics of ``regressor_``, as in `HyperKernelRidgeCV`.
 
     Examples
     --------
@@ -134,24 +175,26 @@ class HyperKernelClassifier(
         self.checkpoint_every = checkpoint_every
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn the map, the scores and the probabilities.
+        """Fit the map, the scores and the probabilities.
 
         Parameters
         ----------
         X : array or data frame (n_samples, n_features)
+            Training rows.
         y : array (n_samples,)
-            Labels of any kind that can be sorted: texts, whole numbers, truths.
-        sample_weight : array (n_samples,) or None
-            A row of weight zero is as if it were not there, and so is a class that has no others.
+            Class labels: strings, integers or booleans.
+        sample_weight : array (n_samples,) or None, default=None
+            Weights of the rows. Rows of weight zero are removed. Classes that have only such rows are removed too.
 
         Returns
         -------
         self
         """
-        check_choice("loss", self.loss, tuple(LINKS))
-        if is_elsewhere(X):
-            raise ValueError("X must be an array or a data frame in memory; a classifier takes no other data")
-        with left_as_it_was(self), np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # told of in words
+        check_choice("loss", self.loss, tuple(LOSSES))
+        if is_external(X):
+            raise ValueError("X must be an array or a data frame in memory; a classifier accepts no other input")
+        # NumPy's warnings are suppressed, because values that are not finite raise a FitError or a ValueError.
+        with restored_on_failure(self), np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             return self._fit(X, y, sample_weight)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
@@ -159,26 +202,26 @@ class HyperKernelClassifier(
         check_lengths(X, y, sample_weight)
         check_numbers(X, None)
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        y, weight = labels_of(y), check_weights(sample_weight, X)
+        y, weight = check_labels(y), check_weights(sample_weight, X)
         if weight is not None and np.any(weight == 0):
             X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
         classes, index = np.unique(y, return_inverse=True)
         if len(classes) < 2:
             only = repr(classes.tolist()[0])
-            raise ValueError(f"y has 1 class, {only}, among the rows of positive weight; a classifier needs 2 classes")
+            raise ValueError(f"y has 1 class, {only}, among the rows of positive weight; at least 2 classes are needed")
         weight = class_weights(self.class_weight, y, weight)
         self.class_count_, totals = np.bincount(index), np.bincount(index, weight)
         self.class_prior_ = totals / np.sum(totals)
-        X, index, weight = each_once(X, index, weight)
+        X, index, weight = merge_identical_rows(X, index, weight)
         regressor = self._regressor()
         deadline = math.inf if self.time_limit is None else began + self.time_limit
         try:
-            regressor.fit(X, codes_of(index, len(classes)), weight)
+            regressor.fit(X, class_codes(index, len(classes)), weight)
         except KeyboardInterrupt as stop:
-            if kept_by(stop) is regressor:
-                self._finish(Task(regressor, X, index, weight, len(classes), deadline=0.0), classes)
-                vars(stop)["model"] = self
-            raise
+            if best_model_so_far(stop) is not regressor:
+                raise
+            self._finish(Task(regressor, X, index, weight, len(classes), deadline=0.0), classes)
+            raise FitInterrupted(self, stop) from None
         return self._finish(Task(regressor, X, index, weight, len(classes), deadline), classes)
 
     def _regressor(self) -> HyperKernelRidgeCV:
@@ -188,8 +231,8 @@ class HyperKernelClassifier(
         return HyperKernelRidgeCV(**settings, truncate=False)
 
     def _finish(self, task: Task, classes: Any) -> Self:
-        """Fit and calibrate the scores, and keep all that has been found."""
-        found = LINKS[self.loss](task)
+        """Fit and calibrate the scores, and set the fitted attributes."""
+        found = LOSSES[self.loss](task)
         self.regressor_, self.classes_ = task.regressor, classes
         function, one = found.function, len(classes) == 2
         self.components_, self.singular_values_ = function.components, found.singular_values
@@ -208,21 +251,24 @@ class HyperKernelClassifier(
 
     @property
     def path_(self) -> dict[str, list[Any]]:
-        """The story of the search for the regression."""
+        """Search path of ``regressor_``, the regression with the class codes as targets."""
         path: dict[str, list[Any]] = self.regressor_.path_
         return path
 
     @property
     def diagnostics_(self) -> Diagnostics:
-        """The health of the regression."""
+        """Diagnostics of ``regressor_``, the regression with the class codes as targets."""
         return self.regressor_.diagnostics_
 
     def decision_function(self, X: Any) -> Array:
-        """Return the scores: of class 1 for two classes, above 0 where that is predicted; otherwise of every class.
+        """Return the scores of the classes.
+
+        Two classes have a single score, which is positive if the second class is predicted.
 
         Parameters
         ----------
         X : array or data frame (n_samples, n_features)
+            Rows to classify.
 
         Returns
         -------
@@ -230,11 +276,13 @@ class HyperKernelClassifier(
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        rows = self.regressor_._in_blocks(X, np.empty((len(X), 0)), None, self.device)
+        rows = self.regressor_._array_rows(X, np.empty((len(X), 0)), None, self.device)
         parts = self.components_, self.kernel_, self.x_offset_, self.centers_, self.dual_coef_
         scores = ScoreFunction(*parts, np.asarray(self.intercept_)).of(rows)
         if not np.all(np.isfinite(scores)):
-            raise ValueError("the scores hold NaN or infinity: X is far from what was fitted, or the model is damaged")
+            raise ValueError(
+                "the scores contain NaN or infinity: X is too far from the training rows, or the model is damaged"
+            )
         return scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: Any) -> Array:
@@ -242,31 +290,33 @@ class HyperKernelClassifier(
 
         Parameters
         ----------
-        X : as in `decision_function`
+        X : array or data frame (n_samples, n_features)
+            Rows, as in `decision_function`.
 
         Returns
         -------
         array (n_samples, n_classes)
         """
         scores = self.decision_function(X)
-        return self._linked(scores.reshape(len(scores), -1))
+        return self._apply_link(scores.reshape(len(scores), -1))
 
-    def _linked(self, outputs: Array) -> Array:
-        return probabilities(of_all_classes(outputs, self.softness_ is not None), self.softness_)
+    def _apply_link(self, outputs: Array) -> Array:
+        return probabilities(expand_scores(outputs, self.softness_ is not None), self.softness_)
 
-    def _link_slopes(self, outputs: Array) -> Array:
-        slopes = slopes_of_probabilities(of_all_classes(outputs, self.softness_ is not None), self.softness_)
-        return slopes if outputs.shape[1] > 1 else slopes @ np.array([[-0.5], [0.5]])
+    def _link_jacobian(self, outputs: Array) -> Array:
+        jacobian = probability_jacobian(expand_scores(outputs, self.softness_ is not None), self.softness_)
+        return jacobian if outputs.shape[1] > 1 else jacobian @ np.array([[-0.5], [0.5]])
 
-    def _page(self) -> Summary:
-        return summarise(self)
+    def _make_summary(self) -> Summary:
+        return summarize_classifier(self)
 
     def predict(self, X: Any) -> Array:
-        """Return the most probable label; of those that are equally so, the first in ``classes_``.
+        """Return the most probable label of each row. Ties are resolved in favor of the first label in ``classes_``.
 
         Parameters
         ----------
-        X : as in `decision_function`
+        X : array or data frame (n_samples, n_features)
+            Rows, as in `decision_function`.
 
         Returns
         -------
@@ -280,7 +330,8 @@ class HyperKernelClassifier(
 
         Parameters
         ----------
-        X : as in `decision_function`
+        X : array or data frame (n_samples, n_features)
+            Rows, as in `decision_function`.
 
         Returns
         -------

@@ -1,8 +1,9 @@
-"""Labels as numbers to learn from: classes, codes and weights, and rows held out of every class.
+"""Class codes (the classes encoded as numbers), class weights, and stratified folds.
 
-Two classes are one column of -1 and 1; K classes one column for each, 1 in a row's own and 0 elsewhere. (The K - 1
-coordinates of a simplex would say the same with one column less; but the evidence has a scale for each column, so it
-would depend on the order of the classes.)
+The class codes are the targets of the regression. Two classes are coded as one column of -1 and 1. K > 2 classes are
+coded as K columns: 1 in the column of the row's own class, 0 elsewhere. Coding the classes as the corners of a simplex
+would need only K - 1 columns. But the evidence has a separate scale for each column, so the evidence for such codes
+would depend on the order of the classes.
 """
 
 from __future__ import annotations
@@ -13,77 +14,89 @@ import numpy as np
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from hkrr._arrays import Array
-from hkrr._validation import check_choice
-from hkrr.samples import any_identical, in_units_of_rows, merge_identical
+from hkrr._base.checks import check_choice
+from hkrr._base.linear_algebra import Array
+from hkrr.rows.weights import any_identical, merge_identical, normalize_weights
 
-_MERGED_ROWS = 20_000  # up to which repeated rows are looked for
-_PARTS = 5
-_TURNS = ((300, 5), (1_000, 3), (5_000, 2))  # below so many rows, how many parts are held out in turn; one beyond
+# Maximum number of rows that are searched for identical rows.
+_MAX_MERGED_ROWS = 20_000
+# Number of folds into which the rows are divided.
+_N_FOLDS = 5
+# Number of folds used: 5 for fewer than 300 rows, 3 for fewer than 1,000 rows, 2 for fewer than 5,000 rows, and one
+# fold for 5,000 rows or more.
+_FOLDS_USED = ((300, 5), (1_000, 3), (5_000, 2))
 
 
-def labels_of(y: Array) -> Array:
-    """Return the labels in an array of one kind, or raise where they are none."""
+def check_labels(y: Array) -> Array:
+    """Return the labels as an array of one type. Raise ValueError if y does not contain class labels."""
     if y.dtype == object:
-        kinds = {type(label) for label in y.tolist()}
-        if len(kinds) > 1:
-            some = ", ".join(sorted(kind.__name__ for kind in kinds))
-            raise ValueError(f"y holds labels of different kinds ({some}): make them all texts, or all numbers")
+        types = {type(label) for label in y.tolist()}
+        if len(types) > 1:
+            names = ", ".join(sorted(each.__name__ for each in types))
+            raise ValueError(f"y contains labels of different types ({names}): convert all to str, or all to numbers")
         y = np.asarray(y.tolist())
     check_classification_targets(y)
     return y
 
 
 def class_weights(class_weight: Any, y: Array, sample_weight: Array | None) -> Array | None:
-    """Return the rows' weights times those of their classes.
+    """Return the weights of the rows multiplied by the weights of their classes.
 
-    "balanced" is ``W / (K W_k)``, W_k the weight of the rows of class k: as scikit-learn's where all weights are one,
-    and the same for repeated rows.
+    With "balanced", class k has the weight ``W / (K W_k)``, where K is the number of classes, W_k the total weight of
+    the rows of class k, and W the total weight of all rows. This is scikit-learn's definition if all rows have
+    weight 1. A row of weight 2 counts the same as two equal rows.
     """
     if class_weight is None:
         return sample_weight
     classes, index = np.unique(y, return_inverse=True)
     if isinstance(class_weight, str):
-        check_choice("class_weight", class_weight, ("balanced",), ", a dict of a weight for each class, or None")
+        check_choice("class_weight", class_weight, ("balanced",), ", a dict with a weight for each class, or None")
         totals = np.bincount(index, weights=sample_weight)
-        each = np.sum(totals) / (len(classes) * totals)
+        weights = np.sum(totals) / (len(classes) * totals)
     elif isinstance(class_weight, dict):
-        each = compute_class_weight(class_weight, classes=classes, y=y)
-        if not np.all(np.isfinite(each)) or np.any(each <= 0):
-            raise ValueError(f"class_weight must hold positive finite numbers, got {class_weight!r}")
+        weights = compute_class_weight(class_weight, classes=classes, y=y)
+        if not np.all(np.isfinite(weights)) or np.any(weights <= 0):
+            raise ValueError(f"class_weight must contain positive finite numbers, got {class_weight!r}")
     else:
         raise ValueError(f"class_weight must be 'balanced', a dict or None, got {class_weight!r}")
-    return each[index] if sample_weight is None else each[index] * sample_weight
+    return weights[index] if sample_weight is None else weights[index] * sample_weight
 
 
 def one_hot(index: Array, n_classes: int) -> Array:
-    """Return 1 in the column of each row's class, 0 elsewhere."""
+    """Return an array with 1 in the column of each row's class and 0 elsewhere."""
     return np.eye(n_classes)[index]
 
 
-def codes_of(index: Array, n_classes: int) -> Array:
-    """Return the targets of the regression."""
+def class_codes(index: Array, n_classes: int) -> Array:
+    """Return the class codes: -1 and 1 for two classes, otherwise a column of 0 and 1 for each class."""
     return 2.0 * index - 1.0 if n_classes == 2 else one_hot(index, n_classes)
 
 
-def each_once(X: Array, index: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
-    """Return rows that are there several times once, with the sum of their weights, and weights of mean one."""
+def merge_identical_rows(X: Array, index: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
+    """Return the arguments after identical rows of the same class are merged and the weights are scaled to mean 1.
+
+    The weight of a merged row is the sum of the weights.
+    """
     if weight is not None and np.all(weight == weight[0]):
-        weight = None  # rows in another order would be held out: another model for the same data
-    if len(X) <= _MERGED_ROWS and (weight is not None or any_identical(X, index)):
+        # Equal weights must give the same model as no weights. Merging would sort the rows and so change the folds.
+        weight = None
+    if len(X) <= _MAX_MERGED_ROWS and (weight is not None or any_identical(X, index)):
         X, index, weight = merge_identical(X, index, weight)
         return X, index.astype(int), weight
-    return X, index, in_units_of_rows(weight)
+    return X, index, normalize_weights(weight)
 
 
-def turns(index: Array) -> list[Array]:
-    """Return which rows to hold out, in turn: a fifth of every class each time; more often of few rows."""
-    part = np.empty(len(index), dtype=int)
-    rng, so_far = np.random.RandomState(0), 0
-    n_parts = min(_PARTS, len(index))
+def held_out_folds(index: Array) -> list[Array]:
+    """Return boolean masks of the rows to hold out, one mask for each fold that is used.
+
+    Each fold holds out a fifth of every class. The number of folds decreases from 5 to 1 with the number of rows.
+    """
+    fold = np.empty(len(index), dtype=int)
+    rng, n_assigned = np.random.RandomState(0), 0
+    n_folds = min(_N_FOLDS, len(index))
     for k in np.unique(index):
         (rows,) = np.nonzero(index == k)
-        part[rng.permutation(rows)] = (so_far + np.arange(len(rows))) % n_parts
-        so_far += len(rows)
-    n_turns = next((turns for rows, turns in _TURNS if len(index) < rows), 1)
-    return [part == turn for turn in range(min(n_turns, n_parts))]
+        fold[rng.permutation(rows)] = (n_assigned + np.arange(len(rows))) % n_folds
+        n_assigned += len(rows)
+    n_used = next((used for rows, used in _FOLDS_USED if len(index) < rows), 1)
+    return [fold == k for k in range(min(n_used, n_folds))]

@@ -1,17 +1,26 @@
-"""Kernel logistic regression on centers, and what its loss says of the map: sums over rows, as everything here.
+"""The objective of kernel logistic regression: values, gradients and the minimizer at a fixed map.
 
-    L(B, a, b) = sum_i w_i loss(y_i, f_i) / W  +  (nu / 2W) tr(a' K_cc a)  +  |b|^2 / 200W,      f = K a + b
+Let K be the kernel matrix between rows and centers, K_cc the kernel matrix of the centers, a the coefficients, b the
+intercepts, w the sample weights and W their sum. The scores are ``f = K a + b``, and the objective is
 
-with one column of a for two classes (loss log(1 + e^f) - y f), and one for each of more (log sum_k e^(f_k) - f_y). In
-the terms of a Gaussian process 1/nu is the prior variance of the scores, and that of the constants is 100. At a map it
-is convex: `hkrr.classification.logistic_solve` finds its minimum; where there are so many rows that their kernel matrix
-is not kept, L-BFGS does, in coordinates in which its curvature is about the identity: with T T' = K_cc and
-L L' = T^-1 K'w p (1 - p) K T^-T + nu I, ``a = T^-T L^-T gamma``. For data that a score can separate the penalty keeps
-the minimum finite. There, the gradient in B of ``min over a, b of L`` is that of L, by the kernel's pullback (K_cc has
-a ridge of 1e-8 kappa wherever it stands: what the kernel does not see of the coefficients would otherwise grow from map
-to map):
+    J(B, a, b) = sum_i w_i loss(y_i, f_i) / W  +  (nu / 2W) tr(a' K_cc a)  +  |b|^2 / 200W
 
-    dL/dK = w (p - y) a' / W,   dL/dK_cc = (nu / 2W) a a',   dL/dB = dL/dP' X + dL/dC' X~
+For two classes, a has one column and the loss is log(1 + e^f) - y f. For more classes, a has one column per class and
+the loss is log sum_k e^(f_k) - f_y. In terms of a Gaussian process, the scores have the prior covariance k / nu, and
+the intercepts have the prior variance 100.
+
+At a fixed map J is convex, and the penalty keeps the minimizer finite for separable data. The minimizer is computed by
+`hkrr.estimators.classification.logistic_solver` if K has at most 4,000,000 entries. Otherwise it is computed by L-BFGS,
+in coordinates gamma in which the curvature is approximately the identity: ``a = T^-T L^-T gamma``, where T T' = K_cc
+and ``L L' = (T^-1 K' diag(w s) K T^-T + nu I) / W``. Here s is the curvature of the losses at zero scores.
+
+The gradient of ``min over a, b of J`` with respect to B equals the gradient of J with respect to B at the minimizing
+a and b. Let p be the predicted probabilities, X~ the centers, P = X B' and C = X~ B'. The gradient follows from
+
+    dJ/dK = w (p - y) a' / W,   dJ/dK_cc = (nu / 2W) a a',   dJ/dB = dJ/dP' X + dJ/dC' X~
+
+by the chain rule (`Kernel.vjp_low_rank`). A ridge of 1e-8 times the largest diagonal entry is always added to K_cc.
+Without this ridge, components of the coefficients in the null space of the kernel would grow from map to map.
 """
 
 from __future__ import annotations
@@ -23,18 +32,37 @@ from typing import Any
 import numpy as np
 from scipy.optimize import minimize
 
-from hkrr._arrays import Array, gram, jittered_cholesky, solve_triangular
-from hkrr.classification.logistic_solve import CONSTANT, MAX_ITER, MEMORY, curvatures, minimiser, value_and_error
+from hkrr._base.linear_algebra import Array, gram, jittered_cholesky, solve_triangular
+from hkrr.estimators.classification.logistic_solver import (
+    INTERCEPT_PRECISION,
+    MAX_ITER,
+    MEMORY,
+    curvatures,
+    minimize_coefficients,
+    value_and_error,
+)
 from hkrr.kernels import Kernel
 from hkrr.rows import Rows
 
+# Ridge that is added to K_cc, relative to the largest diagonal entry of K_cc.
 _RIDGE = 1e-8
-_HELD = 4_000_000  # entries of a kernel matrix that is kept while the coefficients are solved for
+# Maximum number of entries of a kernel matrix that is stored.
+_MAX_STORED_ENTRIES = 4_000_000
 
 
 @dataclass(frozen=True)
 class Coefficients:
-    """Of the kernels at the centers, (c, T), the constants, (T,), and the scores (n, T) where they were held."""
+    """The coefficients of the score function.
+
+    Attributes
+    ----------
+    alpha : array (n_centers, n_targets)
+        Coefficients of the kernels.
+    intercept : array (n_targets,)
+        Intercepts.
+    scores : array (n_rows, n_targets) or None
+        Scores of the rows. None if the kernel matrix was too large to store.
+    """
 
     alpha: Array
     intercept: Array
@@ -42,21 +70,23 @@ class Coefficients:
 
 
 class LogisticObjective:
-    """L for given rows, centers and kernel.
+    """The objective J of the module docstring, for given rows, centers and kernel.
 
     Parameters
     ----------
     rows : Rows
-        Their targets are 0 or 1: one column for two classes, or one for each of more.
-    centers : array (c, D) in the coordinates of the rows
+        Training rows. Their targets are 0 or 1, with one column for two classes and K columns for K > 2 classes.
+    centers : array (n_centers, n_features)
+        Centers, in the coordinates of the rows.
     kernel : Kernel
+        The kernel k.
     """
 
     def __init__(self, rows: Rows, centers: Array, kernel: Kernel) -> None:
         self.rows, self.centers, self.kernel = rows, centers, kernel
 
     def value_and_gradient(self, B: Array, found: Coefficients, nu: float) -> tuple[float, Array, Array]:
-        """Return L, and its gradients in alpha and the intercept."""
+        """Return J, and its gradients with respect to alpha and the intercept."""
         kernel, W, C = self.kernel, self.rows.total_weight, self.centers @ B.T
 
         def block(
@@ -68,12 +98,12 @@ class LogisticObjective:
 
         value, by_alpha, by_b = self.rows.sum(block, len(C), B, C, found.alpha, found.intercept)
         smooth = nu * (kernel(C, C) @ found.alpha + self._ridge(C) * found.alpha)
-        constant = CONSTANT * found.intercept
+        constant = INTERCEPT_PRECISION * found.intercept
         value += 0.5 * (np.vdot(found.alpha, smooth) + found.intercept @ constant)
         return float(value) / W, (by_alpha + smooth) / W, (by_b + constant) / W
 
     def value_and_gradient_in_map(self, B: Array, found: Coefficients, nu: float) -> tuple[float, Array]:
-        """Return L and dL/dB."""
+        """Return J, and its gradient with respect to B."""
         kernel, W, C = self.kernel, self.rows.total_weight, self.centers @ B.T
 
         def block(
@@ -87,39 +117,49 @@ class LogisticObjective:
         value, grad, dC = self.rows.sum(block, len(C), B, C, found.alpha, found.intercept)
         K_cc, pullback = kernel.vjp_low_rank(C, C)
         smooth = nu * (K_cc @ found.alpha + self._ridge(C) * found.alpha)
-        value += 0.5 * (np.vdot(found.alpha, smooth) + CONSTANT * found.intercept @ found.intercept)
+        value += 0.5 * (np.vdot(found.alpha, smooth) + INTERCEPT_PRECISION * found.intercept @ found.intercept)
         left, right = pullback(0.5 * nu * found.alpha, found.alpha)
         return float(value) / W, (grad + (dC + left + right).T @ self.centers) / W
 
-    def solve(self, B: Array, nu: float, near: Array | None = None, tol: float = 1e-8) -> Coefficients:
-        """Return the minimiser at a map, up to a gradient of ``tol`` in coordinates of unit curvature.
+    def solve(self, B: Array, nu: float, initial_scores: Array | None = None, tol: float = 1e-8) -> Coefficients:
+        """Return the coefficients that minimize J at a fixed map.
 
-        ``near`` are scores of the rows to begin near, as those at a map near by; of many rows they are not looked at.
+        Parameters
+        ----------
+        B : array (n_components, n_features)
+            The map.
+        nu : float
+            Penalty.
+        initial_scores : array (n_rows, n_targets) or None
+            Initial scores, such as the scores at a similar map. They are ignored if the kernel matrix is too large to
+            store. None starts from zero.
+        tol : float
+            The solver stops if the gradient is below this tolerance, in coordinates of unit curvature.
         """
-        if self.rows.n_rows * len(self.centers) <= _HELD:
-            return self._solve_held(B, nu, near, tol)
+        if self.rows.n_rows * len(self.centers) <= _MAX_STORED_ENTRIES:
+            return self._solve_in_memory(B, nu, initial_scores, tol)
         at = self._coordinates(B, nu)
 
         def value_and_gradient(theta: Array) -> tuple[float, Array]:
             value, by_alpha, by_b = self.value_and_gradient(B, at.unpack(theta), nu)
             return value, at.pull(by_alpha, by_b)
 
-        begin = np.zeros((len(self.centers) + 1) * self.rows.n_targets)
+        start = np.zeros((len(self.centers) + 1) * self.rows.n_targets)
         options: dict[str, Any] = {"maxiter": MAX_ITER, "maxcor": MEMORY, "ftol": 0.0, "gtol": tol}
-        return at.unpack(minimize(value_and_gradient, begin, jac=True, method="L-BFGS-B", options=options).x)
+        return at.unpack(minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", options=options).x)
 
-    def _solve_held(self, B: Array, nu: float, near: Array | None, tol: float) -> Coefficients:
-        T, (X, Y, w) = self._whitening(B), self._everything
+    def _solve_in_memory(self, B: Array, nu: float, initial_scores: Array | None, tol: float) -> Coefficients:
+        T, (X, Y, w) = self._whitening(B), self._arrays
         V = solve_triangular(T, self.kernel(X @ B.T, self.centers @ B.T).T)
-        theta, scores = minimiser(V, Y, w, nu, near, tol)
+        theta, scores = minimize_coefficients(V, Y, w, nu, initial_scores, tol)
         return Coefficients(solve_triangular(T, theta[:-1].copy(), transpose=True), theta[-1], scores)
 
     @cached_property
-    def _everything(self) -> tuple[Array, Array, Array | None]:
+    def _arrays(self) -> tuple[Array, Array, Array | None]:
         return self.rows.gather()
 
     def _coordinates(self, B: Array, nu: float) -> Coordinates:
-        """Return the coordinates of the coefficients that suit this map and nu, by the curvature at scores of zero."""
+        """Return coordinates in which the curvature at zero scores is the identity."""
         kernel, n_targets, C, T = self.kernel, self.rows.n_targets, self.centers @ B.T, self._whitening(B)
 
         def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, T: Array) -> tuple[Array]:
@@ -133,30 +173,33 @@ class LogisticObjective:
         return Coordinates(T, jittered_cholesky(VV / W, nu / W)[0], n_targets)
 
     def _whitening(self, B: Array) -> Array:
-        """Return T, the lower factor of K_cc and its ridge."""
+        """Return T, the lower Cholesky factor of K_cc plus its ridge."""
         C = self.centers @ B.T
         return jittered_cholesky(self.kernel(C, C), self._ridge(C))[0]
 
     def _ridge(self, C: Array) -> float:
-        """Return what is added to the diagonal of K_cc."""
+        """Return the ridge that is added to the diagonal of K_cc."""
         return _RIDGE * float(np.max(self.kernel.diagonal(C)))
 
 
 @dataclass(frozen=True)
 class Coordinates:
-    """``gamma = L' T' alpha`` and the intercept, as one vector."""
+    """Preconditioned coordinates: a vector that contains ``gamma = L' T' alpha``, followed by the intercepts."""
 
     T: Array
     L: Array
     n_targets: int
 
     def unpack(self, theta: Array) -> Coefficients:
-        """Return the coefficients."""
+        """Return the coefficients at the point `theta` in these coordinates."""
         gamma, intercept = theta[: -self.n_targets].reshape(-1, self.n_targets), theta[-self.n_targets :]
         beta = solve_triangular(self.L, gamma.copy(), transpose=True)
         return Coefficients(solve_triangular(self.T, beta, transpose=True), intercept)
 
     def pull(self, by_alpha: Array, by_intercept: Array) -> Array:
-        """Return the gradient in the vector."""
+        """Return the gradient with respect to these coordinates.
+
+        The arguments are the gradients with respect to alpha and with respect to the intercepts.
+        """
         by_gamma = solve_triangular(self.L, solve_triangular(self.T, by_alpha))
         return np.concatenate([by_gamma.ravel(), by_intercept])

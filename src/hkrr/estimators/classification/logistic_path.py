@@ -1,8 +1,10 @@
-"""The map by the logistic loss: from one that a regression on codes has found, down a path of nu.
+"""Learning the map by the logistic loss, along a decreasing path of the penalty nu.
 
-Targets of two values invite a flexible map to interpolate them (300 rows of 20 columns, of which no score can classify
-more than 87% right: the regression fits all of them, and 75% of new ones). The logistic loss with a large nu undoes
-that: the map is polished where scores are small and smooth first, then with a smaller nu from there, and so on.
+The path starts from the map of a regression whose targets are class codes (the classes encoded as numbers). With such
+targets, a flexible map tends to interpolate the training rows. For example, on 300 rows with 20 columns, where the best
+possible accuracy is 87%, the regression classifies all training rows correctly, but only 75% of new rows. The logistic
+loss with a large nu undoes this overfitting: the scores are small and smooth, and the map is refined for such scores.
+Then nu is lowered step by step. The refinement at each nu starts from the map of the previous nu.
 """
 
 from __future__ import annotations
@@ -17,22 +19,29 @@ import numpy as np
 from scipy.linalg.lapack import dpstrf
 from scipy.optimize import minimize
 
-from hkrr._arrays import Array
-from hkrr.classification.logistic import Coefficients, LogisticObjective
+from hkrr._base.linear_algebra import Array
+from hkrr._maps import Diagonal, Full, Scaled, Shape
+from hkrr.estimators.classification.logistic_objective import Coefficients, LogisticObjective
 from hkrr.kernels import Kernel
 from hkrr.rows import InMemoryRows, Rows
-from hkrr.shapes import Diagonal, Full, Scaled, Shape
 
+# The penalties nu of the path, from 10 to 0.001.
 NUS = tuple(10.0 ** (1.0 - 0.5 * k) for k in range(9))
-_STEPS, _TOL = 20, 1e-5  # of L-BFGS at each nu, and of the coefficients between
-_HUGE = 1e10
-_ROWS, _CENTERS = 2_000, 300
-_DEPENDENT = 1e-6
+# Maximum number of L-BFGS steps at each nu.
+_MAX_STEPS = 20
+# Tolerance on the gradient when the coefficients are solved for.
+_COEFFICIENT_TOL = 1e-5
+# Value of the objective at maps where it cannot be evaluated.
+_FAILED_VALUE = 1e10
+# Maximum numbers of rows and of centers that are used to refine the map.
+_MAX_ROWS, _MAX_CENTERS = 2_000, 300
+# Tolerance of the pivoted Cholesky decomposition, relative to the largest diagonal entry.
+_DEPENDENCE_TOL = 1e-6
 
 
 @dataclass(frozen=True)
 class Map:
-    """A map in the coordinates of the rows, its kernel (of gamma 1, the scale is the map's), and its shape."""
+    """A map in the coordinates of the rows, with its kernel and its shape. The map carries the scale, so gamma is 1."""
 
     B: Array
     kernel: Kernel
@@ -40,11 +49,15 @@ class Map:
 
     @classmethod
     def of(cls, components: Array, kernel: Kernel, x_scale: Array, shape: str) -> Map:
-        """Return that of a fitted model: components in the coordinates of X, "full", "diagonal" or "identity"."""
+        """Return the map of a fitted model, whose components are in the coordinates of X.
+
+        `shape` is "full", "diagonal" or "identity".
+        """
         B = np.sqrt(kernel.scale) * components * x_scale
         if shape == "diagonal":
             scales = np.linalg.norm(B, axis=0)
-            B = np.diag(np.where(scales > 0, scales, 1.0))  # what is constant has any scale
+            # The scale of a constant column is arbitrary.
+            B = np.diag(np.where(scales > 0, scales, 1.0))
         return cls(B, kernel.with_gamma(1.0), _shape(shape, B))
 
 
@@ -54,40 +67,45 @@ def _shape(name: str, B: Array) -> Shape:
     return Diagonal() if name == "diagonal" else Full()
 
 
-def polished(
+def refined_maps(
     rows: Rows, start: Map, deadline: float = math.inf
 ) -> Iterator[tuple[float, Map, LogisticObjective, Coefficients]]:
-    """Yield, for each nu of the path, the map polished there, and the coefficients at it; on some rows and centers.
+    """Yield nu, the refined map, the objective and the coefficients for each nu of the path.
 
-    It ends early where a map cannot be evaluated. After the deadline each nu is given one step.
+    The objective uses at most 2,000 rows and 300 centers. The path ends early if the objective cannot be evaluated at a
+    map. After the deadline, the map is refined by a single L-BFGS step at each nu.
     """
-    rows = some_of(rows, _ROWS)
-    points, found, scores = spread(rows.gather()[0], _CENTERS), start, None
+    rows = subsample_rows(rows, _MAX_ROWS)
+    points, found, scores = evenly_spaced(rows.gather()[0], _MAX_CENTERS), start, None
     with suppress(ArithmeticError, np.linalg.LinAlgError):
         for nu in NUS:
-            objective = LogisticObjective(rows, needed(points, found), start.kernel)
-            found, scores = _polish(objective, found, nu, scores, deadline)
-            coefficients = objective.solve(found.B, nu, scores, _TOL)
+            objective = LogisticObjective(rows, independent_points(points, found), start.kernel)
+            found, scores = _refine(objective, found, nu, scores, deadline)
+            coefficients = objective.solve(found.B, nu, scores, _COEFFICIENT_TOL)
             scores = coefficients.scores
             yield nu, found, objective, coefficients
 
 
-def needed(points: Array, at: Map) -> Array:
-    """Return those of the points at which the kernels, at this map, are no combination of the others.
+def independent_points(points: Array, at: Map) -> Array:
+    """Return a subset of the points whose kernels are linearly independent at the map `at`.
 
-    By a pivoted Cholesky decomposition of their kernel matrix, up to a part in 10^6 of its diagonal: what is left out
-    is far less than nu lets the scores have of it.
+    The subset consists of the pivots of a pivoted Cholesky decomposition of the kernel matrix, with a tolerance of 1e-6
+    of its largest diagonal entry. The error of leaving out the other points is negligible compared with the effect of
+    nu.
     """
     P = points @ at.B.T
     K = at.kernel(P, P)
-    _, pivots, rank, _ = dpstrf(K, tol=_DEPENDENT * float(np.max(K.diagonal())), lower=1)
+    _, pivots, rank, _ = dpstrf(K, tol=_DEPENDENCE_TOL * float(np.max(K.diagonal())), lower=1)
     return points[np.sort(pivots[:rank] - 1)]
 
 
-def _polish(
+def _refine(
     objective: LogisticObjective, start: Map, nu: float, scores: Array | None, deadline: float
 ) -> tuple[Map, Array | None]:
-    """Return the map after some steps on ``min over a, b of L(B, a, b)``, and scores near those at it."""
+    """Minimize ``min over a, b of J(B, a, b)`` over B by a few L-BFGS steps. Return the map and its last scores.
+
+    J is the objective of `hkrr.estimators.classification.logistic_objective`.
+    """
     shape, last, diagonal = start.shape, scores, isinstance(start.shape, Diagonal)
     first = shape.parameters(start.B.diagonal() if diagonal else start.B)
 
@@ -99,29 +117,30 @@ def _polish(
         nonlocal last
         B = matrix(theta)
         try:
-            found = objective.solve(B, nu, last, _TOL)
+            found = objective.solve(B, nu, last, _COEFFICIENT_TOL)
         except (ArithmeticError, np.linalg.LinAlgError):
-            return _HUGE, np.zeros_like(theta)  # a step too far, which the line search takes back
+            # The large value makes the line search take a shorter step.
+            return _FAILED_VALUE, np.zeros_like(theta)
         last = found.scores
         value, grad = objective.value_and_gradient_in_map(B, found, nu)
         return value, shape.gradient(theta.reshape(first.shape), grad.diagonal() if diagonal else grad).ravel()
 
-    def until_the_deadline(theta: Array) -> None:
+    def stop_at_deadline(theta: Array) -> None:
         if time.perf_counter() > deadline:
             raise StopIteration
 
-    steps = {"method": "L-BFGS-B", "options": {"maxiter": _STEPS}, "callback": until_the_deadline}
+    steps = {"method": "L-BFGS-B", "options": {"maxiter": _MAX_STEPS}, "callback": stop_at_deadline}
     found = minimize(value_and_gradient, first.ravel(), jac=True, **steps)
     return replace(start, B=matrix(found.x)), last
 
 
-def some_of(rows: Rows, n: int) -> InMemoryRows:
-    """Return at most n of the rows, drawn in a fixed way."""
+def subsample_rows(rows: Rows, n: int) -> InMemoryRows:
+    """Return at most n of the rows, drawn with a fixed seed."""
     few = rows.n_rows <= n
     found: InMemoryRows = rows.in_memory() if few else rows.subset(rows.draw(n, np.random.RandomState(0)))
     return found
 
 
-def spread(points: Array, n: int) -> Array:
-    """Return at most n of the points, evenly spread over their order."""
+def evenly_spaced(points: Array, n: int) -> Array:
+    """Return at most n of the points, at evenly spaced indices."""
     return points[np.linspace(0, len(points) - 1, min(n, len(points))).round().astype(int)]

@@ -1,12 +1,15 @@
-"""Kernel logistic regression where the kernel matrix of all rows is held in memory: by Newton's method, or L-BFGS.
+"""Solver of kernel logistic regression with the kernel matrix in memory: Newton's method, or L-BFGS for large systems.
 
-With T T' = K_cc and V = T^-1 K' the scores are F = V'beta + b, beta = T'a, and the objective (times W) is
+The objective J is defined in `hkrr.estimators.classification.logistic_objective`. With T T' = K_cc and V = T^-1 K', the
+scores are F = V'beta + b with beta = T'a, and J times the total weight W is
 
     sum_i w_i loss(y_i, F_i)  +  (nu / 2) |beta|^2  +  |b|^2 / 200
 
-Newton's step from scores F solves ``(V S V' + nu I) beta = V (S F + w (y - p))``, S the curvature of the losses: what
-came before enters by its scores alone. Those at a map near by are near; its coefficients, of a K_cc that is nearly
-singular, would be far. Large systems are solved by L-BFGS in coordinates in which the curvature is about the identity.
+Newton's step from scores F solves ``(V S V' + nu I) beta = V (S F + w (y - p))``, where S is the weighted curvature of
+the losses and p are the probabilities at F. The intercepts are included by a row of ones in V. The step depends on the
+previous iterate only through its scores. This allows a warm start from a similar map: the scores at similar maps are
+similar, but the coefficients need not be, because K_cc is nearly singular. L-BFGS works in coordinates in which the
+curvature is approximately the identity.
 """
 
 from __future__ import annotations
@@ -17,112 +20,144 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import expit, log_softmax
 
-from hkrr._arrays import Array, add_to_diagonal, jittered_cholesky, solve_triangular, solve_with_lower
+from hkrr._base.linear_algebra import Array, add_to_diagonal, jittered_cholesky, solve_triangular, solve_with_lower
 
-CONSTANT = 0.01  # precision of the constants
+# Prior precision of the intercepts.
+INTERCEPT_PRECISION = 0.01
+# Maximum number of iterations of L-BFGS, and number of past steps that it uses.
 MAX_ITER, MEMORY = 500, 20
-_LEAST_CURVATURE = 1e-3
-_SMALL, _MAX_NEWTON, _HALVINGS = 600, 50, 30  # unknowns up to which Newton's method is quicker, and its limits
+# Lower bound of the curvature of a loss, for the coordinates of L-BFGS.
+_MIN_CURVATURE = 1e-3
+# Maximum number of unknowns for Newton's method. With more unknowns, L-BFGS is faster.
+_MAX_NEWTON_UNKNOWNS = 600
+# Maximum number of Newton steps, and of halvings of each step.
+_MAX_NEWTON_STEPS, _MAX_HALVINGS = 50, 30
 
 
 def class_probabilities(F: Array) -> Array:
-    """Return the probability of class 1 of two, from one column of scores, or of every class from K."""
+    """Return the class probabilities.
+
+    One column of scores gives the probability of class 1. K columns of scores give the probabilities of K classes.
+    """
     return expit(F) if F.shape[1] == 1 else np.exp(log_softmax(F, axis=1))
 
 
 def losses(F: Array, Y: Array) -> Array:
-    """Return each row's loss: minus the log probability of its class."""
+    """Return the loss of each row: minus the log-probability of its class."""
     if F.shape[1] == 1:
         return np.asarray(np.logaddexp(0.0, F) - Y * F)[:, 0]
     return -np.sum(Y * log_softmax(F, axis=1), axis=1)
 
 
 def value_and_error(F: Array, Y: Array, w: Array | None) -> tuple[Any, Array]:
-    """Return the sum of the weighted losses, and their gradients in the scores."""
+    """Return the weighted sum of the losses, and its gradient with respect to the scores."""
     each, error = losses(F, Y), class_probabilities(F) - Y
     return (np.sum(each), error) if w is None else (w @ each, w[:, None] * error)
 
 
 def curvatures(F: Array) -> Array:
-    """Return p (1 - p) for each row; of more classes their mean, as if all were alike; never nearly zero."""
+    """Return the curvature of the loss of each row, which is at least 1e-3.
+
+    For two classes the curvature is p (1 - p). For more classes, an average over the classes is used.
+    """
     p = class_probabilities(F)
     each = np.mean(p * (1.0 - p), axis=1)
-    return np.maximum(each if F.shape[1] == 1 else each * F.shape[1] / (F.shape[1] - 1.0), _LEAST_CURVATURE)
+    return np.maximum(each if F.shape[1] == 1 else each * F.shape[1] / (F.shape[1] - 1.0), _MIN_CURVATURE)
 
 
-def minimiser(V: Array, Y: Array, w: Array | None, nu: float, near: Array | None, tol: float) -> tuple[Array, Array]:
-    """Return beta with the constants below it, (c + 1, T), and the scores of the rows.
+def minimize_coefficients(
+    V: Array, Y: Array, w: Array | None, nu: float, initial_scores: Array | None, tol: float
+) -> tuple[Array, Array]:
+    """Minimize the objective over the coefficients.
 
     Parameters
     ----------
     V : array (c, n)
-    Y : array (n, T)
-        As in `LogisticObjective`.
+        The whitened kernel matrix, for c centers and n rows.
+    Y : array (n, n_targets)
+        Labels, coded as in `LogisticObjective`.
     w : array (n,) or None
+        Weights of the rows.
     nu : float
-    near : array (n, T) or None
-        Scores to begin near.
+        Penalty.
+    initial_scores : array (n, n_targets) or None
+        Initial scores. None starts from zero.
     tol : float
-        Of the gradient of L in coordinates of unit curvature.
+        The solver stops if the gradient of J is below this tolerance, in coordinates of unit curvature.
+
+    Returns
+    -------
+    theta : array (c + 1, n_targets)
+        The coefficients beta. The last row contains the intercepts.
+    scores : array (n, n_targets)
+        Scores of the rows at the minimum.
     """
-    system = _System(np.vstack([V, np.ones(V.shape[1])]), Y, w, np.append(np.full(len(V), nu), CONSTANT)[:, None])
-    if (len(V) + 1) * Y.shape[1] <= _SMALL:
-        return system.by_newton(near, tol)
-    return system.by_lbfgs(near, tol)
+    system = _System(
+        np.vstack([V, np.ones(V.shape[1])]), Y, w, np.append(np.full(len(V), nu), INTERCEPT_PRECISION)[:, None]
+    )
+    if (len(V) + 1) * Y.shape[1] <= _MAX_NEWTON_UNKNOWNS:
+        return system.by_newton(initial_scores, tol)
+    return system.by_lbfgs(initial_scores, tol)
 
 
 class _System:
-    """The objective in theta, beta with the constants below it; V has a row of ones for these."""
+    """The objective, W J, as a function of theta: the coefficients beta and, in the last row, the intercepts.
+
+    The last row of V consists of ones.
+    """
 
     def __init__(self, V: Array, Y: Array, w: Array | None, penalty: Array) -> None:
         self.V, self.Y, self.w, self.penalty = V, Y, w, penalty
         self.W = float(len(Y) if w is None else np.sum(w))
 
     def value(self, theta: Array, F: Array) -> tuple[float, Array]:
-        """Return the objective, and the gradient of the losses in the scores."""
+        """Return the objective, and the gradient of the losses with respect to the scores."""
         value, error = value_and_error(F, self.Y, self.w)
         return float(value + 0.5 * np.sum(self.penalty * theta**2)), error
 
-    def by_newton(self, near: Array | None, tol: float) -> tuple[Array, Array]:
+    def by_newton(self, initial_scores: Array | None, tol: float) -> tuple[Array, Array]:
         theta, F = np.zeros((len(self.V), self.Y.shape[1])), np.zeros_like(self.Y)
         value, error = self.value(theta, F)
-        if near is not None:
-            _, error_near = value_and_error(near, self.Y, self.w)
-            there = self._solved(near, self.V @ (self._curved(near) - error_near))
-            found = self.V.T @ there
-            value_there, error_there = self.value(there, found)
-            if value_there < value:
-                theta, F, value, error = there, found, value_there, error_there
-        for _ in range(_MAX_NEWTON):
+        if initial_scores is not None:
+            _, initial_error = value_and_error(initial_scores, self.Y, self.w)
+            new_theta = self._solve_newton_system(
+                initial_scores, self.V @ (self._apply_curvature(initial_scores) - initial_error)
+            )
+            new_F = self.V.T @ new_theta
+            new_value, new_error = self.value(new_theta, new_F)
+            if new_value < value:
+                theta, F, value, error = new_theta, new_F, new_value, new_error
+        for _ in range(_MAX_NEWTON_STEPS):
             gradient = self.V @ error + self.penalty * theta
-            step = self._solved(F, gradient)
+            step = self._solve_newton_system(F, gradient)
             decrement = float(np.vdot(gradient, step))
             if decrement <= self.W * tol**2:
                 break
             move = self.V.T @ step
-            for halved in range(_HALVINGS):
+            for halved in range(_MAX_HALVINGS):
                 share = 0.5**halved
-                there, found = theta - share * step, F - share * move
-                value_there, error_there = self.value(there, found)
-                if value_there <= value:
+                new_theta, new_F = theta - share * step, F - share * move
+                new_value, new_error = self.value(new_theta, new_F)
+                if new_value <= value:
                     break
             else:
-                break  # no step lowers it any more: rounding
-            theta, F, value, error = there, found, value_there, error_there
-            # What is left of the gradient is of second order in the step: a loss's third derivative is at most its
-            # second one.
+                # No step lowers the objective by more than rounding errors.
+                break
+            theta, F, value, error = new_theta, new_F, new_value, new_error
+            # After a full step the remaining gradient is of second order in the step, because the third derivative of
+            # a loss is at most its second derivative. If this bound is below the tolerance, no further step is needed.
             if halved == 0 and 0.25 * np.max(np.abs(move)) ** 2 * decrement <= self.W * tol**2:
                 break
         return theta, F
 
-    def _curved(self, F: Array) -> Array:
-        """Return S F: the curvature of each row's loss times its scores."""
+    def _apply_curvature(self, F: Array) -> Array:
+        """Return S F, the curvature of the losses applied to the scores."""
         p = class_probabilities(F)
         curved = p * (1.0 - p) * F if F.shape[1] == 1 else p * (F - np.sum(p * F, axis=1, keepdims=True))
         return curved if self.w is None else self.w[:, None] * curved
 
-    def _solved(self, F: Array, right: Array) -> Array:
-        """Return the solution of ``(V S V' + penalty) theta = right``, S the curvature at the scores F."""
+    def _solve_newton_system(self, F: Array, right: Array) -> Array:
+        """Solve ``(V S V' + penalty) theta = right``, where S is the curvature at the scores F."""
         V, n_targets, p = self.V, F.shape[1], class_probabilities(F)
         hessian = np.empty((n_targets, len(V), n_targets, len(V)))
         for t in range(n_targets):
@@ -135,8 +170,8 @@ class _System:
         factor, _ = jittered_cholesky(hessian, 0.0)
         return solve_with_lower(factor, right.T.reshape(-1, 1)).reshape(n_targets, -1).T
 
-    def by_lbfgs(self, near: Array | None, tol: float) -> tuple[Array, Array]:
-        F = np.zeros_like(self.Y) if near is None else near
+    def by_lbfgs(self, initial_scores: Array | None, tol: float) -> tuple[Array, Array]:
+        F = np.zeros_like(self.Y) if initial_scores is None else initial_scores
         curvature = curvatures(F) if self.w is None else self.w * curvatures(F)
         A = add_to_diagonal((self.V * curvature) @ self.V.T, self.penalty[:, 0])
         L = jittered_cholesky(A / self.W, 0.0)[0]
@@ -150,9 +185,10 @@ class _System:
             return value / self.W, by_gamma.ravel() / self.W
 
         begin = np.zeros(shape)
-        if near is not None:  # as Newton's step, were the classes alike
-            _, error = value_and_error(near, self.Y, self.w)
-            begin = Z @ (curvature[:, None] * near - error) / self.W
+        if initial_scores is not None:
+            # Approximate Newton's step from the initial scores, with one average curvature for all classes.
+            _, error = value_and_error(initial_scores, self.Y, self.w)
+            begin = Z @ (curvature[:, None] * initial_scores - error) / self.W
         options: dict[str, Any] = {"maxiter": MAX_ITER, "maxcor": MEMORY, "ftol": 0.0, "gtol": tol}
         end = minimize(value_and_gradient, begin.ravel(), jac=True, method="L-BFGS-B", options=options)
         gamma = end.x.reshape(shape)

@@ -1,7 +1,10 @@
-"""The two losses of a classifier: from a regression on codes to scores, and to probabilities, by rows held out.
+"""The two losses of the classifier. Each turns a regression into a calibrated score function.
 
-Each is a function of a `Task` and returns `Found`. Where there are few rows for each parameter of the map, that is
-learned anew without the rows held out: a map that has learned its rows by heart shows nothing of it on them.
+The targets of the regression are class codes: the classes encoded as numbers.
+
+`fit_squared` and `fit_logistic` take a `Task` and return a `ScoreFit`. Hyperparameters and the calibration are chosen
+on held-out rows. If there are few rows per parameter of the map, the map is learned again without the held-out rows.
+Otherwise an overfitted map would look too good on the held-out rows, because the map was learned from these rows.
 """
 
 from __future__ import annotations
@@ -12,37 +15,57 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
-from hkrr._arrays import Array
-from hkrr.canonical import canonical_map
-from hkrr.classification.calibration import Calibration, calibrate, of_all_classes, probabilities
-from hkrr.classification.classes import codes_of, one_hot, turns
-from hkrr.classification.logistic import Coefficients, LogisticObjective
-from hkrr.classification.logistic_path import Map, polished, spread
-from hkrr.classification.logistic_solve import losses
-from hkrr.classification.score_function import ScoreFunction
-from hkrr.diagnostics import unannounced
+from hkrr._base.linear_algebra import Array
+from hkrr._base.progress_bar import progress_bar
+from hkrr._base.threads import single_threaded_blas
+from hkrr._maps import Full, canonical_map, principal_form, square_map_is_affordable
+from hkrr.estimators.classification.labels import class_codes, held_out_folds, one_hot
+from hkrr.estimators.classification.logistic_objective import Coefficients, LogisticObjective
+from hkrr.estimators.classification.logistic_path import Map, evenly_spaced, refined_maps
+from hkrr.estimators.classification.logistic_solver import losses
+from hkrr.estimators.classification.probability_calibration import Calibration, calibrate, expand_scores, probabilities
+from hkrr.estimators.classification.score_function import ScoreFunction
+from hkrr.estimators.fitted.diagnostics import fit_warnings_silenced
+from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.exceptions import FitError
-from hkrr.held_out import largest_directions
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows, Rows
-from hkrr.scaling import Moments
-from hkrr.selection import HyperKernelRidgeCV
-from hkrr.shapes import Full, square_is_affordable
-from hkrr.threads import single_threaded_blas
+from hkrr.rows.standardize import Moments
 
-_CENTERS = 2_000  # of the logistic scores at most
-_ROWS = 20_000  # that are looked at to choose and to calibrate, at most
-_ROWS_FOR_A_PARAMETER = 30  # of the map, below which it is learned anew without the rows held out
-_FEWEST_ROWS = 40  # from which that can be
-_LEAST_SHARE = 0.01
-_PATIENCE = 2  # values of nu that may be worse than the best before the path ends
+# Maximum number of centers of the logistic score function.
+_MAX_CENTERS = 2_000
+# Maximum number of rows that are used to choose hyperparameters and to calibrate.
+_MAX_ROWS = 20_000
+# With fewer than this number of rows per entry of a full map, the map is learned again without the held-out rows.
+_ROWS_PER_PARAMETER = 30
+# With fewer than this number of rows in total, the map is never learned again.
+_MIN_ROWS = 40
+# Share of the squared distances that the dropped directions of a square map may contribute.
+_NEGLIGIBLE_SHARE = 0.01
+# The path of nu ends after this many consecutive values of nu that do not improve the held-out loss.
+_PATIENCE = 2
 
 
 @dataclass(frozen=True)
 class Task:
-    """A regression on codes, and the rows that it was fitted on; weights are in units of rows."""
+    """A regression that was fitted with the class codes as targets, and its training rows.
+
+    Attributes
+    ----------
+    regressor : HyperKernelRidgeCV
+        The fitted regression.
+    X : array (n_samples, n_features)
+        Training rows.
+    index : array (n_samples,)
+        Index of the class of each row.
+    weight : array (n_samples,) or None
+        Weights of the rows. A weight of 2 counts as two rows.
+    n_classes : int
+        Number of classes.
+    deadline : float
+        Time of `time.perf_counter` at which the fit should end.
+    """
 
     regressor: HyperKernelRidgeCV
     X: Array
@@ -51,13 +74,13 @@ class Task:
     n_classes: int
     deadline: float = np.inf
 
-    def rows(self, which: Any, targets: Array) -> tuple[Rows, Moments]:
-        """Return some of the rows in the coordinates of the regression, their targets as they are."""
-        weight = None if self.weight is None else self.weight[which]
+    def rows(self, selected: Any, targets: Array) -> tuple[Rows, Moments]:
+        """Return the selected rows with the given targets, in standardized coordinates, and the moments of the rows."""
+        weight = None if self.weight is None else self.weight[selected]
         data = InMemoryRows(
-            self.X[which], targets, weight, block_size=self.regressor.block_size, n_threads=self.regressor._n_threads
+            self.X[selected], targets, weight, block_size=self.regressor.block_size, n_threads=self.regressor._n_threads
         )
-        scaled, scaling = self.regressor._scaled(data)
+        scaled, scaling = self.regressor._standardize(data)
         if not self.regressor.scale_features:
             return scaled.with_coordinates(None, None, None), scaling
         return scaled.with_coordinates(
@@ -69,27 +92,32 @@ class Task:
         """The sum of the weights."""
         return float(len(self.X) if self.weight is None else np.sum(self.weight))
 
-    def labels(self, which: Any) -> Array:
-        """Return 0 or 1 for each class; of two classes, of the second."""
-        found = one_hot(self.index[which], self.n_classes)
-        return found[:, 1:] if self.n_classes == 2 else found
+    def labels(self, selected: Any) -> Array:
+        """Return the labels as 0 and 1: one column for each class, or only the second column for two classes."""
+        codes = one_hot(self.index[selected], self.n_classes)
+        return codes[:, 1:] if self.n_classes == 2 else codes
 
-    def some(self) -> Task:
-        """Return the task on 20,000 of the rows at most: itself, where these are no more."""
-        if len(self.X) <= _ROWS:
+    def subsample(self) -> Task:
+        """Return the task on a sample of 20,000 rows, or the task itself if it has at most 20,000 rows."""
+        if len(self.X) <= _MAX_ROWS:
             return self
-        which = np.random.RandomState(0).choice(len(self.X), _ROWS, replace=False)
-        weight = None if self.weight is None else self.weight[which]
-        return replace(self, X=self.X[which], index=self.index[which], weight=weight)
+        selected = np.random.RandomState(0).choice(len(self.X), _MAX_ROWS, replace=False)
+        weight = None if self.weight is None else self.weight[selected]
+        return replace(self, X=self.X[selected], index=self.index[selected], weight=weight)
 
-    def without(self, held_out: Array) -> HyperKernelRidgeCV:
-        """Return the regression on the other rows: learned anew where the map has many parameters for the rows."""
+    def regressor_without(self, held_out: Array) -> HyperKernelRidgeCV:
+        """Return the regression whose map is used for the held-out rows.
+
+        The regression is fitted again without the held-out rows if its map is full, there are fewer than 30 rows per
+        entry of the map but at least 40 rows in total, and the deadline has not passed. Otherwise the regression of the
+        task is returned.
+        """
         model, learn = self.regressor, ~held_out
-        few = len(self.X) < _ROWS_FOR_A_PARAMETER * model.components_.size
+        few = len(self.X) < _ROWS_PER_PARAMETER * model.components_.size
         late = time.perf_counter() > self.deadline
-        if model.map_shape_ != "full" or not few or late or len(self.X) < _FEWEST_ROWS:
+        if model.map_shape_ != "full" or not few or late or len(self.X) < _MIN_ROWS:
             return model
-        again = HyperKernelRidgeCV(
+        other = HyperKernelRidgeCV(
             model.n_components_,
             kernel=model.kernel_,
             n_init=1,
@@ -100,17 +128,17 @@ class Task:
             n_jobs=model.n_jobs,
             random_state=0,
         )
-        with unannounced():
-            return again.fit(
+        with fit_warnings_silenced():
+            return other.fit(
                 self.X[learn],
-                codes_of(self.index[learn], self.n_classes),
+                class_codes(self.index[learn], self.n_classes),
                 None if self.weight is None else self.weight[learn],
             )
 
 
 @dataclass(frozen=True)
-class HeldOut:
-    """The calibration, and how good its probabilities are for the rows that it is by."""
+class HeldOutCalibration:
+    """A calibration, and the quality of its probabilities on the held-out rows to which it was fitted."""
 
     link: Calibration
     log_loss: float
@@ -118,154 +146,169 @@ class HeldOut:
 
 
 @dataclass(frozen=True)
-class Found:
-    """A calibrated score function, and what was chosen for it."""
+class ScoreFit:
+    """A calibrated score function, and its hyperparameters."""
 
     function: ScoreFunction
     singular_values: Array
     shape: str
-    held_out: HeldOut
+    held_out: HeldOutCalibration
     softness: float | None = None
     nu: float | None = None
 
 
-def squared(task: Task) -> Found:
-    """The regression's outputs as scores."""
+def fit_squared(task: Task) -> ScoreFit:
+    """Return a calibrated score function whose scores are the outputs of the regression."""
     model = task.regressor
     alpha, b = model.dual_coef_.reshape(len(model.centers_), -1), np.atleast_1d(model.intercept_)
     function = ScoreFunction(model.components_, model.kernel_, model.x_offset_, model.centers_, alpha, b)
-    few = task.some()
-    if few is task:
-        held_out = turns(task.index)
-        outputs = np.concatenate([_outputs_without(task, part) for part in _shown(task, held_out)])
-        found = _calibrated(task, held_out, outputs, soft=True)
-    else:  # so many that a row's own part in its score is little
-        everything = np.ones(len(few.X), dtype=bool)
-        outputs = function.of(InMemoryRows(few.X, np.empty((len(few.X), 0))))
-        found = _calibrated(few, [everything], outputs, soft=True)
-    at, link = function.calibrated(found.link.slope, found.link.offsets), found.link
-    return Found(at, model.singular_values_, model.map_shape_, found, softness=link.softness)
+    sample = task.subsample()
+    if sample is task:
+        folds = held_out_folds(task.index)
+        outputs = np.concatenate([_held_out_outputs(task, fold) for fold in _with_progress(task, folds)])
+        found = _calibrate(task, folds, outputs, soft=True)
+    else:
+        # With so many rows, a row hardly influences its own score. Training rows can be used for the calibration.
+        all_rows = np.ones(len(sample.X), dtype=bool)
+        outputs = function.of(InMemoryRows(sample.X, np.empty((len(sample.X), 0))))
+        found = _calibrate(sample, [all_rows], outputs, soft=True)
+    calibrated, link = function.calibrated(found.link.slope, found.link.offsets), found.link
+    return ScoreFit(calibrated, model.singular_values_, model.map_shape_, found, softness=link.softness)
 
 
-def logistic(task: Task) -> Found:
-    """Map and scores by the logistic loss."""
-    few = task.some()
-    held_out = turns(few.index)
-    # One answer for all: rows held out say nothing of a map of another shape.
-    fewest = min(int(np.count_nonzero(~part)) for part in held_out)
-    square = square_is_affordable(fewest, task.X.shape[1], task.regressor.kernel_)
-    paths = [_Path(few, few.without(part), ~part, part, square) for part in _shown(task, held_out)]
-    best, nu, worse = np.inf, np.inf, 0
-    with tqdm(disable=not task.regressor.verbose, desc="log loss, held out", unit="nu") as bar:
-        while worse < _PATIENCE and (nu == np.inf or time.perf_counter() < task.deadline):
-            gone_on = [path.go_on() for path in paths]
-            if not all(gone_on):
+def fit_logistic(task: Task) -> ScoreFit:
+    """Return a calibrated score function whose map and scores are fitted by the logistic loss."""
+    sample = task.subsample()
+    folds = held_out_folds(sample.index)
+    # Whether to learn a square map is decided once for all folds and the final fit, so that nu is chosen for maps of
+    # the same shape as the final map.
+    fewest = min(int(np.count_nonzero(~fold)) for fold in folds)
+    square = square_map_is_affordable(fewest, task.X.shape[1], task.regressor.kernel_)
+    paths = [_Path(sample, sample.regressor_without(fold), ~fold, fold, square) for fold in _with_progress(task, folds)]
+    best, nu, n_worse = np.inf, np.inf, 0
+    with progress_bar(shown=task.regressor.verbose, desc="held-out log loss", unit="nu") as bar:
+        while n_worse < _PATIENCE and (nu == np.inf or time.perf_counter() < task.deadline):
+            advanced = [path.advance() for path in paths]
+            if not all(advanced):
                 break
             loss = sum(path.loss for path in paths)
-            best, nu, worse = (loss, paths[0].nu, 0) if loss < best else (best, nu, worse + 1)
+            best, nu, n_worse = (loss, paths[0].nu, 0) if loss < best else (best, nu, n_worse + 1)
             bar.update()
             bar.set_postfix(nu=f"{nu:.2g}", best=f"{best / sum(path.weight for path in paths):.4f}")
-    last = _Path(task, task.regressor, slice(None), slice(0), square)
-    while last.nu > nu and last.go_on():
+    final = _Path(task, task.regressor, slice(None), slice(0), square)
+    while final.nu > nu and final.advance():
         pass
-    if last.nu == np.inf:
-        raise FitError("The logistic loss cannot be evaluated at the map found: use loss='squared', or another kernel.")
-    scores = np.concatenate([path.function(nu)[0].of(path.fresh) for path in paths])
-    found = _calibrated(few, held_out, scores, soft=False)
-    function, singular_values = last.function(last.nu)
+    if final.nu == np.inf:
+        raise FitError(
+            "The logistic loss cannot be evaluated at the initial map: use loss='squared', or a different kernel."
+        )
+    scores = np.concatenate([path.function(nu)[0].of(path.held_out_rows) for path in paths])
+    found = _calibrate(sample, folds, scores, soft=False)
+    function, singular_values = final.function(final.nu)
     function = function.calibrated(found.link.slope, found.link.offsets)
-    return Found(function, singular_values, last.shape, found, nu=last.nu)
+    return ScoreFit(function, singular_values, final.shape, found, nu=final.nu)
 
 
-def _shown(task: Task, held_out: list[Array]) -> Iterable[Array]:
-    """Return the turns, with a bar where that is wanted."""
-    turns: Iterable[Array] = tqdm(held_out, disable=not task.regressor.verbose, desc="rows held out", unit="turn")
-    return turns
+LOSSES: dict[str, Callable[[Task], ScoreFit]] = {"logistic": fit_logistic, "squared": fit_squared}
 
 
-def _calibrated(task: Task, held_out: list[Array], scores: Array, soft: bool) -> HeldOut:
-    """Return the calibration of the scores of rows held out, those of one turn after those of another."""
-    which = np.concatenate([np.flatnonzero(part) for part in held_out])
-    weight = np.ones(len(which)) if task.weight is None else task.weight[which]
-    index, scores = task.index[which], of_all_classes(scores, soft)
+def _with_progress(task: Task, folds: list[Array]) -> Iterable[Array]:
+    """Return the folds, with a progress bar if `verbose` is set."""
+    bar: Iterable[Array] = progress_bar(folds, shown=task.regressor.verbose, desc="held-out folds", unit="fold")
+    return bar
+
+
+def _calibrate(task: Task, folds: list[Array], scores: Array, soft: bool) -> HeldOutCalibration:
+    """Return a calibration fitted to held-out scores, which are concatenated in the order of the folds."""
+    held_out = np.concatenate([np.flatnonzero(fold) for fold in folds])
+    weight = np.ones(len(held_out)) if task.weight is None else task.weight[held_out]
+    index, scores = task.index[held_out], expand_scores(scores, soft)
     link = calibrate(scores, one_hot(index, task.n_classes), weight, soft)
     p = probabilities(link.linear(scores), link.softness)
     log_loss = -np.average(np.log(p[np.arange(len(p)), index]), weights=weight)
-    return HeldOut(link, float(log_loss), float(np.average(np.argmax(p, axis=1) == index, weights=weight)))
-
-
-LINKS: dict[str, Callable[[Task], Found]] = {"logistic": logistic, "squared": squared}
+    accuracy = np.average(np.argmax(p, axis=1) == index, weights=weight)
+    return HeldOutCalibration(link, float(log_loss), float(accuracy))
 
 
 class _Path:
-    """The path of nu on some rows, and what it says of others."""
+    """The path of nu on the training rows of a fold, and the loss on the held-out rows at the current nu."""
 
-    def __init__(self, task: Task, start: HyperKernelRidgeCV, learn: Any, last: Any, square: bool) -> None:
-        self._task, self._last = task, last
+    def __init__(self, task: Task, start: HyperKernelRidgeCV, learn: Any, held_out: Any, square: bool) -> None:
         self._rows, self._scaling = task.rows(learn, task.labels(learn))
-        self._labels = task.labels(last)
-        self._weights = np.ones(len(self._labels)) if task.weight is None else task.weight[last]
-        self.fresh = InMemoryRows(task.X[last], self._labels)
+        self._labels = task.labels(held_out)
+        self._weights = np.ones(len(self._labels)) if task.weight is None else task.weight[held_out]
+        self.held_out_rows = InMemoryRows(task.X[held_out], self._labels)
         x_scale = np.where(self._scaling.constant, 0.0, self._scaling.x_scale)
-        begin = Map.of(start.components_, start.kernel_, x_scale, start.map_shape_)
-        # Where the regression found no direction that stands out, the logistic loss may: from all of them alike.
+        initial = Map.of(start.components_, start.kernel_, x_scale, start.map_shape_)
+        # If the regression chose a scaled identity, the logistic loss may still find directions. A full square map is
+        # then learned, starting from the scaled identity.
         self._square = square and start.map_shape_ == "identity"
         if self._square:
-            begin = replace(begin, shape=Full())
-        self._steps, self._maps = polished(self._rows, begin, task.deadline), dict[float, Map]()
+            initial = replace(initial, shape=Full())
+        self._steps, self._maps = refined_maps(self._rows, initial, task.deadline), dict[float, Map]()
         self.weight = float(np.sum(self._weights))
-        self.nu, self.loss, self.shape = np.inf, 0.0, begin.shape.name
+        self.nu, self.loss, self.shape = np.inf, 0.0, initial.shape.name
 
-    def go_on(self) -> bool:
-        """Take the next nu; return whether there was one."""
+    def advance(self) -> bool:
+        """Move to the next nu. Return False if the path has ended."""
         with single_threaded_blas():
             found = next(self._steps, None)
         if found is None:
             return False
-        self.nu, at, objective, coefficients = found
-        self._maps[self.nu] = at
+        self.nu, refined, objective, coefficients = found
+        self._maps[self.nu] = refined
         if len(self._labels) > 0:
-            scores = self._function(at, objective.centers, coefficients)[0].of(self.fresh)
+            scores = self._function(refined, objective.centers, coefficients)[0].of(self.held_out_rows)
             self.loss = float(self._weights @ losses(scores, self._labels))
         return True
 
     def function(self, nu: float) -> tuple[ScoreFunction, Array]:
-        """Return the score function at that nu, and the singular values of its map."""
-        at = self._maps[nu]
-        if self._square:
-            at = replace(at, B=_without_the_least(at.B))
-        centers = spread(self._rows.gather()[0], _CENTERS)
-        with single_threaded_blas():
-            coefficients = LogisticObjective(self._rows, centers, at.kernel).solve(at.B, nu)
-        return self._function(at, centers, coefficients)
+        """Return the score function at a nu of the path, and the singular values of its map.
 
-    def _function(self, at: Map, centers: Array, found: Coefficients) -> tuple[ScoreFunction, Array]:
+        The function has at most 2,000 centers.
+        """
+        refined = self._maps[nu]
+        if self._square:
+            refined = replace(refined, B=_drop_negligible_directions(refined.B))
+        centers = evenly_spaced(self._rows.gather()[0], _MAX_CENTERS)
+        with single_threaded_blas():
+            coefficients = LogisticObjective(self._rows, centers, refined.kernel).solve(refined.B, nu)
+        return self._function(refined, centers, coefficients)
+
+    def _function(self, refined: Map, centers: Array, found: Coefficients) -> tuple[ScoreFunction, Array]:
         scaling = self._scaling
-        B = np.where(scaling.constant, 0.0, at.B)
-        components, kernel, singular_values = canonical_map(B, at.kernel, scaling.x_scale)
+        B = np.where(scaling.constant, 0.0, refined.B)
+        components, kernel, singular_values = canonical_map(B, refined.kernel, scaling.x_scale)
         raw = centers * scaling.x_scale + scaling.x_mean
         return ScoreFunction(components, kernel, scaling.x_mean, raw, found.alpha, found.intercept), singular_values
 
 
-def _without_the_least(B: Array) -> Array:
-    """Return a map without its least directions, those that together make a hundredth of the squared distances."""
-    squares = np.linalg.svd(B, compute_uv=False) ** 2
-    beyond = np.sum(squares) - np.cumsum(squares)  # what is left out with so many directions
-    return largest_directions(B, 1 + int(np.argmax(beyond <= _LEAST_SHARE * np.sum(squares))))
+def _drop_negligible_directions(B: Array) -> Array:
+    """Return a map without its smallest directions, which contribute at most 1% of the squared distances in total."""
+    with single_threaded_blas():
+        B, s = principal_form(B)
+    squares = s**2
+    # Entry k is the sum of the squares that are dropped if k + 1 directions are kept.
+    dropped = np.sum(squares) - np.cumsum(squares)
+    return B[: 1 + int(np.argmax(dropped <= _NEGLIGIBLE_SHARE * np.sum(squares)))]
 
 
-def _outputs_without(task: Task, held_out: Array) -> Array:
-    """Return the regression's outputs for rows held out: of one learned without them, or at the same map."""
-    model, learn = task.without(held_out), ~held_out
+def _held_out_outputs(task: Task, held_out: Array) -> Array:
+    """Return the outputs of the regression for held-out rows.
+
+    Either the whole regression is fitted again without the held-out rows (see `Task.regressor_without`), or the map is
+    kept and only the coefficients are fitted again.
+    """
+    model, learn = task.regressor_without(held_out), ~held_out
     if model is not task.regressor:
         return model.predict(task.X[held_out]).reshape(np.count_nonzero(held_out), -1)
-    codes = codes_of(task.index, task.n_classes).reshape(len(task.X), -1)
+    codes = class_codes(task.index, task.n_classes).reshape(len(task.X), -1)
     weight = None if task.weight is None else task.weight[learn]
     mean = np.average(codes[learn], axis=0, weights=weight)
     data = InMemoryRows(task.X[learn], codes[learn], weight, n_threads=model._n_threads)
     data = data.with_coordinates(model.x_offset_, None, mean)
     centers = None if len(model.centers_) >= len(task.X) else model.centers_ - model.x_offset_
-    # The same noise, lambda W, of fewer rows.
+    # The total weight W is smaller without the held-out rows. Lambda is increased to keep the noise level lambda W.
     reg_lambda = model.reg_lambda_ * task.total_weight / data.total_weight
     with single_threaded_blas():
         alpha = Objective(data, centers, model.kernel_, reg_lambda).solve_alpha(model.components_)

@@ -1,4 +1,4 @@
-"""Scores of classes: kernels at centers of a mapped row, one column of coefficients for each score."""
+"""`ScoreFunction`: the function from inputs to class scores."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hkrr._arrays import Array
+from hkrr._base.linear_algebra import Array
+from hkrr._maps import KernelExpansion
 from hkrr.kernels import Kernel
 from hkrr.rows import Rows
 
 
 @dataclass(frozen=True)
 class ScoreFunction:
-    """``k((x - x_offset) B', (centers - x_offset) B') alpha + intercept``, in the coordinates of X."""
+    """The function ``k((x - x_offset) B', (centers - x_offset) B') alpha + intercept``, where B is `components`.
+
+    Inputs and centers are in the original coordinates of X. For two classes, `alpha` has one column. For more classes,
+    `alpha` has one column per class.
+    """
 
     components: Array
     kernel: Kernel
@@ -22,20 +27,19 @@ class ScoreFunction:
     alpha: Array
     intercept: Array
 
-    @np.errstate(over="ignore", invalid="ignore")  # who asks tells of scores that are not finite, in words
+    # The caller checks that the scores are finite.
+    @np.errstate(over="ignore", invalid="ignore")
     def of(self, rows: Rows) -> Array:
-        """Return the scores of all rows, (n, T)."""
-        C, kernel = (self.centers - self.x_offset) @ self.components.T, self.kernel
-
-        def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array, b: Array) -> tuple[Array]:
-            return (kernel(X @ B.T, C) @ alpha + b,)
-
-        small = (self.components, C, self.alpha.reshape(len(C), -1), np.atleast_1d(self.intercept))
-        shifted = rows.with_coordinates(self.x_offset, None, None)
-        return shifted.map(block, len(C), *(rows.place(array) for array in small))
+        """Return the scores of all rows, shape (n, n_scores)."""
+        alpha = self.alpha.reshape(len(self.centers), -1)
+        found = KernelExpansion(self.kernel, self.components, self.centers, alpha, self.intercept, self.x_offset)
+        return found.of_rows(rows)
 
     def calibrated(self, slope: float, offsets: Array) -> ScoreFunction:
-        """Return the scores times the slope, plus an offset for each class; of two classes theirs is a difference."""
+        """Return the score function whose scores are multiplied by `slope` and shifted by the offset of each class.
+
+        Two classes have a single score. It is shifted by the difference of the two offsets.
+        """
         if self.alpha.shape[1] == 1:
             offsets = offsets[1:] - offsets[:1]
         return replace(self, alpha=slope * self.alpha, intercept=slope * self.intercept + offsets)

@@ -1,4 +1,4 @@
-"""A fitted classifier on one page: its classes, what was chosen, and how good it was on rows held out."""
+"""The summary of a fitted classifier: classes, loss, and performance on held-out rows."""
 
 from __future__ import annotations
 
@@ -7,53 +7,56 @@ from typing import Any
 
 import numpy as np
 
-from hkrr.diagnostics import Diagnostics
-from hkrr.summary import Summary, facts_of_map, notes_of, page
+from hkrr.estimators.fitted.diagnostics import Diagnostics
+from hkrr.estimators.fitted.summary import Summary, fit_notes, make_summary, map_facts
 
-_MOST_CLASSES = 8
-_LONGEST_LABEL = 24
+# Maximum number of classes that are listed.
+_MAX_CLASSES = 8
+# Maximum length of a label. Longer labels are cut.
+_MAX_LABEL_LENGTH = 24
 
 
-def summarise(model: Any) -> Summary:
+def summarize_classifier(model: Any) -> Summary:
     """Return the summary of a fitted classifier."""
-    found: Diagnostics | None = getattr(model.regressor_, "diagnostics_", None)  # none after Ctrl-C
-    # What an earlier library has saved lacks the counts.
+    # A fit that was interrupted by Ctrl-C has no diagnostics.
+    found: Diagnostics | None = getattr(model.regressor_, "diagnostics_", None)
+    # Models saved by earlier versions of hkrr have no class counts.
     counts = getattr(model, "class_count_", None)
     n_rows = None if counts is None else int(np.sum(counts))
-    of_targets = {f"Classes, {len(model.classes_)}": _classes(model)}
-    facts = (*facts_of_map(model, n_rows, of_targets), *_facts(model))
-    return page(model, "p(y | x) = p(y | Bx)", facts, _notes(model, found))
+    class_facts = {f"Classes, {len(model.classes_)}": _describe_classes(model)}
+    facts = (*map_facts(model, n_rows, class_facts), *_loss_facts(model))
+    return make_summary(model, "p(y | x) = p(y | Bx)", facts, _notes(model, found))
 
 
-def _classes(model: Any) -> str:
-    """Return the labels, the most frequent first, with how many rows each has and its share of their weight."""
+def _describe_classes(model: Any) -> str:
+    """Return the labels in order of frequency, each with its number of rows and its share of the total weight."""
     labels = [repr(label) if isinstance(label, str) else f"{label}" for label in model.classes_.tolist()]
-    labels = [label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 2] + ".." for label in labels]
+    labels = [label if len(label) <= _MAX_LABEL_LENGTH else label[: _MAX_LABEL_LENGTH - 2] + ".." for label in labels]
     order = np.arange(len(labels))
     if hasattr(model, "class_count_"):
         order = np.argsort(-model.class_count_, kind="stable")
-        pairs = zip(labels, model.class_count_, model.class_prior_, strict=True)
-        labels = [f"{label} {count:,} rows ({100 * prior:.3g}%)" for label, count, prior in pairs]
-    more = f", and {len(labels) - _MOST_CLASSES} more" if len(labels) > _MOST_CLASSES else ""
-    return ", ".join(labels[k] for k in order[:_MOST_CLASSES]) + more
+        triples = zip(labels, model.class_count_, model.class_prior_, strict=True)
+        labels = [f"{label} {count:,} rows ({100 * prior:.3g}%)" for label, count, prior in triples]
+    more = f", and {len(labels) - _MAX_CLASSES} more" if len(labels) > _MAX_CLASSES else ""
+    return ", ".join(labels[k] for k in order[:_MAX_CLASSES]) + more
 
 
-def _facts(model: Any) -> Iterator[tuple[str, str]]:
+def _loss_facts(model: Any) -> Iterator[tuple[str, str]]:
     if model.loss == "logistic":
         yield "Loss", f"logistic; nu {model.nu_:.4g}, chosen on held-out rows"
     else:
-        yield "Loss", f"squared, on codes; softness of the link {model.softness_:.3g}, by held-out rows"
+        yield "Loss", f"squared, on class codes; softness of the link {model.softness_:.3g}, from held-out rows"
         yield "lambda", f"{model.regressor_.reg_lambda_:.4g}, learned"
     if model.class_weight is not None:
-        yield "Weights of classes", "balanced" if isinstance(model.class_weight, str) else "given"
+        yield "Class weights", "balanced" if isinstance(model.class_weight, str) else "given"
     if hasattr(model, "held_out_log_loss_"):
         priors = model.class_prior_
-        guess, most = -float(priors @ np.log(priors)), float(np.max(priors))
-        yield "Log loss, held out", f"{model.held_out_log_loss_:.4f}; by the shares of the classes alone {guess:.4f}"
-        yield "Accuracy, held out", f"{model.held_out_accuracy_:.4f}; by the most frequent class alone {most:.4f}"
+        baseline, largest = -float(priors @ np.log(priors)), float(np.max(priors))
+        yield "Log loss, held out", f"{model.held_out_log_loss_:.4f}; predicting the class shares {baseline:.4f}"
+        yield "Accuracy, held out", f"{model.held_out_accuracy_:.4f}; predicting the largest class {largest:.4f}"
 
 
 def _notes(model: Any, found: Diagnostics | None) -> Iterator[str]:
-    first, *others = notes_of(model.regressor_, found)
-    yield f"The regression on codes, which the map began from: {first[0].lower()}{first[1:]}"
+    first, *others = fit_notes(model.regressor_, found)
+    yield f"Regression with class codes as targets, which provided the initial map: {first[0].lower()}{first[1:]}"
     yield from others

@@ -1,4 +1,4 @@
-"""What a fitted map does, whoever found it: predict, transform, and keep itself in canonical form."""
+"""`MapModel`: the base class of the regressors. It implements everything except `fit`."""
 
 from __future__ import annotations
 
@@ -18,92 +18,100 @@ from sklearn.base import (
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hkrr._arrays import Array, is_torch_array
-from hkrr._validation import check_installed, in_finite_numbers
-from hkrr.canonical import canonical_map
-from hkrr.diagnostics import Diagnostics, announce
-from hkrr.importance import FeatureImportances
-from hkrr.journal import step
+from hkrr._base.checks import check_installed, require_finite
+from hkrr._base.linear_algebra import Array, is_torch_array
+from hkrr._base.resume_journal import step
+from hkrr._base.threads import blas_threads
+from hkrr._maps import canonical_map
+from hkrr.estimators.fitted.diagnostics import Diagnostics, issue_warnings
+from hkrr.estimators.fitted.importance import FeatureImportancesMixin
+from hkrr.estimators.fitted.summary import SummaryMixin
+from hkrr.estimators.fitted.uncertainty import UncertaintyMixin
 from hkrr.kernels import Kernel
-from hkrr.opening import apply_elsewhere, is_elsewhere, open_rows
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.rows.base import targets
-from hkrr.samples import check_lengths, check_numbers
-from hkrr.scaling import Moments, moments
+from hkrr.rows.input_types import apply_to_external, is_external, open_rows
+from hkrr.rows.standardize import Moments, moments
+from hkrr.rows.weights import check_lengths, check_numbers
 from hkrr.solvers import LBFGS, Result, get_solver
-from hkrr.summary import Summarised
-from hkrr.threads import blas_threads
-from hkrr.uncertainty import Uncertain
 
 
 class MapModel(
-    Uncertain,
-    FeatureImportances,
-    Summarised,
+    UncertaintyMixin,
+    FeatureImportancesMixin,
+    SummaryMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     MultiOutputMixin,
     RegressorMixin,
     BaseEstimator,
 ):
-    """The part of an estimator that works with a map, a kernel, centers and coefficients once they are there."""
+    """Base class of regressors ``f(x) = g(Bx)``.
+
+    A subclass implements `fit`. Its `fit` calls `_store` with the result of a solver, then `_store_uncertainty` and
+    `_set_diagnostics`. This class adds `predict`, `transform` and `score`, for every kind of input. Its mixins add:
+
+    - `UncertaintyMixin`: `predict_interval`, `calibrate`, and the standard deviations of ``predict(return_std=True)``;
+    - `FeatureImportancesMixin`: ``feature_importances_``;
+    - `SummaryMixin`: `summary`.
+    """
 
     fit_intercept: bool
     scale_features: bool
+    solver: Any
+    criterion: Literal["training", "evidence", "loo"]
+    time_limit: float | None
     block_size: Literal["auto"] | int
     n_jobs: int | None
     device: Any = None
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Return ``g(Bx)`` for every row, in the dtype of X, or in float64 where float32 has no numbers of that size.
+        """Predict the targets of the rows of X.
 
         Parameters
         ----------
-        X : array, data frame, tensor, path(s), function that gives blocks, or Dask collection
-            As in `fit`; files are read in pieces.
+        X : array, data frame, tensor, path(s), callable that returns blocks, or Dask collection
+            Rows to predict, in any form that `fit` accepts. Files are read in blocks.
         return_std : bool, default=False
-            Whether to return the standard deviations of new observations too: of the equivalent Gaussian process at
-            the learned map (see `hkrr.posterior`), its noise included. That of the function alone is
-            ``sqrt(std**2 - noise_variance_)``. The map is taken for the true one: `predict_interval` does not.
+            Whether to return the standard deviations of new observations too. They are computed from the equivalent
+            Gaussian process at the learned map and include the noise of this process (see
+            `hkrr.estimators.fitted.posterior`). The standard deviation of the function without noise is
+            ``sqrt(std**2 - noise_variance_)``. The standard deviations do not include the uncertainty of the map
+            itself, but the intervals of `predict_interval` do.
 
         Returns
         -------
-        array (n_samples,) or (n_samples, n_targets); of a tensor a tensor, of a Dask collection one
-            With ``return_std`` a pair of them.
+        y : array (n_samples,) or (n_samples, n_targets)
+            The predictions ``f(x) = g(Bx)``: a tensor if X is a tensor, a Dask collection if X is a Dask collection.
+            Predictions for a float32 array are float32, unless they are too large or too small for float32.
+        std : array of the same shape
+            Standard deviations of new observations. Returned only with ``return_std=True``.
         """
         check_is_fitted(self)
         if return_std:
             return self._mean_and_std(X)
-        return self._applied(X, "predict", self.dual_coef_.shape[1:], self._predict_rows)
+        return self._apply(X, "predict", self.dual_coef_.shape[1:], self._predict_rows)
 
-    def _applied(self, X: Any, name: str, tail: tuple[int, ...], of_rows: Callable[[Rows], Array]) -> Any:
-        """Return ``of_rows`` of these rows, wherever they are; the arguments are those of `apply_elsewhere`."""
+    def _apply(self, X: Any, name: str, tail: tuple[int, ...], of_rows: Callable[[Rows], Array]) -> Any:
+        """Return ``of_rows(rows)`` for an input of any kind. See `apply_to_external` for the parameters."""
 
-        def sound(rows: Rows) -> Array:
-            return in_finite_numbers("predictions", lambda: of_rows(rows))
+        def checked(rows: Rows) -> Array:
+            return require_finite("predictions", lambda: of_rows(rows))
 
-        if is_elsewhere(X):
-            return apply_elsewhere(self, X, name, tail, sound)
+        if is_external(X):
+            return apply_to_external(self, X, name, tail, checked)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        rows = self._in_blocks(X, np.empty((len(X), 0)), None, self.device)
-        return _as_dtype(sound(rows), X.dtype)
+        rows = self._array_rows(X, np.empty((len(X), 0)), None, self.device)
+        return _as_dtype(checked(rows), X.dtype)
 
     def _predict_rows(self, rows: Rows) -> Array:
-        return self._cut(self._uncut(rows))
+        return self._truncate(self._untruncated(rows))
 
-    def _uncut(self, rows: Rows) -> Array:
-        rows = rows.with_coordinates(self.x_offset_, None, None)
-        C = (self.centers_ - self.x_offset_) @ self.components_.T
-        kernel = self.kernel_
+    def _untruncated(self, rows: Rows) -> Array:
+        return self._expansion.of_rows(rows)
 
-        def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array, b: Array) -> tuple[Array]:
-            return (kernel(X @ B.T, C) @ alpha + b,)
-
-        small = (self.components_, C, self.dual_coef_, np.atleast_1d(self.intercept_))
-        return rows.map(block, len(C), *(rows.place(array) for array in small))
-
-    def _cut(self, predicted: Array) -> Array:
-        """Return predictions as they are to be seen; here as they are."""
+    def _truncate(self, predicted: Array) -> Array:
+        """Return the predictions unchanged. `HyperKernelRidgeCV` overrides this method."""
         return predicted
 
     def transform(self, X: Any) -> Any:
@@ -111,36 +119,40 @@ class MapModel(
 
         Parameters
         ----------
-        X : as in `predict`
+        X : array, data frame, tensor, path(s), callable or Dask collection
+            As in `predict`.
 
         Returns
         -------
-        array (n_samples, n_components); of a tensor a tensor, of a Dask collection one
+        array (n_samples, n_components)
+            A tensor if X is a tensor, a Dask collection if X is a Dask collection.
         """
         check_is_fitted(self)
-        if is_elsewhere(X):
+        if is_external(X):
 
             def latent(X: Array, Y: Array, w: Array | None, B: Array) -> tuple[Array]:
                 return (X @ B.T,)
 
             B = self.components_
-            return apply_elsewhere(self, X, "transform", B.shape[:1], lambda rows: rows.map(latent, 1, rows.place(B)))
+            return apply_to_external(self, X, "transform", B.shape[:1], lambda rows: rows.map(latent, 1, rows.place(B)))
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         return X @ self.components_.astype(X.dtype, copy=False).T
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
-        """Return R2, the mean over the targets.
+        """Return the coefficient of determination R2, averaged over the targets.
 
         Parameters
         ----------
         X, y : as in `fit`
-        sample_weight : array or tensor (n_samples,) or None
+            Rows and their targets.
+        sample_weight : array or tensor (n_samples,) or None, default=None
+            Weights of the rows.
 
         Returns
         -------
         float
         """
-        if not is_elsewhere(X):
+        if not is_external(X):
             return float(super().score(X, y, sample_weight))
         check_is_fitted(self)
         names = list(self.feature_names_in_) if hasattr(self, "feature_names_in_") and not is_torch_array(X) else None
@@ -149,12 +161,12 @@ class MapModel(
         )
         if opened.rows.n_features != self.n_features_in_:
             n, expected = opened.rows.n_features, self.n_features_in_
-            raise ValueError(f"X has {n} columns, and the model was fitted with {expected}")
+            raise ValueError(f"X has {n} columns, but the model was fitted with {expected} columns")
         weight = None if sample_weight is None else sample_weight.cpu()
         return float(r2_score(opened.rows.map(targets), self._predict_rows(opened.rows), sample_weight=weight))
 
-    def _opened(self, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, bool]:
-        """Return the rows of tensors, files or Dask collections, and whether they have one target."""
+    def _open_rows(self, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, bool]:
+        """Open tensors, files or Dask collections. Return the rows, and whether y is one-dimensional."""
         opened = open_rows(
             X, y, sample_weight, device=self.device, block_size=self.block_size, n_threads=self._n_threads
         )
@@ -167,8 +179,8 @@ class MapModel(
             del self.feature_names_in_
         return opened.rows, opened.one_target
 
-    def _validated(self, X: Any, y: Any, sample_weight: Any) -> tuple[Array, Array]:
-        """Return the training data as arrays, or raise with the argument's name."""
+    def _validate_arrays(self, X: Any, y: Any, sample_weight: Any) -> tuple[Array, Array]:
+        """Return the training data as validated arrays."""
         check_lengths(X, y, sample_weight)
         check_numbers(X, y)
         options = {"multi_output": True, "y_numeric": True, "ensure_min_samples": 2}
@@ -188,18 +200,19 @@ class MapModel(
     def _n_threads(self) -> int:
         return blas_threads() if self.n_jobs is None else int(joblib.effective_n_jobs(self.n_jobs))
 
-    def _in_blocks(self, X: Array, y: Array, weight: Array | None, device: Any) -> Rows:
-        """Return the rows of arrays, on the device or, where that is None, in memory."""
+    def _array_rows(self, X: Array, y: Array, weight: Array | None, device: Any) -> Rows:
+        """Return the arrays as PyTorch rows on the given device, or as NumPy rows in memory if `device` is None."""
         if device is not None:
             check_installed("torch", "torch", "devices")
-            from hkrr.rows.device import TorchRows
+            from hkrr.rows.torch_device import TorchRows
 
             return TorchRows(X, y, weight, device=device, block_size=self.block_size)
         return InMemoryRows(X, y, weight, block_size=self.block_size, n_threads=self._n_threads)
 
-    def _scaled(self, data: Rows) -> tuple[Rows, Moments]:
-        """Return the rows in the coordinates of the optimisation, and what those are."""
-        # A step: with other blocks the sums may have other last bits, and all that follows would begin anew.
+    def _standardize(self, data: Rows) -> tuple[Rows, Moments]:
+        """Return the rows in the coordinates of the optimization, and the moments that define these coordinates."""
+        # The moments are recorded in the journal. Computed again with a different block size, they could differ by
+        # rounding errors, and the later steps of a resumed fit would not match the recorded steps.
         found = step(("moments", data.n_rows), lambda: moments(data))
         if not self.scale_features:
             zero = np.zeros_like(found.x_mean)
@@ -207,12 +220,14 @@ class MapModel(
         if not self.fit_intercept:
             found = replace(found, y_mean=np.zeros_like(found.y_mean))
         x_offset, x_scale = (None, None)
-        if self.scale_features:  # what is constant up to rounding is zero, as it is to the map
+        if self.scale_features:
+            # An infinite scale sets constant columns to zero.
             x_offset, x_scale = found.x_mean, np.where(found.constant, np.inf, found.x_scale)
         y_offset = found.y_mean if self.fit_intercept else None
         return data.with_coordinates(x_offset, x_scale, y_offset), found
 
     def _store(self, result: Result, kernel: Kernel, centers: Array, scaling: Moments, one_target: bool) -> None:
+        """Set the fitted attributes, in canonical form and in the coordinates of X."""
         B = np.where(scaling.constant, 0.0, result.B)
         self.components_, self.kernel_, self.singular_values_ = canonical_map(B, kernel, scaling.x_scale)
         self.gamma_ = self.kernel_.scale
@@ -223,30 +238,32 @@ class MapModel(
         self.reg_lambda_ = result.reg_lambda
         self.n_iter_ = max(1, result.n_iter)
         self.result_, self.history_ = result, result.history
-        self.__dict__.pop("diagnostics_", None)  # of an earlier fit, until this one is examined
-        self._keep_uncertainty(None)
+        # Remove the diagnostics of an earlier fit.
+        self.__dict__.pop("diagnostics_", None)
+        self._store_uncertainty(None)
 
-    def _examine(self, found: Diagnostics) -> None:
-        """Keep what a fit says of its health, and warn of what deserves attention."""
-        self.diagnostics_ = replace(found, remedies=self._remedies())
-        announce(self.diagnostics_)
+    def _set_diagnostics(self, found: Diagnostics) -> None:
+        """Set ``diagnostics_`` and issue its warnings."""
+        exhausted = self._exhausted_parameters()
+        remedies = tuple(name for name in self.get_params(deep=False) if name not in exhausted)
+        self.diagnostics_ = replace(found, remedies=remedies)
+        issue_warnings(self.diagnostics_)
 
-    def _remedies(self) -> tuple[str, ...]:
-        """Return the names of the parameters whose change can help: not those that are as they should be."""
-        settings = self.get_params(deep=False)
-        by_lbfgs = isinstance(get_solver(settings["solver"]), LBFGS)
-        useless = {
-            "scale_features": settings["scale_features"],
-            "solver": by_lbfgs,
-            "criterion": settings["criterion"] == "evidence" or not by_lbfgs,  # which goes with L-BFGS alone
-            "time_limit": settings["time_limit"] is None,
-            "reg_lambdas": settings.get("cv") is None,  # without, lambda is learned
+    def _exhausted_parameters(self) -> set[str]:
+        """Return the names of the parameters that warnings do not mention, because a change cannot improve this fit."""
+        uses_lbfgs = isinstance(get_solver(self.solver), LBFGS)
+        exhausted = {
+            "scale_features": self.scale_features,
+            "solver": uses_lbfgs,
+            # The only suggestion is criterion="evidence", which requires the L-BFGS solver.
+            "criterion": self.criterion == "evidence" or not uses_lbfgs,
+            "time_limit": self.time_limit is None,
         }
-        return tuple(name for name in settings if not useless.get(name, False))
+        return {name for name, is_exhausted in exhausted.items() if is_exhausted}
 
 
 def _as_dtype(values: Array, dtype: Any) -> Array:
-    """Return the values in that dtype, unless it has no numbers of their size."""
+    """Return the values in the given dtype, or unchanged if the largest value would overflow or underflow."""
     limits, largest = np.finfo(dtype), float(np.max(np.abs(values)))
     fits = largest == 0.0 or float(limits.tiny) <= largest <= float(limits.max)
     return values.astype(dtype, copy=False) if fits else values

@@ -1,23 +1,31 @@
-"""How far off rows are that a fit has not seen: the scores that the intervals of `predict_interval` are made of.
+"""Conformal scores: standardized leave-one-out residuals, from which `predict_interval` computes its intervals.
 
-No rows are held out of a fit. At a fixed map the residual of a row left out is in closed form, ``r_i / (1 - h_i)``;
-but the map was learned from that row too, and with dD numbers in it intervals made of these are too narrow. So the map
-counts as well, to first order: f(x) = g(Bx) moves with B along its tangents, the slopes of g times x,
+No rows are held out of the fit. At a fixed map, a row with residual r_i and leverage h_i has the leave-one-out residual
+``r_i / (1 - h_i)``. But the d x D map B was learned from that row too, so intervals based on these residuals are too
+narrow. The map is therefore included to first order. The derivatives of f(x) = g(Bx) with respect to B are the slopes
+of g times x,
 
-    J_i = dg(B x_i) x_i'        (d x D numbers; for a diagonal map the scale of each column, else one scale)
+    J_i = dg(B x_i) x_i'
 
-and these are put beside the kernels as further features, with a Gaussian prior on the change of B, whose entries vary
-as those of B do (of logarithms of scales: by one). In weighted coordinates, with H the hat matrix at a fixed map,
+These are d D numbers. A diagonal map (one scale per column) has D derivatives, and a scaled identity has one. The
+derivatives are used as additional features beside the kernels, with a Gaussian prior on the change of B. The prior
+variance of an entry of B is the mean square of the entries of B. The prior variance of the logarithm of a scale is 1.
+Let H be the hat matrix at a fixed map, and nu = lambda W with W the sum of the weights. Multiply each row by the square
+root of its weight. The leverages of the larger linear model are then
 
-    h'_i = h_i + R_i Q^-1 R_i',   R = (I - H) J,   Q = J'(I - H) J + rho I,   rho = nu dD / |B|^2
+    h'_i = h_i + R_i Q^-1 R_i',   R = (I - H) J,   Q = J'(I - H) J + rho I
 
-are the leverages of that larger linear model: the residual of a row left out is ``r_i / (1 - h'_i)``, and its score
-that over the standard deviation which the equivalent Gaussian process (`hkrr.posterior`) without the row has there,
-``s (slack + nu + (nu / w_i) h_i / (1 - h_i))``, with ``slack = k(x, x) - |v|^2`` what the centers leave out. Several
-targets share the map: a row is left out with all of them, and 1 - h'_i is a matrix. (Targets are in units of sqrt(s).)
+with ``rho = nu d D / |B|^2`` for a full map and ``rho = nu`` otherwise. The leave-one-out residual is
+``r_i / (1 - h'_i)``. The score of row i is the absolute value of this residual, divided by the standard deviation that
+the equivalent Gaussian process (`hkrr.estimators.fitted.posterior`) has at row i when the row is left out. The square
+of this standard deviation is ``s (slack + nu + (nu / w_i) h_i / (1 - h_i))``. Here s is the scale of the process, and
+``slack = k(x, x) - |v|^2`` is the variance that the centers cannot represent.
 
-With many rows 1,000 of them have scores. With centers the sums are over 20,000 rows at most, 4,000 where rows have to
-be brought here, and stand for all.
+Several targets share the map. A row is then left out with all its targets, and 1 - h'_i is a matrix. Each target is
+divided by sqrt(s).
+
+At most 1,000 rows get a score. With fewer centers than rows (Nystrom), the sums over rows use a sample of at most
+20,000 rows, or of at most 4,000 rows if the rows are not in memory.
 """
 
 from __future__ import annotations
@@ -28,175 +36,231 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError
 
-from hkrr._arrays import Array, Watch, array_namespace, jittered_cholesky, solve_triangular
+from hkrr._base.linear_algebra import Array, SolveInfo, array_namespace, jittered_cholesky, solve_triangular
+from hkrr._storage.json_codec import storable
+from hkrr.estimators.fitted.posterior import center_factor, pack_lower, shrinkage_factor
 from hkrr.kernels import Kernel
 from hkrr.objective import Objective
-from hkrr.posterior import center_factor, packed, shrinkage
 from hkrr.rows import InMemoryRows, Rows
 
+# Maximum number of rows that get a score.
 SCORED_ROWS = 1_000
-_SUMMED_ROWS, _BROUGHT_ROWS = 20_000, 4_000
-_TANGENTS = 1_000  # features at most: more of them are mixed at random, which keeps their products
-_LEAST_FREEDOM = 1e-6  # of a row: what is left of 1 - h by the map, at least
+# Maximum number of rows in the sums: for rows in memory, and for rows that have to be fetched.
+_MAX_SUMMED_ROWS, _MAX_FETCHED_ROWS = 20_000, 4_000
+# Maximum number of derivatives with respect to B. A larger number is reduced to this number by a random projection,
+# which approximately preserves inner products.
+_MAX_TANGENTS = 1_000
+# Lower bound of 1 - h (with fewer centers than rows), and of (1 - h') / (1 - h), with h and h' as in the module
+# docstring.
+_MIN_FREEDOM = 1e-6
 
 
+@storable
 class Uncertainty(NamedTuple):
-    """What a fit keeps to know how sure it is; see the attributes of `hkrr.HyperKernelRidge`."""
+    """Quantities that a fitted model stores for standard deviations and intervals.
 
-    prior_variance: Array  # s of each target
+    Attributes
+    ----------
+    prior_variance : array (n_targets,)
+        The scale s of the Gaussian process, for each target.
+    noise_variance : array (n_targets,)
+        Variance of the noise of each target.
+    scores : array (n_scores, n_targets)
+        Conformal scores. Each column is sorted.
+    factor : array or None
+        The matrix G of `hkrr.estimators.fitted.posterior`, packed by `pack_lower`. None if all rows are centers.
+    center_weight : array (n_centers,) or None
+        Weights of the centers if all rows are centers. None if the rows have no weights, or if not all rows are
+        centers.
+    """
+
+    prior_variance: Array
     noise_variance: Array
-    scores: Array  # (n, t), each column sorted
+    scores: Array
     factor: Array | None
     center_weight: Array | None
 
 
-class _LeftOut(NamedTuple):
-    """Of the rows that are scored, in weighted coordinates."""
+class _ScoredRows(NamedTuple):
+    """Quantities of the n rows that get a score, for t targets and p derivatives with respect to B.
 
-    freedom: Array  # (n,) 1 - h
-    slack: Array  # (n,) k(x, x) - |v|^2
-    R: Array  # (n, t, p)
-    Q: Array  # (p, p) but for the prior
-    residual: Array  # (n, t)
-    weight: Array  # (n,)
+    Attributes
+    ----------
+    freedom : array (n,)
+        ``1 - h``.
+    slack : array (n,)
+        ``k(x, x) - |v|^2``.
+    R : array (n, t, p)
+        ``(I - H) J``. Each row is multiplied by the square root of its weight.
+    Q : array (p, p)
+        ``J'(I - H) J``, without the prior term ``rho I``.
+    residual : array (n, t)
+        Residuals, divided by sqrt(s).
+    weight : array (n,)
+        Weights of the rows.
+    """
+
+    freedom: Array
+    slack: Array
+    R: Array
+    Q: Array
+    residual: Array
+    weight: Array
 
 
-def uncertainty_of(
-    objective: Objective, B: Array, alpha: Array, solved: Array, watch: Watch, shape: str
+def estimate_uncertainty(
+    objective: Objective, B: Array, alpha: Array, solution: Array, info: SolveInfo, shape: str
 ) -> Uncertainty | None:
-    """Return what a fit keeps to know how sure it is, or None where the system cannot be factorised, or memory ends.
+    """Return the uncertainty of a fit, or None if a factorization fails or memory runs out.
 
     Parameters
     ----------
     objective : Objective
+        Rows, centers, kernel and lambda of the fit.
     B : array (d, D)
+        The learned map.
     alpha : array (c, t)
-        The coefficients of the model.
-    solved : array (c, t)
-        Those that the system has, the same but for solvers that stop before.
-    watch : Watch
-        What the solve has left behind.
+        Coefficients of the model, for c centers and t targets.
+    solution : array (c, t)
+        Solution of the linear system at B. It differs from `alpha` if the solver stopped before the system was solved.
+    info : SolveInfo
+        Details of the linear solve that gave `solution`.
     shape : {"full", "diagonal", "identity"}
-        What of B was learned: all of it, the scale of each column, or one scale.
+        Which part of B was learned: all entries, one scale per column, or a single scale.
     """
-    if watch.factor is None:
+    if info.factor is None:
         return None
     try:
         with np.errstate(all="ignore"):
-            return (_exact if objective.exact else _with_centers)(objective, B, alpha, solved, watch, shape)
-    except (ArithmeticError, LinAlgError, MemoryError):  # a fit that is done is not lost for this
+            estimate = _estimate_exact if objective.exact else _estimate_with_centers
+            return estimate(objective, B, alpha, solution, info, shape)
+    except (ArithmeticError, LinAlgError, MemoryError):
+        # The fit itself is complete and remains valid without an uncertainty estimate.
         return None
 
 
-def _exact(objective: Objective, B: Array, alpha: Array, solved: Array, watch: Watch, shape: str) -> Uncertainty:
-    """With all rows as centers ``I - H = nu (D K D + nu I)^-1``: the factor of that is there."""
+def _estimate_exact(
+    objective: Objective, B: Array, alpha: Array, solution: Array, info: SolveInfo, shape: str
+) -> Uncertainty:
+    """Return the uncertainty if all rows are centers.
+
+    Here ``I - H = nu (D K D + nu I)^-1``, where D contains the square roots of the weights. The Cholesky factor of
+    ``D K D + nu I`` is known from the linear solve.
+    """
     rows = objective.rows
     X, Y, w = rows.gather()
     weight = np.ones(len(X)) if w is None else w
     W, root = rows.total_weight, np.sqrt(weight)[:, None]
     nu = objective.reg_lambda * W
-    scale = np.sum(Y * solved, axis=0) / W
+    scale = np.sum(Y * solution, axis=0) / W
     unit = _unit(scale)
-    factor = rows.fetch(watch.factor)[0]
+    factor = rows.fetch(info.factor)[0]
     fitted, slopes = _values_and_slopes(rows, objective.kernel, B, objective.centers, alpha / unit)
     J = root[:, :, None] * _tangents(X, B, slopes, shape)
     n, t, p = J.shape
-    # Two triangular solves, as the factor need not be copied for them.
+    # Two triangular solves are used, because they need no copy of the factor.
     half = solve_triangular(factor, J.reshape(n, t * p).copy())
     R = nu * solve_triangular(factor, half, transpose=True).reshape(n, t, p)
-    some = _drawn(weight)
-    columns = np.zeros((n, len(some)))
-    columns[some, np.arange(len(some))] = 1.0
+    scored = _choose_scored_rows(weight)
+    columns = np.zeros((n, len(scored)))
+    columns[scored, np.arange(len(scored))] = 1.0
     columns = solve_triangular(factor, columns)
-    left_out = _LeftOut(
-        nu * np.sum(columns * columns, axis=0),
-        np.zeros(len(some)),
-        R[some],
-        np.tensordot(J, R, ((0, 1), (0, 1))),
-        (Y / unit - fitted)[some],
-        weight[some],
+    scored_rows = _ScoredRows(
+        freedom=nu * np.sum(columns * columns, axis=0),
+        slack=np.zeros(len(scored)),
+        R=R[scored],
+        Q=np.tensordot(J, R, ((0, 1), (0, 1))),
+        residual=(Y / unit - fitted)[scored],
+        weight=weight[scored],
     )
-    scores = _scores(left_out, nu, _precision(B, shape))
+    scores = _scores(scored_rows, nu, _prior_precision(B, shape))
     return Uncertainty(scale, nu * scale, scores, None, w)
 
 
-def _with_centers(objective: Objective, B: Array, alpha: Array, solved: Array, watch: Watch, shape: str) -> Uncertainty:
-    """With centers ``h_i = |G v_i|^2 / nu``, ``(I - H) J = J - K Z``, ``J'(I - H) J = |J - K Z|^2 + nu |T' Z|^2``.
+def _estimate_with_centers(
+    objective: Objective, B: Array, alpha: Array, solution: Array, info: SolveInfo, shape: str
+) -> Uncertainty:
+    """Return the uncertainty of a fit with fewer centers than rows (Nystrom), from sums over a sample of the rows.
 
-    Z are the coefficients that smooth J, ``Z = T^-T S^-1 V J`` with ``S^-1 = G'G / nu``: two passes over the sample.
+    The matrices T, G and V are defined in `hkrr.estimators.fitted.posterior`, and v_i is column i of V. Smoothing J by
+    kernel ridge regression gives the coefficients ``Z = T^-T S^-1 V J`` with ``S^-1 = G'G / nu``. Then
+    ``h_i = |G v_i|^2 / nu``, ``(I - H) J = J - K Z`` and ``J'(I - H) J = |J - K Z|^2 + nu |T' Z|^2``.
     """
     kernel, centers, t = objective.kernel, objective.centers, alpha.shape[1]
     nu, C = objective.reg_lambda * objective.rows.total_weight, centers @ B.T
-    sample = _sample(objective.rows)
+    sample = _draw_sample(objective.rows)
     X, Y, w = sample.gather()
     weight = np.ones(len(X)) if w is None else w
-    stands_for = objective.rows.total_weight / sample.total_weight
+    sample_factor = objective.rows.total_weight / sample.total_weight
     T = center_factor(kernel, C)
-    G = shrinkage(watch, T, objective.reg_lambda, objective.rows)
-    unsolved = Y - _values_and_slopes(sample, kernel, B, centers, solved)[0]
-    scale = np.maximum(weight @ (Y * unsolved), 0.0) / (sample.total_weight * nu)
+    G = shrinkage_factor(info, T, objective.reg_lambda, objective.rows)
+    residual = Y - _values_and_slopes(sample, kernel, B, centers, solution)[0]
+    scale = np.maximum(weight @ (Y * residual), 0.0) / (sample.total_weight * nu)
     unit = _unit(scale)
     fitted, slopes = _values_and_slopes(sample, kernel, B, centers, alpha / unit)
 
-    def left_over(X: Array, S: Array, B: Array, C: Array, Z: Array) -> Array:
+    def smoothing_residual(X: Array, S: Array, B: Array, C: Array, Z: Array) -> Array:
         """Return ``J - K Z``."""
         J = _tangents(X, B, S.reshape(len(X), t, len(B)), shape)
         return J - (kernel(X @ B.T, C) @ Z).reshape(J.shape)
 
-    def smoothed(X: Array, S: Array, w: Array | None, B: Array, C: Array) -> tuple[Array]:
+    def kernel_products(X: Array, S: Array, w: Array | None, B: Array, C: Array) -> tuple[Array]:
+        """Return ``K' W J``."""
         J = _tangents(X, B, S.reshape(len(X), t, len(B)), shape).reshape(len(X), -1)
         return (kernel(X @ B.T, C).T @ (J if w is None else w[:, None] * J),)
 
-    def squares(X: Array, S: Array, w: Array | None, B: Array, C: Array, Z: Array) -> tuple[Array]:
-        R = left_over(X, S, B, C, Z)
+    def residual_products(X: Array, S: Array, w: Array | None, B: Array, C: Array, Z: Array) -> tuple[Array]:
+        """Return ``R' W R``, where R is the smoothing residual ``J - K Z``."""
+        R = smoothing_residual(X, S, B, C, Z)
         return (np.tensordot(R, R if w is None else w[:, None, None] * R, ((0, 1), (0, 1))),)
 
-    of_slopes = InMemoryRows(X, slopes.reshape(len(X), -1), w, n_threads=sample.n_threads)
-    width = max(len(C), t * min(B.size, _TANGENTS))
-    (KJ,) = of_slopes.sum(smoothed, width, B, C)
-    white = G.T @ (G @ solve_triangular(T, stands_for * KJ)) / nu
+    slope_rows = InMemoryRows(X, slopes.reshape(len(X), -1), w, n_threads=sample.n_threads)
+    width = max(len(C), t * min(B.size, _MAX_TANGENTS))
+    (KJ,) = slope_rows.sum(kernel_products, width, B, C)
+    white = G.T @ (G @ solve_triangular(T, sample_factor * KJ)) / nu
     Z = solve_triangular(T, white.copy(), transpose=True)
-    (RR,) = of_slopes.sum(squares, width, B, C, Z)
+    (RR,) = slope_rows.sum(residual_products, width, B, C, Z)
     by_target = white.reshape(len(C), t, -1)
-    some = _drawn(weight)
-    root, P = np.sqrt(weight[some])[:, None], X[some] @ B.T
+    scored = _choose_scored_rows(weight)
+    root, P = np.sqrt(weight[scored])[:, None], X[scored] @ B.T
     V = solve_triangular(T, kernel(P, C).T)
     GV = G @ (V * root.T)
-    left_out = _LeftOut(
-        np.maximum(1.0 - np.sum(GV * GV, axis=0) / nu, _LEAST_FREEDOM),
-        np.maximum(kernel.diagonal(P) - np.sum(V * V, axis=0), 0.0),
-        root[:, :, None] * left_over(X[some], slopes[some], B, C, Z),
-        stands_for * RR + nu * np.tensordot(by_target, by_target, ((0, 1), (0, 1))),
-        (Y / unit - fitted)[some],
-        weight[some],
+    scored_rows = _ScoredRows(
+        freedom=np.maximum(1.0 - np.sum(GV * GV, axis=0) / nu, _MIN_FREEDOM),
+        slack=np.maximum(kernel.diagonal(P) - np.sum(V * V, axis=0), 0.0),
+        R=root[:, :, None] * smoothing_residual(X[scored], slopes[scored], B, C, Z),
+        Q=sample_factor * RR + nu * np.tensordot(by_target, by_target, ((0, 1), (0, 1))),
+        residual=(Y / unit - fitted)[scored],
+        weight=weight[scored],
     )
-    scores = _scores(left_out, nu, _precision(B, shape))
-    return Uncertainty(scale, nu * scale, scores, packed(G), None)
+    scores = _scores(scored_rows, nu, _prior_precision(B, shape))
+    return Uncertainty(scale, nu * scale, scores, pack_lower(G), None)
 
 
-def _sample(rows: Rows) -> InMemoryRows:
-    if isinstance(rows, InMemoryRows) and rows.n_rows <= _SUMMED_ROWS:
+def _draw_sample(rows: Rows) -> InMemoryRows:
+    """Return the sample of the rows over which the sums are computed."""
+    if isinstance(rows, InMemoryRows) and rows.n_rows <= _MAX_SUMMED_ROWS:
         return rows
-    most = _SUMMED_ROWS if isinstance(rows, InMemoryRows) else _BROUGHT_ROWS
-    sample: InMemoryRows = rows.subset(rows.draw(most, np.random.RandomState(0)))
+    size = _MAX_SUMMED_ROWS if isinstance(rows, InMemoryRows) else _MAX_FETCHED_ROWS
+    sample: InMemoryRows = rows.subset(rows.draw(size, np.random.RandomState(0)))
     return sample
 
 
-def _drawn(weight: Array) -> Array:
-    """Return the rows to score: all that count, or so many of them."""
-    counted = np.flatnonzero(weight > 0)
-    if len(counted) <= SCORED_ROWS:
-        return counted
-    return np.random.RandomState(0).choice(counted, SCORED_ROWS, replace=False)
+def _choose_scored_rows(weight: Array) -> Array:
+    """Return the indices of the rows that get a score: at most 1,000 rows with positive weight."""
+    positive = np.flatnonzero(weight > 0)
+    if len(positive) <= SCORED_ROWS:
+        return positive
+    return np.random.RandomState(0).choice(positive, SCORED_ROWS, replace=False)
 
 
 def _unit(scale: Array) -> Array:
-    """Return sqrt(s); of a target without any, one."""
+    """Return the unit of each target: sqrt(s), or 1 for a target with s = 0."""
     return np.where(scale > 0, np.sqrt(np.maximum(scale, 0.0)), 1.0)
 
 
 def _values_and_slopes(rows: Rows, kernel: Kernel, B: Array, centers: Array, alpha: Array) -> tuple[Array, Array]:
-    """Return f of every row (n, t), and the slopes of g there (n, t, d)."""
+    """Return f(x) for every row, shape (n, t), and the gradient of g at Bx, shape (n, t, d)."""
     t, d = alpha.shape[1], len(B)
 
     def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array) -> tuple[Array]:
@@ -206,60 +270,61 @@ def _values_and_slopes(rows: Rows, kernel: Kernel, B: Array, centers: Array, alp
         slopes = [pullback(ones, alpha[:, k : k + 1])[0] for k in range(t)]
         return (xp.concat([K @ alpha, *slopes], axis=1),)
 
-    small = (rows.place(array) for array in (B, centers @ B.T, alpha))
-    found = rows.map(block, len(centers), *small)
+    arrays = (rows.place(array) for array in (B, centers @ B.T, alpha))
+    found = rows.map(block, len(centers), *arrays)
     return found[:, :t], found[:, t:].reshape(-1, t, d)
 
 
 def _tangents(X: Array, B: Array, slopes: Array, shape: str) -> Array:
-    """Return J (n, t, p): how f moves with what was learned of B."""
+    """Return J, shape (n, t, p): the derivatives of f with respect to the p learned parameters of B."""
     if shape != "full":
         by_scale = slopes * (X @ B.T)[:, None, :]
         return by_scale if shape == "diagonal" else np.sum(by_scale, axis=2, keepdims=True)
     n, t, d = slopes.shape
     D = X.shape[1]
-    if d * D <= _TANGENTS:
+    if d * D <= _MAX_TANGENTS:
         return (slopes[:, :, :, None] * X[:, None, None, :]).reshape(n, t, d * D)
     rng = np.random.RandomState(0)
-    J = np.zeros((n, t, _TANGENTS))
+    J = np.zeros((n, t, _MAX_TANGENTS))
     for k in range(d):
-        mixed = X @ (rng.standard_normal((D, _TANGENTS)) / math.sqrt(_TANGENTS))
-        J += slopes[:, :, k, None] * mixed[:, None, :]
+        projected = X @ (rng.standard_normal((D, _MAX_TANGENTS)) / math.sqrt(_MAX_TANGENTS))
+        J += slopes[:, :, k, None] * projected[:, None, :]
     return J
 
 
-def _precision(B: Array, shape: str) -> float:
-    """Return one over the prior variance of what was learned of B."""
+def _prior_precision(B: Array, shape: str) -> float:
+    """Return the inverse of the prior variance of the learned parameters of B."""
     return B.size / max(float(np.sum(B * B)), np.finfo(np.float64).tiny) if shape == "full" else 1.0
 
 
-def _scores(rows: _LeftOut, nu: float, precision: float) -> Array:
-    """Return the scores (n, t), each column sorted."""
+def _scores(rows: _ScoredRows, nu: float, precision: float) -> Array:
+    """Return the scores, with a column for each target. Each column is sorted."""
     freedom, weight = rows.freedom[:, None], rows.weight[:, None]
     variance = rows.slack[:, None] + nu * (1.0 + (1.0 - freedom) / freedom / weight)
-    scores = np.abs(_left_out_residuals(rows, nu * precision)) / np.sqrt(variance)
+    scores = np.abs(_leave_one_out_residuals(rows, nu * precision)) / np.sqrt(variance)
     if not np.all(np.isfinite(scores)):
-        raise FloatingPointError("a residual of a row left out is not finite")
-    return equal_scores(scores, rows.weight)
+        raise FloatingPointError("a leave-one-out residual is not finite")
+    return equal_weight_scores(scores, rows.weight)
 
 
-def _left_out_residuals(rows: _LeftOut, rho: float) -> Array:
-    """Return ``(1 - h'_i)^-1 r_i``, 1 - h'_i a matrix with one row for each target."""
+def _leave_one_out_residuals(rows: _ScoredRows, rho: float) -> Array:
+    """Return ``(1 - h'_i)^-1 r_i``, where 1 - h'_i is a t x t matrix for t targets."""
     n, t, p = rows.R.shape
     Q = rows.Q.copy()
     Q.flat[:: p + 1] += rho
     half = solve_triangular(jittered_cholesky(Q, 0.0)[0], rows.R.reshape(n * t, p).T).T.reshape(n, t, p)
     freedom = rows.freedom[:, None, None] * np.eye(t) - half @ half.transpose(0, 2, 1)
     values, vectors = np.linalg.eigh(freedom)
-    values = np.maximum(values, _LEAST_FREEDOM * rows.freedom[:, None])
+    values = np.maximum(values, _MIN_FREEDOM * rows.freedom[:, None])
     rotated = np.sum(vectors * rows.residual[:, :, None], axis=1) / values
     return np.sum(vectors * rotated[:, None, :], axis=2)
 
 
-def equal_scores(scores: Array, weight: Array) -> Array:
-    """Return the scores, each column sorted; with weights as many as these are worth, each of the same weight.
+def equal_weight_scores(scores: Array, weight: Array) -> Array:
+    """Return scores of equal weight. Each column is sorted.
 
-    ``(sum w)^2 / sum w^2`` rows of equal weight are worth as much (Kish), at the quantiles of the weighted ones.
+    Scores with different weights are replaced by quantiles of their weighted distribution. The number of quantiles is
+    Kish's effective sample size, ``(sum w)^2 / sum w^2``.
     """
     if np.all(weight == weight[0]):
         return np.sort(scores, axis=0)
@@ -269,24 +334,29 @@ def equal_scores(scores: Array, weight: Array) -> Array:
 
 
 class TooFewScores(ValueError):
-    """More coverage was asked for than so many scores can tell of."""
+    """The model has too few conformal scores for the requested coverage."""
 
     def __init__(self, coverage: float, n: int) -> None:
         self.coverage, self.n = coverage, n
         self.least = math.ceil(coverage / (1.0 - coverage) * (1.0 - 1e-12))
         super().__init__(
-            f"coverage={coverage:g} needs at least {self.least} scores, and this model has {n}: lower coverage, or "
-            "call calibrate with as many rows"
+            f"coverage={coverage:g} needs at least {self.least} conformal scores (interval_scores_), but this model "
+            f"has {n}: lower coverage, or call calibrate(X, y) with at least {self.least} rows not used in the fit"
         )
 
-    def __reduce__(self) -> tuple[Any, ...]:  # for a way between processes: by what it was made of, not by its words
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Pickle the arguments of __init__ instead of the message.
         return type(self), (self.coverage, self.n)
 
 
-def quantile(scores: Array, coverage: float) -> Array:
-    """Return what a new score is at most with that probability: the k-th of n, ``k = ceil((n + 1) coverage)``."""
+def conformal_quantile(scores: Array, coverage: float) -> Array:
+    """Return a bound that a new score does not exceed with probability at least `coverage`.
+
+    The bound is the k-th smallest of the n scores, where ``k = ceil((n + 1) coverage)``.
+    """
     n = len(scores)
-    k = math.ceil((n + 1) * coverage * (1.0 - 1e-12))  # what is whole up to rounding is whole
+    # The last factor makes k robust to rounding errors of the product.
+    k = math.ceil((n + 1) * coverage * (1.0 - 1e-12))
     if k > n:
         raise TooFewScores(coverage, n)
     found: Any = scores[k - 1]

@@ -1,100 +1,146 @@
-"""What a fitted model says of its own health, and what of it a person should look at: a warning with a remedy.
+"""Diagnostics of a fitted model: the numbers in `hkrr.Diagnostics`, how they are computed, and the warnings they cause.
 
-How it is found out is in `hkrr.examination`.
+The linear solve. Let K be the kernel matrix between the rows and the c centers, K_cc the kernel matrix of the centers,
+and kappa the largest value of k(x, x) at the centers. Let w be the sample weights, D = diag(w), and W their sum. The
+coefficients are the solution of a linear system with a positive definite matrix A. R is the part of A that comes from
+lambda:
+
+    all rows are centers                     A = sqrt(D) K sqrt(D) + lambda W I,    R = lambda W I
+    fewer centers, lambda >= 1e-4 kappa      A = K'DK / W + lambda K_cc,            R = lambda K_cc
+    fewer centers, lambda < 1e-4 kappa       A = T^-1 K'DK T^-T / W + lambda I,     R = lambda I    (T T' = K_cc)
+
+The effective dimension, or degrees of freedom of the function, is the trace of the hat matrix. With L the Cholesky
+factor of A, it is ``d_eff = tr A^-1 (A - R) = c - tr L^-1 R L^-T``. For more than 512 centers the last trace is
+estimated by Hutchinson's method, as the average of ``z' L^-1 R L^-T z`` over 64 random sign vectors z. The eigenvalues
+of the hat matrix lie between 0 and 1, so the standard deviation of this estimate is at most ``sqrt(d_eff / 32)``. The
+condition number of A is estimated by LAPACK in the 1-norm.
+
+Overfitting. The leave-one-out error at a fixed map does not reveal overfitting, because the map was learned from the
+row that is left out. Generalized cross-validation is used instead. It counts the parameters of the map together with
+the effective dimension; see `adjusted_share`.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpocon
+
+from hkrr._base.linear_algebra import EPS, Array, SolveInfo, array_namespace
+from hkrr._base.resume_journal import step
+from hkrr._base.threads import blas_for
+from hkrr._maps import Full
+from hkrr._storage.json_codec import storable
+from hkrr.criteria import Criterion
+from hkrr.estimators.fitted.conformal import Uncertainty, estimate_uncertainty
 from hkrr.exceptions import (
     EdgeWarning,
     FailedStartsWarning,
+    FitError,
     HKRRWarning,
     IllConditionedWarning,
     NotConvergedWarning,
     OverfitWarning,
     PoorFitWarning,
 )
+from hkrr.kernels import Kernel
+from hkrr.objective import Objective
+from hkrr.rows import Rows
+from hkrr.rows.base import targets
+from hkrr.solvers import Result, at_bound
 
-# What deserves a warning.
-_LEAST_DIGITS = 3.0
-_MOST_JITTER = 1e-8
-OVERSHOOT, _MOST_OVERSHOOTING = 1.5, 0.1
-_LEAST_EXPLAINED = 1e-3
-_MUCH_EXPLAINED, _LEAST_ADJUSTED = 0.4, 0.1
+# Thresholds of the warnings.
+# Minimum of `Diagnostics.digits` without a warning.
+_MIN_DIGITS = 3.0
+# Maximum of `Diagnostics.jitter` without a warning.
+_MAX_JITTER = 1e-8
+# A prediction overshoots if it exceeds 1.5 `truncation_`. A tenth of the rows may overshoot without a warning.
+_OVERSHOOT, _MAX_OVERSHOOTING_SHARE = 1.5, 0.1
+# Minimum of `Diagnostics.explained_share` without a warning.
+_MIN_EXPLAINED = 1e-3
+# A model overfits if `explained_share` is above the first value and `adjusted_share` is below the second value.
+_OVERFIT_EXPLAINED, _OVERFIT_ADJUSTED = 0.4, 0.1
 
-# Why a solver stopped, in plain words.
-ENDS = {
-    "converged": "the gradient is as good as zero",
-    "stalled": "no step lowers the objective any more, the usual end",
-    "max_iter": "as many steps were made as are allowed",
-    "time_limit": "the time was up",
-    "callback": "a callback asked for it",
-    "interrupted": "by Ctrl-C",
+# Explanation of each value of ``result_.reason``.
+STOP_REASONS = {
+    "converged": "the gradient is close to zero",
+    "stalled": "no step lowers the objective further, which is the usual end of a run",
+    "max_iter": "the maximum number of iterations was reached",
+    "time_limit": "the time limit was reached",
+    "callback": "a callback requested the stop",
+    "interrupted": "the user pressed Ctrl-C",
 }
 
 
-@dataclass(frozen=True)
-class Starts:
-    """How many starts there were, how many were given up as poorer than others, and how many could not be evaluated."""
-
-    tried: int = 1
-    dropped: int = 0
-    failed: int = 0
-
-
+@storable
 @dataclass(frozen=True)
 class Diagnostics:
-    """The health of a fitted model; `print` it.
+    """Diagnostics of a fitted model. Printing the object shows them as a report.
 
     Attributes
     ----------
     condition : float
-        Condition number of the system that gave the coefficients, as LAPACK estimates it in the 1-norm.
+        Condition number of the linear system that gave the coefficients, estimated by LAPACK in the 1-norm.
     digits : float
-        Decimal digits of the fitted function that rounding is sure to leave: ``-log10(eps condition)``; but with
-        centers and a lambda of at least 1e-4, where centers that are nearly alike make for any condition number and
-        cost nothing, ``-log10(eps / lambda^2)`` at least (for a kernel of k(x, x) = 1).
+        Number of decimal digits of the fitted function that rounding errors cannot affect: ``-log10(eps condition)``,
+        where eps is the machine epsilon. With fewer centers than rows (Nystrom) and lambda >= 1e-4, nearly identical
+        centers can make the condition number arbitrarily large without any loss of accuracy. In that case `digits` is
+        at least about ``-log10(eps / lambda^2)``. This holds for kernels with k(x, x) = 1.
     jitter : float
-        What was added to a diagonal beyond lambda so that it could be factorised, as a share of its largest entry. With
-        centers some 1e-13 are always added.
+        Amount that was added to the diagonal of a matrix, in addition to lambda, to make the matrix positive definite.
+        The amount is given as a share of the largest entry of that diagonal. With fewer centers than rows (Nystrom),
+        2e-16 or 2e-15 times the number of centers is always added.
     effective_dimension : float
-        Trace of the hat matrix: how many parameters the function has, at most the number of centers.
+        Trace of the hat matrix: the degrees of freedom of the function. It is at most the number of centers.
     explained_share : float or None
-        Share of the variance of y explained on (at most 20,000 of) the training rows; None for a constant y.
+        Share of the variance of y that the model explains on the training rows, or on a sample of 20,000 training rows
+        if there are more. None if y is constant.
     truncated_share : float or None
-        Share of those rows whose prediction is cut at ``truncation_``; None where nothing is cut.
+        Share of the same rows whose prediction is truncated at ``truncation_``. None if predictions are not truncated.
     overshooting_share : float or None
-        Share of those rows whose prediction goes beyond 1.5 ``truncation_`` before it is cut: what only just overshoots
-        a target that is bounded is no fault.
+        Share of the same rows whose prediction before truncation exceeds 1.5 ``truncation_``. A smaller overshoot is
+        normal for a bounded target. None if predictions are not truncated.
     starts_tried, starts_dropped, starts_failed : int
-        Starts of the optimisation; those given up early as poorer than others, which is usual; and those that could not
-        be evaluated.
+        Numbers of starts of the optimization. `starts_tried` counts all starts. `starts_dropped` counts the starts that
+        were abandoned early because other starts were better, which is normal. `starts_failed` counts the starts at
+        which the objective could not be evaluated. For a search with a time limit, the failed starts are included in
+        `starts_dropped`.
     stopped : str
-        Why the solver stopped, as ``result_.reason``.
+        Why the solver stopped; the same as ``result_.reason``.
     still_falling : bool
-        Whether that was `max_iter`, while the last fifth of its iterations had lowered the objective by a hundredth of
-        the loss of the mean or more (of runs of at least 50).
+        Whether a run of at least 50 iterations stopped at `max_iter` although the last fifth of its iterations lowered
+        the objective by more than 1% of the loss of predicting the mean.
     at_edge : tuple of str
-        What ended at an edge: "reg_lambda", learned, at a bound, 1e-12 or 1e3; "reg_lambdas", at an end of that grid;
-        "n_components", at an end of the numbers of directions tried; "gamma", where the kernel no longer notices it,
-        all rows being alike to it, or none.
+        Names of the quantities that ended at an edge of their range. Empty if y is constant.
+
+        - "reg_lambda": the learned lambda is at its bound, 1e-12 or 1e3.
+        - "reg_lambdas": the chosen lambda is the smallest or the largest value of the grid.
+        - "n_components": the chosen number of directions is the smallest or the largest number that was tried, and a
+          smaller or larger number is possible.
+        - "gamma": the kernel does not distinguish rows: the correlations ``k(x, z) / sqrt(k(x, x) k(z, z))`` between
+          different points are all 1 or all 0.
     adjusted_share : float or None
-        The explained share that is to be expected on other rows, by generalised cross-validation, the parameters of the
-        map counted with the effective dimension: ``1 - (1 - explained_share) / f^2``, -1 at least, with
-        ``f = (n - effective_dimension - p) / n`` and p = d D - d (d - 1) / 2 for a full map, but p at most half of
-        ``n - effective_dimension``. None as above, for fewer than 100 rows, and where the function passes through all.
+        Explained share to be expected on new rows, by generalized cross-validation with the parameters of the map
+        included. It is ``1 - (1 - explained_share) / f^2``, but at least -1, where
+        ``f = (n - effective_dimension - p) / n`` for n rows and a map with p parameters. A full map from D linearly
+        independent columns to d directions has ``p = d D - d (d - 1) / 2`` parameters if the kernel is rotation
+        invariant, and ``p = d D`` otherwise; p is limited to half of ``n - effective_dimension``. None if
+        `explained_share` is None, for fewer than 100 rows, and if the function interpolates all rows.
     remedies : tuple of str
-        The parameters of the estimator that a finding may ask to change: those that it has, and that can still help.
+        Names of the parameters of the estimator whose change can still improve the fit. The warnings suggest only these
+        parameters.
     n_rows, n_centers : int or None
-        Rows of positive weight that were fitted (where all rows are centers, copies of a row are one), and centers;
-        None where the model is of a file that did not keep them.
+        Number of training rows with positive weight, and number of centers. If all rows are centers, identical rows
+        are counted once. None if the model was loaded from a file that does not contain these numbers.
 
     Examples
     --------
@@ -125,167 +171,569 @@ class Diagnostics:
     adjusted_share: float | None = None
 
     def findings(self) -> list[tuple[type[HKRRWarning], str]]:
-        """Return what deserves attention: the warnings that `fit` gave, and what they said."""
-        return [(category, message) for is_so, category, message in _findings(self) if is_so]
+        """Return the problems found: the category and the message of every warning that `fit` issued."""
+        return [(category, message) for applies, category, message in _possible_findings(self) if applies]
 
     def __str__(self) -> str:
-        def share(value: float | None) -> str:
+        def percent(value: float | None) -> str:
             return f"{100.0 * (value or 0.0):.3g}%"
 
-        explained = "nothing to explain: y is constant"
+        explained = "undefined, because y is constant"
         if self.explained_share is not None:
-            explained = f"{share(self.explained_share)} on the training rows"
+            explained = f"{percent(self.explained_share)} on the training rows"
             if self.adjusted_share is not None:
-                explained += f"; adjusted for the parameters: {share(self.adjusted_share)}"
-        cut = "none: they are left as they are"
+                explained += f"; adjusted for the number of parameters: {percent(self.adjusted_share)}"
+        truncated = "not used"
         if self.truncated_share is not None:
-            cut = f"on {share(self.truncated_share)} of the training rows, by far: {share(self.overshooting_share)}"
-        rows, most = "", ""
+            truncated = (
+                f"{percent(self.truncated_share)} of the training rows, {percent(self.overshooting_share)} by a large "
+                "amount"
+            )
+        rows, limit = "", ""
         if self.n_rows is not None and self.n_centers is not None:
-            # Where all rows are centers, copies of a row are one: fewer than were given may be left.
+            # If all rows are centers, identical rows are merged. Then n_rows can be smaller than the length of X.
             distinct = " distinct" if self.n_rows == self.n_centers else ""
             rows = f"rows                     {self.n_rows:,}{distinct}, with {self.n_centers:,} centers\n"
-            most = f", of {self.n_centers:,} that the centers allow"
+            limit = f", at most {self.n_centers:,} (the number of centers)"
         starts = f"{self.starts_tried} tried, {self.starts_dropped} dropped, {self.starts_failed} failed"
         lines = [
             f"{rows}condition of the solve   {self.condition:.2g}, jitter {self.jitter:.2g}; "
-            f"sure digits: {self.digits:.1f}",
-            f"effective dimension      {self.effective_dimension:.1f} parameters{most}",
+            f"reliable digits: {self.digits:.1f}",
+            f"effective dimension      {self.effective_dimension:.1f}{limit}",
             f"variance explained       {explained}",
-            f"predictions cut          {cut}",
+            f"truncation               {truncated}",
             f"starts                   {starts}",
-            f"ended                    {self.stopped}: {ENDS.get(self.stopped, 'see result_.message')}",
+            f"stopped                  {self.stopped}: {STOP_REASONS.get(self.stopped, 'see result_.message')}",
             f"at an edge               {', '.join(self.at_edge) or 'nothing'}",
         ]
         return "\n".join([*lines, *(f"! {message}" for _, message in self.findings())])
 
 
-def _findings(found: Diagnostics) -> Iterator[tuple[bool, type[HKRRWarning], str]]:
-    """Yield every finding there may be: whether it is one, its warning, and the message."""
+# Advice in the warnings, by the name of the parameter that the advice changes.
+_SCALE_FEATURES = {"scale_features": "use scale_features=True"}
+_MORE_PENALTY = {"reg_lambda": "raise reg_lambda", "reg_lambdas": "use larger reg_lambdas"}
+_LESS_PENALTY = {"reg_lambda": "lower reg_lambda", "reg_lambdas": "use smaller reg_lambdas"}
+_FEWER_PARAMETERS = {
+    **_MORE_PENALTY,
+    "criterion": "use criterion='evidence', reg_lambda='auto'",
+    "n_components": "lower n_components",
+}
 
-    def remedy(by_parameter: dict[str, str], otherwise: str = "") -> str:
-        """Return what can be done with the parameters of this estimator."""
+# For each name in `Diagnostics.at_edge`: the message, the advice by parameter, and the advice if no parameter can help.
+# A learned lambda at its bound has no message. Lambda reaches its lower bound whenever y has no noise, which is not a
+# problem. Lambda reaches its upper bound if the model explains nothing, and that has a separate warning.
+_EDGES: dict[str, tuple[str, dict[str, str], str]] = {
+    "reg_lambda": ("", {}, ""),
+    "reg_lambdas": (
+        "reg_lambda_ is the smallest or the largest value of its grid, so a better value may lie outside the grid: ",
+        {"reg_lambdas": "extend reg_lambdas"},
+        "",
+    ),
+    "n_components": (
+        "n_components_ is the smallest or the largest number of directions that was tried, so a number outside that "
+        "range may be better: ",
+        {"n_components": "extend the range of n_components", "time_limit": "raise time_limit"},
+        "",
+    ),
+    "gamma": (
+        "the kernel scale gamma_ is either so small that the kernel treats all rows as identical, or so large that the "
+        "kernel treats no two rows as similar. Predictions for new rows are the mean of y. Check that y depends on X, "
+        "or ",
+        {
+            "gamma": "use a different gamma",
+            **_SCALE_FEATURES,
+            **_MORE_PENALTY,
+            "criterion": "use criterion='evidence'",
+        },
+        "use a different kernel",
+    ),
+}
+
+
+def _possible_findings(found: Diagnostics) -> Iterator[tuple[bool, type[HKRRWarning], str]]:
+    """Yield every possible finding: whether it applies, the category of its warning, and the message."""
+
+    def advice(by_parameter: dict[str, str], otherwise: str = "") -> str:
+        """Return the advice on all parameters that can still improve this fit, or `otherwise` if there are none."""
         return ", or ".join([by_parameter[name] for name in by_parameter if name in found.remedies]) or otherwise
 
     yield (
-        not found.digits >= _LEAST_DIGITS,
+        not found.digits >= _MIN_DIGITS,
         IllConditionedWarning,
-        f"the system for the coefficients has a condition number of {found.condition:.1g}: rounding may leave "
-        f"{max(found.digits, 0.0):.0f} digits of them, and the model may change with the machine; "
-        + remedy(_SMOOTHER, "take a rougher kernel"),
+        f"the linear system for the coefficients has condition number {found.condition:.1g} (reliable digits of the "
+        f"predictions: {max(found.digits, 0.0):.0f}), so the model may differ between machines; "
+        + advice(_MORE_PENALTY, "use a less smooth kernel"),
     )
     yield (
-        found.jitter > _MOST_JITTER,
+        found.jitter > _MAX_JITTER,
         IllConditionedWarning,
-        f"a kernel matrix was not positive definite, and {found.jitter:.1g} of its diagonal was added to it: the model "
-        "is smoother than reg_lambda_ says; " + remedy({**_SCALED, **_SMOOTHER}, "take a rougher kernel"),
+        f"a kernel matrix was not positive definite, so {found.jitter:.1g} times its largest diagonal entry was added "
+        "to its diagonal. The model is therefore smoother than reg_lambda_ implies; "
+        + advice({**_SCALE_FEATURES, **_MORE_PENALTY}, "use a less smooth kernel"),
     )
-    poor = found.explained_share is not None and found.explained_share < _LEAST_EXPLAINED
+    poor = found.explained_share is not None and found.explained_share < _MIN_EXPLAINED
     for name in found.at_edge:
         message, remedies, otherwise = _EDGES[name]
-        yield not poor and message != "", EdgeWarning, message + remedy(remedies, otherwise)
+        yield not poor and message != "", EdgeWarning, message + advice(remedies, otherwise)
     yield (
-        (found.overshooting_share or 0.0) > _MOST_OVERSHOOTING,
+        (found.overshooting_share or 0.0) > _MAX_OVERSHOOTING_SHARE,
         PoorFitWarning,
-        f"predictions go beyond {OVERSHOOT} truncation_ for {100.0 * (found.overshooting_share or 0.0):.0f}% of the "
-        "training rows, and are cut: the function goes far beyond y; check the targets for outliers, or "
-        + remedy(_SMOOTHER, "take a smoother kernel"),
+        f"before truncation, the predictions exceed {_OVERSHOOT} times truncation_ on "
+        f"{100.0 * (found.overshooting_share or 0.0):.0f}% of the training rows, far outside the range of y: check the "
+        "targets for outliers, or " + advice(_MORE_PENALTY, "use a smoother kernel"),
     )
     yield (
         poor,
         PoorFitWarning,
-        "the model explains nothing of y on its own training rows, and predicts the mean: check that y depends on X, "
-        "and that no single target outweighs all others, or " + remedy(_LESS_SMOOTH, "take another kernel"),
+        "the model explains nothing of y on its own training rows and predicts the mean: check that y depends on X, "
+        "and that no single target dominates all other targets, or " + advice(_LESS_PENALTY, "use a different kernel"),
     )
     explained, adjusted = found.explained_share, found.adjusted_share
     yield (
         explained is not None
         and adjusted is not None
-        and explained > _MUCH_EXPLAINED
-        and adjusted < _LEAST_ADJUSTED
-        and "gamma" not in found.at_edge,  # which says more
+        and explained > _OVERFIT_EXPLAINED
+        and adjusted < _OVERFIT_ADJUSTED
+        # The warning about gamma is more specific.
+        and "gamma" not in found.at_edge,
         OverfitWarning,
-        f"the model explains {100.0 * (explained or 0.0):.0f}% of the variance of y on its training rows, with so many "
-        f"parameters for these (an effective dimension of {found.effective_dimension:.0f}, and those of the map) that "
-        "next to nothing may be left of it on others: check the score on rows held out, or "
-        + remedy(_LESS_FREE, _MORE),
+        f"the model explains {100.0 * (explained or 0.0):.0f}% of the variance of y on its training rows, but it has "
+        f"so many parameters (an effective dimension of {found.effective_dimension:.0f}, plus the parameters of the "
+        "map) that it may explain almost nothing on new rows: check the score on held-out rows, or "
+        + advice(_FEWER_PARAMETERS, "use more rows, or fewer columns"),
     )
     yield (
         found.starts_failed > found.starts_tried / 2,
         FailedStartsWarning,
-        f"{found.starts_failed} of {found.starts_tried} starts could not be evaluated: check the scale of X and y, or "
-        + remedy({**_SCALED, "n_init": "raise n_init"}),
+        f"the objective could not be evaluated at {found.starts_failed} of {found.starts_tried} starts: check the "
+        "scale of X and y, or " + advice({**_SCALE_FEATURES, "n_init": "raise n_init"}),
     )
     yield (
         found.still_falling,
         NotConvergedWarning,
-        "as many iterations were made as are allowed, and the objective was still falling: "
-        + remedy(
+        "the maximum number of iterations was reached while the objective was still falling: "
+        + advice(
             {"max_iter": "raise max_iter", "solver": "use solver='lbfgs'"},
-            "raise n_init, for a start that gets further",
+            "raise n_init to find a better start",
         ),
     )
 
 
-# What to do, by the parameter that it is done with.
-_SCALED = {"scale_features": "use scale_features=True"}
-_SMOOTHER = {"reg_lambda": "raise reg_lambda", "reg_lambdas": "give larger reg_lambdas"}
-_LESS_FREE = {
-    **_SMOOTHER,
-    "criterion": "use criterion='evidence', reg_lambda='auto'",
-    "n_components": "lower n_components",
-}
-_MORE = "give more rows, or fewer columns"
-_LESS_SMOOTH = {"reg_lambda": "lower reg_lambda", "reg_lambdas": "give smaller reg_lambdas"}
-
-# What may end at an edge, what is to be done about it by parameter, and where there is none. A lambda that is learned
-# ends at its lower bound wherever y has no noise, which is no fault, and at its upper one where nothing is explained,
-# which has a warning of its own.
-_EDGES: dict[str, tuple[str, dict[str, str], str]] = {
-    "reg_lambda": ("", {}, ""),
-    "reg_lambdas": (
-        "reg_lambda_ is at an edge of the grid that it was chosen from: a better one may lie beyond; ",
-        {"reg_lambdas": "give reg_lambdas that go on"},
-        "",
-    ),
-    "n_components": (
-        "n_components_ is at an edge of the numbers of directions that were tried: more of them, or fewer, may do "
-        "better; ",
-        {"n_components": "give n_components more to choose from", "time_limit": "raise time_limit"},
-        "",
-    ),
-    "gamma": (
-        "the kernel no longer notices its scale gamma_: to it all rows are alike, or no two of them are, and new rows "
-        "have the mean predicted. Check that y depends on X, or ",
-        {
-            "gamma": "give another gamma",
-            **_SCALED,
-            **_SMOOTHER,
-            "criterion": "use criterion='evidence'",
-        },
-        "take another kernel",
-    ),
-}
-
-_announced: ContextVar[bool] = ContextVar("announced", default=True)
+_warnings_enabled: ContextVar[bool] = ContextVar("warnings_enabled", default=True)
 
 
 @contextmanager
-def unannounced() -> Iterator[None]:
-    """Keep the fits within from warning: they are parts of a search, of which only the end is a person's business."""
-    token = _announced.set(False)
+def fit_warnings_silenced() -> Iterator[None]:
+    """Suppress the warnings of the fits inside this context, such as the intermediate fits of a search."""
+    token = _warnings_enabled.set(False)
     try:
         yield
     finally:
-        _announced.reset(token)
+        _warnings_enabled.reset(token)
 
 
-def announce(found: Diagnostics) -> None:
-    """Warn of what deserves attention, at the line outside the library that asked for the fit."""
-    if not _announced.get():
+def issue_warnings(found: Diagnostics) -> None:
+    """Issue a warning for every finding. The warning points to the line of the user's code that called `fit`."""
+    if not _warnings_enabled.get():
         return
     level, frame = 1, sys._getframe()
     while frame is not None and frame.f_globals.get("__name__", "").startswith("hkrr."):
-        level, frame = level + 1, frame.f_back  # type: ignore[assignment]  # the outermost frame has None behind it
+        level, frame = level + 1, frame.f_back  # type: ignore[assignment]  # f_back of the outermost frame is None
     for category, message in found.findings():
         warnings.warn(message, category, stacklevel=level)
+
+
+# Maximum number of centers for which the effective dimension is computed exactly.
+_EXACT_TRACE_CENTERS = 512
+# Number of random vectors in the estimate of the effective dimension for more centers.
+_TRACE_PROBES = 64
+
+
+@storable
+class SolveDiagnostics(NamedTuple):
+    """Diagnostics of a linear solve. They are plain numbers, so that a checkpoint can store them.
+
+    The first three fields are explained in `Diagnostics`, and `condition_bound` in
+    `hkrr._base.linear_algebra.SolveInfo`.
+    """
+
+    condition: float
+    effective_dimension: float
+    jitter: float
+    condition_bound: float
+
+
+def repeat_solve(
+    rows: Rows, objective: Objective | Criterion, result: Result
+) -> tuple[SolveDiagnostics, Uncertainty | None]:
+    """Solve for the coefficients of a finished run once more, and return the diagnostics and the uncertainty.
+
+    The cost is about half the cost of evaluating the objective. If the system cannot be solved again, the condition
+    number is infinite and the uncertainty is None.
+    """
+
+    def compute() -> tuple[SolveDiagnostics, Uncertainty | None]:
+        info, uncertainty = SolveInfo(), None
+        last = Objective(rows, None if objective.exact else objective.centers, objective.kernel, result.reg_lambda)
+        with np.errstate(all="ignore"), blas_for(len(objective.centers)):
+            try:
+                solution = last.solve_alpha(result.B, info)
+                uncertainty = estimate_uncertainty(last, result.B, result.alpha, solution, info, "full")
+            except (ArithmeticError, np.linalg.LinAlgError):
+                info = SolveInfo()
+            return solve_diagnostics(info, rows), uncertainty
+
+    return step(("repeated solve", objective.content, result.B, result.reg_lambda), compute)
+
+
+def solve_diagnostics(info: SolveInfo, rows: Rows) -> SolveDiagnostics:
+    """Return the diagnostics of a linear solve."""
+    with np.errstate(all="ignore"):
+        condition, dimension = condition_and_dimension(info, rows)
+        return SolveDiagnostics(condition, dimension, float(info.jitter), float(info.condition_bound))
+
+
+def condition_and_dimension(info: SolveInfo, rows: Rows) -> tuple[float, float]:
+    """Return the condition number of a linear system, and the effective dimension of the function."""
+    if info.factor is None:
+        return math.inf, math.nan
+    # The computation runs on the CPU: it takes one transfer of a c x c matrix, and O(c^2) operations per vector.
+    factor = rows.fetch(info.factor)[0]
+    # LAPACK accepts the memory order of the transpose without a copy.
+    upper = factor.T
+    reciprocal, _ = dpocon(upper, info.norm, uplo="U")
+    c = len(factor)
+    estimated = c > _EXACT_TRACE_CENTERS
+    Z = _fixed_rng().choice([-1.0, 1.0], (c, _TRACE_PROBES)) if estimated else np.eye(c)
+    half = solve_triangular(upper, Z, check_finite=False)  # L^-T Z
+    R_half = info.penalty * half if info.penalty_matrix is None else rows.fetch(info.penalty_matrix)[0] @ half
+    trace = np.vdot(half, R_half) / (_TRACE_PROBES if estimated else 1)
+    return 1.0 / reciprocal if reciprocal > 0 else math.inf, float(np.clip(c - trace, 0.0, c))
+
+
+def _fixed_rng() -> np.random.RandomState:
+    """Return a generator with a fixed seed, so that diagnostics do not advance the random state of the user."""
+    return np.random.RandomState(0)
+
+
+# Maximum number of training rows on which predictions are checked.
+_SAMPLE_ROWS = 20_000
+# Maximum number of rows used to count the linearly independent columns.
+_RANK_ROWS = 2_000
+# Minimum number of rows for `adjusted_share`. With fewer rows, the estimate of the error is too rough.
+_MIN_ROWS_FOR_OVERFITTING = 100
+# Minimum of ``(n - effective_dimension) / n`` for `adjusted_share`. Below it, the residuals consist of rounding errors.
+_MIN_FREEDOM = 1e-3
+# The check of gamma compares at most 200 rows with at most 200 centers, and needs at least 10 distinct rows.
+_COMPARED_POINTS, _MIN_DISTINCT_POINTS = 200, 10
+# Gamma is at an edge if all correlations are close to 1, or all are close to 0, up to this tolerance.
+_CORRELATION_TOL = 1e-6
+# For `still_falling`: minimum number of iterations, share of the iterations at the end of the run that are examined,
+# and minimum decrease of the objective during these iterations, relative to the loss of predicting the mean.
+_MIN_ITERATIONS, _LAST_PART, _MIN_FALL = 50, 0.2, 0.01
+# Relative tolerance of the training error if it is computed from all rows, and if it is computed from a sample.
+_ERROR_TOL, _ERROR_TOL_SAMPLE = 1e-7, 1e-2
+
+_ROUNDING_MESSAGE = (
+    "The coefficients consist of rounding errors: on the training rows, the predictions are worse than the mean of y. "
+    "Raise reg_lambda, use scale_features=True, or use a bounded kernel such as 'gaussian'."
+)
+
+# Function that returns the predictions of a fitted model for rows.
+Predict = Callable[[Rows], Array]
+
+
+@dataclass(frozen=True)
+class Starts:
+    """Numbers of starts of the optimization, as in `Diagnostics`: tried, dropped and failed."""
+
+    tried: int = 1
+    dropped: int = 0
+    failed: int = 0
+
+
+def diagnose(
+    rows: Rows,
+    objective: Objective | Criterion,
+    result: Result,
+    predict: Predict,
+    starts: Starts,
+    *,
+    edges: tuple[str, ...] = (),
+    truncation: Any = None,
+    solve: SolveDiagnostics | None = None,
+    map_parameters: float | None = None,
+) -> Diagnostics:
+    """Return the diagnostics of a fitted model.
+
+    Parameters
+    ----------
+    rows : Rows
+        Training rows, in the coordinates of the optimization.
+    objective : Objective or Criterion
+        The objective that was minimized. It provides the kernel and the centers.
+    result : Result
+        Result of the solver.
+    predict : callable
+        Returns the predictions of the fitted model for rows, before truncation.
+    starts : Starts
+        Numbers of starts of the optimization.
+    edges : tuple of str
+        Entries of `Diagnostics.at_edge` that the caller has found. `diagnose` may add further entries.
+    truncation : float, array or None
+        Absolute value at which predictions are truncated. None if predictions are not truncated.
+    solve : SolveDiagnostics or None
+        Diagnostics of the solve that gave the coefficients. If None, the system is solved again.
+    map_parameters : float or None
+        Number of parameters of the map. None means the number of parameters of a full map, or 0 if the solver made no
+        iteration.
+
+    Returns
+    -------
+    Diagnostics
+
+    Raises
+    ------
+    FitError
+        If the coefficients consist of rounding errors: the error on the training rows is larger than without a fit.
+    """
+    if objective.learn_lambda and at_bound(result.reg_lambda):
+        edges = (*edges, "reg_lambda")
+    if solve is None:
+        solve = repeat_solve(rows, objective, result)[0]
+    kernel, B = objective.kernel, result.B
+    if map_parameters is None:
+        map_parameters = _count_parameters(rows, B, kernel) if result.n_iter > 0 else 0.0
+    all_rows = rows.n_rows <= _SAMPLE_ROWS
+    with np.errstate(all="ignore"), blas_for(len(objective.centers)):
+        sample: Rows = rows if all_rows else rows.subset(rows.draw(_SAMPLE_ROWS, _fixed_rng()))
+        tol = _ERROR_TOL if all_rows else _ERROR_TOL_SAMPLE
+        explained, truncated, overshooting = _sample_shares(sample, predict, truncation, tol)
+        if not _kernel_discriminates(sample, kernel, B, objective.centers @ B.T):
+            edges = (*edges, "gamma")
+    if explained is None:
+        # Every parameter value fits a constant target equally well, so edges mean nothing.
+        edges = ()
+    return Diagnostics(
+        condition=solve.condition,
+        digits=-math.log10(EPS * min(solve.condition, solve.condition_bound)),
+        jitter=solve.jitter,
+        effective_dimension=solve.effective_dimension,
+        explained_share=explained,
+        truncated_share=truncated,
+        overshooting_share=overshooting,
+        starts_tried=starts.tried,
+        starts_dropped=starts.dropped,
+        starts_failed=starts.failed,
+        stopped=result.reason,
+        still_falling=_is_still_falling(result, objective.loss_at_zero),
+        at_edge=edges,
+        n_rows=rows.n_counted,
+        n_centers=len(objective.centers),
+        adjusted_share=adjusted_share(explained, solve.effective_dimension, map_parameters, rows.n_counted),
+    )
+
+
+def _count_parameters(rows: Rows, B: Array, kernel: Kernel) -> float:
+    """Return the number of parameters of a full map of the linearly independent columns that are not constant."""
+    sample = rows.subset(rows.draw(_RANK_ROWS, _fixed_rng())).count_free_columns()
+    return Full().degrees_of_freedom(len(B), sample.n_free_columns, kernel.rotation_invariant)
+
+
+class SearchCandidate(Protocol):
+    """Attributes of a candidate of the search that `diagnose_search` uses."""
+
+    @property
+    def dropped(self) -> bool: ...
+    @property
+    def shape(self) -> Any: ...
+    @property
+    def value(self) -> float: ...
+    @property
+    def n_components(self) -> int: ...
+    @property
+    def degrees_of_freedom(self) -> float: ...
+    @property
+    def lambda_at_bound(self) -> bool: ...
+
+
+def diagnose_search(
+    rows: Rows,
+    objective: Objective | Criterion,
+    result: Result,
+    predict: Predict,
+    winner: SearchCandidate,
+    candidates: Sequence[SearchCandidate],
+    *,
+    time_limited: bool,
+    truncation: Any,
+    solve: SolveDiagnostics,
+) -> Diagnostics:
+    """Return the diagnostics of the model that a search has chosen from several candidates.
+
+    The parameters that are not listed here are the same as in `diagnose`.
+
+    Parameters
+    ----------
+    winner : SearchCandidate
+        The candidate that was chosen.
+    candidates : sequence of SearchCandidate
+        All candidates that were tried.
+    time_limited : bool
+        Whether the search had a time limit. Candidates without a value then count as dropped, not as failed, because
+        there may have been no time to evaluate these candidates.
+    """
+    failed = sum(not math.isfinite(candidate.value) for candidate in candidates)
+    dropped = sum(candidate.dropped and math.isfinite(candidate.value) for candidate in candidates)
+    starts = Starts(len(candidates), dropped + failed, 0) if time_limited else Starts(len(candidates), dropped, failed)
+    edges: tuple[str, ...] = ()
+    if isinstance(winner.shape, Full):
+        tried = {candidate.n_components for candidate in candidates if isinstance(candidate.shape, Full)}
+        edges = _range_edge("n_components", winner.n_components, tried, rows.n_features)
+    if winner.lambda_at_bound:
+        edges = (*edges, "reg_lambda")
+    return diagnose(
+        rows,
+        objective,
+        result,
+        predict,
+        starts,
+        edges=edges,
+        truncation=truncation,
+        solve=solve,
+        map_parameters=winner.degrees_of_freedom,
+    )
+
+
+def diagnose_grid(
+    found: Diagnostics,
+    grid: dict[str, Any],
+    n_components: int,
+    reg_lambda: float,
+    X: Array,
+    predict: Callable[[Array], Array],
+    truncation: Any,
+) -> Diagnostics:
+    """Return the diagnostics of a model whose number of directions and lambda were chosen from a grid.
+
+    Parameters
+    ----------
+    found : Diagnostics
+        Diagnostics of the final fit, on all rows.
+    grid : dict
+        Results of the grid search. The columns "n_components" and "reg_lambda" hold the values that were tried.
+    n_components, reg_lambda : int, float
+        The number of directions and the lambda that were chosen.
+    X : array (n_samples, n_features)
+        Training rows.
+    predict : callable
+        Returns the predictions of the final fit for an array, before truncation.
+    truncation : float, array or None
+        Absolute value at which predictions are truncated. None if predictions are not truncated.
+    """
+    lambdas, dimensions = (set(grid[name].tolist()) for name in ("reg_lambda", "n_components"))
+    edges = _range_edge("n_components", n_components, dimensions, X.shape[1])
+    if len(lambdas) > 1:
+        edges += _range_edge("reg_lambdas", reg_lambda, lambdas, math.inf)
+    truncated = overshooting = None
+    if truncation is not None:
+        sample = X if len(X) <= _SAMPLE_ROWS else X[_fixed_rng().permutation(len(X))[:_SAMPLE_ROWS]]
+        predicted = predict(sample).reshape(len(sample), -1)
+        truncated, overshooting = _truncated_shares(predicted, truncation, np.ones(len(sample)))
+    edges = (*edges, *found.at_edge)
+    return replace(found, at_edge=edges, truncated_share=truncated, overshooting_share=overshooting)
+
+
+def _range_edge(name: str, value: float, tried: set[Any], largest: float) -> tuple[str, ...]:
+    """Return ``(name,)`` if the value is at an end of the range of values tried that can be extended, else ``()``.
+
+    The range of "n_components" cannot be extended below 1, and no range can be extended above `largest`.
+    """
+    if len(tried) < 2:
+        return ()
+    smallest = name == "n_components" and value == 1
+    return (name,) if (value == min(tried) and not smallest) or (value == max(tried) and value < largest) else ()
+
+
+def adjusted_share(explained: float | None, effective_dimension: float, map_parameters: float, n: int) -> float | None:
+    """Return ``1 - (1 - explained) / f^2``, but at least -1, where f is the share of unused degrees of freedom.
+
+    This share is ``f = (n - effective_dimension - map_parameters) / n``, where `map_parameters` is limited to half of
+    ``n - effective_dimension``. The limit matters for functions that nearly interpolate the rows: the error and the
+    unused degrees of freedom then both approach zero, and only their ratio is informative. The result is None if even
+    the ratio consists of rounding errors, for fewer than 100 rows, and if `explained` is None.
+    """
+    left = n - effective_dimension
+    if explained is None or n < _MIN_ROWS_FOR_OVERFITTING or not left > _MIN_FREEDOM * n:
+        return None
+    free = max(left - map_parameters, 0.5 * left) / n
+    return max(1.0 - (1.0 - explained) / free**2, -1.0)
+
+
+def _truncated_shares(predicted: Array, truncation: Any, weights: Array) -> tuple[float, float]:
+    """Return the shares of rows whose prediction exceeds the truncation, and 1.5 times the truncation."""
+    sizes = np.abs(predicted)
+    beyond, far_beyond = (np.any(sizes > factor * truncation, axis=1) for factor in (1.0, _OVERSHOOT))
+    return float(np.average(beyond, weights=weights)), float(np.average(far_beyond, weights=weights))
+
+
+def _sample_shares(
+    sample: Rows, predict: Predict, truncation: Any, tol: float
+) -> tuple[float | None, float | None, float | None]:
+    """Return `explained_share`, `truncated_share` and `overshooting_share` of `Diagnostics`.
+
+    The coefficients minimize an objective whose value at zero coefficients is ``sum w y^2``. If the squared error
+    exceeds this value by more than the relative tolerance `tol`, the coefficients consist of rounding errors, and
+    FitError is raised.
+    """
+    # The rows stay on their device or in their files. Only a few numbers per row are fetched.
+    centered, Y = sample.map(targets), sample.with_coordinates(None, None, None).map(targets)
+    w = sample.map(_weights)[:, 0]
+    predicted = predict(sample).reshape(Y.shape)
+    truncated = overshooting = None
+    if truncation is not None:
+        truncated, overshooting = _truncated_shares(predicted, truncation, w > 0)
+        predicted = np.clip(predicted, -truncation, truncation)
+    # Dividing by the largest target avoids overflow and underflow of the squares.
+    unit = float(np.max(np.abs(Y))) or 1.0
+
+    def squared(residual: Array) -> float:
+        return float(np.sum(w[:, None] * (residual / unit) ** 2))
+
+    of_model, of_mean, of_zero = (
+        squared(residual) for residual in (Y - predicted, Y - np.average(Y, axis=0, weights=w), centered)
+    )
+    rounding, negligible = (float(np.sum(w)) * Y.shape[1] * (ulps * EPS) ** 2 for ulps in (8.0, 64.0))
+    if not of_model <= (1.0 + tol) * of_zero + rounding:
+        raise FitError(_ROUNDING_MESSAGE)
+    return (1.0 - of_model / of_mean if of_mean > negligible else None), truncated, overshooting
+
+
+def _weights(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
+    return (array_namespace(Y).ones_like(Y[:, :1]) if w is None else w[:, None],)
+
+
+def _kernel_discriminates(sample: Rows, kernel: Kernel, B: Array, C: Array) -> bool:
+    """Return whether the kernel correlations between rows and centers are neither all 1 nor all 0.
+
+    The correlations are ``k(p, c) / sqrt(k(p, p) k(c, c))``. Pairs of identical points are left out.
+    """
+    rng = _fixed_rng()
+    P = sample.take(sample.draw(_COMPARED_POINTS, rng)) @ B.T
+    C = C[rng.permutation(len(C))[:_COMPARED_POINTS]]
+    differ = np.any(P[:, None] != C[None], axis=2)
+    if np.count_nonzero(np.any(differ, axis=1)) < _MIN_DISTINCT_POINTS:
+        # So few distinct points may all be close together, or all be far apart, for any reasonable gamma.
+        return True
+    correlations = kernel(P, C) / np.sqrt(kernel.diagonal(P)[:, None] * kernel.diagonal(C))
+    largest, smallest = float(np.max(correlations[differ])), float(np.min(correlations[differ]))
+    return not (smallest > 1.0 - _CORRELATION_TOL or largest < _CORRELATION_TOL)
+
+
+def _is_still_falling(result: Result, loss_at_zero: float) -> bool:
+    """Return the value of `Diagnostics.still_falling`."""
+    values = result.history["objective"]
+    if result.reason != "max_iter" or result.n_iter < _MIN_ITERATIONS:
+        return False
+    before = values[-1 - math.ceil(_LAST_PART * result.n_iter)]
+    return bool(before - values[-1] > _MIN_FALL * loss_at_zero)

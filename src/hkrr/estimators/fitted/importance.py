@@ -1,15 +1,30 @@
-"""How far each column moves the prediction, and what the directions are made of.
+"""Feature importances, and the directions of a fitted map in terms of the columns.
 
-The gradient of ``f(x) = g(Bx)`` is ``B' grad g(Bx)``. Its average outer product over rows,
+The effect of a column is the root mean square change of the prediction when the column changes by a typical amount and
+all other columns stay fixed. The importances are the effects of all columns, divided by their sum. The effect of a
+column is computed in one of two ways.
 
-    ``G = mean_i grad f(x_i) grad f(x_i)' = B' M B,    M = mean_i grad g(B x_i) grad g(B x_i)'``,
+From gradients. The gradient of ``f(x) = g(Bx)`` is ``B' grad g(Bx)``. The average outer product of this gradient over
+the rows is
 
-says along which inputs the function changes: M is d x d, so that nothing but G itself has the size of the columns. The
-importance of column j is ``sqrt(G_jj)`` times the spread of that column: by how much the prediction changes, in the
-square mean, with a typical move of the column while all others stay. The predictions of a classifier are its
-probabilities, and G is their sum, ``sum_k mean_i grad p_k(x_i) grad p_k(x_i)'``: scores that move where the class is
-sure move nothing, and a constant that all scores share does not count. A gradient knows small moves: of a column of few
-values it may see nothing of the steps between them, and those are taken in its place; see `hkrr.steps`.
+    ``G = mean_i grad f(x_i) grad f(x_i)' = B' M B,    M = mean_i grad g(B x_i) grad g(B x_i)'``
+
+where M is a d x d matrix. The effect of column j is ``sqrt(G_jj)`` times the standard deviation of the column. For a
+classifier, the predictions are the probabilities p_k of the classes, and G is the sum over the classes,
+``sum_k mean_i grad p_k(x_i) grad p_k(x_i)'``. A change of the scores therefore has no effect where the class is
+certain. A constant added to all scores has no effect either.
+
+From finite differences, for columns with few distinct values. Gradients describe small changes, but there are no data
+between two values of such a column. With a coordinatewise kernel the function is often flat at both values and steep in
+between, so that a gradient at the rows misses the jump or exaggerates it. The jumps themselves are used instead. With
+p_v the share of the rows that have the value v,
+
+    ``effect_j^2 = 1/2 mean_i sum_v p_v |f(x_i with its j-th entry set to v) - f(x_i)|^2``
+
+The factor 1/2 makes both kinds of effects comparable: the mean squared difference between two random draws from a
+column is twice the variance of the column. If f is linear in the column, the effect is therefore ``|df/dx_j| std_j``,
+as for gradients. By Jansen's formula, the squared effect is also Sobol's total index times the variance of f. The
+squared effect is half the mean squared change of the predictions when the column is permuted.
 """
 
 from __future__ import annotations
@@ -20,51 +35,60 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hkrr._arrays import Array
-from hkrr._validation import in_finite_numbers
-from hkrr.steps import columns_of_few_values, moves_by_steps, some_rows
+from hkrr._base.checks import require_finite
+from hkrr._base.linear_algebra import Array
+from hkrr.estimators.fitted.fitted_attributes import FittedMap
+from hkrr.kernels import Coordinatewise, Kernel
 
+# Likely cause of values that are not finite, for error messages.
 _CAUSE = "the units of X are too large or too small"
-_BLOCK_ENTRIES = 2_000_000  # of a kernel matrix at once
+# Maximum number of entries of a kernel matrix in memory.
+_BLOCK_ENTRIES = 2_000_000
+# Maximum number of distinct values of a column for finite differences. With more values, neighbouring values are close
+# together, and gradients are accurate.
+_MAX_VALUES = 20
+# Bounds of the size of a sample of the centers. Means over such a sample are accurate to about two digits.
+_MIN_ROWS, _MAX_ROWS = 200, 1_000
+# Maximum total number of kernel entries, which take a second or two to compute. If this maximum would allow fewer than
+# 200 rows, 200 rows are used.
+_MAX_ENTRIES = 100_000_000
+# Minimum factor of a product kernel that can be divided out accurately.
+_MIN_FACTOR = 1e-200
 
 
-class FeatureImportances:
-    """The part of an estimator that says which columns matter."""
+class FeatureImportancesMixin(FittedMap):
+    """Mixin for fitted models that adds ``feature_importances_``."""
 
     @property
     def feature_importances_(self) -> Array:
-        """How far each column moves the prediction, as shares of 1; see `hkrr.importance`.
+        """Effects of the columns on the predictions before truncation, divided by their sum.
 
-        ``sqrt(G_jj) std_j``, or, of a column with 20 values or fewer, the steps from each of them to the others
-        (`hkrr.steps`), divided by the sum of all. Means and standard deviations are over the centers (some 200 to 1,000
-        where there are more), which are training rows or, with ``centers="kmeans"``, stand for them. Centers drawn by
-        leverage come from the edges of the data more often than its rows do; `average_gradient_outer_product` takes any
-        rows. Predictions are those before any truncation, and several targets count by their variances, as they do in
-        `fit`. All zero where the function is constant.
+        The effect of a column is its standard deviation times the root mean square slope of the predictions along the
+        column. For columns with at most 20 distinct values, finite differences are used instead of slopes (see
+        `hkrr.estimators.fitted.importance`). Standard deviations are over the centers. Mean squares are over the
+        centers too, or over a sample of 200 to 1,000 centers if there are more. Centers are training rows, or cluster
+        means of training rows with ``centers="kmeans"``. Centers drawn by leverage scores overrepresent the edges of
+        the data. To average over rows of your choice, use `average_gradient_outer_product`. Several targets are
+        weighted by their variances, as in `fit`. All importances are zero if the function is constant.
         """
         check_is_fitted(self)
         return importances(self)
 
-    def _linked(self, outputs: Array) -> Array | None:
-        """Return what is predicted (n, n_predicted) from the outputs (n, T); None: it is they."""
-        return None
 
-    def _link_slopes(self, outputs: Array) -> Array | None:
-        """Return the derivatives (n, n_predicted, T) of what is predicted in the outputs (n, T); None: it is they."""
-        return None
+def average_gradient_outer_product(model: FittedMap, X: Any) -> Array:
+    """Return ``G = mean_i grad f(x_i) grad f(x_i)'`` over the rows of X, in the coordinates of X.
 
-
-def average_gradient_outer_product(model: Any, X: Any) -> Array:
-    """Return ``G = mean_i grad f(x_i) grad f(x_i)'`` over the rows of X, in its coordinates.
-
-    The eigenvectors of G are the directions in which predictions change most, and ``sqrt(G_jj)`` is the slope along
-    column j, in the square mean. Of several targets it is the sum, and of a classifier the sum over the probabilities.
-    Where a kernel has a kink (Laplace) the slope at a center is that of all other centers.
+    The eigenvectors of G are the directions along which the predictions change most, and ``sqrt(G_jj)`` is the root
+    mean square slope along column j. For several targets, G is the sum over the targets. For a classifier, G is the sum
+    over the probabilities of the classes. Some kernels, such as the Laplace kernel, have a kink at their center. At a
+    center, the kernel of that center is then left out of the gradient.
 
     Parameters
     ----------
-    model : fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
+    model : HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
+        A fitted model.
     X : array or data frame (n_samples, n_features)
+        Rows at which the gradients are computed.
 
     Returns
     -------
@@ -74,7 +98,7 @@ def average_gradient_outer_product(model: Any, X: Any) -> Array:
     --------
     >>> import numpy as np
     >>> from hkrr import HyperKernelRidge
-    >>> from hkrr.importance import average_gradient_outer_product
+    >>> from hkrr.estimators.fitted.importance import average_gradient_outer_product
     >>> X = np.random.default_rng(0).normal(size=(200, 5))
     >>> model = HyperKernelRidge(1, random_state=0).fit(X, np.sin(X[:, 2]))
     >>> G = average_gradient_outer_product(model, X)
@@ -84,104 +108,204 @@ def average_gradient_outer_product(model: Any, X: Any) -> Array:
     check_is_fitted(model)
     X = validate_data(model, X, reset=False, dtype=np.float64)
     B = math.sqrt(model.kernel_.scale) * model.components_
-    G: Array = B.T @ latent_outer_product(model, X, model.dual_coef_) @ B
+    G: Array = B.T @ _latent_outer_product(model, X, model.dual_coef_) @ B
     return G
 
 
-def latent_outer_product(model: Any, X: Array, dual_coef: Array) -> Array:
-    """Return M over the rows of X, for latent coordinates in units of the kernel: ``z = sqrt(gamma) B x``."""
-    # At gamma = 1, whatever the units of X: squares of slopes could overflow otherwise.
-    scale, B = math.sqrt(model.kernel_.scale), model.components_.T
-    P, C = (scale * ((points - model.x_offset_) @ B) for points in (X, model.centers_))
+def importances(model: FittedMap, target: int | None = None) -> Array:
+    """Return ``feature_importances_``, or the importances for a single target if `target` is its index."""
+    return require_finite("importances", lambda: _importances(model, target), _CAUSE)
+
+
+def _importances(model: FittedMap, target: int | None) -> Array:
+    dual_coef = _normalized_coefficients(model, target)
+    B = math.sqrt(model.kernel_.scale) * model.components_ * column_stds(model)
+    squares = np.sum(B * (_outer_product_at_centers(model, dual_coef) @ B), axis=0)
+    # Rounding errors can make a sum of squares negative.
+    effects = np.sqrt(np.maximum(squares, 0.0))
+    few = columns_with_few_values(model.centers_)
+    effects[list(few)] = finite_difference_effects(model, few, dual_coef)
+    total = float(np.sum(effects))
+    return effects / total if total > 0 else effects
+
+
+def direction_effects(model: FittedMap, latent_std: Array) -> Array:
+    """Return the effect of each direction on the predictions, up to a common factor.
+
+    If each direction is a single column, the effect is the importance of that column.
+
+    Parameters
+    ----------
+    model : FittedMap
+        A fitted model.
+    latent_std : array (n_components,)
+        Standard deviations of the latent coordinates, by which the slopes are multiplied.
+    """
+    used = model.components_ != 0
+    if np.all(np.sum(used, axis=1) <= 1):
+        return np.asarray(used @ importances(model))
+    M = _outer_product_at_centers(model, _normalized_coefficients(model))
+    return np.sqrt(np.diag(M)) * latent_std
+
+
+def _normalized_coefficients(model: FittedMap, target: int | None = None) -> Array:
+    """Return the coefficients divided by their largest absolute value, so that their squares do not overflow."""
+    dual_coef = model.dual_coef_.reshape(len(model.centers_), -1)
+    dual_coef = dual_coef if target is None else dual_coef[:, [target]]
+    return dual_coef / (float(np.max(np.abs(dual_coef))) or 1.0)
+
+
+def _in_kernel_units(model: FittedMap, X: Array) -> Array:
+    """Return the latent coordinates ``sqrt(gamma) B x``. In these units gamma is 1, and slopes do not overflow."""
+    return math.sqrt(model.kernel_.scale) * ((X - model.x_offset_) @ model.components_.T)
+
+
+def _sample_rows(n_rows: int, entries_per_row: int) -> Array:
+    """Return the indices of the rows that a mean uses: all rows, or a sample drawn with a fixed seed.
+
+    The size of the sample depends on `entries_per_row`, the number of kernel entries to compute for each row.
+    """
+    size = min(max(_MAX_ENTRIES // max(entries_per_row, 1), _MIN_ROWS), _MAX_ROWS)
+    return np.arange(n_rows) if n_rows <= size else np.random.RandomState(0).permutation(n_rows)[:size]
+
+
+def _outer_product_at_centers(model: FittedMap, dual_coef: Array) -> Array:
+    # The time of a coordinatewise kernel is proportional to the number of directions, so entries count per direction.
+    rows = _sample_rows(len(model.centers_), len(model.centers_) * len(model.components_))
+    return _latent_outer_product(model, model.centers_[rows], dual_coef)
+
+
+def _latent_outer_product(model: FittedMap, X: Array, dual_coef: Array) -> Array:
+    """Return the matrix M, averaged over the rows of X, for the latent coordinates of `_in_kernel_units`."""
+    P, C = _in_kernel_units(model, X), _in_kernel_units(model, model.centers_)
     kernel, alpha = model.kernel_.with_gamma(1.0), dual_coef.reshape(len(C), -1)
     n_rows = max(1, _BLOCK_ENTRIES // len(C))
     M = np.zeros((P.shape[1], P.shape[1]))
     for start in range(0, len(P), n_rows):
         block = P[start : start + n_rows]
         K, pullback = kernel.vjp_low_rank(block, C)
-        each = [pullback(np.ones((len(block), 1)), alpha[:, t : t + 1])[0] for t in range(alpha.shape[1])]
-        by_output = model._link_slopes(K @ model.dual_coef_.reshape(len(C), -1) + model.intercept_)
-        if by_output is not None:
-            each = list(np.moveaxis(by_output @ np.stack(each, axis=1), 1, 0))
-        for slopes in each:
-            M += slopes.T @ slopes
+        slopes = [pullback(np.ones((len(block), 1)), alpha[:, t : t + 1])[0] for t in range(alpha.shape[1])]
+        jacobian = model._link_jacobian(K @ model.dual_coef_.reshape(len(C), -1) + model.intercept_)
+        if jacobian is not None:
+            slopes = list(np.moveaxis(jacobian @ np.stack(slopes, axis=1), 1, 0))
+        for slope in slopes:
+            M += slope.T @ slope
     return M / len(P)
 
 
-def importances(model: Any, target: int | None = None) -> Array:
-    """Return ``feature_importances_``, of all targets or of one of them."""
-    return in_finite_numbers("importances", lambda: _importances(model, target), _CAUSE)
+def columns_with_few_values(X: Array) -> dict[int, tuple[Array, Array]]:
+    """Return the distinct values of each column with few values, and the share of the rows that have each value.
 
-
-def _importances(model: Any, target: int | None) -> Array:
-    dual_coef = _relative_coefficients(model, target)
-    B = math.sqrt(model.kernel_.scale) * model.components_ * spreads(model)
-    squares = np.sum(B * (_outer_product_at_centers(model, dual_coef) @ B), axis=0)
-    moves = np.sqrt(np.maximum(squares, 0.0))  # a sum that rounding makes negative is none
-    few = columns_of_few_values(model.centers_)
-    moves[list(few)] = moves_by_steps(model, few, dual_coef)
-    total = float(np.sum(moves))
-    return moves / total if total > 0 else moves
-
-
-def direction_moves(model: Any, spread: Array) -> Array:
-    """Return how far each direction moves the prediction, up to a factor, with these spreads of the latent coordinates.
-
-    Where each direction is a column, that is the column's importance.
+    The keys are the indices of the columns. A column has few values if it has 2 to 20 distinct values, each of which
+    occurs at least twice on average.
     """
-    used = model.components_ != 0
-    if np.all(np.sum(used, axis=1) <= 1):
-        return np.asarray(used @ importances(model))
-    M = _outer_product_at_centers(model, _relative_coefficients(model))
-    return np.sqrt(np.diag(M)) * spread
+    found = {}
+    for j in range(X.shape[1]):
+        values, counts = np.unique(X[:, j], return_counts=True)
+        if 2 <= len(values) <= min(_MAX_VALUES, len(X) // 2):
+            found[j] = (values, counts / len(X))
+    return found
 
 
-def _relative_coefficients(model: Any, target: int | None = None) -> Array:
-    """Return coefficients of size one, which have squares that are numbers."""
-    dual_coef = model.dual_coef_.reshape(len(model.centers_), -1)
-    dual_coef = dual_coef if target is None else dual_coef[:, [target]]
-    return dual_coef / (float(np.max(np.abs(dual_coef))) or 1.0)
+def finite_difference_effects(model: FittedMap, columns: dict[int, tuple[Array, Array]], dual_coef: Array) -> Array:
+    """Return the effect of each column in `columns`, averaged over the centers.
+
+    The squared effects on several targets are added, and so are the squared effects on the probabilities of several
+    classes.
+
+    Parameters
+    ----------
+    model : FittedMap
+        A fitted model.
+    columns : dict
+        Result of `columns_with_few_values`.
+    dual_coef : array (n_centers, n_targets)
+        Coefficients of the function, divided by their largest absolute value. A classifier uses its own coefficients
+        instead, and divides the probabilities by the largest absolute coefficient.
+    """
+    if not columns:
+        return np.zeros(0)
+    scale, B, centers = math.sqrt(model.kernel_.scale), model.components_, model.centers_
+    C = _in_kernel_units(model, centers)
+    kernel, alpha = model.kernel_.with_gamma(1.0), dual_coef.reshape(len(C), -1)
+    n_steps = sum(len(values) - 1 for values, _ in columns.values())
+    rows = _sample_rows(len(C), len(C) * n_steps)
+    squares = np.zeros(len(columns))
+    for block in np.array_split(rows, math.ceil(len(rows) * len(C) / _BLOCK_ENTRIES)):
+        P, K = C[block], kernel(C[block], C)
+        before = _linked_predictions(model, K)
+        for place, (j, (values, shares)) in enumerate(columns.items()):
+            for value, share in zip(values, shares, strict=True):
+                moved = centers[block, j] != value
+                if not np.any(moved) or not np.any(B[:, j]):
+                    continue
+                step = scale * np.outer(value - centers[block[moved], j], B[:, j])
+                K_after = _shifted_kernel(kernel, P[moved], C, K[moved], step)
+                if before is None:
+                    change = (K_after - K[moved]) @ alpha
+                else:
+                    change = _linked_predictions(model, K_after) - before[moved]
+                squares[place] += share * float(np.sum(change**2))
+    return np.sqrt(squares / (2.0 * len(rows)))
 
 
-def _outer_product_at_centers(model: Any, dual_coef: Array) -> Array:
-    # The kernels of tables take their time for every direction.
-    rows = some_rows(len(model.centers_), len(model.centers_) * len(model.components_))
-    return latent_outer_product(model, model.centers_[rows], dual_coef)
+def _linked_predictions(model: FittedMap, K: Array) -> Array | None:
+    """Return the predictions after the link, divided by the largest absolute coefficient. None if there is no link."""
+    dual_coef = model.dual_coef_.reshape(K.shape[1], -1)
+    predictions = model._apply_link(K @ dual_coef + model.intercept_)
+    return None if predictions is None else predictions / (float(np.max(np.abs(dual_coef))) or 1.0)
 
 
-def spreads(model: Any) -> Array:
+def _shifted_kernel(kernel: Kernel, P: Array, C: Array, K: Array, step: Array) -> Array:
+    """Return the kernel matrix between ``P + step`` and C, given the kernel matrix K between P and C."""
+    changed = np.any(step != 0, axis=0)
+    if isinstance(kernel, Coordinatewise) and not np.all(changed):
+        # The kernel is a product over coordinates, so only the factors of changed coordinates are computed again.
+        before = kernel(P[:, changed], C[:, changed])
+        if np.min(before) > _MIN_FACTOR:
+            return K / before * kernel((P + step)[:, changed], C[:, changed])
+    return kernel(P + step, C)
+
+
+def column_stds(model: FittedMap) -> Array:
     """Return the standard deviation of each column over the centers."""
     size = np.max(np.abs(model.centers_), axis=0)
-    size = np.where(size > 0, size, 1.0)  # the squares of very large numbers, or small ones, are none
+    # Dividing by the largest entry avoids overflow and underflow of the squares.
+    size = np.where(size > 0, size, 1.0)
     return np.std(model.centers_ / size, axis=0) * size
 
 
-def scaled_map(model: Any) -> Array:
-    """Return the map in units of the columns' spreads, its largest entry one: squares of its entries are numbers."""
-    B = in_finite_numbers("directions", lambda: model.components_ * spreads(model), _CAUSE)
+def _standardized_map(model: FittedMap) -> Array:
+    """Return the map for standardized columns, divided by its largest absolute entry."""
+    B = require_finite("directions", lambda: model.components_ * column_stds(model), _CAUSE)
     return B / (float(np.max(np.abs(B))) or 1.0)
 
 
-def loadings(model: Any) -> Array:
-    """Return the directions in units of the columns' spreads, each of length one: what share a column has of each."""
-    B = scaled_map(model)
+def loadings(model: FittedMap) -> Array:
+    """Return the directions for standardized columns, each scaled to length 1.
+
+    The square of a loading is the share of the column in the direction.
+    """
+    B = _standardized_map(model)
     B = B / np.maximum(np.max(np.abs(B), axis=1, keepdims=True), np.finfo(np.float64).tiny)
     length = np.linalg.norm(B, axis=1, keepdims=True)
     return B / np.where(length > 0, length, 1.0)
 
 
-def weights(model: Any) -> Array:
-    """Return the weight of each direction, the largest being 1: the singular values of the map, or, where the kernel
-    keeps its rows as they are and these are in another order, the lengths of its rows."""
+def direction_weights(model: FittedMap) -> Array:
+    """Return the weight of each direction; the largest weight is 1.
+
+    For rotation-invariant kernels the weights are the singular values of the map. For other kernels the rows of the map
+    are not its singular vectors, and the weights are the lengths of the rows for standardized columns.
+    """
     if model.kernel_.rotation_invariant:
-        of_model: Array = model.singular_values_
-        return of_model
-    lengths = np.linalg.norm(scaled_map(model), axis=1)
+        return model.singular_values_
+    lengths = np.linalg.norm(_standardized_map(model), axis=1)
     return lengths / (float(np.max(lengths)) or 1.0)
 
 
-def column_names(model: Any) -> list[str]:
-    """Return the names of the columns that the model was fitted with, or x0, x1, ... as in scikit-learn."""
+def column_names(model: FittedMap) -> list[str]:
+    """Return the column names of the training data, or x0, x1, ... as in scikit-learn if they had no names."""
     if hasattr(model, "feature_names_in_"):
         return [str(name) for name in model.feature_names_in_]
     return [f"x{j}" for j in range(model.n_features_in_)]

@@ -1,114 +1,132 @@
-"""The equivalent Gaussian process at the learned map: how sure it is of a prediction.
+"""The equivalent Gaussian process at the learned map: the variance of the fitted function.
 
-Kernel ridge regression is the posterior mean of a Gaussian process with covariance s k(Bx, Bx') and noise of variance
-s nu / w_i, nu = lambda W. (s is the scale that the evidence has its maximum at, see `hkrr.criteria`: with r the
-residuals it is ``sum_i w_i y_i r_i / (nu W)``, for each target.) With k_x the kernels between x and the centers, the
-variance of the function at x is
+Kernel ridge regression is the posterior mean of a Gaussian process with covariance s k(Bx, Bx') and noise variance
+s nu / w_i. Here w_i are the sample weights, W is their sum, and nu = lambda W. The scale s of each target maximizes the
+evidence (see `hkrr.criteria`). For residuals r_i, this scale is ``s = sum_i w_i y_i r_i / (nu W)``. Let K be the kernel
+matrix between rows and centers, K_cc the kernel matrix of the centers, and k_x the kernel values between x and the
+centers. The variance of the function at x is
 
-    with all rows as centers   s (k(x, x) - |L^-1 D k_x|^2),              L L' = D K D + nu I,  D = diag(sqrt(w))
-    with centers               s (k(x, x) - |v|^2 + |G v|^2),  v = T^-1 k_x,  T T' = K_cc,  G'G = nu (V V' + nu I)^-1
+    all rows are centers   s (k(x, x) - |L^-1 D k_x|^2),              L L' = D K D + nu I,  D = diag(sqrt(w))
+    otherwise              s (k(x, x) - |v|^2 + |G v|^2),  v = T^-1 k_x,  T T' = K_cc,  G'G = nu (V V' + nu I)^-1
 
-the second that of the variational posterior (Titsias, 2009). L and T follow from the model, and are computed when they
-are first asked for. G does not: it is kept, lower triangular, packed, and in float32. Its rows are such that
-``|G v| <= |v|``, so that what float32 rounds is 1e-7 of k(x, x).
+where ``V = T^-1 K' D``. The second formula is the variance of the variational posterior (Titsias, 2009). L and T are
+computed from the fitted attributes when they are first needed. G depends on all training rows, so the model stores G
+as a packed lower triangular matrix in float32. As ``|G v| <= |v|``, rounding G to float32 changes the variance by about
+1e-7 k(x, x).
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from scipy.linalg.lapack import dtrtri, stpttr, strttp
 
-from hkrr._arrays import (
+from hkrr._base.linear_algebra import (
     EPS,
     Array,
-    Watch,
+    SolveInfo,
     add_to_diagonal,
     array_namespace,
     jittered_cholesky,
     solve_triangular,
 )
+from hkrr._base.threads import blas_for
+from hkrr.estimators.fitted.fitted_attributes import FittedMap
 from hkrr.kernels import Kernel
 from hkrr.rows import Rows
-from hkrr.threads import blas_for
 
 
-class Factors(NamedTuple):
-    """What the variance is made of: T and G, or with all rows as centers L and no G, and the roots of their weights."""
+class PosteriorFactors(NamedTuple):
+    """Matrices of the variance formulas at the top of this module.
+
+    Attributes
+    ----------
+    lower : array (c, c)
+        L if all rows are centers, T otherwise.
+    G : array (c, c) or None
+        G, or None if all rows are centers.
+    root_weight : array (c, 1)
+        Square roots of the weights of the centers if all rows are centers, ones otherwise.
+    """
 
     lower: Array
     G: Array | None
-    root: Array
+    root_weight: Array
 
 
 def center_factor(kernel: Kernel, C: Array) -> Array:
-    """Return T, ``T T' = K_cc``, with the jitter of the fit."""
+    """Return the Cholesky factor T of K_cc for the latent centers C. The jitter is the same as in the fit."""
     jitter = 10.0 * EPS * len(C) * float(np.max(kernel.diagonal(C)))
     return jittered_cholesky(kernel(C, C), jitter)[0]
 
 
-def shrinkage(watch: Watch, T: Array, reg_lambda: float, rows: Rows) -> Array:
-    """Return G from what a solve with centers has left behind.
+def shrinkage_factor(info: SolveInfo, T: Array, reg_lambda: float, rows: Rows) -> Array:
+    """Return G from the details of a solve with fewer centers than rows (Nystrom).
 
-    Where it was whitened the system was ``V V' / W + lambda I = L L'``, and G is ``sqrt(lambda) L^-1``; otherwise it
-    was ``K'WK / W + lambda K_cc = T (V V' / W + lambda I) T'``, and G is ``sqrt(lambda) L^-1 T``.
+    Let F be the Cholesky factor in `info`. A whitened system is ``V V' / W + lambda I = F F'``, which gives
+    ``G = sqrt(lambda) F^-1``. A system that is not whitened is ``T (V V' / W + lambda I) T' = F F'``, which gives
+    ``G = sqrt(lambda) F^-1 T``.
     """
-    factor = rows.fetch(watch.factor)[0]
-    whitened = isinstance(watch.penalty, float)
-    G = dtrtri(factor, lower=1)[0] if whitened else solve_triangular(factor, np.tril(T))
+    factor = rows.fetch(info.factor)[0]
+    G = dtrtri(factor, lower=1)[0] if info.whitened else solve_triangular(factor, np.tril(T))
     return math.sqrt(reg_lambda) * np.tril(G)
 
 
-def packed(G: Array) -> Array:
-    """Return a lower triangular matrix as a vector, in float32."""
+def pack_lower(G: Array) -> Array:
+    """Return the lower triangle of a matrix as a float32 vector."""
     return strttp(G.astype(np.float32, order="F"), uplo="L")[0]
 
 
-def unpacked(values: Array, n: int) -> Array:
-    """Return the lower triangular matrix of n rows from that vector, in float64."""
+def unpack_lower(values: Array, n: int) -> Array:
+    """Return the lower triangular n x n matrix in float64 from the vector that `pack_lower` returned."""
     return np.tril(stpttr(n, values, uplo="L")[0]).astype(np.float64)
 
 
 def packed_length(n: int) -> int:
-    """Return how long that vector is."""
+    """Return the number of entries in the lower triangle of an n x n matrix."""
     return n * (n + 1) // 2
 
 
-# The factors of each model that was asked for its variance, and the coefficients that they belong to: neither pickled
-# nor saved, gone with the model, and made anew after another fit.
-_known: WeakKeyDictionary[Any, tuple[Array, Factors]] = WeakKeyDictionary()
+# Cached factors of each model, with the coefficients of the fit for which the factors were computed. Fitting the model
+# again replaces the coefficients and makes the cached factors invalid. The cache is neither pickled nor saved.
+_cache: WeakKeyDictionary[FittedMap, tuple[Array, PosteriorFactors]] = WeakKeyDictionary()
 
 
-def factors_of(model: Any) -> Factors:
-    """Return the factors of a fitted model: c^3 / 3 of work the first time."""
-    coefficients, factors = _known.get(model, (None, None))
+def posterior_factors(model: FittedMap) -> PosteriorFactors:
+    """Return the factors of a fitted model. With c centers, the first call takes c^3 / 3 operations."""
+    coefficients, factors = _cache.get(model, (None, None))
     if factors is None or coefficients is not model.dual_coef_:
         with blas_for(len(model.centers_)):
-            factors = _factors(model)
-        _known[model] = (model.dual_coef_, factors)
+            factors = _compute_factors(model)
+        _cache[model] = (model.dual_coef_, factors)
     return factors
 
 
-def _factors(model: Any) -> Factors:
-    kernel, C = model.kernel_, (model.centers_ - model.x_offset_) @ model.components_.T
-    packed_G = getattr(model, "posterior_factor_", None)
-    if packed_G is not None:
-        return Factors(center_factor(kernel, C), unpacked(packed_G, len(C)), np.ones((len(C), 1)))
+def _compute_factors(model: FittedMap) -> PosteriorFactors:
+    kernel, C = model.kernel_, model._expansion.latent_centers
+    packed = getattr(model, "posterior_factor_", None)
+    if packed is not None:
+        return PosteriorFactors(center_factor(kernel, C), unpack_lower(packed, len(C)), np.ones((len(C), 1)))
     weight = getattr(model, "center_weight_", None)
     root = np.ones((len(C), 1)) if weight is None else np.sqrt(weight)[:, None]
     nu = model.reg_lambda_ * float(np.sum(root**2))
-    return Factors(jittered_cholesky(add_to_diagonal(root * kernel(C, C) * root.T, nu), 0.0)[0], None, root)
+    system = add_to_diagonal(root * kernel(C, C) * root.T, nu)
+    return PosteriorFactors(jittered_cholesky(system, 0.0)[0], None, root)
 
 
-def mean_and_variance(model: Any, rows: Rows) -> Array:
-    """Return, one row each, the uncut predictions of all targets, and the variance of the function in units of s."""
+def mean_and_variance(model: FittedMap, rows: Rows) -> Array:
+    """Return the untruncated predictions and the variance of the function, as an array (n_rows, n_targets + 1).
+
+    The first columns are the predictions of the targets. The last column is the variance divided by the scale s.
+    This quotient is the same for all targets.
+    """
     rows = rows.with_coordinates(model.x_offset_, None, None)
-    kernel, C = model.kernel_, (model.centers_ - model.x_offset_) @ model.components_.T
-    lower, G, root = factors_of(model)
-    small = [model.components_, C, model.dual_coef_.reshape(len(C), -1), np.atleast_1d(model.intercept_), lower, root]
+    kernel, C = model.kernel_, model._expansion.latent_centers
+    lower, G, root = posterior_factors(model)
+    arrays = [model.components_, C, model.dual_coef_.reshape(len(C), -1), np.atleast_1d(model.intercept_), lower, root]
 
     def block(
         X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array, b: Array, *factors: Array
@@ -125,5 +143,5 @@ def mean_and_variance(model: Any, rows: Rows) -> Array:
             variance += xp.sum(V * V, axis=0)
         return (xp.concat([predicted, xp.clip(variance, min=0.0)[:, None]], axis=1),)
 
-    small = small if G is None else [*small, G]
-    return rows.map(block, len(C), *(rows.place(array) for array in small))
+    arrays = arrays if G is None else [*arrays, G]
+    return rows.map(block, len(C), *(rows.place(array) for array in arrays))

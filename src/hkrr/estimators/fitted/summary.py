@@ -1,4 +1,4 @@
-"""A fitted model on one page: what was fitted, what was chosen, what it found, how it ended."""
+"""`Summary`: a one-page description of a fitted model, as text or HTML."""
 
 from __future__ import annotations
 
@@ -11,39 +11,46 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from hkrr._arrays import Array
-from hkrr.diagnostics import ENDS, Diagnostics
-from hkrr.importance import column_names, loadings, weights
+from hkrr._base.linear_algebra import Array
+from hkrr.estimators.fitted.diagnostics import STOP_REASONS, Diagnostics
+from hkrr.estimators.fitted.fitted_attributes import FittedMap
+from hkrr.estimators.fitted.importance import FeatureImportancesMixin, column_names, direction_weights, loadings
 from hkrr.kernels import kernel_name
-from hkrr.solvers.base import MESSAGES
+from hkrr.solvers.driver import MESSAGES
 
+# Width of the text in characters.
 _WIDTH = 78
-_OF_DIRECTIONS = "Directions, as loadings of the standardised columns (share of the square)"
-_MOST_DIRECTIONS, _MOST_LOADINGS, _MOST_COLUMNS = 6, 4, 10
-_LONGEST_NAME = 24
+_DIRECTIONS_HEADING = "Directions: loadings of the standardized columns (share of squared length)"
+_IMPORTANCES_HEADING = "Feature importances, as shares of 1"
+# Maximum numbers of directions, of loadings per direction, and of importances that are shown.
+_MAX_DIRECTIONS, _MAX_LOADINGS, _MAX_COLUMNS = 6, 4, 10
+# Maximum length of a column name. Longer names are cut.
+_MAX_NAME_LENGTH = 24
+# Description of each value of `map_shape_`.
 _SHAPES = {
-    "identity": "plain: every column as it is, no directions were found",
-    "diagonal": "diagonal: a scale for each column",
+    "identity": "scaled identity: all columns on one scale, no directions were found",
+    "diagonal": "diagonal: one scale per column",
     "full": "full",
 }
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A model on one page; `print` it, or let a notebook show it.
+    """One-page description of a fitted model, which can be printed or displayed in a notebook.
 
     Attributes
     ----------
     title : str
+        Name of the estimator and formula of the model.
     facts : tuple of (str, str)
-        What was fitted and chosen: names and values.
+        Names and values of the settings, sizes and scores of the fit.
     directions : tuple of str
-        Each direction as its strongest columns, and their share of its square length. Loadings are in standard
-        deviations of the columns, and each direction has length one.
+        A line for each direction. It lists the columns with the largest loadings, and their share of the squared length
+        of the direction. Loadings refer to standardized columns, and each direction has length 1.
     importances : tuple of (str, float)
-        The most important columns, and how much of ``feature_importances_`` each has.
+        The most important columns and their ``feature_importances_``.
     notes : tuple of str
-        How the fit ended, and what deserves attention.
+        Why the fit stopped, and the problems that the diagnostics found.
     """
 
     title: str
@@ -56,26 +63,26 @@ class Summary:
         double, single = "=" * _WIDTH, "-" * _WIDTH
         lines = [self.title.center(_WIDTH).rstrip(), double]
         for name, value in self.facts:
-            lines += _wrapped(f"{name:<22}", value)
-        lines += [single, _OF_DIRECTIONS]
+            lines += _wrap(f"{name:<22}", value)
+        lines += [single, _DIRECTIONS_HEADING]
         for line in self.directions:
-            lines += _wrapped("  ", line)
-        lines += [single, "Importances, as shares of 1"]
+            lines += _wrap("  ", line)
+        lines += [single, _IMPORTANCES_HEADING]
         longest = max(len(name) for name, _ in self.importances)
-        most = max(share for _, share in self.importances[:_MOST_COLUMNS]) or 1.0
+        largest = max(share for _, share in self.importances[:_MAX_COLUMNS]) or 1.0
         for place, (name, share) in enumerate(self.importances):
-            # What the others sum up to is no column.
-            bar = "#" * round((_WIDTH - longest - 12) * share / most) if place < _MOST_COLUMNS else ""
+            # An entry after the first ten is the sum over all remaining columns, and has no bar.
+            bar = "#" * round((_WIDTH - longest - 12) * share / largest) if place < _MAX_COLUMNS else ""
             lines.append(f"  {name:<{longest}}  {share:6.3f}  {bar}".rstrip())
         lines.append(single)
         for note in self.notes:
-            lines += _wrapped("", note)
+            lines += _wrap("", note)
         return "\n".join(lines)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        def table(rows: Any) -> str:
+        def table(rows: Iterable[tuple[str, str]]) -> str:
             cells = (
                 f"<tr><th style='text-align:left'>{a}</th><td style='text-align:left'>{b}</td></tr>" for a, b in rows
             )
@@ -92,24 +99,24 @@ class Summary:
         return (
             f"<div><h4>{escape(self.title)}</h4>"
             + table((escape(name), escape(value)) for name, value in self.facts)
-            + f"<p>{_OF_DIRECTIONS}</p>"
+            + f"<p>{_DIRECTIONS_HEADING}</p>"
             + f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in self.directions)}</ul>"
-            + f"<p>Importances, as shares of 1</p>{table(bars)}"
+            + f"<p>{_IMPORTANCES_HEADING}</p>{table(bars)}"
             + "".join(f"<p>{escape(note)}</p>" for note in self.notes)
             + "</div>"
         )
 
 
-class Summarised:
-    """The part of an estimator that says in words what it has learned."""
+class SummaryMixin(FittedMap):
+    """Mixin for fitted models that adds `summary`."""
 
     def summary(self) -> Summary:
-        """Return the model on one page: what was fitted and chosen, its directions, its columns, how it ended.
+        """Return a one-page description of the model: its settings, directions, feature importances and diagnostics.
 
         Returns
         -------
         Summary
-            To be printed, or shown by a notebook.
+            The summary can be printed, or displayed in a notebook.
 
         Examples
         --------
@@ -121,75 +128,95 @@ class Summarised:
         'Rows                  200 distinct\\nColumns               5\\nCenters               200'
         """
         check_is_fitted(self)
-        return self._page()
+        return self._make_summary()
 
-    def _page(self) -> Summary:
-        return summarise(self)
+    def _make_summary(self) -> Summary:
+        return summarize(self)
 
 
-def summarise(model: Any, columns: list[str] | None = None) -> Summary:
-    """Return the summary of a fitted model, its columns called so, or by the names that it was fitted with."""
-    found: Diagnostics | None = getattr(model, "diagnostics_", None)  # none after Ctrl-C
+def summarize(model: Any, columns: list[str] | None = None) -> Summary:
+    """Return the summary of a fitted regressor.
+
+    Parameters
+    ----------
+    model : HyperKernelRidge or HyperKernelRidgeCV
+        A fitted regressor.
+    columns : list of str or None
+        Names of the columns. If None, the column names of the training data are used.
+    """
+    # A fit that was interrupted by Ctrl-C has no diagnostics.
+    found: Diagnostics | None = getattr(model, "diagnostics_", None)
     n_rows = None if found is None else found.n_rows
-    of_targets = {"Targets": f"{model.dual_coef_.shape[1]}"} if model.dual_coef_.ndim == 2 else {}
-    distinct = found is not None and found.n_rows == found.n_centers  # copies of a row are one then
-    facts = (*facts_of_map(model, n_rows, of_targets, distinct), *_facts(model, found))
-    return page(model, "f(x) = g(Bx)", facts, notes_of(model, found), columns)
+    target_facts = {"Targets": f"{model.dual_coef_.shape[1]}"} if model.dual_coef_.ndim == 2 else {}
+    # If all rows are centers, identical rows were merged.
+    distinct = found is not None and found.n_rows == found.n_centers
+    facts = (*map_facts(model, n_rows, target_facts, distinct), *_fit_facts(model, found))
+    return make_summary(model, "f(x) = g(Bx)", facts, fit_notes(model, found), columns)
 
 
-def page(
-    model: Any,
+def make_summary(
+    model: FeatureImportancesMixin,
     formula: str,
     facts: Iterable[tuple[str, str]],
     notes: Iterable[str],
     columns: list[str] | None = None,
 ) -> Summary:
-    """Return the summary of a model with a map, with its directions and columns."""
+    """Return the summary of a fitted model with the given facts and notes. This function adds the other fields."""
     names = [
-        name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 2] + ".."
+        name if len(name) <= _MAX_NAME_LENGTH else name[: _MAX_NAME_LENGTH - 2] + ".."
         for name in (column_names(model) if columns is None else columns)
     ]
     return Summary(
         f"{type(model).__name__}: {formula}",
         tuple(facts),
-        tuple(_directions(model, names)),
-        tuple(_importances(model.feature_importances_, names)),
+        tuple(_direction_lines(model, names)),
+        tuple(_largest_importances(model.feature_importances_, names)),
         tuple(notes),
     )
 
 
-def facts_of_map(
-    model: Any, n_rows: int | None, of_targets: dict[str, str], distinct: bool = False
+def map_facts(
+    model: FittedMap, n_rows: int | None, target_facts: dict[str, str], distinct: bool = False
 ) -> Iterator[tuple[str, str]]:
-    """Yield how large a model is, and what its map is; what there is to say of the targets is in the middle."""
+    """Yield the facts about the size of a model, its targets, its map and its kernel.
+
+    Parameters
+    ----------
+    model : FittedMap
+        A fitted model.
+    n_rows : int or None
+        Number of training rows. None if the number is not known.
+    target_facts : dict
+        Names and values of the facts about the targets. They are placed before the facts about the map.
+    distinct : bool
+        Whether `n_rows` counts identical rows once.
+    """
     d, D = model.components_.shape
     shape = getattr(model, "map_shape_", "full")
     if n_rows is not None:
         yield "Rows", f"{n_rows:,}{' distinct' if distinct else ''}"
     yield "Columns", f"{D:,}"
     yield "Centers", f"{len(model.centers_):,}"
-    yield from of_targets.items()
-    yield "Directions", f"{d}" if shape == "full" else f"{d}, the columns"
+    yield from target_facts.items()
+    yield "Directions", f"{d}" if shape == "full" else f"{d} (the columns)"
     yield "Map", _SHAPES[shape]
     yield "Kernel", f"{kernel_name(model.kernel_)}, gamma {model.gamma_:.4g}"
 
 
-def _facts(model: Any, found: Diagnostics | None) -> Iterator[tuple[str, str]]:
-    yield "lambda", f"{model.reg_lambda_:.4g}{_how_lambda(model)}"
+def _fit_facts(model: Any, found: Diagnostics | None) -> Iterator[tuple[str, str]]:
+    yield "lambda", f"{model.reg_lambda_:.4g}{_lambda_origin(model)}"
     yield "Criterion", _criterion(model)
     if found is None:
         return
     if found.explained_share is None:
-        yield "R2, training rows", "none: y is constant"
+        yield "R2, training rows", "undefined: y is constant"
     else:
-        yield (
-            "R2, training rows",
-            f"{found.explained_share:.4f}, {100 * (1 - found.explained_share):.3g}% left to noise",
-        )
-    yield "Parameters in effect", f"{found.effective_dimension:.1f}, the trace of the hat matrix"
+        unexplained = 100 * (1 - found.explained_share)
+        yield "R2, training rows", f"{found.explained_share:.4f} ({unexplained:.3g}% of the variance unexplained)"
+    yield "Effective dimension", f"{found.effective_dimension:.1f}, the trace of the hat matrix"
 
 
-def _how_lambda(model: Any) -> str:
+def _lambda_origin(model: Any) -> str:
     if hasattr(model, "cv_results_"):
         return ", chosen on held-out rows" if len(set(model.cv_results_["reg_lambda"].tolist())) > 1 else ""
     return ", learned" if hasattr(model, "path_") or isinstance(getattr(model, "reg_lambda", None), str) else ", given"
@@ -197,50 +224,50 @@ def _how_lambda(model: Any) -> str:
 
 def _criterion(model: Any) -> str:
     if not hasattr(model, "best_score_"):
-        return f"{model.criterion}, {model.result_.objective:.5g} at the end"
+        return f"{model.criterion}, final value {model.result_.objective:.5g}"
     if hasattr(model, "cv_results_"):
         return f"{model.criterion}; held-out mean squared error {model.best_score_:.4g}"
     return f"{model.criterion}; score (BIC, in nats) {model.best_score_:.4g}"
 
 
-def _directions(model: Any, names: list[str]) -> Iterator[str]:
+def _direction_lines(model: FittedMap, names: list[str]) -> Iterator[str]:
     if getattr(model, "map_shape_", "full") != "full":
-        yield "None: the map keeps the columns' own axes. See their importances."
+        yield "None: the map does not mix columns. See the feature importances."
         return
-    table, weight = loadings(model), weights(model)
-    for k in range(min(len(table), _MOST_DIRECTIONS)):
-        order = np.argsort(-np.abs(table[k]), kind="stable")[:_MOST_LOADINGS]
+    table, weight = loadings(model), direction_weights(model)
+    for k in range(min(len(table), _MAX_DIRECTIONS)):
+        order = np.argsort(-np.abs(table[k]), kind="stable")[:_MAX_LOADINGS]
         share = float(np.sum(table[k, order] ** 2))
         terms = "  ".join(f"{table[k, j]:+.2f} {names[j]}" for j in order if table[k, j] != 0)
-        rest = "" if len(names) <= _MOST_LOADINGS else f"  ({100 * share:.0f}%)"
-        yield f"{k + 1}  weight {weight[k]:.2f}:  {terms or 'no column: it is zero'}{rest}"
-    if len(table) > _MOST_DIRECTIONS:
-        most = float(np.max(weight[_MOST_DIRECTIONS:]))
-        yield f"and {len(table) - _MOST_DIRECTIONS} more, of weights up to {most:.2g}"
+        rest = "" if len(names) <= _MAX_LOADINGS else f"  ({100 * share:.0f}%)"
+        yield f"{k + 1}  weight {weight[k]:.2f}:  {terms or 'zero'}{rest}"
+    if len(table) > _MAX_DIRECTIONS:
+        largest = float(np.max(weight[_MAX_DIRECTIONS:]))
+        yield f"and {len(table) - _MAX_DIRECTIONS} more, with weights up to {largest:.2g}"
 
 
-def _importances(importances: Array, names: list[str]) -> Iterator[tuple[str, float]]:
+def _largest_importances(importances: Array, names: list[str]) -> Iterator[tuple[str, float]]:
     order = np.argsort(-importances, kind="stable")
-    for j in order[:_MOST_COLUMNS]:
+    for j in order[:_MAX_COLUMNS]:
         yield names[j], float(importances[j])
-    rest = order[_MOST_COLUMNS:]
+    rest = order[_MAX_COLUMNS:]
     if len(rest):
         yield f"{len(rest)} other{'s' if len(rest) > 1 else ''}", float(np.sum(importances[rest]))
 
 
-def notes_of(model: Any, found: Diagnostics | None) -> Iterator[str]:
-    """Yield how a fit ended, and what of it deserves attention."""
+def fit_notes(model: Any, found: Diagnostics | None) -> Iterator[str]:
+    """Yield why a fit stopped, and the problems that its diagnostics found."""
     result = model.result_
-    said = f" ({result.message})" if result.message not in MESSAGES.values() else ""
-    why = ENDS.get(result.reason, "see result_.message")
-    yield f"Ended after {model.n_iter_} iterations: {result.reason}, {why}{said}."
+    message = f" ({result.message})" if result.message not in MESSAGES.values() else ""
+    reason = STOP_REASONS.get(result.reason, "see result_.message")
+    yield f"Stopped after {model.n_iter_} iterations: {result.reason}, {reason}{message}."
     if found is None:
-        yield "Nothing is known of the health of this fit: it was interrupted, or comes from an old file."
+        yield "No diagnostics: the fit was interrupted, or an earlier version of hkrr saved the model."
         return
     for _, message in found.findings():
         yield f"! {message}"
 
 
-def _wrapped(head: str, text: str) -> list[str]:
+def _wrap(head: str, text: str) -> list[str]:
     indent = " " * (len(head) if head.strip() else len(head) + 4)
     return textwrap.wrap(text, _WIDTH, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False)

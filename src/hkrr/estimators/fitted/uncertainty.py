@@ -1,4 +1,4 @@
-"""How sure a fitted model is: standard deviations and intervals, for `hkrr._model.MapModel`."""
+"""`UncertaintyMixin`: the methods of fitted models for standard deviations and prediction intervals."""
 
 from __future__ import annotations
 
@@ -9,58 +9,63 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted
 
-from hkrr._arrays import Array, is_torch_array
-from hkrr._validation import in_finite_numbers
-from hkrr.conformal import Uncertainty, quantile
-from hkrr.opening import is_elsewhere
-from hkrr.posterior import mean_and_variance
+from hkrr._base.checks import require_finite
+from hkrr._base.linear_algebra import Array, is_torch_array
+from hkrr.estimators.fitted.conformal import Uncertainty, conformal_quantile
+from hkrr.estimators.fitted.fitted_attributes import FittedMap
+from hkrr.estimators.fitted.posterior import mean_and_variance
 from hkrr.rows import Rows
+from hkrr.rows.input_types import is_external
 
-_KEPT = ("prior_variance_", "noise_variance_", "interval_scores_", "posterior_factor_", "center_weight_")
-_UNKNOWN = (
-    "this model does not know how sure it is: an earlier version of hkrr saved it, its fit was interrupted, or its "
-    "system could not be factorised again. "
+_ATTRIBUTES = ("prior_variance_", "noise_variance_", "interval_scores_", "posterior_factor_", "center_weight_")
+_NO_UNCERTAINTY = (
+    "this model has no uncertainty estimate: it was saved by an earlier version of hkrr, its fit was interrupted, or "
+    "its linear system could not be factorized again. "
 )
 
 
-class Uncertain:
-    """The part of a model that knows how far off its predictions may be."""
+class UncertaintyMixin(FittedMap):
+    """Mixin for fitted regressors: `predict_interval`, `calibrate`, and the standard deviations of `predict`."""
 
     prior_variance_: Any
     noise_variance_: Any
     interval_scores_: Array
-    dual_coef_: Array
-    intercept_: Any
-    _applied: Callable[..., Any]
-    _uncut: Callable[[Rows], Array]
-    _cut: Callable[[Array], Array]
+    _apply: Callable[..., Any]
+    _untruncated: Callable[[Rows], Array]
+    _truncate: Callable[[Array], Array]
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Any, Any]:
-        """Return intervals that hold a new observation with a given probability.
+        """Return prediction intervals, which contain a new observation with a given probability.
 
-        ``f(x) -+ q sigma(x)``, sigma(x) the standard deviation of the equivalent Gaussian process (that of
-        ``predict(X, return_std=True)``) and q a quantile of how far off rows are, in its units: of the training rows,
-        each left out of the fit, the map's share in it to first order (see `hkrr.conformal`), or after `calibrate` of
-        rows that the fit has not seen. The probability is over training and new rows alike, not for each x by itself.
-        Ends are not cut, as predictions may be: noise may go beyond.
+        The interval is ``f(x) -+ q sigma(x)``. Here sigma(x) is the standard deviation of the equivalent Gaussian
+        process, the same as in ``predict(X, return_std=True)``. The factor q is a quantile of the leave-one-out errors
+        of the training rows. These errors are divided by sigma and corrected to first order for the learned map (see
+        `hkrr.estimators.fitted.conformal`). After `calibrate`, q is a quantile of the errors on the calibration rows,
+        divided by sigma. The probability that an interval contains a new observation is an average over training rows
+        and new rows. For a single x, this probability can differ. The ends of the intervals are not truncated, because
+        noisy observations can lie outside the range of the predictions.
 
         Parameters
         ----------
-        X : as in `predict`
+        X : array, data frame, tensor, path(s), callable or Dask collection
+            As in `predict`.
         coverage : float, default=0.9
-            Between 0 and 1. The more, the more rows it takes to know: 9 for 0.9, 99 for 0.99.
+            Probability, between 0 and 1. A higher coverage needs more training rows: at least 9 rows for 0.9, and at
+            least 99 rows for 0.99.
 
         Returns
         -------
-        lower, upper : each as `predict` returns
-            Of several targets each has its own intervals, that hold it with this probability.
+        lower, upper : array, tensor or Dask collection
+            Ends of the intervals, of the same type and shape as the predictions. With several targets, each target has
+            its own intervals with this coverage.
 
         Examples
         --------
-        >>> from hkrr import HyperKernelRidgeCV
+        >>> from hkrr import HyperKernelRidge
         >>> from hkrr.datasets import make_mim_sines
         >>> data = make_mim_sines(700, n_features=10, n_components=2, random_state=0)
-        >>> model = HyperKernelRidgeCV(random_state=0).fit(data.X[:300], data.y[:300])
+        >>> model = HyperKernelRidge(criterion="evidence", reg_lambda="auto", random_state=0)
+        >>> model = model.fit(data.X[:300], data.y[:300])
         >>> lower, upper = model.predict_interval(data.X[300:], coverage=0.9)
         >>> inside = (lower <= data.y[300:]) & (data.y[300:] <= upper)
         >>> bool(0.85 < inside.mean() < 0.95)
@@ -68,24 +73,28 @@ class Uncertain:
         """
         check_is_fitted(self)
         if isinstance(coverage, bool) or not isinstance(coverage, int | float | np.number) or not 0 < coverage < 1:
-            raise ValueError(f"coverage must be a number between 0 and 1, got {coverage!r}: 0.9 for nine rows in ten")
+            raise ValueError(f"coverage must be a number between 0 and 1, such as 0.9; got {coverage!r}")
         if not hasattr(self, "interval_scores_"):
-            raise ValueError(_UNKNOWN + "Fit it anew, or call calibrate(X, y) with rows that the fit has not seen.")
-        reach = quantile(self.interval_scores_, float(coverage))
-        predicted, spread = self._halves(self._mean_and_spread(X))
-        return _end(predicted, spread, -reach), _end(predicted, spread, reach)
+            remedy = "Fit the model again, or call calibrate(X, y) with rows that were not used in the fit."
+            raise ValueError(_NO_UNCERTAINTY + remedy)
+        factor = conformal_quantile(self.interval_scores_, float(coverage))
+        predicted, std = self._split_columns(self._mean_and_std_columns(X))
+        return _add_multiple(predicted, std, -factor), _add_multiple(predicted, std, factor)
 
     def calibrate(self, X: Any, y: Any) -> Self:
-        """Take the lengths of intervals from rows that the fit has not seen: split conformal prediction.
+        """Calibrate the prediction intervals on rows that were not used in the fit (split conformal prediction).
 
-        For new rows from where these came from, intervals then hold at least ``coverage`` of them, whatever the model
-        is worth: on average over the rows calibrated with, and exactly ``ceil((n + 1) coverage) / (n + 1)`` of them
-        unless scores tie. What `fit` has found is replaced; predictions are as before.
+        Suppose that new rows come from the same distribution as the n calibration rows. Then, on average over
+        calibration sets, the intervals contain at least the requested share of the new rows, however poor the model is.
+        This average is exactly ``ceil((n + 1) coverage) / (n + 1)`` if no scores are equal. Calibration replaces the
+        scores that `fit` computed. It does not change predictions.
 
         Parameters
         ----------
         X : array, data frame or tensor (n_samples, n_features)
+            Calibration rows.
         y : array or tensor (n_samples,) or (n_samples, n_targets)
+            Targets of the calibration rows.
 
         Returns
         -------
@@ -102,49 +111,57 @@ class Uncertain:
         """
         check_is_fitted(self)
         X, y = (part.detach().cpu().numpy() if is_torch_array(part) else part for part in (X, y))
-        if is_elsewhere(X) or isinstance(y, str):
-            raise ValueError("calibrate takes arrays, data frames and tensors: give some rows in memory")
+        if is_external(X) or isinstance(y, str):
+            raise ValueError("calibrate accepts arrays, data frames and tensors only: load some rows into memory")
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         check_consistent_length(X, y)
-        predicted, spread = self._halves(self._mean_and_spread(X).astype(np.float64))
+        predicted, std = self._split_columns(self._mean_and_std_columns(X).astype(np.float64))
         if y.shape != predicted.shape:
             raise ValueError(
-                f"y has the shape {y.shape}, and predictions have {predicted.shape}: give the same targets"
+                f"y has shape {y.shape}, but the predictions have shape {predicted.shape}: give the same targets as in "
+                "the fit"
             )
-        self.interval_scores_ = np.sort(np.abs(y - predicted) / spread, axis=0)
+        self.interval_scores_ = np.sort(np.abs(y - predicted) / std, axis=0)
         return self
 
     def _mean_and_std(self, X: Any) -> tuple[Any, Any]:
         """Return the predictions, and the standard deviations of new observations."""
         if not hasattr(self, "noise_variance_"):
-            raise ValueError(_UNKNOWN + "Fit it anew for return_std=True.")
-        predicted, spread = self._halves(self._mean_and_spread(X))
-        known = np.asarray(self.prior_variance_) > 0
-        if not np.all(known):  # a target without any variance has no deviations
-            spread = spread * (known if known.ndim else float(known))
-        return predicted, spread
+            raise ValueError(_NO_UNCERTAINTY + "Fit the model again to use return_std=True.")
+        predicted, std = self._split_columns(self._mean_and_std_columns(X))
+        varies = np.asarray(self.prior_variance_) > 0
+        if not np.all(varies):
+            # The standard deviation of a constant target is zero.
+            std = std * (varies if varies.ndim else float(varies))
+        return predicted, std
 
-    def _mean_and_spread(self, X: Any) -> Any:
-        """Return the predictions of each target, and beside them the unit that intervals are measured in."""
-        return self._applied(X, "_mean_and_spread", (2 * self._n_targets,), self._mean_and_spread_of_rows)
+    def _mean_and_std_columns(self, X: Any) -> Any:
+        """Return 2 n_targets columns: the predictions of all targets, followed by the units of their intervals.
 
-    def _mean_and_spread_of_rows(self, rows: Rows) -> Array:
-        if not hasattr(self, "noise_variance_"):  # calibrated without
-            predicted = self._cut(self._uncut(rows)).reshape(-1, self._n_targets)
+        The unit of an interval is the standard deviation of new observations. The unit is 1 for a constant target, and
+        for models without an uncertainty estimate.
+        """
+        return self._apply(X, "_mean_and_std_columns", (2 * self._n_targets,), self._mean_and_std_of_rows)
+
+    def _mean_and_std_of_rows(self, rows: Rows) -> Array:
+        if not hasattr(self, "noise_variance_"):
+            # The model was calibrated, but has no uncertainty estimate.
+            predicted = self._truncate(self._untruncated(rows)).reshape(-1, self._n_targets)
             return np.hstack([predicted, np.ones_like(predicted)])
         found = mean_and_variance(self, rows)
         prior, noise = np.atleast_1d(self.prior_variance_), np.atleast_1d(self.noise_variance_)
-        spread = np.sqrt(found[:, -1:] * prior + noise)
-        return np.hstack([self._cut(found[:, :-1]), np.where(prior > 0, spread, 1.0)])
+        std = np.sqrt(found[:, -1:] * prior + noise)
+        return np.hstack([self._truncate(found[:, :-1]), np.where(prior > 0, std, 1.0)])
 
     @property
     def _n_targets(self) -> int:
         return math.prod(self.dual_coef_.shape[1:])
 
-    def _halves(self, both: Any) -> tuple[Any, Any]:
+    def _split_columns(self, both: Any) -> tuple[Any, Any]:
         """Return the left and the right half of the columns, each in the shape of predictions."""
         n = self._n_targets
-        if hasattr(both, "columns"):  # of a Dask data frame
+        if hasattr(both, "columns"):
+            # This is a Dask data frame.
             if self.dual_coef_.ndim == 1:
                 return both[0], both[1]
             right = both[list(range(n, 2 * n))]
@@ -153,29 +170,30 @@ class Uncertain:
             return both[:, 0], both[:, 1]
         return both[:, :n], both[:, n:]
 
-    def _keep_uncertainty(self, found: Uncertainty | None) -> None:
-        """Keep what a fit has found, in the place of what an earlier one has."""
-        for name in _KEPT:
+    def _store_uncertainty(self, found: Uncertainty | None) -> None:
+        """Store the uncertainty of a fit as attributes, and remove the attributes of an earlier fit."""
+        for name in _ATTRIBUTES:
             self.__dict__.pop(name, None)
         if found is None:
             return
-        one = self.dual_coef_.ndim == 1
+        one_target = self.dual_coef_.ndim == 1
         for name, value in (("prior_variance_", found.prior_variance), ("noise_variance_", found.noise_variance)):
-            setattr(self, name, float(value[0]) if one else value)
-        self.interval_scores_ = found.scores[:, 0] if one else found.scores
+            setattr(self, name, float(value[0]) if one_target else value)
+        self.interval_scores_ = found.scores[:, 0] if one_target else found.scores
         for name, array in (("posterior_factor_", found.factor), ("center_weight_", found.center_weight)):
             if array is not None:
                 setattr(self, name, array)
 
 
-def _end(predicted: Any, spread: Any, reach: Array) -> Any:
-    """Return ``predicted + reach * spread``, target by target, in the kind of array that they are."""
-    if hasattr(predicted, "map_partitions"):  # a data frame of Dask: each part where it is
-        return predicted.map_partitions(_end_of_part, spread, reach)
-    if is_torch_array(spread):
-        return predicted + spread * spread.new_tensor(reach)
-    return in_finite_numbers("ends", lambda: predicted + spread * np.asarray(reach, dtype=spread.dtype))
+def _add_multiple(predicted: Any, std: Any, factor: Array) -> Any:
+    """Return ``predicted + factor * std`` in the array type of the inputs. `factor` has one entry for each target."""
+    if hasattr(predicted, "map_partitions"):
+        # These are Dask data frames. Each partition is computed on its worker.
+        return predicted.map_partitions(_add_multiple_to_partition, std, factor)
+    if is_torch_array(std):
+        return predicted + std * std.new_tensor(factor)
+    return require_finite("ends of the intervals", lambda: predicted + std * np.asarray(factor, dtype=std.dtype))
 
 
-def _end_of_part(predicted: Any, spread: Any, reach: Array) -> Any:
-    return predicted + spread * reach
+def _add_multiple_to_partition(predicted: Any, std: Any, factor: Array) -> Any:
+    return predicted + std * factor

@@ -1,12 +1,14 @@
-"""A candidate of the search: a kernel, a map of some shape, its noise, and what the criterion says of them.
+"""Candidates of the model search, and the optimization runs that improve them.
 
-Candidates of different kinds are compared by one score, the criterion in nats over the rows searched plus the price of
-the map's parameters (BIC),
+A candidate consists of a kernel, a map of some shape, a noise level, and the value of the criterion for these three.
+Candidates with different kernels and shapes are compared by one score, a BIC in nats:
 
     ``score = T W l + (dof / 2) log W``
 
-for T targets. Lambda is carried as nu = lambda W, the noise in units of the signal, which does not change with the
-number of rows; and gamma is 1, its scale being the map's own.
+Here l is the criterion in nats per row and target, T the number of targets that are not constant, W the total weight of
+the rows, and dof the number of parameters of the map. Instead of lambda, a candidate stores ``nu = lambda W``, the
+ratio of the noise variance to the signal variance. This ratio does not depend on the number of rows. Gamma is fixed at
+1, because the map contains the scale.
 """
 
 from __future__ import annotations
@@ -15,30 +17,135 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from enum import Enum, StrEnum
+from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
 
-from hkrr import journal
-from hkrr._arrays import Array
+from hkrr._base import resume_journal as journal
+from hkrr._base.linear_algebra import Array
+from hkrr._base.threads import in_threads, single_threaded_blas
+from hkrr._maps import Full, Scaled, Shape, ShapedCriterion, shape_key
+from hkrr._storage.json_codec import storable
 from hkrr.criteria import Criterion, Grouped
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel, kernel_name
-from hkrr.shapes import Full, Scaled, Shape, Shaped, content_of
 from hkrr.solvers import LBFGS, Result, State, at_bound, run
-from hkrr.threads import in_threads, single_threaded_blas
+from hkrr.solvers.driver import MESSAGES, empty_history
+from hkrr.solvers.initialization import median_sample
 
-FIRST_LAMBDA = 0.03  # at a random start
-SHORT, LONG = 12, 60  # iterations before and after the poor starts are dropped
-_PLATEAU = 1e-6  # a fall, per iteration and row, that decides nothing
+# Value of lambda at a random start.
+FIRST_LAMBDA = 0.03
+# Maximum numbers of iterations of a short run and of a long run. Poor candidates are dropped after their short run.
+SHORT, LONG = 12, 60
+# A run stops when the criterion decreases by less than this share of its `loss_at_zero` per iteration.
+MEDIAN_ROWS = 500  # rows of the median rule in the search, where it only sets the scale of a start
+_PLATEAU = 1e-6
+
+
+class Origin(StrEnum):
+    """How the starting map of a run was obtained."""
+
+    RANDOM = "random"  # a random map
+    MOMENTS = "moments"  # leading eigenvectors of a moment matrix
+    GROWN = "grown"  # the best map with one direction fewer, plus a new direction
+    SHRUNK = "shrunk"  # the best map with one direction more, without its smallest direction
+    POLISHED = "polished"  # the best directions, refined on more rows
+    RESCALED = "rescaled"  # the chosen map, with its scales and noise refitted
+    COMPARED = "compared"  # the chosen map, scored against plain kernel ridge regression
+    HELD_OUT = "held out"  # the chosen map or a simpler rival, scored on held-out rows
+    DIRECTIONS = "directions"  # directions found with the Gaussian kernel
+    PLAIN = "plain"  # a multiple of the identity: plain kernel ridge regression
+    DIAGONAL = "diagonal"  # one scale per column
+    SQUARE = "square"  # a full D x D map, started from a diagonal one
+    CUT = "square, cut"  # a square map truncated to its largest directions
+
+
+class Stage(Enum):
+    """The stages of a search.
+
+    Scores of different stages are not comparable, because each stage uses its own rows. Scores of the same stage are
+    comparable, except in the stage REFINEMENT.
+    """
+
+    DIRECTIONS = "directions"  # search over the number of directions
+    HALF_GROUPS = "half"  # comparison of kernels and shapes on half of the groups of rows
+    KERNELS = "kernels"  # comparison of kernels and shapes on all groups
+    FINALISTS = "finalists"  # comparison of the best kernels and shapes on larger groups
+    REFINEMENT = "refinement"  # refinement and checks of the selected map
+
+
+# Origins of the runs in the stages DIRECTIONS and REFINEMENT.
+_FIND_DIRECTIONS = (Origin.RANDOM, Origin.MOMENTS, Origin.GROWN, Origin.SHRUNK)
+_REFINE = (Origin.POLISHED, Origin.RESCALED, Origin.COMPARED, Origin.HELD_OUT)
+# Suffixes of a label.
+_DROPPED, _HALF, _FINALIST = ", dropped", ", half", ", finalist"
+
+
+def stage_of(label: str) -> Stage:
+    """Return the stage of a run from its label in ``path_["start"]``.
+
+    Examples
+    --------
+    >>> from hkrr.estimators.search.candidates import stage_of
+    >>> stage_of("grown, dropped").name, stage_of("diagonal, half").name, stage_of("square, cut, finalist").name
+    ('DIRECTIONS', 'HALF_GROUPS', 'FINALISTS')
+    """
+    origin = label.removesuffix(_DROPPED).removesuffix(_HALF).removesuffix(_FINALIST)
+    return _stage(origin, label.endswith(_HALF), label.endswith(_FINALIST))
+
+
+def was_dropped(label: str) -> bool:
+    """Return whether a run was stopped early, from its label in ``path_["start"]``."""
+    return label.endswith(_DROPPED)
+
+
+def _stage(origin: str, half_groups: bool, finalist: bool) -> Stage:
+    if origin in _FIND_DIRECTIONS:
+        return Stage.DIRECTIONS
+    if finalist:
+        return Stage.FINALISTS
+    if half_groups:
+        return Stage.HALF_GROUPS
+    return Stage.REFINEMENT if origin in _REFINE else Stage.KERNELS
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kernel, a map (a diagonal one as its diagonal), its noise, and what the criterion says of it."""
+    """A kernel, a map and a noise level, with the value of the criterion for these three.
 
-    start: str
+    Attributes
+    ----------
+    origin : Origin
+        How the starting map was obtained.
+    kernel : Kernel
+        The kernel. Its gamma is 1.
+    B : array (d, D) or (D,)
+        The map, or the diagonal of a diagonal or identity map. D is the number of columns.
+    nu : float
+        Ratio of the noise variance to the signal variance: lambda times the total weight of the rows.
+    value : float
+        Value of the criterion. Infinity if the criterion was not evaluated, or if its evaluation failed.
+    score : float
+        Score by which candidates are compared, as defined in the module docstring.
+    seconds : float
+        Time spent in optimization runs.
+    shape : Shape
+        Shape of the map, which determines the parameters that a run may change.
+    n_free_columns : int or None
+        Number of linearly independent columns of X. None means that all columns are independent.
+    lambda_at_bound : bool
+        Whether lambda ended at a bound of its range.
+    dropped : bool
+        Whether the candidate was dropped after a short run, because other candidates were better or the run failed.
+    half_groups : bool
+        Whether the run used only half of the groups of rows.
+    finalist : bool
+        Whether the run was part of the final comparison of kernels and shapes.
+    """
+
+    origin: Origin
     kernel: Kernel
     B: Array
     nu: float
@@ -46,8 +153,22 @@ class Candidate:
     score: float = math.inf
     seconds: float = 0.0
     shape: Shape = field(default_factory=Full)
-    n_free_columns: int | None = None  # of X, where they are fewer than its columns
-    lambda_at_bound: bool = False  # of those that a learned one has
+    n_free_columns: int | None = None
+    lambda_at_bound: bool = False
+    dropped: bool = False
+    half_groups: bool = False
+    finalist: bool = False
+
+    @property
+    def stage(self) -> Stage:
+        """The stage of the search in which the candidate was evaluated."""
+        return _stage(self.origin, self.half_groups, self.finalist)
+
+    @property
+    def label(self) -> str:
+        """The label of the run in ``path_["start"]``: its origin and suffixes such as ", dropped"."""
+        suffixes = ((self.dropped, _DROPPED), (self.half_groups, _HALF), (self.finalist, _FINALIST))
+        return self.origin + "".join(suffix for applies, suffix in suffixes if applies)
 
     @property
     def n_components(self) -> int:
@@ -61,18 +182,18 @@ class Candidate:
 
     @property
     def norm(self) -> float:
-        """Its largest singular value."""
+        """The largest singular value of the map."""
         return float(np.max(np.abs(self.B)) if self.B.ndim == 1 else np.linalg.norm(self.B, 2))
 
     @property
     def degrees_of_freedom(self) -> float:
-        """Number of parameters of the map."""
+        """Number of parameters of the map: rotations without effect and linearly dependent columns do not count."""
         columns = self.B.shape[-1] if self.n_free_columns is None else self.n_free_columns
         return self.shape.degrees_of_freedom(self.B.shape[0], columns, self.kernel.rotation_invariant)
 
 
 class Plateau:
-    """A callback that ends a run whose objective has fallen by less than ``least`` an iteration for five of them."""
+    """Callback that stops a run when the mean decrease of the objective over five iterations is below ``least``."""
 
     def __init__(self, least: float) -> None:
         self._least, self._last = least, [math.inf] * 5
@@ -83,12 +204,21 @@ class Plateau:
 
 
 def optimism(dof: float, n_rows: float, total_weight: float) -> float:
-    """Return what parameters learned on n rows gain by chance, half a nat each, once these stand for W rows."""
+    """Return the optimism, in nats, of a criterion that was minimized on n rows and is extrapolated to W rows.
+
+    Each parameter lowers the criterion by half a nat by chance, on the n rows to which the parameter is fitted.
+    Extrapolation to W rows multiplies this gain by W / n. The optimism is the excess, ``(W / n - 1) / 2`` nats per
+    parameter. The optimism has to be added to the extrapolated criterion. `n_rows` is n, and `total_weight` is W.
+    """
     return 0.5 * dof * max(total_weight / n_rows - 1.0, 0.0)
 
 
 def score(criterion: Criterion | Grouped, value: float, dof: float, total_weight: float | None = None) -> float:
-    """Return ``T W l + (dof / 2) log W``, W the rows of the criterion or those given."""
+    """Return the score ``T W l + (dof / 2) log W`` of a candidate, given the value of its criterion.
+
+    The module docstring explains the formula. W is `total_weight`, or the total weight of the rows of the criterion if
+    `total_weight` is None.
+    """
     W = criterion.rows.total_weight if total_weight is None else total_weight
     n_targets = max(1, int(np.count_nonzero(criterion.squares)))
     return n_targets * W * criterion.nats(value) + 0.5 * dof * math.log(max(W, 2.0))
@@ -104,14 +234,14 @@ def descend(
     plateau: float = _PLATEAU,
     verbose: int = 0,
 ) -> tuple[Candidate, Result]:
-    """Return the candidate after at most ``max_iter`` steps of L-BFGS on its map and lambda, and the run."""
+    """Run at most ``max_iter`` iterations of L-BFGS on the map and lambda. Return the new candidate and the result."""
     W = criterion.rows.total_weight
 
     def compute() -> tuple[Result, float]:
         began = time.perf_counter()
         result = run(
             LBFGS(),
-            Shaped(criterion.at(start.nu / W, start.kernel), start.shape),
+            ShapedCriterion(criterion.at(start.nu / W, start.kernel), start.shape),
             start.shape.parameters(start.B),
             max_iter=max_iter,
             tol=tol,
@@ -121,17 +251,16 @@ def descend(
         )
         return result, time.perf_counter() - began
 
-    key = ("descend", *_content(criterion, start), max_iter, tol, plateau)
+    key = ("descend", *_key(criterion, start), max_iter, tol, plateau)
     result, seconds = journal.step(key, compute, lambda found: found[0].reason != "time_limit")
     result = replace(result, B=start.shape.map(result.B))
     if result.reason == "callback":
-        result = replace(result, reason="stalled", message="the criterion came to rest")
+        result = replace(result, reason="stalled", message="the criterion stopped decreasing")
     elif result.reason == "converged":
         result = replace(result, message="the criterion is at a minimum")
     elif result.reason == "max_iter":
-        result = replace(
-            result, message="as many steps were made as the search allows, which is usual: the last ones change little"
-        )
+        message = "the search's own iteration limit was reached, which is usual: the last iterations change little"
+        result = replace(result, message=message)
     end = replace(
         start,
         B=result.B,
@@ -144,42 +273,50 @@ def descend(
     return end, result
 
 
-def _content(criterion: Criterion | Grouped, start: Candidate) -> tuple[Any, ...]:
-    """Return what a descent depends on, for the keys of a journal."""
-    return criterion.content, start.kernel, start.B, start.nu, *content_of(start.shape)
+def _key(criterion: Criterion | Grouped, start: Candidate) -> tuple[Any, ...]:
+    """Return everything that the result of a run depends on, as part of the run's key in the journal."""
+    return criterion.content, start.kernel, start.B, start.nu, *shape_key(start.shape)
 
 
 def improve(criterion: Criterion | Grouped, start: Candidate, max_iter: int, deadline: float = math.inf) -> Candidate:
-    """Return the candidate after at most ``max_iter`` steps; one that cannot be evaluated comes back with infinity."""
+    """Return the candidate after a run of `descend`. If the run fails, the value and the score are infinite."""
 
-    def compute() -> _End:
+    def compute() -> DescentEnd:
         with single_threaded_blas():
             try:
                 return _end_of(descend(criterion, start, max_iter, deadline)[0])
             except FitError:
                 return _end_of(replace(start, value=math.inf, score=math.inf))
 
-    key = ("improve", *_content(criterion, start), max_iter)
-
     def is_end(known: Any) -> bool:
+        if not isinstance(known, DescentEnd):
+            return False
         B, nu, *numbers, at_bound = known
         fits = isinstance(B, np.ndarray) and B.shape == start.B.shape and bool(np.all(np.isfinite(B)))
         return fits and 0.0 < nu < math.inf and all(isinstance(one, float) for one in numbers) and at_bound in (0, 1)
 
+    key = ("improve", *_key(criterion, start), max_iter)
     return _ended(start, journal.step(key, compute, lambda _: time.perf_counter() < deadline, is_end))
 
 
-# What is new in a candidate at the end of a run: all that has to be recorded.
-_End = tuple[Array, float, float, float, float, bool]
+@storable
+class DescentEnd(NamedTuple):
+    """The fields of a `Candidate` that `descend` changes. The journal records them."""
+
+    B: Array
+    nu: float
+    value: float
+    score: float
+    seconds: float
+    lambda_at_bound: bool
 
 
-def _end_of(candidate: Candidate) -> _End:
-    return candidate.B, candidate.nu, candidate.value, candidate.score, candidate.seconds, candidate.lambda_at_bound
+def _end_of(candidate: Candidate) -> DescentEnd:
+    return DescentEnd(*(getattr(candidate, name) for name in DescentEnd._fields))
 
 
-def _ended(start: Candidate, end: _End) -> Candidate:
-    B, nu, value, score, seconds, lambda_at_bound = end
-    return replace(start, B=B, nu=nu, value=value, score=score, seconds=seconds, lambda_at_bound=lambda_at_bound)
+def _ended(start: Candidate, end: DescentEnd) -> Candidate:
+    return replace(start, **end._asdict())
 
 
 def _improve_within(criterion: Criterion | Grouped, start: Candidate, max_iter: int, seconds: float) -> Candidate:
@@ -195,15 +332,17 @@ def improve_each(
     n_jobs: int | None = None,
     n_threads: int = 1,
 ) -> list[Candidate]:
-    """Return all of them improved, in their order: by joblib's workers where more than one is asked for, or threads.
+    """Run `improve` on each start. Return the improved candidates in the same order.
 
-    Past the deadline threads look at the first alone, workers at each once.
+    The runs are distributed over joblib workers if ``n_jobs`` means more than one worker, and over threads otherwise.
+    After the deadline, threads evaluate only the first start, and workers evaluate each start once.
     """
     if joblib.effective_n_jobs(n_jobs) > 1:
-        # In seconds from now: a worker may be on another machine, with another clock.
+        # The deadline is passed as the number of seconds left, because a worker may run on a machine with a different
+        # clock.
         left = deadline - time.perf_counter()
-        keys = [("improve", *_content(criterion, start), max_iter) for start in starts]
-        ends: list[_End | None] = [journal.known(key) for key in keys]
+        keys = [("improve", *_key(criterion, start), max_iter) for start in starts]
+        ends: list[DescentEnd | None] = [journal.lookup(key) for key in keys]
         missing = [k for k, end in enumerate(ends) if end is None]
         jobs = (joblib.delayed(_improve_within)(criterion, starts[k], max_iter, left) for k in missing)
         for k, found in zip(missing, joblib.Parallel(n_jobs=n_jobs, return_as="generator")(jobs), strict=True):
@@ -220,33 +359,37 @@ def improve_each(
     return in_threads(one, range(len(starts)), n_threads)
 
 
-def plain(
+def plain_kernel_ridge(
     criterion: Criterion | Grouped,
     kernel: Kernel,
     noises: Sequence[float],
     rng: np.random.RandomState,
     deadline: float = math.inf,
 ) -> tuple[Candidate, Result]:
-    """Return the best of plain kernel ridge regression, as a candidate with a multiple of the identity for its map.
+    """Fit plain kernel ridge regression. Return the best candidate and the result of its run.
 
-    From each of the given nu: a single run can end where the noise is taken for nothing.
+    The map of the candidate is a multiple of the identity. ``noises`` contains the starting values of nu. There
+    is a run for each of these values, because a single run can end in a local minimum with almost no noise.
     """
     rows = criterion.rows
     identity = np.ones(rows.n_features)
-    scale = math.sqrt(kernel.median_gamma(rows.take(rows.draw(500, rng))))
+    scale = math.sqrt(kernel.median_gamma(median_sample(rows, rng, MEDIAN_ROWS)))
     start = Candidate(
-        "plain", kernel, scale * identity, 1.0, shape=Scaled(identity), n_free_columns=rows.n_free_columns
+        Origin.PLAIN, kernel, scale * identity, 1.0, shape=Scaled(identity), n_free_columns=rows.n_free_columns
     )
-    starts = [replace(start, nu=nu) for nu in noises]
-    ends = [descend(criterion, start, LONG, deadline) for start in starts]
+    ends = [descend(criterion, replace(start, nu=nu), LONG, deadline) for nu in noises]
     best, result = min(ends, key=lambda end: end[0].value)
     return replace(best, seconds=sum(end.seconds for end, _ in ends)), result
 
 
 def path_table(candidates: Sequence[Candidate], total_weight: float) -> dict[str, list[Any]]:
-    """Return the candidates as columns, lambda counted over all rows and gamma for a map of norm 1."""
+    """Return the columns of ``path_``, with one entry for each candidate.
+
+    Lambda is nu divided by `total_weight`, the weight of all rows. Gamma is the scale of the kernel after the map is
+    divided by its norm.
+    """
     return {
-        "start": [one.start for one in candidates],
+        "start": [one.label for one in candidates],
         "kernel": [kernel_name(one.kernel) for one in candidates],
         "shape": [one.shape.name for one in candidates],
         "n_components": [one.n_components for one in candidates],
@@ -256,3 +399,9 @@ def path_table(candidates: Sequence[Candidate], total_weight: float) -> dict[str
         "score": [one.score for one in candidates],
         "seconds": [one.seconds for one in candidates],
     }
+
+
+def unchanged(candidate: Candidate, reg_lambda: float, reason: str) -> Result:
+    """Return the result of a run without iterations that ends at the candidate for the given reason."""
+    B, no_coefficients = candidate.B, np.zeros((0, 1))
+    return Result(B, no_coefficients, candidate.value, reg_lambda, 0, reason, MESSAGES[reason], empty_history())

@@ -1,4 +1,4 @@
-"""The last fit: the coefficients on all rows at the chosen map, and how long that will take."""
+"""The final fit of a search: coefficients on all rows at the selected map, and a prediction of the fit's duration."""
 
 from __future__ import annotations
 
@@ -6,94 +6,123 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hkrr._arrays import Watch
-from hkrr.candidates import Candidate
+from hkrr._base.linear_algebra import Array, SolveInfo
+from hkrr._base.resume_journal import step
+from hkrr._base.threads import blas_for, in_threads, single_threaded_blas
 from hkrr.centers import uniform_or_all
-from hkrr.conformal import SCORED_ROWS, Uncertainty, uncertainty_of
-from hkrr.journal import step
+from hkrr.estimators.fitted.conformal import SCORED_ROWS, Uncertainty, estimate_uncertainty
+from hkrr.estimators.fitted.diagnostics import SolveDiagnostics, solve_diagnostics
+from hkrr.estimators.search.candidates import Candidate, unchanged
 from hkrr.kernels import Kernel
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows, Rows, threads_for_sums
 from hkrr.solvers import Result
-from hkrr.solvers.base import MESSAGES
-from hkrr.solves import Solve, known_of
-from hkrr.threads import blas_for, in_threads, single_threaded_blas
 
-# Up to this many rows all of them are centers; beyond, so many. Rough kernels want more of them than smooth ones.
+# Maximum number of rows for which all rows are centers, and number of centers for more rows.
 EXACT_ROWS, CENTERS = 5_000, 2_000
+# The same numbers for kernel="auto", which often selects rough kernels. Rough kernels need more centers.
 EXACT_ROWS_ROUGH, CENTERS_ROUGH = 10_000, 4_000
+# Maximum number of centers of a quick fit.
 _QUICK_CENTERS = 500
-# Rows of the small pieces: of a factorisation, which is slow for its size where it is small; of a product; of the
-# kernel, which many columns make slow.
-_FACTOR_SAMPLE, _SAMPLE, _KERNEL_SAMPLE = 1000, 500, 150
-_ROWS_FOR_A_THREAD = 1_000  # of a factorisation: its blocks of 512 rows are shared, and ever fewer
+# Numbers of rows of the matrices with which three operations are timed: a Cholesky factorization, a matrix product, and
+# the computation of a kernel matrix. The matrix of the factorization is the largest, because the factorization of a
+# small matrix is less efficient. The kernel matrix is the smallest, because it is slow to compute for many columns.
+_FACTOR_SAMPLE, _PRODUCT_SAMPLE, _KERNEL_SAMPLE = 1000, 500, 150
+# Minimum number of rows per thread in a factorization. With fewer rows per thread, some threads would have no work: the
+# factorization works in blocks of 512 rows, and fewer blocks remain at each step.
+_ROWS_PER_THREAD = 1_000
+
+
+class FinalFit(NamedTuple):
+    """The objective, the result with the coefficients, the diagnostics of the solve, and the uncertainty.
+
+    The uncertainty is None if it was not requested or could not be computed.
+    """
+
+    objective: Objective
+    result: Result
+    solve: SolveDiagnostics
+    uncertainty: Uncertainty | None
 
 
 def full_size(n_rows: int, smooth: bool) -> int:
-    """Return the number of centers that ``refit="full"`` stands for."""
+    """Return the number of centers for ``refit="full"``. `smooth` is False for ``kernel="auto"``."""
     exact, centers = (EXACT_ROWS, CENTERS) if smooth else (EXACT_ROWS_ROUGH, CENTERS_ROUGH)
     return n_rows if n_rows <= exact else centers
 
 
-def last_fit(
-    rows: Rows, winner: Candidate, result: Result, n_centers: int, rng: np.random.RandomState, how_sure: bool = True
-) -> tuple[Objective, Result, Solve, Uncertainty | None]:
-    """Return what was solved, the run that ended with the winner, its coefficients those on all rows, and the solve.
+def final_fit(
+    rows: Rows,
+    winner: Candidate,
+    result: Result,
+    n_centers: int,
+    rng: np.random.RandomState,
+    with_uncertainty: bool = True,
+) -> FinalFit:
+    """Return the fit of the coefficients on all rows, at the map of the candidate `winner`.
 
-    What is known of the solve, and how sure the model is, is recorded with the coefficients: a fit that goes on has
-    nothing to solve again, and the report of one that was never interrupted. How sure it is takes longer than the
-    coefficients do, and can be left out where nothing is recorded.
+    The journal stores the coefficients, the diagnostics of the solve and the uncertainty, so that a resumed fit does
+    not have to solve again. The uncertainty takes longer than the coefficients. Use ``with_uncertainty=False`` for a
+    temporary fit.
     """
     reg_lambda, B = winner.nu / rows.total_weight, winner.matrix
     with single_threaded_blas():
         objective = Objective(rows, uniform_or_all(rows, n_centers, rng), winner.kernel, reg_lambda)
 
-    def compute() -> tuple[Any, ...]:
-        watch = Watch()
+    def compute() -> tuple[Array, SolveDiagnostics, Uncertainty | None]:
+        info = SolveInfo()
         with single_threaded_blas():
-            alpha = objective.solve_alpha(B, watch)
+            alpha = objective.solve_alpha(B, info)
+        uncertainty = None
         with blas_for(len(objective.centers)):
-            sure = uncertainty_of(objective, B, alpha, alpha, watch, winner.shape.name) if how_sure else None
-            return alpha, tuple(known_of(watch, rows)), None if sure is None else tuple(sure)
+            if with_uncertainty:
+                uncertainty = estimate_uncertainty(objective, B, alpha, alpha, info, winner.shape.name)
+            return alpha, solve_diagnostics(info, rows), uncertainty
 
     def is_fit(found: Any) -> bool:
-        alpha, numbers, sure = found
+        alpha, solve, uncertainty = found
         fits = isinstance(alpha, np.ndarray) and alpha.shape == (objective.n_centers, rows.n_targets)
-        fits = fits and len(numbers) == len(Solve._fields) and all(isinstance(one, float) for one in numbers)
-        return fits and (sure is None or len(sure) == len(Uncertainty._fields))
+        fits = fits and isinstance(solve, SolveDiagnostics) and all(isinstance(number, float) for number in solve)
+        return fits and (uncertainty is None or isinstance(uncertainty, Uncertainty))
 
-    alpha, known, sure = step(("last fit", objective.content, B), compute, sound=is_fit)
+    alpha, solve, uncertainty = step(("final fit", objective.content, B), compute, is_valid=is_fit)
     result = replace(result, B=B, alpha=alpha, reg_lambda=reg_lambda)
-    return objective, result, Solve(*known), None if sure is None else Uncertainty(*sure)
+    return FinalFit(objective, result, solve, uncertainty)
 
 
-def quick_fit(
-    sample: InMemoryRows, candidate: Candidate, how_sure: bool = True
-) -> tuple[Objective, Result, Solve, Uncertainty | None]:
-    """Return a last fit that takes no time, for a search that was interrupted: few centers, and the rows of the search.
+def quick_fit(sample: InMemoryRows, candidate: Candidate, with_uncertainty: bool = True) -> FinalFit:
+    """Return a fast fit of a candidate, with at most 500 centers and only the rows of the search.
 
-    Its random numbers are its own: the search goes on as if it had not been.
+    The fit uses a random number generator of its own, so that it does not change the random numbers of the search.
     """
-    nothing: dict[str, list[float]] = {name: [] for name in ("time", "objective", "grad_norm", "step")}
-    message, rng = MESSAGES["interrupted"], np.random.RandomState(0)
-    result = Result(candidate.B, np.zeros((0, 1)), candidate.value, 0.0, 0, "interrupted", message, nothing)
-    return last_fit(sample, candidate, result, _QUICK_CENTERS, rng, how_sure)
+    result = unchanged(candidate, 0.0, "interrupted")
+    return final_fit(sample, candidate, result, _QUICK_CENTERS, np.random.RandomState(0), with_uncertainty)
 
 
-class Clock:
-    """Foretells the seconds of a last fit on so many threads, from small pieces of one timed here and now.
+class DurationModel:
+    """Prediction of the duration of a final fit, from the times of small operations on this machine.
 
-    The pieces run on all the threads at once, so that whatever else keeps the machine busy counts; BLAS has one thread
-    in each, as in the fit. Of three times, after a cold one, the middle one is taken.
+    Each operation runs on all threads at once, so that the time includes the effect of other load on the machine. BLAS
+    uses one thread for each operation, as in the fit. Each operation is timed four times. The first time is discarded,
+    and the median of the other three is used.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel of the fit.
+    n_features : int
+        Number of columns.
+    n_threads : int
+        Number of threads of the fit.
     """
 
     def __init__(self, kernel: Kernel, n_features: int, n_threads: int) -> None:
         P = np.random.RandomState(0).standard_normal((_KERNEL_SAMPLE, n_features))
-        A, definite = np.ones((_SAMPLE, _SAMPLE)), 2.0 * np.eye(_FACTOR_SAMPLE)
+        A, definite = np.ones((_PRODUCT_SAMPLE, _PRODUCT_SAMPLE)), 2.0 * np.eye(_FACTOR_SAMPLE)
 
         def seconds(work: Callable[[], object]) -> float:
             times = []
@@ -103,58 +132,80 @@ class Clock:
                 times.append(time.perf_counter() - began)
             return float(np.median(times[1:]))
 
+        # Seconds per entry of a kernel matrix.
         self._entry = seconds(lambda: kernel(P, P)) / _KERNEL_SAMPLE**2
-        # NumPy's, which lets other threads run meanwhile; SciPy's does not.
-        self._factor = seconds(lambda: np.linalg.cholesky(definite)) / _FACTOR_SAMPLE**3  # for each c^3
-        # For each m c^2 of the sums over the rows: the products, their whitening, and what memory adds, as measured.
-        self._product = seconds(lambda: A.T @ A) / _SAMPLE**3
+        # Seconds per c^3 for the factorization of a c x c matrix. NumPy's factorization is timed, because it releases
+        # the global interpreter lock. SciPy's factorization does not release the lock.
+        self._factor = seconds(lambda: np.linalg.cholesky(definite)) / _FACTOR_SAMPLE**3
+        # Seconds per m c^2 for the product A'A of an m x c matrix A.
+        self._product = seconds(lambda: A.T @ A) / _PRODUCT_SAMPLE**3
+        # Seconds per m c^2 for the sums over m rows with c centers. The factor 3, which was measured, covers the
+        # products, the whitening and the memory traffic.
         self._sum = 3.0 * self._product
         self._n_threads = n_threads
 
     def seconds(self, n_rows: int, n_centers: int) -> float:
-        """Return about how long the coefficients will take: kernel entries, sums of products, factorisations.
+        """Return the approximate duration of a fit in seconds.
 
-        And the scores of intervals, with as many tangents as rows that have one: triangular solves.
+        The duration includes the kernel entries, the sums of products, the factorizations, and the triangular solves
+        for the interval scores.
         """
         scores = self._product * min(n_centers, n_rows) ** 2 * 3.0 * min(SCORED_ROWS, n_rows)
         if n_centers >= n_rows:
-            sharing = min(self._n_threads, max(1, n_rows // _ROWS_FOR_A_THREAD))
-            solve = self._entry * n_rows**2 / self._n_threads + self._factor * n_rows**3 / sharing
+            n_threads = min(self._n_threads, max(1, n_rows // _ROWS_PER_THREAD))
+            solve = self._entry * n_rows**2 / self._n_threads + self._factor * n_rows**3 / n_threads
             return solve + scores
-        sharing = min(self._n_threads, threads_for_sums(n_centers))
+        n_threads = min(self._n_threads, threads_for_sums(n_centers))
         sums = self._entry * n_rows * n_centers + self._sum * n_rows * n_centers**2
-        return sums / sharing + self._entry * n_centers**2 + 4.0 * self._factor * n_centers**3 + scores
+        return sums / n_threads + self._entry * n_centers**2 + 4.0 * self._factor * n_centers**3 + scores
 
     def affordable(self, n_rows: int, n_centers: int, seconds: float) -> int:
-        """Return how many centers, n_centers at most, can be fitted in so many seconds (one always can)."""
+        """Return the number of centers, between 1 and ``n_centers``, that can be fitted in the given time."""
         n_centers = min(n_centers, n_rows)
         while n_centers > 1 and self.seconds(n_rows, n_centers) > seconds:
             n_centers = max(1, int(0.8 * n_centers))
         return n_centers
 
 
-class TimeLeft:
-    """What a time limit leaves for the search, and for the last fit; without one, all.
+class TimeBudget:
+    """Division of a time limit between the search and the final fit.
 
-    ``reading`` is how long the last fit will take to read the rows.
+    Parameters
+    ----------
+    rows : Rows
+        All rows of the final fit.
+    limit : float or None
+        The time limit in seconds. None means no limit.
+    began : float
+        Time (of ``time.perf_counter``) at which the fit started.
+    reading : float
+        Seconds that the final fit needs to read the rows.
+    n_threads : int
+        Number of threads of the final fit.
     """
 
     def __init__(self, rows: Rows, limit: float | None, began: float, reading: float, n_threads: int) -> None:
         self._rows, self._limit, self._began = rows, limit, began
         self._reading, self._n_threads = reading, n_threads
 
-    def deadline(self, kernel: Kernel, n_centers: int) -> float:
-        """Return when the search should end, for a last fit that takes a third of the time at most."""
+    def search_deadline(self, kernel: Kernel, n_centers: int) -> float:
+        """Return the time (of ``time.perf_counter``) at which the search has to stop.
+
+        At most a third of the time limit is reserved for the final fit, in addition to the time for reading the rows.
+        """
         if self._limit is None:
             return math.inf
-        clock = Clock(kernel, self._rows.n_features, self._n_threads)
-        affordable = clock.affordable(self._rows.n_rows, n_centers, self._limit / 3)
-        return self._began + self._limit - clock.seconds(self._rows.n_rows, affordable) - self._reading
+        duration = DurationModel(kernel, self._rows.n_features, self._n_threads)
+        affordable = duration.affordable(self._rows.n_rows, n_centers, self._limit / 3)
+        return self._began + self._limit - duration.seconds(self._rows.n_rows, affordable) - self._reading
 
-    def n_centers(self, kernel: Kernel, n_centers: int) -> int:
-        """Return how many centers the last fit can have now."""
+    def affordable_centers(self, kernel: Kernel, n_centers: int) -> int:
+        """Return how many centers, at most ``n_centers``, the final fit can have in the time that is left.
+
+        If less than a tenth of the time limit is left, the final fit still gets a tenth.
+        """
         if self._limit is None:
             return n_centers
         left = self._began + self._limit - time.perf_counter() - self._reading
-        clock = Clock(kernel, self._rows.n_features, self._n_threads)
-        return clock.affordable(self._rows.n_rows, n_centers, max(left, self._limit / 10))
+        duration = DurationModel(kernel, self._rows.n_features, self._n_threads)
+        return duration.affordable(self._rows.n_rows, n_centers, max(left, self._limit / 10))

@@ -1,9 +1,13 @@
-"""Whether a map of many parameters holds up on rows that it was not learned on.
+"""Check on held-out rows whether a map with many parameters generalizes.
 
-A price of log(m) / 2 nats for each parameter supposes that there are many rows for each. With few, a map of some
-directions can be turned until a rough function of them passes through all the noise (600 rows of 200 columns, signal
-and noise of equal variance: a gain of 3.2 nats for each parameter). So where a full map is ahead by little, it and its
-rival of few parameters are learned anew on three quarters of the rows, and compared on the last.
+The score (BIC) penalizes each parameter of a map by log(m) / 2 nats, where m is the number of rows. This penalty is
+only valid if there are many rows per parameter. With few rows, the directions of a map can be chosen such that a rough
+function of these directions fits all the noise. For example, with 600 rows, 200 columns, and signal and noise of equal
+variance, each parameter improves the criterion by 3.2 nats in this way.
+
+The rival of a full map is plain kernel ridge regression or a diagonal map, which has fewer parameters. If the score of
+the full map is only slightly better than the score of its rival, the two are learned again on three quarters of the
+rows and compared on the last quarter.
 """
 
 from __future__ import annotations
@@ -15,32 +19,40 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from hkrr._arrays import Array
-from hkrr.candidates import FIRST_LAMBDA, LONG, Candidate, improve
+from hkrr._base.linear_algebra import Array
+from hkrr._base.threads import single_threaded_blas
+from hkrr._maps import Full, KernelExpansion, principal_form, square_map_is_affordable
 from hkrr.centers import uniform_or_all
 from hkrr.criteria import Criterion, Grouped
+from hkrr.estimators.search.candidates import FIRST_LAMBDA, LONG, MEDIAN_ROWS, Candidate, improve
+from hkrr.estimators.search.number_of_directions import SEARCH_CENTERS, SEARCH_ROWS, search_dimensions
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
-from hkrr.search import SEARCH_CENTERS, SEARCH_ROWS, search_dimensions
-from hkrr.shapes import square_is_affordable
-from hkrr.threads import single_threaded_blas
+from hkrr.solvers.initialization import median_sample
 
-_LEAD = 3.0  # nats for each parameter of the map, below which a lead is little
-_PARTS, _ROWS, _GROUP_ROWS = 4, 6_000, 500
-_FEW_ROWS, _VERY_FEW_ROWS = 2_000, 1_000  # below which two parts, and all four, are held out in turn
+# The check is made if the map leads its rival by less than this number of nats of score per parameter of the map.
+_LEAD = 3.0
+# Number of folds, maximum number of rows of the check, and number of rows in each group of the criterion.
+_FOLDS, _ROWS, _GROUP_ROWS = 4, 6_000, 500
+# Numbers of rows below which two folds are held out in turn, and below which all four folds are held out in turn.
+_FEW_ROWS, _VERY_FEW_ROWS = 2_000, 1_000
+# Value of nu at the start of a run.
 _FIRST_NOISE = 0.1
 
 
-def is_doubtful(chosen: Candidate, rival: Candidate) -> bool:
-    """Whether a full map is ahead of its rival by less than three nats for each of its parameters."""
-    return chosen.shape.name == "full" and rival.score - chosen.score < _LEAD * chosen.degrees_of_freedom
+def needs_check(chosen: Candidate, rival: Candidate) -> bool:
+    """Return whether the chosen map is full and leads its rival by less than three nats of score per parameter."""
+    return isinstance(chosen.shape, Full) and rival.score - chosen.score < _LEAD * chosen.degrees_of_freedom
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a map holds up, and the held-out errors in units of the variance; NaN where the time ran out."""
+    """Whether a map passes the check, and the mean held-out squared errors of the map and of its rival.
+
+    The errors are relative to the variance of y. They are NaN if no comparison was made.
+    """
 
     holds: bool
     error: float = math.nan
@@ -48,8 +60,8 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class HeldOut:
-    """The comparison of a map with a rival of few parameters, and what it may spend."""
+class HeldOutCheck:
+    """The settings of the check: criterion, number of random starts, random numbers, workers, threads and deadline."""
 
     make: type[Criterion]
     n_starts: int
@@ -59,39 +71,47 @@ class HeldOut:
     deadline: float = math.inf
 
     def compare(self, rows: InMemoryRows, chosen: Candidate, rival: Candidate) -> Verdict:
-        """Return whether the map predicts rows that it has not seen no worse than the rival does.
+        """Return the verdict: the map passes if it predicts held-out rows at least as well as its rival.
 
-        At most 6,000 rows, a quarter of them held out: once, or twice in turn below 2,000 rows, four times below 1,000,
-        for few rows decide wrongly. Both are learned from nothing but the other rows. Where the time runs out there is
-        no verdict, and the map stays.
+        At most 6,000 rows are used, and a quarter of these rows is held out. The map and the rival are learned from
+        scratch on the remaining rows. The error on few rows is unreliable. With fewer than 2,000 rows, the comparison
+        is therefore repeated with a second quarter held out. With fewer than 1,000 rows, each of the four quarters is
+        held out in turn. If the deadline passes, or if there are fewer than 8 rows, the map passes without a
+        comparison.
         """
         drawn = rows.draw(_ROWS, self.rng)
-        if len(drawn) < 2 * _PARTS:
-            return Verdict(True)  # too few to tell
-        turns = _PARTS if len(drawn) < _VERY_FEW_ROWS else 2 if len(drawn) < _FEW_ROWS else 1
+        if len(drawn) < 2 * _FOLDS:
+            return Verdict(True)  # too few rows for a comparison
+        n_repeats = _FOLDS if len(drawn) < _VERY_FEW_ROWS else 2 if len(drawn) < _FEW_ROWS else 1
         errors = []
-        for turn in range(turns):
-            held_out = np.arange(len(drawn)) % _PARTS == turn
-            learn, last = rows.subset(drawn[~held_out]), rows.subset(drawn[held_out])
-            groups = Grouped(self.make, learn, max(1, learn.n_rows // _GROUP_ROWS), chosen.kernel, 1.0, self.n_threads)
-            again, other = self._map_anew(groups, chosen), self._scales_anew(groups, rival)
+        for fold in range(n_repeats):
+            held_out = np.arange(len(drawn)) % _FOLDS == fold
+            training, test = rows.subset(drawn[~held_out]), rows.subset(drawn[held_out])
+            n_groups = max(1, training.n_rows // _GROUP_ROWS)
+            groups = Grouped(self.make, training, n_groups, chosen.kernel, 1.0, self.n_threads)
+            again, other = self._relearn_map(groups, chosen), self._relearn_scales(groups, rival)
             if time.perf_counter() > self.deadline:
                 return Verdict(True)
-            errors.append([squared_errors(learn, last, again), squared_errors(learn, last, other)])
+            errors.append([squared_errors(training, test, again), squared_errors(training, test, other)])
         error, error_of_rival = (float(error) for error in np.mean(np.concatenate(errors, axis=1), axis=1))
         return Verdict(error <= error_of_rival, error, error_of_rival)
 
-    def _map_anew(self, groups: Grouped, chosen: Candidate) -> Candidate:
-        """Return a map of as many directions, from random starts, and from a square one where that may be."""
-        learn, d = groups.rows, chosen.n_components
+    def _relearn_map(self, groups: Grouped, chosen: Candidate) -> Candidate:
+        """Learn a full map with as many directions as the chosen map, and return the best candidate.
+
+        One start is the best map of `search_dimensions`. If there are enough rows for a square map, the leading
+        directions of a learned square map are a second start.
+        """
+        training, d = groups.rows, chosen.n_components
         fresh = replace(chosen, value=math.inf, score=math.inf)
         starts = []
-        if square_is_affordable(learn.n_rows, learn.n_features, chosen.kernel):
-            identity = self._typical_scale(learn, chosen.kernel) * np.eye(learn.n_features)
+        if square_map_is_affordable(training.n_rows, training.n_features, chosen.kernel):
+            identity = self._typical_scale(training, chosen.kernel) * np.eye(training.n_features)
             square = improve(groups, replace(fresh, B=identity, nu=_FIRST_NOISE), LONG, self.deadline)
             if math.isfinite(square.value):
-                starts.append(replace(square, B=largest_directions(square.B, d)))
-        few = learn.subset(np.arange(min(learn.n_rows, SEARCH_ROWS))).on_threads(1)
+                with single_threaded_blas():
+                    starts.append(replace(square, B=principal_form(square.B)[0][:d]))
+        few = training.subset(np.arange(min(training.n_rows, SEARCH_ROWS))).on_threads(1)
         centers = uniform_or_all(few, SEARCH_CENTERS, self.rng)
         with suppress(FitError):
             best, _ = search_dimensions(
@@ -102,14 +122,14 @@ class HeldOut:
                 n_jobs=self.n_jobs,
                 n_threads=self.n_threads,
                 deadline=self.deadline,
-                patient=False,
+                stop_early=False,
             )
             starts += [best[d]] if d in best else []
         ends = [improve(groups, start, LONG, self.deadline) for start in starts]
         return min(ends, key=lambda end: end.value, default=fresh)
 
-    def _scales_anew(self, groups: Grouped, rival: Candidate) -> Candidate:
-        """Return plain kernel ridge regression, or a scale for each column, from the median rule."""
+    def _relearn_scales(self, groups: Grouped, rival: Candidate) -> Candidate:
+        """Learn a map of the same shape as the rival (identity or diagonal), started from the median rule."""
         B = self._typical_scale(groups.rows, rival.kernel) * np.ones(groups.rows.n_features)
         noises = (_FIRST_NOISE, FIRST_LAMBDA * groups.rows.total_weight / groups.n_groups)
         starts = [replace(rival, B=B, nu=nu, value=math.inf, score=math.inf) for nu in noises]
@@ -117,29 +137,23 @@ class HeldOut:
         return min(ends, key=lambda end: end.value)
 
     def _typical_scale(self, rows: InMemoryRows, kernel: Kernel) -> float:
-        return math.sqrt(kernel.median_gamma(rows.take(rows.draw(500, self.rng))))
+        return math.sqrt(kernel.median_gamma(median_sample(rows, self.rng, MEDIAN_ROWS)))
 
 
-def largest_directions(B: Array, n_components: int) -> Array:
-    """Return the map cut to its largest directions."""
-    with single_threaded_blas():
-        _, s, Vt = np.linalg.svd(B, full_matrices=False)
-    return s[:n_components, None] * Vt[:n_components]
+def squared_errors(training: InMemoryRows, test: InMemoryRows, candidate: Candidate) -> Array:
+    """Return the weighted squared error of each test row, with coefficients fitted on the training rows.
 
-
-def squared_errors(learn: InMemoryRows, last: InMemoryRows, candidate: Candidate) -> Array:
-    """Return each last row's squared error of the fit on the others, weighted, each target in units of its variance.
-
-    A candidate that could not be evaluated predicts the mean.
+    The squared error of each target is divided by the mean square of the target on the training rows. If the candidate
+    could not be evaluated, its predictions are zero, which is the mean of the centered targets.
     """
-    X, Y, w = last.gather()
-    seen, targets, _ = learn.gather()
+    X, Y, w = test.gather()
+    seen, targets, _ = training.gather()
     predicted = np.zeros_like(Y)
     if math.isfinite(candidate.value):
         B = candidate.matrix
         with single_threaded_blas(), suppress(ArithmeticError):
-            alpha = Objective(learn, None, candidate.kernel, candidate.nu / learn.total_weight).solve_alpha(B)
-            predicted = candidate.kernel(X @ B.T, seen @ B.T) @ alpha
+            alpha = Objective(training, None, candidate.kernel, candidate.nu / training.total_weight).solve_alpha(B)
+            predicted = KernelExpansion(candidate.kernel, B, seen, alpha).at(X)
     variance = np.mean(targets**2, axis=0)
     squares = np.mean((Y - predicted) ** 2 / np.where(variance > 0, variance, 1.0), axis=1)
     return squares if w is None else squares * (w / np.mean(w))

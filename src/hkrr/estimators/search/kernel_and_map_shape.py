@@ -1,16 +1,19 @@
-"""Choosing the kernel and the shape of the map, by the score that chooses the number of directions.
+"""Search over kernels and shapes of the map, by the same score that selects the number of directions.
 
-Tables are seldom multi-index models: there the columns mean something, and a rough kernel with a scale for each column
-(a diagonal map) often says more than a few directions. So for each of some mother kernels the criterion is minimised
+Real tables are rarely multi-index models. Their columns have individual meanings, and a rough kernel with one scale per
+column (a diagonal map) often fits better than a few directions. The criterion is therefore minimized for several
+kernels and for maps of three shapes:
 
-    over a multiple of the identity       plain kernel ridge regression,
-    over diagonal maps                    from there and from the median rule; a few steps each, then the best go on,
-    over full maps                        for radial kernels, from the directions found with the Gaussian kernel, and
-                                          from the best diagonal map, its rank cut to that of the lowest score,
+- Multiples of the identity, which is plain kernel ridge regression.
+- Diagonal maps. They start from the result of plain kernel ridge regression and from the median rule. All of them get a
+  short run, and the best get a long run.
+- Full maps, for radial kernels only. Some start from the directions found with the Gaussian kernel. The others are
+  square maps that start from the best diagonal maps. Each square map is then truncated to the rank with the lowest
+  score.
 
-on groups of some hundred rows (`hkrr.criteria.Grouped`). The best of each of these three, by score, and of all of them
-by leave-one-out error, are improved on more and larger groups, on all rows where these are not too many. There the
-lowest score, priced at all rows, wins.
+The criterion is the mean over groups of a few hundred rows (`hkrr.criteria.Grouped`). The best candidates of each kind
+by score and the best candidates by leave-one-out error become finalists. The finalists are improved on more and larger
+groups, or on all rows if there are at most 1,500. The finalist with the lowest score, extrapolated to all rows, wins.
 """
 
 from __future__ import annotations
@@ -20,36 +23,70 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import joblib
 import numpy as np
-from tqdm.auto import tqdm
 
-from hkrr.candidates import FIRST_LAMBDA, LONG, SHORT, Candidate, improve, improve_each, optimism, score
+from hkrr._base.progress_bar import progress_bar
+from hkrr._base.threads import single_threaded_blas
+from hkrr._maps import Diagonal, Full, Scaled, principal_form, square_map_is_affordable
 from hkrr.criteria import Criterion, Grouped, LeaveOneOut
+from hkrr.estimators.search.candidates import (
+    FIRST_LAMBDA,
+    LONG,
+    MEDIAN_ROWS,
+    SHORT,
+    Candidate,
+    Origin,
+    improve,
+    improve_each,
+    optimism,
+    score,
+)
+from hkrr.estimators.search.progress import Progress, describe_runs
 from hkrr.exceptions import FitError
 from hkrr.kernels import KERNELS, Kernel
-from hkrr.progress import Report, in_words
 from hkrr.rows import InMemoryRows
-from hkrr.shapes import Diagonal, Full, Scaled, square_is_affordable
-from hkrr.threads import single_threaded_blas
+from hkrr.solvers.initialization import median_sample
 
-# Tried with identity, diagonal and full maps; and, not being rotation invariant, with the first two alone.
+# Radial kernels are tried with identity, diagonal and full maps. Product kernels are not rotation invariant: they are
+# tried with identity and diagonal maps only.
 RADIAL = ("gaussian", "matern52", "matern32", "laplace")
 PRODUCT = ("product_matern32", "product_laplace", "anova")
-# Product kernels take time in proportion to the columns: beyond so many the cheapest stands for all, with fewer groups.
+# The time of a product kernel is proportional to the number of columns. With more than _WIDE columns, only the cheapest
+# product kernel is tried, and the number of groups is reduced.
 _WIDE, _CHEAPEST = 50, ("product_laplace",)
-_GROUP_ROWS, _GROUPS = 400, 6  # while searching
-_LARGE_GROUP_ROWS, _LARGE_GROUPS = 600, 8  # for the finalists
-_ONE_GROUP_ROWS = 1_500  # up to which the finalists see all rows at once
-_PLAINS, _DIAGONALS, _SQUARES = 1, 4, 2  # of each that go on from half the groups to all of them, and to a full map
-_LONG_RUNS, _HOPELESS = 2, 0.05  # of the best; nats a row behind the best: a tenth more unexplained
+# Number of rows of a group and maximum number of groups: for the search, and for the finalists.
+_GROUP_ROWS, _GROUPS = 400, 6
+_LARGE_GROUP_ROWS, _LARGE_GROUPS = 600, 8
+# Maximum number of rows for which the finalists use all rows as a single group.
+_ONE_GROUP_ROWS = 1_500
+# Numbers of candidates that continue from half of the groups to all groups: plain kernel ridge regression, and diagonal
+# maps.
+_PLAINS, _DIAGONALS = 1, 4
+# Number of diagonal maps that become starts of square maps.
+_SQUARES = 2
+# Number of candidates that get long runs.
+_LONG_RUNS = 2
+# A candidate is dropped if its score is above the best score by more than this number of nats per row and target. A
+# distance of 0.05 corresponds to about 10% more unexplained variance.
+_HOPELESS = 0.05
+# Maximum number of finalists, and number of finalists selected by leave-one-out error.
 _FINALISTS, _FINALISTS_BY_ERROR = 9, 3
-_MEDIAN_ROWS, _MEDIAN_NOISE = 500, 0.1
-# At a warm start: where the noise is next to nothing, or all there is, its gradient is nothing too, and it stays there;
-# so for a column's scale that few rows have sent to nothing or to infinity.
+# Value of nu for a start from the median rule.
+_MEDIAN_NOISE = 0.1
+# Limits for warm starts: smallest nu, largest nu, and largest factor between a scale and the typical scale. If nu is
+# close to 0 or very large, the gradient with respect to nu vanishes, and nu would not change any more. The same holds
+# for the scale of a column that became almost 0 or infinite on a small sample.
 _LEAST_NOISE, _MOST_NOISE, _FARTHEST_SCALE = 0.01, 1.0, 100.0
+
+
+class _Counter(Protocol):
+    """The method of a progress bar that the search uses."""
+
+    def update(self, n: int) -> object:
+        """Advance the bar by n runs."""
 
 
 def search_kernels(
@@ -64,26 +101,41 @@ def search_kernels(
     n_threads: int = 1,
     deadline: float = math.inf,
     verbose: int = 0,
-    report: Report | None = None,
+    progress: Progress | None = None,
 ) -> tuple[Candidate, list[Candidate]]:
-    """Return the best candidate of all kernels and shapes, and all that were tried, the finalists last.
+    """Return the best candidate over all kernels and shapes, and the list of all candidates tried, finalists last.
 
-    ``few_directions`` are candidates with full maps, found with one radial kernel: starts for all of these, and with
-    ``few_directions_only`` (the user gave their number) the only ones. Where there is no time for more the first of
-    them comes back as it is.
+    Parameters
+    ----------
+    make : type of Criterion
+        Class of the criterion.
+    rows : InMemoryRows
+        The rows from which the groups are drawn.
+    few_directions : sequence of Candidate
+        Candidates with full maps, best first, found with one radial kernel. All of these candidates are starts for that
+        kernel, and the first candidate is a start for the other radial kernels. The first candidate is returned
+        unchanged if there is no time for a run.
+    few_directions_only : bool
+        Whether `few_directions` are the only starts, because the user set `n_components` to one or more numbers.
+    rng : RandomState
+        Random number generator for the groups.
+    total_weight : float or None
+        Total weight of all rows of the fit. None means that `rows` contains all rows, not only a sample.
+    n_jobs, n_threads, deadline, verbose, progress
+        As in `hkrr.estimators.search.number_of_directions.search_dimensions`.
     """
     product = PRODUCT if rows.n_features <= _WIDE else _CHEAPEST
     kernels = {name: KERNELS[name].with_gamma(1.0) for name in (*RADIAL, *product)}
-    sample = rows.take(rows.draw(_MEDIAN_ROWS, rng))
+    sample = median_sample(rows, rng, MEDIAN_ROWS)
     typical = {kernel: math.sqrt(kernel.median_gamma(sample)) for kernel in kernels.values()}
     groups = grouped(make, rows, _GROUP_ROWS, _GROUPS, rng)
-    with tqdm(disable=not verbose, desc="kernels", unit="run") as bar:
+    with progress_bar(shown=verbose, desc="kernels", unit="run") as bar:
         W = rows.total_weight if total_weight is None else total_weight
-        runs = _Runs(W, n_jobs, n_threads, deadline, bar, rows.n_targets, report)
-        # What few directions there are comes first: whatever the time limit, there is something to return.
-        directions = runs.improve([_warm(start, start="directions") for start in few_directions], SHORT, groups)
+        runs = _Runs(W, n_jobs, n_threads, deadline, bar, rows.n_targets, progress)
+        # The given maps with few directions come first, so that there is a result even with a very short time limit.
+        directions = runs.improve([_warm(start, origin=Origin.DIRECTIONS) for start in few_directions], SHORT, groups)
         others = [
-            _warm(end, start="directions", kernel=kernels[name])
+            _warm(end, origin=Origin.DIRECTIONS, kernel=kernels[name])
             for end in directions[:1]
             for name in RADIAL
             if kernels[name] != end.kernel
@@ -91,12 +143,12 @@ def search_kernels(
         runs.improve(others, SHORT, groups)
         if not few_directions_only:
             half = groups.first(-(-groups.n_groups // 2))
-            diagonals = _diagonals(runs, groups, half, typical)
-            _squares(runs, groups, diagonals)
-        if not any(not end.start.endswith("half") for end in runs.tried):
-            # No time is left, or no kernel can be evaluated on such groups.
+            diagonals = _run_diagonal_maps(runs, groups, half, typical)
+            _run_square_maps(runs, groups, diagonals)
+        if not runs.on_all_groups:
+            # Either the deadline has passed, or the criterion is not finite for any kernel.
             if not few_directions or not math.isfinite(few_directions[0].score):
-                raise FitError("No kernel has a finite criterion: check the scale of X and y.")
+                raise FitError("The criterion is not finite for any kernel: check the scale of X and y.")
             return few_directions[0], []
         finalists = _finalists(runs, groups)
         if rows.n_rows <= _ONE_GROUP_ROWS:
@@ -107,7 +159,7 @@ def search_kernels(
 
 
 class _Runs:
-    """The runs of a search: what they may spend, and all that has come of them."""
+    """The optimization runs of a kernel search: workers, threads and deadline, and the list of candidates tried."""
 
     def __init__(
         self,
@@ -115,13 +167,13 @@ class _Runs:
         n_jobs: int | None,
         n_threads: int,
         deadline: float,
-        bar: Any,
+        bar: _Counter,
         n_targets: int = 1,
-        report: Report | None = None,
+        progress: Progress | None = None,
     ) -> None:
         self.total_weight, self._n_targets = total_weight, n_targets
         self._n_jobs, self._n_threads = n_jobs, n_threads
-        self._deadline, self._bar, self._report = deadline, bar, report or Report()
+        self._deadline, self._bar, self._progress = deadline, bar, progress or Progress()
         self.tried: list[Candidate] = []
 
     @property
@@ -129,17 +181,29 @@ class _Runs:
         """Whether the deadline has not passed."""
         return time.perf_counter() < self._deadline
 
-    def price(self, end: Candidate, on: Grouped) -> Candidate:
-        """The score that it would have with all rows: the more of them, the more parameters are worth their price."""
+    @property
+    def on_all_groups(self) -> list[Candidate]:
+        """The candidates that were evaluated on all groups."""
+        return [end for end in self.tried if not end.half_groups]
+
+    def extrapolate_score(self, end: Candidate, on: Grouped) -> Candidate:
+        """Return the candidate with its score extrapolated from the rows of `on` to all rows.
+
+        With more rows, the penalty for a parameter is smaller relative to the decrease of the criterion.
+        """
         dof, n_rows = end.degrees_of_freedom, on.rows.total_weight
         total = score(on, end.value, dof, self.total_weight) + optimism(dof, n_rows, self.total_weight)
         return replace(end, score=total)
 
     def improve(self, starts: Sequence[Candidate], max_iter: int, on: Grouped) -> list[Candidate]:
-        """Return the ends that are finite, the lowest score first. Threads share the groups of a run, or the runs."""
+        """Run `hkrr.estimators.search.candidates.improve` on each start, with the criterion `on`.
+
+        Return the candidates with a finite score, lowest score first. If there are at least as many groups as threads,
+        the threads process the groups of one run in parallel. Otherwise the threads process several runs in parallel.
+        """
         if not self.in_time or not starts:
             return []
-        self._report.trying(in_words(starts))
+        self._progress.begin(describe_runs(starts))
         if joblib.effective_n_jobs(self._n_jobs) == 1 and on.n_groups >= self._n_threads:
             threaded = on.on_threads(self._n_threads)
             ends = [improve(threaded, start, max_iter, self._deadline) for start in starts if self.in_time]
@@ -147,90 +211,105 @@ class _Runs:
             n_jobs, n_threads = self._n_jobs, self._n_threads
             ends = improve_each(on, starts, max_iter, self._deadline, n_jobs=n_jobs, n_threads=n_threads)
         self._bar.update(len(ends))
-        ends = [self.price(end, on) for end in ends if math.isfinite(end.score)]
+        ends = [self.extrapolate_score(end, on) for end in ends if math.isfinite(end.score)]
         self.tried.extend(ends)
-        ends = sorted(ends, key=lambda end: end.score)
-        whole = [end for end in self.tried if not end.start.endswith("half")]
-        if whole:
-            self._report.found(min(whole, key=lambda end: ("finalist" not in end.start, end.score)))
-        return ends
+        if self.on_all_groups:
+            self._progress.found(best_on_most_rows(self.on_all_groups))
+        return sorted(ends, key=lambda end: end.score)
 
     def hopeful(self, ends: Sequence[Candidate]) -> list[Candidate]:
-        """Return those that are not far behind the first, which has the lowest score."""
+        """Return the candidates that are at most 0.05 nats per row and target above the score of the first candidate.
+
+        The candidates are sorted, so that the first candidate has the lowest score.
+        """
         far = _HOPELESS * self.total_weight * self._n_targets
         return [end for end in ends if end.score - ends[0].score <= far]
 
     def errors(self, candidates: Sequence[Candidate], on: Grouped) -> list[float]:
-        """Return their leave-one-out errors within the groups, with the price of parameters learned there (AIC).
+        """Return the leave-one-out error of each candidate within the groups, with a penalty for its parameters (AIC).
 
-        Past the deadline infinity, but for the first.
+        After the deadline, only the first candidate is evaluated, and the errors of all other candidates are infinite.
         """
-        held_out = Grouped(LeaveOneOut, on.rows, on.n_groups, on.kernel, 1.0, self._n_threads)
+        leave_one_out = Grouped(LeaveOneOut, on.rows, on.n_groups, on.kernel, 1.0, self._n_threads)
         n = on.rows.total_weight
         errors: list[float] = []
         for candidate in candidates:
             error = math.inf
             if self.in_time or not errors:
                 with suppress(ArithmeticError, np.linalg.LinAlgError):
-                    error = held_out.at(candidate.nu / n, candidate.kernel).reduced(candidate.B).value
+                    error = leave_one_out.at(candidate.nu / n, candidate.kernel).reduced(candidate.B).value
             errors.append(error * (1.0 + 2.0 * candidate.degrees_of_freedom / n))
         return errors
 
 
-def _diagonals(runs: _Runs, groups: Grouped, half: Grouped, typical: dict[Kernel, float]) -> list[Candidate]:
-    """Run plain kernel ridge regression and diagonal maps; return the best of these for each kernel, best first.
+def best_on_most_rows(candidates: Sequence[Candidate]) -> Candidate:
+    """Return the finalist with the lowest score, or the candidate with the lowest score if there is no finalist."""
+    return min(candidates, key=lambda end: (not end.finalist, end.score))
 
-    All of them on half of the groups, then the best of them on all.
+
+def _run_diagonal_maps(runs: _Runs, groups: Grouped, half: Grouped, typical: dict[Kernel, float]) -> list[Candidate]:
+    """Run plain kernel ridge regression and diagonal maps. Return the best diagonal maps, lowest score first.
+
+    All kernels are tried on half of the groups. The best plain candidate, and the best diagonal map of each of the best
+    four kernels, continue on all groups. ``typical`` contains the scale of the median rule for each kernel.
     """
     ones = np.ones(groups.rows.n_features)
     nu = FIRST_LAMBDA * groups.rows.total_weight / groups.n_groups
     free = groups.rows.n_free_columns
     starts = [
-        Candidate("plain, half", kernel, scale * ones, nu, shape=Scaled(ones), n_free_columns=free)
+        Candidate(Origin.PLAIN, kernel, scale * ones, nu, shape=Scaled(ones), n_free_columns=free, half_groups=True)
         for kernel, scale in typical.items()
     ]
     plains = runs.improve(starts, SHORT, half)
-    runs.improve([_warm(end, start="plain") for end in plains[:_PLAINS]], SHORT, groups)
-    # Twice: plain kernel ridge regression may see noise alone where a scale for each column sees all.
+    runs.improve([_warm(end, half_groups=False) for end in plains[:_PLAINS]], SHORT, groups)
+    # Diagonal maps start from plain kernel ridge regression and from the median rule. The second start is needed if
+    # plain kernel ridge regression attributes everything to noise, although one scale per column would fit well.
     starts = [replace(start, nu=_MEDIAN_NOISE) for start in starts]
-    starts = [_warm(end, typical[end.kernel], start="diagonal, half", shape=Diagonal()) for end in [*plains, *starts]]
-    best = _first_of(runs.improve(starts, SHORT, half), lambda end: end.kernel)[:_DIAGONALS]
-    best = [replace(end, start="diagonal", value=math.inf, score=math.inf, seconds=0.0) for end in best]
+    starts = [_warm(end, typical[end.kernel], origin=Origin.DIAGONAL, shape=Diagonal()) for end in [*plains, *starts]]
+    best = _first_of_each(runs.improve(starts, SHORT, half), lambda end: end.kernel)[:_DIAGONALS]
+    best = [replace(end, half_groups=False, value=math.inf, score=math.inf, seconds=0.0) for end in best]
     ends = runs.improve(best[:_LONG_RUNS], LONG, groups) + runs.improve(best[_LONG_RUNS:], SHORT, groups)
     return sorted(ends, key=lambda end: end.score)
 
 
-def _squares(runs: _Runs, groups: Grouped, diagonals: Sequence[Candidate]) -> None:
-    """Run square maps from the best diagonal ones, and these cut to fewer directions."""
+def _run_square_maps(runs: _Runs, groups: Grouped, diagonals: Sequence[Candidate]) -> None:
+    """Run square maps that start from the best diagonal maps, then run these maps truncated to fewer directions."""
     D = groups.rows.n_features
-    radial = [end for end in diagonals if square_is_affordable(runs.total_weight, D, end.kernel)]
-    starts = [_warm(replace(end, B=end.matrix), start="square", shape=Full()) for end in radial[:_SQUARES]]
+    radial = [end for end in diagonals if square_map_is_affordable(runs.total_weight, D, end.kernel)]
+    starts = [_warm(replace(end, B=end.matrix), origin=Origin.SQUARE, shape=Full()) for end in radial[:_SQUARES]]
     squares = runs.improve(starts, LONG, groups)
-    runs.improve([cut for end in squares for cut in _cut(runs, groups, end)], SHORT, groups)
+    runs.improve([cut for end in squares for cut in _truncated(runs, groups, end)], SHORT, groups)
 
 
 def _finalists(runs: _Runs, groups: Grouped) -> list[Candidate]:
-    """Return the best of each kind, of the least errors, and of the lowest scores: one of each kernel and shape.
+    """Return the candidates for the final comparison, at most one for each kernel, shape and number of directions.
 
-    Each diagonal map is a kind of its own: the rougher its kernel, the more it has to gain from groups of more rows.
+    The finalists are the best candidate of each kind (see `_kind`), the three candidates with the smallest
+    leave-one-out error, and the candidates with the lowest scores, up to nine in total. Diagonal maps with different
+    kernels count as different kinds, because a rough kernel gains more from larger groups than a smooth kernel.
     """
-    ranked = sorted((end for end in runs.tried if not end.start.endswith("half")), key=lambda end: end.score)
-    distinct = _first_of(ranked, _sort_of)
+    ranked = sorted(runs.on_all_groups, key=lambda end: end.score)
+    distinct = _first_of_each(ranked, _configuration)
     errors = runs.errors(distinct, groups)
     by_error = [distinct[i] for i in np.argsort(errors, kind="stable")[:_FINALISTS_BY_ERROR]]
-    return _first_of([*runs.hopeful(_first_of(distinct, _kind)), *by_error, *runs.hopeful(distinct)], id)[:_FINALISTS]
+    best_of_kinds = runs.hopeful(_first_of_each(distinct, _kind))
+    return _first_of_each([*best_of_kinds, *by_error, *runs.hopeful(distinct)], id)[:_FINALISTS]
 
 
 def _winner(runs: _Runs, large: Grouped, finalists: Sequence[Candidate], typical: dict[Kernel, float]) -> Candidate:
-    """Return the finalist of the lowest score: all improved on these groups, the best two for longer.
+    """Return the finalist with the lowest score.
 
-    The winner for longer still, if it has not come to rest.
+    All finalists get a short run on the large groups. The best two then get a long run, and the winner gets one more
+    long run.
     """
-    # As they stand, and warmed: more rows may have use for what few have sent to nothing.
-    again = [replace(end, start=f"{end.start}, finalist", seconds=0.0) for end in finalists]
-    again += [_warm(end, typical[end.kernel]) for end in again if end.nu < _LEAST_NOISE or end.shape.name == "diagonal"]
+    # Each finalist starts from its own map. Some finalists start a second time with clipped scales and noise, because a
+    # column whose scale became zero on a small sample may be useful with more rows.
+    again = [replace(end, finalist=True, seconds=0.0) for end in finalists]
+    again += [
+        _warm(end, typical[end.kernel]) for end in again if end.nu < _LEAST_NOISE or isinstance(end.shape, Diagonal)
+    ]
     last = runs.improve(again, SHORT, large)
-    last += runs.improve(runs.hopeful(_first_of(last, _sort_of))[:_LONG_RUNS], LONG, large)
+    last += runs.improve(runs.hopeful(_first_of_each(last, _configuration))[:_LONG_RUNS], LONG, large)
     best = min(last or finalists[:1], key=lambda end: end.score)
     return min([best, *runs.improve([best], LONG, large)], key=lambda end: end.score)
 
@@ -242,9 +321,10 @@ def grouped(
     n_groups: int,
     rng: np.random.RandomState,
 ) -> Grouped:
-    """Return the criterion over at most so many groups of at least so many rows (if there are), drawn at random.
+    """Return the criterion on at most ``n_groups`` random groups of at least ``group_rows`` rows.
 
-    Fewer groups where there are many columns.
+    If there are fewer than ``group_rows`` rows, all rows form one group. With more than 50 columns, there are fewer
+    groups.
     """
     n_groups = min(n_groups, max(2, n_groups * _WIDE // rows.n_features))
     n_rows = min(rows.n_rows, n_groups * group_rows)
@@ -254,46 +334,54 @@ def grouped(
 
 
 def _warm(candidate: Candidate, typical: float | None = None, **changes: Any) -> Candidate:
-    """Return the candidate as another start: from where it ended, but not from where a gradient has vanished.
+    """Return the candidate as a warm start, with noise and scales clipped to a range where gradients do not vanish.
 
-    ``typical`` is a scale of the kernel that no column needs to be far from, to begin with.
+    ``typical`` is the scale of the median rule for the kernel. If ``typical`` is given, the scales of a diagonal or
+    identity map are clipped to a range around this scale. ``changes`` are other fields of the candidate to replace.
     """
     B = candidate.B
-    if typical is not None and candidate.shape.name != "full":
+    if typical is not None and not isinstance(candidate.shape, Full):
         B = np.clip(B, typical / _FARTHEST_SCALE, typical * _FARTHEST_SCALE)
     nu = min(max(candidate.nu, _LEAST_NOISE), _MOST_NOISE)
     fresh = replace(candidate, B=B, nu=nu, value=math.inf, score=math.inf, seconds=0.0)
     return replace(fresh, **changes)
 
 
-def _cut(runs: _Runs, groups: Grouped, square: Candidate) -> list[Candidate]:
-    """Return the map cut to its largest directions: as many as give the lowest score, as it stands, and one more."""
+def _truncated(runs: _Runs, groups: Grouped, square: Candidate) -> list[Candidate]:
+    """Return the square map truncated to its largest directions, as one or two warm starts.
+
+    The second start has the rank with the lowest score, and the first start has one direction more. If the square map
+    itself has the lowest score, the square map is the only start.
+    """
     criterion = groups.at(square.nu / groups.rows.total_weight, square.kernel)
     cuts = [square]
     with single_threaded_blas():
-        _, s, Vt = np.linalg.svd(square.B, full_matrices=False)
-        for rank in range(len(s) - 1, 0, -1):
+        B, _ = principal_form(square.B)
+        for rank in range(len(B) - 1, 0, -1):
             if not runs.in_time:
                 break
-            B = s[:rank, None] * Vt[:rank]
-            cut = replace(square, start="square, cut", B=B, value=criterion.reduced(B).value)
-            cuts.append(runs.price(cut, groups))
+            cut = replace(square, origin=Origin.CUT, B=B[:rank], value=criterion.reduced(B[:rank]).value)
+            cuts.append(runs.extrapolate_score(cut, groups))
     best = min(range(len(cuts)), key=lambda i: cuts[i].score)
     return [_warm(cut) for cut in cuts[max(best - 1, 0) : best + 1]]
 
 
-def _kind(candidate: Candidate) -> str:
-    """Return where a map came from: few directions, a square map, or scales, for one kernel and another."""
-    origin = candidate.start.split(",")[0]
-    return f"{candidate.shape.name} {candidate.kernel}" if origin in ("plain", "diagonal") else origin
+def _kind(candidate: Candidate) -> object:
+    """Return a key for the kind of a candidate.
+
+    The kinds are: few directions, square maps, and each combination of a shape (diagonal or identity) with a kernel.
+    """
+    if isinstance(candidate.shape, Full):
+        return "directions" if candidate.origin is Origin.DIRECTIONS else "square"
+    return type(candidate.shape), candidate.kernel
 
 
-def _sort_of(candidate: Candidate) -> tuple[Kernel, str, int]:
-    return candidate.kernel, candidate.shape.name, candidate.n_components
+def _configuration(candidate: Candidate) -> tuple[Kernel, type, int]:
+    return candidate.kernel, type(candidate.shape), candidate.n_components
 
 
-def _first_of(candidates: Sequence[Candidate], key: Callable[[Candidate], object]) -> list[Candidate]:
-    """Return the first candidate of each key, in the order given."""
+def _first_of_each(candidates: Sequence[Candidate], key: Callable[[Candidate], object]) -> list[Candidate]:
+    """Return the first candidate for each value of ``key(candidate)``, in the given order."""
     first: dict[object, Candidate] = {}
     for candidate in candidates:
         first.setdefault(key(candidate), candidate)

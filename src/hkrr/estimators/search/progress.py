@@ -1,6 +1,7 @@
-"""What a search tells of its progress: what it tries now, and the best candidate so far.
+"""Progress of a search: its current stage and its best candidate so far.
 
-`Report` is the search's end of it: it keeps the best candidates, which is what Ctrl-C leaves, and tells callbacks.
+`Progress` calls the user's callbacks and records each new best candidate. After Ctrl-C, the best candidate so far
+becomes the model.
 """
 
 from __future__ import annotations
@@ -8,30 +9,38 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from hkrr import journal
-from hkrr._arrays import Array
-from hkrr.candidates import Candidate
+from hkrr._base import resume_journal as journal
+from hkrr._base.linear_algebra import Array
+from hkrr._maps import Diagonal, Full
+from hkrr.estimators.search.candidates import Candidate
 from hkrr.kernels import kernel_name
+
+# Descriptions of the stages after the search for directions, as callbacks receive them.
+POLISHING = "refining the best directions on more rows"
+AGAINST_PLAIN = "plain kernel ridge on all columns"
+HELD_OUT_CHECK = "checking the directions on held-out rows"
+FINAL_FIT = "final fit on all rows"
 
 
 @dataclass(frozen=True)
 class SearchState:
-    """Where a search stands: what the callbacks of `HyperKernelRidgeCV` are given.
+    """The state of a search, passed to the callbacks of `HyperKernelRidgeCV`.
 
     Attributes
     ----------
     stage : str
-        What is tried now, in words.
+        Description of the current stage.
     seconds : float
-        Since the fit began.
+        Time since the start of the fit.
     n_components, kernel, shape, score
-        Of the best candidate so far, as in ``path_``; None before there is one. Scores compare within a stage.
+        Properties of the best candidate so far, as in ``path_``. They are None until the first candidate is found.
+        Scores are comparable only within a stage.
     n_found : int
-        How many best candidates there were: another number is another one.
+        Number of times that a new best candidate was found.
     """
 
     stage: str
@@ -44,72 +53,87 @@ class SearchState:
     _predict: Callable[[Any], Array] | None = field(default=None, repr=False, compare=False)
 
     def predict(self, X: Any) -> Array:
-        """Return the predictions of the best candidate so far, by a quick fit of its coefficients: 500 centers at most.
+        """Return the predictions of the best candidate so far.
 
-        The fit is made when it is asked for.
+        The coefficients of the candidate are fitted on the first call, with at most 500 centers.
         """
         if self._predict is None:
-            raise ValueError("nothing was found yet that could predict: n_components is None until then")
+            raise ValueError("no candidate was found yet: call predict only if n_components is not None")
         return self._predict(X)
 
 
 SearchCallback = Callable[[SearchState], Any]
 
 
-class Enough(Exception):
-    """Raised by a Report through a search, when a callback has ended it."""
+class SearchStopped(Exception):
+    """Raised by `Progress` when a callback has returned True.
+
+    ``best`` lists each new best candidate in the order of discovery, so that its last entry is the best candidate so
+    far.
+    """
 
     def __init__(self, best: Sequence[Candidate]) -> None:
-        super().__init__("a callback ended the search")
+        super().__init__("a callback stopped the search")
         self.best = best
 
 
-class Report:
-    """Keeps the best candidates of a search, and tells callbacks of them.
+class Predictor(Protocol):
+    """Any fitted model with a method `predict`."""
+
+    def predict(self, X: Any) -> Array:
+        """Return the predictions."""
+
+
+class Progress:
+    """Records each new best candidate of a search and calls the callbacks.
 
     Parameters
     ----------
-    callbacks : functions of a SearchState
+    callbacks : iterable of callables
+        Functions that are called with a `SearchState` in each stage and for each new best candidate.
     began : float
-        When the fit began, by ``time.perf_counter``.
-    fitted : function of a candidate
-        Returns a fitted model of it, quickly.
+        Time (of ``time.perf_counter``) at which the fit started.
+    fit_candidate : callable or None
+        Function that fits the coefficients of a candidate and returns the fitted model. The function should be
+        fast. If None, callbacks cannot call ``SearchState.predict``.
     """
 
     def __init__(
         self,
         callbacks: Iterable[SearchCallback] = (),
         began: float = 0.0,
-        fitted: Callable[[Candidate], Any] | None = None,
+        fit_candidate: Callable[[Candidate], Predictor] | None = None,
     ) -> None:
-        self._callbacks, self._began, self._fitted = tuple(callbacks), began, fitted
-        self._stage, self._over, self._ended = "starting", False, False
+        self._callbacks, self._began, self._fit_candidate = tuple(callbacks), began, fit_candidate
+        self._stage, self._is_last, self._stop = "starting", False, False
         self.best: list[Candidate] = []
         self._predict: Callable[[Any], Array] | None = None
 
-    def trying(self, stage: str, last: bool = False) -> None:
-        """Say what is tried from now on, and whether the search is over."""
-        self._over |= last
+    def begin(self, stage: str, last: bool = False) -> None:
+        """Start a stage and call the callbacks. If `last` is True, callbacks can no longer stop the search."""
+        self._is_last |= last
         if stage != self._stage:
             self._stage = stage
-            self._tell()
+            self._notify()
 
     def found(self, candidate: Candidate) -> None:
-        """Say which candidate is the best so far."""
+        """Record a new best candidate and call the callbacks."""
         if not self.best or candidate is not self.best[-1]:
             self.best.append(candidate)
             self._predict = self._predictor(candidate)
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         if not self._callbacks:
             return
         state = self._state()
-        with journal.paused():  # what a callback fits is no part of this fit
+        # Fits made by a callback do not belong in the journal of this fit.
+        with journal.paused():
             answers = [callback(state) for callback in self._callbacks]
-        self._ended |= any(isinstance(answer, bool | np.bool_) and answer for answer in answers)
-        if self._ended and self.best and not self._over:  # as soon as there is something to end with
-            raise Enough(self.best)
+        self._stop |= any(isinstance(answer, bool | np.bool_) and answer for answer in answers)
+        # The search continues until there is a candidate to return.
+        if self._stop and self.best and not self._is_last:
+            raise SearchStopped(self.best)
 
     def _state(self) -> SearchState:
         seconds = time.perf_counter() - self._began
@@ -120,25 +144,29 @@ class Report:
         return SearchState(self._stage, seconds, best.n_components, name, shape, best.score, n_found, self._predict)
 
     def _predictor(self, candidate: Candidate) -> Callable[[Any], Array]:
-        """Return a function that predicts with the candidate, which is fitted when it is called first."""
-        fitted, models = self._fitted, list[Any]()
+        """Return a function X -> predictions of the candidate. The first call fits the coefficients."""
+        fit_candidate, models = self._fit_candidate, list[Predictor]()
 
         def predict(X: Any) -> Array:
-            assert fitted is not None
+            assert fit_candidate is not None
             if not models:
                 with journal.paused():
-                    models.append(fitted(candidate))
-            predicted: Array = models[0].predict(X)
-            return predicted
+                    models.append(fit_candidate(candidate))
+            return models[0].predict(X)
 
         return predict
 
 
-def in_words(starts: Sequence[Candidate]) -> str:
-    """Return what a batch of runs tries: how many maps, of which shapes, with which kernels."""
-    shapes = {"identity": "plain kernel ridge", "diagonal": "a scale for each column", "full": "directions"}
-    kinds = list(dict.fromkeys(shapes[start.shape.name] for start in starts))
+def describe_runs(starts: Sequence[Candidate]) -> str:
+    """Return a description of a batch of runs: the shapes of the maps, and the kernel or the number of kernels."""
+    shapes = list(dict.fromkeys(_describe_shape(start) for start in starts))
     kernels = list(dict.fromkeys(kernel_name(start.kernel) for start in starts))
-    final = "finalists: " if all("finalist" in start.start for start in starts) else ""
+    prefix = "finalists: " if all(start.finalist for start in starts) else ""
     which = kernels[0] if len(kernels) == 1 else f"{len(kernels)} kernels"
-    return f"{final}{' and '.join(kinds)}, {which}"
+    return f"{prefix}{' and '.join(shapes)}, {which}"
+
+
+def _describe_shape(candidate: Candidate) -> str:
+    if isinstance(candidate.shape, Full):
+        return "directions"
+    return "a scale for each column" if isinstance(candidate.shape, Diagonal) else "plain kernel ridge"

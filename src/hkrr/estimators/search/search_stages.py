@@ -1,4 +1,12 @@
-"""The whole search, from rows to one map: few rows and few centers first, more for what survives."""
+"""The complete search: from rows to one candidate.
+
+The first stages use few rows and few centers. The candidates that survive are refined on more rows with more centers.
+
+Outliers must not determine the number of directions. The criteria assume Gaussian noise. A single outlier in y can
+therefore improve the criterion so much that an additional direction, along which the function fits only this outlier,
+lowers the score. To avoid this, the candidates are compared again without the outliers. A row is an outlier if its
+residual is very large under the candidate with the next smaller number of directions than the winner.
+"""
 
 from __future__ import annotations
 
@@ -7,60 +15,114 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from hkrr.candidates import FIRST_LAMBDA, Candidate, descend, optimism, plain, score
+from hkrr._base.linear_algebra import Array
+from hkrr._base.threads import blas_for, single_threaded_blas
+from hkrr._maps import Full, KernelExpansion, Scaled, ScaledRows, principal_form
 from hkrr.centers import uniform_or_all
 from hkrr.criteria import Criterion, Grouped
-from hkrr.exceptions import FitError
-from hkrr.held_out import HeldOut, is_doubtful
-from hkrr.kernel_search import grouped, search_kernels
-from hkrr.kernels import KERNELS, Kernel
-from hkrr.outliers import compared_without
-from hkrr.progress import Enough, Report
-from hkrr.rows import InMemoryRows
-from hkrr.search import SEARCH_CENTERS, SEARCH_ROWS, search_dimensions
-from hkrr.shapes import Scaled, ScaledRows
-from hkrr.solvers import Result
-from hkrr.solvers.base import MESSAGES
-from hkrr.threads import blas_for, single_threaded_blas
-
-SAMPLE_ROWS = 20_000  # that any stage looks at, at most
-_EXACT_ROWS, _POLISH_CENTERS, _POLISH_ITERATIONS = 1_000, 400, 40
-_RESCALE_ROWS, _RESCALE_ITERATIONS, _SCALES_ITERATIONS = 2_000, 8, 30
-_FEW_DIRECTIONS = 2  # maps of few directions that the search for a kernel begins with
-_SHARE_OF_DIRECTIONS = 0.3  # of the time there is, while the kernel is still to be found
-
-PLAIN_WINS = "plain kernel ridge regression on all inputs does better: no few directions were found"
-
-DID_NOT_HOLD_UP = (
-    "a map of few directions has the better criterion, but did not hold up on rows that it was not learned on:"
-    " the inputs keep their own axes"
+from hkrr.estimators.search.candidates import (
+    FIRST_LAMBDA,
+    SHORT,
+    Candidate,
+    Origin,
+    descend,
+    improve_each,
+    optimism,
+    plain_kernel_ridge,
+    score,
+    unchanged,
 )
+from hkrr.estimators.search.held_out_check import HeldOutCheck, needs_check
+from hkrr.estimators.search.kernel_and_map_shape import best_on_most_rows, grouped, search_kernels
+from hkrr.estimators.search.number_of_directions import SEARCH_CENTERS, SEARCH_ROWS, search_dimensions
+from hkrr.estimators.search.progress import AGAINST_PLAIN, HELD_OUT_CHECK, POLISHING, Progress, SearchStopped
+from hkrr.exceptions import FitError
+from hkrr.kernels import KERNELS, Kernel
+from hkrr.rows import InMemoryRows
+from hkrr.solvers import Result
+
+# Maximum number of rows that a search uses.
+SAMPLE_ROWS = 20_000
+# Maximum number of rows of a criterion in which all rows are centers.
+_EXACT_ROWS = 1_000
+# Number of centers for polishing on more than _EXACT_ROWS rows, and maximum number of iterations for polishing.
+_POLISH_CENTERS, _POLISH_ITERATIONS = 400, 40
+# Maximum number of rows for the last refit of the scale and noise with kernel="auto".
+_RESCALE_ROWS = 2_000
+# Maximum numbers of iterations: for one common scale of the map, and for one scale per direction.
+_RESCALE_ITERATIONS, _SCALES_ITERATIONS = 8, 30
+# Number of maps found with the Gaussian kernel that are starts of the search over kernels.
+_FEW_DIRECTIONS = 2
+# Share of the time that the search for directions may take if the kernel is selected too.
+_SHARE_OF_DIRECTIONS = 0.3
+
+PLAIN_WINS = "plain kernel ridge regression on all inputs scores better than any map with few directions"
+
+FAILED_CHECK = (
+    "a map with few directions has the better criterion, but it predicted held-out rows worse than a model without"
+    " directions; the model without directions was selected"
+)
+
+# Number of robust standard deviations above which a residual is an outlier. Only 2 in 10^9 normal residuals are larger.
+_OUTLIER = 6.0
+# Ratio of the standard deviation to the median absolute deviation of a normal distribution.
+_MAD_TO_STD = 1.4826
+# Maximum share of rows that can be outliers. If more rows have large residuals, these rows are treated as signal.
+_MAX_OUTLIER_SHARE = 0.02
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a search is given: the rows, the criterion, the numbers of directions to try, and what it may spend."""
+    """The input of a search: rows, criterion, numbers of directions to try, and resources.
+
+    Attributes
+    ----------
+    rows : InMemoryRows
+        The rows on which the search runs, standardized.
+    make : type of Criterion
+        Class of the criterion.
+    dimensions : sequence of int
+        Numbers of directions to try, in increasing order.
+    choose_dimension : bool
+        Whether the number of directions is selected automatically (``n_components="auto"``). If True, the search may
+        stop before it has tried all `dimensions`, and plain kernel ridge regression or a diagonal map may be selected.
+    n_starts : int
+        Number of random starts for each number of directions.
+    rng : RandomState
+        Random number generator of the search.
+    represented_weight : float or None
+        Total weight of all rows of the fit. None means that `rows` contains all rows, not only a sample.
+    n_jobs, n_threads : int
+        Numbers of joblib workers and of threads.
+    deadline : float
+        Time (of ``time.perf_counter``) at which the search stops.
+    verbose : int
+        If above 0, progress bars and messages are shown.
+    progress : Progress
+        Object that is notified of each stage and of each new best candidate.
+    """
 
     rows: InMemoryRows
     make: type[Criterion]
     dimensions: Sequence[int]
-    choose_dimension: bool  # whether all inputs, or a map of another shape, may take the place of few directions
+    choose_dimension: bool
     n_starts: int
     rng: np.random.RandomState
-    stands_for: float | None = None  # the weight of all rows, where these are a part of them
+    represented_weight: float | None = None
     n_jobs: int | None = None
     n_threads: int = 1
     deadline: float = math.inf
     verbose: int = 0
-    report: Report = field(default_factory=Report)  # is told of what is tried, and of the best candidate so far
+    progress: Progress = field(default_factory=Progress)
 
     @property
     def total_weight(self) -> float:
-        """What all the rows weigh."""
-        return self.rows.total_weight if self.stands_for is None else self.stands_for
+        """The total weight of all rows of the fit, even if the search uses only a sample of these rows."""
+        return self.rows.total_weight if self.represented_weight is None else self.represented_weight
 
     @property
     def in_time(self) -> bool:
@@ -69,37 +131,42 @@ class Task:
 
 
 def tune(task: Task, kernel: Kernel | None) -> tuple[Candidate, Result, list[Candidate]]:
-    """Return the chosen candidate, the run that ended with it, and all that were tried; no kernel: that too is chosen.
+    """Run the search. Return the selected candidate, the result of its last run, and all candidates tried.
 
-    The candidates' scores are comparable among those of one stage, which see the same rows.
+    If `kernel` is None, the kernel and the shape of the map are selected too. Scores of candidates are comparable only
+    if they were computed on the same rows.
     """
     task = replace(task, rows=task.rows.count_free_columns())
     try:
-        return _with_any_kernel(task) if kernel is None else _with_kernel(task, kernel)
-    except Enough as stop:
-        return *_as_it_stands(task, stop.best[-1], "callback"), list(stop.best)
+        return _search_all_kernels(task) if kernel is None else _search_one_kernel(task, kernel)
+    except SearchStopped as stop:
+        return *_without_run(task, stop.best[-1], "callback"), list(stop.best)
 
 
-def _with_kernel(task: Task, kernel: Kernel) -> tuple[Candidate, Result, list[Candidate]]:
-    """Directions first, the best of them on more rows, then against plain kernel ridge regression."""
-    best, ends = directions(task, kernel)
-    task.report.trying("the best directions on more rows")
-    polished, result = polish(task, worth_polishing(task, best))
-    task.report.found(polished)
+def _search_one_kernel(task: Task, kernel: Kernel) -> tuple[Candidate, Result, list[Candidate]]:
+    """Find directions, polish the best map on more rows, and compare this map with plain kernel ridge regression.
+
+    Return the same values as `tune`.
+    """
+    best, ends = find_directions(task, kernel)
+    task.progress.begin(POLISHING)
+    polished, result = polish(task, select_for_polishing(task, best))
+    task.progress.found(polished)
     ends = [*ends, polished]
     if task.in_time:
-        with suppress(FitError):  # scales that cannot be learned anew stay as they are
-            polished = rescaled(task, polished)
-            task.report.found(polished)
+        # If the scales cannot be refitted, the map is kept as it is.
+        with suppress(FitError):
+            polished = rescale(task, polished)
+            task.progress.found(polished)
             ends = [*ends, polished]
     if task.choose_dimension and task.rows.n_features > 1 and task.in_time:
-        task.report.trying("plain kernel ridge on all columns")
+        task.progress.begin(AGAINST_PLAIN)
         return _against_plain(task, polished, result, ends)
     return polished, result, ends
 
 
-def directions(task: Task, kernel: Kernel) -> tuple[list[Candidate], list[Candidate]]:
-    """Return the best candidate of each number of directions, the lowest score first, and all that were tried."""
+def find_directions(task: Task, kernel: Kernel) -> tuple[list[Candidate], list[Candidate]]:
+    """Return the best candidate for each number of directions, lowest score first, and all candidates tried."""
     few = subset(task.rows, SEARCH_ROWS, task.rng).on_threads(1)
     criterion = task.make(few, uniform_or_all(few, SEARCH_CENTERS, task.rng), kernel, 1.0, True)
     best, ends = search_dimensions(
@@ -110,116 +177,109 @@ def directions(task: Task, kernel: Kernel) -> tuple[list[Candidate], list[Candid
         n_jobs=task.n_jobs,
         n_threads=task.n_threads,
         deadline=task.deadline,
-        patient=task.choose_dimension,
+        stop_early=task.choose_dimension,
         verbose=task.verbose,
-        report=task.report,
+        progress=task.progress,
     )
-    ordered = compared_without(
+    ordered = rank_without_outliers(
         criterion, list(best.values()), task.deadline, n_jobs=task.n_jobs, n_threads=task.n_threads
     )
     return ordered, ends
 
 
-def worth_polishing(task: Task, best: list[Candidate]) -> list[Candidate]:
-    """Return the best candidate of the search, and the one that would be, did all rows say what the few have said.
+def select_for_polishing(task: Task, best: list[Candidate]) -> list[Candidate]:
+    """Return the best candidate on the rows of the search and, if it differs, the best candidate on all rows.
 
-    With many rows a weak direction is worth its parameters that was not with few.
+    The score on all rows is extrapolated from the score on the rows of the search. A weak direction can lower the score
+    on many rows even if, on few rows, the gain is smaller than the penalty for its parameters.
     """
     W = task.total_weight
-    n = task.rows.total_weight * min(1.0, SEARCH_ROWS / task.rows.n_rows)  # what the rows searched weigh
+    # Weight of the rows on which the candidates were found.
+    n = task.rows.total_weight * min(1.0, SEARCH_ROWS / task.rows.n_rows)
 
-    def at_all_rows(candidate: Candidate) -> float:
+    def score_on_all_rows(candidate: Candidate) -> float:
         dof = candidate.degrees_of_freedom
         nats = candidate.score - 0.5 * dof * math.log(max(n, 2))
         return W / n * nats + 0.5 * dof * math.log(max(W, 2.0)) + optimism(dof, n, W)
 
-    other = min(best, key=at_all_rows)
+    other = min(best, key=score_on_all_rows)
     return best[:1] if other is best[0] else [best[0], other]
 
 
 def polish(task: Task, candidates: Sequence[Candidate]) -> tuple[Candidate, Result]:
-    """Return the best of the candidates, improved on more rows with more centers, and the run."""
+    """Improve the candidates on more rows with more centers. Return the best candidate and the result of its run."""
     many = task.rows
     centers = None if many.n_rows <= _EXACT_ROWS else uniform_or_all(many, _POLISH_CENTERS, task.rng)
     criterion = task.make(many, centers, candidates[0].kernel, 1.0, True)
+    options: dict[str, Any] = {"tol": 1e-6, "plateau": 1e-7, "verbose": task.verbose}
     ends = []
     with blas_for(criterion.n_centers):
         for candidate in candidates:
             if not task.in_time:
                 break
-            start = replace(candidate, start="polished", seconds=0.0)
-            with suppress(FitError):  # more rows may be more than can be evaluated: no reason to lose a sound map
-                ends.append(
-                    descend(
-                        criterion,
-                        start,
-                        _POLISH_ITERATIONS,
-                        task.deadline,
-                        tol=1e-6,
-                        plateau=1e-7,
-                        verbose=task.verbose,
-                    )
-                )
-    return min(ends, key=lambda end: end[0].score) if ends else _as_it_stands(task, candidates[0])
+            start = replace(candidate, origin=Origin.POLISHED, seconds=0.0)
+            # If the criterion is not finite on more rows, the candidate remains valid, and its run is ignored.
+            with suppress(FitError):
+                ends.append(descend(criterion, start, _POLISH_ITERATIONS, task.deadline, **options))
+    return min(ends, key=lambda end: end[0].score) if ends else _without_run(task, candidates[0])
 
 
-def rescaled(task: Task, candidate: Candidate) -> Candidate:
-    """Return the map with its directions held, their scales and the noise learned anew, exact on a part of the rows.
+def rescale(task: Task, candidate: Candidate) -> Candidate:
+    """Return the candidate with the scales of its directions and its noise refitted on at most 1,000 rows.
 
-    L-BFGS on the whole map is slow to move along the valley in which all scales and the noise change together, and
-    going on with it until it has arrived overfits the directions, where these are many for the rows.
+    The directions themselves are held fixed. L-BFGS on the whole map converges slowly along the valley in which all
+    scales and the noise change together. Running L-BFGS on the whole map to convergence could overfit the directions if
+    there are few rows per parameter.
     """
-    B = candidate.B
-    if candidate.kernel.rotation_invariant:
-        _, s, Vt = np.linalg.svd(B, full_matrices=False)
-        B = s[:, None] * Vt
+    B = principal_form(candidate.B)[0] if candidate.kernel.rotation_invariant else candidate.B
     exact = task.make(subset(task.rows, _EXACT_ROWS, task.rng), None, candidate.kernel, 1.0, True)
-    start = replace(candidate, start="rescaled", B=B, shape=ScaledRows(B), seconds=0.0)
+    start = replace(candidate, origin=Origin.RESCALED, B=B, shape=ScaledRows(B), seconds=0.0)
     with single_threaded_blas():
         end, _ = descend(exact, start, _SCALES_ITERATIONS, task.deadline, tol=1e-7, plateau=1e-9)
     return replace(end, shape=candidate.shape)
 
 
-def _as_it_stands(task: Task, candidate: Candidate, reason: str | None = None) -> tuple[Candidate, Result]:
-    """Return the candidate, and a run of no steps that ended with it."""
+def _without_run(task: Task, candidate: Candidate, reason: str | None = None) -> tuple[Candidate, Result]:
+    """Return the unchanged candidate, and the result of a run without iterations that ends at this candidate."""
     reason = reason or ("stalled" if task.in_time else "time_limit")
-    nothing: dict[str, list[float]] = {name: [] for name in ("time", "objective", "grad_norm", "step")}
-    reg_lambda = candidate.nu / task.total_weight
-    return candidate, Result(
-        candidate.B, np.zeros((0, 1)), candidate.value, reg_lambda, 0, reason, MESSAGES[reason], nothing
-    )
+    return candidate, unchanged(candidate, candidate.nu / task.total_weight, reason)
 
 
 def _against_plain(
     task: Task, polished: Candidate, result: Result, ends: list[Candidate]
 ) -> tuple[Candidate, Result, list[Candidate]]:
-    """Return the better of the map and of plain kernel ridge regression, by their scores on the same rows."""
+    """Return the better of the polished map and plain kernel ridge regression, by their scores on the same rows.
+
+    The result of the run of the better candidate and all candidates tried are returned too.
+    """
     try:
-        compared, rival, rival_result = compared_with_plain(task, polished)
+        compared, rival, rival_result = compare_with_plain(task, polished)
     except (FitError, ArithmeticError):
-        # A comparison that cannot be made is no reason to lose a sound map.
+        # The comparison failed, but the map is still valid.
         return polished, result, ends
     ends = [*ends, compared, rival]
-    stays, tried = _stands(task, compared, rival)
-    if stays:
-        return replace(polished, score=compared.score), result, [*ends, *tried]
-    message = DID_NOT_HOLD_UP if tried else PLAIN_WINS
+    keep, checked = _is_better(task, compared, rival)
+    if keep:
+        return replace(polished, score=compared.score), result, [*ends, *checked]
+    message = FAILED_CHECK if checked else PLAIN_WINS
     if task.verbose:
         print(message)
-    return rival, replace(rival_result, message=message), [*ends, *tried]
+    return rival, replace(rival_result, message=message), [*ends, *checked]
 
 
-def compared_with_plain(task: Task, polished: Candidate) -> tuple[Candidate, Candidate, Result]:
-    """Return the map and plain kernel ridge regression, both exact on the same rows, and the latter's run.
+def compare_with_plain(task: Task, polished: Candidate) -> tuple[Candidate, Candidate, Result]:
+    """Return the map and plain kernel ridge regression as candidates that were scored on the same rows.
 
-    Both learn their scale and noise there; their parameters are priced at all rows.
+    The third value is the result of the run of plain kernel ridge regression. The scale and the noise of the two
+    candidates are refitted on at most 1,000 rows, with all of these rows as centers. The scores are extrapolated to the
+    total weight of the task, including the penalty for the parameters (BIC).
     """
     some = subset(task.rows, _EXACT_ROWS, task.rng)
     exact = task.make(some, None, polished.kernel, 1.0, True)
     noises = (polished.nu, 0.1, FIRST_LAMBDA * some.total_weight)
-    compared = replace(polished, start="compared", shape=Scaled(polished.B), seconds=0.0)
+    compared = replace(polished, origin=Origin.COMPARED, shape=Scaled(polished.B), seconds=0.0)
     with single_threaded_blas():
-        rival, result = plain(exact, polished.kernel, noises, task.rng, task.deadline)
+        rival, result = plain_kernel_ridge(exact, polished.kernel, noises, task.rng, task.deadline)
         compared, _ = descend(exact, compared, _RESCALE_ITERATIONS, task.deadline)
     compared = replace(compared, shape=polished.shape)
     compared, rival = (
@@ -229,31 +289,40 @@ def compared_with_plain(task: Task, polished: Candidate) -> tuple[Candidate, Can
     return compared, rival, result
 
 
-def _stands(task: Task, chosen: Candidate, rival: Candidate) -> tuple[bool, list[Candidate]]:
-    """Return whether the map's lead is clear, or holds up on rows that it has not seen; and that comparison."""
+def _is_better(task: Task, chosen: Candidate, rival: Candidate) -> tuple[bool, list[Candidate]]:
+    """Return whether the map is better than its rival, and the entries of the held-out check for ``path_``.
+
+    The scores decide. If the map is full and its lead in score is small, the held-out check decides instead. The list
+    of entries is empty if no check was made.
+    """
     if chosen.score > rival.score:
         return False, []
-    if not is_doubtful(chosen, rival) or not task.in_time:
+    if not needs_check(chosen, rival) or not task.in_time:
         return True, []
-    task.report.trying("whether the directions hold up on rows not learned from")
+    task.progress.begin(HELD_OUT_CHECK)
     began = time.perf_counter()
-    check = HeldOut(task.make, task.n_starts, task.rng, task.n_jobs, task.n_threads, task.deadline)
+    check = HeldOutCheck(task.make, task.n_starts, task.rng, task.n_jobs, task.n_threads, task.deadline)
     verdict = check.compare(task.rows, chosen, rival)
     seconds = time.perf_counter() - began
     errors = ((chosen, verdict.error, seconds), (rival, verdict.error_of_rival, 0.0))
     return verdict.holds, [
-        replace(one, start="held out", value=error, score=error, seconds=spent) for one, error, spent in errors
+        replace(one, origin=Origin.HELD_OUT, half_groups=False, finalist=False, value=error, score=error, seconds=spent)
+        for one, error, spent in errors
     ]
 
 
-def _with_any_kernel(task: Task) -> tuple[Candidate, Result, list[Candidate]]:
-    """Few directions with the Gaussian kernel first, then all kernels and shapes, then the scale on more rows."""
+def _search_all_kernels(task: Task) -> tuple[Candidate, Result, list[Candidate]]:
+    """Find directions with the Gaussian kernel, compare all kernels and map shapes, and refit the scale and noise.
+
+    Return the same values as `tune`.
+    """
     now = time.perf_counter()
     first = replace(task, deadline=now + _SHARE_OF_DIRECTIONS * (task.deadline - now))
     best: list[Candidate] = []
     ends: list[Candidate] = []
-    with suppress(FitError):  # where the Gaussian kernel fails, another may not
-        best, ends = directions(first, KERNELS["gaussian"].with_gamma(1.0))
+    # If the Gaussian kernel fails, a different kernel may still work.
+    with suppress(FitError):
+        best, ends = find_directions(first, KERNELS["gaussian"].with_gamma(1.0))
     winner, tried = search_kernels(
         task.make,
         task.rows,
@@ -265,25 +334,27 @@ def _with_any_kernel(task: Task) -> tuple[Candidate, Result, list[Candidate]]:
         n_threads=task.n_threads,
         deadline=task.deadline,
         verbose=task.verbose,
-        report=task.report,
+        progress=task.progress,
     )
     message = None
-    others = [end for end in tried if end.shape.name != "full" and "half" not in end.start]
-    if others and task.choose_dimension and winner.shape.name == "full":
-        rival = min(others, key=lambda end: ("finalist" not in end.start, end.score))
-        stays, compared = _stands(task, winner, rival)
-        tried += compared
-        if not stays:
-            winner, message = rival, DID_NOT_HOLD_UP if compared else None
-    # The noise and the length scale that suit some hundred rows are not quite those of all of them.
+    others = [end for end in tried if not isinstance(end.shape, Full) and not end.half_groups]
+    if others and task.choose_dimension and isinstance(winner.shape, Full):
+        rival = best_on_most_rows(others)
+        keep, checked = _is_better(task, winner, rival)
+        tried += checked
+        if not keep:
+            winner, message = rival, FAILED_CHECK if checked else None
+    # The noise and the length scale were fitted to groups of a few hundred rows. They are refitted on more rows.
     criterion: Grouped = grouped(task.make, task.rows, min(task.rows.n_rows, _RESCALE_ROWS), 1, task.rng)
-    start = replace(winner, start="rescaled", shape=Scaled(winner.B), seconds=0.0)
-    end, result = _as_it_stands(task, winner)
+    start = replace(
+        winner, origin=Origin.RESCALED, half_groups=False, finalist=False, shape=Scaled(winner.B), seconds=0.0
+    )
+    end, result = _without_run(task, winner)
     if task.in_time:
         with suppress(FitError):
             end, result = descend(criterion, start, _RESCALE_ITERATIONS, task.deadline)
             end = replace(end, shape=winner.shape, score=score(criterion, end.value, winner.degrees_of_freedom))
-    if winner.shape.name == "identity":
+    if isinstance(winner.shape, Scaled):
         message = message or PLAIN_WINS
     if message is not None:
         result = replace(result, message=message)
@@ -293,5 +364,38 @@ def _with_any_kernel(task: Task) -> tuple[Candidate, Result, list[Candidate]]:
 
 
 def subset(rows: InMemoryRows, n: int, rng: np.random.RandomState) -> InMemoryRows:
-    """Return n rows drawn at random, or all where there are no more."""
+    """Return n rows drawn at random, or all rows if there are at most n rows."""
     return rows if rows.n_rows <= n else rows.subset(rows.draw(n, rng))
+
+
+def is_outlier(criterion: Criterion, candidate: Candidate) -> Array:
+    """Return a mask of the rows whose residual under the candidate is very large in at least one target."""
+    X, Y, _ = criterion.rows.gather()
+    alpha = criterion.reduced(candidate.B, candidate.nu / criterion.rows.total_weight).alpha
+    residuals = np.abs(Y - KernelExpansion(criterion.kernel, candidate.B, criterion.centers, alpha).at(X))
+    typical = _MAD_TO_STD * np.median(residuals, axis=0)
+    return np.any(residuals > _OUTLIER * typical, axis=1) & np.all(typical > 0)
+
+
+def rank_without_outliers(
+    criterion: Criterion, best: Sequence[Candidate], deadline: float, *, n_jobs: int | None = None, n_threads: int = 1
+) -> list[Candidate]:
+    """Return the candidates sorted by their scores without outliers, lowest score first.
+
+    `best` has one candidate for each number of directions, and the winner is the candidate with the lowest score. The
+    outliers are the rows with very large residuals under the candidate with the next smaller number of directions. If
+    there is no such candidate, no outlier, or too many outliers, the scores do not change.
+    """
+    best = sorted(best, key=lambda one: one.score)
+    smaller = [one for one in best if one.n_components < best[0].n_components]
+    if not smaller:
+        return best
+    outliers = is_outlier(criterion, max(smaller, key=lambda one: one.n_components))
+    rows = criterion.rows
+    assert isinstance(rows, InMemoryRows)
+    if not 0 < outliers.sum() <= _MAX_OUTLIER_SHARE * len(outliers):
+        return best
+    clean = type(criterion)(rows.subset(np.flatnonzero(~outliers)), criterion.centers, criterion.kernel, 1.0, True)
+    ends = improve_each(clean, best, SHORT, deadline, n_jobs=n_jobs, n_threads=n_threads)
+    scored = [replace(one, score=end.score) for one, end in zip(best, ends, strict=True)]
+    return sorted(scored, key=lambda one: one.score)

@@ -1,0 +1,1 @@
+"""Modules that all other packages use: arrays, Cholesky factors, threads, argument checks, hashing, the journal."""

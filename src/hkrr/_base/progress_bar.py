@@ -1,0 +1,47 @@
+"""Progress bars. tqdm is used only if a bar is to be shown.
+
+Whenever tqdm creates a bar, even with ``disable=True``, it acquires a lock that is shared between processes. If a
+forked process is killed while it holds the lock, all other processes wait for ever. Therefore a fit without a progress
+bar must not use tqdm at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Self
+
+
+class NoBar:
+    """A progress bar that is not shown. It has the methods of tqdm's bars that are used here, and prints nothing."""
+
+    def __init__(self, iterable: Iterable[Any] = ()) -> None:
+        self._iterable = iterable
+        self.n = 0
+        self.total: int | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._iterable)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        pass
+
+    def update(self, n: int = 1) -> None:
+        """Do nothing."""
+
+    def set_postfix(self, **values: Any) -> None:
+        """Do nothing."""
+
+    def refresh(self) -> None:
+        """Do nothing."""
+
+
+def progress_bar(iterable: Iterable[Any] = (), *, shown: Any, **options: Any) -> Any:
+    """Return a tqdm bar over the iterable if `shown` is true, else a `NoBar`. The options are passed to tqdm."""
+    if not shown:
+        return NoBar(iterable)
+    from tqdm.auto import tqdm
+
+    return tqdm(iterable or None, **options)

@@ -1,0 +1,28 @@
+"""Linear maps B: their shapes, their canonical form, and the regression function given by a map and a kernel."""
+
+from hkrr._maps.canonical_form import canonical_map, principal_form
+from hkrr._maps.expansion import KernelExpansion
+from hkrr._maps.shapes import (
+    Diagonal,
+    Full,
+    Scaled,
+    ScaledRows,
+    Shape,
+    ShapedCriterion,
+    shape_key,
+    square_map_is_affordable,
+)
+
+__all__ = [
+    "Diagonal",
+    "Full",
+    "KernelExpansion",
+    "Scaled",
+    "ScaledRows",
+    "Shape",
+    "ShapedCriterion",
+    "canonical_map",
+    "principal_form",
+    "shape_key",
+    "square_map_is_affordable",
+]

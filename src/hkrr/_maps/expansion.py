@@ -1,0 +1,70 @@
+"""The regression function of a fitted model, a kernel expansion at the centers.
+
+    ``f(x) = sum_j a_j k(B (x - o), B (c_j - o)) + b``
+
+Here c_j are the centers, a_j the coefficients, o is an offset and b the intercept. The offset changes f only for the
+polynomial kernel, since all other kernels are translation invariant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from hkrr._base.linear_algebra import Array
+from hkrr.kernels import Kernel
+from hkrr.rows import Rows
+
+
+@dataclass(frozen=True)
+class KernelExpansion:
+    """A linear combination of kernel functions at centers, evaluated at points or rows.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The mother kernel.
+    B : array (d, D)
+        The linear map from inputs to latent points.
+    centers : array (c, D)
+        The centers, in the coordinates of X.
+    alpha : array (c,) or (c, n_targets)
+        The coefficients, one column per target.
+    intercept : float or array (n_targets,), default=0.0
+        The intercept, which is added to the kernel expansion.
+    x_offset : array (D,) or None, default=None
+        Offset that is subtracted from X and from the centers before the map is applied.
+    """
+
+    kernel: Kernel
+    B: Array
+    centers: Array
+    alpha: Array
+    intercept: float | Array = 0.0
+    x_offset: Array | None = None
+
+    @property
+    def latent_centers(self) -> Array:
+        """Latent centers, ``B (c_j - o)``."""
+        centers = self.centers if self.x_offset is None else self.centers - self.x_offset
+        return centers @ self.B.T
+
+    def at_latent(self, P: Array) -> Array:
+        """Return the values at latent points ``P = B (x - o)``."""
+        return self.kernel(P, self.latent_centers) @ self.alpha + self.intercept
+
+    def at(self, X: Array) -> Array:
+        """Return the values at points in memory. One kernel matrix is computed for all points."""
+        return self.at_latent((X if self.x_offset is None else X - self.x_offset) @ self.B.T)
+
+    def of_rows(self, rows: Rows) -> Array:
+        """Return the values at all rows of a row source, computed block by block."""
+        kernel, C = self.kernel, self.latent_centers
+
+        def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array, b: Array) -> tuple[Array]:
+            return (kernel(X @ B.T, C) @ alpha + b,)
+
+        small = (self.B, C, self.alpha, np.atleast_1d(self.intercept))
+        rows = rows if self.x_offset is None else rows.with_coordinates(self.x_offset, None, None)
+        return rows.map(block, len(C), *(rows.place(array) for array in small))

@@ -1,0 +1,144 @@
+"""Checks of the parameters of the estimators, made before anything is computed.
+
+Each error names the parameter, the value received and the values allowed.
+"""
+
+from __future__ import annotations
+
+import numbers
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from hkrr._base.checks import check_bool, check_choice, check_int, check_positive
+from hkrr.kernels import get_kernel
+from hkrr.solvers import LBFGS, get_solver
+
+if TYPE_CHECKING:
+    from hkrr.estimators.ridge import HyperKernelRidge
+    from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
+
+# String values of `init` in HyperKernelRidge: random maps, or a classical estimate of the subspace.
+_INITS = ("random", "sir", "save", "phd", "opg", "mave")
+# Maximum number of directions in the default grid of `cv`. Each number of directions requires many fits.
+_GRID_COMPONENTS = 10
+
+
+def check_shared_parameters(model: HyperKernelRidge | HyperKernelRidgeCV) -> None:
+    """Raise ValueError if a parameter that all estimators share is invalid."""
+    if model.time_limit is not None:
+        check_positive("time_limit", model.time_limit)
+    if model.block_size != "auto":
+        check_int("block_size (if not 'auto')", model.block_size, 1)
+    for name in ("fit_intercept", "scale_features"):
+        check_bool(name, getattr(model, name))
+    if model.n_jobs is not None and (not isinstance(model.n_jobs, numbers.Integral) or model.n_jobs == 0):
+        raise ValueError(f"n_jobs must be None or a nonzero integer, got {model.n_jobs!r}")
+    if model.checkpoint is not None and not isinstance(model.checkpoint, str | os.PathLike):
+        raise ValueError(f"checkpoint must be a file path or None, got {model.checkpoint!r}")
+    check_positive("checkpoint_every", model.checkpoint_every, zero=True)
+    check_int("verbose", int(model.verbose) if isinstance(model.verbose, bool) else model.verbose, 0)
+
+
+def _check_callbacks(callbacks: Any) -> None:
+    if callbacks is not None and not (
+        isinstance(callbacks, list | tuple) and all(callable(callback) for callback in callbacks)
+    ):
+        raise ValueError(f"callbacks must be a list of functions with one argument, or None; got {callbacks!r}")
+
+
+def _check_n_components(n_components: int, n_features: int) -> None:
+    if n_components > n_features:
+        raise ValueError(
+            f"n_components={n_components} exceeds the number of columns of X, n_features={n_features}; "
+            f"use at most n_components={n_features}"
+        )
+
+
+def check_ridge_parameters(model: HyperKernelRidge, n_rows: int, n_features: int) -> None:
+    """Raise ValueError if a parameter of a HyperKernelRidge is invalid for this number of rows and columns."""
+    _check_n_components(check_int("n_components", model.n_components, 1), n_features)
+    if not isinstance(model.reg_lambda, str):
+        check_positive("reg_lambda", model.reg_lambda)
+    elif model.reg_lambda != "auto" or model.criterion not in ("evidence", "loo"):
+        raise ValueError(
+            f"reg_lambda must be a positive number, or 'auto' with criterion='evidence' or 'loo'; got "
+            f"{model.reg_lambda!r} with criterion={model.criterion!r}"
+        )
+    if model.gamma != "median":
+        check_positive("gamma (if not 'median')", model.gamma)
+    check_choice("criterion", model.criterion, ("training", "evidence", "loo"))
+    if model.criterion != "training" and (model.solver in ("varpro", "agd") or hasattr(model.solver, "norm_bound")):
+        raise ValueError(
+            f"criterion={model.criterion!r} needs solver='lbfgs'; 'varpro' and 'agd' support criterion='training' only"
+        )
+    check_int("n_init", model.n_init, 1)
+    check_int("max_iter", model.max_iter, 0)
+    check_positive("tol", model.tol, zero=True)
+    check_shared_parameters(model)
+    _check_callbacks(model.callbacks)
+    if isinstance(model.init, str):
+        check_choice("init", model.init, _INITS, " or an array (n_components, n_features)")
+    elif isinstance(model.init, BaseEstimator):
+        raise ValueError(
+            f"init must be one of {', '.join(map(repr, _INITS))}, or an array (n_components, n_features); got the "
+            f"estimator {model.init!r}: pass the name of the method, or fit the estimator and pass its components_"
+        )
+    if not isinstance(model.centers, str):
+        if model.n_centers != "auto":
+            raise ValueError(
+                f"n_centers={model.n_centers!r} conflicts with an array as centers: leave n_centers at 'auto'"
+            )
+        return
+    check_choice("centers", model.centers, ("uniform", "leverage", "kmeans"), " or an array of points")
+    if isinstance(model.n_centers, str):
+        check_choice("n_centers", model.n_centers, ("auto", "all"), " or an integer")
+    elif check_int("n_centers", model.n_centers, 1) > n_rows:
+        raise ValueError(f"n_centers={model.n_centers} exceeds n_samples={n_rows}; use at most {n_rows}, or 'all'")
+
+
+def check_cv_parameters(model: HyperKernelRidgeCV, n_features: int) -> list[int]:
+    """Raise ValueError if a parameter of a HyperKernelRidgeCV is invalid. Return the numbers of directions to try."""
+    if not (isinstance(model.kernel, str) and model.kernel == "auto"):
+        get_kernel(model.kernel)
+    elif model.cv is not None:
+        raise ValueError("kernel='auto' cannot be combined with cv: pass one kernel, or leave cv at None")
+    if not isinstance(get_solver(model.solver), LBFGS) and model.cv is None:
+        raise ValueError(
+            f"solver={model.solver!r} needs cv: without cv, L-BFGS learns the map and lambda together; leave solver at "
+            "'lbfgs', or pass cv"
+        )
+    check_choice("criterion", model.criterion, ("evidence", "loo", "training"))
+    if model.criterion == "training" and model.cv is None:
+        raise ValueError("criterion='training' cannot select lambda by itself: pass cv, for example cv='holdout'")
+    if model.cv is None and not isinstance(model.reg_lambdas, str):
+        raise ValueError("reg_lambdas needs cv: without cv, lambda is learned; leave reg_lambdas at 'auto', or pass cv")
+    if isinstance(model.reg_lambdas, str):
+        check_choice("reg_lambdas", model.reg_lambdas, ("auto",), " or a list of positive numbers")
+    elif np.ndim(model.reg_lambdas) != 1 or len(model.reg_lambdas) == 0:
+        raise ValueError(f"reg_lambdas must be 'auto' or a list of positive numbers, got {model.reg_lambdas!r}")
+    if isinstance(model.cv, str):
+        check_choice("cv", model.cv, ("holdout",), ", a number of folds or a splitter")
+    check_int("n_init", model.n_init, 1)
+    check_shared_parameters(model)
+    check_bool("truncate", model.truncate)
+    check_bool("warm_start", model.warm_start)
+    if model.time_limit is not None and model.cv is not None:
+        raise ValueError("time_limit cannot be combined with cv: pass fewer values in n_components and reg_lambdas")
+    _check_callbacks(model.callbacks)
+    if model.callbacks and model.cv is not None:
+        raise ValueError("callbacks cannot be combined with cv: they report the progress of the search with cv=None")
+    if model.warm_start and model.cv is None:
+        raise ValueError("warm_start=True needs cv: only a grid of lambdas has warm starts; pass cv, or use False")
+    if model.refit != "full":
+        check_int("refit (if not 'full')", model.refit, 1)
+    if isinstance(model.n_components, str):
+        check_choice("n_components", model.n_components, ("auto",), ", an integer or a list of integers")
+        return list(range(1, (n_features if model.cv is None else min(n_features, _GRID_COMPONENTS)) + 1))
+    if np.size(model.n_components) == 0:
+        raise ValueError("n_components is empty: pass at least one number of directions")
+    dimensions = sorted({check_int("n_components", d, 1) for d in np.atleast_1d(model.n_components).tolist()})
+    _check_n_components(dimensions[-1], n_features)
+    return dimensions

@@ -1,0 +1,1 @@
+"""Methods of fitted models: predictions, uncertainty, feature importances, summaries and diagnostics."""

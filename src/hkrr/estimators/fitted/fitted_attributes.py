@@ -1,0 +1,49 @@
+"""`FittedMap`: the attributes that the functions and mixins of this package expect of a fitted model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hkrr._base.linear_algebra import Array
+from hkrr._maps import KernelExpansion
+from hkrr.kernels import Kernel
+
+
+class FittedMap:
+    """Base class of fitted models ``f(x) = g(Bx)``, where g is a sum of kernels at centers.
+
+    The class declares the attributes that `fit` sets. `hkrr.HyperKernelRidge` documents these attributes.
+    """
+
+    components_: Array
+    singular_values_: Array
+    kernel_: Kernel
+    gamma_: float
+    centers_: Array
+    dual_coef_: Array
+    intercept_: Any
+    x_offset_: Array
+    reg_lambda_: float
+    n_features_in_: int
+    feature_names_in_: Array
+
+    @property
+    def _expansion(self) -> KernelExpansion:
+        """The fitted function: the predictions before truncation, or the scores of a classifier."""
+        return KernelExpansion(
+            self.kernel_, self.components_, self.centers_, self.dual_coef_, self.intercept_, self.x_offset_
+        )
+
+    def _apply_link(self, outputs: Array) -> Array | None:
+        """Return the predictions (n, n_predicted) for outputs (n, n_outputs), or None if the model has no link.
+
+        The outputs are the values of the fitted function. The link of a classifier maps them to probabilities.
+        """
+        return None
+
+    def _link_jacobian(self, outputs: Array) -> Array | None:
+        """Return the derivatives of the predictions with respect to the outputs, or None if the model has no link.
+
+        The shape is (n, n_predicted, n_outputs).
+        """
+        return None

@@ -1,0 +1,71 @@
+"""The data of the plots: the values of one target, a sample of the rows, and prediction intervals."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from sklearn.utils import resample
+
+from hkrr._base.checks import check_int
+from hkrr._base.linear_algebra import Array
+
+Coverage = float | None | Literal["auto"]
+# Maximum number of rows in a plot.
+_MOST_POINTS = 1_000
+
+
+def one_target(values: Any, target: int, name: str = "y") -> Array:
+    """Return column `target` of the values, as float64. `name` is what the error message calls the values."""
+    values = np.asarray(values, dtype=np.float64)
+    if values.ndim == 1:
+        values = values[:, None]
+    if check_int("target", target, 0) >= values.shape[1]:
+        raise ValueError(
+            f"target must be an integer from 0 to {values.shape[1] - 1}, as {name} has {values.shape[1]} target(s); "
+            f"got {target}"
+        )
+    column: Array = values[:, target]
+    return column
+
+
+def sample_rows(*arrays: Any) -> tuple[Any, ...]:
+    """Return the same rows of each array: all rows, or a random sample if there are more than 1,000.
+
+    The sample has 1,000 rows and is drawn with a fixed seed. An array that is None stays None.
+    """
+    if len(np.shape(arrays[0])) == 0 or np.shape(arrays[0])[0] <= _MOST_POINTS:
+        return arrays
+    drawn = resample(np.arange(np.shape(arrays[0])[0]), replace=False, n_samples=_MOST_POINTS, random_state=0)
+    order = np.sort(drawn)
+    return tuple(None if array is None else np.asarray(array)[order] for array in arrays)
+
+
+def rows_shown(n_shown: int, n_rows: int) -> str:
+    """Return a text with the number of rows that a plot shows, such as "1,000 of 5,000 rows"."""
+    return f"{n_rows:,} rows" if n_shown == n_rows else f"{n_shown:,} of {n_rows:,} rows"
+
+
+def intervals(estimator: Any, X: Any, coverage: Coverage, target: int) -> Array | None:
+    """Return the bounds (n, 2) of the prediction intervals, or None if no intervals are to be drawn.
+
+    With ``coverage="auto"``, None is also returned if ``predict_interval`` raises ValueError. This
+    happens if the model was fitted or saved without intervals, or to too few rows for the coverage. If `coverage` is a
+    number, the error is raised.
+    """
+    if coverage is None or not hasattr(estimator, "predict_interval"):
+        return None
+    try:
+        lower, upper = estimator.predict_interval(X, coverage=nominal(coverage))
+    except ValueError:
+        if coverage != "auto":
+            raise
+        return None
+    return np.stack(
+        [np.asarray(end, dtype=np.float64).reshape(len(end), -1)[:, target] for end in (lower, upper)], axis=1
+    )
+
+
+def nominal(coverage: Coverage) -> float | None:
+    """Return the nominal coverage, which is 0.9 for "auto"."""
+    return 0.9 if coverage == "auto" else coverage
