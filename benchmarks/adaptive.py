@@ -1,8 +1,9 @@
-"""What HyperKernelRidgeCV reaches with no arguments on planted models, beside kernel ridge regression on the true map.
+"""Accuracy of `HyperKernelRidgeCV` with default parameters, compared with kernel ridge regression on the true map.
 
-    python benchmarks/adaptive.py [paper] [planted]      (both by default; ten minutes on two cores)
+    python benchmarks/adaptive.py [paper] [planted]
 
-Writes benchmarks/results/adaptive-*.csv, adaptive.md and adaptive.png.
+The arguments select the paper's data sets or ten kinds of planted models. By default, both run, which takes ten minutes
+on two cores. The results are written to adaptive-*.csv, adaptive.md and adaptive.png in benchmarks/results.
 """
 
 from __future__ import annotations
@@ -17,22 +18,23 @@ from sklearn.model_selection import GridSearchCV
 from tqdm.auto import tqdm
 
 from hkrr import HyperKernelRidgeCV
+from hkrr._base.threads import single_threaded_blas
 from hkrr.datasets import PLANTED, Dataset, make_mim_mixed, make_mim_sines, make_planted
 from hkrr.metrics import subspace_distance
-from hkrr.threads import single_threaded_blas
 from objective import RESULTS, Row, machine, markdown, read, write
 
 N_TEST = 4000
 
 
-def tuned_krr(Z: np.ndarray, y: np.ndarray, m: int, least: float) -> float:
-    """Return the test R2 of kernel ridge regression, its lambda and gamma by five folds of at most 1,500 rows.
+def tuned_krr(Z: np.ndarray, y: np.ndarray, m: int, lowest_log_gamma: float) -> float:
+    """Return the test R2 of kernel ridge regression, tuned by five-fold cross-validation.
 
-    All m rows are then fitted up to 8,000, as the grid and the fit cost m^3.
+    Cross-validation uses at most 1,500 of the m training rows, and the final fit at most 8,000, because the cost is
+    cubic in the number of rows.
     """
     Z, y = Z / Z.std(axis=0), y - y[:m].mean()
     n = min(m, 1500)
-    grid = {"alpha": n * np.logspace(-7, -1, 7), "gamma": np.logspace(least, 0.5, 8)}
+    grid = {"alpha": n * np.logspace(-7, -1, 7), "gamma": np.logspace(lowest_log_gamma, 0.5, 8)}
     with single_threaded_blas():
         search = GridSearchCV(KernelRidge(kernel="rbf"), grid).fit(Z[:n], y[:n])
     if n == m:
@@ -42,11 +44,11 @@ def tuned_krr(Z: np.ndarray, y: np.ndarray, m: int, least: float) -> float:
     return float(best.fit(Z[:last], y[:last]).score(Z[m:], y[m:]))
 
 
-def one(make: Callable[[int, int], Dataset], m: int, seed: int) -> Row:
-    """Fit with all defaults, and compare."""
+def run_case(make: Callable[[int, int], Dataset], m: int, seed: int) -> Row:
+    """Fit with default parameters, and return the test scores of the fitted model and of kernel ridge regression."""
     data = make(m + N_TEST, seed)
     began = time.perf_counter()
-    # Not the seed of the data: from the same stream a random start could resemble the true map.
+    # The seed differs from the seed of the data. With the same seed, a random start could coincide with the true map.
     model = HyperKernelRidgeCV(random_state=1_000_000 + seed).fit(data.X[:m], data.y[:m])
     seconds = time.perf_counter() - began
     scale = data.X.std(axis=0)
@@ -63,7 +65,7 @@ def one(make: Callable[[int, int], Dataset], m: int, seed: int) -> Row:
 
 
 def paper() -> list[Row]:
-    """The paper's two data sets, D = 50, three directions, all defaults."""
+    """The paper's two data sets with D = 50 and three directions."""
     cases = [
         ("data set 1", make_mim_sines, 600, 10),
         ("data set 2", make_mim_mixed, 600, 10),
@@ -72,22 +74,22 @@ def paper() -> list[Row]:
     ]
     runs = [(name, make, m, seed) for name, make, m, n_seeds in cases for seed in range(n_seeds)]
     return [
-        {"problem": name, "m": m, **one(lambda n, s, make=make: make(n, random_state=s), m, seed)}
+        {"problem": name, "m": m, **run_case(lambda n, s, make=make: make(n, random_state=s), m, seed)}
         for name, make, m, seed in tqdm(runs, desc="paper")
     ]
 
 
 def planted() -> list[Row]:
-    """Ten planted models that differ in kind, m = 600, all defaults."""
+    """Ten kinds of planted models with m = 600."""
     runs = [(kind, seed) for kind in PLANTED for seed in range(5)]
     return [
-        {"problem": kind, "m": 600, **one(lambda n, s, kind=kind: make_planted(kind, n, random_state=s), 600, seed)}
+        {"problem": kind, "m": 600} | run_case(lambda n, s, kind=kind: make_planted(kind, n, random_state=s), 600, seed)
         for kind, seed in tqdm(runs, desc="planted")
     ]
 
 
 def summary(rows: list[Row]) -> list[Row]:
-    """Return medians for each problem and size."""
+    """Return the medians over the seeds for each problem and size."""
     out: list[Row] = []
     for key in dict.fromkeys((row["problem"], row["m"]) for row in rows):
         some = [row for row in rows if (row["problem"], row["m"]) == key]
@@ -110,7 +112,7 @@ _MEDIANS = ("R2", "R2_krr_on_true_map", "R2_krr_on_inputs", "subspace_distance",
 
 
 def plot(rows: list[Row]) -> None:
-    """Draw, for each problem, every seed's R2 beside that of kernel ridge regression on the true map."""
+    """Plot R2 for each problem and seed, with the R2 of kernel ridge regression on the true map."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -134,14 +136,14 @@ def plot(rows: list[Row]) -> None:
             learned, [k - 0.1] * len(some), "o", ms=4, color="#0072B2", label="HyperKernelRidgeCV()" if k == 0 else None
         )
     ax.set_yticks(range(len(keys)), [f"{name}, m = {m}" for name, m in reversed(keys)])
-    ax.set(xlabel="test R2, one mark a seed", title="All defaults: nothing is told of d, lambda, gamma or B")
+    ax.set(xlabel="test R2, one mark per seed", title="Default parameters: d, lambda, gamma and B are unknown")
     ax.legend(frameon=False, loc="lower left")
     ax.grid(axis="x", alpha=0.3)
     figure.savefig(RESULTS / "adaptive.png", dpi=110)
 
 
 def main() -> None:
-    """Run the parts asked for; remake the page and the picture from the CSVs."""
+    """Run the requested parts, and write the Markdown page and the figure from the CSV files of all parts."""
     parts = {"paper": paper, "planted": planted}
     for name in sys.argv[1:] or parts:
         write(f"adaptive-{name}", parts[name]())
@@ -149,8 +151,8 @@ def main() -> None:
     for name, part in parts.items():
         if rows := read(f"adaptive-{name}"):
             everything += rows
-            page += [f"{part.__doc__} Medians over the seeds.", "", markdown(summary(rows)), ""]
-    (RESULTS / "adaptive.md").write_text("\n".join([*page, "![Every seed](adaptive.png)", ""]))
+            page += [f"{part.__doc__} Default parameters, medians over the seeds.", "", markdown(summary(rows)), ""]
+    (RESULTS / "adaptive.md").write_text("\n".join([*page, "![R2 of every seed](adaptive.png)", ""]))
     print("\n".join(page))
     plot(everything)
 

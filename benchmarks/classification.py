@@ -1,10 +1,12 @@
-"""How accurate and how calibrated the classifier is, beside scikit-learn's: planted models, tables, sets of its own.
+"""Accuracy and calibration of `HyperKernelClassifier`, compared with classifiers of scikit-learn.
 
-    python benchmarks/classification.py [DATA]   (some minutes; writes benchmarks/results/classification.csv and .md)
+    python benchmarks/classification.py [DATA]
 
-DATA is a folder of tables, NAME/data.csv.gz with the target last: that is cut at its median, or at its terciles. Of
-every problem at most 400 rows are for training, and at most 4,000 others for testing. Of planted models the true
-probabilities are known.
+The run takes some minutes and writes classification.csv and classification.md to benchmarks/results. The problems are
+planted models with known probabilities, data sets of scikit-learn, and regression tables. DATA is the folder of the
+tables: each table is a file NAME/data.csv.gz with the target in the last column. The target is divided into two or
+three classes at its median or terciles. Without DATA, the tables are omitted. Each problem has at most 400 training
+rows and 4,000 test rows.
 """
 
 from __future__ import annotations
@@ -31,9 +33,9 @@ from hkrr.datasets import make_mim_classes
 from objective import RESULTS, Row, machine, markdown, write
 
 M, M_TEST, N_BINS = 400, 4000, 15
-# Rows, columns, directions, classes, sharpness.
+# Planted models: number of training rows, columns, directions and classes, and the sharpness of the classes.
 PLANTED = [(300, 10, 1, 2, 3.0), (300, 20, 2, 2, 3.0), (400, 20, 2, 3, 3.0), (400, 10, 2, 2, 8.0)]
-# A table, and into how many classes its target is cut.
+# Tables and the number of classes into which their target is divided.
 TABLES = {"airfoil": 2, "concrete": 3, "kin40k": 2, "skillcraft": 3, "wine": 2}
 METHODS: dict[str, Any] = {
     "ours, logistic": lambda: HyperKernelClassifier(random_state=0),
@@ -45,7 +47,10 @@ METHODS: dict[str, Any] = {
 
 
 class Problem(NamedTuple):
-    """Rows, the class of each, and the true probabilities where they are known."""
+    """A classification problem. The first ``n_train`` rows are training rows.
+
+    ``truth`` holds the true class probabilities of all rows, or None if they are unknown.
+    """
 
     name: str
     X: Any
@@ -55,7 +60,7 @@ class Problem(NamedTuple):
 
 
 def problems(folder: Path | None) -> Iterator[Problem]:
-    """Yield all of them, training rows first."""
+    """Yield all problems, with the tables in ``folder`` unless it is None."""
     for m, D, d, K, sharpness in PLANTED:
         data = make_mim_classes(m + M_TEST, D, d, K, sharpness=sharpness, random_state=0)
         name = f"planted m={m} D={D} d={d} K={K} sharpness={sharpness:g}"
@@ -74,7 +79,7 @@ def problems(folder: Path | None) -> Iterator[Problem]:
 
 
 def expected_calibration_error(p: Any, y: Any) -> tuple[float, list[Row]]:
-    """Return the mean distance of confidence and accuracy over 15 bins of the confidence, and the bins."""
+    """Return the expected calibration error over 15 bins of the confidence, and a table of the bins."""
     confidence, right = np.max(p, axis=1), np.argmax(p, axis=1) == y
     bins = np.minimum((confidence * N_BINS).astype(int), N_BINS - 1)
     table = [
@@ -85,8 +90,8 @@ def expected_calibration_error(p: Any, y: Any) -> tuple[float, list[Row]]:
     return sum(row["rows"] * abs(row["confidence"] - row["accuracy"]) for row in table) / len(y), table
 
 
-def one(problem: Problem, method: str) -> tuple[Row, list[Row]]:
-    """Return what one method achieves, and its reliability."""
+def run_case(problem: Problem, method: str) -> tuple[Row, list[Row]]:
+    """Return the scores of one method on one problem, and its table of calibration bins."""
     train, test = slice(problem.n_train), slice(problem.n_train, problem.n_train + M_TEST)
     model, y = METHODS[method](), problem.y[test]
     began = time.process_time()
@@ -111,11 +116,11 @@ def one(problem: Problem, method: str) -> tuple[Row, list[Row]]:
 
 
 def best_possible(problem: Problem) -> Row:
-    """Return what the true probabilities achieve."""
+    """Return the scores of the true probabilities, which no method can beat on average."""
     p, y = problem.truth[problem.n_train :], problem.y[problem.n_train :]
     return {
         "problem": problem.name,
-        "method": "the truth",
+        "method": "true probabilities",
         "accuracy": round(float(np.mean(np.argmax(p, axis=1) == y)), 4),
         "log_loss": round(float(-np.mean(np.log(p[np.arange(len(y)), y]))), 4),
         "brier": round(float(np.mean(np.sum((p - np.eye(p.shape[1])[y]) ** 2, axis=1))), 4),
@@ -126,7 +131,7 @@ def best_possible(problem: Problem) -> Row:
 
 
 def summary(rows: list[Row]) -> list[Row]:
-    """Return the means over all problems, of each method."""
+    """Return the mean scores of each method over all problems."""
     out = []
     for method in METHODS:
         some = [row for row in rows if row["method"] == method]
@@ -138,21 +143,23 @@ def summary(rows: list[Row]) -> list[Row]:
 
 
 def reliability(lines: list[Row]) -> list[Row]:
-    """Return, for each method, over all problems: how often it was right where it said so."""
+    """Return a table of the mean confidence and the accuracy of each method in each bin, over all problems."""
     out = []
     for k in sorted({line["bin"] for line in lines}):
         row: Row = {"confidence": f"{k / N_BINS:.2f} to {(k + 1) / N_BINS:.2f}"}
         for method in METHODS:
             some = [line for line in lines if line["bin"] == k and line["method"] == method]
             n = sum(line["rows"] for line in some)
-            said, right = (sum(line["rows"] * line[name] for line in some) for name in ("confidence", "accuracy"))
-            row[method] = f"{said / n:.3f} / {right / n:.3f} ({n})" if n else ""
+            confidence, accuracy = (
+                sum(line["rows"] * line[key] for line in some) for key in ("confidence", "accuracy")
+            )
+            row[method] = f"{confidence / n:.3f} / {accuracy / n:.3f} ({n})" if n else ""
         out.append(row)
     return out
 
 
 def main() -> None:
-    """Run all, and write the tables and the page."""
+    """Run all methods on all problems, and write the CSV file and the Markdown page."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     rows: list[Row] = []
     lines: list[Row] = []
@@ -161,16 +168,16 @@ def main() -> None:
         if problem.truth is not None:
             rows.append(best_possible(problem))
         for method in METHODS:
-            row, table = one(problem, method)
+            row, table = run_case(problem, method)
             rows.append(row)
             lines += table
     write("classification", rows)
     page = (
-        f"# benchmarks/classification.py\n\n{machine()}. At most {M} training rows, at most {M_TEST} others for the"
-        f" test. ece: expected calibration error, {N_BINS} bins of the confidence. error_of_probabilities: root mean"
-        " squared distance to the true ones.\n\nMeans over all problems:\n\n"
+        f"# benchmarks/classification.py\n\n{machine()}. At most {M} training rows and {M_TEST} test rows. ece is the"
+        f" expected calibration error with {N_BINS} bins of the confidence. error_of_probabilities is the root mean"
+        " squared error of the probabilities, if the true probabilities are known.\n\nMeans over all problems:\n\n"
         + markdown(summary(rows))
-        + "\n\nReliability, all problems together: mean confidence / share of right ones (rows):\n\n"
+        + "\n\nCalibration over all problems: mean confidence / accuracy (number of rows):\n\n"
         + markdown(reliability(lines))
         + "\n\n"
         + markdown(rows)

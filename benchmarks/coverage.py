@@ -1,10 +1,12 @@
-"""How often intervals hold a new observation: planted models and tables, rows that no fit has seen.
+"""Coverage of the prediction intervals on new rows, for planted models and tables.
 
-    python benchmarks/coverage.py DATA      (half an hour; goes on where it was broken off)
+    python benchmarks/coverage.py [DATA]
 
-DATA is a folder of folders, each with a data.csv.gz (no header, the target last); without it the planted models alone.
-Writes benchmarks/results/coverage.csv, a line for each fit, and coverage.md. Each problem is drawn or split anew for
-each seed; up to 4,000 rows are for testing. Of a table at most half the rows are training rows.
+The run takes half an hour. After an interruption, it resumes with the missing fits. DATA is a folder with one subfolder
+per table, which contains a file data.csv.gz (no header, target in the last column). Without DATA, only the planted
+models run. The results are written to coverage.csv (one line per fit) and coverage.md in benchmarks/results. Each seed
+gives a new random sample of a planted model or a new split of a table. There are up to 4,000 test rows. At most half of
+the rows of a table are training rows.
 """
 
 from __future__ import annotations
@@ -26,21 +28,24 @@ from objective import RESULTS, machine, markdown
 COVERAGES = (0.8, 0.9, 0.95)
 N_TEST, N_SEEDS = 4000, 3
 _PAPERS = {"sines": make_mim_sines, "mixed": make_mim_mixed}
-# Kind, rows, columns, and the noise's variance over the signal's.
+# Planted models: kind, number of training rows and columns, and the ratio of the noise variance to the signal variance.
 DRAWN = [
     *((kind, m, D, 0.01) for kind in _PAPERS for m, D in ((300, 10), (600, 50), (1200, 30))),
     ("sines", 600, 20, 0.2),
     *((kind, 600, 30, 0.05) for kind in PLANTED),
 ]
+# Maximum number of training rows of a table.
 TABLE_ROWS = 1000
-# More tables, each split once: with all kernels to choose from, and with so many rows that not all are centers.
+# Tables for additional fits with kernel="auto" (first split only), and the maximum number of their training rows.
 WITH_ANY_KERNEL, ANY_KERNEL_ROWS = ("airfoil", "concrete", "energy", "wine"), 500
+# Tables for additional fits with so many training rows that not all rows are centers (first split only).
 LARGE, LARGE_ROWS = ("kin40k",), 6000
+# Columns that identify a fit in the CSV file.
 KEY = ["problem", "m", "D", "noise", "model", "seed"]
 
 
 def models(seed: int, n_components: int = 3) -> dict[str, Any]:
-    """Return the models that are measured."""
+    """Return the models to evaluate, by name."""
     return {
         "CV": HyperKernelRidgeCV(random_state=seed, n_jobs=1),
         "auto": HyperKernelRidgeCV(kernel="auto", time_limit=60.0, random_state=seed, n_jobs=1),
@@ -49,7 +54,7 @@ def models(seed: int, n_components: int = 3) -> dict[str, Any]:
     }
 
 
-def drawn(kind: str, m: int, D: int, noise: float, seed: int) -> tuple[Any, ...]:
+def draw_planted(kind: str, m: int, D: int, noise: float, seed: int) -> tuple[Any, ...]:
     """Return training and test rows of a planted model."""
     if kind in _PAPERS:
         data = _PAPERS[kind](m + N_TEST, D, 3, noise=noise, random_state=seed)
@@ -66,11 +71,16 @@ def split(table: Any, most: int, seed: int) -> tuple[Any, ...]:
     return train[:, :-1], train[:, -1], test[:, :-1], test[:, -1]
 
 
-def measured(model: Any, X: Any, y: Any, X_test: Any, y_test: Any) -> dict[str, Any]:
-    """Return what intervals hold, how wide they are over the deviation of y, and what plus or minus 1.645 std holds."""
+def evaluate(model: Any, X: Any, y: Any, X_test: Any, y_test: Any) -> dict[str, Any]:
+    """Fit a model, and return the coverage and the mean width of its prediction intervals on the test rows.
+
+    The keys "held 0.8", "held 0.9" and "held 0.95" hold the observed coverage at each requested coverage. The width is
+    divided by the standard deviation of y. "held by std" is the coverage of the prediction plus or minus 1.645 standard
+    deviations.
+    """
     began = time.process_time()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a poor fit is measured as any other
+        warnings.simplefilter("ignore")  # fits that raise warnings are evaluated too
         model.fit(X, y)
     row: dict[str, Any] = {"seconds": round(time.process_time() - began, 1), "d": len(model.components_)}
     predicted, deviation = model.predict(X_test, return_std=True)
@@ -85,7 +95,7 @@ def measured(model: Any, X: Any, y: Any, X_test: Any, y_test: Any) -> dict[str, 
 
 
 def tasks(folder: Path | None) -> list[tuple[dict[str, Any], Any]]:
-    """Return the key of each fit, and what gives its rows."""
+    """Return for each fit its key in the CSV file, and a function that returns its training and test rows."""
     found: list[tuple[dict[str, Any], Any]] = []
     tables = sorted(each for each in folder.iterdir() if (each / "data.csv.gz").exists()) if folder else []
     for seed in range(N_SEEDS):
@@ -93,7 +103,8 @@ def tasks(folder: Path | None) -> list[tuple[dict[str, Any], Any]]:
             names = ["CV", "evidence", "training"] if (m, D) == (600, 50) or noise == 0.2 else ["CV"]
             for name in names:
                 key = {"problem": kind, "m": m, "D": D, "noise": noise, "model": name, "seed": seed}
-                found.append((key, lambda kind=kind, m=m, D=D, noise=noise, seed=seed: drawn(kind, m, D, noise, seed)))
+                rows = (kind, m, D, noise, seed)
+                found.append((key, lambda rows=rows: draw_planted(*rows)))
         for table in tables:
             sizes = [("CV", TABLE_ROWS)]
             sizes += [("auto", ANY_KERNEL_ROWS)] * (table.name in WITH_ANY_KERNEL and seed == 0)
@@ -116,7 +127,7 @@ def _table(folder: Path) -> Any:
 
 
 def page(table: pd.DataFrame) -> str:
-    """Return the report: means over the seeds, in points beside what was asked for."""
+    """Return the Markdown page: differences between observed and requested coverage, in percentage points."""
     held = [f"held {coverage}" for coverage in COVERAGES]
     by = table.groupby(KEY[:-1], dropna=False, sort=False)
     mean = by[["d", "R2", *held, "width", "held by std", "seconds"]].mean().reset_index()
@@ -139,22 +150,22 @@ def page(table: pd.DataFrame) -> str:
             line = {"problems": title, "model": model, "fits": len(part)}
             kinds.append({**line, **dict(zip(names.values(), off, strict=True))})
     return (
-        f"# benchmarks/coverage.py\n\n{machine()}. What `predict_interval` holds of rows that the fit has not seen, in"
-        " points beside what was asked for (means over the fits); the mean width of the intervals at 0.9, over the"
-        " standard deviation of y; and what the prediction plus or minus 1.645 standard deviations of"
-        " `predict(X, return_std=True)` holds, which takes the map for the true one. A single fit with n scores is"
-        " off by `sqrt(coverage (1 - coverage) / n)` whatever it does: 1.7 points at 0.9 with 300 rows. Models:"
-        " HyperKernelRidgeCV, the same with kernel='auto' (60 s at most), and HyperKernelRidge (3 directions) by the"
-        " evidence with a learned lambda, and by the training objective.\n\n"
-        + markdown(kinds)
-        + "\n\n"
-        + markdown(rows)
-        + "\n"
+        f"# benchmarks/coverage.py\n\n{machine()}.\n\n"
+        "- at 0.8, at 0.9, at 0.95: the coverage of `predict_interval` on new rows minus the requested coverage, in"
+        " percentage points (means over the fits).\n"
+        "- width: the mean width of the intervals at 0.9, divided by the standard deviation of y.\n"
+        "- std at 0.9: the same difference for the prediction plus or minus 1.645 standard deviations of"
+        " `predict(X, return_std=True)`, which ignore the uncertainty of the map.\n\n"
+        "The coverage of a single fit with n calibration scores has a standard deviation of about"
+        " `sqrt(coverage (1 - coverage) / n)`, which is 1.7 percentage points for a coverage of 0.9 and n = 300. The"
+        " models are HyperKernelRidgeCV (CV), HyperKernelRidgeCV with kernel='auto' and time_limit=60 (auto), and"
+        " HyperKernelRidge with 3 directions, fitted by the evidence with a learned lambda (evidence) or by the"
+        " training objective (training).\n\n" + markdown(kinds) + "\n\n" + markdown(rows) + "\n"
     )
 
 
 def main() -> None:
-    """Run what is missing, and write the table and the page."""
+    """Run the fits that are missing in the CSV file, and write the CSV file and the Markdown page after each fit."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else None
     path = RESULTS / "coverage.csv"
     table = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=KEY)
@@ -162,7 +173,7 @@ def main() -> None:
     for key, rows in tqdm(tasks(folder)):
         if tuple(str(key[name]) for name in KEY) in done:
             continue
-        row = {**key, **measured(models(key["seed"])[key["model"]], *rows())}
+        row = {**key, **evaluate(models(key["seed"])[key["model"]], *rows())}
         table = pd.DataFrame([*table.to_dict("records"), row])
         table.to_csv(path, index=False)
         (RESULTS / "coverage.md").write_text(page(table))

@@ -1,8 +1,9 @@
-"""One GPU: the reduced function, whole fits of a planted model, data that stay with the host, and xRFM beside it.
+"""Benchmark on one GPU: the reduced function, fits of a planted model, data streamed from the host, and xRFM.
 
     python benchmarks/device.py [--out benchmarks/results] [--quick]
 
-Writes device.csv and device.md. X is float32; all sums are in float64. xRFM is timed where it is installed.
+The results are written to device.csv and device.md in the folder --out. --quick uses a tenth of the rows. X is float32,
+and all sums are float64. xRFM is timed if it is installed.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ import torch
 
 from hkrr import HyperKernelRidge
 from hkrr.datasets import make_mim_sines
-from hkrr.initialization import descend_lambda, sample_map
 from hkrr.kernels import Gaussian
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
-from hkrr.rows import device as devices
-from hkrr.rows.device import TorchRows
+from hkrr.rows import torch_device as devices
+from hkrr.rows.torch_device import TorchRows
 from hkrr.solvers import LBFGS
+from hkrr.solvers.initialization import descend_lambda, sample_map
 
 D, N_TEST = 100, 100_000
 
 
 def timed(work, repeats=5):
-    """Return the median seconds, and the last result; the device is waited for."""
+    """Return the median seconds of repeated calls, and the last result. The GPU is synchronized around each call."""
     seconds = []
     for _ in range(repeats):
         torch.cuda.synchronize()
@@ -45,20 +46,23 @@ def timed(work, repeats=5):
 
 
 def matrix_peak(n=8192):
-    """Return the float64 matrix product's TFLOP/s."""
+    """Return the TFLOP/s of a float64 matrix product."""
     A = torch.randn(n, n, dtype=torch.float64, device="cuda")
     return 2 * n**3 / timed(lambda: A @ A)[0] / 1e12
 
 
 def planted(m, seed=0):
-    """Return training and test rows of the paper's sum of sines along five directions (ceiling 0.990), on the host."""
+    """Return training and test rows of the paper's sum of sines with five directions, as NumPy arrays.
+
+    The noise limits R2 to 0.990.
+    """
     data = make_mim_sines(m + N_TEST, D, 5, random_state=seed)
     X, y = data.X.astype(np.float32), data.y.astype(np.float32)
     return X[:m], y[:m], X[m:], y[m:]
 
 
 def evaluations(m, peak):
-    """Yield one reduced value and gradient, with the data on the card."""
+    """Yield the times of one evaluation of the reduced function and its gradient, with the data on the GPU."""
     X = torch.randn(m, D, device="cuda")
     y = torch.randn(m, device="cuda")
     rows = TorchRows(X, y, device="cuda")
@@ -69,16 +73,16 @@ def evaluations(m, peak):
         objective.reduced(B)
         seconds, _ = timed(lambda B=B, objective=objective: objective.reduced(B), 15)
         rate = 2.0 * m * c * c / seconds / 1e12
-        note = f"K'K counted as a full product: {rate:.0f} TFLOP/s, {rate / peak:.2f} of the float64 product's"
+        note = f"K'K counted as a full product: {rate:.0f} TFLOP/s, {rate / peak:.2f} of a float64 matrix product"
         yield {"what": f"reduced value and gradient, {c} centers", "m": m, "seconds": seconds, "note": note}
 
 
 def streamed(m):
-    """Yield the same pass with the data on the card and with the data kept by the host, and what they differ by."""
+    """Yield the times of one evaluation with the data on the GPU or on the host, and the gradients' difference."""
     X, y, *_ = planted(m)
     found = {}
     kept = devices._SHARE_FOR_DATA
-    for place, share in (("on the card", kept), ("with the host", 0.0)):
+    for place, share in (("on the GPU", kept), ("on the host", 0.0)):
         devices._SHARE_FOR_DATA = share
         rows = TorchRows(X, y, device="cuda")
         objective = Objective(rows, rows.take(np.arange(1000)), Gaussian(gamma=0.05), 1e-3)
@@ -91,11 +95,11 @@ def streamed(m):
     devices._SHARE_FOR_DATA = kept
     one, other = found.values()
     gap = np.max(np.abs(one.grad - other.grad)) / np.max(np.abs(one.grad))
-    yield {"what": "their gradients differ by, relatively", "m": m, "seconds": "", "note": f"{gap:.1e}"}
+    yield {"what": "relative difference of the two gradients", "m": m, "seconds": "", "note": f"{gap:.1e}"}
 
 
 def little_memory(m):
-    """Yield a pass on a card with so little memory that blocks have to be halved."""
+    """Yield the block sizes and the error of one evaluation with so little GPU memory that blocks must be halved."""
     X, y = torch.randn(m, D), torch.randn(m)
     rows = TorchRows(X, y, device="cuda")
     objective = Objective(rows, rows.take(np.arange(1000)), Gaussian(gamma=0.05), 1e-3)
@@ -117,12 +121,12 @@ def little_memory(m):
     TorchRows._blocks = original
     gap = np.max(np.abs(found.grad - expected.grad)) / np.max(np.abs(expected.grad))
     blocks = " to ".join(f"{size:,}" for size in dict.fromkeys(sizes))
-    note = f"{blocks}; gradient off {gap:.0e}"
-    yield {"what": "1 GB to work in: rows of a block", "m": m, "seconds": "", "note": note}
+    note = f"{blocks}; relative error of the gradient {gap:.0e}"
+    yield {"what": "1 GB of free memory: rows of a block", "m": m, "seconds": "", "note": note}
 
 
 def fits(sizes):
-    """Yield whole fits from the host's memory, the path and the transfer included."""
+    """Yield the times of fits of data in host memory, including the transfer and the path of decreasing lambdas."""
     for m in sizes:
         X, y, X_test, y_test = planted(m)
         HyperKernelRidge(5, n_centers=100, max_iter=1, device="cuda", random_state=0).fit(X[:5000], y[:5000])
@@ -134,18 +138,21 @@ def fits(sizes):
 
 
 def agreement():
-    """Yield how far the maps of a fit in memory and of one on the card are apart, where both have converged."""
+    """Yield the difference between the maps of two converged fits, one on the CPU and one on the GPU."""
     data = make_mim_sines(20_000, 10, 2, noise=0.1, random_state=0)
     options = {"kernel": "matern32", "reg_lambda": 1e-2, "n_centers": 20, "random_state": 0}
     models = [HyperKernelRidge(2, **options, device=device).fit(data.X, data.y) for device in (None, "cuda")]
     gap = np.max(np.abs(models[0].components_ - models[1].components_))
     reasons = " and ".join(model.result_.reason for model in models)
     note = f"differ by {gap:.1e} ({reasons})"
-    yield {"what": "components_, in memory and on the card", "m": 20_000, "seconds": "", "note": note}
+    yield {"what": "components_, in memory and on the GPU", "m": 20_000, "seconds": "", "note": note}
 
 
 def starts(m=4000, c=100):
-    """Yield the path of four starts (4,000 rows, 100 centers): on threads of the host, on the card, and as a batch."""
+    """Yield the times of fitting four starting maps along a path of decreasing lambdas (4,000 rows, 100 centers).
+
+    The starts run on host threads, one after another on the GPU, and as one batch on the GPU.
+    """
     X, y, *_ = planted(m)
     y = y - y.mean()
     memory, card = InMemoryRows(X, y, n_threads=os.cpu_count() or 1), TorchRows(X, y, device="cuda")
@@ -157,29 +164,32 @@ def starts(m=4000, c=100):
 
     path(maps, memory)
     seconds, _ = timed(lambda: path(maps, memory), 3)
-    yield {"what": "path of four starts, host's threads", "m": m, "seconds": seconds, "note": f"{os.cpu_count()} cores"}
+    yield {"what": "path of four starts, host threads", "m": m, "seconds": seconds, "note": f"{os.cpu_count()} cores"}
     path(maps, card)
     seconds, _ = timed(lambda: [path([B], card) for B in maps], 3)
-    yield {"what": "path of four starts, one after another on the card", "m": m, "seconds": seconds, "note": ""}
+    yield {"what": "path of four starts, one after another on the GPU", "m": m, "seconds": seconds, "note": ""}
     seconds, _ = timed(lambda: path(maps, card), 3)
-    yield {"what": "path of four starts, one batch on the card", "m": m, "seconds": seconds, "note": ""}
+    yield {"what": "path of four starts, one batch on the GPU", "m": m, "seconds": seconds, "note": ""}
 
 
 def xrfm_beside(m, limit):
-    """Yield xRFM with its defaults on the same data, in a process of its own that is ended after so many seconds."""
+    """Yield the time and the R2 of xRFM with default parameters on the same data.
+
+    xRFM runs in a separate process, which is ended after ``limit`` seconds.
+    """
     if importlib.util.find_spec("xrfm") is None:
         return
     context = multiprocessing.get_context("spawn")
     answers = context.Queue()
     process = context.Process(target=fit_xrfm, args=(m, answers))
     process.start()
-    answers.get()  # the data are there
-    what = "xRFM, defaults, data on the card"
+    answers.get()  # wait until the data are on the GPU
+    what = "xRFM, defaults, data on the GPU"
     try:
         seconds, score = answers.get(timeout=limit)
         yield {"what": what, "m": m, "seconds": seconds, "note": f"test R2 {score:.4f}"}
     except queue.Empty:
-        yield {"what": what, "m": m, "seconds": "", "note": f"not done after {limit} s"}
+        yield {"what": what, "m": m, "seconds": "", "note": f"not finished after {limit} s"}
     process.kill()
     process.join()
 

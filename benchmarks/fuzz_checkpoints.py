@@ -1,11 +1,11 @@
-"""Mutated checkpoints, each with the fit that it belongs to: the kinds of outcomes, the peak memory and the slowest.
+"""Resume fits from mutated checkpoints, and report the outcomes, the peak memory and the slowest file.
 
     python benchmarks/fuzz_checkpoints.py [n_files] [seed]      (20,000 files by default; some minutes)
 
-Each file is mutated by one of the ways of tests/mutated_checkpoints.py. What is damaged must be refused with
-CheckpointError, or be the file that it was: the fit goes on, and ends with the same model, bit for bit. What somebody
-has forged, its checksum right, may also end the fit with another model, whose numbers are finite, or with an error.
-Ends with status 1 where one does not. Results: benchmarks/results/fuzzing.md.
+Each file is a checkpoint, mutated by a function of tests/support/mutated_checkpoints.py. A damaged file must be refused
+with a CheckpointError, or the fit must resume and end with bitwise the same model. For a forged file, which has a
+correct checksum, the fit may also end with a different model of finite numbers, or with another error. The exit status
+is 1 if a file has any other outcome. The results are in benchmarks/results/fuzzing.md.
 """
 
 from __future__ import annotations
@@ -24,15 +24,17 @@ import numpy as np
 import hkrr
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from mutated_checkpoints import CHECKPOINT_MUTATIONS, SEALED, checkpoints, outcome, resumed, values_of
+from support.mutated_checkpoints import CHECKPOINT_MUTATIONS, FORGED, checkpoints, outcome, resumed, values_of
 
-# Long headers take milliseconds each.
+# Relative frequencies of mutations that create long headers. These files take milliseconds each. All other mutations
+# have the relative frequency 1.
 _RARE = {"huge": 0.05, "deep": 0.3}
-_LIMIT = 60  # seconds, on a busy machine too; then the process ends, and says where it was
+# Maximum number of seconds for one file, even on a busy machine. After this time, the process ends with a traceback.
+_LIMIT = 60
 
 
 def main(n_files: int = 20_000, seed: int = 0) -> int:
-    """Run the files; return the exit status."""
+    """Resume a fit from each mutated file, print the outcomes, and return the exit status."""
     random, counts, slowest, bad = Random(seed), Counter[tuple[str, str]](), (0.0, ""), 0
     originals, weights = checkpoints(), [_RARE.get(name, 1.0) for name in CHECKPOINT_MUTATIONS]
     with tempfile.TemporaryDirectory() as folder:
@@ -46,12 +48,12 @@ def main(n_files: int = 20_000, seed: int = 0) -> int:
             name, way = random.choice(list(originals)), random.choices(list(CHECKPOINT_MUTATIONS), weights)[0]
             path.write_bytes(CHECKPOINT_MUTATIONS[way](originals[name], random))
             faulthandler.dump_traceback_later(_LIMIT, exit=True)
-            began = time.perf_counter()
+            started = time.perf_counter()
             what = outcome(name, path, expected[name])
-            slowest = max(slowest, (time.perf_counter() - began, way))
+            slowest = max(slowest, (time.perf_counter() - started, way))
             faulthandler.cancel_dump_traceback_later()
             counts[way, what] += 1
-            if what == "not finite" or (way not in SEALED and what not in ("refused", "the same model")):
+            if what == "not finite" or (way not in FORGED and what not in ("refused", "the same model")):
                 bad += 1
                 print(f"{name}, {way}: {what}", flush=True)
     for (way, what), count in sorted(counts.items()):
@@ -59,7 +61,7 @@ def main(n_files: int = 20_000, seed: int = 0) -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(f"peak resident memory {peak / 1024:.0f} MB, of which {before / 1024:.0f} MB before the first file")
     print(f"slowest {slowest[0]:.3f} s ({slowest[1]}); hkrr {hkrr.__version__}, NumPy {np.__version__}")
-    print(f"{bad} of {n_files:,} files did what none should")
+    print(f"{bad} of {n_files:,} files had a wrong outcome")
     return 1 if bad else 0
 
 

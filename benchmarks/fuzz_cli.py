@@ -1,11 +1,12 @@
-"""Mutated CSV and Parquet files through the path of ``hkrr fit``: outcomes, crashes and the peak memory.
+"""Fuzz test of ``hkrr fit`` with mutated CSV and Parquet files: outcomes, crashes and peak memory.
 
     python benchmarks/fuzz_cli.py [n_files] [seed]      (30,000 files by default; some minutes)
 
-Each file is a table, mutated by one of the ways of tests/mutated_tables.py. It is read, its target and rows to hold out
-are taken, its columns encoded; each fiftieth is fitted too. It must be refused with one line, or go through. As in
-benchmarks/fuzz_tables.py another process does it, and a file that ends that one, or takes a minute, is kept. Ends with
-status 1 where a file did what none should. Results: benchmarks/results/fuzzing.md.
+Each file is a table mutated by a function of tests/support/mutated_tables.py. It is read, split into training and
+held-out rows, and encoded. Every fiftieth table is fitted too. A file must be processed, or refused with a one-line
+error. As in benchmarks/fuzz_tables.py, a separate process does the work. A file that crashes this process, takes a
+minute or has any other outcome is kept, and the exit status is then 1. The results are in
+benchmarks/results/fuzzing.md.
 """
 
 from __future__ import annotations
@@ -17,17 +18,21 @@ from pathlib import Path
 from random import Random
 
 sys.path[:0] = [str(Path(__file__).parents[1] / "tests"), str(Path(__file__).parent)]
-from fuzz_tables import FINE, LIMIT, MOST_BYTES, main  # noqa: E402  # beside this script, and among the tests
-from mutated_commands import KINDS, outcome  # noqa: E402  # beside this script, and among the tests
-from mutated_tables import mutated, originals  # noqa: E402  # beside this script, and among the tests
+from fuzz_tables import FINE, LIMIT, MOST_BYTES, main  # noqa: E402  # needs the paths above
+from support.mutated_commands import KINDS, outcome  # noqa: E402  # needs the paths above
+from support.mutated_tables import mutated, originals  # noqa: E402  # needs the paths above
 
-_FITTED = 50  # of so many files one
+# A model is fitted to every file whose index is a multiple of this number.
+_FIT_EVERY = 50
 
 
 def read(folder: Path, first: int, last: int, seed: int) -> None:
-    """Run files through; write a line about each, before and after."""
+    """Process the files with the indices from ``first`` to ``last - 1``.
+
+    The index of each file is logged before the file is processed, and the outcome is logged afterwards.
+    """
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
-    for kind in KINDS:  # with all imports: what these take is not what reading takes
+    for kind in KINDS:  # process valid files first, so that the memory of imports is not counted
         (folder / f"first.{kind}").write_bytes(originals(kind)[0])
         outcome(folder / f"first.{kind}", "yy", fits=True)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -41,7 +46,7 @@ def read(folder: Path, first: int, last: int, seed: int) -> None:
             path.write_bytes(data)
             print(f"{i}\t{kind} {way}\t", end="", file=log, flush=True)
             faulthandler.dump_traceback_later(LIMIT, exit=True)
-            what = outcome(path, target, fits=i % _FITTED == 0)
+            what = outcome(path, target, fits=i % _FIT_EVERY == 0)
             faulthandler.cancel_dump_traceback_later()
             print(what if what in FINE else " ".join(f"{what} (target {target})".split())[:300], file=log)
             if what in FINE:

@@ -1,11 +1,12 @@
-"""Mutated files through hkrr.load: the kinds of outcomes, the peak memory and the slowest file.
+"""Load mutated model files, and report the outcomes, the peak memory and the slowest file.
 
     python benchmarks/fuzz_load.py [n_files] [seed]      (100,000 files by default; some minutes)
 
-Each file is a saved model, mutated by one of the ways of tests/mutated_files.py. It must be refused with the library's
-own error, or load as a model that predicts (or transforms) rows in finite numbers, deviations, intervals, probabilities
-and importances among them, or says in words why not, in less than a minute. Ends with status 1 where one does not, and
-keeps such files in the folder that it names. Results: benchmarks/results/fuzzing.md.
+Each file is a saved model, mutated by a function of tests/support/mutated_model_files.py. Within a minute, the file
+must be refused with a ModelFileError, or load as a model. The outputs of the model (predictions, standard deviations,
+intervals, probabilities and importances) must be finite, or raise an error that names the overflow. The exit status is
+1 if a file has any other outcome. Such files are kept in a folder whose name is printed. The results are in
+benchmarks/results/fuzzing.md.
 """
 
 from __future__ import annotations
@@ -30,27 +31,30 @@ import pandas as pd
 
 import hkrr
 from hkrr import baselines
-from hkrr.importance import FeatureImportances
+from hkrr.estimators.fitted.importance import FeatureImportancesMixin
 from hkrr.kernels import Polynomial
 from hkrr.tables import TableRegressor
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from mutated_files import MUTATIONS
+from support.mutated_model_files import MUTATIONS
 
-# Long headers take milliseconds each, where others take a fraction of one.
+# Relative frequencies of mutations that create long headers. These files take milliseconds each, other files less than
+# one millisecond. Other mutations have the relative frequency 1.
 _RARE = {"huge": 0.05, "deep": 0.3}
+# Number of rows that each loaded model predicts.
 _ROWS = 3
-# Of errors that say why there is no prediction.
-_WORDS = ("infinity", "cannot be computed", "coverage=")
-# Seconds that a file may take, on a busy machine too; then the process ends, and says where it was.
+# Words in the errors that a loaded model may raise because of extreme numbers. Each error must contain one of these
+# words.
+_EXPECTED_ERRORS = ("infinity", "cannot be computed", "coverage=")
+# Maximum number of seconds for one file, even on a busy machine. After this time, the process ends with a traceback.
 _LIMIT = 60
-# Files that are there at once.
+# Number of files written at once.
 _BATCH = 200
 
 
 def seeds() -> list[bytes]:
-    """Return the files that are mutated: models of different classes, kernels and parameters."""
-    warnings.simplefilter("ignore")  # networks of two passes have not converged
+    """Return the original files: saved models of different classes, kernels and parameters."""
+    warnings.simplefilter("ignore")  # networks do not converge in two iterations and warn
     rng = np.random.default_rng(0)
     X = rng.standard_normal((25, 3))
     y = np.sin(X[:, 0]) + 0.1 * X[:, 1]
@@ -89,7 +93,7 @@ def seeds() -> list[bytes]:
 
 
 def outcome(path: Path) -> str:
-    """Return what becomes of a file: "refused", "loaded", or the error that should not have been."""
+    """Return the outcome of loading a file: "refused", "loaded", or a description of an unexpected error."""
     try:
         model = hkrr.load(path)
     except hkrr.ModelFileError:
@@ -98,25 +102,26 @@ def outcome(path: Path) -> str:
         return f"load raised {type(error).__name__}: {error}"
     try:
         repr(model)
-        X, said = rows_for(model), "loaded"
+        X, result = rows_for(model), "loaded"
         for answer in answers(model, X):
             try:
                 found = np.asarray(answer())
             except ValueError as error:
-                # A scale of 1e-308 is a scale, and what it is given may overflow on the way: that is said.
-                if not any(words in str(error) for words in _WORDS):
+                # Extreme but valid numbers, such as a scale of 1e-308, can cause an overflow. The error must name the
+                # overflow.
+                if not any(words in str(error) for words in _EXPECTED_ERRORS):
                     raise
-                said = "loaded, and overflows"
+                result = "loaded, and overflows"
             else:
                 if len(found) != _ROWS or (found.dtype.kind == "f" and not np.all(np.isfinite(found))):
-                    return f"answer raised nothing, and is {found!r}"
-        return said
+                    return f"predict raised nothing, but returned {found!r}"
+        return result
     except Exception as error:
         return f"predict raised {type(error).__name__}: {error}"
 
 
 def rows_for(model: Any) -> Any:
-    """Return rows that the model takes: numbers, or a table with what its columns hold."""
+    """Return rows for the model: an array, or a data frame with valid cells for its columns."""
     if not isinstance(model, TableRegressor):
         return np.linspace(-1.0, 1.0, _ROWS * model.n_features_in_).reshape(_ROWS, -1)
     cells = {"number": 0.5, "date": "2020-01-05", "text": "red"}
@@ -125,7 +130,7 @@ def rows_for(model: Any) -> Any:
 
 
 def answers(model: Any, X: Any) -> Iterator[Callable[[], Any]]:
-    """Return all that can be asked of rows, each a function that gives one answer for a row."""
+    """Yield a function for each output of the model. The functions return one value for each row."""
     yield lambda: model.predict(X) if hasattr(model, "predict") else model.transform(X)
     inner = getattr(model, "model_", model)
     if hasattr(model, "predict_proba"):
@@ -134,12 +139,12 @@ def answers(model: Any, X: Any) -> Iterator[Callable[[], Any]]:
         yield lambda: model.predict(X, return_std=True)[1]
     if hasattr(inner, "interval_scores_"):
         yield lambda: np.stack(model.predict_interval(X, coverage=0.5), axis=1)
-    if isinstance(inner, FeatureImportances):
+    if isinstance(inner, FeatureImportancesMixin):
         yield lambda: np.resize(inner.feature_importances_, _ROWS)
 
 
 def mutate(originals: list[bytes], folder: Path, n_files: int, seed: int) -> list[tuple[Path, str]]:
-    """Write mutated files; return their paths, and the names of the ways."""
+    """Write mutated files, and return their paths and the names of their mutations."""
     random, weights = Random(seed), [_RARE.get(name, 1.0) for name in MUTATIONS]
     names = random.choices(list(MUTATIONS), weights, k=n_files)
     paths = [folder / f"{seed}-{i}" for i in range(n_files)]
@@ -149,11 +154,11 @@ def mutate(originals: list[bytes], folder: Path, n_files: int, seed: int) -> lis
 
 
 def main(n_files: int = 100_000, seed: int = 0) -> int:
-    """Run the files; return the exit status."""
+    """Load each mutated file, print the outcomes, and return the exit status."""
     counts, slowest, bad = Counter[tuple[str, str]](), (0.0, ""), 0
     folder = Path(tempfile.mkdtemp(prefix="hkrr-fuzz-"))
     print(f"files are written to {folder}", flush=True)
-    # Fitting and mutating in a process of its own: what they take is not what loading takes.
+    # Fit and mutate in another process, so that the peak memory of this process is the memory of loading only.
     with warnings.catch_warnings(), ProcessPoolExecutor(1, mp_context=get_context("spawn")) as other:
         warnings.simplefilter("ignore")
         originals = other.submit(seeds).result()
@@ -162,9 +167,9 @@ def main(n_files: int = 100_000, seed: int = 0) -> int:
             n_batch = min(_BATCH, n_files - first)
             for path, name in other.submit(mutate, originals, folder, n_batch, seed * n_files + first).result():
                 faulthandler.dump_traceback_later(_LIMIT, exit=True)
-                began = time.perf_counter()
+                started = time.perf_counter()
                 what = outcome(path)
-                slowest = max(slowest, (time.perf_counter() - began, name))
+                slowest = max(slowest, (time.perf_counter() - started, name))
                 faulthandler.cancel_dump_traceback_later()
                 counts[name, what] += 1
                 if "raised" in what or "rows" in what:
@@ -177,7 +182,7 @@ def main(n_files: int = 100_000, seed: int = 0) -> int:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(f"peak resident memory {peak / 1024:.0f} MB, of which {before / 1024:.0f} MB before the first file (imports)")
     print(f"slowest {slowest[0]:.3f} s ({slowest[1]})")
-    print(f"{bad} of {n_files:,} files did what none should" + (f": see {folder}" if bad else ""))
+    print(f"{bad} of {n_files:,} files had a wrong outcome" + (f": see {folder}" if bad else ""))
     if not bad:
         shutil.rmtree(folder)
     return 1 if bad else 0

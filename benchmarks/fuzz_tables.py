@@ -1,11 +1,11 @@
-"""Mutated CSV, Parquet and .npy files, read as `fit` reads them: the kinds of outcomes, crashes and the peak memory.
+"""Fuzz test of the file readers with mutated CSV, Parquet and .npy files: outcomes, crashes and peak memory.
 
     python benchmarks/fuzz_tables.py [n_files] [seed]      (30,000 files by default; some minutes)
 
-Each file is a table, mutated by one of the ways of tests/mutated_tables.py. It must be refused with an error of the
-library that names it, or be read as finite numbers. Another process reads them, so that one that dies, or takes more
-than a minute, is seen: the file is kept, and the next ones are read by a new process. Ends with status 1 where a file
-did what none should. Results: benchmarks/results/fuzzing.md.
+Each file is a table mutated by one of the functions of tests/support/mutated_tables.py. Reading the file must raise a
+ValueError that names the file, or return finite numbers. A separate process reads the files, so that crashes, and files
+that take more than a minute, are detected. After a crash or a timeout, a new process reads the next files. Files with a
+wrong outcome are kept, and the exit status is then 1. The results are in benchmarks/results/fuzzing.md.
 """
 
 from __future__ import annotations
@@ -22,17 +22,23 @@ from pathlib import Path
 from random import Random
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from mutated_tables import KINDS, mutated, originals, outcome
+from support.mutated_tables import KINDS, mutated, originals, outcome
 
-# Seconds that a file may take, on a busy machine too; and bytes of address space: what lies about its size must fail.
-LIMIT, MOST_BYTES = 60, 6 << 30
+# Maximum number of seconds for one file, even on a busy machine.
+LIMIT = 60
+# Maximum address space of the process in bytes. Reading a file whose header claims a huge size must fail.
+MOST_BYTES = 6 << 30
+# Outcomes that are correct.
 FINE = ("read", "refused", "fitted")
 
 
 def read(folder: Path, first: int, last: int, seed: int) -> None:
-    """Read files; write a line about each, before it is read and after."""
+    """Read the files with the indices from ``first`` to ``last - 1``.
+
+    The index of each file is logged before the file is read, and the outcome is logged afterwards.
+    """
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
-    for kind in KINDS:  # with all imports: what these take is not what reading takes
+    for kind in KINDS:  # read valid files first, so that the memory of imports is not counted
         (folder / f"first.{kind}").write_bytes(originals(kind)[0])
         outcome(folder / f"first.{kind}", None)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -59,7 +65,7 @@ def read(folder: Path, first: int, last: int, seed: int) -> None:
 
 
 def main(n_files: int = 30_000, seed: int = 0, read: Callable[[Path, int, int, int], None] = read) -> int:
-    """Run the files; return the exit status."""
+    """Run ``read`` on all files in separate processes, print the outcomes, and return the exit status."""
     folder = Path(tempfile.mkdtemp(prefix="hkrr-fuzz-"))
     print(f"files are written to {folder}", flush=True)
     first, crashes = 0, 0
@@ -71,7 +77,7 @@ def main(n_files: int = 30_000, seed: int = 0, read: Callable[[Path, int, int, i
             break
         written = (folder / "log").read_text(encoding="utf-8")
         if not written.endswith("\t"):
-            raise RuntimeError("the fuzzer itself failed, between two files: its error is above")
+            raise RuntimeError("the fuzzer failed between two files; see the error above")
         with open(folder / "log", "a", encoding="utf-8") as log:
             print(f"died with status {child.exitcode}", file=log)
         crashes += 1
@@ -85,7 +91,9 @@ def main(n_files: int = 30_000, seed: int = 0, read: Callable[[Path, int, int, i
         print(f"{i}: {way}: {what}")
     before, peak = (max(int(line[k]) for line in lines if line[0] == "memory") / 1024 for k in (1, 2))
     print(f"peak resident memory {peak:.0f} MB, of which {before:.0f} MB before the first file (imports)")
-    print(f"{crashes} crashes; {len(wrong)} of {n_files:,} files did what none should: {folder if wrong else 'none'}")
+    print(
+        f"{crashes} crashes; {len(wrong)} of {n_files:,} files had a wrong outcome{f': see {folder}' if wrong else ''}"
+    )
     if not wrong:
         shutil.rmtree(folder)
     return 1 if wrong else 0

@@ -1,9 +1,11 @@
-"""How often the held-out check is right: few rows, much noise, a map against plain kernel ridge regression.
+"""Accuracy of the held-out check that decides between a learned map and plain kernel ridge regression.
 
-    python benchmarks/held_out.py        (some minutes; writes benchmarks/results/held_out.csv and held_out.md)
+    python benchmarks/held_out.py
 
-For each problem and seed the map and its plain rival are found as `HyperKernelRidgeCV` finds them. Where it would ask,
-the check decides, and both are then tried on 4,000 fresh rows without noise: right is whichever is better there.
+The run takes some minutes and writes held_out.csv and held_out.md to benchmarks/results. The problems have few rows and
+much noise. For each problem and seed, the learned map and plain kernel ridge regression are fitted as in
+`HyperKernelRidgeCV`. If `HyperKernelRidgeCV` would run the check, the check decides between the two models. The
+decision is right if the chosen model has the lower error on 4,000 new rows without noise.
 """
 
 from __future__ import annotations
@@ -15,19 +17,20 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from hkrr.criteria import Evidence
-from hkrr.held_out import HeldOut, is_doubtful, squared_errors
+from hkrr.estimators.search.held_out_check import HeldOutCheck, needs_check, squared_errors
+from hkrr.estimators.search.search_stages import Task, compare_with_plain, find_directions, polish, select_for_polishing
 from hkrr.kernels import Gaussian
 from hkrr.rows import InMemoryRows
-from hkrr.tuning import Task, compared_with_plain, directions, polish, worth_polishing
 from objective import RESULTS, Row, machine, markdown, write
 
 N_TEST, N_SEEDS = 4000, 10
-# Rows, columns, and the noise's standard deviation over the signal's; infinity is noise alone.
+# Number of rows and columns, and the ratio of the standard deviations of noise and signal. If the ratio is infinite,
+# the target is pure noise.
 PROBLEMS = [(200, 10, 1.4), (200, 10, math.inf), (600, 50, 1.0), (600, 50, math.inf), (600, 200, 1.0), (2000, 50, 2.0)]
 
 
-def one(m: int, D: int, noise: float, seed: int) -> Row:
-    """Return what the check said of one draw, and what fresh rows say."""
+def run_case(m: int, D: int, noise: float, seed: int) -> Row:
+    """Return the decision of the check for one random data set, and the errors of both models on new rows."""
     rng = np.random.RandomState(seed)
     X = rng.standard_normal((m + N_TEST, D))
     direction = rng.standard_normal(D)
@@ -39,18 +42,18 @@ def one(m: int, D: int, noise: float, seed: int) -> Row:
     rows = InMemoryRows(X[:m], y[:m] - y[:m].mean()).count_free_columns()
     fresh = InMemoryRows(X[m:], y[m:] - y[:m].mean())
     task = Task(rows, Evidence, list(range(1, D + 1)), True, 4, rng, n_threads=2)
-    best, _ = directions(task, Gaussian(gamma=1.0))
-    polished, _ = polish(task, worth_polishing(task, best))
-    chosen, rival, _ = compared_with_plain(task, polished)
+    best, _ = find_directions(task, Gaussian(gamma=1.0))
+    polished, _ = polish(task, select_for_polishing(task, best))
+    chosen, rival, _ = compare_with_plain(task, polished)
     row: Row = {"m": m, "D": D, "noise": noise, "seed": seed, "d": chosen.n_components}
     row["lead"] = round(rival.score - chosen.score, 1)
     row["dof"] = chosen.degrees_of_freedom
     errors = [float(np.mean(squared_errors(rows, fresh, each))) for each in (chosen, rival)]
     row["error_of_map"], row["error_of_plain"] = (round(error, 4) for error in errors)
-    asked = chosen.score <= rival.score and is_doubtful(chosen, rival)
+    asked = chosen.score <= rival.score and needs_check(chosen, rival)
     row["asked"] = asked
     if asked:
-        verdict = HeldOut(Evidence, 4, rng, n_threads=2).compare(rows, chosen, rival)
+        verdict = HeldOutCheck(Evidence, 4, rng, n_threads=2).compare(rows, chosen, rival)
         row["held_out_of_map"], row["held_out_of_plain"] = round(verdict.error, 4), round(verdict.error_of_rival, 4)
         row["kept"] = verdict.holds
         row["right"] = verdict.holds == (errors[0] <= errors[1])
@@ -58,7 +61,7 @@ def one(m: int, D: int, noise: float, seed: int) -> Row:
 
 
 def summary(rows: list[Row]) -> list[Row]:
-    """Return, for each problem, how often the check was asked, and what it got right and wrong."""
+    """Return, for each problem, how often the check ran and how often its decision was right."""
     out: list[Row] = []
     for problem in PROBLEMS:
         some = [row for row in rows if (row["m"], row["D"], row["noise"]) == problem]
@@ -70,12 +73,12 @@ def summary(rows: list[Row]) -> list[Row]:
                 "m": problem[0],
                 "D": problem[1],
                 "noise": problem[2],
-                "asked": f"{len(asked)} of {len(some)}",
+                "check ran": f"{len(asked)} of {len(some)}",
                 "better map kept": _share(better, True),
-                "worse map turned down": _share(worse, False),
+                "worse map rejected": _share(worse, False),
                 "mean error of the map": _mean(asked, lambda row: row["error_of_map"]),
-                "of plain": _mean(asked, lambda row: row["error_of_plain"]),
-                "of what was chosen": _mean(
+                "mean error of plain KRR": _mean(asked, lambda row: row["error_of_plain"]),
+                "mean error of the choice": _mean(
                     asked, lambda row: row["error_of_map"] if row["kept"] else row["error_of_plain"]
                 ),
             }
@@ -92,16 +95,15 @@ def _mean(rows: list[Row], what: Any) -> Any:
 
 
 def main() -> None:
-    """Run all, and write the table and the page."""
+    """Run all problems, and write the CSV file and the Markdown page."""
     runs = [(*problem, seed) for problem in PROBLEMS for seed in range(N_SEEDS)]
-    rows = [one(*each) for each in tqdm(runs)]
+    rows = [run_case(*each) for each in tqdm(runs)]
     columns = list(dict.fromkeys(name for row in rows for name in row))
     write("held_out", [{name: row.get(name, "") for name in columns} for row in rows])
     page = (
-        f"# benchmarks/held_out.py\n\n{machine()}. {N_SEEDS} seeds a problem; noise: its standard deviation over the"
-        " signal's. Errors are squared, on fresh rows without noise, in units of the training targets' variance.\n\n"
-        + markdown(summary(rows))
-        + "\n"
+        f"# benchmarks/held_out.py\n\n{machine()}. {N_SEEDS} seeds for each problem. noise is the ratio of the standard"
+        " deviations of noise and signal. Errors are mean squared errors on new rows without noise, relative to the"
+        " variance of the training targets.\n\n" + markdown(summary(rows)) + "\n"
     )
     (RESULTS / "held_out.md").write_text(page)
     print(page)

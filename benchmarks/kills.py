@@ -1,7 +1,10 @@
-"""Kill fits at random moments, many times, and compare what they end with: python benchmarks/kills.py [kills]
+"""Kill fits at random times, resume them from their checkpoints, and compare the models.
 
-200 kills by default, shared by the cases of tests/victims.py; each chain of kills ends with a fit that is let go on,
-and whose model must be that of an unbroken fit, bit for bit.
+    python benchmarks/kills.py [n_kills]      (200 by default)
+
+The kills are distributed over the cases of tests/support/killed_fits.py. Each series of kills ends with a fit that
+finishes. The model of this fit must be bitwise equal to the model of an uninterrupted fit. The exit status is the
+number of fits that ended with a different model.
 """
 
 from __future__ import annotations
@@ -15,33 +18,33 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from victims import CASES, Victims
+from support.killed_fits import CASES, FitServer
 
 
 def main(n_kills: int) -> int:
-    """Return the number of fits that ended with another model."""
-    victims, moments, wrong = Victims(), random.SystemRandom(), 0
+    """Run all cases, and return the number of fits that ended with a different model."""
+    server, times, wrong = FitServer(), random.SystemRandom(), 0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for case in CASES:
             checkpoint, out = folder / f"{case}.checkpoint", folder / f"{case}.npz"
-            code, _ = victims.fit(case, None, out)
+            code, _ = server.fit(case, None, out)
             assert code == 0
             expected = dict(np.load(out))
-            code, seconds = victims.fit(case, checkpoint, out)
+            code, seconds = server.fit(case, checkpoint, out)
             checkpoint.unlink()
             kills = ends = 0
             while kills < n_kills // len(CASES) + 1:
-                code, _ = victims.fit(case, checkpoint, out, kill_after=moments.uniform(0.0, 0.7 * seconds))
+                code, _ = server.fit(case, checkpoint, out, kill_after=times.uniform(0.0, 0.7 * seconds))
                 kills += code != 0
                 if code == 0:
                     ends += 1
                     wrong += _differs(out, expected)
                     checkpoint.unlink()
-            code, _ = victims.fit(case, checkpoint, out)
+            code, _ = server.fit(case, checkpoint, out)
             ends, wrong = ends + 1, wrong + _differs(out, expected)
-            print(f"{case}: {kills} kills, {ends} fits that ended, {wrong} wrong models so far", flush=True)
-    victims.close()
+            print(f"{case}: {kills} kills, {ends} finished fits, {wrong} wrong models so far", flush=True)
+    server.close()
     return wrong
 
 

@@ -1,8 +1,9 @@
-"""Speed and memory of the objective and the solvers, as ratios measured side by side in one run.
+"""Benchmark of the speed and memory of the objective and the solvers. Compared times are measured in the same run.
 
     python benchmarks/objective.py [evaluation] [small] [blocks] [memory] [starts] [solvers]    (all by default; 20 min)
 
-Writes one CSV for each part into benchmarks/results, and the table of all of them into benchmarks/results/objective.md.
+The arguments select benchmarks, which are functions of this module. Each benchmark writes a CSV file to
+benchmarks/results. The tables of all benchmarks are written to benchmarks/results/objective.md.
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ from threadpoolctl import ThreadpoolController, threadpool_limits
 from tqdm.auto import tqdm
 
 from hkrr import HyperKernelRidge
+from hkrr._base.threads import single_threaded_blas
 from hkrr.datasets import make_mim_mixed, make_mim_sines
-from hkrr.initialization import ranked_maps
 from hkrr.kernels import Gaussian
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
 from hkrr.solvers import AGD, LBFGS, VarPro, run
-from hkrr.threads import single_threaded_blas
+from hkrr.solvers.initialization import ranked_maps
 
 RESULTS = Path(__file__).parent / "results"
+# Time limit of the solvers AGD and VarPro in seconds.
 SECONDS = 60.0
 Row = dict[str, object]
 
@@ -37,7 +39,10 @@ Row = dict[str, object]
 def problem(
     m: int, D: int, d: int, c: int, n_threads: int, seed: int = 0, block_size: int | str = "auto"
 ) -> tuple[Objective, np.ndarray]:
-    """Return data set 1 as an objective with c uniform centers, lambda 1e-3, and a random map."""
+    """Return the objective of data set 1 with c uniformly drawn centers and lambda = 1e-3, and a starting map.
+
+    The map is the best of ten random maps.
+    """
     data = make_mim_sines(m, D, d, random_state=seed)
     rng = np.random.RandomState(seed)
     rows = InMemoryRows(data.X, data.y - data.y.mean(), n_threads=n_threads, block_size=block_size)
@@ -47,19 +52,22 @@ def problem(
 
 
 def side_by_side(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Return the median seconds of each call, the calls taking turns so that a busy machine meets them alike."""
+    """Return the median seconds of each call.
+
+    The calls alternate, so that other load on the machine affects all calls.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for repeat in range(repeats + 1):
         for name, call in calls.items():
             start = time.perf_counter()
             call()
-            if repeat:  # the first turn warms up
+            if repeat:  # the first round is a warm-up and is not counted
                 seconds[name].append(time.perf_counter() - start)
     return {name: float(np.median(values)) for name, values in seconds.items()}
 
 
 def evaluation() -> list[Row]:
-    """One reduced value and gradient against NumPy's K.T @ K of the same size, on the same threads."""
+    """Time one reduced value and gradient, and NumPy's K.T @ K of the same size, on the same number of threads."""
     m, D, d, c = 20_000, 50, 5, 500
     K = np.random.default_rng(0).standard_normal((m, c))
     ours = {n: problem(m, D, d, c, n) for n in (1, 2)}
@@ -68,7 +76,7 @@ def evaluation() -> list[Row]:
     for n, (objective, B) in ours.items():
 
         def reduced(objective: Objective = objective, B: np.ndarray = B) -> object:
-            with single_threaded_blas():  # as the solvers' driver does for so few centers
+            with single_threaded_blas():  # the solvers also use one BLAS thread if there are few centers
                 return objective.reduced(B)
 
         def bare(n: int = n) -> object:
@@ -77,7 +85,8 @@ def evaluation() -> list[Row]:
 
         calls |= {f"reduced {n}": reduced, f"bare {n}": bare}
     seconds = side_by_side(calls, 21)
-    # Against each other alone: NumPy's 80 MB in between would empty the cache for both.
+    # One and two threads are compared without NumPy's product in between, whose 80 MB would evict the data from the
+    # cache.
     threads = side_by_side({name: call for name, call in calls.items() if name.startswith("reduced")}, 21)
     return [
         {
@@ -93,7 +102,7 @@ def evaluation() -> list[Row]:
 
 
 def small() -> list[Row]:
-    """m = 600, 100 centers: one evaluation on one core, and a default fit with BLAS at one thread and at two."""
+    """Time one evaluation on one core with m = 600 and 100 centers, and a default fit with one and two BLAS threads."""
     objective, B = problem(600, 50, 3, 100, 1)
     data = make_mim_sines(600, random_state=0)
     model = HyperKernelRidge(3, n_centers=100, random_state=0)
@@ -116,7 +125,7 @@ def small() -> list[Row]:
 
 
 def memory() -> list[Row]:
-    """m = 1,000,000 rows, 200 centers: the peak beyond the data, in a process of its own."""
+    """Measure the peak memory of a fit, without the data, for m = 1,000,000 rows and 200 centers."""
     rows: list[Row] = []
     for n_jobs in (1, 2):
         command = [sys.executable, __file__, "--memory-of-one-fit", str(n_jobs)]
@@ -126,17 +135,17 @@ def memory() -> list[Row]:
 
 
 def memory_of_one_fit(n_jobs: int) -> float:
-    """Return by how many MB the peak of resident memory grows in a fit."""
+    """Return the increase of the peak resident memory in a fit, in MB."""
     rng = np.random.default_rng(0)
     m, D = 1_000_000, 20
     X = np.empty((m, D), dtype=np.float32)
     for start in range(0, m, 10_000):
         X[start : start + 10_000] = rng.uniform(-1.0, 1.0, (10_000, D))
     y = np.sin(3.0 * X[:, 0]) + X[:, 1]
-    # A small fit first, so that code and libraries are loaded.
+    # Run a small fit first, so that code and libraries are loaded.
     HyperKernelRidge(2, n_centers=20, max_iter=1, random_state=0).fit(X[:1000], y[:1000])
     before = _status("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak resident memory
     HyperKernelRidge(2, n_centers=200, max_iter=2, n_jobs=n_jobs, random_state=0).fit(X, y)
     return round((_status("VmHWM") - before) / 1024, 1)
 
@@ -147,7 +156,7 @@ def _status(name: str) -> int:
 
 
 def blocks() -> list[Row]:
-    """One reduced value and gradient at m = 20,000 and 500 centers, against the size of a block; one thread."""
+    """Time one reduced value and gradient at m = 20,000 and 500 centers for several block sizes, on one thread."""
     objectives = {}
     for megabytes in (0.5, 1, 2, 4, 8, 16):
         objective, B = problem(20_000, 50, 5, 500, 1, block_size=int(megabytes * 2**20 / (8 * 500)))
@@ -159,7 +168,10 @@ def blocks() -> list[Row]:
 
 
 def starts() -> list[Row]:
-    """Test R2 of fits with 100 centers and lambda 1e-3 on ten seeds: from one random map, and by default."""
+    """Compute the test R2 of fits started from one random map and of default fits, for ten seeds.
+
+    The fits use 100 centers and lambda 1e-3.
+    """
     problems = {
         "sines, D = 20, d = 2, m = 400": (make_mim_sines, 20, 2, 400),
         "sines, D = 50, d = 3, m = 600": (make_mim_sines, 50, 3, 600),
@@ -191,7 +203,10 @@ def starts() -> list[Row]:
 
 
 def solvers() -> list[Row]:
-    """Data set 1, m = 600, 25 centers, lambda 1e-3: how soon LBFGS is where AGD and VarPro are after 60 s."""
+    """Measure when L-BFGS reaches the objective that AGD and VarPro reach after 60 s.
+
+    The problem is data set 1 with m = 600, 25 centers and lambda 1e-3.
+    """
     rows: list[Row] = []
     rivals = [make(norm_bound=bound) for make in (AGD, VarPro) for bound in (1.0, None)]
     bar = tqdm(total=3 * len(rivals), desc="solvers", unit="run")
@@ -221,26 +236,26 @@ def solvers() -> list[Row]:
 
 
 def _first(history: dict[str, list[float]], level: float) -> float:
-    """Return the time at which the objective first is at most that level; infinity if it never is."""
+    """Return the first time at which the objective is at most ``level``, or infinity if it never is."""
     return next((t for t, value in zip(history["time"], history["objective"], strict=True) if value <= level), np.inf)
 
 
 def machine() -> str:
-    """Return the processor and the versions, in a line."""
+    """Return the processor, the number of cores and the versions of Python and NumPy in one line."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if os.path.exists("/proc/cpuinfo") else []
     model = next((line.split(":")[1].strip() for line in lines if "model name" in line), platform.processor())
     return f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}"
 
 
 def markdown(rows: list[Row]) -> str:
-    """Return a table."""
+    """Return the rows as a Markdown table."""
     header = list(rows[0])
     lines = [header, ["---"] * len(header), *[[str(row[name]) for name in header] for row in rows]]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
 
 def write(name: str, rows: list[Row]) -> None:
-    """Write a table as CSV."""
+    """Write the rows to a CSV file in benchmarks/results."""
     RESULTS.mkdir(exist_ok=True)
     with open(RESULTS / f"{name}.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
@@ -249,7 +264,7 @@ def write(name: str, rows: list[Row]) -> None:
 
 
 def read(name: str) -> list[Row]:
-    """Return a table written before; nothing where there is none."""
+    """Return the rows of a CSV file written by `write`, or an empty list if there is no such file."""
     path = RESULTS / f"{name}.csv"
     if not path.exists():
         return []
@@ -258,7 +273,7 @@ def read(name: str) -> list[Row]:
 
 
 def main() -> None:
-    """Run the parts asked for; remake the page from all the CSVs."""
+    """Run the selected benchmarks, and write the Markdown page from the CSV files of all benchmarks."""
     parts = {
         "evaluation": evaluation,
         "small": small,

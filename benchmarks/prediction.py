@@ -1,10 +1,10 @@
-"""How soon is the library there, and how fast does it predict?
+"""Benchmark of the import time and of the prediction speed.
 
     python benchmarks/prediction.py      (a minute)
 
-The time of ``import hkrr`` beside that of scikit-learn's kernel ridge, in processes of their own; the time of one row's
-prediction; rows a second at d = 3 with 500 centers, for several kernels, on one thread and on two.
-Writes benchmarks/results/prediction.md and prediction.csv.
+The import times of hkrr and of scikit-learn's kernel ridge are measured in separate processes. The time to predict one
+row and the number of rows per second are measured with d = 3 directions and 500 centers, for several kernels, on one
+and on two threads. The results are written to prediction.md and prediction.csv in benchmarks/results.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _IMPORT = "import time; began = time.perf_counter(); import {module}; print(time
 
 
 def seconds_of_imports() -> tuple[float, float]:
-    """Return the best of the times of scikit-learn's import and of this library's, taken in turn."""
+    """Return the shortest import times of sklearn.kernel_ridge and of hkrr, which are imported in turn."""
     times: dict[str, list[float]] = {"sklearn.kernel_ridge": [], "hkrr": []}
     for _ in range(2 * _REPEATS):
         for module, found in times.items():
@@ -48,7 +48,7 @@ def _seconds(model: HyperKernelRidge, X: np.ndarray, repeats: int) -> list[float
 
 
 def speeds() -> list[dict[str, object]]:
-    """Return a line for each kernel and number of threads: milliseconds for one row, rows a second for many."""
+    """Return, for each kernel and number of threads, milliseconds for one row and rows per second for many rows."""
     data = make_mim_sines(2000, n_features=50, n_components=3, random_state=0)
     X = np.random.default_rng(0).normal(size=(_ROWS, 50))
     lines: list[dict[str, object]] = []
@@ -71,7 +71,7 @@ def speeds() -> list[dict[str, object]]:
 
 
 def main() -> None:
-    """Measure, print and write."""
+    """Run the benchmark, and print and write the results."""
     base, ours = seconds_of_imports()
     lines = speeds()
     with (_RESULTS / "prediction.csv").open("w", newline="") as file:
@@ -85,7 +85,7 @@ def main() -> None:
         "",
         f"`import hkrr` takes {ours:.2f} s, of which `import sklearn.kernel_ridge` alone takes {base:.2f} s.",
         "",
-        f"Predictions at d = 3 with 500 centers and 50 columns: one row (the median), and {_ROWS:,} at once.",
+        f"Predictions at d = 3 with 500 centers and 50 columns: one row (median), and {_ROWS:,} rows at once.",
         "",
         "| " + " | ".join(lines[0]) + " |",
         "|" + " --- |" * len(lines[0]),

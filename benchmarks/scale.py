@@ -1,8 +1,8 @@
-"""Past memory and past one process: a file of ten million rows, two Dask workers, and the cost of a pass against m.
+"""Benchmark of large data: a file of ten million rows, two Dask workers, and the time as a function of the rows m.
 
     python benchmarks/scale.py [file] [dask] [line]    (all by default; half an hour, 3 GB of disk)
 
-Writes scale.csv and scale.md into benchmarks/results. What is compared is measured side by side in one run.
+The results are written to scale.csv and scale.md in benchmarks/results. Compared times are measured in the same run.
 """
 
 from __future__ import annotations
@@ -25,35 +25,39 @@ import pyarrow.parquet as pq
 from hkrr.kernels import Gaussian
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
-from hkrr.rows.files import FileRows
-from hkrr.rows.sources import open_source
+from hkrr.rows.file_readers import open_source
+from hkrr.rows.file_rows import FileRows
 
 RESULTS = Path(__file__).parent / "results"
-D, CENTERS, CHUNK, GROUP = 50, 200, 100_000, 1_000_000
+# Number of columns and of centers.
+D, CENTERS = 50, 200
+# Number of rows in a generated block, and in a row group of the Parquet file.
+CHUNK, GROUP = 100_000, 1_000_000
+# The map with five directions that generates the targets, and at which the objective is evaluated.
 MAP = np.random.RandomState(0).standard_normal((5, D)) / np.sqrt(D)
 
 
 def block(k, n=CHUNK):
-    """Return the k-th block of rows of a sum of sines, float32."""
+    """Return the k-th block of float32 rows of a sum of sines."""
     X = np.random.default_rng(k).standard_normal((n, D), dtype=np.float32)
     return X, np.sin(1.5 * X @ MAP.T.astype(np.float32)).sum(axis=1)
 
 
 def blocks(m):
-    """Yield m rows, a multiple of the chunk or less than one, in blocks."""
+    """Yield m rows in blocks. m must be a multiple of CHUNK or smaller than CHUNK."""
     for k in range(-(-m // CHUNK)):
         yield block(k, min(m, CHUNK))
 
 
 def batched(items, n):
-    """Yield lists of n of them."""
+    """Yield the items in lists of n. The last list may be shorter."""
     items = iter(items)
     while group := list(islice(items, n)):
         yield group
 
 
 def write_parquet(path, m):
-    """Write them to a file, in row groups of a million: about what pyarrow and pandas make."""
+    """Write m rows to a Parquet file in row groups of a million rows, about the default of pyarrow and pandas."""
     names = [*(f"x{k}" for k in range(D)), "y"]
     schema = pa.schema([(name, pa.float32()) for name in names])
     with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
@@ -63,12 +67,12 @@ def write_parquet(path, m):
 
 
 def objective_of(rows):
-    """Return the objective with the first rows for centers, at a scale that suits five directions."""
+    """Return the objective with the first 200 rows as centers, and a gamma that suits five directions."""
     return Objective(rows, rows.take(np.arange(CENTERS)), Gaussian(gamma=0.1), 1e-3)
 
 
 def seconds_of(work, repeats=3):
-    """Return the median seconds of some calls."""
+    """Return the median seconds of repeated calls."""
     times = []
     for _ in range(repeats):
         began = time.perf_counter()
@@ -78,13 +82,13 @@ def seconds_of(work, repeats=3):
 
 
 def resident():
-    """Return the peak resident size of this process in MB (Linux)."""
+    """Return the peak resident memory of this process in MB (Linux)."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 2**10
 
 
 def one_file(m):
-    """Yield a pass over a file beside reading it and computing on blocks in memory, and the memory of a whole fit."""
+    """Yield the time and memory of a fit from a file, and the times of a pass, of reading and of computing."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.parquet"
         write_parquet(path, m)
@@ -100,10 +104,10 @@ def one_file(m):
         )
         objectives = objective_of(file_rows), objective_of(in_memory)
         for evaluate in objectives:
-            evaluate.value(MAP, np.ones((CENTERS, 1)))  # checks the file, and warms up
+            evaluate.value(MAP, np.ones((CENTERS, 1)))  # checks the file and warms up
         share = m / in_memory.n_rows
         reading, bare, passing, computing = [], [], [], []
-        for _ in range(3):  # in turns; the file was just written, so all of them read what the system still holds
+        for _ in range(3):  # alternate; all passes read the file from the page cache, because it has just been written
             bare.append(seconds_of(lambda: [None for _ in pq.ParquetFile(path).iter_batches(CHUNK)], 1))
             reading.append(seconds_of(lambda: [None for _ in file_rows._source.chunks()], 1))
             passing.append(seconds_of(lambda: objectives[0]._normal_equations(MAP, objectives[0].centers @ MAP.T), 1))
@@ -113,14 +117,25 @@ def one_file(m):
         read, only, compute, whole = (float(np.median(each)) for each in (reading, bare, computing, passing))
         yield {"what": "reading the file with pyarrow, seconds", "m": m, "value": only}
         yield {"what": "reading the file into arrays, seconds", "m": m, "value": read}
-        yield {"what": "the normal equations of blocks in memory, seconds", "m": m, "value": compute}
-        yield {"what": "the normal equations of the file, seconds", "m": m, "value": whole}
-        yield {"what": "the pass over (reading into arrays + computing)", "m": m, "value": whole / (read + compute)}
-        yield {"what": "the pass over (reading with pyarrow + computing)", "m": m, "value": whole / (only + compute)}
+        yield {"what": "normal equations of blocks in memory, seconds", "m": m, "value": compute}
+        yield {"what": "normal equations of the file, seconds", "m": m, "value": whole}
+        yield {
+            "what": "pass / (reading into arrays + computing)",
+            "m": m,
+            "value": whole / (read + compute),
+        }
+        yield {
+            "what": "pass / (reading with pyarrow + computing)",
+            "m": m,
+            "value": whole / (only + compute),
+        }
 
 
 def fit(X, y):
-    """Fit from a file or from blocks made here, and print the peak of memory and the seconds."""
+    """Fit a model, and print the peak memory and the seconds.
+
+    X is the path of a file and y its target. If X is "blocks", y is the number of rows to generate.
+    """
     from hkrr import HyperKernelRidge
 
     began = time.perf_counter()
@@ -130,11 +145,11 @@ def fit(X, y):
 
 
 def on_dask(m, n_centers=300):
-    """Yield a reduced value and gradient on one and on two worker processes, and what a pass costs beside its work."""
+    """Yield the times of one evaluation of the reduced function on one and two workers, and the overhead of a pass."""
     from distributed import Client, LocalCluster
 
     seconds = {}
-    for workers in (1, 2, 1, 2):  # in turns
+    for workers in (1, 2, 1, 2):  # alternate, so that other load on the machine affects both
         options = {"threads_per_worker": 1, "processes": True, "dashboard_address": ":0", "memory_limit": 0}
         with LocalCluster(n_workers=workers, **options) as cluster, Client(cluster):
             rows = dask_rows(8, m // 8)
@@ -143,24 +158,27 @@ def on_dask(m, n_centers=300):
             seconds.setdefault(workers, []).append(seconds_of(lambda objective=objective: objective.reduced(MAP)))
             if len(seconds[workers]) == 2 and workers == 2:
                 square = np.zeros((n_centers, n_centers))
-                for n in (8, 200):  # partitions of few rows: cutting and casting blocks is part of the work
+                for n in (8, 200):  # small partitions, so that the overhead dominates the time
                     some = dask_rows(n, 1000)
-                    for what, small in (("", ()), (f", {n_centers} x {n_centers} numbers out and back", (square,))):
+                    for what, small in (
+                        ("", ()),
+                        (f", {n_centers} x {n_centers} numbers round trip", (square,)),
+                    ):
                         empty = seconds_of(lambda some=some, small=small: some.sum(_nothing, 1, *small), 20)
                         what = f"Dask, two workers: an empty pass, {n} partitions of 1,000 rows{what}, ms"
                         yield {"what": what, "m": some.n_rows, "value": 1e3 * empty}
     one, two = (min(seconds[workers]) for workers in (1, 2))
     yield {"what": f"Dask, one worker: reduced with {n_centers} centers, seconds", "m": m, "value": one}
     yield {"what": f"Dask, two workers: reduced with {n_centers} centers, seconds", "m": m, "value": two}
-    yield {"what": "Dask, two workers against one: times faster", "m": m, "value": one / two}
+    yield {"what": "Dask, speedup of two workers over one", "m": m, "value": one / two}
 
 
 def dask_rows(n_partitions, n):
-    """Return rows in partitions of n, made where they stay."""
+    """Return rows in partitions of n rows. The rows are generated on the workers."""
     import dask
     import dask.array as da
 
-    from hkrr.rows.dask_collections import DaskRows
+    from hkrr.rows.dask import DaskRows
 
     made = [dask.delayed(block, nout=2)(k, n) for k in range(n_partitions)]
     X = da.concatenate([da.from_delayed(pair[0], (n, D), np.float32) for pair in made])
@@ -173,14 +191,14 @@ def _nothing(X, Y, w, *small):
 
 
 def line(sizes=(10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)):
-    """Yield the seconds of a reduced value and gradient against m, how straight that is, and the memory of fits."""
+    """Yield the times of one evaluation of the reduced function for several m, a line fit, and the memory of fits."""
     objectives = {
         m: objective_of(FileRows(open_source(repeated(m), None), n_threads=os.cpu_count() or 1)) for m in sizes
     }
     times = {m: [] for m in sizes}
-    for _ in range(3):  # all sizes in turn: what else the machine does is shared by them
+    for _ in range(3):  # alternate between the sizes, so that other load on the machine affects all sizes
         for m in sizes:
-            work = lambda m=m: objectives[m].reduced(MAP)  # noqa: E731  # one line, timed
+            work = lambda m=m: objectives[m].reduced(MAP)  # noqa: E731  # a def would take more lines
             times[m].append(seconds_of(work, 5 if m <= 300_000 else 1))
     seconds = np.array([np.median(times[m]) for m in sizes])
     for m, value in zip(sizes, seconds, strict=True):
@@ -189,23 +207,23 @@ def line(sizes=(10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_0
     residual = seconds - slope * np.array(sizes) - intercept
     R2 = 1.0 - np.sum(residual**2) / np.sum((seconds - np.mean(seconds)) ** 2)
     yield {"what": "R2 of a straight line in m", "m": sizes[-1], "value": R2}
-    yield {"what": "that line at m = 0, seconds", "m": 0, "value": intercept}
-    # The line's R2 is decided by the largest sizes; the power of m is not.
+    yield {"what": "intercept of this line (m = 0), seconds", "m": 0, "value": intercept}
+    # The R2 of the line depends mostly on the largest sizes. The exponent of m gives all sizes a similar weight.
     power = np.polyfit(np.log(sizes), np.log(seconds), 1)[0]
-    yield {"what": "power of m that fits best (a line in the logarithms)", "m": sizes[-1], "value": power}
+    yield {"what": "exponent of m (line fit of the logarithms)", "m": sizes[-1], "value": power}
     for m in sizes[::2]:
         peak, _ = in_own_process("blocks", str(m))
         yield {"what": "fit, 5 iterations, peak resident MB", "m": m, "value": peak}
 
 
 def repeated(m):
-    """Return a function that gives m rows, the same block again and again."""
+    """Return a function that returns an iterable of m rows, which repeats the same block."""
     X, y = block(0, min(m, CHUNK))
     return lambda: ((X, y) for _ in range(-(-m // CHUNK)))
 
 
 def in_own_process(*arguments):
-    """Return the peak of memory and the seconds of a fit, counted from nothing."""
+    """Return the peak memory and the seconds of a fit in a new process."""
     command = [sys.executable, __file__, "fit", *arguments]
     found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     return float(found[0]), float(found[1])
@@ -231,14 +249,14 @@ def main():
 
 
 def write(rows):
-    """Write what there is."""
+    """Write the CSV file and the Markdown page."""
     with open(RESULTS / "scale.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, ["part", "what", "m", "value"], lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    lines = ["# benchmarks/scale.py", "", f"{machine()}. D = {D}, d = 5, {CENTERS} centers where no other number is"]
+    lines = ["# benchmarks/scale.py", "", f"{machine()}. D = {D}, d = 5, {CENTERS} centers unless stated"]
     lines += [
-        f"given, X in float32. Files (row groups of {GROUP:,}) are read from the cache of the system.",
+        f"otherwise, X in float32. Files (row groups of {GROUP:,}) are read from the page cache.",
         "",
     ]
     lines += ["| what | m | |", "| --- | --- | --- |"]
@@ -247,7 +265,7 @@ def write(rows):
 
 
 def machine():
-    """Return the processor, the memory and the versions, in words."""
+    """Return a description of the processor, the memory and the versions."""
     info = Path("/proc/cpuinfo")
     names = [line.split(":")[1].strip() for line in info.read_text().splitlines() if "model name" in line]
     gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30

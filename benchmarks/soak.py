@@ -1,9 +1,10 @@
-"""Many fits in one process: does resident memory stay flat?
+"""Benchmark of the resident memory of one process over many fits, which must not grow.
 
     python benchmarks/soak.py [n_fits]      (500 by default; some minutes)
 
-The fits go round a list: each solver, the criteria, all rows as centers, the search, the grid, arrays and a .npy file,
-one thread and two; every model predicts, and is forgotten. Writes benchmarks/results/soak.md and soak.csv.
+The fits cycle through a list of models: each solver, the criteria, all rows as centers, the search, the grid search,
+arrays and a .npy file, one and two threads. Every model predicts and is then deleted. The results are written to
+soak.md and soak.csv in benchmarks/results.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ from hkrr import HyperKernelRidge, HyperKernelRidgeCV
 from hkrr.datasets import make_mim_sines
 
 _RESULTS = Path(__file__).parent / "results"
-_EVERY = 50  # fits between the lines of the table
-_SETTLED = 100  # fits after which the slope is taken: caches, pools and the allocator's arenas are filled by then
+# Number of fits between two lines of the table.
+_EVERY = 50
+# Number of fits before the slope of the memory is measured. After these fits, caches, thread pools and the allocator's
+# arenas are filled.
+_SETTLED = 100
 
 
 def models(seed: int) -> list[tuple[str, HyperKernelRidge | HyperKernelRidgeCV, bool]]:
-    """Return a name, a model and whether it is fitted from the file."""
+    """Return for each model its name, the model, and whether it is fitted from the file."""
 
     def ridge(**options: object) -> HyperKernelRidge:
         return HyperKernelRidge(2, n_init=2, max_iter=5, random_state=seed, **{"n_centers": 25, "n_jobs": 1, **options})
@@ -53,7 +57,7 @@ def models(seed: int) -> list[tuple[str, HyperKernelRidge | HyperKernelRidgeCV, 
 
 
 def soak(n_fits: int) -> list[tuple[int, int]]:
-    """Return the resident memory in kB after each fit, the garbage collected."""
+    """Run the fits, and return pairs of the number of fits and the resident memory in kB after garbage collection."""
     data = make_mim_sines(100, n_features=6, n_components=2, random_state=0)
     process, sampled = psutil.Process(), []
     with tempfile.TemporaryDirectory() as folder:
@@ -70,7 +74,7 @@ def soak(n_fits: int) -> list[tuple[int, int]]:
 
 
 def main(n_fits: int = 500) -> None:
-    """Run, print and write."""
+    """Run the benchmark, and print and write the results."""
     began = time.perf_counter()
     sampled = soak(n_fits)
     numbers, memory = np.array(sampled).T
@@ -82,12 +86,12 @@ def main(n_fits: int = 500) -> None:
         [
             "# Many fits in one process",
             "",
-            f"`python benchmarks/soak.py {n_fits}`: {len(models(0))} kinds of fits in turn (each solver, the criteria, "
+            f"`python benchmarks/soak.py {n_fits}`: {len(models(0))} kinds of fits (each solver, the criteria, "
             "all rows as centers, the search, the grid, arrays and a .npy file), each followed by a prediction.",
             "",
             *lines,
             "",
-            f"Slope over the fits after the first {_SETTLED}: {slope:.2f} kB a fit. "
+            f"Slope over the fits after the first {_SETTLED}: {slope:.2f} kB per fit. "
             f"Python {platform.python_version()}, NumPy {np.__version__}; {time.perf_counter() - began:.0f} s.",
             "",
         ]

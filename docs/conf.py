@@ -1,4 +1,4 @@
-"""The documentation: ``make docs`` builds it into docs/_build/html. Nothing of it needs a network."""
+"""Configuration of Sphinx. ``make docs`` builds the documentation in docs/_build/html, without network access."""
 
 import re
 import shutil
@@ -24,30 +24,32 @@ extensions = [
 ]
 exclude_patterns = ["_build", "_templates", "reproduced", "gallery/**/*.ipynb", "gallery/*.py", "gallery/*.md5"]
 templates_path = ["_templates"]
-suppress_warnings = ["config.cache"]  # the gallery's settings hold functions, which the cache has no place for
+suppress_warnings = ["config.cache"]  # the gallery's configuration contains functions, which cannot be pickled
 
-# Pages are Markdown that a code host shows as well. Formulas are plain text: nothing to fetch, nothing to break.
+# Pages are Markdown that can also be read on GitHub. Formulas are plain text, so that the site does not need MathJax.
 myst_heading_anchors = 3
 myst_enable_extensions = ["deflist"]
 
-# A name in single backticks is a link where there is something to link to.
+# A name in single backticks becomes a link if the object is documented.
 default_role = "py:obj"
 autosummary_generate = True
 autodoc_member_order = "bysource"
 toc_object_entries_show_parents = "hide"
-autodoc_typehints = "none"  # numpydoc's sections have them
+autodoc_typehints = "none"  # numpydoc's parameter sections list the types
 autodoc_default_options = {
-    # What scikit-learn's metaclass adds, for the routing of metadata.
+    # Methods that scikit-learn adds to every estimator.
     "exclude-members": "set_fit_request, set_score_request, set_predict_request, set_output",
 }
-numpydoc_show_class_members = False  # the template lists them with their text
+numpydoc_show_class_members = False  # the template in _templates lists the members
 numpydoc_class_members_toctree = False
-numpydoc_validation_checks = {"GL05", "GL06", "GL07", "SS01", "PR02"}  # sections, a summary, no parameter that is none
+# Checks of the docstrings: no tabs (GL05), only known sections (GL06) in the right order (GL07), a summary (SS01), and
+# no parameters that the signature does not have (PR02).
+numpydoc_validation_checks = {"GL05", "GL06", "GL07", "SS01", "PR02"}
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
-# The order in which the gallery teaches; what is not named here comes last.
+# The order of the examples in the gallery. Examples that are not listed come last.
 ORDER = [
     "first_model",
     "why_kernel_ridge_fails",
@@ -110,12 +112,12 @@ html_theme_options = {
 }
 html_sidebars = {"index": [], "quickstart": [], "transcript": [], "changelog": []}
 
-# Links to other hosts are listed, not fetched: `make docs` must work where there is no network.
+# Links to other hosts are not checked, so that `make docs` works without a network.
 linkcheck_ignore = [r"https?://"]
 
 
 def _copy_benchmarks(app):
-    """Bring the benchmarks' pages and pictures into the tree of the documentation, in the same places."""
+    """Copy the pages and pictures of the benchmarks to docs/benchmarks."""
     source, target = ROOT / "benchmarks", DOCS / "benchmarks"
     shutil.rmtree(target, ignore_errors=True)
     for page in (
@@ -126,22 +128,27 @@ def _copy_benchmarks(app):
     ):
         copy = target / page.relative_to(source)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(page, copy)  # with its time: unchanged pages are not read again
+        # copy2 keeps the modification time, so that Sphinx does not read unchanged pages again.
+        shutil.copy2(page, copy)
 
 
-def _as_links_of_the_site(app, docname, source):
-    """Rewrite links that are right in the repository, and lead out of docs/ in the site."""
+# Files in the root of the repository that are pages of the site, and the names of these pages in docs/.
+PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
+
+
+def _rewrite_links(app, docname, source):
+    """Rewrite links to files of the repository outside docs/ as links within the site."""
     up, text = "../" * docname.count("/"), source[0]
     if docname.startswith("benchmarks/"):
         source[0] = text.replace(f"]({up}docs/", f"]({up}")
         return
-    text = text.replace(f"]({up}../benchmarks/", f"]({up}benchmarks/").replace(
-        f"]({up}../CHANGELOG.md", f"]({up}changelog.md"
-    )
+    text = text.replace(f"]({up}../benchmarks/", f"]({up}benchmarks/")
+    for file, page in PAGES.items():
+        text = text.replace(f"]({up}../{file}", f"]({up}{page}")
     text = text.replace(f"]({up}../examples)", f"]({up}gallery/index.rst)")
     source[0] = re.sub(rf"\]\({re.escape(up)}\.\./examples/(\w+)\.py", rf"]({up}gallery/\1.rst", text)
 
 
 def setup(app):
     app.connect("builder-inited", _copy_benchmarks, priority=1)
-    app.connect("source-read", _as_links_of_the_site)
+    app.connect("source-read", _rewrite_links)

@@ -1,6 +1,7 @@
-"""``python docs/draw_images.py [NAME...]``: the pictures of the user guide, from the examples of the gallery.
+"""Draw the images of the user guide from the gallery examples: ``python docs/draw_images.py [NAME...]``.
 
-They are kept in docs/images, so that the guide can be read where nothing is built.
+Without a NAME, all images are drawn. They are stored in docs/images, so that the guide can be read without building the
+documentation.
 """
 
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 import matplotlib
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # after the choice of the backend
+import matplotlib.pyplot as plt  # pyplot is imported after the backend is set
 
 DOCS = Path(__file__).parent
 NAMES = [

@@ -1,9 +1,10 @@
-"""Run a new user's first commands, and write what they printed to docs/transcript.md.
+"""Run the first commands of a new user and write their output to docs/transcript.md.
 
-    python docs/make_transcript.py [TABLE ...]      (a minute for each)
+    python docs/make_transcript.py [TABLE ...]      (takes about a minute for each table)
 
-The first table is a planted model that `hkrr demo` draws. Each TABLE is a CSV or Parquet file, or a folder with
-data.csv.gz in it, whose last column is the target; it is fitted and reported on under its own name.
+The first section of the page shows the output of `hkrr demo`. Each TABLE then has a section with the output of
+`hkrr fit`, `hkrr report`, `hkrr predict` and `hkrr info`. A TABLE is a CSV or Parquet file, or a folder that contains
+data.csv.gz. The last column of a table is the target.
 """
 
 from __future__ import annotations
@@ -18,20 +19,22 @@ import tempfile
 from pathlib import Path
 
 _PAGE = Path(__file__).parent / "transcript.md"
-_HEAD = """# The first commands, as they were run
+_HEAD = """# A first session, with output
 
-From a clone to a report in two commands, in an environment of yours:
+Two commands lead from a clone of the repository to a report, in a virtual environment:
 
     pip install ".[cli]"
     hkrr demo
 
-What follows is what the commands printed, on {machine}; this page is written by
-`python docs/make_transcript.py`.
+The output below is from a machine with {machine}. `python docs/make_transcript.py` writes this page.
 """
 
 
 def run(command: str, folder: Path) -> str:
-    """Return a command and all that it printed, on a terminal of 80 columns that is none."""
+    """Run a command in `folder`, and return the command line and its output.
+
+    The output is formatted for 80 columns, without terminal colours.
+    """
     name, *arguments = shlex.split(command)
     done = subprocess.run(
         [sys.executable, "-m", name, *arguments],
@@ -46,10 +49,10 @@ def run(command: str, folder: Path) -> str:
 
 
 def transcript(tables: list[Path], folder: Path) -> str:
-    """Return the page."""
+    """Run all commands in `folder`, and return the contents of the page."""
     machine = f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}"
     if os.getloadavg()[0] > (os.cpu_count() or 1):
-        machine += ", busy with other work too"
+        machine += "; the machine was also busy with other work"
     parts = [_HEAD.format(machine=machine), "## A planted model\n", _block([run("hkrr demo", folder)])]
     for table in tables:
         source = table / "data.csv.gz" if table.is_dir() else table
@@ -70,7 +73,7 @@ def _block(texts: list[str]) -> str:
 
 
 def main() -> None:
-    """Run the commands in a folder that is gone afterwards."""
+    """Run the commands in a temporary folder and write the page."""
     with tempfile.TemporaryDirectory() as folder:
         page = transcript([Path(name).resolve() for name in sys.argv[1:]], Path(folder))
     _PAGE.write_text(page, encoding="utf-8")

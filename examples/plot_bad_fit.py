@@ -1,9 +1,10 @@
 """
-A bad fit says so
-=================
+Warnings about a poor fit
+=========================
 
-Every fitted model has ``diagnostics_``, and what deserves attention is a warning with a remedy at the line that
-called ``fit``. Four fits of the same data: a sound one, and three with something wrong.
+Every fitted model has diagnostics in ``diagnostics_``. If they indicate a problem, ``fit`` issues a warning that
+suggests a remedy. This example fits the same data four times: once with good settings, and three times with a mistake
+in the settings.
 """
 
 import warnings
@@ -14,13 +15,14 @@ import numpy as np
 from hkrr import HKRRWarning, HyperKernelRidge
 from hkrr.datasets import make_mim_sines
 
-data = make_mim_sines(800, n_features=10, n_components=2, random_state=0)
-X, y, X_test, y_test = data.X[:300], data.y[:300], data.X[300:], data.y[300:]
+n_train = 300
+data = make_mim_sines(n_train + 500, n_features=10, n_components=2, random_state=0)
+X, y, X_test, y_test = data.X[:n_train], data.y[:n_train], data.X[n_train:], data.y[n_train:]
 poor_start = np.random.default_rng(0).standard_normal((2, 10))
 faults = {
-    "sound": {},
+    "good settings": {},
     "lambda too large": {"reg_lambda": 1e3},
-    "gamma far off": {"gamma": 1e9},
+    "gamma too large": {"gamma": 1e9},
     "too few iterations": {"reg_lambda": 1e-4, "n_centers": 20, "init": poor_start, "max_iter": 50},
 }
 
@@ -32,14 +34,14 @@ for ax, (name, settings) in zip(axes, faults.items(), strict=True):
     print(f"{name}: R2 {model.score(X_test, y_test):.2f}")
     for warning in caught:
         print(f"    {warning.category.__name__}: {warning.message}")
-    ax.plot(y_test, model.predict(X_test), ".", ms=3, color="#0072B2" if name == "sound" else "#D55E00")
+    ax.plot(y_test, model.predict(X_test), ".", ms=3, color="#0072B2" if not settings else "#D55E00")
     ax.axline((0, 0), slope=1, color="black", lw=0.8)
-    said = "\n".join(warning.category.__name__ for warning in caught) or "no warning"
-    ax.set(title=f"{name}\n{said}", xlabel="target", box_aspect=1)
+    categories = "\n".join(warning.category.__name__ for warning in caught) or "no warning"
+    ax.set(title=f"{name}\n{categories}", xlabel="target", box_aspect=1)
 axes[0].set(ylabel="prediction", xlim=np.quantile(y_test, [0, 1]), ylim=np.quantile(y_test, [0, 1]))
 plt.show()
 
 # %%
-# The whole record of the last one:
+# The diagnostics of the last fit:
 
 print(model.diagnostics_)

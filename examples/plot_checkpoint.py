@@ -1,10 +1,10 @@
 """
-A fit that is broken off goes on
-================================
+Resume an interrupted fit
+=========================
 
-With ``checkpoint`` a fit keeps its state in a file. However it ends (a kill, a power cut, an error), the same call
-goes on from there, and ends with the model of an unbroken fit, bit for bit. Here an error in a callback breaks it
-off.
+With the parameter ``checkpoint``, a fit stores its state in a file. If the fit is interrupted, by an error, a power cut
+or because its process is killed, the same call of ``fit`` resumes the fit. The result is identical, bit for bit, to the
+model of an uninterrupted fit. In this example an error in a callback interrupts the fit.
 """
 
 import tempfile
@@ -22,30 +22,29 @@ checkpoint = Path(folder.name) / "fit.checkpoint"
 
 
 def fail_at_20(state):
-    """Stand for a power cut."""
+    """Raise an error after 20 iterations, to simulate an interruption."""
     if state.n_iter == 20:
         raise OSError("the disk is gone")
 
 
 try:
-    broken = HyperKernelRidge(checkpoint=checkpoint, checkpoint_every=0, callbacks=[fail_at_20], **settings)
-    broken.fit(data.X, data.y)
+    interrupted = HyperKernelRidge(checkpoint=checkpoint, checkpoint_every=0, callbacks=[fail_at_20], **settings)
+    interrupted.fit(data.X, data.y)
 except OSError as error:
-    print(f"broken off: {error}; {checkpoint.stat().st_size:,} bytes are left")
+    print(f"interrupted: {error}; the checkpoint is {checkpoint.stat().st_size:,} bytes in size")
 
 # %%
-# The same call again, without the fault. What was computed before is handed back, and not computed again.
+# The same fit without the failing callback resumes from the file. The finished iterations are not repeated.
 
 resumed = HyperKernelRidge(checkpoint=checkpoint, **settings).fit(data.X, data.y)
-unbroken = HyperKernelRidge(**settings).fit(data.X, data.y)
-print("the same model, bit for bit:", (resumed.predict(data.X) == unbroken.predict(data.X)).all())
+uninterrupted = HyperKernelRidge(**settings).fit(data.X, data.y)
+print("identical predictions:", (resumed.predict(data.X) == uninterrupted.predict(data.X)).all())
 
 figure, ax = plt.subplots(figsize=(6.5, 3.8), layout="constrained")
-ax.plot(unbroken.history_["objective"], color="#999999", lw=5, label="unbroken")
-ax.plot(resumed.history_["objective"][:21], color="#0072B2", label="before the fault")
-ax.plot(
-    range(20, len(resumed.history_["objective"])), resumed.history_["objective"][20:], color="#D55E00", label="after"
-)
+objective = resumed.history_["objective"]
+ax.plot(uninterrupted.history_["objective"], color="#999999", lw=5, label="uninterrupted")
+ax.plot(objective[:21], color="#0072B2", label="before the error")
+ax.plot(range(20, len(objective)), objective[20:], color="#D55E00", label="after the error")
 ax.axvline(20, color="black", lw=0.8, ls=":")
 ax.set(xlabel="iterations", ylabel="training objective", yscale="log")
 ax.legend(frameon=False)

@@ -1,10 +1,11 @@
 """
-Classes, and how sure of them
-=============================
+Classification with calibrated probabilities
+============================================
 
-`HyperKernelClassifier` learns directions for labels, and probabilities that mean what they say. Three classes,
-whose probabilities depend on ten inputs through two directions. (With the default ``loss="logistic"`` it takes
-longer, and the map is polished by the log loss.)
+`HyperKernelClassifier` learns the directions that determine the class of a row, and predicts calibrated probabilities.
+The data of this example have three classes. The probabilities of the classes depend on ten inputs through two
+directions. The example uses ``loss="squared"``. The default ``loss="logistic"`` takes longer, because it also refines
+the map by minimizing the log loss.
 """
 
 from itertools import pairwise
@@ -17,24 +18,25 @@ from hkrr.datasets import make_mim_classes
 from hkrr.plotting import LinkDisplay
 
 n_train = 300
-data = make_mim_classes(n_train + 2000, n_features=10, n_components=2, n_classes=3, random_state=0)
+data = make_mim_classes(n_train + 1000, n_features=10, n_components=2, n_classes=3, random_state=0)
 X, y, X_test, y_test = data.X[:n_train], data.y[:n_train], data.X[n_train:], data.y[n_train:]
 model = HyperKernelClassifier(2, loss="squared", random_state=0).fit(X, y)
 best = np.mean(np.argmax(data.probabilities[n_train:], axis=1) == y_test)
-print(f"accuracy {model.score(X_test, y_test):.3f}; knowing the true probabilities {best:.3f}")
+print(f"accuracy {model.score(X_test, y_test):.3f}; with the true probabilities {best:.3f}")
 
 # %%
-# Left, the probabilities over the learned coordinates, and rows of each class. Right, of the predictions with a given
-# probability, how many came true: on the diagonal they mean what they say.
+# The left panel shows the predicted probabilities as a function of the learned coordinates, and test rows of each
+# class. The right panel is a calibration curve. A point on the diagonal means that the observed frequency is equal to
+# the predicted probability.
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
 LinkDisplay.from_estimator(model, X_test[:500], y_test[:500], ax=axes[0])
 
 edges, probabilities = np.linspace(0, 1, 11), model.predict_proba(X_test)
-said, true = probabilities.ravel(), (y_test[:, None] == model.classes_).ravel()
-groups = [(said >= low) & (said <= high) for low, high in pairwise(edges)]
-groups = [group for group in groups if group.any()]
+predicted, observed = probabilities.ravel(), (y_test[:, None] == model.classes_).ravel()
+bins = [(predicted >= low) & (predicted <= high) for low, high in pairwise(edges)]
+bins = [rows for rows in bins if rows.any()]
 axes[1].plot([0, 1], [0, 1], color="black", lw=0.8)
-axes[1].plot([said[g].mean() for g in groups], [true[g].mean() for g in groups], "o-", color="#D55E00")
-axes[1].set(xlabel="probability predicted", ylabel="share that came true", box_aspect=1)
+axes[1].plot([predicted[b].mean() for b in bins], [observed[b].mean() for b in bins], "o-", color="#D55E00")
+axes[1].set(xlabel="predicted probability", ylabel="observed frequency", box_aspect=1)
 plt.show()

@@ -1,10 +1,9 @@
 """
-Six pictures of a model
-=======================
+Six displays of a fitted model
+==============================
 
-`hkrr.plotting` has a display for each question that one asks of a fitted model, each in one line: what the directions
-are made of, what the function of them is, which columns matter, how good the predictions are, how the solver got there,
-and what the search chose from.
+`hkrr.plotting` has six displays of a fitted model. They show the loadings of the directions, the learned function, the
+importances of the columns, the prediction errors, the progress of the solver, and the candidate models of the search.
 """
 
 import matplotlib.pyplot as plt
@@ -35,6 +34,6 @@ PathDisplay.from_estimator(model, ax=axes[1, 2])
 plt.show()
 
 # %%
-# The same in words:
+# The same information as text:
 
 print(model.summary())

@@ -1,10 +1,10 @@
 """
-A file larger than memory, in pieces
-====================================
+Fit from a file larger than memory
+==================================
 
-All that a fit needs of the data is sums over rows. So the rows may stay in a file (Parquet, CSV or ``.npy``), and are
-read again in pieces for each pass, or come from a function that makes blocks. It is the same model up to rounding,
-and so it is on a GPU (``device="cuda"``) and for Dask collections on a cluster.
+A fit only needs sums over the rows. The rows can therefore stay in a file (Parquet, CSV or ``.npy``) that is read in
+blocks, or come from a function that yields blocks. The model is the same, up to rounding errors, as the model fitted to
+an array in memory. Fits on a GPU (``device="cuda"``) and fits to Dask collections on a cluster give the same model too.
 """
 
 import tempfile
@@ -16,23 +16,24 @@ import numpy as np
 from hkrr import HyperKernelRidge
 from hkrr.datasets import make_planted
 
-data = make_planted("single", 4_000, n_features=10, random_state=0)
+data = make_planted("single", 2_000, n_features=10, random_state=0)
 folder = tempfile.TemporaryDirectory()
 path = Path(folder.name) / "rows.npy"
 np.save(path, np.column_stack([data.X, data.y]))
 
-settings = {"n_components": 1, "n_centers": 50, "max_iter": 30}
+settings = {"n_components": 1, "n_centers": 40, "n_init": 3, "max_iter": 20}
 from_file = HyperKernelRidge(random_state=0, **settings).fit(path, 10)  # the target is column 10
 in_memory = HyperKernelRidge(random_state=0, **settings).fit(data.X, data.y)
 
 
 # %%
-# A function gives blocks, the same each time it is called: for data that must be decoded, joined or computed first.
+# A function that yields blocks is useful if the rows must first be decoded, joined or computed. The fit calls the
+# function several times, and the function must yield the same blocks each time.
 
 
 def blocks():
-    """Return 4 blocks of 1,000 rows."""
-    return ((data.X[k : k + 1000], data.y[k : k + 1000]) for k in range(0, 4000, 1000))
+    """Return an iterator over two blocks of 1,000 rows, each a pair (X, y)."""
+    return ((data.X[k : k + 1000], data.y[k : k + 1000]) for k in range(0, 2000, 1000))
 
 
 from_blocks = HyperKernelRidge(random_state=0, **settings).fit(blocks)
@@ -44,12 +45,12 @@ for shift, (model, name, colour) in enumerate(
 ):
     direction = model.components_[0] * np.sign(model.components_[0, 0])
     axes[0].bar(columns + 0.27 * (shift - 1), direction, 0.25, color=colour, label=name)
-axes[0].set(title="The direction, three times", xlabel="column", ylabel="loading", xticks=columns)
+axes[0].set(title="The learned direction", xlabel="column", ylabel="loading", xticks=columns)
 axes[0].legend(frameon=False, fontsize="small")
 order = np.argsort(in_memory.transform(data.X[:500])[:, 0])
 axes[1].plot(in_memory.transform(data.X[:500])[order, 0], data.y[:500][order], ".", color="#999999")
 axes[1].plot(from_file.transform(data.X[:500])[order, 0], from_file.predict(data.X[:500])[order], color="#0072B2")
-axes[1].set(title="The function", xlabel="learned coordinate", ylabel="target")
+axes[1].set(title="The learned function", xlabel="learned coordinate", ylabel="target")
 plt.show()
-print(f"largest difference of a loading: {np.abs(from_file.components_ - in_memory.components_).max():.1e}")
+print(f"largest difference between the loadings: {np.abs(from_file.components_ - in_memory.components_).max():.1e}")
 folder.cleanup()

@@ -2,8 +2,8 @@
 A first multi-index model
 =========================
 
-A target that depends on twenty inputs through two directions that nobody told us. `HyperKernelRidgeCV` finds how many
-there are, which ones, and the function of them, from 300 noisy rows.
+The target depends on twenty inputs through two unknown directions. From 300 noisy rows, `HyperKernelRidgeCV` finds the
+number of directions, the directions, and the target as a function of the coordinates along these directions.
 """
 
 import matplotlib.pyplot as plt
@@ -18,13 +18,16 @@ data = make_mim_sines(n_train + 1000, n_features=20, n_components=2, random_stat
 X, y, X_test, y_test = data.X[:n_train], data.y[:n_train], data.X[n_train:], data.y[n_train:]
 
 model = HyperKernelRidgeCV(random_state=0).fit(X, y)
-print(f"{model.n_components_} directions, test R2 {model.score(X_test, y_test):.3f} (the noise allows 0.990)")
+print(
+    f"{model.n_components_} directions, test R2 {model.score(X_test, y_test):.3f} (at most 0.990 because of the noise)"
+)
 print(f"distance to the true subspace: {subspace_distance(model.components_, data.B):.2f}")
 
 # %%
-# The data were drawn, so the truth is known: beside the function learned, in its own two coordinates, stands the true
-# one at the same points. ``transform`` gives those coordinates, ``X @ components_.T``. The colours agree, and no
-# single input shows anything of it.
+# The data are synthetic, so the true function is known. In the left panel, the colours show the true function over two
+# of the twenty inputs. No structure is visible. The middle panel shows the true function over the learned coordinates,
+# and the right panel the learned function. The two functions agree. The learned coordinates ``X @ components_.T`` are
+# returned by ``transform``.
 
 figure, axes = plt.subplots(1, 3, figsize=(12, 3.8), layout="constrained")
 latent = model.transform(X_test)

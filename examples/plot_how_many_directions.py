@@ -1,10 +1,11 @@
 """
-How many directions?
-====================
+Choose the number of directions
+===============================
 
-Nobody says how many directions a target has. `HyperKernelRidgeCV` tries one, two, three and so on, and weighs what
-each more explains against the parameters it costs: a BIC on the evidence of the equivalent Gaussian process. No rows
-are held out. ``path_`` has the story of that search.
+The number of directions d is usually unknown. `HyperKernelRidgeCV` tries several values and compares them by a BIC
+(Bayesian information criterion), which adds a penalty for the number of parameters to the negative log evidence of the
+equivalent Gaussian process. No rows are held out. The attribute ``path_`` lists the runs of the search, each with its
+number of directions and its BIC.
 """
 
 import matplotlib.pyplot as plt
@@ -19,8 +20,9 @@ model = HyperKernelRidgeCV(random_state=0).fit(data.X, data.y)
 print(f"{model.n_components_} directions, chosen from runs with d = {sorted(set(model.path_['n_components']))}")
 
 # %%
-# Every point is one run of the search; the lowest of each number of directions counts. More directions always fit the
-# training rows better, and from the right number on no longer enough to pay for their parameters.
+# Each grey point in the left panel is one run of the search. For each d, only the run with the lowest BIC matters. More
+# directions always fit the training rows better. If d exceeds the right number, the improvement is smaller than the
+# penalty for the additional parameters.
 
 searched = [
     (d, score)
@@ -33,11 +35,11 @@ lowest = [scores[tried == d].min() for d in numbers]
 
 figure, axes = plt.subplots(1, 2, figsize=(9.5, 3.8), layout="constrained")
 axes[0].plot(tried, scores, "o", color="#999999", ms=5, label="runs")
-axes[0].plot(numbers, lowest, "-o", color="#0072B2", label="lowest of each")
+axes[0].plot(numbers, lowest, "-o", color="#0072B2", label="best run for each d")
 axes[0].plot(model.n_components_, min(lowest), "o", ms=14, mfc="none", color="#D55E00", label="chosen")
 axes[0].set(xlabel="directions d", ylabel="BIC, in nats (lower is better)", xticks=numbers)
 axes[0].legend(frameon=False)
 axes[1].bar(np.arange(1, model.n_components_ + 1), model.singular_values_, color="#0072B2", width=0.6)
-axes[1].set(title="How much each direction counts", xlabel="direction", ylabel="singular value of the map")
+axes[1].set(title="The learned map", xlabel="direction", ylabel="singular value")
 axes[1].set_xticks(np.arange(1, model.n_components_ + 1))
 plt.show()

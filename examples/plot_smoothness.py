@@ -1,9 +1,10 @@
 """
-What lambda does
-================
+The effect of lambda
+====================
 
-Lambda says how smooth the function is. Too small, and it follows the noise; too large, and it follows nothing. The
-same data, one direction, three values of lambda, and the one that the evidence learns.
+The regularization parameter lambda controls the smoothness of the learned function. If lambda is too small, the
+function follows the noise. If lambda is too large, the function is almost constant. This example fits the same data
+with three values of lambda, and with ``reg_lambda="auto"``, which learns lambda with the criterion ``"evidence"``.
 """
 
 import matplotlib.pyplot as plt
@@ -18,7 +19,7 @@ X, y, X_test, y_test = data.X[:100], data.y[:100], data.X[100:], data.y[100:]
 figure, axes = plt.subplots(1, 4, figsize=(13, 3.4), layout="constrained", sharey=True)
 for ax, reg_lambda in zip(axes, [1e-7, 3e-2, 3.0, "auto"], strict=True):
     criterion = "evidence" if reg_lambda == "auto" else "training"
-    model = HyperKernelRidge(1, reg_lambda=reg_lambda, criterion=criterion, random_state=0).fit(X, y)
+    model = HyperKernelRidge(1, reg_lambda=reg_lambda, criterion=criterion, n_init=4, random_state=0).fit(X, y)
     order = np.argsort(model.transform(X_test)[:, 0])
     ax.plot(model.transform(X)[:, 0], y, ".", color="#999999")
     ax.plot(model.transform(X_test)[order, 0], model.predict(X_test)[order], color="#D55E00", lw=2)
@@ -28,5 +29,6 @@ axes[0].set(ylabel="target")
 plt.show()
 
 # %%
-# With a map to turn, too small a lambda does harm twice: the function follows the noise, and the map is turned to
-# make that easier. The training objective cannot see it; the evidence can, and so can held-out rows.
+# Because the map is learned too, a lambda that is too small causes two problems: the function follows the noise, and
+# the map adapts so that the function can follow the noise more closely. The training objective does not detect this
+# overfitting, but the evidence and the error on held-out rows do.

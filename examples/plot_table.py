@@ -1,11 +1,12 @@
 """
-A table, whose columns each mean something
-==========================================
+Tables: choose the kernel and the shape of the map
+==================================================
 
-Few tables are multi-index models: their columns matter each in its own way. ``kernel="auto"`` chooses, by the same
-evidence, among several kernels and three shapes of the map: all columns alike (plain kernel ridge regression), a
-scale for each column, or a few directions. Here ``y = 10 sin(pi x1 x2) + 20 (x3 - 1/2)^2 + 10 x4 + 5 x5``, and five
-more columns that mean nothing (Friedman's first problem).
+In most tables the columns have separate effects, and a few directions do not describe the target well. With
+``kernel="auto"``, `HyperKernelRidgeCV` uses the evidence to choose one of several kernels and one of three shapes of
+the map. The shapes are the identity (plain kernel ridge regression), one scale for each column, and a few directions.
+The data are Friedman's first problem, ``y = 10 sin(pi x1 x2) + 20 (x3 - 1/2)^2 + 10 x4 + 5 x5`` plus noise. The columns
+x6 to x10 are irrelevant.
 """
 
 import matplotlib.pyplot as plt
@@ -27,11 +28,12 @@ models = {
 }
 scores = {name: model.fit(X, y).score(X_test, y_test) for name, model in models.items()}
 chosen = models['kernel="auto"']
-print(f"chosen: {chosen.kernel_} on a map of the shape {chosen.map_shape_!r}")
+print(f"chosen kernel: {chosen.kernel_}, shape of the map: {chosen.map_shape_!r}")
 
 # %%
-# The lengths of the map's columns say at which inputs it looks, in units of their spread. A column that acts in a
-# straight line (x4, x5) needs a small one; one that means nothing gets none.
+# The right panel shows the weight of each input: the norm of its column of the map, for standardized inputs. This
+# weight shows how strongly the model uses the input. Inputs with a linear effect (x4, x5) have a small weight, and
+# irrelevant inputs have a weight near zero.
 
 weights = np.linalg.norm(chosen.components_ * X.std(axis=0), axis=0)
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
@@ -40,5 +42,5 @@ axes[0].set(xlabel="test R2", xlim=(0, 1))
 for k, score in enumerate(scores.values()):
     axes[0].text(score - 0.01, k, f"{score:.3f}", ha="right", va="center", color="white")
 axes[1].bar([f"x{j + 1}" for j in range(10)], weights / weights.max(), color="#D55E00")
-axes[1].set(ylabel="weight in the map")
+axes[1].set(ylabel="relative weight in the map")
 plt.show()
