@@ -1,9 +1,9 @@
-"""Accuracy and calibration of `HyperKernelClassifier`, compared with classifiers of scikit-learn.
+"""Accuracy and calibration of `HyperKernelClassifier`, compared with scikit-learn classifiers.
 
     python benchmarks/classification.py [DATA]
 
 The run takes some minutes and writes classification.csv and classification.md to benchmarks/results. The problems are
-planted models with known probabilities, data sets of scikit-learn, and regression tables. DATA is the folder of the
+planted models with known probabilities, scikit-learn data sets, and regression tables. DATA is the folder of the
 tables: each table is a file NAME/data.csv.gz with the target in the last column. The target is divided into two or
 three classes at its median or terciles. Without DATA, the tables are omitted. Each problem has at most 400 training
 rows and 4,000 test rows.

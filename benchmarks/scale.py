@@ -132,7 +132,7 @@ def one_file(m):
 
 
 def fit(X, y):
-    """Fit a model, and print the peak memory and the seconds.
+    """Fit a model, and print the peak memory and the time in seconds.
 
     X is the path of a file and y its target. If X is "blocks", y is the number of rows to generate.
     """
@@ -223,7 +223,7 @@ def repeated(m):
 
 
 def in_own_process(*arguments):
-    """Return the peak memory and the seconds of a fit in a new process."""
+    """Return the peak memory and the time in seconds of a fit in a new process."""
     command = [sys.executable, __file__, "fit", *arguments]
     found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.split()
     return float(found[0]), float(found[1])

@@ -105,7 +105,7 @@ def is_smallest_integer_from(number, bound):
 
 
 def rounding(K, t):
-    """Return a bound of the rounding error of the scores, for a backward stable solve with A = K + t m I.
+    """Return a bound on the rounding error of the scores, for a backward stable solve with A = K + t m I.
 
     The error is c eps cond(A) |A^-1 K| with c of order m, cond(A) <= (|K| + t m) / (t m) and
     |A^-1 K| = |K| / (|K| + t m). With c = 10 m, this gives 10 eps |K| / t. For large t, the bound decreases with t in

@@ -1,4 +1,4 @@
-"""The threaded Cholesky factorisation: agreement with SciPy, the same result for any number of threads, failures."""
+"""The threaded Cholesky factorization: agreement with SciPy, the same result for any number of threads, failures."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def test_solving_with_the_factor(n, T):
 @pytest.mark.parametrize("broken", [0, 7, 8, 30, 49])
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_a_failure_restores_all_entries_but_the_diagonal(broken, n_threads):
-    """Test that A can be used again after a failure, to repeat the factorisation with more jitter."""
+    """Test that A can be used again after a failure, to repeat the factorization with more jitter."""
     A = _matrix(50)
     A[broken, broken] = -1.0
     given = A.copy()

@@ -20,7 +20,7 @@ from hkrr import HyperKernelRidge, HyperKernelRidgeCV
 from hkrr.datasets import make_mim_sines
 
 N_THREADS = 8
-# Seconds after which a test fails instead of waiting for ever.
+# Seconds after which a test fails instead of waiting forever.
 WAIT = 100
 DATA = make_mim_sines(100, n_features=6, n_components=2, random_state=0)
 NEW = np.random.default_rng(1).normal(size=(90, 6))
@@ -52,7 +52,7 @@ FITS = {
         [1, 2], criterion="training", cv="holdout", reg_lambdas=[1e-2], n_init=1, n_jobs=1, random_state=k
     ),
 }
-# The kinds of fits that the default test run fits in all threads. The test of mixed fits uses every kind.
+# The kinds of fits that the default tests run in all threads. The test of mixed fits uses every kind.
 QUICK = ("lbfgs, two threads each",)
 
 
@@ -141,7 +141,7 @@ def test_predictions_during_fits():
 @pytest.mark.parametrize("kind", ["lbfgs", "lbfgs, two threads each", "search"])
 @pytest.mark.thorough
 def test_clones_fitted_in_threads_of_joblib(kind):
-    """Test fits of clones of one estimator in threads of joblib, as in the tools of scikit-learn."""
+    """Test fits of clones of one estimator in joblib threads, as in scikit-learn's own tools."""
     model = FITS[kind](0)
     halves = [(DATA.X[k::2], DATA.y[k::2]) for k in (0, 1)] * 4
     tasks = [joblib.delayed(lambda X, y: _fitted(clone(model), X, y))(X, y) for X, y in halves]

@@ -38,4 +38,6 @@ def test_a_hidden_bar_iterates(shown):
 def test_a_shown_bar_is_that_of_tqdm(capsys):
     with progress_bar([1, 2], shown=1, desc="fits") as bar:
         assert list(bar) == [1, 2]
+    with progress_bar([], shown=1) as bar:
+        assert list(bar) == []
     assert "fits" in capsys.readouterr().err

@@ -20,6 +20,7 @@ from hkrr import cli
 from hkrr.__main__ import main
 from hkrr.experiments import NAMES, get_experiment, toy_basins, toy_trajectories
 from hkrr.experiments.experiment_runner import Claim, Outcome
+from support.platforms import posix_only
 
 SMALL_MAP, RUN_CASE = toy_basins.Config(n_points=3), toy_trajectories.run_case
 
@@ -100,7 +101,7 @@ def test_a_failed_run_is_shown_with_the_claims_and_does_not_stop_the_next_experi
         assert (tmp_path / f"{name}.{kind}").exists()
 
 
-@pytest.mark.thorough  # by default, the test above and tests/experiments cover failed runs
+@pytest.mark.thorough  # the default tests of failed runs are the test above and tests/experiments
 @pytest.mark.parametrize("name", ["toy-path", "convergence", "stationarity"])
 def test_one_failed_run_does_not_stop_the_command(tmp_path, monkeypatch, name):
     """Test that after one failed run, the results of the other runs are written and the next experiment is run."""
@@ -235,15 +236,16 @@ def test_brackets_in_a_folder_name_are_not_markup(tmp_path, monkeypatch):
     monkeypatch.setattr(cli.reproduce, "reproduce_one", lambda *a, **k: outcome)
     result = _invoke("toy-map", "--out", "of [may]")
     assert result.exit_code == 0
-    assert "of [may]/toy-map.csv" in " ".join(result.output.split())
+    assert str(outcome.csv) in " ".join(result.output.split())
 
 
 # Restore the default handler of SIGINT: a shell that starts the tests in the background ignores the signal.
 MAIN = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); import hkrr.__main__ as m; m.main()"
 
 
+@posix_only
 @pytest.mark.parametrize(("n_jobs", "group"), [(2, False), (1, True), (2, True)])
-@pytest.mark.thorough  # test_cli_processes.py interrupts `hkrr fit` by default
+@pytest.mark.thorough  # the default tests interrupt `hkrr fit` instead (test_cli_processes.py)
 def test_ctrl_c_stops_a_process_soon_and_without_a_traceback(tmp_path, n_jobs, group):
     """Test that SIGINT stops the command with status 130 and a message, without a traceback.
 

@@ -14,13 +14,14 @@ import hkrr
 from hkrr import cli
 from hkrr.tables import read_table
 from support.house_table import TARGET, table
+from support.platforms import posix_only
 
 # Restore the default handler of SIGINT: a shell that starts the tests in the background ignores the signal.
 MAIN = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); import hkrr.__main__ as m; m.main()"
 
 
 def _wait_for(log, process, text):
-    """Wait until the log of a process contains a text."""
+    """Wait until the log of a process contains a string."""
     for _ in range(2_000):
         if text in log.read_text():
             return
@@ -44,6 +45,7 @@ def _run_until(arguments, log, text, how):
             process.kill()
 
 
+@posix_only
 def test_resume_after_ctrl_c_and_after_a_kill(tmp_path):
     path, columns = tmp_path / "houses.csv", ["area (m2)", "age", "town", TARGET]
     table()[columns].to_csv(path, index=False)
@@ -83,6 +85,7 @@ def test_resume_after_ctrl_c_and_after_a_kill(tmp_path):
     assert_array_equal(hkrr.load(out).predict(new), unbroken.predict(new))
 
 
+@posix_only
 def test_pipes(tmp_path):
     """Test that tables are read from standard input, and that an output pipe may be closed early."""
     frame, model = table(400), tmp_path / "m"

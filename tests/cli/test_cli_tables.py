@@ -334,7 +334,7 @@ def test_coverage_that_needs_more_rows(fitted, folder):
         (["houses.hkrr", "new.csv", "--json"], "--json requires --out"),
         (
             ["houses.hkrr", "new.csv", "--no-intervals", "--coverage", "0.5"],
-            "--coverage and --no-intervals exclude each other",
+            "--coverage and --no-intervals are mutually exclusive",
         ),
         (["houses.hkrr", "short.csv"], "there is no column 'area (m2)'"),
         (["houses.hkrr", "words.csv", "-o", "out.csv"], "'old' is not a number"),

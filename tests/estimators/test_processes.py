@@ -1,7 +1,7 @@
 """Test that the same seed gives the same model, up to 1e-8, in processes with different numbers of threads.
 
 The problems are well conditioned, so that a different order of summation changes the results only a little
-(docs/scaling.md): rough kernels, data in few dimensions, and fits that converge or make only a few iterations.
+(docs/scaling.md): rough kernels, data in few dimensions, and fits that converge or run for only a few iterations.
 """
 
 import os

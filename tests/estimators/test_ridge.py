@@ -168,10 +168,9 @@ def test_integer_weights_are_repeated_rows(solver, max_iter):
     assert weighted.intercept_ == pytest.approx(np.average(y, weights=w), rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("centers", "kind", "start"),
-    [("uniform", float, "given"), ("leverage", int, "random"), ("kmeans", np.float32, "given")],
-)
+@pytest.mark.parametrize("centers", ["uniform", "leverage", "kmeans"])
+@pytest.mark.parametrize("kind", [float, int, np.float32])
+@pytest.mark.parametrize("start", ["given", "random"])
 def test_zero_weights_are_dropped_rows(centers, kind, start):
     """Test that rows of weight zero have no effect on centers, means, the median rule and the start."""
     X, y, B0 = data(m=60)

@@ -87,24 +87,27 @@ def test_the_same_model_for_every_n_jobs_and_every_repeat():
     assert_array_equal(one, two)
 
 
-def test_plain_kernel_ridge_wins_if_all_directions_matter():
+@pytest.mark.parametrize(
+    ("m", "D", "options"), [(120, 5, {"n_init": 1}), pytest.param(250, 10, {}, marks=pytest.mark.thorough)]
+)
+def test_plain_kernel_ridge_wins_if_all_directions_matter(m, D, options):
     """Test that plain kernel ridge regression is selected if y depends on the distance to the origin.
 
     A number of directions given by the user is kept.
     """
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(120, 5))
-    y = np.linalg.norm(X, axis=1) + 0.05 * rng.normal(size=120)
-    model = HyperKernelRidgeCV(n_init=1, random_state=0).fit(X, y)
+    X = rng.normal(size=(m, D))
+    y = np.linalg.norm(X, axis=1) + 0.05 * rng.normal(size=m)
+    model = HyperKernelRidgeCV(**options, random_state=0).fit(X, y)
     assert "plain kernel ridge" in model.result_.message
-    assert model.n_components_ == 5
+    assert model.n_components_ == D
     scaled = model.components_ * X.std(axis=0)
-    assert_allclose(scaled @ scaled.T, np.eye(5) * (scaled @ scaled.T)[0, 0], atol=1e-12)
+    assert_allclose(scaled @ scaled.T, np.eye(D) * (scaled @ scaled.T)[0, 0], atol=1e-12)
     tuned = GridSearchCV(KernelRidge(kernel="rbf"), {"alpha": np.logspace(-3, 1, 5), "gamma": np.logspace(-3, 0, 7)})
-    X_test = rng.normal(size=(500, 5))
+    X_test = rng.normal(size=(500, D))
     y_test = np.linalg.norm(X_test, axis=1)
     assert model.score(X_test, y_test) > tuned.fit(X, y - y.mean()).score(X_test, y_test - y.mean()) - 0.02
-    assert HyperKernelRidgeCV(2, n_init=1, random_state=0).fit(X, y).n_components_ == 2
+    assert HyperKernelRidgeCV(2, **options, random_state=0).fit(X, y).n_components_ == 2
 
 
 @pytest.mark.thorough

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from support.paths import ROOT
+from support.platforms import posix_only
 from support.stress_cases import CASES, GROUPS, estimators, rows
 from support.stress_check import check, share_of_error, time_bound
 from support.stress_table import BEGIN, PAGE, row
@@ -70,6 +71,7 @@ def test_the_check_does_not_hide_other_errors():
         check(_Broken(raised=ZeroDivisionError("division by zero")), *rows())
 
 
+@posix_only
 def test_the_time_bound_raises():
     with pytest.raises(TimeoutError, match="not done after 1 seconds"), time_bound(1):
         threading.Event().wait(30)

@@ -113,7 +113,7 @@ def test_nystrom_notes_theorems_that_require_more_centers_than_rows():
     ("price", "d", "holds", "above"),
     [
         (lambda m: 1.5, (4, 4, 3), [True, True], "2 of 3 runs"),
-        (lambda m: 10.0, (4, 3, 2), [True, False], "1 of 3 runs"),  # a constant factor keeps the rate
+        (lambda m: 10.0, (4, 3, 2), [True, False], "1 of 3 runs"),  # a constant factor does not change the rate
         (lambda m: m**-0.5, (3, 4), [True, False], "1 of 2 runs"),
         (lambda m: m**0.09, (3, 3, 3), [True, False], "0 of 3 runs"),
         (lambda m: m**0.11, (9, 9, 9), [False, True], "3 of 3 runs"),

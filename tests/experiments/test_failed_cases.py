@@ -91,7 +91,7 @@ def test_without_a_case(name):
     ]
 
 
-# One setting by default: test_without_a_case covers the other experiments.
+# The default tests use one setting only: test_without_a_case covers the other experiments.
 @pytest.mark.parametrize(
     ("name", "where"),
     [SETTINGS[0], *(pytest.param(*setting, marks=pytest.mark.thorough) for setting in SETTINGS[1:])],

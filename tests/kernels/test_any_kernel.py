@@ -16,6 +16,7 @@ from hkrr.kernels import kernel_name
 from hkrr.metrics import subspace_distance
 from support.random_problems import SEEDS
 
+DEFAULT_N_INIT = HyperKernelRidgeCV().n_init
 COLUMNS = ["start", "kernel", "shape", "n_components", "reg_lambda", "gamma", "criterion", "score", "seconds"]
 
 
@@ -47,10 +48,11 @@ def model():
     return _auto().fit(*_small())
 
 
+@pytest.mark.parametrize(("m", "n_init"), [(120, 1), pytest.param(150, DEFAULT_N_INIT, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_diagonal_map_is_selected_for_additive_columns(seed):
-    X, y, X_test, z_test = _zigzags(seed)
-    found = _auto(random_state=seed).fit(X, y)
+def test_a_diagonal_map_is_selected_for_additive_columns(seed, m, n_init):
+    X, y, X_test, z_test = _zigzags(seed, m)
+    found = _auto(n_init=n_init, random_state=seed).fit(X, y)
     path = pd.DataFrame(found.path_)
     finalists = path[path["start"].str.contains("finalist")]
     best = finalists.loc[finalists["score"].idxmin()]
@@ -61,7 +63,7 @@ def test_a_diagonal_map_is_selected_for_additive_columns(seed):
     assert best["n_components"] == found.n_components_ == 4
     assert_array_equal(found.components_, np.diag(np.diag(found.components_)))
     assert best["score"] < path.loc[path["shape"] == "full", "score"].min()
-    gaussian = HyperKernelRidgeCV(n_init=1, random_state=seed).fit(X, y)
+    gaussian = HyperKernelRidgeCV(n_init=n_init, random_state=seed).fit(X, y)
     assert found.score(X_test, z_test) > gaussian.score(X_test, z_test) + 0.1
 
 
@@ -69,7 +71,7 @@ def test_a_diagonal_map_is_selected_for_additive_columns(seed):
 @pytest.mark.thorough
 def test_a_full_map_is_selected_for_a_multi_index_model(seed):
     data = make_mim_sines(700, 15, 2, random_state=seed)
-    found = _auto(random_state=seed).fit(data.X[:250], data.y[:250])
+    found = _auto(n_init=DEFAULT_N_INIT, random_state=seed).fit(data.X[:250], data.y[:250])
     assert (found.n_components_, found.map_shape_) == (2, "full")
     assert kernel_name(found.kernel_) in RADIAL
     assert subspace_distance(found.components_, data.B) < 0.2
@@ -86,7 +88,7 @@ def test_irrelevant_columns_do_not_hide_the_others(seed):
     rng = np.random.RandomState(seed)
     X = rng.standard_normal((800, 12))
     y = np.sin(3.0 * X[:, 0]) + X[:, 0] * X[:, 1] + 0.1 * rng.standard_normal(800)
-    found = _auto(random_state=seed).fit(X[:300], y[:300])
+    found = _auto(n_init=DEFAULT_N_INIT, random_state=seed).fit(X[:300], y[:300])
     assert found.map_shape_ == "diagonal"
     assert found.score(X[300:], y[300:]) > 0.9
 

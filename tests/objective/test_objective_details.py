@@ -60,7 +60,7 @@ def test_all_rows_as_centers_solve_the_square_system(case, reg_lambda, weighted,
 @pytest.mark.parametrize("reg_lambda", [0.05, 30.0])
 @pytest.mark.parametrize("gamma", [0.02, 3.0])
 def test_the_ridge_is_a_rounding_unit_of_the_largest_possible_eigenvalue(gamma, reg_lambda):
-    """Test that the ridge is eps times an upper bound of the eigenvalues of A = K'wK/W + lambda K_cc.
+    """Test that the ridge is eps times an upper bound on the eigenvalues of A = K'wK/W + lambda K_cc.
 
     The entries of A are at most kappa^2 + lambda kappa, so its eigenvalues are at most c (kappa^2 + lambda kappa).
     """

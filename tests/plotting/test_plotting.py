@@ -46,7 +46,7 @@ def test_plot_draws_again_into_other_axes(name):
 
 @pytest.mark.parametrize("name", ["link_curve", "subspace_bars", "path_directions", "prediction_error", "training"])
 def test_dark_background(name):
-    """Test that lines and texts are visible on a dark background."""
+    """Test that lines and text are visible on a dark background."""
     with plt.style.context("dark_background"):
         display = pictures.PICTURES[name]()
         display.figure_.canvas.draw()

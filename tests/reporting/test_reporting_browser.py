@@ -88,7 +88,14 @@ def click(browser, element):
 
 
 @pytest.mark.parametrize(
-    ("size", "scheme"), [pytest.param(DESKTOP, "light", marks=pytest.mark.thorough), (PHONE, "dark")]
+    ("size", "scheme"),
+    [
+        (PHONE, "dark"),
+        *(
+            pytest.param(*each, marks=pytest.mark.thorough)
+            for each in [(PHONE, "light"), (DESKTOP, "light"), (DESKTOP, "dark")]
+        ),
+    ],
 )
 def test_tabs_fit_the_window_and_log_nothing(browser, page, size, scheme):
     open_page(browser, page, size, scheme)

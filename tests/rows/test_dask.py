@@ -15,6 +15,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hkrr import FitError, HyperKernelRidge, HyperKernelRidgeCV
+from support.platforms import posix_only
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -200,6 +201,7 @@ def _dies_once(marker, X, Y, w):
     return X.sum(axis=0), len(X)
 
 
+@posix_only
 def test_a_worker_killed_inside_a_pass_is_replaced(client, tmp_path):
     from hkrr.rows.dask import DaskRows
 
@@ -209,6 +211,7 @@ def test_a_worker_killed_inside_a_pass_is_replaced(client, tmp_path):
     assert_allclose(total, _data()[0].sum(axis=0), rtol=1e-10)
 
 
+@posix_only
 @pytest.mark.thorough
 @pytest.mark.usefixtures("client")
 def test_a_worker_killed_between_two_steps_is_replaced(cluster, expected):

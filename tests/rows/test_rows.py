@@ -1,7 +1,6 @@
 """Tests of rows in memory: sums over blocks, threads, BLAS threads, random draws, and moments of the columns."""
 
 import multiprocessing
-import os
 from threading import Barrier, Lock, Thread, get_ident
 
 import numpy as np
@@ -14,6 +13,7 @@ from hkrr import FitError, HyperKernelRidge
 from hkrr._base.threads import single_threaded_blas
 from hkrr.rows import InMemoryRows
 from hkrr.rows.standardize import moments
+from support.platforms import posix_only
 
 
 def _rows(m=103, D=4, weighted=False, **options):
@@ -125,7 +125,7 @@ def _sum_in_child(rows, queue):
     queue.put(float(rows.sum(lambda X, Y, w: (X.sum(),))[0]))
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@posix_only
 @pytest.mark.filterwarnings(
     "ignore:This process:DeprecationWarning"
 )  # Python 3.12 warns about forks of multithreaded processes

@@ -236,7 +236,7 @@ CENTERS = np.array([[0, 0], [2, 0.2], [-2, 0.5], [0.3, 2], [-0.2, -2]]) @ np.lin
 def test_criteria_are_the_same(make, kind, criterion):
     X, y = _data(T=2 if kind in SEVERAL_TARGETS else 1)
     both = [rows.with_coordinates(*_coordinates(X, y)) for rows in (make(kind, X, y), InMemoryRows(X, y))]
-    for kernel in KERNELS[:2] if kind == "array" else KERNELS:  # fewer kernels for Dask, which is slower
+    for kernel in KERNELS:
         assert np.linalg.cond(kernel(CENTERS @ MAP.T, CENTERS @ MAP.T)) < 1e3
         _check_reduced(*(criterion(rows, CENTERS, kernel, 1e-2).reduced(MAP) for rows in both))
 

@@ -4,7 +4,7 @@ import errno
 import json
 import os
 import re
-import resource
+import stat
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ import hkrr
 from hkrr._storage import atomic_write as disk
 from support.models_to_save import fitted, header_of, rows, saved, unfitted
 from support.paths import DOCS
+from support.platforms import posix_only
 
 HERE = Path(__file__).parent
 
@@ -112,7 +113,10 @@ def test_a_failed_save_leaves_the_previous_file(call, error, expected, tmp_path,
     assert (tmp_path / "saved").read_bytes() == before
 
 
+@posix_only
 def test_an_incomplete_write_leaves_the_previous_file(tmp_path):
+    import resource
+
     before = saved(fitted("SIR"), tmp_path)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (200, hard))
@@ -125,8 +129,10 @@ def test_an_incomplete_write_leaves_the_previous_file(tmp_path):
     assert (tmp_path / "saved").read_bytes() == before
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root can write to read-only folders")
+@posix_only
 def test_a_folder_that_is_read_only(tmp_path):
+    if os.geteuid() == 0:
+        pytest.skip("root can write to read-only folders")
     tmp_path.chmod(0o500)
     with pytest.raises(PermissionError, match="choose another one"):
         hkrr.save(fitted("SIR"), tmp_path / "model")
@@ -140,6 +146,10 @@ def test_paths_that_are_not_files(tmp_path):
     with pytest.raises(IsADirectoryError, match="give the name of a file"):
         hkrr.save(fitted("SIR"), tmp_path)
     assert os.listdir(tmp_path) == []
+
+
+@posix_only
+def test_a_path_that_is_a_pipe(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="a device or a pipe; give the name of a file"):
         hkrr.save(fitted("SIR"), tmp_path / "pipe")
@@ -154,12 +164,17 @@ def test_the_longest_name_that_a_file_can_have(tmp_path):
     assert os.listdir(tmp_path) == [name]
 
 
+def _is_folder(descriptor):
+    return stat.S_ISDIR(os.fstat(descriptor).st_mode)
+
+
+@posix_only
 def test_the_folder_is_synced_after_the_rename(tmp_path, monkeypatch):
     done = []
     replace, fsync = os.replace, os.fsync
 
     def watched_fsync(descriptor):
-        done.append("folder" if os.path.isdir(f"/proc/self/fd/{descriptor}") else "file")
+        done.append("folder" if _is_folder(descriptor) else "file")
         fsync(descriptor)
 
     monkeypatch.setattr(disk.os, "replace", lambda *paths: (done.append("rename"), replace(*paths)))
@@ -168,12 +183,13 @@ def test_the_folder_is_synced_after_the_rename(tmp_path, monkeypatch):
     assert done == ["file", "rename", "folder"]
 
 
+@posix_only
 @pytest.mark.parametrize(("code", "raises"), [(errno.EINVAL, False), (errno.EIO, True)])
 def test_a_folder_that_cannot_be_synced(code, raises, tmp_path, monkeypatch):
     fsync = os.fsync
 
     def failing(descriptor):
-        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+        if _is_folder(descriptor):
             raise OSError(code, os.strerror(code))
         fsync(descriptor)
 
@@ -186,6 +202,7 @@ def test_a_folder_that_cannot_be_synced(code, raises, tmp_path, monkeypatch):
     assert_array_equal(hkrr.load(tmp_path / "model").components_, fitted("SIR").components_)
 
 
+@posix_only
 def test_symbolic_links_and_permissions(tmp_path):
     (tmp_path / "real").write_bytes(b"old")
     (tmp_path / "link").symlink_to("real")

@@ -147,7 +147,7 @@ def test_agd_increases_in_neither_variable(case, alpha_step):
 
 @seeds
 def test_lbfgs_and_bfgs_find_the_same_minimum(seed):
-    """Compare with SciPy's BFGS, which minimises the oracle's reduced function from the same start.
+    """Compare with SciPy's BFGS, which minimizes the oracle's reduced function from the same start.
 
     Both solvers stop when the norm of the gradient is about 1e-7.
     """
@@ -209,7 +209,7 @@ def test_stops_at_a_critical_point_on_the_boundary(make, solver):
     assert np.linalg.norm(moved) / size <= 1e-6 * scale * (1 + 1e-6)
 
     free = run(LBFGS(), objective, result.B, max_iter=500).B
-    assert np.linalg.norm(free, 2) > 1.2, "the minimiser without the bound must be outside the ball"
+    assert np.linalg.norm(free, 2) > 1.2, "the minimizer without the bound must be outside the ball"
     assert oracles.reduced(GAUSSIAN.value, *arguments, free) < 0.9 * result.objective
 
 

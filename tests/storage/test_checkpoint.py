@@ -17,6 +17,7 @@ from hkrr._storage.checkpoint_file import as_bytes, packed, read
 from hkrr.solvers import LBFGS
 from support.child_processes import child_process, read_line
 from support.killed_fits import data, model_of
+from support.platforms import posix_only
 from support.stopped_fits import BreakAt, Broken, UserSolver, assert_same, ridge
 
 
@@ -139,6 +140,25 @@ def test_a_checkpoint_of_another_version_is_refused(stopped, monkeypatch):
         ridge(stopped).fit(*data())
 
 
+def test_a_checkpoint_in_another_format_is_refused(tmp_path):
+    """The file was written in format 1, whose entries differ. Model files still have format 1."""
+    old = (Path(__file__).parent / "fixtures" / "format1.checkpoint").read_bytes()
+    path = tmp_path / "fit.checkpoint"
+    path.write_bytes(old)
+    with pytest.raises(CheckpointError) as raised:
+        ridge(path).fit(*data())
+    assert str(raised.value) == (
+        f"checkpoint={path} cannot be used: it was written by another version of hkrr, in format 1, but this version "
+        "reads format 2 only; use another path for checkpoint, or delete the file to start over."
+    )
+    assert path.read_bytes() == old
+    path.unlink()
+    model = ridge(path).fit(*data())
+    assert b'"format\\":2' in path.read_bytes()
+    hkrr.save(model, tmp_path / "model")
+    assert b'"format\\":1' in (tmp_path / "model").read_bytes()
+
+
 def test_without_a_seed_the_drawn_one_is_stored(tmp_path):
     X, y = data()
     path = tmp_path / "fit.checkpoint"
@@ -193,13 +213,20 @@ def test_paths_that_cannot_be_written(tmp_path):
     (tmp_path / "folder").mkdir()
     with pytest.raises(IsADirectoryError, match="checkpoint is a folder; give the name of a file"):
         ridge(tmp_path / "folder").fit(*data())
-    for path, said in (
-        ("/dev/null", "is a device or a pipe; give the name of a file"),
-        ("/proc/fit", "is not writable|check the disk"),
-    ):
-        with pytest.raises(OSError, match=said):  # no process can create a file in /proc
-            ridge(path).fit(*data())
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc, which only Linux has")
+def test_a_folder_in_which_no_process_can_create_a_file():
+    with pytest.raises(OSError, match=r"is not writable|check the disk"):
+        ridge("/proc/fit").fit(*data())
+
+
+@posix_only
+def test_devices_and_folders_that_are_read_only(tmp_path):
+    with pytest.raises(OSError, match="is a device or a pipe; give the name of a file"):
+        ridge("/dev/null").fit(*data())
     assert not Path("/dev/.null.lock").exists()
+    (tmp_path / "folder").mkdir()
     os.chmod(tmp_path / "folder", 0o555)
     if os.access(tmp_path / "folder", os.W_OK):
         pytest.skip("root can write to read-only folders")
@@ -230,6 +257,7 @@ hkrr.HyperKernelRidge(n_centers=30, max_iter=25, n_init=2, random_state=0, n_job
 """
 
 
+@posix_only
 def test_a_second_process_is_refused_and_resumes_when_the_first_is_killed(tmp_path):
     path = tmp_path / "fit.checkpoint"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path])}

@@ -11,8 +11,8 @@ from numpy.testing import assert_array_equal
 from hkrr import CheckpointError, __version__
 from hkrr._storage import atomic_write as disk
 from hkrr._storage.atomic_write import remove_unfinished, replace_file
-from hkrr._storage.checkpoint_file import FORMAT, as_bytes, packed, read, unpacked
-from hkrr._storage.safetensors_format import Refusal, pack
+from hkrr._storage.checkpoint_file import as_bytes, packed, read, unpacked
+from hkrr._storage.safetensors_format import CHECKPOINT_FORMAT, Refusal, pack
 from hkrr.solvers import Result, State
 from support.killed_fits import data
 from support.stopped_fits import BreakAt, Broken, ridge
@@ -96,7 +96,7 @@ def test_wrong_lengths_are_refused(tmp_path, lengths):
     text = packed([0]).text  # the lengths of texts in `lengths` are multiples of its length
     index = [["step", str(k), n * len(text), more] for k, (n, more) in enumerate(lengths)]
     tensors = {"index": json.dumps(index).encode(), "texts": 2 * text, "arrays": b""}
-    header = {"format": FORMAT, "library": __version__}
+    header = {"format": CHECKPOINT_FORMAT, "library": __version__}
     arrays = {name: np.frombuffer(part, dtype=np.uint8) for name, part in tensors.items()}
     (tmp_path / "forged").write_bytes(pack(header, arrays, "hkrr checkpoint"))
     with pytest.raises(Refusal, match="damaged"):

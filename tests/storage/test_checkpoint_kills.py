@@ -8,9 +8,11 @@ from numpy.testing import assert_array_equal
 
 from hkrr._storage.checkpoint_file import read
 from support.killed_fits import CASES, FitServer
+from support.platforms import posix_only
 
+pytestmark = posix_only  # the fits run in forks of a server process
 # Number of times that the fit of each case is killed. benchmarks/kills.py makes more tests.
-KILLS = 2
+KILLS = 3
 # Cases that are tested only by `make thorough`.
 THOROUGH = ("varpro", "grid", "evidence", "agd", "kernels")
 

@@ -23,6 +23,7 @@ from hkrr.estimators.search import search_stages as tuning
 from support.child_processes import TIMEOUT, child_process
 from support.killed_fits import data, model_of
 from support.paths import DOCS
+from support.platforms import posix_only
 from support.stopped_fits import BreakAt, Broken, assert_same, breaking, interrupt_at, ridge
 
 
@@ -230,6 +231,7 @@ print(json.dumps([outcome, others, pool(2)._work_queue.qsize()]), flush=True)
 """
 
 
+@posix_only
 def test_a_real_ctrl_c_while_threads_search(tmp_path, whole_search):
     path = tmp_path / "fit.checkpoint"
     folders = list(sys.path)

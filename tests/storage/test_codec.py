@@ -96,3 +96,31 @@ def test_the_record_of_a_run_is_restored():
     assert (found.seconds, found.value, found.grad_log_lambda, found.history) == ([0.1], [0.5], [None], history)
     assert_array_equal(found.state.alpha, state.alpha)
     assert_array_equal(found.grad[0], record.grad[0], strict=True)
+
+
+@pytest.mark.parametrize(("n", "tensors"), [(64, 64), (65, 1)])
+def test_a_long_list_of_arrays_of_one_shape_is_stored_as_one_tensor(n, tensors):
+    value = [np.full((2, 3), float(i)) for i in range(n)]
+    arrays = {}
+    content = encode(value, "v", arrays)
+    assert len(arrays) == tensors
+    found = decode(content, arrays)
+    assert arrays == {}
+    assert len(found) == n
+    for one, other in zip(value, found, strict=True):
+        assert_array_equal(one, other, strict=True)
+    mixed = [*value, np.zeros(2)]  # a different shape
+    assert [each.shape for each in round_trip(mixed)] == [each.shape for each in mixed]
+
+
+def test_a_long_record_has_a_short_header():
+    # With one tensor for each evaluation, the header of a run with 12,000 evaluations was refused on reading.
+    n = 12_000
+    record = RunRecord(
+        x=[np.ones(3)] * n, seconds=[0.5] * n, value=[1.0] * n, grad=[np.ones((1, 3))] * n, alpha=[np.ones((2, 1))] * n
+    )
+    record.grad_log_lambda = [None] * n
+    arrays = {}
+    text = str(encode(record, "v", arrays))
+    assert text.count("[") + text.count("{") < 100
+    assert len(arrays) == 5

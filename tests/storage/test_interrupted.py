@@ -20,6 +20,7 @@ from hkrr.estimators import _grid_search as grid
 from hkrr.estimators.search import search_stages as tuning
 from support.child_processes import TIMEOUT, child_process, read_line
 from support.killed_fits import data, model_of
+from support.platforms import posix_only
 from support.stopped_fits import assert_same, breaking, interrupt_at, ridge
 
 
@@ -111,6 +112,7 @@ if __name__ == "__main__":
 """
 
 
+@posix_only
 @pytest.mark.thorough
 def test_a_real_ctrl_c_while_processes_fit(tmp_path):
     """Test a signal to all processes, as a terminal sends it: no process is left, and Python exits as after Ctrl-C."""

@@ -7,7 +7,7 @@ TARGET = "price"
 
 
 def table(n=120, seed=0):
-    """Return the table as a data frame of texts and numbers, in the form that `read_table` returns."""
+    """Return the table as a data frame of strings and numbers, in the form that `read_table` returns."""
     rng = np.random.default_rng(seed)
     area, age = rng.uniform(30, 200, n).round(1), rng.integers(0, 80, n)
     town = rng.choice(["Trento", "Genova", "Bari"], n, p=[0.5, 0.3, 0.2])

@@ -110,7 +110,7 @@ def _serve():
     import hkrr
 
     warnings.simplefilter("ignore", hkrr.EdgeWarning)  # the best candidate of such a small grid is at its edge
-    model_of("lbfgs", max_iter=1).fit(*data())  # make all lazy imports before forking
+    model_of("lbfgs", max_iter=1).fit(*data())  # run all lazy imports before forking
     for line in sys.stdin:
         request = json.loads(line)
         started = time.perf_counter()

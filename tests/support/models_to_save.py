@@ -55,7 +55,7 @@ def unfitted(name):
 def fitted(name):
     """Return a fitted model. It is shared between tests and must not be modified."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a network does not converge in three passes
+        warnings.simplefilter("ignore")  # a network does not converge in three epochs
         X, y = rows()
         return unfitted(name).fit(X, y > 0 if name == "HyperKernelClassifier" else y)
 

@@ -17,9 +17,8 @@ import numpy as np
 import safetensors.numpy
 
 import hkrr
-from hkrr._storage.checkpoint_file import FORMAT
 from hkrr._storage.file_signatures import CHECKPOINT
-from hkrr._storage.safetensors_format import pack
+from hkrr._storage.safetensors_format import CHECKPOINT_FORMAT, pack
 from support.mutated_model_files import MUTATIONS, mutate_tree
 
 
@@ -102,7 +101,7 @@ def outcome(name: str, path: Path, expected: tuple[np.ndarray, ...]) -> str:
 
 def _with_checksum(index: Any, texts: bytes, arrays: bytes) -> bytes:
     tensors = {"index": json.dumps(index).encode(), "texts": texts, "arrays": arrays}
-    header = {"format": FORMAT, "library": hkrr.__version__}
+    header = {"format": CHECKPOINT_FORMAT, "library": hkrr.__version__}
     return pack(header, {name: np.frombuffer(part, dtype=np.uint8) for name, part in tensors.items()}, CHECKPOINT)
 
 

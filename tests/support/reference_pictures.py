@@ -170,7 +170,7 @@ def parts(figure):
     """Return the visible parts of a figure: a dict from the name of each part to its artists."""
     found = {}
     for i, ax in enumerate(figure.axes):
-        # The background and the ticks are left out. A tick has only three pixels.
+        # The background and the ticks are left out. A tick covers only three pixels, too few to be detected.
         alone = [child for child in ax.get_children() if child is not ax.patch and not isinstance(child, Axis | Spine)]
         groups = [[child] for child in alone if child not in ax.texts]
         groups += [list(ax.texts), list(ax.spines.values())]

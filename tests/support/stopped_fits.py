@@ -36,7 +36,7 @@ def ridge(path=None, **more):
 
 
 class UserSolver:
-    """A solver written by a user: it makes gradient steps on the reduced function.
+    """A solver written by a user: it takes gradient steps on the reduced function.
 
     It also calls ``objective.value``, which is not recorded in checkpoints.
     """

@@ -1,7 +1,7 @@
 """Array functions that the array API standard lacks.
 
 The kernels, the objective and the criteria use the array API through array-api-compat, so the same code runs on NumPy
-arrays and torch tensors. This module adds squared distances for radial kernels, a Cholesky factorisation that adds more
+arrays and torch tensors. This module adds squared distances for radial kernels, a Cholesky factorization that adds more
 jitter to the diagonal if rounding errors make it fail, and linear solves with the Cholesky factor.
 """
 
@@ -21,14 +21,14 @@ from scipy.linalg.lapack import dlange, dpotri
 
 from hkrr._base.parallel_cholesky import cholesky_in_place, solve_with_factor
 
-# The type of arrays of any library (NumPy, torch, ...). Type checkers know no common type for all of them.
+# The type of arrays of any library (NumPy, torch, ...). There is no common static type for all of them.
 Array: TypeAlias = Any
 
 # Machine epsilon of float64.
 EPS = float(np.finfo(np.float64).eps)
 # Maximum jitter, relative to the largest entry of the diagonal.
 _MAX_JITTER = 1e-4
-# Minimum number of rows of a matrix whose factorisation uses several threads.
+# Minimum number of rows of a matrix whose factorization uses several threads.
 _LARGE = 2_000
 # Minimum number of columns of each matrix product in `gram`. Smaller products leave a GPU idle.
 _PANEL = 250
@@ -143,7 +143,7 @@ def inverse_from_factor(factor: Array) -> Array:
 def jittered_cholesky(A: Array, jitter: float) -> tuple[Array, float]:
     """Return the lower Cholesky factor of ``A + jitter I`` and the jitter that was used. ``A`` is overwritten.
 
-    If the factorisation fails, the jitter is multiplied by ten until the factorisation succeeds. If the jitter would
+    If the factorization fails, the jitter is multiplied by ten until the factorization succeeds. If the jitter would
     exceed 1e-4 times the largest diagonal entry, rounding errors cannot explain the failure, and a FloatingPointError
     is raised.
     """
@@ -190,7 +190,7 @@ class SolveInfo:
     norm : float
         1-norm of the matrix of the system.
     jitter : float
-        Amount added to the diagonals of the factorised matrices in addition to the penalty. Each amount is divided by
+        Amount added to the diagonals of the factorized matrices in addition to the penalty. Each amount is divided by
         the largest diagonal entry of its matrix, and the quotients are summed.
     penalty : float
         The penalty with parameter lambda adds ``penalty * I`` to the matrix of the system. Unused if `penalty_matrix`

@@ -1,7 +1,7 @@
-"""The Cholesky factorisation of large matrices, in place and on the library's own threads.
+"""The Cholesky factorization of large matrices, in place and on the library's own threads.
 
 The threads of BLAS keep their cores busy while they wait for each other. On a machine with two cores, of which one was
-busy with other work, LAPACK factorised a matrix of 5,000 rows in 4.7 s with two threads and in 0.9 to 1.2 s with one
+busy with other work, LAPACK factorized a matrix of 5,000 rows in 4.7 s with two threads and in 0.9 to 1.2 s with one
 thread. Here each thread works on its own blocks with a single-threaded BLAS, and uses no processor time while it waits.
 The result is bitwise the same for any number of threads.
 """

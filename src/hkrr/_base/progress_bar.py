@@ -1,7 +1,7 @@
 """Progress bars. tqdm is used only if a bar is to be shown.
 
 Whenever tqdm creates a bar, even with ``disable=True``, it acquires a lock that is shared between processes. If a
-forked process is killed while it holds the lock, all other processes wait for ever. Therefore a fit without a progress
+forked process is killed while it holds the lock, all other processes wait forever. Therefore a fit without a progress
 bar must not use tqdm at all.
 """
 
@@ -38,10 +38,10 @@ class NoBar:
         """Do nothing."""
 
 
-def progress_bar(iterable: Iterable[Any] = (), *, shown: Any, **options: Any) -> Any:
+def progress_bar(iterable: Iterable[Any] | None = None, *, shown: Any, **options: Any) -> Any:
     """Return a tqdm bar over the iterable if `shown` is true, else a `NoBar`. The options are passed to tqdm."""
     if not shown:
-        return NoBar(iterable)
+        return NoBar(() if iterable is None else iterable)
     from tqdm.auto import tqdm
 
-    return tqdm(iterable or None, **options)
+    return tqdm(iterable, **options)

@@ -15,7 +15,7 @@ from hkrr._base.linear_algebra import Array
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel
 
-# Upper bound of the norm of a map. The square of a larger norm could overflow.
+# Upper bound on the norm of a map. The square of a larger norm could overflow.
 _LARGEST = 1e150
 
 

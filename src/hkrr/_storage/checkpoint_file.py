@@ -23,13 +23,12 @@ from hkrr._base.linear_algebra import Array
 from hkrr._base.resume_journal import RunRecord
 from hkrr._storage.file_signatures import CHECKPOINT
 from hkrr._storage.json_codec import decode, encode
-from hkrr._storage.safetensors_format import Refusal, pack, parsed, unpack
+from hkrr._storage.safetensors_format import CHECKPOINT_FORMAT, Refusal, pack, parsed, unpack
 from hkrr._version import __version__
 from hkrr.rows.standardize import Moments
 from hkrr.solvers import Result, State
 from hkrr.solvers.driver import MESSAGES, empty_history
 
-FORMAT = 1
 _DAMAGED = "it is damaged, or not a checkpoint"
 # The type of the kind ("fit", "step" or "run") and the name of an entry.
 _ENTRY = tuple[str, str]
@@ -99,7 +98,7 @@ def as_bytes(entries: dict[_ENTRY, Packed]) -> bytes:
         "texts": b"".join(value.text for value in entries.values()),
         "arrays": b"".join(value.arrays for value in entries.values()),
     }
-    header = {"format": FORMAT, "library": __version__}
+    header = {"format": CHECKPOINT_FORMAT, "library": __version__}
     return pack(header, {name: np.frombuffer(data, dtype=np.uint8) for name, data in tensors.items()}, CHECKPOINT)
 
 

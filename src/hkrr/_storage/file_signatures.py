@@ -32,7 +32,7 @@ def has_signature(start: bytes, kind: str) -> bool:
 def describe(start: bytes) -> str | None:
     """Return what a file with these first bytes seems to be, and what to do with it.
 
-    The text continues a sentence that starts with "it". Return None if the bytes are not recognised.
+    The text continues a sentence that starts with "it". Return None if the bytes are not recognized.
     """
     if has_signature(start, MODEL):
         return "is a saved model: hkrr.load reads it"

@@ -8,7 +8,7 @@ each call separately, and `callbacks`, because functions cannot be compared. All
 
 Arrays in memory are compared by a hash of their bytes. Data in files, tensors and Dask collections would be expensive
 to hash. They are compared by their sizes, by sums over all rows, and by the bytes of at most 300 rows. The sums include
-products of inputs and targets, so exchanged targets are noticed. Two sums count as equal if they differ by no more than
+products of inputs and targets, so swapped targets are detected. Two sums count as equal if they differ by no more than
 rounding errors.
 """
 

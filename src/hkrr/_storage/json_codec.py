@@ -4,6 +4,7 @@ None, booleans, strings, integers, finite floats and lists are represented by th
 is represented by a JSON object with one key, which names its type:
 
 - ``{"tensor": name}`` is an array, which is stored under this name among the tensors of the file.
+- ``{"stack": name}`` is a long list of arrays of one shape, which are stored as one tensor.
 - ``{"tuple": [...]}``, ``{"dict": [[key, value], ...]}`` and ``{"float": "inf"}`` are values of built-in types.
 - ``{"object": {"class": "Gaussian", "gamma": 0.5}}`` is an instance of a registered class: a kernel, a solver, or a
   dataclass or NamedTuple with the decorator `storable`.
@@ -43,7 +44,7 @@ _SPLITTERS: dict[str, Any] = {
 _SCALARS = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8")
 _NOT_FINITE = ("inf", "-inf", "nan")
 # Maximum length of a list of floats that is stored in the JSON header, where it is readable. Longer lists of floats are
-# stored as tensors.
+# stored as one tensor, and so are longer lists of arrays of one shape.
 _SHORT = 64
 # Maximum number of characters of an array of strings. NumPy pads all strings to the length of the longest one, so a
 # short forged list could become a huge array.
@@ -97,7 +98,7 @@ def encode(value: Any, name: str, arrays: Arrays) -> Any:
     if isinstance(value, os.PathLike) and isinstance(os.fspath(value), str):
         return os.fspath(value)
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
-    raise Refusal(f"{name} is a {kind}, but files can contain only plain values, arrays and objects of hkrr")
+    raise Refusal(f"{name} is a {kind}, but files can contain only plain values, arrays and hkrr objects")
 
 
 def _field_names(value: Any) -> tuple[str, ...]:
@@ -133,6 +134,10 @@ def _encode_list(value: list[Any], name: str, arrays: Arrays) -> Any:
     for kind in (float, np.float64):
         if len(value) > _SHORT and all(type(each) is kind for each in value):
             return {"column": [_put(name, np.array(value, dtype=np.float64), arrays), kind.__name__]}
+    if len(value) > _SHORT and all(type(each) is np.ndarray for each in value):
+        first = value[0]
+        if first.dtype.kind == "f" and all(each.dtype == first.dtype and each.shape == first.shape for each in value):
+            return {"stack": _put(name, np.stack(value), arrays)}
     return [encode(each, f"{name}.{i}", arrays) for i, each in enumerate(value)]
 
 
@@ -183,7 +188,7 @@ def decode(value: Any, arrays: Arrays) -> Any:
         if tag in _DECODERS:
             return _DECODERS[tag](content, arrays)
         raise Refusal(f"it contains a value of unknown type {tag[:40]!r}: install a newer hkrr", remedied=True)
-    raise Refusal("it contains an invalid value: it is damaged, or not a file of hkrr")
+    raise Refusal("it contains an invalid value: it is damaged, or not an hkrr file")
 
 
 def _take(name: Any, arrays: Arrays) -> Array:
@@ -194,7 +199,7 @@ def _take(name: Any, arrays: Arrays) -> Array:
 
 def _expect(valid: bool) -> None:
     if not valid:
-        raise Refusal("it contains an invalid value: it is damaged, or not a file of hkrr")
+        raise Refusal("it contains an invalid value: it is damaged, or not an hkrr file")
 
 
 def _decode_float(content: Any, arrays: Arrays) -> float:
@@ -251,6 +256,12 @@ def _decode_column(content: Any, arrays: Arrays) -> list[Any]:
     column = _take(content[0], arrays)
     _expect(column.dtype == np.float64 and column.ndim == 1 and content[1] in ("float", "float64"))
     return column.tolist() if content[1] == "float" else list(column)
+
+
+def _decode_stack(content: Any, arrays: Arrays) -> list[Array]:
+    stack = _take(content, arrays)
+    _expect(stack.ndim >= 1 and len(stack) > _SHORT)
+    return [each.copy() for each in stack]
 
 
 def _decode_cells(content: Any, arrays: Arrays) -> dict[Any, Array]:
@@ -313,6 +324,7 @@ _DECODERS: dict[str, Callable[[Any, Arrays], Any]] = {
     "texts": _decode_texts,
     "tensor": _decode_tensor,
     "column": _decode_column,
+    "stack": _decode_stack,
     "cells": _decode_cells,
     "object": _decode_object,
     "splitter": _decode_splitter,

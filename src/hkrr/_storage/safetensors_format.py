@@ -26,10 +26,12 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from hkrr._base.linear_algebra import Array
-from hkrr._storage.file_signatures import MODEL, SIGNATURE_LENGTH, describe, has_signature
+from hkrr._storage.file_signatures import CHECKPOINT, MODEL, SIGNATURE_LENGTH, describe, has_signature
 from hkrr._version import __version__
 
-FORMAT = 1
+# Format numbers of model files and of checkpoints. All older formats of model files can be read. A checkpoint can be
+# read only in the current format.
+FORMAT, CHECKPOINT_FORMAT = 1, 2
 
 # Maximum size of the table in bytes, and maximum number of its objects and lists. The second limit is needed because
 # a table of empty lists takes thirty times as much memory after parsing. Most bytes of a valid table are names of
@@ -190,12 +192,12 @@ def _read_table(file: BinaryIO, size: int) -> bytes:
     """Return the table of tensors of a safetensors file."""
     start = file.read(8)
     if len(start) < 8:
-        raise Refusal(f"it has {size} bytes, too few for a file of hkrr: it is truncated, or not a file of hkrr")
+        raise Refusal(f"it has {size} bytes, too few for an hkrr file: it is truncated, or not an hkrr file")
     length = int.from_bytes(start, "little")
     if length > size - 8 or length > _MAX_TABLE:
         raise Refusal(
             f"its first 8 bytes specify a header of {length:,} bytes, but {size - 8:,} bytes follow, and a header has "
-            f"at most {_MAX_TABLE:,} bytes: it is truncated, or not a file of hkrr"
+            f"at most {_MAX_TABLE:,} bytes: it is truncated, or not an hkrr file"
         )
     return file.read(length)
 
@@ -204,23 +206,28 @@ def _header_and_tensors(table: bytes, n_bytes: int, kind: str) -> tuple[dict[str
     try:
         entries = parsed(table.decode())
     except UnicodeDecodeError:
-        raise Refusal("its header is not valid UTF-8: it is damaged, or not a file of hkrr") from None
+        raise Refusal("its header is not valid UTF-8: it is damaged, or not an hkrr file") from None
     metadata = entries.pop("__metadata__", None)
     text = metadata.get(kind) if isinstance(metadata, dict) and len(metadata) == 1 else None
     if not isinstance(text, str):
-        reads = "hkrr.load reads files of hkrr.save only" if kind == MODEL else "it holds no checkpoint"
+        reads = "hkrr.load reads only files written by hkrr.save" if kind == MODEL else "it holds no checkpoint"
         raise Refusal(f"it is a safetensors file of another program: {reads}", remedied=True)
     header = parsed(text)
-    check_format(header)
+    check_format(header, kind)
     return header, _tensors(entries, n_bytes)
 
 
-def check_format(header: dict[str, Any]) -> None:
-    """Raise Refusal unless this version of hkrr can read the format version in the header."""
+def check_format(header: dict[str, Any], kind: str) -> None:
+    """Raise Refusal unless this version of hkrr can read files of this kind in the format of the header."""
     version, library = header.get("format"), header.get("library")
     if type(version) is not int or version < 1 or not isinstance(library, str):
-        raise Refusal("its header has no format version: it is not a file of hkrr")
-    if version > FORMAT:
+        raise Refusal("its header has no format version: it is not an hkrr file")
+    if kind == CHECKPOINT and version != CHECKPOINT_FORMAT:
+        raise Refusal(
+            f"it was written by another version of hkrr, in format {str(version)[:20]}, but this version reads format "
+            f"{CHECKPOINT_FORMAT} only"
+        )
+    if kind == MODEL and version > FORMAT:
         raise Refusal(
             f"it was written by hkrr {library[:40]} in format {str(version)[:20]}, but hkrr {__version__} reads format "
             f"{FORMAT} only: install a newer hkrr",
@@ -229,9 +236,9 @@ def check_format(header: dict[str, Any]) -> None:
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """Return the JSON object in a text.
+    """Return the JSON object in a string.
 
-    The depth of the text is checked first, because the JSON parser is recursive.
+    The depth of the JSON is checked first, because the JSON parser is recursive.
     """
     deepest, n_brackets = _brackets(text)
     if deepest > _MAX_DEPTH:
@@ -241,9 +248,9 @@ def parsed(text: str) -> dict[str, Any]:
     try:
         parsed = json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
     except ValueError as error:  # not JSON, a duplicate name, NaN, or a number with thousands of digits
-        raise Refusal(f"its header is not valid JSON ({error}): it is damaged, or not a file of hkrr") from None
+        raise Refusal(f"its header is not valid JSON ({error}): it is damaged, or not an hkrr file") from None
     if not isinstance(parsed, dict):
-        raise Refusal("its header is not a JSON object: it is damaged, or not a file of hkrr")
+        raise Refusal("its header is not a JSON object: it is damaged, or not an hkrr file")
     return parsed
 
 

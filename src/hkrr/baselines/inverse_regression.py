@@ -55,8 +55,8 @@ class SAVE(SubspaceEstimator):
     """Sliced average variance estimation.
 
     The matrix is ``M = sum_h p_h (I - V_h)^2``. Slice h of the target has the fraction p_h of the rows, and V_h is the
-    covariance of the whitened inputs z in the slice. SAVE finds even as well as odd link functions, but needs more rows
-    than SIR. Source: Cook and Weisberg (1991), discussion of Li's paper, JASA 86.
+    covariance of the whitened inputs z in the slice. SAVE finds directions whether the link function is even or
+    odd along them, but needs more rows than SIR. Source: Cook and Weisberg (1991), discussion of Li's paper, JASA 86.
 
     Parameters
     ----------
@@ -106,7 +106,8 @@ class PHD(SubspaceEstimator):
 
     The matrix is ``M = (1/m) sum_i r_i z_i z_i'``, where r_i are the residuals of a linear fit of y. For normal inputs
     M estimates the mean Hessian of the regression function. Directions are ranked by the absolute value of their
-    eigenvalues. PHD finds curvature but no linear trend. Source: Li (1992), On principal Hessian directions, JASA 87.
+    eigenvalues. PHD detects curvature but not linear trends. Source: Li (1992), On principal Hessian directions, JASA
+    87.
 
     Parameters
     ----------

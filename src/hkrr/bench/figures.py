@@ -149,7 +149,7 @@ def problem_series(results: Results, option: str) -> dict[str, list[tuple[int, s
 
 
 def error_along(results: Results, option: str, meaning: str, series: dict[str, list[tuple[int, str]]]) -> Any:
-    """Plot 1 - R2 of every method against the option m or D of the problems, with one panel for each series."""
+    """Plot 1 - R2 of every method against m or D, as selected by `option`, with one panel for each series."""
     import matplotlib.pyplot as plt
 
     # Height of the figure in inches. The legend has one line for each method.

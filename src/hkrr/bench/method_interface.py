@@ -75,7 +75,7 @@ class Method:
     packages: tuple[str, ...] = ()
 
     def missing(self) -> list[str]:
-        """Return those of ``packages`` that are not installed."""
+        """Return the names in ``packages`` that are not installed."""
         return [name for name in self.packages if find_spec(name.partition(".")[0]) is None]
 
 

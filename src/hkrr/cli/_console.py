@@ -18,7 +18,7 @@ _TABLE_SUFFIXES = (".csv", ".tsv", ".parquet", ".pq")
 
 
 def print_line(console: Console, text: str, style: str | None = None) -> None:
-    """Print a text as it is: lines are not wrapped, and brackets are not interpreted as markup."""
+    """Print text as it is: lines are not wrapped, and brackets are not interpreted as markup."""
     console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -99,7 +99,7 @@ def make_output_folder(console: Console, folder: Path) -> None:
 def progress_bar(console: Console, name: str, unit: str) -> Progress:
     """Return a progress bar that shows the number of finished units, the elapsed time and the remaining time.
 
-    The remaining time is a text, which the caller sets as the field ``left`` of the task.
+    The remaining time is a string, which the caller sets as the field ``left`` of the task.
     """
     return Progress(
         TextColumn(f"{name:17}"),

@@ -88,7 +88,7 @@ class View:
             self._best = f"{_SHAPES.get(str(state.shape), directions)}, {state.kernel}"
             self._score(state)
         if state.stage != self._stage:
-            self._time_left.start_stage(state.stage, state.n_components, state.seconds)
+            self._time_left.start_stage(state)
             self.start_stage(state.stage)
 
     def start_stage(self, stage: str) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _MAX_ROWS = 15
 # Maximum number of listed importances, and smallest listed importance. Smaller importances would be rounded to 0%.
 _MAX_IMPORTANCES, _MIN_SHARE = 8, 0.005
-# Maximum width of a printed cell, except for the last cell of a row. Longer texts are truncated.
+# Maximum width of a printed cell, except for the last cell of a row. Longer text is truncated.
 _MAX_NAME_WIDTH = 30
 # A baseline is recommended if its R2 exceeds the R2 of the model by more than this difference.
 _MIN_GAIN = 0.01

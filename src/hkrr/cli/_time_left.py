@@ -10,31 +10,28 @@ estimate over a few seconds, so that it does not jump.
 from __future__ import annotations
 
 import math
-import re
 
-from hkrr.estimators.search.progress import AGAINST_PLAIN, FINAL_FIT, HELD_OUT_CHECK, POLISHING
+from hkrr.estimators.search.progress import Phase, SearchState
 
-# First words of each stage (`SearchState.stage`), in the order of the search, and the share of the total time that has
-# passed when the stage starts. The shares are averages over tables and planted models of 300 to 1,500 rows. The stages
-# "1 direction", "2 directions", ... come before the listed stages. The held-out check runs only in doubtful cases, and
-# then takes a third of the total time. The total time is then longer, so the share at the start of the check is smaller
-# than the share at the start of the stage before it.
+# Phases of a search in their order, and the share of the total time that has passed when the phase starts. The shares
+# are averages over tables and planted models of 300 to 1,500 rows. The phase DIRECTIONS comes before the listed phases.
+# The held-out check runs only in doubtful cases, and then takes a third of the total time. The total time is then
+# longer, so the share at the start of the check is smaller than the share at the start of the phase before it.
 _ONE_KERNEL = (
-    (POLISHING, 0.72),
-    (AGAINST_PLAIN, 0.80),
-    (HELD_OUT_CHECK, 0.63),
-    (FINAL_FIT, 0.97),
+    (Phase.POLISHING, 0.72),
+    (Phase.AGAINST_PLAIN, 0.80),
+    (Phase.HELD_OUT_CHECK, 0.63),
+    (Phase.FINAL_FIT, 0.97),
 )
 _ANY_KERNEL = (
-    ("directions, ", 0.32),
-    ("plain kernel ridge, ", 0.36),
-    ("a scale for each column, ", 0.42),
-    ("directions, ", 0.62),
-    ("finalists: ", 0.70),
-    (HELD_OUT_CHECK, 0.63),
-    (FINAL_FIT, 0.97),
+    (Phase.KERNELS_OF_DIRECTIONS, 0.32),
+    (Phase.KERNELS_OF_PLAIN, 0.36),
+    (Phase.KERNELS_OF_SCALES, 0.42),
+    (Phase.KERNELS_OF_DIRECTIONS, 0.62),
+    (Phase.FINALISTS, 0.70),
+    (Phase.HELD_OUT_CHECK, 0.63),
+    (Phase.FINAL_FIT, 0.97),
 )
-_DIRECTIONS = re.compile(r"(\d+) directions?, ")
 # Maximum share of the time that counts as passed before the fit is finished.
 _MAX_SHARE = 0.99
 # A search is expected to try 1, 2, ... directions, at least up to `_USUAL_DIRECTIONS`, and up to `_FURTHER_DIRECTIONS`
@@ -59,7 +56,7 @@ class TimeLeft:
 
     def __init__(self, any_kernel: bool, resumed: bool = False) -> None:
         self._plan = _ANY_KERNEL if any_kernel else _ONE_KERNEL
-        # Position of the current stage in the plan, or -1 during the stages "1 direction", "2 directions", ...
+        # Position of the current phase in the plan, or -1 during the phase DIRECTIONS.
         self._position = -1
         # Shares of the time at the start and at the end of the current stage, and the time in seconds at its start.
         self._share, self._end_share, self._stage_start = 0.0, self._plan[0][1], 0.0
@@ -71,19 +68,10 @@ class TimeLeft:
         # Time of the last call of `smoothed`, and the value that it returned.
         self._displayed: tuple[float, float] | None = None
 
-    def start_stage(self, stage: str, best: int | None, seconds: float) -> None:
-        """Record that a stage starts.
-
-        Parameters
-        ----------
-        stage : str
-            Description of the stage, `SearchState.stage`.
-        best : int or None
-            Number of directions of the best candidate so far, or None if there is no candidate.
-        seconds : float
-            Seconds since the start of the fit.
-        """
-        share, end_share = self._shares(stage, best)
+    def start_stage(self, state: SearchState) -> None:
+        """Record that a stage starts, given the state of the search at its start."""
+        seconds = state.seconds
+        share, end_share = self._shares(state)
         if share in (0.0, self._share):  # the stage is unknown, or it is a step within the current stage
             return
         before = self.estimate(seconds)
@@ -100,18 +88,18 @@ class TimeLeft:
         # it is based on more progress.
         self._total = total if before is None else math.cbrt((spent + before) * total**2)
 
-    def _shares(self, stage: str, best: int | None) -> tuple[float, float]:
+    def _shares(self, state: SearchState) -> tuple[float, float]:
         """Return the shares of the total time at the start and at the end of a stage, or zeros for an unknown stage."""
-        number = _DIRECTIONS.match(stage)
-        if number is not None and self._position < 0:
-            d, first_share = int(number[1]), self._plan[0][1]
+        d, best = state.n_components_tried, state.n_components
+        if d is not None and self._position < 0:
+            first_share = self._plan[0][1]
             # If the previous number of directions, d - 1, is the best so far, d may become the best.
             last = max(_USUAL_DIRECTIONS, d, (best or d) + _FURTHER_DIRECTIONS + (best == d - 1))
             return first_share * _work(d - 1) / _work(last), first_share * _work(d) / _work(last)
         for k in range(max(self._position, 0), len(self._plan)):
-            if stage.startswith(self._plan[k][0]):
+            if state.phase is self._plan[k][0]:
                 self._position = k
-                later = [share for name, share in self._plan[k + 1 :] if name != HELD_OUT_CHECK]
+                later = [share for phase, share in self._plan[k + 1 :] if phase is not Phase.HELD_OUT_CHECK]
                 return self._plan[k][1], later[0] if later else _MAX_SHARE
         return 0.0, 0.0
 

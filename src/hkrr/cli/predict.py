@@ -63,7 +63,7 @@ def predict(
     """
     with one_line_errors(as_json):
         if no_intervals and coverage is not None:
-            raise ValueError("--coverage and --no-intervals exclude each other; use only one of them")
+            raise ValueError("--coverage and --no-intervals are mutually exclusive; use only one of them")
         if as_json and out is None:
             raise ValueError("--json requires --out, because standard output is used for the JSON object")
         if out is not None:

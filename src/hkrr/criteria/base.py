@@ -116,7 +116,7 @@ class Criterion(ABC):
         self.squares = np.atleast_1d(rows.fetch(rows.sum(_squares)[0])[0])
 
     def at(self, reg_lambda: float, kernel: Kernel | None = None) -> Self:
-        """Return the same criterion with lambda learned from ``reg_lambda``, and with a different kernel if given."""
+        """Return a copy that learns lambda, starting from ``reg_lambda``, with a different kernel if one is given."""
         other = copy.copy(self)
         other.reg_lambda, other.learn_lambda = reg_lambda, True
         other.kernel = self.kernel if kernel is None else kernel

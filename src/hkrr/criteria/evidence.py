@@ -19,7 +19,7 @@ from hkrr._base.linear_algebra import (
 )
 from hkrr.criteria.base import Criterion, copy_array
 
-# Lower bound of the scale q. If a target is fitted without residuals, q is zero and the evidence would be infinite.
+# Lower bound on the scale q. If a target is fitted without residuals, q is zero and the evidence would be infinite.
 _MIN_SCALE = 1e-300
 
 

@@ -18,7 +18,7 @@ from hkrr._base.linear_algebra import (
 )
 from hkrr.criteria.base import Criterion, copy_array
 
-# Lower bound of 1 - h_i. A row whose fitted value is determined by its own target alone has h_i = 1, and its
+# Lower bound on 1 - h_i. A row whose fitted value is determined by its own target alone has h_i = 1, and its
 # leave-one-out error would not be finite.
 _MIN_FREEDOM = 1e-10
 

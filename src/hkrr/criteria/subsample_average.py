@@ -70,7 +70,7 @@ class Grouped:
         self.loss_at_zero = float(np.mean([part.loss_at_zero for part in self._parts]))
 
     def at(self, reg_lambda: float, kernel: Kernel | None = None) -> Self:
-        """Return the same criterion with lambda learned from ``reg_lambda``, and with a different kernel if given."""
+        """Return a copy that learns lambda, starting from ``reg_lambda``, with a different kernel if one is given."""
         other = copy.copy(self)
         other.reg_lambda = reg_lambda
         if kernel is not None:

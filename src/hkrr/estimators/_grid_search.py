@@ -40,7 +40,7 @@ _QUICK_CENTERS = 500
 _Score = tuple[float, Array | None, float, float]
 # Score of a fit that raised a FitError.
 _FAILED: _Score = (math.inf, None, math.nan, math.nan)
-# Score of a fit that was not made, or that has no held-out rows of positive weight.
+# Score of a fit that was not run, or that has no held-out rows of positive weight.
 _UNKNOWN: _Score = (math.nan, None, math.nan, math.nan)
 # Values of reg_lambda in decreasing order, or ("auto",).
 Lambdas = tuple[float | str, ...]
@@ -108,7 +108,7 @@ def make_splits(cv: Any, X: Array, y: Array, seed: int) -> list[tuple[Array, Arr
 
 
 def search_grid(grid: Grid, final: HyperKernelRidge, n_jobs: int | None, verbose: int, keep_best: bool) -> GridChoice:
-    """Return the pair with the smallest mean held-out error, its model on all rows, and the table of all pairs.
+    """Return the pair with the smallest mean held-out error, its model fitted to all rows, and the table of pairs.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def _least_error(
     errors = errors[:, :, ~np.all(np.isnan(errors), axis=(0, 1))]
     mean = errors.mean(axis=2) if errors.size else np.full(errors.shape[:2], np.nan)
     done = np.count_nonzero(~np.isnan(errors), axis=2)
-    # The search was interrupted before all fits were made.
+    # The search was interrupted before all fits were run.
     if np.any(done < errors.shape[2]):
         sums = np.sum(errors, axis=2, where=~np.isnan(errors))
         mean = np.where(done == done.max(), sums / np.maximum(done, 1), np.nan)

@@ -89,7 +89,7 @@ def check_ridge_parameters(model: HyperKernelRidge, n_rows: int, n_features: int
     if not isinstance(model.centers, str):
         if model.n_centers != "auto":
             raise ValueError(
-                f"n_centers={model.n_centers!r} conflicts with an array as centers: leave n_centers at 'auto'"
+                f"n_centers={model.n_centers!r} conflicts with passing an array as centers: leave n_centers at 'auto'"
             )
         return
     check_choice("centers", model.centers, ("uniform", "leverage", "kmeans"), " or an array of points")

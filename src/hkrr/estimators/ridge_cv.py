@@ -220,7 +220,7 @@ class HyperKernelRidgeCV(MapModel):
         return self
 
     def _fit_by_held_out_error(self, X: Any, y: Any, sample_weight: Any) -> None:
-        """Fit the pair (number of directions, lambda) with the smallest held-out error on all rows."""
+        """Select the pair (number of directions, lambda) with the smallest held-out error, and fit it to all rows."""
         if is_external(X):
             raise ValueError(
                 "cv needs X and y as arrays or data frames in memory: leave cv at None for tensors, files, functions "

@@ -169,7 +169,7 @@ def _save(figure: Any, path: Path) -> None:
 def _timed(
     run_case: Callable[[Any, Case], Table], config: Any, case: Case, main_process: int
 ) -> tuple[Case, Table | str, float]:
-    """Run a case on one core. Return the case, its rows or the traceback of its error, and the seconds it took.
+    """Run a case on one core. Return the case, its rows or the traceback of its error, and the time in seconds.
 
     One core is used, because the paper's time budgets are seconds on one core. Worker processes ignore Ctrl-C: the main
     process receives the same signal and stops the workers.

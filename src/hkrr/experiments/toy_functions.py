@@ -93,7 +93,10 @@ class Toy:
 def minimise(
     link: str, method: str, x0: float, y0: float, max_iter: int, first_step: float
 ) -> list[tuple[float, float, float]]:
-    """Return the iterates (x, y, f) of a method. The first step of VarPro and L-BFGS only moves x to h(y)."""
+    """Return the iterates (x, y, f(x, y)) of a method.
+
+    The first step of VarPro and L-BFGS only moves x to h(y), the minimizer of f for fixed y.
+    """
     toy = Toy(link)
     path = [(x0, y0, toy.at(x0, y0))]
 

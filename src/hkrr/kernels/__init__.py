@@ -85,7 +85,7 @@ def get_kernel(kernel: Any) -> Kernel:
     elif isinstance(kernel, str):
         alike = get_close_matches({"rbf": "gaussian"}.get(kernel, kernel), KERNELS, n=1)
         hint = f"; did you mean {alike[0]!r}?" if alike else ""
-    raise ValueError(f"kernel must be one of {known}, or a hkrr.kernels.Kernel; got {kernel!r}{hint}")
+    raise ValueError(f"kernel must be one of {known}, or an hkrr.kernels.Kernel; got {kernel!r}{hint}")
 
 
 def kernel_name(kernel: Kernel) -> str:

@@ -1,4 +1,4 @@
-"""The Matern function matern_nu(t) of a distance t = distance / ell, shared by radial and coordinatewise kernels.
+"""The Matern function matern_nu(t) of the scaled distance t = distance / ell, for radial and coordinatewise kernels.
 
 With z = sqrt(2 nu) t, the function is exp(-z) times a polynomial in z.
 """

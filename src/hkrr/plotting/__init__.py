@@ -9,7 +9,7 @@
 
 The class method ``from_estimator`` computes the data of a plot from a fitted model and draws the plot. The method
 ``plot`` draws the same data again, into any axes. The colours are safe for colour-blind readers (Okabe and Ito's
-palette, viridis). Texts and thin lines have the text colour of the current Matplotlib style, so the plots are also
+palette, viridis). Text and thin lines have the text colour of the current Matplotlib style, so the plots are also
 legible with ``plt.style.use("dark_background")``.
 
 Matplotlib is required: ``pip install "hkrr[plot]"``.

@@ -42,7 +42,7 @@ def sample_rows(*arrays: Any) -> tuple[Any, ...]:
 
 
 def rows_shown(n_shown: int, n_rows: int) -> str:
-    """Return a text with the number of rows that a plot shows, such as "1,000 of 5,000 rows"."""
+    """Return a string with the number of rows that a plot shows, such as "1,000 of 5,000 rows"."""
     return f"{n_rows:,} rows" if n_shown == n_rows else f"{n_shown:,} of {n_rows:,} rows"
 
 

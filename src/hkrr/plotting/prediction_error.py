@@ -18,7 +18,7 @@ from hkrr.plotting._unwrap_estimator import unwrap
 class PredictionErrorDisplay(_Display):
     """Actual values or residuals against predicted values.
 
-    This class extends scikit-learn's `PredictionErrorDisplay` by R2, prediction intervals and models with several
+    This class extends scikit-learn's `PredictionErrorDisplay` with R2, prediction intervals and models with several
     targets. It accepts any regressor, including pipelines. Intervals are drawn for estimators with a method
     ``predict_interval``, and for pipelines and searches around a model of this library.
 

@@ -1,7 +1,7 @@
 """HTML reports on fitted models: one self-contained file that opens in any browser.
 
 `write_report` writes the file. It calls two functions, which are also public. `gather` computes the contents of the
-report as plain numbers and texts, and returns them as a `Facts`. `render` converts a `Facts` to HTML, and computes
+report as plain numbers and strings, and returns them as a `Facts`. `render` converts a `Facts` to HTML, and computes
 nothing about the model.
 
 The modules, in the order in which data flows through them:

@@ -44,8 +44,8 @@ class Comparison:
 def describe_comparison(data: ReportInput, compare: bool) -> Comparison | None:
     """Return the R2 of hkrr and of the other methods on held-out rows, or None if there is no comparison.
 
-    If the model has held-out scores, they are returned. Otherwise the methods are fitted anew, as the module describes.
-    Nothing is fitted if `compare` is False, if there are fewer than 20 rows, or if the target is constant.
+    If the model has held-out scores, they are returned. Otherwise the methods are fitted again, as the module docstring
+    describes. Nothing is fitted if `compare` is False, if there are fewer than 20 rows, or if the target is constant.
     """
     known = data.held_out
     if known is not None:

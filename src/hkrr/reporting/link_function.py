@@ -56,7 +56,7 @@ class Surface:
 
 @dataclass(frozen=True)
 class Link:
-    """The curves and surfaces of g."""
+    """The learned function g as curves over one direction and surfaces over two directions."""
 
     curves: list[Curve]
     surfaces: list[Surface]

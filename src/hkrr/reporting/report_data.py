@@ -1,4 +1,4 @@
-"""The contents of a report as plain numbers and texts. Rendering computes nothing about the model."""
+"""The contents of a report as plain numbers and strings. Rendering computes nothing about the model."""
 
 from __future__ import annotations
 

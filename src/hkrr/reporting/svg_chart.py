@@ -179,7 +179,7 @@ class Chart:
         )
 
     def note(self, x: float, y: float, text: str) -> None:
-        """Write a text centered at a point, shifted to stay within the axes."""
+        """Write text centered at a point, shifted to stay within the axes."""
         half = 3.2 * len(text)
         self._text(
             min(max(self.to_x(x), self._left + half), _WIDTH - _RIGHT - half),

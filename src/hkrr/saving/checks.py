@@ -98,7 +98,7 @@ def float_per_target(letters: str, *, at_least: float = -math.inf) -> Check:
 
 
 def scores(name: str, value: Any, sizes: Sizes) -> None:
-    """Check the conformity scores of prediction intervals, which must be sorted and non-negative."""
+    """Check the conformal scores of prediction intervals, which must be sorted and non-negative."""
     floats("scores", "*t")(name, value, sizes)
     if not np.all(value >= 0) or np.any(np.diff(value, axis=0) < 0):
         raise Refusal(f"{name} contains negative or unsorted values")
@@ -266,7 +266,7 @@ def _is_a(value: Any, hint: Any) -> bool:
 def output_config(name: str, value: Any, sizes: Sizes) -> None:
     """Check the output configuration that scikit-learn's method `set_output` stores in an estimator."""
     if not isinstance(value, dict) or set(value) != {"transform"}:
-        raise Refusal(f"{name} is not an output configuration of scikit-learn")
+        raise Refusal(f"{name} is not a scikit-learn output configuration")
     one_of("default", "pandas", "polars", None)(name, value["transform"], sizes)
 
 

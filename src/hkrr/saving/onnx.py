@@ -63,7 +63,7 @@ def to_onnx(model: Any) -> Any:
     if not isinstance(model, MapModel | KernelExpansionRegressor):
         raise TypeError(
             f"hkrr.to_onnx takes HyperKernelRidge, HyperKernelRidgeCV and the kernel expansions of hkrr.baselines; got "
-            f"a {type(model).__name__}. skl2onnx converts many estimators of scikit-learn"
+            f"a {type(model).__name__}. skl2onnx converts many scikit-learn estimators"
         )
     check_is_fitted(model)
     try:

@@ -55,14 +55,14 @@ class Schema:
     cls : class
         The class of the models.
     attributes : dict
-        The names of the fitted attributes and their checks, which are made in this order. For an attribute that is
+        The names of the fitted attributes and their checks, which run in this order. For an attribute that is
         itself a model, the value is a tuple with the names of its possible classes instead of a check.
     optional : dict, optional
         Fitted attributes that can be missing, and their checks.
     check_together : callable, optional
         Function that is called with the model and checks conditions that involve several attributes or parameters.
     parameters : tuple of str or None, default=None
-        The names of the parameters that are stored. None means all. Only classes of scikit-learn need a selection.
+        The names of the parameters that are stored. None means all. Only scikit-learn classes need a selection.
     copies : dict, optional
         The names of parameters that are estimators. The value is the name of the attribute that holds a fitted clone of
         the estimator. Only the fitted clone is stored.
@@ -355,7 +355,7 @@ BASELINES = (
             baselines.SIR,
         )
     ),
-    # Estimators of scikit-learn that are attributes of the models above.
+    # Scikit-learn estimators that are attributes of the models above.
     Schema(
         KNeighborsRegressor,
         {"_fit_X": floats("rows", "D"), "_y": numeric("rows")},

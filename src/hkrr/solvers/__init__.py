@@ -1,6 +1,6 @@
-"""Solvers that optimise the map B, and the driver that runs them.
+"""Solvers that optimize the map B, and the driver that runs them.
 
-`VarPro` and `AGD` are the algorithms of the paper. `LBFGS` minimises the reduced function H(B) = min_a L(B, a).
+`VarPro` and `AGD` are the algorithms of the paper. `LBFGS` minimizes the reduced function H(B) = min_a L(B, a).
 """
 
 from __future__ import annotations

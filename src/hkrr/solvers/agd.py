@@ -19,7 +19,7 @@ from hkrr.solvers.driver import JointObjective, Monitor, ReducedObjective
 class AGD(ProjectedGradient):
     """Alternating gradient descent (AGD).
 
-    Each iteration computes ``B+ = proj(B - s_B dL/dB(B, alpha))`` and then makes `n_alpha` steps
+    Each iteration computes ``B+ = proj(B - s_B dL/dB(B, alpha))`` and then takes `n_alpha` steps
     ``alpha -= s_alpha dL/dalpha(B+, alpha)``. Here L is the objective, alpha are the coefficients, s_B and s_alpha are
     the step sizes, and proj is the projection onto the maps within the norm bound.
 

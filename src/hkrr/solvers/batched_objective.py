@@ -32,7 +32,7 @@ def can_be_batched(objective: Objective) -> bool:
 
 
 def reduced_batch(objectives: Sequence[Objective], maps: Sequence[Array]) -> list[Reduced] | None:
-    """Return the reduced function of each objective at its map, or None if a factorisation fails.
+    """Return the reduced function of each objective at its map, or None if a factorization fails.
 
     All objectives must have the same rows, the same centers and the same kernel up to gamma. Lambda may differ.
     """

@@ -81,7 +81,7 @@ class JointObjective(ReducedObjective, Protocol):
         """Return L(B, alpha) and its gradient with respect to B."""
 
     def solve_alpha(self, B: Array) -> Array:
-        """Return the coefficients that minimise L(B, .)."""
+        """Return the coefficients that minimize L(B, .)."""
 
     def inner(self, B: Array) -> Quadratic:
         """Return L(B, .) as a quadratic function."""
@@ -216,11 +216,11 @@ class Monitor:
             )
 
     def elapsed(self) -> float:
-        """Return the seconds since the start of the run. The time before an interruption counts, the pause does not."""
+        """Return the elapsed time in seconds. It includes the time before an interruption, but not the pause."""
         return time.perf_counter() - self._started
 
     def skip_to(self, seconds: float) -> None:
-        """Set the seconds since the start of the run to the recorded time of a replayed evaluation."""
+        """Advance the elapsed time to the recorded time of a replayed evaluation."""
         # Times in the history must not decrease, even if this replay took longer than the original run.
         self._started = time.perf_counter() - max(seconds, *self.history["time"][-1:], 0.0)
 
@@ -260,14 +260,14 @@ class Monitor:
 
 
 class Solver(Protocol):
-    """An algorithm that minimises an objective over the map B.
+    """An algorithm that minimizes an objective over the map B.
 
     A solver can have an attribute ``required_attributes``. This is a tuple with the names of the attributes of the
     objective that the solver uses.
     """
 
     def minimize(self, objective: ReducedObjective, B0: Array, monitor: Monitor) -> None:
-        """Minimise the objective from the map B0, and call the monitor with the start and every iterate."""
+        """Minimize the objective from the map B0, and call the monitor with the start and every iterate."""
 
 
 def run(
@@ -377,7 +377,7 @@ def _run(
     if state is None and reason != "not_finite":
         raise FitError(f"{type(solver).__name__} reported no iterate: its method minimize must call the monitor.")
     if state is None:
-        raise FitError(f"No iteration could be made: {MESSAGES['not_finite']}.")
+        raise FitError(f"The solver could not complete an iteration: {MESSAGES['not_finite']}.")
     return _result(monitor, state, reason)
 
 

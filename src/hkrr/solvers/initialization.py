@@ -1,8 +1,8 @@
-"""Starting maps of the optimisation.
+"""Starting maps of the optimization.
 
 The paper's rule (section 5) samples random maps, each with the gamma of the median rule, and scores them on held-out
 rows. In many dimensions one random map is hardly better than another, and at a small lambda most random maps lead to
-poor local minima. For L-BFGS the best sampled maps are therefore optimised along a path of decreasing lambda. At a
+poor local minima. For L-BFGS the best sampled maps are therefore optimized along a path of decreasing lambda. At a
 large lambda the objective is smooth, and it becomes rougher as lambda decreases. The map with the lowest objective at
 the end of the path becomes the start.
 """
@@ -147,9 +147,9 @@ def descend_lambda(
     rng: np.random.RandomState,
     deadline: float = np.inf,
 ) -> Start:
-    """Optimise the first four starts along a path from lambda = 0.1 down to ``reg_lambda``, and return the best.
+    """Optimize the first four starts along a path from lambda = 0.1 down to ``reg_lambda``, and return the best.
 
-    The path makes ten iterations at each lambda in 0.1, 0.032, 0.01, ... that is larger than ``reg_lambda``. It starts
+    Ten iterations are run at each lambda in 0.1, 0.032, 0.01, ... that is larger than ``reg_lambda``. It starts
     from 0.5 times the map, where the fitted functions are smoother. The best start has the lowest objective at
     ``reg_lambda`` after the path. At most 4,000 rows and 100 centers are used. On a GPU the starts run in lockstep, and
     their evaluations are computed in batches. If ``reg_lambda`` is at least 0.1, the first start is returned unchanged.

@@ -41,8 +41,8 @@ def at_bound(reg_lambda: float) -> bool:
 class LBFGS:
     """SciPy's L-BFGS applied to the reduced function ``H(B) = min_a L(B, a)``, where a are the coefficients.
 
-    By the envelope theorem, the gradient of H is dL/dB at the minimising coefficients. The norm of B is not bounded.
-    For a radial kernel, scaling B has the same effect as changing gamma, so this solver also optimises gamma.
+    By the envelope theorem, the gradient of H is dL/dB at the minimizing coefficients. The norm of B is not bounded.
+    For a radial kernel, scaling B has the same effect as changing gamma, so this solver also optimizes gamma.
 
     Parameters
     ----------

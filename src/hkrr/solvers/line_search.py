@@ -97,7 +97,7 @@ class Armijo:
             point = move(size)
             displacement = point - start
             if not np.any(displacement) and size < first:
-                break  # the step is lost in rounding; only a first step may be zero, at a critical point of the ball
+                break  # the step is below rounding error (the first step is zero at a critical point on the ball)
             needed = -(self.c / size) * float(np.vdot(displacement, displacement))
             found = change(point)
             if found <= needed + 4.0 * EPS * magnitude:

@@ -26,7 +26,7 @@ class ReplayedObjective:
     run : Run
         The run of the journal in which evaluations are recorded.
     elapsed : callable
-        Function that returns the seconds since the start of the run.
+        Function that returns the elapsed time of the run in seconds.
     skip_to : callable
         Function that is called with the recorded time of each replayed evaluation.
     """

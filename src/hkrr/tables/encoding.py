@@ -71,11 +71,12 @@ class Column:
     indicator : bool
         Whether there is an extra encoded column that is 1 where the value is missing and 0 elsewhere.
     values : tuple of str
-        For a text column, the values that have an indicator column. For a boolean column, the text that is encoded as
-        0 and the text that is encoded as 1. For a column of dates such as 25/03/2024, the order: "day first" or "month
-        first". Empty for all other columns.
+        For a text column, the values that have an indicator column. For a boolean column, the string encoded as 0 and
+        the string encoded as 1. For a column of dates such as 25/03/2024, the order: "day first" or "month first".
+        Empty for all other columns.
     words : tuple of str
-        For a column of numbers, the texts that mean "missing" in this column, in addition to common texts such as "NA".
+        For a column of numbers, the strings that mean "missing" in this column, in addition to common ones such as
+        "NA".
     n_missing : int
         Number of missing values among the training rows.
     """
@@ -247,14 +248,14 @@ def suggest_names(name: str, names: Sequence[str] | dict[str, Any]) -> str:
 
 
 def is_numeric(series: pd.Series) -> bool:
-    """Return whether the dtype of a series is numeric. Booleans, and texts that look like numbers, are not numeric."""
+    """Return whether the dtype of a series is numeric. Booleans and strings of digits are not."""
     from pandas.api import types
 
     return bool(types.is_numeric_dtype(series.dtype) and not types.is_bool_dtype(series.dtype))
 
 
 def missing_mask(series: pd.Series, words: tuple[str, ...] = ()) -> Array:
-    """Return a boolean mask of the missing values. Texts such as "NA", and the given words, count as missing."""
+    """Return a boolean mask of the missing values. Strings such as "NA", and the given words, count as missing."""
     is_missing = np.asarray(series.isna(), dtype=bool)
     if is_numeric(series):
         return is_missing
@@ -263,7 +264,7 @@ def missing_mask(series: pd.Series, words: tuple[str, ...] = ()) -> Array:
 
 
 def as_texts(series: pd.Series) -> Array:
-    """Return the values as texts without surrounding spaces. Whole numbers are written without a decimal point."""
+    """Return the values as strings without surrounding spaces. Whole numbers are written without a decimal point."""
 
     def text(value: Any) -> str:
         if isinstance(value, float | np.floating) and float(value).is_integer():
@@ -287,8 +288,8 @@ def as_numbers(series: pd.Series, is_missing: Array) -> tuple[Array, Array]:
 def infer_date_order(texts: Array) -> str:
     """Return the order "day first" or "month first" of dates such as 25/03/2024, or "" if the order is not certain.
 
-    The order is certain if every text is such a date, and if exactly one of the first two numbers exceeds 12 in some of
-    the texts. This number is the day.
+    The order is certain if every string is such a date, and if exactly one of the first two numbers exceeds 12 in some
+    of the strings. This number is the day.
     """
     matches = [_YEAR_LAST_DATE.fullmatch(text) for text in texts]
     if not matches or not all(matches):
@@ -301,7 +302,7 @@ def infer_date_order(texts: Array) -> str:
 def _to_iso_date(text: str, order: str) -> str:
     """Return a date such as 25/03/2024 in the form 2024-03-25.
 
-    For any other text, return a text that is not a date, so that the value counts as invalid.
+    For any other string, return a string that is not a date, so that the value counts as invalid.
     """
     match = _YEAR_LAST_DATE.fullmatch(text)
     if match is None:

@@ -57,8 +57,8 @@ def missing_variances(is_missing: Array, X: Array, y: Array) -> tuple[float, Arr
     """Return the noise variance ``base`` of a complete row, and the variance a_j that is added if column j is missing.
 
     Columns with too few missing values, or with a negligible effect, have a_j = 0. If no a_j can be estimated, all a_j
-    are 0 and ``base`` is 1. This is also the case if the targets are texts, constant, not all finite or not an array of
-    one dimension.
+    are 0 and ``base`` is 1. This is also the case if the targets are strings, constant, not all finite or not an array
+    of one dimension.
     """
     added = np.zeros(is_missing.shape[1])
     columns = np.flatnonzero(np.sum(is_missing, axis=0) >= _MIN_ROWS_MISSING)

@@ -27,7 +27,7 @@ _CLASSIFIER_ATTRIBUTES = (
 
 
 def describe(model: BaseEstimator) -> dict[str, Any]:
-    """Return a description of a fitted model as nested dicts and lists of texts, finite numbers and None.
+    """Return a description of a fitted model as nested dicts and lists of strings, finite numbers and None.
 
     Parameters
     ----------

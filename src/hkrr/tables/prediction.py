@@ -111,7 +111,7 @@ def as_columns(model: BaseEstimator, frame: pd.DataFrame) -> pd.DataFrame | Arra
         A model that was fitted to numeric columns. Columns are matched by name, or by position if the model was fitted
         without column names.
     frame : pandas.DataFrame
-        The table. Its columns may contain numbers written as texts. A TableError is raised if a value is missing or is
+        The table. Its columns may contain numbers stored as strings. A TableError is raised if a value is missing or is
         not a number.
 
     Returns

@@ -1,6 +1,6 @@
 """Reading of tables from CSV and Parquet files or from standard input, at once or in pieces.
 
-CSV files may be gzip-compressed. They are parsed as texts, and every row must have the same number of cells as the
+CSV files may be gzip-compressed. They are parsed as strings, and every row must have the same number of cells as the
 first line. `read_table` decides whether a column is numeric after all rows have been read.
 """
 
@@ -62,9 +62,9 @@ def read_table(source: str | os.PathLike[str]) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        Columns whose values are all numbers are numeric. The other columns contain texts if the file is a CSV file, and
-        keep their types if the file is a Parquet file. Empty cells, "NA" and similar texts are missing values. Spaces
-        around column names are removed.
+        Columns whose values are all numbers are numeric. The other columns contain strings if the file is a CSV file,
+        and keep their types if the file is a Parquet file. Empty cells, "NA" and similar strings are missing values.
+        Spaces around column names are removed.
 
     Raises
     ------
@@ -112,7 +112,7 @@ def read_pieces(source: str | os.PathLike[str]) -> Iterator[pd.DataFrame]:
     ------
     pandas.DataFrame
         The next rows of the table. The index is the position of each row in the whole table, counting from 0. All
-        columns of a CSV file contain texts.
+        columns of a CSV file contain strings.
     """
     check_installed("pandas", "cli", "tables")
     check_installed("pyarrow", "cli", "tables")
@@ -277,7 +277,7 @@ def _parquet_pieces(file: IO[bytes]) -> Iterator[pd.DataFrame]:
 
     with parquet.ParquetFile(file, pre_buffer=False) as opened:
         metadata, schema = opened.metadata, opened.schema_arrow
-        names = [name for name in schema.names if not name.startswith("__index_level_")]  # the index of pandas
+        names = [name for name in schema.names if not name.startswith("__index_level_")]  # the pandas index
         _check_names([name.strip() for name in names])
         n_rows = 0
         for batch in opened.iter_batches(max(1, _PIECE_CELLS // len(names)), columns=names):
@@ -291,7 +291,7 @@ def _parquet_pieces(file: IO[bytes]) -> Iterator[pd.DataFrame]:
 
 
 def _convert_texts(series: pd.Series) -> pd.Series:
-    """Convert a column of texts to numbers if all its texts are numbers. Texts such as "NA" become missing values."""
+    """Convert a column of strings to numbers if all of them are numbers. Strings such as "NA" become missing values."""
     import pandas as pd
 
     if pd.api.types.infer_dtype(series, skipna=True) not in ("string", "empty"):

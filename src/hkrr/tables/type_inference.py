@@ -46,7 +46,7 @@ _MIN_NUMERIC_SHARE, _MAX_WORDS = 0.9, 3
 # Row numbers start at 0, at 1, or at a number of at least `_MIN_LARGE_ROW_NUMBER`. Consecutive numbers in the range
 # `_YEARS` are taken for years, not for row numbers.
 _MIN_LARGE_ROW_NUMBER, _YEARS = 1000, (1500, 2200)
-# Pairs of texts. A text column with exactly these two values is boolean.
+# Pairs of strings. A text column with exactly these two values is boolean.
 _BOOLEAN_TEXTS = ({"false", "true"}, {"no", "yes"}, {"n", "y"}, {"f", "t"})
 _YEAR_LAST_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-]\d{2,4}( .*)?")
 
@@ -126,7 +126,7 @@ def _unsupported(series: pd.Series) -> str | None:
 
 
 def _infer_non_numeric(name: str, series: pd.Series, is_missing: Array) -> Column:
-    """Return the record of a column whose dtype is not numeric: texts, dates, booleans, categories or objects."""
+    """Return the record of a column whose dtype is not numeric: strings, dates, booleans, categories or objects."""
     texts = as_texts(series)
     if _is_categorical(series):
         return _text_column(name, texts, is_missing)

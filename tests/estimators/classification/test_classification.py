@@ -24,10 +24,12 @@ from hkrr.estimators.search import search_and_refit as selection
 # Noisy labels cause warnings about `regressor_`, the regression with the class codes as targets.
 pytestmark = pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")
 losses = pytest.mark.parametrize("loss", ["logistic", "squared"])
+squared_or_thorough = pytest.mark.parametrize("loss", ["squared", pytest.param("logistic", marks=pytest.mark.thorough)])
 QUICK = {"n_init": 1, "random_state": 0}
 
 
-# The squared loss, two directions and few centers make the fits fast. The thorough test below uses the defaults.
+# The squared loss, two directions and few centers make the fits fast. The thorough test below has no
+# such shortcuts.
 @parametrize_with_checks([HyperKernelClassifier(2, n_init=1, loss="squared", refit=20)])
 def test_sklearn_compatible(estimator, check, monkeypatch):
     # The regression is never repeated without the held-out rows, which saves time.
@@ -36,8 +38,8 @@ def test_sklearn_compatible(estimator, check, monkeypatch):
 
 
 @pytest.mark.thorough
-@parametrize_with_checks([HyperKernelClassifier()])
-def test_sklearn_compatible_with_defaults(estimator, check):
+@parametrize_with_checks([HyperKernelClassifier(), HyperKernelClassifier(2, n_init=1, loss="squared")])
+def test_sklearn_compatible_in_other_settings(estimator, check):
     check(estimator)
 
 
@@ -192,18 +194,20 @@ def test_data_frames_in_a_grid_search_of_a_pipeline():
 
 
 @losses
-def test_integer_weights_equal_repeated_rows(loss):
-    X, y, X_test, *_ = planted(2, m=45)
-    times = np.arange(45) % 3
+@pytest.mark.parametrize(("K", "m"), [(2, 45), pytest.param(3, 60, marks=pytest.mark.thorough)])
+def test_integer_weights_equal_repeated_rows(loss, K, m):
+    X, y, X_test, *_ = planted(K, m=m)
+    times = np.arange(m) % 3
     model = HyperKernelClassifier(1, loss=loss, **QUICK)
     weighted = clone(model).fit(X, y, times.astype(float)).predict_proba(X_test)
-    every = np.repeat(np.arange(45), times)
+    every = np.repeat(np.arange(m), times)
     assert_allclose(clone(model).fit(X[every], y[every]).predict_proba(X_test), weighted, rtol=1e-4, atol=1e-6)
 
 
-def test_classes_without_positive_weight_are_removed():
+@squared_or_thorough
+def test_classes_without_positive_weight_are_removed(loss):
     X, y, *_ = planted(3, m=40)
-    model = HyperKernelClassifier(1, loss="squared", **QUICK).fit(X, y, (y < 2).astype(float))
+    model = HyperKernelClassifier(1, loss=loss, **QUICK).fit(X, y, (y < 2).astype(float))
     assert_array_equal(model.classes_, [0, 1])
 
 
@@ -312,9 +316,10 @@ def test_verbose_shows_progress_bars(loss, capfd):
     assert ("held-out log loss" in err) == (loss == "logistic")
 
 
-def test_no_progress_bars_by_default(capfd):
+@squared_or_thorough
+def test_no_progress_bars_by_default(loss, capfd):
     X, y, *_ = planted(2, m=36)
-    HyperKernelClassifier(1, loss="squared", **QUICK).fit(X, y)
+    HyperKernelClassifier(1, loss=loss, **QUICK).fit(X, y)
     assert capfd.readouterr().err == ""
 
 

@@ -115,7 +115,7 @@ def test_truncated_share_and_edges_of_the_grid(reg_lambdas):
 def test_slow_progress_is_not_still_falling():
     """A run that stops at `max_iter` is not reported as still falling if its last iterations make little progress.
 
-    VarPro with bounded steps makes 60 iterations. The last twelve iterations hardly lower the objective.
+    VarPro with bounded steps runs for 60 iterations. The last twelve iterations hardly lower the objective.
     """
     options = {"init": 0.3 * np.eye(2, 4), "gamma": 0.1, "n_centers": 40, "random_state": 0}
     model = HyperKernelRidge(2, solver=VarPro(s_max=1e-3), max_iter=60, **options).fit(DATA.X, DATA.y)

@@ -208,7 +208,7 @@ def test_weighted_scores_against_explicit_leave_one_out(name, monkeypatch):
     monkeypatch.setattr(
         conformal, "equal_weight_scores", lambda scores, weight: seen.append((scores, weight)) or scores
     )
-    # Calling the wrapped function makes a new fit instead of using the cache.
+    # Calling the wrapped function fits a new model instead of using the cache.
     model, X, y, w = fitted.__wrapped__(**CASES[name])
     ((scores, weight),) = seen
     np.testing.assert_allclose(np.sort(weight), np.sort(w), rtol=1e-12)

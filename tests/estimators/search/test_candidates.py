@@ -206,9 +206,10 @@ def test_threads_and_workers_give_the_same_candidates_in_the_same_order(given, g
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_a_start_that_cannot_be_evaluated_keeps_its_place(n_threads):
     rows = _rows()
-    starts = _starts(3)
+    starts = [replace(start, origin=origin) for start, origin in zip(_starts(3), Origin, strict=False)]
     starts[1] = replace(starts[1], B=np.full((2, 3), np.nan), value=-1.0, score=-1.0)
     ends = improve_each(Evidence(rows, None, KERNEL, 1.0), starts, 5, n_threads=n_threads)
+    assert [end.origin for end in ends] == [start.origin for start in starts]
     assert (ends[1].value, ends[1].score) == (math.inf, math.inf)
     assert all(math.isfinite(end.value) for end in (ends[0], ends[2]))
 

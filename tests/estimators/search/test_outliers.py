@@ -71,11 +71,18 @@ def test_the_smallest_map_is_not_compared():
     ]
 
 
+@pytest.mark.parametrize(
+    ("D", "options"),
+    [
+        pytest.param(5, {"n_components": [1, 2, 3], "n_init": 2}, id="5 columns"),
+        pytest.param(8, {}, marks=pytest.mark.thorough, id="8 columns, defaults"),
+    ],
+)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_one_outlier_does_not_add_a_direction(seed):
+def test_one_outlier_does_not_add_a_direction(seed, D, options):
     """Test that one direction is selected if one of 300 rows is off by 60 standard deviations of the noise."""
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(300, 5))
+    X = rng.normal(size=(300, D))
     y = np.sin(1.5 * X[:, 0]) + 0.1 * rng.normal(size=300)
     y[10] += 6.0
-    assert HyperKernelRidgeCV([1, 2, 3], n_init=2, random_state=0).fit(X, y).n_components_ == 1
+    assert HyperKernelRidgeCV(**options, random_state=0).fit(X, y).n_components_ == 1

@@ -1,5 +1,6 @@
 """Tests of the callbacks of a search: their argument, stopping the search, and no effect on the result otherwise."""
 
+import re
 import warnings
 
 import numpy as np
@@ -10,7 +11,7 @@ from sklearn.base import clone
 import hkrr
 from hkrr.datasets import make_mim_sines
 from hkrr.estimators.fitted.conformal import estimate_uncertainty
-from hkrr.estimators.search.progress import SearchState
+from hkrr.estimators.search.progress import Phase, SearchState
 
 DATA = make_mim_sines(200, 4, 2, random_state=0)
 X, Y, X_NEW = DATA.X[:100], DATA.y[:100], DATA.X[100:]
@@ -65,6 +66,25 @@ def test_states(observed):
     # The predictions of the last state are close to the predictions of the final model. Both use all rows as centers.
     assert np.mean((predicted[-1] - found.predict(X_NEW)) ** 2) < 0.05 * np.var(found.predict(X_NEW))
     assert np.mean((predicted[0] - DATA.y[100:]) ** 2) > np.mean((predicted[-1] - DATA.y[100:]) ** 2)
+
+
+def test_the_phase_agrees_with_the_description(observed):
+    descriptions = {
+        Phase.DIRECTIONS: r"\d+ directions?, gaussian",
+        Phase.POLISHING: r"refining the best directions on more rows",
+        Phase.AGAINST_PLAIN: r"plain kernel ridge on all columns",
+        Phase.KERNELS_OF_DIRECTIONS: r"directions, (\w+|\d+ kernels)",
+        Phase.KERNELS_OF_PLAIN: r"plain kernel ridge, (\w+|\d+ kernels)",
+        Phase.KERNELS_OF_SCALES: r"a scale for each column, (\w+|\d+ kernels)",
+        Phase.FINALISTS: r"finalists: .*, (\w+|\d+ kernels)",
+        Phase.HELD_OUT_CHECK: r"checking the directions on held-out rows",
+        Phase.FINAL_FIT: r"final fit on all rows",
+    }
+    assert set(descriptions) == set(Phase)
+    for state in observed[2]:
+        assert re.fullmatch(descriptions[state.phase], state.stage)
+        tried = int(state.stage.split()[0]) if state.phase is Phase.DIRECTIONS else None
+        assert state.n_components_tried == tried
 
 
 @pytest.mark.parametrize("which", SETTINGS)

@@ -50,7 +50,7 @@ _MAX_SUMMED_ROWS, _MAX_FETCHED_ROWS = 20_000, 4_000
 # Maximum number of derivatives with respect to B. A larger number is reduced to this number by a random projection,
 # which approximately preserves inner products.
 _MAX_TANGENTS = 1_000
-# Lower bound of 1 - h (with fewer centers than rows), and of (1 - h') / (1 - h), with h and h' as in the module
+# Lower bound on 1 - h (with fewer centers than rows), and on (1 - h') / (1 - h), with h and h' as in the module
 # docstring.
 _MIN_FREEDOM = 1e-6
 

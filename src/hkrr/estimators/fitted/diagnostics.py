@@ -59,13 +59,13 @@ from hkrr.rows.base import targets
 from hkrr.solvers import Result, at_bound
 
 # Thresholds of the warnings.
-# Minimum of `Diagnostics.digits` without a warning.
+# Smallest value of `Diagnostics.digits` that causes no warning.
 _MIN_DIGITS = 3.0
-# Maximum of `Diagnostics.jitter` without a warning.
+# Largest value of `Diagnostics.jitter` that causes no warning.
 _MAX_JITTER = 1e-8
 # A prediction overshoots if it exceeds 1.5 `truncation_`. A tenth of the rows may overshoot without a warning.
 _OVERSHOOT, _MAX_OVERSHOOTING_SHARE = 1.5, 0.1
-# Minimum of `Diagnostics.explained_share` without a warning.
+# Smallest value of `Diagnostics.explained_share` that causes no warning.
 _MIN_EXPLAINED = 1e-3
 # A model overfits if `explained_share` is above the first value and `adjusted_share` is below the second value.
 _OVERFIT_EXPLAINED, _OVERFIT_ADJUSTED = 0.4, 0.1

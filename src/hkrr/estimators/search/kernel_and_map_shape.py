@@ -203,7 +203,7 @@ class _Runs:
         """
         if not self.in_time or not starts:
             return []
-        self._progress.begin(describe_runs(starts))
+        self._progress.begin(*describe_runs(starts))
         if joblib.effective_n_jobs(self._n_jobs) == 1 and on.n_groups >= self._n_threads:
             threaded = on.on_threads(self._n_threads)
             ends = [improve(threaded, start, max_iter, self._deadline) for start in starts if self.in_time]

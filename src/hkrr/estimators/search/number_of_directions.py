@@ -44,7 +44,7 @@ from hkrr.estimators.search.candidates import (
     improve,
     improve_each,
 )
-from hkrr.estimators.search.progress import Progress
+from hkrr.estimators.search.progress import Phase, Progress
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel, kernel_name
 from hkrr.rows import InMemoryRows
@@ -262,7 +262,7 @@ def search_dimensions(
 
     with progress_bar(shown=verbose, desc="search", unit="run") as bar:
         for d in dimensions:
-            progress.begin(f"{d} direction{'s' if d > 1 else ''}, {kernel_name(kernel)}")
+            progress.begin(f"{d} direction{'s' if d > 1 else ''}, {kernel_name(kernel)}", Phase.DIRECTIONS, d)
             starts, in_reserve = random_starts(rows, kernel, d, n_starts, rng), []
             if d - 1 in best:
                 # If the best map with d - 1 directions cannot be grown, the grown start is left out.

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum, auto
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,11 +20,19 @@ from hkrr._maps import Diagonal, Full
 from hkrr.estimators.search.candidates import Candidate
 from hkrr.kernels import kernel_name
 
-# Descriptions of the stages after the search for directions, as callbacks receive them.
-POLISHING = "refining the best directions on more rows"
-AGAINST_PLAIN = "plain kernel ridge on all columns"
-HELD_OUT_CHECK = "checking the directions on held-out rows"
-FINAL_FIT = "final fit on all rows"
+
+class Phase(Enum):
+    """What a search does in a stage. A phase can consist of several stages, with different kernels for example."""
+
+    DIRECTIONS = auto()  # search over the number of directions
+    POLISHING = auto()  # refinement of the best directions on more rows
+    AGAINST_PLAIN = auto()  # comparison with plain kernel ridge regression
+    KERNELS_OF_DIRECTIONS = auto()  # comparison of kernels for maps with few directions
+    KERNELS_OF_PLAIN = auto()  # comparison of kernels for plain kernel ridge regression
+    KERNELS_OF_SCALES = auto()  # comparison of kernels for maps with one scale per column
+    FINALISTS = auto()  # comparison of the best kernels and shapes
+    HELD_OUT_CHECK = auto()  # check of the directions on held-out rows
+    FINAL_FIT = auto()  # fit on all rows
 
 
 @dataclass(frozen=True)
@@ -41,6 +50,10 @@ class SearchState:
         Scores are comparable only within a stage.
     n_found : int
         Number of times that a new best candidate was found.
+    phase : Phase or None
+        What the search does in the current stage. None if the stage belongs to no single phase.
+    n_components_tried : int or None
+        Number of directions that the current stage tries. None if the phase is not DIRECTIONS.
     """
 
     stage: str
@@ -50,6 +63,8 @@ class SearchState:
     shape: str | None = None
     score: float | None = None
     n_found: int = 0
+    phase: Phase | None = None
+    n_components_tried: int | None = None
     _predict: Callable[[Any], Array] | None = field(default=None, repr=False, compare=False)
 
     def predict(self, X: Any) -> Array:
@@ -105,15 +120,14 @@ class Progress:
         fit_candidate: Callable[[Candidate], Predictor] | None = None,
     ) -> None:
         self._callbacks, self._began, self._fit_candidate = tuple(callbacks), began, fit_candidate
-        self._stage, self._is_last, self._stop = "starting", False, False
+        self._current, self._stop = SearchState("starting", 0.0), False
         self.best: list[Candidate] = []
         self._predict: Callable[[Any], Array] | None = None
 
-    def begin(self, stage: str, last: bool = False) -> None:
-        """Start a stage and call the callbacks. If `last` is True, callbacks can no longer stop the search."""
-        self._is_last |= last
-        if stage != self._stage:
-            self._stage = stage
+    def begin(self, stage: str, phase: Phase | None, n_components_tried: int | None = None) -> None:
+        """Start a stage and call the callbacks. In the phase FINAL_FIT, callbacks can no longer stop the search."""
+        if stage != self._current.stage:
+            self._current = SearchState(stage, 0.0, phase=phase, n_components_tried=n_components_tried)
             self._notify()
 
     def found(self, candidate: Candidate) -> None:
@@ -132,16 +146,23 @@ class Progress:
             answers = [callback(state) for callback in self._callbacks]
         self._stop |= any(isinstance(answer, bool | np.bool_) and answer for answer in answers)
         # The search continues until there is a candidate to return.
-        if self._stop and self.best and not self._is_last:
+        if self._stop and self.best and self._current.phase is not Phase.FINAL_FIT:
             raise SearchStopped(self.best)
 
     def _state(self) -> SearchState:
-        seconds = time.perf_counter() - self._began
+        state = replace(self._current, seconds=time.perf_counter() - self._began)
         if not self.best:
-            return SearchState(self._stage, seconds)
-        best, n_found = self.best[-1], len(self.best)
-        name, shape = kernel_name(best.kernel), best.shape.name
-        return SearchState(self._stage, seconds, best.n_components, name, shape, best.score, n_found, self._predict)
+            return state
+        best = self.best[-1]
+        return replace(
+            state,
+            n_components=best.n_components,
+            kernel=kernel_name(best.kernel),
+            shape=best.shape.name,
+            score=best.score,
+            n_found=len(self.best),
+            _predict=self._predict,
+        )
 
     def _predictor(self, candidate: Candidate) -> Callable[[Any], Array]:
         """Return a function X -> predictions of the candidate. The first call fits the coefficients."""
@@ -157,16 +178,28 @@ class Progress:
         return predict
 
 
-def describe_runs(starts: Sequence[Candidate]) -> str:
-    """Return a description of a batch of runs: the shapes of the maps, and the kernel or the number of kernels."""
-    shapes = list(dict.fromkeys(_describe_shape(start) for start in starts))
+_SHAPES = {
+    Phase.KERNELS_OF_DIRECTIONS: "directions",
+    Phase.KERNELS_OF_PLAIN: "plain kernel ridge",
+    Phase.KERNELS_OF_SCALES: "a scale for each column",
+}
+
+
+def describe_runs(starts: Sequence[Candidate]) -> tuple[str, Phase | None]:
+    """Return a description of a batch of runs, and its phase, or None if the maps have different shapes.
+
+    The description lists the shapes of the maps, and the kernel or the number of kernels.
+    """
+    phases = list(dict.fromkeys(_phase(start) for start in starts))
     kernels = list(dict.fromkeys(kernel_name(start.kernel) for start in starts))
-    prefix = "finalists: " if all(start.finalist for start in starts) else ""
     which = kernels[0] if len(kernels) == 1 else f"{len(kernels)} kernels"
-    return f"{prefix}{' and '.join(shapes)}, {which}"
+    description = f"{' and '.join(_SHAPES[phase] for phase in phases)}, {which}"
+    if all(start.finalist for start in starts):
+        return f"finalists: {description}", Phase.FINALISTS
+    return description, phases[0] if len(phases) == 1 else None
 
 
-def _describe_shape(candidate: Candidate) -> str:
+def _phase(candidate: Candidate) -> Phase:
     if isinstance(candidate.shape, Full):
-        return "directions"
-    return "a scale for each column" if isinstance(candidate.shape, Diagonal) else "plain kernel ridge"
+        return Phase.KERNELS_OF_DIRECTIONS
+    return Phase.KERNELS_OF_SCALES if isinstance(candidate.shape, Diagonal) else Phase.KERNELS_OF_PLAIN

@@ -8,7 +8,7 @@ import numpy as np
 
 from hkrr.estimators.search.candidates import Candidate
 from hkrr.estimators.search.final_fit import FinalFit, TimeBudget, final_fit, quick_fit
-from hkrr.estimators.search.progress import FINAL_FIT
+from hkrr.estimators.search.progress import Phase
 from hkrr.estimators.search.search_stages import Task, tune
 from hkrr.kernels import Kernel
 from hkrr.rows import Rows
@@ -60,7 +60,7 @@ def select_model(
     try:
         winner, result, candidates = tune(task, kernel)
         n_centers = budget.affordable_centers(winner.kernel, n_centers)
-        task.progress.begin(FINAL_FIT, last=True)
+        task.progress.begin("final fit on all rows", Phase.FINAL_FIT)
         return Selection(winner, candidates, final_fit(rows, winner, result, n_centers, task.rng))
     except KeyboardInterrupt as stop:
         if not keep_best or not task.progress.best:

@@ -39,7 +39,7 @@ from hkrr.estimators.search.candidates import (
 from hkrr.estimators.search.held_out_check import HeldOutCheck, needs_check
 from hkrr.estimators.search.kernel_and_map_shape import best_on_most_rows, grouped, search_kernels
 from hkrr.estimators.search.number_of_directions import SEARCH_CENTERS, SEARCH_ROWS, search_dimensions
-from hkrr.estimators.search.progress import AGAINST_PLAIN, HELD_OUT_CHECK, POLISHING, Progress, SearchStopped
+from hkrr.estimators.search.progress import Phase, Progress, SearchStopped
 from hkrr.exceptions import FitError
 from hkrr.kernels import KERNELS, Kernel
 from hkrr.rows import InMemoryRows
@@ -149,7 +149,7 @@ def _search_one_kernel(task: Task, kernel: Kernel) -> tuple[Candidate, Result, l
     Return the same values as `tune`.
     """
     best, ends = find_directions(task, kernel)
-    task.progress.begin(POLISHING)
+    task.progress.begin("refining the best directions on more rows", Phase.POLISHING)
     polished, result = polish(task, select_for_polishing(task, best))
     task.progress.found(polished)
     ends = [*ends, polished]
@@ -160,7 +160,7 @@ def _search_one_kernel(task: Task, kernel: Kernel) -> tuple[Candidate, Result, l
             task.progress.found(polished)
             ends = [*ends, polished]
     if task.choose_dimension and task.rows.n_features > 1 and task.in_time:
-        task.progress.begin(AGAINST_PLAIN)
+        task.progress.begin("plain kernel ridge on all columns", Phase.AGAINST_PLAIN)
         return _against_plain(task, polished, result, ends)
     return polished, result, ends
 
@@ -299,7 +299,7 @@ def _is_better(task: Task, chosen: Candidate, rival: Candidate) -> tuple[bool, l
         return False, []
     if not needs_check(chosen, rival) or not task.in_time:
         return True, []
-    task.progress.begin(HELD_OUT_CHECK)
+    task.progress.begin("checking the directions on held-out rows", Phase.HELD_OUT_CHECK)
     began = time.perf_counter()
     check = HeldOutCheck(task.make, task.n_starts, task.rng, task.n_jobs, task.n_threads, task.deadline)
     verdict = check.compare(task.rows, chosen, rival)
