@@ -42,8 +42,8 @@ def run_case(m: int, D: int, noise: float, seed: int) -> Row:
     rows = InMemoryRows(X[:m], y[:m] - y[:m].mean()).count_free_columns()
     fresh = InMemoryRows(X[m:], y[m:] - y[:m].mean())
     task = Task(rows, Evidence, list(range(1, D + 1)), True, 4, rng, n_threads=2)
-    best, _ = find_directions(task, Gaussian(gamma=1.0))
-    polished, _ = polish(task, select_for_polishing(task, best))
+    best, _, searched_weight = find_directions(task, Gaussian(gamma=1.0))
+    polished, _ = polish(task, select_for_polishing(task, best, searched_weight))
     chosen, rival, _ = compare_with_plain(task, polished)
     row: Row = {"m": m, "D": D, "noise": noise, "seed": seed, "d": chosen.n_components}
     row["lead"] = round(rival.score - chosen.score, 1)

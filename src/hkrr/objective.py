@@ -48,18 +48,24 @@ from hkrr.rows import Rows
 WHITEN_BELOW = 1e-4
 
 
+# Bounds on a learned lambda. Above the upper bound the fitted function is practically zero. Below the lower bound
+# rounding errors are fitted.
+LAMBDA_BOUNDS = (1e-12, 1e3)
+
+
 @dataclass(frozen=True)
 class Reduced:
     """The reduced function H at a map B: its value, its gradient, and the minimizing coefficients.
 
     For criteria that can learn lambda, ``grad_log_lambda`` is the derivative with respect to log lambda. Otherwise it
-    is None.
+    is None. ``reg_lambda`` is the best lambda for the map, if the criterion was minimized over lambda too.
     """
 
     value: float
     grad: Array
     alpha: Array
     grad_log_lambda: float | None = None
+    reg_lambda: float | None = None
 
 
 @dataclass(frozen=True)

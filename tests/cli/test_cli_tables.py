@@ -57,7 +57,7 @@ def test_fit_prints_a_summary(fitted, folder):
     assert "  owner      left out  nearly all values differ, as in an identifier\n" in text
     assert f"  hkrr predict {folder / 'houses.hkrr'} NEW.csv -o predictions.csv\n" in text
     assert all(len(line) <= 80 or str(folder) in line for line in text.splitlines())
-    assert "1 direction, gaussian" in result.stderr
+    assert "directions at the start, gaussian" in result.stderr
     assert "final fit on all rows  (best held-out R2 so far " in result.stderr
     assert model.held_out_.target == TARGET
     assert model.held_out_.n_test == 24

@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 
 from hkrr import HyperKernelRidgeCV
-from hkrr.criteria import Criterion
+from hkrr.criteria import Criterion, Evidence
 from hkrr.estimators import ridge_cv
-from hkrr.estimators.search import candidates, final_fit
+from hkrr.estimators.search import candidates, directions, final_fit, held_out_check
 from hkrr.estimators.search import kernel_and_map_shape as kernel_search
-from hkrr.estimators.search import number_of_directions as dimensions
 from hkrr.estimators.search import search_stages as tuning
+from hkrr.kernels import Gaussian
+from hkrr.rows import InMemoryRows
 from hkrr.solvers import LBFGS, driver
 
 # Modules that read the clock.
-READERS = [candidates, kernel_search, final_fit, dimensions, ridge_cv, tuning, driver]
+READERS = [candidates, kernel_search, final_fit, directions, held_out_check, ridge_cv, tuning, driver]
 
 
 class Ticks:
@@ -32,15 +33,18 @@ class Ticks:
         self._lock, self._run, self._of_run, self._n_runs = Lock(), {}, Counter(), 0
         for module in READERS:
             monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: self.now))
-        reduced, minimize = Criterion.reduced, LBFGS.minimize
+        minimize = LBFGS.minimize
 
-        def counted(criterion, *given):
-            with self._lock:
-                run = self._run.get(get_ident())
-                self.begun.append((self.now, run, self._of_run[run]))
-                self._of_run[run] += 1
-                self.now += 1.0
-            return reduced(criterion, *given)
+        def counted(evaluate):
+            def call(criterion, *given):
+                with self._lock:
+                    run = self._run.get(get_ident())
+                    self.begun.append((self.now, run, self._of_run[run]))
+                    self._of_run[run] += 1
+                    self.now += 1.0
+                return evaluate(criterion, *given)
+
+            return call
 
         def watched(solver, *given):
             with self._lock:
@@ -51,28 +55,30 @@ class Ticks:
             finally:
                 del self._run[get_ident()]
 
-        monkeypatch.setattr(Criterion, "reduced", counted)
+        for evaluate in (Criterion.reduced, Criterion.profiled):
+            monkeypatch.setattr(Criterion, evaluate.__name__, counted(evaluate))
         monkeypatch.setattr(LBFGS, "minimize", watched)
 
 
-def _late(monkeypatch, limit, n_threads, **options):
+def _late(monkeypatch, limit, n_threads, n_unlimited=0, **options):
     """Fit with a time limit. Return the numbers of evaluations after the limit: inside and outside of solver runs.
 
     After the limit, a run may evaluate its starting map, but nothing else: it checks the clock before every further
-    evaluation.
+    evaluation. The first `n_unlimited` runs have no limit and do not count.
     """
     monkeypatch.setattr("hkrr.estimators.fitted.base.blas_threads", lambda: n_threads)
     ticks, rng = Ticks(monkeypatch), np.random.default_rng(0)
-    X = rng.normal(size=(100, 4))
-    y = np.sin(2.0 * X[:, 0]) + X[:, 1] ** 2 + 0.1 * rng.normal(size=100)
+    X = rng.normal(size=(130, 4))  # more rows than the 100 centers of the first runs
+    y = np.sin(2.0 * X[:, 0]) + X[:, 1] ** 2 + 0.1 * rng.normal(size=130)
     model = HyperKernelRidgeCV(n_init=3, random_state=0, time_limit=limit, **options).fit(X, y)
     assert np.all(np.isfinite(model.predict(X)))
     assert len(ticks.begun) >= limit  # the limit was reached
     late = [(run, k) for now, run, k in ticks.begun if now > limit]
-    inside = [k for run, k in late if run is not None]
+    elsewhere = [k for run, k in late if run is None]
+    inside = [k for run, k in late if run is not None and run > n_unlimited]
     # With several threads, each thread but one may have checked the clock just before the limit.
     assert np.count_nonzero(inside) <= n_threads - 1
-    return len(inside), len(late) - len(inside)
+    return len(inside), len(elsewhere)
 
 
 @pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # there is no time for more directions
@@ -84,7 +90,7 @@ def _late(monkeypatch, limit, n_threads, **options):
         (250.5, 2),
         *(
             pytest.param(limit, n_threads, marks=pytest.mark.thorough)
-            for limit in (0.5, 20.5, 99.5, 250.5, 400.5, 600.5)
+            for limit in (0.5, 20.5, 99.5, 250.5, 400.5, 500.5)
             for n_threads in (1, 2)
             if (limit, n_threads) not in ((0.5, 1), (99.5, 1), (250.5, 2))
         ),
@@ -93,12 +99,47 @@ def _late(monkeypatch, limit, n_threads, **options):
 def test_with_a_given_kernel_no_run_continues_after_the_limit(monkeypatch, limit, n_threads):
     """Test the number of evaluations after the time limit with a given kernel.
 
-    At most four starts, two survivors and one polished map are evaluated, once each. If a map is being grown when the
-    limit is reached, the current direction may be tried with two more lengths.
+    The first two runs fit plain kernel ridge regression without a limit, so that there is always a simple model. After
+    the limit, only the first start, the first survivor and the first map of the ranking without outliers are evaluated,
+    once each, and at most one more start by each further thread. The two wide maps of four directions are each
+    truncated to 1, ..., 4 directions. One evaluation finds the outliers, and one compares the best map with plain
+    kernel ridge regression.
     """
-    in_runs, elsewhere = _late(monkeypatch, limit, n_threads)
-    assert in_runs <= 4 + 2 + 1
-    assert elsewhere <= 2
+    in_runs, elsewhere = _late(monkeypatch, limit, n_threads, n_unlimited=2)
+    assert in_runs <= 3 + n_threads - 1
+    assert elsewhere <= 2 * 4 + 2
+
+
+@pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # the numbers of directions are given
+@pytest.mark.parametrize("n_components", [2, [1, 2]], ids=str)
+@pytest.mark.parametrize(
+    "limit", [0.5, 99.5, *(pytest.param(limit, marks=pytest.mark.thorough) for limit in (20.5, 150.5, 200.5, 250.5))]
+)
+def test_with_given_directions_no_run_continues_after_the_limit(monkeypatch, limit, n_components):
+    """Test that there is a model after any time limit, although the first maps have four directions.
+
+    The first start, the first survivor and the first truncated map are evaluated once each, and the two wide maps are
+    truncated to each of the given numbers of directions.
+    """
+    in_runs, elsewhere = _late(monkeypatch, limit, 1, n_components=n_components)
+    assert in_runs <= 3
+    assert elsewhere <= 2 * np.size(n_components)
+
+
+def test_the_best_map_is_kept_if_there_is_no_time_to_improve_all_maps_with_more_centers():
+    """Test that, after the limit, the map with the lowest score is the one that is evaluated with more centers."""
+    rng = np.random.default_rng(0)
+    rows, kernel = InMemoryRows(rng.normal(size=(110, 3)), rng.normal(size=110)), Gaussian(gamma=1.0)
+    search = directions.DirectionSearch(
+        Evidence, rows, kernel, [1, 2, 3], choose=True, n_starts=1, rng=np.random.RandomState(0), deadline=0.0
+    )
+    assert search._resize(0)  # 100 centers
+    search.best = {
+        d: candidates.Candidate(candidates.Origin.CUT, kernel, np.eye(d, 3), 0.1, 0.0, score)
+        for d, score in ((3, 5.0), (1, -5.0), (2, 0.0))
+    }
+    assert search._resize(1)  # all 110 rows
+    assert list(search.best) == [1]
 
 
 @pytest.mark.parametrize(
@@ -109,11 +150,11 @@ def test_with_kernel_auto_no_run_continues_or_starts_after_the_limit(monkeypatch
     """Test the number of evaluations after the time limit with kernel="auto".
 
     Only the final run at the map found so far and one leave-one-out error of the best candidate are evaluated. With the
-    shortest limit, the starts for one direction and the two survivors are evaluated once each before the final run.
+    shortest limit, the first survivor is evaluated once instead, and truncated to 1, ..., 4 directions.
     """
     in_runs, elsewhere = _late(monkeypatch, limit, 1, kernel="auto")
-    assert in_runs <= (1 if limit > 20.0 else 2 + 2 + 1)
-    assert elsewhere <= 1
+    assert in_runs <= 1
+    assert elsewhere <= (1 if limit > 20.0 else 4)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from hkrr.metrics import subspace_distance
 from support.random_problems import SEEDS
 
 DEFAULT_N_INIT = HyperKernelRidgeCV().n_init
-COLUMNS = ["start", "kernel", "shape", "n_components", "reg_lambda", "gamma", "criterion", "score", "seconds"]
+NUMBERS = ["reg_lambda", "gamma", "criterion", "score", "seconds"]
+COLUMNS = ["start", "kernel", "shape", "n_components", "n_centers", *NUMBERS]
 
 
 def _zigzags(seed, m=120):
@@ -100,7 +101,10 @@ def test_the_columns_of_the_path(model):
     assert set(path["kernel"]) == {*RADIAL, *PRODUCT}
     assert set(path["shape"]) == {"identity", "diagonal", "full"}
     assert set(path.loc[path["shape"] == "full", "kernel"]) <= set(RADIAL)
-    assert np.all(np.isfinite(path[["reg_lambda", "gamma", "criterion", "score", "seconds"]]))
+    assert np.all(np.isfinite(path[NUMBERS]))
+    searched = path["start"].isin(["random", "moments", "cut", "widened"])
+    assert set(path.loc[searched, "n_centers"]) == {60}  # all rows
+    assert path.loc[path["shape"] != "full", "n_centers"].isna().all()
     assert path["seconds"].min() >= 0.0
     assert model.reg_lambda_ == pytest.approx(path["reg_lambda"].iloc[-1], rel=1e-9)
     assert model.best_score_ == path["score"].iloc[-1]

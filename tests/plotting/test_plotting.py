@@ -222,7 +222,9 @@ def test_chosen_candidate_is_marked():
     assert [float(value) for value in (display.chosen_.get_xdata()[0], display.chosen_.get_ydata()[0])] == [1.0, 1.0]
     assert np.isnan(np.ma.filled(display.image_.get_array(), np.nan)[2, 0])
     display = PathDisplay.from_estimator(pictures.searched())
-    assert (display.chosen_.get_xdata()[0], display.chosen_.get_ydata()[0]) == (2, -610.0)
+    assert (display.chosen_.get_xdata()[0], display.chosen_.get_ydata()[0]) == (2, 0.0)
+    np.testing.assert_array_equal(display.scatter_.get_offsets(), [[1, 120.0], [2, 0.0], [3, 30.0]])
+    assert [bar.get_height() for bar in display.bars_] == [1.0, 0.6, 0.1, 0.05]
     assert "1 run failed" in display.ax_.get_title(loc="left")
     display = PathDisplay.from_estimator(pictures.kernels_searched())
     assert (display.chosen_.get_xdata()[0], display.chosen_.get_ydata()[0]) == (0.0, 0)

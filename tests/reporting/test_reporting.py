@@ -199,7 +199,8 @@ def test_training_history_equals_the_history_of_the_model(fitted, searched):
     model, X, y = searched
     found = gather(model, X, y, compare=False).training
     assert found.n_runs == len(model.path_["score"])
-    assert set(found.path.n_components) == {1, 2, 3}
+    assert set(found.path.n_components) == {1, 2, 3, 5}  # the starts have five directions
+    assert found.spectrum == pytest.approx(model.spectrum_)
     assert found.path.chosen == model.n_components_
     lowest = min(found.path.score)
     assert lowest in model.path_["score"]

@@ -88,12 +88,13 @@ def test_the_record_of_a_run_is_restored():
     state = State(1, np.eye(1, 2), np.ones((3, 1)), 0.5, 0.1, 0.2, 1.5, 1e-3)
     memory, history = {"B": np.asfortranarray(np.eye(2))}, {"time": [0.1, 1.5]}
     record = RunRecord(
-        [np.ones(2)], [0.1], [0.5], [np.eye(1, 2)], [np.ones((3, 1))], [None], memory, state, 1.0, history
+        [np.ones(2)], [0.1], [0.5], [np.eye(1, 2)], [np.ones((3, 1))], [None], [1e-3], memory, state, 1.0, history
     )
     found = round_trip(record)
     assert isinstance(found, RunRecord)
     assert isinstance(found.state, State)
-    assert (found.seconds, found.value, found.grad_log_lambda, found.history) == ([0.1], [0.5], [None], history)
+    assert (found.seconds, found.value, found.grad_log_lambda) == ([0.1], [0.5], [None])
+    assert (found.reg_lambda, found.start_norm, found.history) == ([1e-3], 1.0, history)
     assert_array_equal(found.state.alpha, state.alpha)
     assert_array_equal(found.grad[0], record.grad[0], strict=True)
 
@@ -119,8 +120,8 @@ def test_a_long_record_has_a_short_header():
     record = RunRecord(
         x=[np.ones(3)] * n, seconds=[0.5] * n, value=[1.0] * n, grad=[np.ones((1, 3))] * n, alpha=[np.ones((2, 1))] * n
     )
-    record.grad_log_lambda = [None] * n
+    record.grad_log_lambda, record.reg_lambda = [None] * n, [0.1] * n
     arrays = {}
     text = str(encode(record, "v", arrays))
     assert text.count("[") + text.count("{") < 100
-    assert len(arrays) == 5
+    assert len(arrays) == 6

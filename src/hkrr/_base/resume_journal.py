@@ -40,7 +40,7 @@ _REMEDY = "use another path for checkpoint, or delete the file to start over"
 class RunRecord:
     """The progress of an unfinished run of a solver, as checkpoints store it.
 
-    The first six fields are lists with one entry per evaluation of the reduced function. A resumed run replays these
+    The first seven fields are lists with one entry per evaluation of the reduced function. A resumed run replays these
     evaluations. The last four fields are used only by solvers that resume from their own memory instead.
 
     Attributes
@@ -49,7 +49,7 @@ class RunRecord:
         The map of each evaluation as a vector, followed by lambda if lambda is learned.
     seconds : list of floats
         Seconds from the start of the run to each evaluation.
-    value, grad, alpha, grad_log_lambda : lists
+    value, grad, alpha, grad_log_lambda, reg_lambda : lists
         The results of the evaluations: the fields of `hkrr.objective.Reduced`.
     memory : dict or None
         Values that the solver needs to continue from its last iterate.
@@ -67,6 +67,7 @@ class RunRecord:
     grad: list[Array] = field(default_factory=list)
     alpha: list[Array] = field(default_factory=list)
     grad_log_lambda: list[float | None] = field(default_factory=list)
+    reg_lambda: list[float | None] = field(default_factory=list)
     memory: dict[str, Any] | None = None
     state: Any = None
     start_norm: float = 0.0
@@ -74,8 +75,8 @@ class RunRecord:
 
     @property
     def columns(self) -> tuple[list[Any], ...]:
-        """The six lists with one entry per evaluation."""
-        return self.x, self.seconds, self.value, self.grad, self.alpha, self.grad_log_lambda
+        """The seven lists with one entry per evaluation."""
+        return self.x, self.seconds, self.value, self.grad, self.alpha, self.grad_log_lambda, self.reg_lambda
 
 
 @dataclass

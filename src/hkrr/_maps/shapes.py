@@ -144,12 +144,15 @@ def shape_key(shape: Shape) -> tuple[Any, ...]:
 
 
 class ShapedCriterion:
-    """A criterion as a function of the parameters of a shape and of lambda."""
+    """A criterion as a function of the parameters of a shape and of lambda.
 
-    learn_lambda = True
+    If the criterion can be minimized over lambda at little cost, it is a function of the parameters alone. L-BFGS then
+    needs far fewer iterations, because lambda and the scale of the map change together along a narrow valley.
+    """
 
     def __init__(self, criterion: Criterion | Grouped, shape: Shape) -> None:
         self._criterion, self._shape = criterion, shape
+        self.learn_lambda = not criterion.profiles_lambda
         self.reg_lambda, self.loss_at_zero = criterion.reg_lambda, criterion.loss_at_zero
         self.n_centers = criterion.n_centers
 
@@ -158,7 +161,15 @@ class ShapedCriterion:
         """Values that identify the criterion in the journal of a checkpoint."""
         return (*shape_key(self._shape), self._criterion.content)
 
-    def reduced(self, parameters: Array, reg_lambda: float) -> Reduced:
-        """Return the criterion, its derivatives with respect to the parameters and log lambda, and the coefficients."""
-        reduced = self._criterion.reduced(self._shape.map(parameters), reg_lambda)
+    def reduced(self, parameters: Array, reg_lambda: float | None = None) -> Reduced:
+        """Return the criterion, its derivatives with respect to the parameters and log lambda, and the coefficients.
+
+        If `reg_lambda` is None, the criterion is minimized over lambda.
+        """
+        B = self._shape.map(parameters)
+        if reg_lambda is None:
+            assert isinstance(self._criterion, Criterion)
+            reduced = self._criterion.profiled(B)
+        else:
+            reduced = self._criterion.reduced(B, reg_lambda)
         return replace(reduced, grad=self._shape.gradient(parameters, reduced.grad))

@@ -182,8 +182,8 @@ def _is_run(value: Any) -> bool:
     """
     if not isinstance(value, RunRecord) or not all(isinstance(column, list) for column in value.columns):
         return False
-    slopes = [slope for slope in value.grad_log_lambda if slope is not None]
-    floats = all(isinstance(number, float) for number in (*value.seconds, *value.value, *slopes))
+    optional = [number for number in (*value.grad_log_lambda, *value.reg_lambda) if number is not None]
+    floats = all(isinstance(number, float) for number in (*value.seconds, *value.value, *optional))
     arrays = (*value.x, *value.grad, *value.alpha)
     if not floats or not all(isinstance(array, np.ndarray) and array.dtype.kind == "f" for array in arrays):
         return False

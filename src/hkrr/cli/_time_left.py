@@ -14,16 +14,22 @@ import math
 from hkrr.estimators.search.progress import Phase, SearchState
 
 # Phases of a search in their order, and the share of the total time that has passed when the phase starts. The shares
-# are averages over tables and planted models of 300 to 1,500 rows. The phase DIRECTIONS comes before the listed phases.
+# are averages over tables and planted models of 300 to 1,500 rows. A map is widened only if the starts disagree.
 # The held-out check runs only in doubtful cases, and then takes a third of the total time. The total time is then
 # longer, so the share at the start of the check is smaller than the share at the start of the phase before it.
 _ONE_KERNEL = (
-    (Phase.POLISHING, 0.72),
-    (Phase.AGAINST_PLAIN, 0.80),
+    (Phase.STARTS, 0.0),
+    (Phase.CUT, 0.40),
+    (Phase.WIDENING, 0.45),
+    (Phase.POLISHING, 0.55),
+    (Phase.AGAINST_PLAIN, 0.85),
     (Phase.HELD_OUT_CHECK, 0.63),
-    (Phase.FINAL_FIT, 0.97),
+    (Phase.FINAL_FIT, 0.95),
 )
 _ANY_KERNEL = (
+    (Phase.STARTS, 0.0),
+    (Phase.CUT, 0.12),
+    (Phase.WIDENING, 0.14),
     (Phase.KERNELS_OF_DIRECTIONS, 0.32),
     (Phase.KERNELS_OF_PLAIN, 0.36),
     (Phase.KERNELS_OF_SCALES, 0.42),
@@ -34,9 +40,8 @@ _ANY_KERNEL = (
 )
 # Maximum share of the time that counts as passed before the fit is finished.
 _MAX_SHARE = 0.99
-# A search is expected to try 1, 2, ... directions, at least up to `_USUAL_DIRECTIONS`, and up to `_FURTHER_DIRECTIONS`
-# more than the best number of directions so far.
-_USUAL_DIRECTIONS, _FURTHER_DIRECTIONS = 5, 2
+# Phases that many searches skip.
+_OPTIONAL = (Phase.WIDENING, Phase.HELD_OUT_CHECK)
 # Minimum share of the time and minimum number of seconds that must have passed for an estimate.
 _MIN_SHARE, _MIN_SECONDS = 0.02, 1.0
 # Time constant, in seconds, with which the displayed value approaches the estimate.
@@ -56,10 +61,10 @@ class TimeLeft:
 
     def __init__(self, any_kernel: bool, resumed: bool = False) -> None:
         self._plan = _ANY_KERNEL if any_kernel else _ONE_KERNEL
-        # Position of the current phase in the plan, or -1 during the phase DIRECTIONS.
-        self._position = -1
+        # Position of the current phase in the plan.
+        self._position = 0
         # Shares of the time at the start and at the end of the current stage, and the time in seconds at its start.
-        self._share, self._end_share, self._stage_start = 0.0, self._plan[0][1], 0.0
+        self._share, self._end_share, self._stage_start = 0.0, self._plan[1][1], 0.0
         # Share and time in seconds at the start of the first stage that is computed. None while stages are read from a
         # checkpoint.
         self._origin = None if resumed else (0.0, 0.0)
@@ -90,16 +95,10 @@ class TimeLeft:
 
     def _shares(self, state: SearchState) -> tuple[float, float]:
         """Return the shares of the total time at the start and at the end of a stage, or zeros for an unknown stage."""
-        d, best = state.n_components_tried, state.n_components
-        if d is not None and self._position < 0:
-            first_share = self._plan[0][1]
-            # If the previous number of directions, d - 1, is the best so far, d may become the best.
-            last = max(_USUAL_DIRECTIONS, d, (best or d) + _FURTHER_DIRECTIONS + (best == d - 1))
-            return first_share * _work(d - 1) / _work(last), first_share * _work(d) / _work(last)
-        for k in range(max(self._position, 0), len(self._plan)):
+        for k in range(self._position, len(self._plan)):
             if state.phase is self._plan[k][0]:
                 self._position = k
-                later = [share for phase, share in self._plan[k + 1 :] if phase is not Phase.HELD_OUT_CHECK]
+                later = [share for phase, share in self._plan[k + 1 :] if phase not in _OPTIONAL]
                 return self._plan[k][1], later[0] if later else _MAX_SHARE
         return 0.0, 0.0
 
@@ -122,11 +121,6 @@ class TimeLeft:
             left = expected + (left - expected) * (1.0 - math.exp(-(seconds - then) / _SMOOTHING_SECONDS))
         self._displayed = seconds, left
         return left
-
-
-def _work(n: int) -> float:
-    """Return the total cost of the stages with d = 1, ..., n directions, up to a factor. Each stage costs 4 + d."""
-    return n * (n + 9.0)
 
 
 def format_time_left(seconds: float) -> str:

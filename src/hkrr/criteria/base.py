@@ -33,7 +33,7 @@ from hkrr._base.linear_algebra import (
 )
 from hkrr._base.resume_journal import rounded
 from hkrr.kernels import Kernel, Pullback
-from hkrr.objective import Reduced
+from hkrr.objective import LAMBDA_BOUNDS, Reduced
 from hkrr.rows import Rows
 
 
@@ -122,6 +122,14 @@ class Criterion(ABC):
         other.kernel = self.kernel if kernel is None else kernel
         return other
 
+    # Upper bound on lambda in `profiled`. With a very large lambda, the gradient with respect to the map vanishes.
+    most_lambda = LAMBDA_BOUNDS[1]
+
+    @property
+    def profiles_lambda(self) -> bool:
+        """Whether `profiled` can minimize the criterion over lambda at little cost."""
+        return False
+
     def nats(self, value: float) -> float:
         """Return the value as a negative log likelihood per row.
 
@@ -141,7 +149,8 @@ class Criterion(ABC):
         The rows are represented by their number, their total weight and the sum of squares of each target.
         """
         rows = (self.rows.n_rows, *rounded(self.squares, self.rows.total_weight))
-        return (type(self).__name__, *rows, self.centers, self.exact, self.kernel, self.reg_lambda, self.learn_lambda)
+        settings = (self.exact, self.kernel, self.reg_lambda, self.learn_lambda, self.most_lambda)
+        return (type(self).__name__, *rows, self.centers, *settings)
 
     @property
     @abstractmethod
@@ -155,22 +164,37 @@ class Criterion(ABC):
         """
         reg_lambda = self.reg_lambda if reg_lambda is None else reg_lambda
         B = self.rows.place(B)
-        found = self._exact(B, reg_lambda) if self.exact else self._nystrom(B, reg_lambda)
+        found = self._exact(B, reg_lambda) if self.exact else self._nystrom(self._whiten(B, reg_lambda))
         value, grad, alpha, slope = self.rows.fetch(*found)
         return Reduced(float(value), grad, alpha, float(slope))
+
+    def profiled(self, B: Array) -> Reduced:
+        """Return the minimum of the criterion over lambda at B, its gradient with respect to B, and the coefficients.
+
+        The gradient is that of the criterion at the best lambda (envelope theorem). Lambda is at most ``most_lambda``.
+        Only for criteria with ``profiles_lambda``.
+        """
+        B = self.rows.place(B)
+        white = self._whiten(B, None)
+        value, grad, alpha, slope = self.rows.fetch(*self._nystrom(white))
+        return Reduced(float(value), grad, alpha, float(slope), white.nu / self.rows.total_weight)
+
+    def _best_nu(self, VV: Array, Vy: Array, kappa_sum: Array) -> float:
+        """Return the nu that minimizes the criterion, given the sums over the rows."""
+        raise NotImplementedError  # only criteria with `profiles_lambda` implement this method
 
     @abstractmethod
     def _exact(self, B: Array, reg_lambda: float) -> tuple[Array, Array, Array, Array]:
         """Return l, dl/dB, the coefficients and dl/d(log lambda), with all rows as centers."""
 
     @abstractmethod
-    def _nystrom(self, B: Array, reg_lambda: float) -> tuple[Array, Array, Array, Array]:
+    def _nystrom(self, white: Whitened) -> tuple[Array, Array, Array, Array]:
         """Return l, dl/dB, the coefficients and dl/d(log lambda), with Nystrom centers."""
 
-    def _whiten(self, B: Array, reg_lambda: float) -> Whitened:
+    def _whiten(self, B: Array, reg_lambda: float | None) -> Whitened:
         """Return the sums over the rows for V V', V sqrt(w) y and the kernel's diagonal, and the solution beta.
 
-        The sums take one pass over the rows.
+        The sums take one pass over the rows. If lambda is None, the best lambda for B is used.
         """
         kernel = self.kernel
         C = self._placed_centers @ B.T
@@ -192,7 +216,7 @@ class Criterion(ABC):
             return gram(V.T), V @ Y, xp.sum(diagonal)
 
         VV, Vy, kappa_sum = self.rows.sum(block, self.n_centers, B, C, T)
-        nu = reg_lambda * self.rows.total_weight
+        nu = self._best_nu(VV, Vy, kappa_sum) if reg_lambda is None else reg_lambda * self.rows.total_weight
         S_factor, _ = jittered_cholesky(copy_array(VV), nu)
         beta = solve_with_lower(S_factor, Vy)
         fitted = xp.sum(Vy * beta, axis=0)

@@ -6,8 +6,10 @@ import math
 from functools import cached_property
 
 import numpy as np
+from scipy.optimize import brentq
 
 from hkrr._base.linear_algebra import (
+    EPS,
     Array,
     add_to_diagonal,
     array_namespace,
@@ -17,10 +19,13 @@ from hkrr._base.linear_algebra import (
     project,
     pull_to_map,
 )
-from hkrr.criteria.base import Criterion, copy_array
+from hkrr.criteria.base import Criterion, Whitened, copy_array
+from hkrr.objective import LAMBDA_BOUNDS
 
 # Lower bound on the scale q. If a target is fitted without residuals, q is zero and the evidence would be infinite.
 _MIN_SCALE = 1e-300
+# Number of grid points of log nu, between the bounds on lambda.
+_GRID = 36
 
 
 class Evidence(Criterion):
@@ -87,9 +92,57 @@ class Evidence(Criterion):
         left, right = pullback(G)
         return value, pull_to_map(left + right, self._placed_centers, B), alpha, grad_log_lambda
 
-    def _nystrom(self, B: Array, reg_lambda: float) -> tuple[Array, Array, Array, Array]:
-        white = self._whiten(B, reg_lambda)
-        W, nu, c, share, kernel = self.rows.total_weight, white.nu, self.n_centers, self._share, self.kernel
+    @property
+    def profiles_lambda(self) -> bool:
+        return not self.exact
+
+    def _best_nu(self, VV: Array, Vy: Array, kappa_sum: Array) -> float:
+        """Return the nu that minimizes the bound.
+
+        In the eigenbasis of VV', the bound costs a few operations per center for each nu. It can have several minima,
+        so each local minimum of a grid of log nu is refined.
+        """
+        VV, Vy, kappa_sum = self.rows.fetch(VV, Vy, kappa_sum)
+        W, c = self.rows.total_weight, self.n_centers
+        share = np.asarray(self.rows.fetch(self._share)[0])
+        eigenvalues, vectors = np.linalg.eigh(VV)
+        eigenvalues = np.maximum(eigenvalues, 0.0)
+        squares, slack = (vectors.T @ Vy) ** 2, max(float(kappa_sum) - float(np.sum(eigenvalues)), 0.0)
+        least = np.maximum(EPS * self.squares, _MIN_SCALE)  # what rounding leaves of the residuals
+
+        def bound(log_nu: Array | float) -> Array:
+            nu = np.exp(np.atleast_1d(log_nu))
+            shifted = eigenvalues + nu[:, None]
+            q = np.maximum(self.squares - (1.0 / shifted) @ squares, least) / (nu[:, None] * W)
+            log_det = np.sum(np.log(shifted), axis=1) + (W - c) * np.log(nu)
+            return np.log(q) @ share / 2.0 + log_det / (2.0 * W) + slack / (2.0 * nu * W)
+
+        def slope(log_nu: float) -> float:
+            nu = math.exp(log_nu)
+            shifted = (eigenvalues + nu)[:, None]
+            residual = np.maximum(self.squares - np.sum(squares / shifted, axis=0), least)
+            by_scale = share @ (nu * np.sum(squares / shifted**2, axis=0) / residual - 1.0)
+            return float(by_scale + (np.sum(nu / shifted) + W - c - slack / nu) / W)
+
+        grid = np.linspace(math.log(LAMBDA_BOUNDS[0] * W), math.log(self.most_lambda * W), _GRID)
+        on_grid = bound(grid)
+        padded = np.concatenate([[math.inf], on_grid, [math.inf]])
+        minima = []
+        for k in np.flatnonzero((on_grid <= padded[:-2]) & (on_grid <= padded[2:])).tolist():
+            low, middle, high = (float(grid[j]) for j in (max(k - 1, 0), k, min(k + 1, _GRID - 1)))
+            low, high = (middle, high) if slope(middle) < 0.0 else (low, middle)
+            minima.append((float(on_grid[k]), middle))
+            if slope(low) < 0.0 < slope(high):
+                # The root of the slope is more accurate than a minimum found from values, which rounding limits.
+                root = float(brentq(slope, low, high, xtol=1e-12))
+                minima.append((float(bound(root)[0]), root))
+        if not minima:
+            raise FloatingPointError("the evidence is not finite for any lambda")
+        return math.exp(min(minima)[1])
+
+    def _nystrom(self, white: Whitened) -> tuple[Array, Array, Array, Array]:
+        B, W, nu, c, share = white.B, self.rows.total_weight, white.nu, self.n_centers, self._share
+        kernel = self.kernel
         xp = array_namespace(B)
         q = xp.clip((self.rows.place(self.squares) - white.fitted) / (nu * W), min=_MIN_SCALE)
         slack = white.kappa_sum - xp.sum(white.VV.diagonal())

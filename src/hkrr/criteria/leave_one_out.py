@@ -16,7 +16,7 @@ from hkrr._base.linear_algebra import (
     pull_to_map,
     solve_triangular,
 )
-from hkrr.criteria.base import Criterion, copy_array
+from hkrr.criteria.base import Criterion, Whitened, copy_array
 
 # Lower bound on 1 - h_i. A row whose fitted value is determined by its own target alone has h_i = 1, and its
 # leave-one-out error would not be finite.
@@ -67,9 +67,8 @@ class LeaveOneOut(Criterion):
         left, right = pullback(G)
         return value, pull_to_map(left + right, self._placed_centers, B), alpha, grad_log_lambda
 
-    def _nystrom(self, B: Array, reg_lambda: float) -> tuple[Array, Array, Array, Array]:
-        white = self._whiten(B, reg_lambda)
-        kernel, W, alpha = self.kernel, self.rows.total_weight, white.alpha
+    def _nystrom(self, white: Whitened) -> tuple[Array, Array, Array, Array]:
+        B, kernel, W, alpha = white.B, self.kernel, self.rows.total_weight, white.alpha
 
         def errors(
             X: Array, Y: Array, w: Array | None, B: Array, C: Array, T: Array, S_factor: Array, alpha: Array

@@ -51,6 +51,7 @@ class Grouped:
     """
 
     learn_lambda = True
+    profiles_lambda = False
 
     def __init__(
         self,

@@ -56,9 +56,8 @@ class HyperKernelRidgeCV(MapModel):
     Parameters
     ----------
     n_components : "auto", int or list of int, default="auto"
-        Number of directions, or list of numbers from which one is selected. Without `cv`, "auto" tries 1, 2, ...
-        directions and stops when two more directions have not improved the score. With `cv`, "auto" tries 1 to 10
-        directions.
+        Number of directions, or list of numbers from which one is selected. Without `cv`, "auto" starts from wide maps
+        and keeps the directions that lower the score. With `cv`, "auto" tries 1 to 10 directions.
     criterion : {"evidence", "loo", "training"}, default="evidence"
         The criterion that the map minimizes, as in `HyperKernelRidge`. "training" needs `cv`.
     cv : None, "holdout", int or splitter, default=None
@@ -79,7 +78,7 @@ class HyperKernelRidgeCV(MapModel):
     truncate : bool, default=True
         Whether predictions are clipped to ``[-truncation_, truncation_]``, as in the paper.
     n_init : int, default=4
-        Number of random starts for each number of directions.
+        Number of random starts. With `cv`, the number of random starts of each fit.
     refit : "full" or int, default="full"
         Number of centers of the final fit on all rows. Without `cv`, "full" takes all rows as centers if there are at
         most 5,000 rows, and 2,000 centers otherwise. With ``kernel="auto"`` these numbers are 10,000 rows and 4,000
@@ -108,18 +107,23 @@ class HyperKernelRidgeCV(MapModel):
         Selected lambda.
     map_shape_ : {"full", "diagonal", "identity"}
         Shape of the selected map, only without `cv`. "identity" means plain kernel ridge regression.
+    spectrum_ : array
+        Singular values of the wide map from which the selected directions were cut, divided by the largest, only
+        without `cv` and with a full map. The map is in standardized coordinates. Directions that the target does not
+        need have small singular values.
     best_score_ : float
         The score of the selected model; lower is better. Without `cv`, the score is a BIC in nats, from the last stage
         of the search that computed a score for this model. With `cv`, the score is the mean squared error on held-out
         rows.
     path_ : dict of lists
         Without `cv`, a table of the optimization runs of the search, one entry for each run. The columns are "start",
-        "kernel", "shape" (of the map), "n_components", "reg_lambda", "gamma" (for a map of norm 1 in standardized
-        coordinates), "criterion", "score" and "seconds". ``pandas.DataFrame(model.path_)`` converts the table to a data
-        frame. Only scores that were computed on the same rows are comparable. The column "start" tells which runs share
-        their rows:
+        "kernel", "shape" (of the map), "n_components", "n_centers" (in the search for directions), "reg_lambda",
+        "gamma" (for a map of norm 1 in standardized coordinates), "criterion", "score" and "seconds".
+        ``pandas.DataFrame(model.path_)`` converts the table to a data frame. Only scores that were computed on the same
+        rows are comparable. The column "start" tells which runs share their rows:
 
-        - "random", "moments", "grown" and "shrunk", dropped runs included: the search for directions.
+        - "random", "moments", "cut" and "widened", dropped runs included, with the same number of centers: the search
+          for directions.
         - "polished": the best directions, refined on more rows.
         - "rescaled": the selected map after a refit of its scales.
         - "compared" and "plain": the selected map and plain kernel ridge regression.
@@ -316,6 +320,8 @@ class HyperKernelRidgeCV(MapModel):
             self._store_uncertainty(uncertainty)
             self.n_components_, self.best_score_ = winner.n_components, winner.score
             self.map_shape_ = winner.shape.name
+            if winner.spectrum is not None:
+                self.spectrum_ = np.array(winner.spectrum)
             self.path_ = path_table(selected.candidates, rows.total_weight)
             if selected.interrupted_by is not None:
                 raise FitInterrupted(self, selected.interrupted_by) from None
@@ -327,6 +333,7 @@ class HyperKernelRidgeCV(MapModel):
                     self._untruncated,
                     winner,
                     selected.candidates,
+                    given=None if isinstance(self.n_components, str) else dimensions,
                     time_limited=self.time_limit is not None,
                     truncation=self.truncation_ if self.truncate else None,
                     solve=solve,
@@ -367,7 +374,7 @@ class HyperKernelRidgeCV(MapModel):
 
     def _delete_selection(self) -> None:
         """Delete the results of an earlier fit that exist only with `cv`, or only without `cv`."""
-        for name in ("cv_results_", "path_", "map_shape_"):
+        for name in ("cv_results_", "path_", "map_shape_", "spectrum_"):
             self.__dict__.pop(name, None)
 
     def _truncate(self, predicted: Array) -> Array:

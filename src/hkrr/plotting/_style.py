@@ -9,6 +9,7 @@ from hkrr._base.checks import check_installed
 # Six colours of Okabe and Ito's palette, which is safe for colour-blind readers. Black is left out, because it is
 # invisible on a dark background.
 BLUE, ORANGE, GREEN, PINK, SKY, VERMILION = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
+GREY = "#999999"
 CATEGORIES = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION)
 # Names of Matplotlib colour maps.
 SEQUENTIAL, DIVERGING = "viridis", "PuOr"

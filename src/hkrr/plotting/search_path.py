@@ -9,7 +9,7 @@ import numpy as np
 from hkrr._base.linear_algebra import Array
 from hkrr.estimators.search.candidates import Stage, stage_of, was_dropped
 from hkrr.kernels import kernel_name
-from hkrr.plotting._style import BLUE, ORANGE, SEQUENTIAL, SIZE, SMALL, VERMILION, axes, ink, legend, note
+from hkrr.plotting._style import BLUE, GREY, ORANGE, SEQUENTIAL, SIZE, SMALL, VERMILION, axes, ink, legend, note
 from hkrr.plotting._unwrap_estimator import unwrap
 
 # Stages of the search over kernels and shapes of the map, in order.
@@ -25,7 +25,9 @@ class PathDisplay:
 
     - With `cv`: the held-out error over the grid of the number of directions d and the regularization lambda, or over
       d alone if lambda has a single value or is learned.
-    - Without `cv`: the score (BIC in nats, lower is better) of each run of the search over d.
+    - Without `cv`: the spectrum of the search. Bars show the singular values of the wide map, which measure how much
+      each direction matters. The directions after the cut were removed. The line shows the best score (BIC in nats)
+      for each number of directions d, minus the lowest; lower is better.
     - Without `cv` and with ``kernel="auto"``: for each combination of a kernel and a shape of the map, the best score
       in the last stage that the combination reached, minus the best score of all candidates in that stage. Only scores
       of the same stage are comparable.
@@ -40,13 +42,17 @@ class PathDisplay:
         Chosen regularization.
     chosen : str
         Chosen kernel and shape of the map, such as "gaussian, full".
+    spectrum : array or None, default=None
+        The attribute ``spectrum_`` of the model.
 
     Attributes
     ----------
     image_ : matplotlib AxesImage or None
         The errors on the grid.
     scatter_ : matplotlib PathCollection or None
-        The runs of the search.
+        The best score for each d, or for each kernel and shape.
+    bars_ : matplotlib BarContainer or None
+        The singular values.
     chosen_ : matplotlib artist or None
         The mark of the chosen candidate; None if the chosen candidate is not in the plot.
     ax_ : matplotlib Axes
@@ -68,12 +74,16 @@ class PathDisplay:
 
     image_: Any
     scatter_: Any
+    bars_: Any
     chosen_: Any
     ax_: Any
     figure_: Any
 
-    def __init__(self, *, table: dict[str, Any], n_components: int, reg_lambda: float, chosen: str) -> None:
+    def __init__(
+        self, *, table: dict[str, Any], n_components: int, reg_lambda: float, chosen: str, spectrum: Any = None
+    ) -> None:
         self.table, self.n_components, self.reg_lambda, self.chosen = table, n_components, reg_lambda, chosen
+        self.spectrum = spectrum
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
@@ -97,12 +107,18 @@ class PathDisplay:
         if table is None:
             raise TypeError(f"estimator must be a HyperKernelRidgeCV: a {type(model).__name__} has no search to draw")
         chosen = f"{kernel_name(model.kernel_)}, {getattr(model, 'map_shape_', 'full')}"
-        display = cls(table=table, n_components=model.n_components_, reg_lambda=model.reg_lambda_, chosen=chosen)
+        display = cls(
+            table=table,
+            n_components=model.n_components_,
+            reg_lambda=model.reg_lambda_,
+            chosen=chosen,
+            spectrum=getattr(model, "spectrum_", None),
+        )
         return display.plot(ax=ax)
 
     def plot(self, *, ax: Any = None) -> Self:
         """Draw the candidates; see `from_estimator` for the parameters."""
-        self.image_ = self.scatter_ = self.chosen_ = None
+        self.image_ = self.scatter_ = self.bars_ = self.chosen_ = None
         if "mean_error" in self.table:
             several = len(set(np.asarray(self.table["reg_lambda"]).tolist())) > 1
             draw = self._draw_grid if several else self._draw_errors
@@ -150,35 +166,56 @@ class PathDisplay:
         return ax
 
     def _draw_directions(self, ax: Any) -> Any:
-        d, scores = self._column("n_components"), self._column("score")
-        stages, dropped = self._stages(), np.array([was_dropped(label) for label in self.table["start"]])
-        in_search = (stages == Stage.DIRECTIONS) & np.isfinite(scores)
+        """Draw the singular values with the cut, and the best score for each number of directions."""
+        d, score = self._best_scores()
         ax = axes(ax)
-        finished, stopped = in_search & ~dropped, in_search & dropped
-        self.scatter_ = ax.scatter(
-            d[finished], scores[finished], s=18, color=BLUE, alpha=0.7, lw=0, label="run of the search"
-        )
-        if np.any(stopped):
-            ax.scatter(d[stopped], scores[stopped], s=16, marker="x", color=VERMILION, lw=1, label="stopped early")
-        tried = np.unique(d[finished])
-        best = np.array([np.min(scores[finished & (d == k)]) for k in tried])
-        ax.plot(tried, best, color=BLUE, lw=1.5, label="best for each d")
-        at = tried == self.n_components
+        scores = ax
+        if self.spectrum is not None:
+            k = np.arange(1, len(self.spectrum) + 1)
+            colours = [BLUE if one <= self.n_components else GREY for one in k]
+            self.bars_ = ax.bar(k, self.spectrum, color=colours, width=0.7, alpha=0.8)
+            ax.axvline(self.n_components + 0.5, color=VERMILION, ls="--", lw=1.2)
+            ax.annotate(
+                f"cut: {self.n_components} of {len(self.spectrum)} kept",
+                (self.n_components + 0.5, 1.03),
+                xytext=(4, 2),
+                textcoords="offset points",
+                color=VERMILION,
+                fontsize=SMALL,
+            )
+            ax.set(ylabel="bars: size of each direction", ylim=(0.0, 1.12))
+            scores = ax.twinx()
+            scores.grid(visible=False)
+        above = score - np.min(score) if len(score) else score
+        scores.plot(d, above, color=ORANGE, lw=1.5, zorder=3)
+        self.scatter_ = scores.scatter(d, above, s=20, color=ORANGE, zorder=3)
+        at = d == self.n_components
         if np.any(at):
-            self.chosen_ = ax.plot(
-                tried[at], best[at], "*", ms=14, color=ORANGE, mec=ink(), mew=0.6, zorder=3, label="chosen"
-            )[0]
-        ax.set(xlabel="directions d", ylabel="score (BIC, in nats; lower is better)")
+            self.chosen_ = scores.plot(d[at], above[at], "*", ms=14, color=ORANGE, mec=ink(), mew=0.6, zorder=4)[0]
+        scores.set_yscale("symlog", linthresh=10.0)
+        scores.set_ylabel("line: score above the lowest (BIC, in nats)", color=ORANGE)
+        scores.set_ylim(bottom=-2.0)
+        ax.set(xlabel="directions d")
         ax.xaxis.get_major_locator().set_params(integer=True)
-        legend(ax)
-        text = f"chosen: d = {self.n_components}, {self.chosen} map"
+        text = f"chosen (star): d = {self.n_components}, {self.chosen} map"
         if not np.any(at):
             text = f"chosen: {self.chosen} map of all {self.n_components} columns, better than any d shown"
-        n_failed = int(np.sum(~np.isfinite(scores)))
+        n_failed = int(np.sum(~np.isfinite(self._column("score"))))
         if n_failed:
             text += f"; {n_failed} run{'s' if n_failed > 1 else ''} failed"
         note(ax, text)
         return ax
+
+    def _best_scores(self) -> tuple[Array, Array]:
+        """Return the numbers of directions tried, and the best score for each, with the most centers of the search."""
+        d, scores = self._column("n_components"), self._column("score")
+        dropped = np.array([was_dropped(label) for label in self.table["start"]])
+        counted = (self._stages() == Stage.DIRECTIONS) & np.isfinite(scores) & ~dropped
+        if "n_centers" in self.table:  # models saved by earlier versions have no such column
+            centers = np.array([one or 0 for one in self.table["n_centers"]])
+            counted &= centers == np.max(centers[counted], initial=0)
+        tried = np.unique(d[counted])
+        return tried, np.array([np.min(scores[counted & (d == k)]) for k in tried])
 
     def _column(self, name: str) -> Array:
         return np.asarray(self.table[name])

@@ -108,6 +108,15 @@ def objective_chart(found: Training) -> str:
     return chart.svg()
 
 
+def spectrum_chart(spectrum: list[float], n_kept: int) -> str:
+    """Return a chart of the singular values of the wide map, with a line at the cut."""
+    n = len(spectrum)
+    chart = Chart("size of each direction", (0.5, n + 0.5), (0.0, 1.05), "direction", "size", x_whole=True)
+    chart.bars([k + 0.5 for k in range(n + 1)], spectrum)
+    chart.line((n_kept + 0.5, n_kept + 0.5), chart.y, "exact")
+    return chart.svg()
+
+
 def scores_by_directions(path: SearchScores) -> str:
     """Return a chart of the score of every run, with a line through the best score for each number of directions."""
     numbers = sorted(set(path.n_components))

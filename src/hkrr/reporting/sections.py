@@ -17,6 +17,7 @@ from hkrr.reporting.section_charts import (
     objective_chart,
     predicted_against_actual,
     scores_by_directions,
+    spectrum_chart,
 )
 from hkrr.reporting.text_formatting import count, listed, number, percent, score, shortened
 
@@ -131,6 +132,15 @@ def _training(facts: Facts) -> str:
     if n > 1:
         caption = f"The objective over {count(n - 1, 'iteration')}. Lower is better."
         figures.append(figure(objective_chart(found), caption))
+    if found.spectrum is not None and facts.directions.shape == "full":
+        n_kept, n = facts.directions.n_components, len(found.spectrum)
+        figures.append(
+            figure(
+                spectrum_chart(found.spectrum, n_kept),
+                f"The search started with {count(n, 'direction')} and shrank those that do not matter. The bars are "
+                f"their sizes (singular values of the map). The {n_kept} on the left of the dashed line were kept.",
+            )
+        )
     if found.path is not None:
         chosen = "The chosen model uses all columns, not a few directions."
         if facts.directions.shape == "full" and found.path.chosen in found.path.n_components:

@@ -31,6 +31,7 @@ class Training:
     stopped: str  # why the solver stopped, as in ``result_.reason``
     seconds: float | None
     path: SearchScores | None
+    spectrum: list[float] | None  # singular values of the wide map of the search, relative to the largest
     run_columns: list[str]  # columns of the table of runs
     runs: list[list[Any]]
     n_runs: int  # number of all runs; `runs` holds at most the first 120 of them
@@ -49,6 +50,7 @@ def describe_training(model: Model) -> Training:
         stopped=model.result_.reason,
         seconds=float(sum(seconds)) if seconds is not None else float(times[-1]) if len(times) else None,
         path=_search_scores(model),
+        spectrum=[float(value) for value in model.spectrum_] if hasattr(model, "spectrum_") else None,
         run_columns=columns,
         runs=[[_plain_value(value) for value in run] for run in runs[:_MOST_RUNS]],
         n_runs=len(runs),
@@ -59,11 +61,12 @@ def _search_scores(model: Model) -> SearchScores | None:
     """Return the scores of the search over the number of directions, or None if fewer than two numbers were tried."""
     if hasattr(model, "path_"):
         table, name = model.path_, "score (BIC)"
-        # Scores are comparable only within one stage of the search.
+        # Scores are comparable only within one stage of the search, and with the same number of centers.
+        centers = [n or 0 for n in table.get("n_centers", [None] * len(table["start"]))]
         runs = [
             (d, score)
-            for start, d, score in zip(table["start"], table["n_components"], table["score"], strict=True)
-            if stage_of(start) is Stage.DIRECTIONS and math.isfinite(score)
+            for start, d, score, n in zip(table["start"], table["n_components"], table["score"], centers, strict=True)
+            if stage_of(start) is Stage.DIRECTIONS and math.isfinite(score) and n == max(centers)
         ]
     elif hasattr(model, "cv_results_"):
         table, name = model.cv_results_, "held-out mean squared error"
@@ -77,8 +80,8 @@ def _search_scores(model: Model) -> SearchScores | None:
 
 
 def _plain_value(value: Any) -> Any:
-    """Return a string unchanged and a finite number as a float. Return NaN and infinity as strings."""
-    if isinstance(value, str):
-        return value
+    """Return a string unchanged, None as "", a finite number as a float, and NaN and infinity as strings."""
+    if value is None or isinstance(value, str):
+        return value or ""
     number = float(value)
     return number if math.isfinite(number) else str(number)

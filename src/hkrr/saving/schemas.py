@@ -197,6 +197,7 @@ _MAP: dict[str, Check] = {**OUTPUT, **_UNCERTAINTY, "diagnostics_": checks.recor
 _SEARCHED: dict[str, Check] = {
     **_MAP,
     "map_shape_": one_of("full", "diagonal", "identity"),
+    "spectrum_": floats("width"),
     "path_": checks.table,
     "cv_results_": checks.table,
 }

@@ -12,16 +12,14 @@ from scipy.optimize import minimize
 
 from hkrr._base.checks import check_int
 from hkrr._base.linear_algebra import EPS, Array
-from hkrr.objective import Reduced
+from hkrr.objective import LAMBDA_BOUNDS, Reduced
 from hkrr.solvers.driver import Monitor, ReducedObjective, StopRun
 
 # Decrease of the objective that is within rounding error, relative to the loss of the zero function.
 _ROUNDING = 10.0 * EPS
 # Maximum distance of log lambda to a bound at which lambda counts as being at the bound.
 _AT_BOUND = 1e-6
-# Bounds of log lambda if lambda is learned. Above the upper bound the fitted function is practically zero. Below the
-# lower bound rounding errors are fitted.
-_LOG_LAMBDA_BOUNDS = (math.log(1e-12), math.log(1e3))
+_LOG_LAMBDA_BOUNDS = (math.log(LAMBDA_BOUNDS[0]), math.log(LAMBDA_BOUNDS[1]))
 
 
 def at_bound(reg_lambda: float) -> bool:
@@ -92,6 +90,7 @@ class LBFGS:
             # The accepted point is usually the point evaluated last, but SciPy does not guarantee this.
             reduced = evaluated.get(x.tobytes()) or problem.reduced(x, B0.shape)
             B, reg_lambda = problem.split(x, B0.shape)
+            reg_lambda = reg_lambda if reduced.reg_lambda is None else reduced.reg_lambda
             step = float(np.linalg.norm(B - previous))
             previous = B.copy()
             norm = float(vector_norm(problem.gradient(reduced), check_finite=False))
@@ -99,7 +98,8 @@ class LBFGS:
 
         x0 = problem.join(B0)
         start = problem.reduced(x0, B0.shape)
-        monitor(B0, start.alpha, start.value, float(vector_norm(problem.gradient(start), check_finite=False)), 0.0)
+        norm = float(vector_norm(problem.gradient(start), check_finite=False))
+        monitor(B0, start.alpha, start.value, norm, 0.0, start.reg_lambda)
         unlimited = np.iinfo(np.int32).max
         minimize(
             value_and_grad,

@@ -47,9 +47,11 @@ class ReplayedObjective:
         k, self._n_calls = self._n_calls, self._n_calls + 1
         if k < len(record.x) and record.x[k].tobytes() == x.tobytes():
             self._skip_to(record.seconds[k])
-            return Reduced(record.value[k], record.grad[k], record.alpha[k], record.grad_log_lambda[k])
+            return Reduced(
+                record.value[k], record.grad[k], record.alpha[k], record.grad_log_lambda[k], record.reg_lambda[k]
+            )
         self._run.drop_evaluations(k)
         found: Reduced = self._objective.reduced(B, *reg_lambda)
-        slope = None if found.grad_log_lambda is None else float(found.grad_log_lambda)
-        self._run.add_evaluation(x, self._elapsed(), float(found.value), found.grad, found.alpha, slope)
+        optional = [None if x is None else float(x) for x in (found.grad_log_lambda, found.reg_lambda)]
+        self._run.add_evaluation(x, self._elapsed(), float(found.value), found.grad, found.alpha, *optional)
         return found

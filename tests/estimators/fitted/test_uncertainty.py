@@ -320,9 +320,10 @@ def test_coverage_after_calibration(planted):
     predicted, deviation = model.predict(X[:1000], return_std=True)
     np.testing.assert_allclose(other.interval_scores_, np.sort(np.abs(y[:1000] - predicted) / deviation))
     for coverage in (0.5, 0.9):
-        # The coverage is exact on the 1,000 calibration rows. On the 2,000 new rows it is as requested up to three
-        # standard errors of both samples.
-        assert covered(other, X[:1000], y[:1000], coverage) == np.ceil(1001 * coverage) / 1000
+        # The coverage is exact on the 1,000 calibration rows, except that one row is at the end of its interval, where
+        # rounding decides. On the 2,000 new rows it is as requested up to three standard errors of both samples.
+        n_covered = round(1000 * covered(other, X[:1000], y[:1000], coverage))
+        assert n_covered in (np.ceil(1001 * coverage), np.ceil(1001 * coverage) - 1)
         error = np.sqrt(coverage * (1 - coverage) * (1 / 1000 + 1 / 2000))
         assert abs(covered(other, X[1000:], y[1000:], coverage) - coverage) < 3.0 * error
 

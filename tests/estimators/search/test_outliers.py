@@ -33,7 +33,7 @@ def _criterion(X, y):
 def _maps(D=6):
     """Return maps of the first column, and of the first two columns. The second map has the lower score."""
     one = Candidate(Origin.RANDOM, Gaussian(gamma=1.0), np.eye(1, D), 0.01, -1.0, 5.0)
-    return [one, replace(one, origin=Origin.GROWN, B=np.eye(2, D), score=-100.0)]
+    return [one, replace(one, origin=Origin.WIDENED, B=np.eye(2, D), score=-100.0)]
 
 
 def test_outliers_are_found():
@@ -49,7 +49,7 @@ def test_scores_are_recomputed_without_outliers():
     """
     X, y = _wave(off=[7, 100])
     found = rank_without_outliers(_criterion(X, y), _maps(), math.inf)
-    assert [one.label for one in found] == ["random", "grown"]  # the second column has no effect
+    assert [one.label for one in found] == ["random", "widened"]  # the second column has no effect
     for one, was in zip(found, _maps(), strict=True):
         assert_array_equal(one.B, was.B)
         assert one.nu == was.nu
@@ -59,7 +59,7 @@ def test_scores_are_recomputed_without_outliers():
 @pytest.mark.parametrize("off", [[], range(60)], ids=["none", "a fifth of the rows"])
 def test_scores_do_not_change_without_outliers_or_with_too_many(off):
     found = rank_without_outliers(_criterion(*_wave(off=off, by=1e3)), _maps(), math.inf)
-    assert [(one.label, one.score) for one in found] == [("grown", -100.0), ("random", 5.0)]
+    assert [(one.label, one.score) for one in found] == [("widened", -100.0), ("random", 5.0)]
 
 
 def test_the_smallest_map_is_not_compared():
@@ -67,7 +67,7 @@ def test_the_smallest_map_is_not_compared():
     one = replace(one, score=-200.0)
     assert [each.label for each in rank_without_outliers(_criterion(*_wave(off=[5])), [two, one], math.inf)] == [
         "random",
-        "grown",
+        "widened",
     ]
 
 

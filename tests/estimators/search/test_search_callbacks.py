@@ -20,6 +20,7 @@ SETTINGS = {
     "against plain": {"n_init": 1},
     "kernels": {"kernel": "auto", "n_components": [1, 2], "n_init": 1},
 }
+START, CUT = "4 directions at the start, gaussian", "keeping the directions that matter, gaussian"
 
 
 def _model(which, **options):
@@ -54,8 +55,8 @@ def test_states(observed):
     assert (states[0].n_components, states[0].n_found) == (None, 0)
     with pytest.raises(ValueError, match="no candidate was found yet"):
         states[0].predict(X_NEW)
-    assert states[0].stage == "1 direction, gaussian"
-    assert "2 directions, gaussian" in [state.stage for state in states]
+    assert states[0].stage == START
+    assert CUT in [state.stage for state in states]
     assert states[-1].stage == "final fit on all rows"
     assert [state.seconds for state in states] == sorted(state.seconds for state in states)
     assert [state.n_found for state in states] == sorted(state.n_found for state in states)
@@ -70,7 +71,9 @@ def test_states(observed):
 
 def test_the_phase_agrees_with_the_description(observed):
     descriptions = {
-        Phase.DIRECTIONS: r"\d+ directions?, gaussian",
+        Phase.STARTS: r"(\d+ directions at the start|one direction), gaussian",
+        Phase.CUT: r"keeping the directions that matter, gaussian",
+        Phase.WIDENING: r"directions beside the \d+ found, gaussian",
         Phase.POLISHING: r"refining the best directions on more rows",
         Phase.AGAINST_PLAIN: r"plain kernel ridge on all columns",
         Phase.KERNELS_OF_DIRECTIONS: r"directions, (\w+|\d+ kernels)",
@@ -83,8 +86,6 @@ def test_the_phase_agrees_with_the_description(observed):
     assert set(descriptions) == set(Phase)
     for state in observed[2]:
         assert re.fullmatch(descriptions[state.phase], state.stage)
-        tried = int(state.stage.split()[0]) if state.phase is Phase.DIRECTIONS else None
-        assert state.n_components_tried == tried
 
 
 @pytest.mark.parametrize("which", SETTINGS)
@@ -96,9 +97,11 @@ def test_a_callback_stops_the_search(which):
         return len(stages) >= 1  # always True: the search stops when it has found its first candidate
 
     model = _model(which, callbacks=[stop]).fit(X, Y)
-    assert (model.result_.reason, model.n_components_) == ("callback", 1)
-    assert len(model.path_["start"]) == 1
-    assert stages == ["1 direction, gaussian", "1 direction, gaussian", "final fit on all rows"]
+    # The maps with four directions are candidates only if the number of directions is not given.
+    n_components, expected = (4, [START, START]) if which == "against plain" else (1, [START, CUT, CUT])
+    assert (model.result_.reason, model.n_components_) == ("callback", n_components)
+    assert model.path_["n_components"] == [n_components]
+    assert stages == [*expected, "final fit on all rows"]
     assert np.all(np.isfinite(model.predict(X_NEW)))
     assert model.diagnostics_.stopped == "callback"
 
@@ -127,7 +130,7 @@ def test_callbacks_are_not_stored_in_checkpoints_and_model_files(tmp_path):
         if state.n_found == 1:
             state.predict(X_NEW)
             hkrr.HyperKernelRidge(1, n_init=1, max_iter=3, random_state=1).fit(X, Y)
-        if state.stage.startswith("2"):
+        if state.phase is Phase.CUT:
             raise RuntimeError("a mistake in a callback")
 
     path = tmp_path / "fit.checkpoint"

@@ -11,6 +11,7 @@ from sklearn.kernel_ridge import KernelRidge
 
 from hkrr import FitError, HyperKernelRidgeCV
 from hkrr.criteria import Evidence
+from hkrr.estimators.search import directions
 from hkrr.estimators.search import search_stages as tuning
 from hkrr.estimators.search.candidates import Candidate, Origin, plain_kernel_ridge
 from hkrr.estimators.search.search_stages import Task
@@ -70,20 +71,21 @@ def test_the_best_candidates_on_the_sample_and_on_all_rows_are_polished(n_rows, 
 
     With ten columns, a second direction adds 9 parameters and a third direction adds 8.
     """
-    task = _task(np.zeros((n_rows, 10)), np.zeros(n_rows))
-    chosen = tuning.select_for_polishing(task, _found(losses, min(n_rows, 2000)))
+    task, n_searched = _task(np.zeros((n_rows, 10)), np.zeros(n_rows)), min(n_rows, 2000)
+    chosen = tuning.select_for_polishing(task, _found(losses, n_searched), n_searched)
     assert [candidate.n_components for candidate in chosen] == expected
 
 
 def test_of_equal_candidates_only_the_first_is_polished():
     task, (one, *_) = _task(np.zeros((5000, 10)), np.zeros(5000)), _found([0.0], 2000)
-    assert tuning.select_for_polishing(task, [one, replace(one, origin=Origin.GROWN)]) == [one]
+    assert tuning.select_for_polishing(task, [one, replace(one, origin=Origin.WIDENED)], 2000.0) == [one]
 
 
 def test_frequency_weights_are_not_extrapolated():
     """Test that the scores of fifty rows of weight 100 count as scores of 5,000 rows, without extrapolation."""
     task = _task(np.zeros((50, 10)), np.zeros(50), np.full(50, 100.0))
-    chosen = tuning.select_for_polishing(task, _found([0.0, -0.0075], 5000))  # a gain of 37.5 nats, a penalty of 38.3
+    found = _found([0.0, -0.0075], 5000)  # a gain of 37.5 nats, a penalty of 38.3
+    chosen = tuning.select_for_polishing(task, found, task.rows.total_weight)
     assert [candidate.n_components for candidate in chosen] == [1]
 
 
@@ -132,14 +134,30 @@ def test_a_candidate_that_cannot_be_polished_is_kept(monkeypatch, deadline, reas
     assert set(map(len, run.history.values())) == {0}
 
 
+@pytest.mark.parametrize(
+    ("m", "n_centers", "expected"), [(60, [5], 10), (60, [5, 9], 18), (60, [30], 40), (60, [None], 40), (50, [5], 50)]
+)
+def test_polishing_takes_twice_as_many_centers_as_the_search(monkeypatch, m, n_centers, expected):
+    """Test the number of centers, which is at most 40 here. Up to 50 rows, all rows are centers."""
+    monkeypatch.setattr(tuning, "_EXACT_ROWS", 50)
+    monkeypatch.setattr(tuning, "_POLISH_CENTERS", 40)
+    criteria = []
+    monkeypatch.setattr(tuning, "descend", lambda criterion, start, *_, **__: (criteria.append(criterion) or start, ""))
+    candidates = [Candidate(Origin.CUT, KERNEL, np.eye(1, 3), 0.3, n_centers=number) for number in n_centers]
+    X, y, _ = _single(m, 3, 0)
+    tuning.polish(_task(X, y), candidates)
+    assert [(one.rows.n_rows, one.n_centers) for one in criteria] == [(m, expected)] * len(n_centers)
+
+
 # ---------------------------------------------------------- comparison with plain kernel ridge regression
 
 
-def _compare(monkeypatch, m=150, seed=0, exact_rows=60):
+def _compare(monkeypatch, m=150, seed=0, few_rows=60, exact_rows=100):
     """Compare plain kernel ridge regression with a map along the true direction whose scale and noise are too large.
 
     Return the map, the criteria used for the comparison, and the result of the comparison.
     """
+    monkeypatch.setattr(tuning, "_FEW_ROWS", few_rows)
     monkeypatch.setattr(tuning, "_EXACT_ROWS", exact_rows)
     given = []
 
@@ -158,7 +176,8 @@ def _compare(monkeypatch, m=150, seed=0, exact_rows=60):
 def test_the_map_refits_its_scale_and_noise_for_the_comparison(monkeypatch, seed):
     """Test that the scale and noise of the map are refitted for the comparison with plain kernel ridge regression.
 
-    All 60 rows of the comparison are centers, and the scores are extrapolated to all 150 rows.
+    All 60 rows of the comparison are centers, and the scores are extrapolated to all 150 rows. The lead of the map is
+    so clear that there is no second comparison on more rows.
     """
     polished, (exact,), (winner, run, ends) = _compare(monkeypatch, seed=seed)
     before, compared, rival = ends
@@ -181,6 +200,27 @@ def test_the_map_refits_its_scale_and_noise_for_the_comparison(monkeypatch, seed
     assert (winner.nu, winner.score) == (polished.nu, compared.score)
 
 
+@pytest.mark.parametrize("reason", ["small lead", "plain leads"])
+def test_an_unclear_comparison_is_repeated_on_more_rows(monkeypatch, reason):
+    """Test that the comparison on 60 rows is repeated on 100 rows if the map does not lead clearly."""
+    if reason == "small lead":
+        monkeypatch.setattr(tuning, "needs_check", lambda chosen, rival: True)
+    else:
+        score = lambda criterion, value, dof, W: -dof if criterion.rows.n_rows == 100 else dof  # noqa: E731
+        monkeypatch.setattr(tuning, "score", score)
+        monkeypatch.setattr(tuning, "needs_check", lambda chosen, rival: False)
+    decided = []
+    monkeypatch.setattr(tuning, "_is_better", lambda task, *both: (decided.append(both) or True, []))
+    _, criteria, (winner, _, (_, compared, rival)) = _compare(monkeypatch)
+    assert [criterion.rows.n_rows for criterion in criteria] == [60, 100]
+    # Only the second comparison counts.
+    assert decided == [(compared, rival)]
+    assert winner.score == compared.score
+    for one in (compared, rival):
+        found = criteria[1].at(one.nu / 100).reduced(one.matrix)
+        assert one.value == pytest.approx(found.value, rel=1e-9)
+
+
 def test_a_comparison_that_fails_keeps_the_map(monkeypatch):
     def failing(*given, **options):
         raise FitError("in the comparison")
@@ -198,7 +238,8 @@ def test_strong_noise_does_not_hide_a_direction_that_many_rows_show(monkeypatch,
     Only 150 rows are used for the comparison. If the scores were not extrapolated to 1,500 rows, plain kernel ridge
     regression would win, because of the penalty of log(150) / 2 nats per parameter.
     """
-    sizes = {"SEARCH_ROWS": 400, "_EXACT_ROWS": 150, "_POLISH_CENTERS": 60}
+    monkeypatch.setattr(directions, "SIZES", ((math.inf, 400, 100),))
+    sizes = {"_FEW_ROWS": 150, "_EXACT_ROWS": 150, "_POLISH_CENTERS": 60}
     for name, size in sizes.items():
         monkeypatch.setattr(tuning, name, size)
     X, y, b = _single(1500, 30, seed, m_test=1000)
@@ -221,7 +262,8 @@ def test_messages_do_not_mention_parameters_that_do_not_exist(monkeypatch, kerne
 
     HyperKernelRidgeCV has no parameter max_iter.
     """
-    sizes = {"SEARCH_CENTERS": 4, "_POLISH_ITERATIONS": 1, "_RESCALE_ITERATIONS": 1, "_RESCALE_ROWS": 40}
+    monkeypatch.setattr(directions, "SIZES", ((math.inf, 60, 4),))
+    sizes = {"_POLISH_ITERATIONS": 1, "_RESCALE_ITERATIONS": 1, "_RESCALE_ROWS": 40}
     for name, size in sizes.items():
         monkeypatch.setattr(tuning, name, size)
     X, y, _ = _single(60, 2, 0, noise=0.1)

@@ -565,6 +565,7 @@ def diagnose_search(
     winner: SearchCandidate,
     candidates: Sequence[SearchCandidate],
     *,
+    given: Sequence[int] | None,
     time_limited: bool,
     truncation: Any,
     solve: SolveDiagnostics,
@@ -579,6 +580,8 @@ def diagnose_search(
         The candidate that was chosen.
     candidates : sequence of SearchCandidate
         All candidates that were tried.
+    given : sequence of int or None
+        Numbers of directions from which the search had to choose. None means any number.
     time_limited : bool
         Whether the search had a time limit. Candidates without a value then count as dropped, not as failed, because
         there may have been no time to evaluate these candidates.
@@ -589,6 +592,7 @@ def diagnose_search(
     edges: tuple[str, ...] = ()
     if isinstance(winner.shape, Full):
         tried = {candidate.n_components for candidate in candidates if isinstance(candidate.shape, Full)}
+        tried = tried if given is None else set(given)
         edges = _range_edge("n_components", winner.n_components, tried, rows.n_features)
     if winner.lambda_at_bound:
         edges = (*edges, "reg_lambda")

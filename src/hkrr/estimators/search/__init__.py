@@ -1,7 +1,7 @@
 """The search with which `HyperKernelRidgeCV` selects lambda, the number of directions, the map and the kernel.
 
 - `search_and_refit` runs a search and the final fit.
-- `search_stages` combines the stages of the search. `number_of_directions` finds directions, `kernel_and_map_shape`
+- `search_stages` combines the stages of the search. `directions` finds directions, `kernel_and_map_shape`
   compares kernels and shapes of the map, and `held_out_check` tests a map on held-out rows.
 - `candidates` defines the models that are compared.
 - `final_fit` computes the coefficients on all rows.

@@ -49,8 +49,8 @@ class Origin(StrEnum):
 
     RANDOM = "random"  # a random map
     MOMENTS = "moments"  # leading eigenvectors of a moment matrix
-    GROWN = "grown"  # the best map with one direction fewer, plus a new direction
-    SHRUNK = "shrunk"  # the best map with one direction more, without its smallest direction
+    CUT = "cut"  # a map truncated to its largest directions
+    WIDENED = "widened"  # the best map, plus short random directions
     POLISHED = "polished"  # the best directions, refined on more rows
     RESCALED = "rescaled"  # the chosen map, with its scales and noise refitted
     COMPARED = "compared"  # the chosen map, scored against plain kernel ridge regression
@@ -59,7 +59,7 @@ class Origin(StrEnum):
     PLAIN = "plain"  # a multiple of the identity: plain kernel ridge regression
     DIAGONAL = "diagonal"  # one scale per column
     SQUARE = "square"  # a full D x D map, started from a diagonal one
-    CUT = "square, cut"  # a square map truncated to its largest directions
+    SQUARE_CUT = "square, cut"  # a square map truncated to its largest directions
 
 
 class Stage(Enum):
@@ -77,7 +77,7 @@ class Stage(Enum):
 
 
 # Origins of the runs in the stages DIRECTIONS and REFINEMENT.
-_FIND_DIRECTIONS = (Origin.RANDOM, Origin.MOMENTS, Origin.GROWN, Origin.SHRUNK)
+_FIND_DIRECTIONS = (Origin.RANDOM, Origin.MOMENTS, Origin.CUT, Origin.WIDENED)
 _REFINE = (Origin.POLISHED, Origin.RESCALED, Origin.COMPARED, Origin.HELD_OUT)
 # Suffixes of a label.
 _DROPPED, _HALF, _FINALIST = ", dropped", ", half", ", finalist"
@@ -89,7 +89,7 @@ def stage_of(label: str) -> Stage:
     Examples
     --------
     >>> from hkrr.estimators.search.candidates import stage_of
-    >>> stage_of("grown, dropped").name, stage_of("diagonal, half").name, stage_of("square, cut, finalist").name
+    >>> stage_of("random, dropped").name, stage_of("diagonal, half").name, stage_of("square, cut, finalist").name
     ('DIRECTIONS', 'HALF_GROUPS', 'FINALISTS')
     """
     origin = label.removesuffix(_DROPPED).removesuffix(_HALF).removesuffix(_FINALIST)
@@ -143,6 +143,10 @@ class Candidate:
         Whether the run used only half of the groups of rows.
     finalist : bool
         Whether the run was part of the final comparison of kernels and shapes.
+    n_centers : int or None
+        Number of centers of the criterion in the search for directions.
+    spectrum : tuple of floats or None
+        Singular values of the wide map from which the map was cut, relative to the largest.
     """
 
     origin: Origin
@@ -158,6 +162,8 @@ class Candidate:
     dropped: bool = False
     half_groups: bool = False
     finalist: bool = False
+    n_centers: int | None = None
+    spectrum: tuple[float, ...] | None = None
 
     @property
     def stage(self) -> Stage:
@@ -393,6 +399,7 @@ def path_table(candidates: Sequence[Candidate], total_weight: float) -> dict[str
         "kernel": [kernel_name(one.kernel) for one in candidates],
         "shape": [one.shape.name for one in candidates],
         "n_components": [one.n_components for one in candidates],
+        "n_centers": [one.n_centers for one in candidates],
         "reg_lambda": [one.nu / total_weight for one in candidates],
         "gamma": [one.kernel.scale * one.norm**2 for one in candidates],
         "criterion": [one.value for one in candidates],

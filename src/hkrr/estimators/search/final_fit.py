@@ -28,6 +28,8 @@ EXACT_ROWS, CENTERS = 5_000, 2_000
 EXACT_ROWS_ROUGH, CENTERS_ROUGH = 10_000, 4_000
 # Maximum number of centers of a quick fit.
 _QUICK_CENTERS = 500
+# Number of centers that a final fit can have with any time limit.
+_LEAST_CENTERS = 500
 # Numbers of rows of the matrices with which three operations are timed: a Cholesky factorization, a matrix product, and
 # the computation of a kernel matrix. The matrix of the factorization is the largest, because the factorization of a
 # small matrix is less efficient. The kernel matrix is the smallest, because it is slow to compute for many columns.
@@ -160,10 +162,13 @@ class DurationModel:
         return sums / n_threads + self._entry * n_centers**2 + 4.0 * self._factor * n_centers**3 + scores
 
     def affordable(self, n_rows: int, n_centers: int, seconds: float) -> int:
-        """Return the number of centers, between 1 and ``n_centers``, that can be fitted in the given time."""
+        """Return the number of centers, at most ``n_centers``, that can be fitted in the given time.
+
+        At least 500 centers are used if there are so many, because a fit with fewer centers is hardly faster.
+        """
         n_centers = min(n_centers, n_rows)
-        while n_centers > 1 and self.seconds(n_rows, n_centers) > seconds:
-            n_centers = max(1, int(0.8 * n_centers))
+        while n_centers > _LEAST_CENTERS and self.seconds(n_rows, n_centers) > seconds:
+            n_centers = max(_LEAST_CENTERS, int(0.8 * n_centers))
         return n_centers
 
 

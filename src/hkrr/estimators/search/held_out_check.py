@@ -22,10 +22,9 @@ import numpy as np
 from hkrr._base.linear_algebra import Array
 from hkrr._base.threads import single_threaded_blas
 from hkrr._maps import Full, KernelExpansion, principal_form, square_map_is_affordable
-from hkrr.centers import uniform_or_all
 from hkrr.criteria import Criterion, Grouped
 from hkrr.estimators.search.candidates import FIRST_LAMBDA, LONG, MEDIAN_ROWS, Candidate, improve
-from hkrr.estimators.search.number_of_directions import SEARCH_CENTERS, SEARCH_ROWS, search_dimensions
+from hkrr.estimators.search.directions import DirectionSearch
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel
 from hkrr.objective import Objective
@@ -99,7 +98,7 @@ class HeldOutCheck:
     def _relearn_map(self, groups: Grouped, chosen: Candidate) -> Candidate:
         """Learn a full map with as many directions as the chosen map, and return the best candidate.
 
-        One start is the best map of `search_dimensions`. If there are enough rows for a square map, the leading
+        One start is the best map of `DirectionSearch`. If there are enough rows for a square map, the leading
         directions of a learned square map are a second start.
         """
         training, d = groups.rows, chosen.n_components
@@ -111,20 +110,20 @@ class HeldOutCheck:
             if math.isfinite(square.value):
                 with single_threaded_blas():
                     starts.append(replace(square, B=principal_form(square.B)[0][:d]))
-        few = training.subset(np.arange(min(training.n_rows, SEARCH_ROWS))).on_threads(1)
-        centers = uniform_or_all(few, SEARCH_CENTERS, self.rng)
+        search = DirectionSearch(
+            self.make,
+            training,
+            chosen.kernel,
+            [d],
+            choose=False,
+            n_starts=self.n_starts,
+            rng=self.rng,
+            n_jobs=self.n_jobs,
+            n_threads=self.n_threads,
+            deadline=self.deadline,
+        )
         with suppress(FitError):
-            best, _ = search_dimensions(
-                self.make(few, centers, chosen.kernel, 1.0, True),
-                [d - 1, d] if d > 1 else [d],
-                n_starts=self.n_starts,
-                rng=self.rng,
-                n_jobs=self.n_jobs,
-                n_threads=self.n_threads,
-                deadline=self.deadline,
-                stop_early=False,
-            )
-            starts += [best[d]] if d in best else []
+            starts.append(search.run()[d])
         ends = [improve(groups, start, LONG, self.deadline) for start in starts]
         return min(ends, key=lambda end: end.value, default=fresh)
 

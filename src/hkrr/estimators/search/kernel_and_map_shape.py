@@ -122,7 +122,7 @@ def search_kernels(
     total_weight : float or None
         Total weight of all rows of the fit. None means that `rows` contains all rows, not only a sample.
     n_jobs, n_threads, deadline, verbose, progress
-        As in `hkrr.estimators.search.number_of_directions.search_dimensions`.
+        As in `hkrr.estimators.search.directions.DirectionSearch`.
     """
     product = PRODUCT if rows.n_features <= _WIDE else _CHEAPEST
     kernels = {name: KERNELS[name].with_gamma(1.0) for name in (*RADIAL, *product)}
@@ -360,7 +360,7 @@ def _truncated(runs: _Runs, groups: Grouped, square: Candidate) -> list[Candidat
         for rank in range(len(B) - 1, 0, -1):
             if not runs.in_time:
                 break
-            cut = replace(square, origin=Origin.CUT, B=B[:rank], value=criterion.reduced(B[:rank]).value)
+            cut = replace(square, origin=Origin.SQUARE_CUT, B=B[:rank], value=criterion.reduced(B[:rank]).value)
             cuts.append(runs.extrapolate_score(cut, groups))
     best = min(range(len(cuts)), key=lambda i: cuts[i].score)
     return [_warm(cut) for cut in cuts[max(best - 1, 0) : best + 1]]

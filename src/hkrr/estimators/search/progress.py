@@ -24,7 +24,9 @@ from hkrr.kernels import kernel_name
 class Phase(Enum):
     """What a search does in a stage. A phase can consist of several stages, with different kernels for example."""
 
-    DIRECTIONS = auto()  # search over the number of directions
+    STARTS = auto()  # optimization of wide starting maps
+    CUT = auto()  # truncation to the directions that matter
+    WIDENING = auto()  # search for directions that the best map lacks
     POLISHING = auto()  # refinement of the best directions on more rows
     AGAINST_PLAIN = auto()  # comparison with plain kernel ridge regression
     KERNELS_OF_DIRECTIONS = auto()  # comparison of kernels for maps with few directions
@@ -52,8 +54,6 @@ class SearchState:
         Number of times that a new best candidate was found.
     phase : Phase or None
         What the search does in the current stage. None if the stage belongs to no single phase.
-    n_components_tried : int or None
-        Number of directions that the current stage tries. None if the phase is not DIRECTIONS.
     """
 
     stage: str
@@ -64,7 +64,6 @@ class SearchState:
     score: float | None = None
     n_found: int = 0
     phase: Phase | None = None
-    n_components_tried: int | None = None
     _predict: Callable[[Any], Array] | None = field(default=None, repr=False, compare=False)
 
     def predict(self, X: Any) -> Array:
@@ -124,10 +123,10 @@ class Progress:
         self.best: list[Candidate] = []
         self._predict: Callable[[Any], Array] | None = None
 
-    def begin(self, stage: str, phase: Phase | None, n_components_tried: int | None = None) -> None:
+    def begin(self, stage: str, phase: Phase | None) -> None:
         """Start a stage and call the callbacks. In the phase FINAL_FIT, callbacks can no longer stop the search."""
         if stage != self._current.stage:
-            self._current = SearchState(stage, 0.0, phase=phase, n_components_tried=n_components_tried)
+            self._current = SearchState(stage, 0.0, phase=phase)
             self._notify()
 
     def found(self, candidate: Candidate) -> None:

@@ -36,9 +36,9 @@ from hkrr.estimators.search.candidates import (
     score,
     unchanged,
 )
+from hkrr.estimators.search.directions import DirectionSearch
 from hkrr.estimators.search.held_out_check import HeldOutCheck, needs_check
 from hkrr.estimators.search.kernel_and_map_shape import best_on_most_rows, grouped, search_kernels
-from hkrr.estimators.search.number_of_directions import SEARCH_CENTERS, SEARCH_ROWS, search_dimensions
 from hkrr.estimators.search.progress import Phase, Progress, SearchStopped
 from hkrr.exceptions import FitError
 from hkrr.kernels import KERNELS, Kernel
@@ -49,8 +49,11 @@ from hkrr.solvers import Result
 SAMPLE_ROWS = 20_000
 # Maximum number of rows of a criterion in which all rows are centers.
 _EXACT_ROWS = 1_000
-# Number of centers for polishing on more than _EXACT_ROWS rows, and maximum number of iterations for polishing.
-_POLISH_CENTERS, _POLISH_ITERATIONS = 400, 40
+# Number of rows of a first comparison with plain kernel ridge regression.
+_FEW_ROWS = 300
+# Ratio of the number of centers for polishing, on more than _EXACT_ROWS rows, to that of the search for directions; the
+# maximum number of these centers, and the maximum number of iterations for polishing.
+_POLISH_RATIO, _POLISH_CENTERS, _POLISH_ITERATIONS = 2, 400, 20
 # Maximum number of rows for the last refit of the scale and noise with kernel="auto".
 _RESCALE_ROWS = 2_000
 # Maximum numbers of iterations: for one common scale of the map, and for one scale per direction.
@@ -88,10 +91,10 @@ class Task:
     dimensions : sequence of int
         Numbers of directions to try, in increasing order.
     choose_dimension : bool
-        Whether the number of directions is selected automatically (``n_components="auto"``). If True, the search may
-        stop before it has tried all `dimensions`, and plain kernel ridge regression or a diagonal map may be selected.
+        Whether the number of directions is selected automatically (``n_components="auto"``). If True, the search
+        need not try all `dimensions`, and plain kernel ridge regression or a diagonal map may be selected.
     n_starts : int
-        Number of random starts for each number of directions.
+        Number of random starts.
     rng : RandomState
         Random number generator of the search.
     represented_weight : float or None
@@ -148,9 +151,16 @@ def _search_one_kernel(task: Task, kernel: Kernel) -> tuple[Candidate, Result, l
 
     Return the same values as `tune`.
     """
-    best, ends = find_directions(task, kernel)
+    compares = task.choose_dimension and task.rows.n_features > 1
+    plain = None
+    if compares and math.isfinite(task.deadline):
+        # With a time limit, the search begins with a simple model that is ready soon.
+        with suppress(FitError, ArithmeticError):
+            plain = fit_plain(task, kernel, _FEW_ROWS)
+            task.progress.found(plain[1])
+    best, ends, searched_weight = find_directions(task, kernel)
     task.progress.begin("refining the best directions on more rows", Phase.POLISHING)
-    polished, result = polish(task, select_for_polishing(task, best))
+    polished, result = polish(task, select_for_polishing(task, best, searched_weight))
     task.progress.found(polished)
     ends = [*ends, polished]
     if task.in_time:
@@ -159,43 +169,58 @@ def _search_one_kernel(task: Task, kernel: Kernel) -> tuple[Candidate, Result, l
             polished = rescale(task, polished)
             task.progress.found(polished)
             ends = [*ends, polished]
-    if task.choose_dimension and task.rows.n_features > 1 and task.in_time:
+    if compares and task.in_time:
         task.progress.begin("plain kernel ridge on all columns", Phase.AGAINST_PLAIN)
         return _against_plain(task, polished, result, ends)
+    if plain is not None:
+        criterion, rival = plain
+        with single_threaded_blas(), suppress(ArithmeticError, np.linalg.LinAlgError):
+            value = criterion.reduced(polished.B, polished.nu / criterion.rows.total_weight).value
+            if score(criterion, value, polished.degrees_of_freedom) > rival.score:
+                return *_without_run(task, rival), [*ends, rival]
     return polished, result, ends
 
 
-def find_directions(task: Task, kernel: Kernel) -> tuple[list[Candidate], list[Candidate]]:
-    """Return the best candidate for each number of directions, lowest score first, and all candidates tried."""
-    few = subset(task.rows, SEARCH_ROWS, task.rng).on_threads(1)
-    criterion = task.make(few, uniform_or_all(few, SEARCH_CENTERS, task.rng), kernel, 1.0, True)
-    best, ends = search_dimensions(
-        criterion,
+def fit_plain(task: Task, kernel: Kernel, n_rows: int) -> tuple[Criterion, Candidate]:
+    """Fit plain kernel ridge regression on at most `n_rows` rows. Return the criterion on these rows and the fit."""
+    some = subset(task.rows, n_rows, task.rng)
+    exact = task.make(some, None, kernel, 1.0, True)
+    with single_threaded_blas():
+        return exact, plain_kernel_ridge(exact, kernel, (0.1, FIRST_LAMBDA * some.total_weight), task.rng)[0]
+
+
+def find_directions(task: Task, kernel: Kernel) -> tuple[list[Candidate], list[Candidate], float]:
+    """Return the best candidate for each number of directions, all candidates, and the weight of the rows used.
+
+    The candidates of the first list are sorted, lowest score first.
+    """
+    search = DirectionSearch(
+        task.make,
+        task.rows,
+        kernel,
         task.dimensions,
+        choose=task.choose_dimension,
         n_starts=task.n_starts,
         rng=task.rng,
         n_jobs=task.n_jobs,
         n_threads=task.n_threads,
         deadline=task.deadline,
-        stop_early=task.choose_dimension,
         verbose=task.verbose,
         progress=task.progress,
     )
-    ordered = rank_without_outliers(
-        criterion, list(best.values()), task.deadline, n_jobs=task.n_jobs, n_threads=task.n_threads
-    )
-    return ordered, ends
+    best = list(search.run().values())
+    ordered = rank_without_outliers(search.criterion, best, task.deadline, n_jobs=task.n_jobs, n_threads=task.n_threads)
+    return ordered, search.ends, search.criterion.rows.total_weight
 
 
-def select_for_polishing(task: Task, best: list[Candidate]) -> list[Candidate]:
+def select_for_polishing(task: Task, best: list[Candidate], searched_weight: float) -> list[Candidate]:
     """Return the best candidate on the rows of the search and, if it differs, the best candidate on all rows.
 
     The score on all rows is extrapolated from the score on the rows of the search. A weak direction can lower the score
-    on many rows even if, on few rows, the gain is smaller than the penalty for its parameters.
+    on many rows even if, on few rows, the gain is smaller than the penalty for its parameters. `searched_weight` is the
+    total weight of the rows of the search.
     """
-    W = task.total_weight
-    # Weight of the rows on which the candidates were found.
-    n = task.rows.total_weight * min(1.0, SEARCH_ROWS / task.rows.n_rows)
+    W, n = task.total_weight, searched_weight
 
     def score_on_all_rows(candidate: Candidate) -> float:
         dof = candidate.degrees_of_freedom
@@ -209,7 +234,8 @@ def select_for_polishing(task: Task, best: list[Candidate]) -> list[Candidate]:
 def polish(task: Task, candidates: Sequence[Candidate]) -> tuple[Candidate, Result]:
     """Improve the candidates on more rows with more centers. Return the best candidate and the result of its run."""
     many = task.rows
-    centers = None if many.n_rows <= _EXACT_ROWS else uniform_or_all(many, _POLISH_CENTERS, task.rng)
+    n_centers = min(_POLISH_CENTERS, _POLISH_RATIO * max(one.n_centers or _POLISH_CENTERS for one in candidates))
+    centers = None if many.n_rows <= _EXACT_ROWS else uniform_or_all(many, n_centers, task.rng)
     criterion = task.make(many, centers, candidates[0].kernel, 1.0, True)
     options: dict[str, Any] = {"tol": 1e-6, "plateau": 1e-7, "verbose": task.verbose}
     ends = []
@@ -253,7 +279,11 @@ def _against_plain(
     The result of the run of the better candidate and all candidates tried are returned too.
     """
     try:
-        compared, rival, rival_result = compare_with_plain(task, polished)
+        # If the difference is large, few rows are enough to see it.
+        for n_rows in (_FEW_ROWS, _EXACT_ROWS):
+            compared, rival, rival_result = compare_with_plain(task, polished, n_rows)
+            if compared.score < rival.score and not needs_check(compared, rival):
+                break
     except (FitError, ArithmeticError):
         # The comparison failed, but the map is still valid.
         return polished, result, ends
@@ -267,14 +297,16 @@ def _against_plain(
     return rival, replace(rival_result, message=message), [*ends, *checked]
 
 
-def compare_with_plain(task: Task, polished: Candidate) -> tuple[Candidate, Candidate, Result]:
+def compare_with_plain(
+    task: Task, polished: Candidate, n_rows: int = _EXACT_ROWS
+) -> tuple[Candidate, Candidate, Result]:
     """Return the map and plain kernel ridge regression as candidates that were scored on the same rows.
 
     The third value is the result of the run of plain kernel ridge regression. The scale and the noise of the two
-    candidates are refitted on at most 1,000 rows, with all of these rows as centers. The scores are extrapolated to the
-    total weight of the task, including the penalty for the parameters (BIC).
+    candidates are refitted on at most `n_rows` rows, with all of these rows as centers. The scores are extrapolated to
+    the total weight of the task, including the penalty for the parameters (BIC).
     """
-    some = subset(task.rows, _EXACT_ROWS, task.rng)
+    some = subset(task.rows, n_rows, task.rng)
     exact = task.make(some, None, polished.kernel, 1.0, True)
     noises = (polished.nu, 0.1, FIRST_LAMBDA * some.total_weight)
     compared = replace(polished, origin=Origin.COMPARED, shape=Scaled(polished.B), seconds=0.0)
@@ -322,7 +354,7 @@ def _search_all_kernels(task: Task) -> tuple[Candidate, Result, list[Candidate]]
     ends: list[Candidate] = []
     # If the Gaussian kernel fails, a different kernel may still work.
     with suppress(FitError):
-        best, ends = find_directions(first, KERNELS["gaussian"].with_gamma(1.0))
+        best, ends, _ = find_directions(first, KERNELS["gaussian"].with_gamma(1.0))
     winner, tried = search_kernels(
         task.make,
         task.rows,

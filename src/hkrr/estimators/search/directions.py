@@ -1,0 +1,426 @@
+"""Search for directions with one kernel and one criterion: start wide, then cut.
+
+A map with more directions than the target needs is easier to optimize than a map with just enough directions. While
+the criterion is minimized, superfluous directions shrink. The search has three steps:
+
+1. **Start wide.** Random maps and one map from moments, all with more directions than expected, get a short run. The
+   best two continue with a long run.
+2. **Cut.** A wide map is truncated to its k largest singular values. The k with the lowest score and its neighbours are
+   optimized again. This is repeated until both neighbours of the best k have been tried. The score is a BIC
+   (`hkrr.estimators.search.candidates`): for a rotation-invariant kernel and D columns, a map with d directions has
+   ``dof = d D - d (d - 1) / 2`` parameters.
+3. **Widen**, unless the two maps of step 2 have the same directions and explain the target. Random directions are added
+   to the best map, and the result is optimized and cut. This is repeated until no new direction is found.
+
+A function of many directions needs more centers, and more rows, than a function of few directions: with too few centers
+the criterion is flat around the solution. If the best map has many directions, or leaves much of the target
+unexplained, the search continues on more rows with more centers.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+
+from hkrr._base.linear_algebra import Array
+from hkrr._base.progress_bar import NoBar, progress_bar
+from hkrr._base.threads import single_threaded_blas
+from hkrr._maps import KernelExpansion, principal_form
+from hkrr.centers import uniform_or_all
+from hkrr.criteria import Criterion
+from hkrr.estimators.search.candidates import (
+    FIRST_LAMBDA,
+    MEDIAN_ROWS,
+    Candidate,
+    Origin,
+    improve_each,
+    score,
+)
+from hkrr.estimators.search.progress import Phase, Progress
+from hkrr.exceptions import FitError
+from hkrr.kernels import Kernel, kernel_name
+from hkrr.metrics import subspace_distance
+from hkrr.rows import InMemoryRows
+from hkrr.solvers.initialization import median_sample, sample_map
+
+# Maximum number of directions, and the numbers of rows and centers with which maps of so many directions are found. If
+# a map leaves much of the target unexplained, the numbers of the next line are used.
+SIZES = ((3, 2_000, 100), (5, 2_000, 200), (math.inf, 4_000, 400))
+# Share of the target's mean square above which much is unexplained.
+_MUCH = 0.1
+# Minimum and maximum width of a start, and minimum number of rows for each entry of its map between the two.
+_LEAST_WIDTH, _MOST_WIDTH, _ROWS_PER_ENTRY = 3, 8, 2
+# Maximum numbers of iterations: of a short run, of a long run, and of a run after a cut.
+SHORT, LONG, AFTER_CUT = 20, 60, 30
+# Number of starts that continue after the short runs.
+_SURVIVORS = 2
+# Number of directions that are added to widen a map, and their lengths in two attempts, relative to the largest
+# singular value.
+_ADDED, _ADDED_LENGTHS = 3, (0.3, 1.0)
+# Maximum number of times that a map is widened.
+_WIDENINGS = 6
+# Two maps have the same directions if the sine of the largest angle between their row spaces is below this value.
+_SAME_DIRECTIONS = 0.5
+# Maximum number of columns D for which the D x D moment matrix is formed.
+_FEW_COLUMNS = 300
+
+
+def starting_width(rows: InMemoryRows, at_least: int = 1) -> int:
+    """Return the number of directions of the starts: 8, or fewer if there are few rows for so many parameters."""
+    affordable = rows.n_rows // (_ROWS_PER_ENTRY * rows.n_free_columns)
+    return min(max(min(max(affordable, _LEAST_WIDTH), _MOST_WIDTH), at_least), rows.n_features)
+
+
+def random_starts(
+    rows: InMemoryRows, kernel: Kernel, n_components: int, n_starts: int, rng: np.random.RandomState
+) -> list[Candidate]:
+    """Return random maps, alternately at the scale of the median rule and at half of this scale."""
+    sample = median_sample(rows, rng, MEDIAN_ROWS)
+    starts = []
+    for k in range(n_starts):
+        B = sample_map(n_components, rows.n_features, rng)
+        scale = math.sqrt(kernel.median_gamma(sample @ B.T)) * (1.0 if k % 2 == 0 else 0.5)
+        starts.append(_start(Origin.RANDOM, kernel, scale * B, rows))
+    return starts
+
+
+def moment_starts(rows: InMemoryRows, kernel: Kernel, n_components: int) -> list[Candidate]:
+    """Return a list with one start, whose map consists of the leading eigenvectors of a moment matrix.
+
+    The moment matrix is ``sum_i w_i y_i x_i x_i'``, where x_i, y_i and w_i are the inputs, the target and the weight of
+    row i. Its eigenvectors are called principal Hessian directions (Li, 1992). They are the rows of the map, which is
+    scaled by the median rule. If there are several targets, the target with the largest sum of squares is used. The
+    list is empty if fewer than ``n_components`` eigenvectors are found.
+
+    This start helps if the target is an even function of a few directions, for example the product of two directions.
+    A random map in many dimensions then contains almost no information on the target. The moment matrix contains this
+    information if the number of rows is a few times the number of columns.
+    """
+    X, Y, w = rows.gather()
+    # A separate generator is used, so that the random starts do not depend on this start.
+    rng = np.random.RandomState(0)
+    y = Y[:, int(np.argmax(np.sum(Y * Y, axis=0)))]
+    leading = _leading_directions(X, y if w is None else w * y, rng, n_components)
+    if len(leading) < n_components:
+        return []
+    B = np.array(leading)
+    scale = math.sqrt(kernel.median_gamma(median_sample(rows, rng, MEDIAN_ROWS) @ B.T))
+    return [_start(Origin.MOMENTS, kernel, scale * B, rows)]
+
+
+def _start(origin: Origin, kernel: Kernel, B: Array, rows: InMemoryRows) -> Candidate:
+    return Candidate(origin, kernel, B, FIRST_LAMBDA * rows.total_weight, n_free_columns=rows.n_free_columns)
+
+
+def _leading_directions(R: Array, r: Array, rng: np.random.RandomState, n: int) -> list[Array]:
+    """Return the eigenvectors of ``sum_i r_i R_i R_i'`` for the n eigenvalues of largest absolute value.
+
+    R_i is row i of R, and r_i is entry i of r. With more than 300 columns, the matrix is not formed, and ARPACK is
+    used. If ARPACK does not converge, fewer than n eigenvectors are returned.
+    """
+    D = R.shape[1]
+    R, r = _scale_to_one(R), _scale_to_one(r)
+    if D <= _FEW_COLUMNS:
+        eigenvalues, vectors = np.linalg.eigh((R * r[:, None]).T @ R)
+        return list(vectors[:, np.argsort(-np.abs(eigenvalues))[:n]].T)
+    product = LinearOperator((D, D), matvec=lambda v: R.T @ (r * (R @ v.ravel())), dtype=np.float64)
+    try:
+        return list(eigsh(product, k=n, v0=rng.standard_normal(D), tol=1e-2, maxiter=50)[1].T)
+    except ArpackError as error:
+        # The subclass ArpackNoConvergence has an attribute with the eigenvectors that did converge.
+        return list(getattr(error, "eigenvectors", np.zeros((D, 0))).T)
+
+
+def _scale_to_one(values: Array) -> Array:
+    """Return the values divided by a power of two, such that the largest absolute value is between 0.5 and 1.
+
+    Products of three such values do not overflow, and the division by a power of two has no rounding error.
+    """
+    return np.ldexp(values, -np.frexp(np.max(np.abs(values)))[1])
+
+
+def sorted_rows(candidate: Candidate) -> tuple[Array, Array]:
+    """Return the map with its largest directions first, and the lengths of the directions.
+
+    If the kernel is rotation invariant, the map is rotated first, such that its directions are orthogonal.
+    """
+    if candidate.kernel.rotation_invariant:
+        return principal_form(candidate.B)
+    lengths = np.linalg.norm(candidate.B, axis=1)
+    order = np.argsort(-lengths, kind="stable")
+    return candidate.B[order], lengths[order]
+
+
+def widen(candidate: Candidate, length: float, rng: np.random.RandomState) -> Candidate:
+    """Return the candidate with up to three random directions more.
+
+    `length` is the length of the new directions, relative to the largest singular value of the map.
+    """
+    n_features = candidate.B.shape[1]
+    n_added = min(_ADDED, n_features - candidate.n_components)
+    added = rng.standard_normal((n_added, n_features))
+    added *= length * candidate.norm / np.linalg.norm(added, axis=1, keepdims=True)
+    B = np.vstack([candidate.B, added])
+    fresh = replace(candidate, value=math.inf, score=math.inf, seconds=0.0, spectrum=None)
+    return replace(fresh, origin=Origin.WIDENED, B=B)
+
+
+def same_directions(one: Candidate, other: Candidate) -> bool:
+    """Return whether two maps have the same number of directions and nearly the same row space."""
+    if one.n_components != other.n_components:
+        return False
+    return max(subspace_distance(one.B, other.B), subspace_distance(other.B, one.B)) < _SAME_DIRECTIONS
+
+
+def _line(n_components: int) -> int:
+    """Return the line of `SIZES` for a number of directions."""
+    return next(k for k, (most, _, _) in enumerate(SIZES) if n_components <= most)
+
+
+def _lowest(candidates: dict[int, Candidate]) -> Candidate:
+    return min(candidates.values(), key=lambda candidate: candidate.score)
+
+
+@dataclass
+class DirectionSearch:
+    """The search for directions. `run` returns the best candidate for each number of directions.
+
+    Attributes
+    ----------
+    make : type of Criterion
+        Class of the criterion.
+    rows : InMemoryRows
+        The rows. The search uses a sample of at most 4,000 of them.
+    kernel : Kernel
+        The kernel, with gamma 1.
+    dimensions : sequence of int
+        Numbers of directions to choose from, in increasing order.
+    choose : bool
+        Whether the number of directions is chosen. Otherwise each number in `dimensions` gets a candidate.
+    n_starts : int
+        Number of random starts.
+    rng : RandomState
+        Random number generator of the samples and starts.
+    n_jobs, n_threads : int
+        Numbers of joblib workers and of threads. The threads are used only if there is one worker.
+    deadline : float
+        Time (of ``time.perf_counter``) at which the search stops.
+    verbose : int
+        If above 0, a progress bar is shown.
+    progress : Progress
+        Object that is notified of each stage and of each new best candidate.
+    criterion : Criterion
+        The criterion on the current sample, with the current centers. Scores of `best` are values of this criterion.
+    best : dict
+        The best candidate for each number of directions.
+    ends : list of Candidate
+        All candidates, in the order of their runs.
+    """
+
+    make: type[Criterion]
+    rows: InMemoryRows
+    kernel: Kernel
+    dimensions: Sequence[int]
+    choose: bool
+    n_starts: int
+    rng: np.random.RandomState
+    n_jobs: int | None = None
+    n_threads: int = 1
+    deadline: float = math.inf
+    verbose: int = 0
+    progress: Progress = field(default_factory=Progress)
+    criterion: Criterion = field(init=False)
+    best: dict[int, Candidate] = field(init=False, default_factory=dict)
+    ends: list[Candidate] = field(init=False, default_factory=list)
+    _size: tuple[int, int] = field(init=False, default=(0, 0))
+    _bar: Any = field(init=False, default_factory=NoBar)
+
+    def run(self) -> dict[int, Candidate]:
+        """Return the best candidate for each number of directions that was tried."""
+        with progress_bar(shown=self.verbose, desc="directions", unit="run") as self._bar:
+            self._resize(_line(1 if self.choose else self.dimensions[-1]))
+            wide = [self._truncations(candidate) for candidate in self._start_wide()]
+            decided = self._agree([_lowest(cuts) for cuts in wide])
+            cuts = self._cut(wide[:1] if decided else wide)
+            decided = decided or self._agree(cuts)
+            if not self.choose and self._in_time:
+                self._start_narrow()
+            for _ in range(_WIDENINGS):
+                if not self.best or not self._in_time:
+                    break
+                grown = self._resize(_line(self._winner.n_components) + self._leaves_much(self._winner))
+                if decided and not grown and self._larger_was_tried:
+                    break
+                decided = self._widen()
+        if not self.best:
+            raise FitError("The criterion is not finite for any starting map: check the scale of X and y.")
+        return self.best
+
+    @property
+    def _winner(self) -> Candidate:
+        return _lowest(self.best)
+
+    @property
+    def _larger_was_tried(self) -> bool:
+        """Whether a map with one direction more than the best map was tried, or cannot be selected."""
+        larger = self._winner.n_components + 1
+        return larger in self.best or larger not in self.dimensions
+
+    @property
+    def _in_time(self) -> bool:
+        return time.perf_counter() < self.deadline
+
+    def _begin(self, what: str, phase: Phase) -> None:
+        self.progress.begin(f"{what}, {kernel_name(self.kernel)}", phase)
+
+    def _leaves_much(self, candidate: Candidate) -> bool:
+        """Return whether the residuals of a candidate have more than a tenth of the target's mean square."""
+        X, Y, w = self.criterion.rows.gather()
+        try:
+            with single_threaded_blas():
+                alpha = self.criterion.reduced(candidate.B, candidate.nu / self.criterion.rows.total_weight).alpha
+                residuals = Y - KernelExpansion(self.kernel, candidate.B, self.criterion.centers, alpha).at(X)
+        except (ArithmeticError, np.linalg.LinAlgError):
+            return False
+        weight = np.ones(len(Y)) if w is None else w
+        return bool(np.sum(weight @ residuals**2) > _MUCH * np.sum(weight @ Y**2))
+
+    def _resize(self, line: int) -> bool:
+        """Use the rows and centers of a line of `SIZES`. Return whether these are more than before."""
+        n_rows, n_centers = (min(number, self.rows.n_rows) for number in SIZES[min(line, len(SIZES) - 1)][1:])
+        if n_centers <= self._size[1]:
+            return False
+        self._size = (n_rows, n_centers)
+        some = self.rows if n_rows == self.rows.n_rows else self.rows.subset(self.rows.draw(n_rows, self.rng))
+        some = some.on_threads(1)  # the runs are distributed over the threads
+        found = dict(self.best)
+        before, self.criterion = (
+            self.criterion if found else None,
+            self.make(some, uniform_or_all(some, n_centers, self.rng), self.kernel, 1.0, True),
+        )
+        # A map that sees nothing of the target would get a very large lambda, and never change.
+        self.criterion.most_lambda = FIRST_LAMBDA
+        # If the time runs out, only the first candidate is evaluated. Therefore the best comes first.
+        again = sorted(found.values(), key=lambda one: one.score)
+        self.best = {}
+        self._keep(self._improve([replace(one, seconds=0.0) for one in again], SHORT))
+        if before is not None and not self.best:
+            self.criterion, self.best = before, found
+            return False
+        return True
+
+    def _improve(self, starts: Sequence[Candidate], max_iter: int) -> list[Candidate]:
+        """Optimize each start. Return the candidates in the same order. The value of a failed run is infinite."""
+        starts = [replace(start, n_centers=self.criterion.n_centers) for start in starts]
+        ends = improve_each(
+            self.criterion, starts, max_iter, self.deadline, n_jobs=self.n_jobs, n_threads=self.n_threads
+        )
+        self._bar.update(len(ends))
+        return ends
+
+    def _keep(self, candidates: Sequence[Candidate]) -> None:
+        """Add candidates to the results."""
+        for candidate in candidates:
+            d, failed = candidate.n_components, not math.isfinite(candidate.value)
+            self.ends.append(replace(candidate, dropped=failed))
+            if failed or d not in self.dimensions or (d in self.best and candidate.value >= self.best[d].value):
+                continue
+            self.best[d] = candidate
+            if candidate is self._winner:
+                self.progress.found(candidate)
+
+    def _start_wide(self) -> list[Candidate]:
+        """Return the best wide maps, after short runs of all starts and long runs of the best."""
+        rows = self.criterion.rows
+        assert isinstance(rows, InMemoryRows)
+        width = starting_width(rows, 1 if self.choose else self.dimensions[-1])
+        self._begin(f"{width} directions at the start" if width > 1 else "one direction", Phase.STARTS)
+        starts = random_starts(rows, self.kernel, width, self.n_starts, self.rng)
+        ended = self._improve([*starts, *moment_starts(rows, self.kernel, width)], SHORT)
+        ended = sorted(ended, key=lambda end: end.value)
+        self.ends += [replace(end, dropped=True) for end in ended[_SURVIVORS:]]
+        survivors = self._improve([end for end in ended[:_SURVIVORS] if math.isfinite(end.value)], LONG)
+        self._keep(survivors)
+        return [end for end in survivors if math.isfinite(end.value)]
+
+    def _start_narrow(self) -> None:
+        """Try random starts with the given number of directions too, which can be far below the target's number."""
+        rows = self.criterion.rows
+        assert isinstance(rows, InMemoryRows)
+        starts = random_starts(rows, self.kernel, self.dimensions[-1], self.n_starts, self.rng)
+        ended = sorted(self._improve(starts, SHORT), key=lambda end: end.value)
+        self.ends += [replace(end, dropped=True) for end in ended[1:]]
+        self._keep(self._improve(ended[:1], LONG))
+
+    def _agree(self, candidates: Sequence[Candidate]) -> bool:
+        """Return whether the maps of several starts have the same directions, so that they are likely the best."""
+        return len(candidates) == _SURVIVORS and same_directions(*candidates)
+
+    def _cut(self, cuts: Sequence[dict[int, Candidate]]) -> list[Candidate]:
+        """Return the best cut of each wide map, lowest score first, given all its cuts.
+
+        If the number of directions is chosen, the cut with the lowest score and its neighbours are optimized. Otherwise
+        a cut to each of the given numbers of directions is optimized.
+        """
+        self._begin("keeping the directions that matter", Phase.CUT)
+        found: list[dict[int, Candidate]] = [{} for _ in cuts]
+        while self._in_time or not self.best:  # after the deadline, one cut is evaluated if there is no candidate
+            chosen = [(i, d) for i, some in enumerate(cuts) for d in self._next(some, found[i])]
+            if not chosen:
+                break
+            ends = self._improve([cuts[i][d] for i, d in chosen], AFTER_CUT)
+            self._keep(ends)
+            for (i, d), end in zip(chosen, ends, strict=True):
+                found[i][d] = end
+        best = [_lowest(some) for some in found if some]
+        return sorted((end for end in best if math.isfinite(end.score)), key=lambda end: end.score)
+
+    def _next(self, cuts: dict[int, Candidate], found: dict[int, Candidate]) -> list[int]:
+        """Return the numbers of directions to try next, given the cuts and the optimized cuts of one wide map."""
+        if not self.choose:
+            return [d for d in cuts if d not in found]
+        center = _lowest(found or cuts).n_components
+        return [d for d in (center, center - 1, center + 1) if d in cuts and d not in found]
+
+    def _truncations(self, wide: Candidate) -> dict[int, Candidate]:
+        """Return the wide map, truncated to each number of directions, with its score."""
+        B, lengths = sorted_rows(wide)
+        spectrum = tuple((lengths / (lengths[0] or 1.0)).tolist())
+        cuts = {}
+        with single_threaded_blas():
+            for d in self.dimensions:
+                if d > len(B):
+                    break
+                value = math.inf
+                with suppress(ArithmeticError, np.linalg.LinAlgError):
+                    value = self._value(B[:d], wide.nu)
+                cut = replace(wide, origin=Origin.CUT, B=B[:d], value=value, seconds=0.0, spectrum=spectrum)
+                cuts[d] = replace(cut, score=score(self.criterion, value, cut.degrees_of_freedom))
+        return cuts
+
+    def _value(self, B: Array, nu: float) -> float:
+        if self.criterion.profiles_lambda:
+            return self.criterion.profiled(B).value
+        return self.criterion.reduced(B, nu / self.criterion.rows.total_weight).value
+
+    def _widen(self) -> bool:
+        """Widen and cut the best map. Return whether this has found no new direction."""
+        before = self._winner
+        if before.n_components < self.rows.n_features:
+            self._begin(f"directions beside the {before.n_components} found", Phase.WIDENING)
+            wide = self._improve([widen(before, length, self.rng) for length in _ADDED_LENGTHS], LONG)
+            self._keep(wide)
+        elif before.origin is Origin.CUT:
+            return True
+        else:
+            wide = [before]
+        cuts = [self._truncations(end) for end in wide if math.isfinite(end.value)]
+        self._cut(sorted(cuts, key=lambda some: _lowest(some).score)[:1])
+        return self._winner is before or same_directions(self._winner, before)
