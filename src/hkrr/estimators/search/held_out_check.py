@@ -72,6 +72,8 @@ class HeldOutCheck:
     def compare(self, rows: InMemoryRows, chosen: Candidate, rival: Candidate) -> Verdict:
         """Return the verdict: the map passes if it predicts held-out rows at least as well as its rival.
 
+        It must do so on average, and in at least half of the comparisons.
+
         At most 6,000 rows are used, and a quarter of these rows is held out. The map and the rival are learned from
         scratch on the remaining rows. The error on few rows is unreliable. With fewer than 2,000 rows, the comparison
         is therefore repeated with a second quarter held out. With fewer than 1,000 rows, each of the four quarters is
@@ -93,7 +95,9 @@ class HeldOutCheck:
                 return Verdict(True)
             errors.append([squared_errors(training, test, again), squared_errors(training, test, other)])
         error, error_of_rival = (float(error) for error in np.mean(np.concatenate(errors, axis=1), axis=1))
-        return Verdict(error <= error_of_rival, error, error_of_rival)
+        # One fold in which the map is learned well, and others in which it is not, must not count as a success.
+        n_better = sum(float(np.mean(one)) <= float(np.mean(other)) for one, other in errors)
+        return Verdict(error <= error_of_rival and 2 * n_better >= n_repeats, error, error_of_rival)
 
     def _relearn_map(self, groups: Grouped, chosen: Candidate) -> Candidate:
         """Learn a full map with as many directions as the chosen map, and return the best candidate.
