@@ -13,11 +13,11 @@ r = K a - y:
 The kernel's pullback converts dL/dK into dL/dP and dL/dC. Only blocks of the m x c matrix K are stored at any time.
 
 Numerics. Let eps be the machine epsilon and kappa the largest entry of K_cc's diagonal. The rounding errors of the
-summed normal equations are about eps times their largest possible eigenvalue, c kappa (kappa + lambda). A ridge of this
-size, the term eps c kappa (kappa + lambda) |a|^2, keeps the normal equations positive definite. Its relative error
-grows like eps (kappa / lambda)^2. If lambda is below 1e-4 kappa, the blocks are therefore whitened with the Cholesky
-factor of K_cc before they are summed. Whitening doubles the time and is accurate for every lambda. The value returned
-by `reduced` includes the ridge term, so that value and gradient are consistent.
+summed normal equations are about eps times their largest possible eigenvalue, c kappa (kappa + lambda). Adding the
+ridge term eps c kappa (kappa + lambda) |a|^2 keeps the normal equations positive definite. The relative error of the
+solution grows like eps (kappa / lambda)^2. If lambda is below 1e-4 kappa, the blocks are therefore whitened with the
+Cholesky factor of K_cc before they are summed. Whitening doubles the time and is accurate for every lambda. The value
+returned by `reduced` includes the ridge term, so that value and gradient are consistent.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from hkrr._base.resume_journal import rounded
 from hkrr.kernels import Kernel
 from hkrr.rows import Rows
 
-# Value of lambda / kappa below which the normal equations are whitened. Above this value, the relative error without
-# whitening is at most eps * 1e8, a loss of eight digits.
+# The normal equations are whitened if lambda / kappa is below this value. Above it, the relative error without
+# whitening is at most eps * 1e8, which means a loss of eight digits.
 WHITEN_BELOW = 1e-4
 
 
@@ -93,7 +93,7 @@ class Quadratic:
         return float(dot(displacement, gradient + self.A @ displacement))
 
     def solve(self) -> Array:
-        """Return the minimizer, the paper's closed form for alpha(B)."""
+        """Return the minimizer alpha(B), given by a closed form in the paper."""
         return solve_positive_definite(self.A.copy(), self.b, self.ridge)[0]
 
     def lipschitz(self) -> float:
@@ -112,12 +112,12 @@ class Objective:
         Nystrom centers in the coordinates of the rows. None uses all rows as centers. K is then square, and the
         minimizer solves ``(K + lambda W diag(1/w)) a = y``. This system costs less and is accurate for every lambda.
     kernel : Kernel
-        The mother kernel.
+        The kernel k of latent points.
     reg_lambda : float
         The regularization parameter lambda.
     """
 
-    learn_lambda = False  # H grows with lambda, so minimizing H over lambda would give zero
+    learn_lambda = False  # H increases with lambda, so minimizing H over lambda would give lambda = 0
 
     def __init__(self, rows: Rows, centers: Array | None, kernel: Kernel, reg_lambda: float) -> None:
         self.rows, self.kernel, self.reg_lambda = rows, kernel, reg_lambda

@@ -155,7 +155,7 @@ def test_the_search_draws_the_same_rows_from_collections(client, monkeypatch):
 def test_arrays_that_are_not_real_numbers_are_named(client, name, kind):
     X, y = _arrays()
     X, y = (X.astype(kind), y) if name == "X" else (X, y.astype(kind))
-    with pytest.raises(ValueError, match=f"{name} must hold real numbers"):
+    with pytest.raises(ValueError, match=f"{name} must contain real numbers"):
         _model().fit(X, y)
 
 

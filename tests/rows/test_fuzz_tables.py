@@ -89,7 +89,7 @@ def test_a_footer_with_a_wrong_number_of_rows(tmp_path, times):
     path = tmp_path / "lying.parquet"
     path.write_bytes(data[:footer] + lying)
     assert pq.read_metadata(path).num_rows == 41
-    _refused(path, "41 rows in total and 40 rows in its groups" if times == 1 else "")
+    _refused(path, "41 rows in total, but 40 rows in the row groups" if times == 1 else "")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -101,7 +101,7 @@ def test_a_table_needs_a_column_besides_the_target(tmp_path, kind):
         path.write_text("yy\n1\n2\n")
     else:
         pq.write_table(pa.table({"yy": [1.0, 2.0]}), path)
-    _refused(path, "1 columns; at least one column besides the target is needed")
+    _refused(path, "the number of columns is 1; at least one column besides the target is needed")
 
 
 def test_very_many_columns(tmp_path):

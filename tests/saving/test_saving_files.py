@@ -96,8 +96,8 @@ def _fail(error):
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (OSError(errno.ENOSPC, "No space left on device"), r"Not saved \(No space left on device\): free some space"),
-        (OSError(errno.EROFS, "Read-only file system"), "not writable: choose another one"),
+        (OSError(errno.ENOSPC, "No space left on device"), r"Not saved \(No space left on device\); free some space"),
+        (OSError(errno.EROFS, "Read-only file system"), "not writable, so choose another one"),
         (OSError(errno.EIO, "Input/output error"), "check the disk"),
         (KeyboardInterrupt(), None),
     ],

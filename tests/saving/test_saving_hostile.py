@@ -129,14 +129,14 @@ def test_no_code_is_run(tmp_path):
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (lambda: pickle.dumps(fitted("SIR")), "a pickle: joblib.load reads it, which can run any code"),
-        (lambda: gzip.compress(b"model"), "a compressed file: decompress it first"),
-        (lambda: hkrr.to_onnx(fitted("HyperKernelRidge")).SerializeToString(), "an ONNX graph: run it with"),
-        (lambda: b"PK\x03\x04" + bytes(50), "a ZIP archive: read it with its own program"),
-        (lambda: b"<!DOCTYPE html><html><body>404</body></html>", "a web page.*: download the file again"),
+        (lambda: pickle.dumps(fitted("SIR")), "a pickle; joblib.load reads it, but loading runs any code"),
+        (lambda: gzip.compress(b"model"), "a compressed file; decompress it first"),
+        (lambda: hkrr.to_onnx(fitted("HyperKernelRidge")).SerializeToString(), "an ONNX graph; run it with"),
+        (lambda: b"PK\x03\x04" + bytes(50), "a ZIP archive; read it with the program that wrote it"),
+        (lambda: b"<!DOCTYPE html><html><body>404</body></html>", "a web page.*; download the file again"),
         (lambda: b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "a Git LFS pointer.*git lfs pull"),
         (lambda: "a,b,é\n1,2,3\n".encode(), "a text file, not a model"),
-        (lambda: b"PAR1" + bytes(50), "a table of numbers: it is data, not a model"),
+        (lambda: b"PAR1" + bytes(50), "a table of numbers, not a model"),
         (
             lambda: bytes(range(128, 228)),
             "not an hkrr file; use another copy of the file, or save the model again",
@@ -159,7 +159,7 @@ def test_paths_that_are_not_files(tmp_path):
 @posix_only
 def test_a_path_that_is_a_pipe(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(hkrr.ModelFileError, match="it is a device or a pipe: copy it"):
+    with pytest.raises(hkrr.ModelFileError, match="it is a device or a pipe; copy it"):
         hkrr.load(tmp_path / "pipe")
 
 

@@ -141,7 +141,7 @@ def test_an_unsupported_splitter_is_refused_with_a_remedy(tmp_path):
 
 def test_a_list_with_too_many_parts_is_refused_with_a_remedy(tmp_path):
     model = copied("HyperKernelRidge").set_params(centers=[[]] * 100_000)
-    with pytest.raises(ValueError, match=r"100,000 lists and dicts: convert .* to arrays"):
+    with pytest.raises(ValueError, match=r"100,000 lists and dicts; convert .* to arrays"):
         hkrr.save(model, tmp_path / "model")
     assert os.listdir(tmp_path) == []
 

@@ -93,7 +93,7 @@ def test_junk_in_any_place_is_refused_or_valid(name):
 
 
 def test_a_newer_format_is_refused_with_the_remedy():
-    message = rf"hkrr 0\.9 in format 2, but hkrr {hkrr.__version__} reads format 1 only: install a newer hkrr"
+    message = rf"hkrr 0\.9 in format 2, but hkrr {hkrr.__version__} reads format 1 only; install a newer hkrr"
     refused(changed("SIR", format=2, library="0.9", news={}), message)
     refused(changed("SIR", format="1"), "has no format version")
     refused(changed("SIR", format=0), "has no format version")

@@ -87,7 +87,7 @@ def test_every_changed_parameter_is_refused_by_name(stopped):
     before = stopped.read_bytes()
     assert {*OTHER, *FREE, "callbacks", "checkpoint"} == set(HyperKernelRidge().get_params())
     for name, value in OTHER.items():
-        with pytest.raises(CheckpointError, match=rf"another fit: its {name} was .*, and is now .*other path"):
+        with pytest.raises(CheckpointError, match=rf"another fit \(its {name} was .*, and is now .*other path"):
             ridge(stopped, **{name: value}).fit(*data())
     assert stopped.read_bytes() == before
     assert_same(ridge(stopped, **{**FREE, "block_size": "auto"}).fit(*data()), ridge().fit(*data()))
@@ -115,8 +115,8 @@ def test_damaged_or_foreign_files_are_refused(stopped, tmp_path):
     odd = as_bytes({("fit", ""): packed({"seed": 0})})
     pickled = pickle.dumps(ridge())
     foreign = {
-        b"": "it has 0 bytes",
-        (tmp_path / "model").read_bytes(): "it is a saved model: hkrr.load reads it",
+        b"": "it has only 0 bytes",
+        (tmp_path / "model").read_bytes(): "it is a saved model; hkrr.load reads it",
         pickled: "it seems to be a pickle",
         b"x,y\n1,2\n": "it seems to be a text file",
     }
@@ -130,7 +130,7 @@ def test_damaged_or_foreign_files_are_refused(stopped, tmp_path):
         assert str(raised.value).endswith(f"; use another path for checkpoint{rest}.")
         assert stopped.read_bytes() == content  # never overwritten silently
     stopped.write_bytes(whole)
-    with pytest.raises(hkrr.ModelFileError, match=r"it is the checkpoint of a fit: an estimator with checkpoint="):
+    with pytest.raises(hkrr.ModelFileError, match=r"it is the checkpoint of a fit; an estimator with checkpoint="):
         hkrr.load(stopped)
 
 
@@ -208,7 +208,7 @@ def test_a_full_disk_leaves_the_last_complete_checkpoint(stopped, monkeypatch):
 
 
 def test_paths_that_cannot_be_written(tmp_path):
-    with pytest.raises(OSError, match="the folder does not exist: create it first"):
+    with pytest.raises(OSError, match="the folder does not exist, so create it first"):
         ridge(tmp_path / "nowhere" / "fit").fit(*data())
     (tmp_path / "folder").mkdir()
     with pytest.raises(IsADirectoryError, match="checkpoint is a folder; give the name of a file"):
@@ -230,7 +230,7 @@ def test_devices_and_folders_that_are_read_only(tmp_path):
     os.chmod(tmp_path / "folder", 0o555)
     if os.access(tmp_path / "folder", os.W_OK):
         pytest.skip("root can write to read-only folders")
-    with pytest.raises(OSError, match="is not writable: choose another one"):
+    with pytest.raises(OSError, match="is not writable, so choose another one"):
         ridge(tmp_path / "folder" / "fit").fit(*data())
 
 
@@ -264,7 +264,7 @@ def test_a_second_process_is_refused_and_resumes_when_the_first_is_killed(tmp_pa
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with child_process([sys.executable, "-c", _WAITS, str(path)], env=environment, **pipes) as first:
         assert read_line(first, first.stdout) == "here\n"
-        with pytest.raises(CheckpointError, match=r"fit\.checkpoint is in use by another fit: wait until"):
+        with pytest.raises(CheckpointError, match=r"fit\.checkpoint is in use by another fit; wait until"):
             ridge(path).fit(*data())
         first.kill()
     watching = BreakAt(-1)

@@ -67,7 +67,7 @@ def test_invalid_steps_are_refused(tmp_path, name, part):
     )
     entries[key] = tuple("x" if k == part else one for k, one in enumerate(entries[key]))
     path.write_bytes(as_bytes({each: packed(value) for each, value in entries.items()}))
-    with pytest.raises(CheckpointError, match=r"holds an invalid (start|final fit): .*; use another path"):
+    with pytest.raises(CheckpointError, match=r"contains an invalid (start|final fit), .*; use another path"):
         resumed(name, path)
 
 

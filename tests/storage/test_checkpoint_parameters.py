@@ -59,7 +59,7 @@ def test_a_solver_that_cannot_be_pickled_is_refused_by_name(tmp_path):
         pass
 
     path = tmp_path / "fit.checkpoint"
-    with pytest.raises(CheckpointError, match=r"checkpoint requires that solver can be pickled.*checkpoint=None"):
+    with pytest.raises(CheckpointError, match=r"solver is a .* that cannot be pickled.*checkpoint=None"):
         ridge(path, solver=Local()).fit(*data())
     assert not path.exists()
     assert_same(ridge(solver=Local()).fit(*data()), ridge(solver=UserSolver()).fit(*data()))

@@ -24,14 +24,14 @@ def check_installed(module: str, extra: str, what: str) -> None:
 
 
 def check_int(name: str, value: Any, minimum: int) -> int:
-    """Return the value as an int, or raise a ValueError unless it is an integer of at least ``minimum``."""
+    """Return the value as an int. Raise a ValueError if it is not an integer, or less than ``minimum``."""
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < minimum:
         raise ValueError(f"{name} must be an integer of at least {minimum}, got {value!r}")
     return int(value)
 
 
 def check_positive(name: str, value: Any, *, zero: bool = False) -> float:
-    """Return the value as a float, or raise a ValueError unless it is finite and positive.
+    """Return the value as a float. Raise a ValueError if it is not a positive finite number.
 
     With ``zero=True`` the value may also be zero.
     """
@@ -42,7 +42,7 @@ def check_positive(name: str, value: Any, *, zero: bool = False) -> float:
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...], also: str = "") -> None:
-    """Raise a ValueError unless the value is one of the choices.
+    """Raise a ValueError if the value is not one of the choices.
 
     The message lists the choices, followed by `also`, a description of further accepted values such as ", or a number".
     """
@@ -52,9 +52,9 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...], also: str = ""
 
 
 def check_matrix(name: str, value: Any, n_features: int, n_rows: int | None = None) -> Array:
-    """Return the value as a float64 matrix, or raise a ValueError unless all entries are finite and the shape is right.
+    """Return the value as a float64 matrix. Raise a ValueError if its shape is wrong or an entry is not finite.
 
-    The right shape is ``(n_rows, n_features)``. If `n_rows` is None, any positive number of rows is accepted.
+    The shape must be ``(n_rows, n_features)``. If `n_rows` is None, any positive number of rows is accepted.
     """
     try:
         matrix = np.asarray(value, dtype=np.float64)
@@ -94,6 +94,6 @@ def require_finite(what: str, compute: Callable[[], Array], cause: str = "X is f
 
 
 def check_bool(name: str, value: Any) -> None:
-    """Raise a ValueError unless the value is True or False."""
+    """Raise a ValueError if the value is not True or False."""
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{name} must be True or False, got {value!r}")

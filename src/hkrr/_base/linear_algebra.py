@@ -26,9 +26,9 @@ Array: TypeAlias = Any
 
 # Machine epsilon of float64.
 EPS = float(np.finfo(np.float64).eps)
-# Maximum jitter, relative to the largest entry of the diagonal.
+# Maximum jitter that is added to the diagonal of a matrix, relative to its largest diagonal entry.
 _MAX_JITTER = 1e-4
-# Minimum number of rows of a matrix whose factorization uses several threads.
+# A matrix with at least this many rows is factorized with several threads.
 _LARGE = 2_000
 # Minimum number of columns of each matrix product in `gram`. Smaller products leave a GPU idle.
 _PANEL = 250
@@ -77,20 +77,20 @@ def pull_to_map(dP: Array, X: Array, B: Array) -> Array:
 
 
 def low_rank_product(left: Array, right: Array) -> Array:
-    """Return ``left @ right'``. For matrices with a single column, broadcasting is used: it is faster than BLAS."""
+    """Return ``left @ right'``. For matrices with one column, broadcasting is used because it is faster than BLAS."""
     return left * right.T if left.shape[1] == 1 else left @ right.T
 
 
 def dot(a: Array, b: Array) -> Array:
     """Return the sum of the products of corresponding entries.
 
-    For tensors the result is a tensor. On a GPU this function does not wait for the result.
+    For PyTorch tensors the result is a tensor, so the function need not wait for a GPU to compute it.
     """
     return array_namespace(a, b).sum(a * b) if is_torch_array(a) else np.vdot(a, b)
 
 
 def gram(K: Array) -> Array:
-    """Return ``K'K``. For large matrices almost half of the operations are saved, because the result is symmetric."""
+    """Return ``K'K``. For large matrices, using the symmetry of the result saves almost half of the operations."""
     if not is_torch_array(K):
         return K.T @ K  # NumPy calls a BLAS routine that computes one triangle only
     n = K.shape[1]
@@ -190,18 +190,18 @@ class SolveInfo:
     norm : float
         1-norm of the matrix of the system.
     jitter : float
-        Amount added to the diagonals of the factorized matrices in addition to the penalty. Each amount is divided by
-        the largest diagonal entry of its matrix, and the quotients are summed.
+        Sum of the relative jitters of all factorized matrices. The relative jitter of a matrix is the amount added to
+        its diagonal, not counting the penalty, divided by its largest diagonal entry.
     penalty : float
-        The penalty with parameter lambda adds ``penalty * I`` to the matrix of the system. Unused if `penalty_matrix`
+        The penalty term of the objective adds ``penalty * I`` to the matrix of the system. Unused if `penalty_matrix`
         is given.
     penalty_matrix : array or None
-        Matrix that the penalty adds to the matrix of the system, if it is not a multiple of the identity.
+        Matrix that the penalty term adds to the matrix of the system, if this is not a multiple of the identity.
     whitened : bool
         Whether the system was whitened by the Cholesky factor of the kernel matrix of the centers.
     condition_bound : float
-        Bound on the condition number that is relevant for the accuracy of the fitted function. If the condition number
-        of the system is larger, no more digits are lost than with a condition number equal to the bound.
+        Upper bound on the effective condition number. If the condition number of the system exceeds this bound, the
+        fitted function is still as accurate as with a condition number equal to the bound.
     """
 
     factor: Array = None

@@ -1,9 +1,9 @@
-"""The Cholesky factorization of large matrices, in place and on the library's own threads.
+"""Cholesky factorization of large matrices, computed in place by the library's own threads.
 
-The threads of BLAS keep their cores busy while they wait for each other. On a machine with two cores, of which one was
-busy with other work, LAPACK factorized a matrix of 5,000 rows in 4.7 s with two threads and in 0.9 to 1.2 s with one
-thread. Here each thread works on its own blocks with a single-threaded BLAS, and uses no processor time while it waits.
-The result is bitwise the same for any number of threads.
+The threads of BLAS keep their cores busy while they wait for each other. For example, on a machine with two cores, one
+of them busy with other work, LAPACK factorized a matrix of 5,000 rows in 4.7 s with two threads and in 0.9 to 1.2 s
+with one thread. Here each thread works on its own blocks with a single-threaded BLAS, and uses no processor time while
+it waits. The result is bitwise the same for any number of threads.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _BLOCK = 512
 def cholesky_in_place(A: Any, n_threads: int = 1) -> Any:
     """Overwrite the lower triangle of the symmetric matrix A with its Cholesky factor, and return A.
 
-    Entries above the diagonal are unchanged. If A is not positive definite, a ``LinAlgError`` is raised. Then all
-    entries of A except the diagonal have their original values again.
+    Entries above the diagonal are unchanged. If A is not positive definite, a ``LinAlgError`` is raised, and all
+    entries of A except the diagonal are restored to their original values.
     """
     try:
         _factorise(A, n_threads)

@@ -1,4 +1,4 @@
-"""Progress bars. tqdm is used only if a bar is to be shown.
+"""Progress bars. The package tqdm is used only if a bar is shown.
 
 Whenever tqdm creates a bar, even with ``disable=True``, it acquires a lock that is shared between processes. If a
 forked process is killed while it holds the lock, all other processes wait forever. Therefore a fit without a progress
@@ -12,7 +12,7 @@ from typing import Any, Self
 
 
 class NoBar:
-    """A progress bar that is not shown. It has the methods of tqdm's bars that are used here, and prints nothing."""
+    """A progress bar that is not shown. It has the methods of a tqdm bar that hkrr calls, and prints nothing."""
 
     def __init__(self, iterable: Iterable[Any] = ()) -> None:
         self._iterable = iterable

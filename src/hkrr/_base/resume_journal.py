@@ -31,7 +31,8 @@ from hkrr._base.value_hashing import digest
 from hkrr.exceptions import CheckpointError
 
 _T = TypeVar("_T")
-# Maximum share of the time that is spent on writing, unless ``every=0`` asks for a write at every step.
+# Maximum fraction of the fitting time that is spent on writing the journal. If ``every=0``, there is no maximum, and
+# the journal is written at every step.
 _WRITING_SHARE = 0.05
 _REMEDY = "use another path for checkpoint, or delete the file to start over"
 
@@ -46,7 +47,7 @@ class RunRecord:
     Attributes
     ----------
     x : list of arrays
-        The map of each evaluation as a vector, followed by lambda if lambda is learned.
+        For each evaluation, the entries of the map as a vector, followed by lambda if lambda is learned.
     seconds : list of floats
         Seconds from the start of the run to each evaluation.
     value, grad, alpha, grad_log_lambda, reg_lambda : lists
@@ -81,7 +82,7 @@ class RunRecord:
 
 @dataclass
 class Run:
-    """A run of a solver in the journal: its record, or its result if the run is finished."""
+    """A run of a solver in the journal. It has a record while the run is unfinished, and then a result."""
 
     journal: Journal
     name: str
@@ -89,7 +90,7 @@ class Run:
     result: Any = None
 
     def add_evaluation(self, *entries: Any) -> None:
-        """Record an evaluation. `entries` are its values for the lists in ``record.columns``, in this order."""
+        """Record an evaluation: append `entries` to the lists in ``record.columns``, one entry to each list."""
         with self.journal.lock:  # another thread may be writing the record to the file
             for column, entry in zip(self.record.columns, entries, strict=True):
                 column.append(entry)
@@ -108,7 +109,7 @@ class Run:
             self.journal.write_if_due()
 
     def finish(self, result: Any) -> None:
-        """Store the result of the run, which replaces its record."""
+        """Store the result of the run and delete its record."""
         self.journal.record(self.name, result)
 
 
@@ -204,18 +205,18 @@ def paused() -> Iterator[None]:
 
 
 def _journal_and_prefix() -> tuple[Journal, str] | None:
-    """Return the current journal and the prefix of the names of entries inside the current step.
+    """Return the current journal and the name prefix of all entries made inside the current step.
 
-    Return None if there is no journal, or if this process was forked from the process of the journal.
+    Return None if there is no journal, or if the journal belongs to the process from which this process was forked.
     """
     current = _current.get()
     return current if current is None or current[0].process == os.getpid() else None
 
 
 def rounded(*sums: Any) -> tuple[str, ...]:
-    """Return sums as text, rounded to ten significant digits, for use in keys.
+    """Return sums as strings with ten significant digits, for use in keys.
 
-    The last digits of a sum depend on the order of summation.
+    Further digits are dropped, because they depend on the order of summation.
     """
     return tuple(f"{float(number):.9e}" for values in sums for number in np.atleast_1d(values))
 
@@ -253,7 +254,7 @@ def step(
             valid = False
         if not valid:
             raise CheckpointError(
-                f"checkpoint holds an invalid {key[0]}: the file was changed by another program; {_REMEDY}"
+                f"the checkpoint contains an invalid {key[0]}, so another program has changed the file; {_REMEDY}"
             )
         return stored
     token = _current.set((journal, f"{name}/"))

@@ -19,13 +19,13 @@ _PREFIX = "hkrr"
 _T = TypeVar("_T")
 _U = TypeVar("_U")
 
-# Number of centers below which BLAS is slower with several threads than with one, above all on a busy machine.
+# With fewer centers than this, BLAS is slower with several threads than with one, especially on a busy machine.
 _FEW_CENTERS = 3000
 
 
 @cache
 def _blas() -> ThreadpoolController:
-    # Finding the BLAS libraries takes milliseconds, but setting their threads only microseconds: search only once.
+    # Finding the BLAS libraries takes milliseconds, so this is done only once.
     return ThreadpoolController()
 
 
@@ -105,8 +105,8 @@ def blas_for(n_centers: int) -> AbstractContextManager[None]:
 def pool(n_threads: int) -> ThreadPoolExecutor:
     """Return a pool of `n_threads` threads.
 
-    The pool is created once and then reused. Starting new threads would take a tenth of the time of a pass over the
-    rows.
+    The pool is created once and then reused. Starting new threads for each pass over the rows would make a pass about
+    10% slower.
     """
     return ThreadPoolExecutor(n_threads, thread_name_prefix=_PREFIX)
 
@@ -122,7 +122,7 @@ _stop: ContextVar[Event | None] = ContextVar("stop", default=None)
 
 
 def raise_if_stopped() -> None:
-    """Raise Stopped if the call of `in_threads` that this thread works for has failed or was interrupted.
+    """Raise Stopped if the call of `in_threads` that started this task has failed or was interrupted.
 
     Long computations call this function repeatedly.
     """
@@ -160,10 +160,10 @@ def in_threads(fn: Callable[[_T], _U], items: Iterable[_T], n_threads: int) -> l
 
 
 class Lockstep:
-    """Threads that send requests and wait for the answers. The requests of all threads are answered as one batch.
+    """Run threads that send requests and wait for answers. The requests of all threads are answered as one batch.
 
-    The batch is computed when every running thread has sent a request. If an answer is an exception, it is raised in
-    the thread that sent the request. Each instance can be used for one call of `map` only.
+    The answers are computed when every running thread has sent a request. If an answer is an exception, this exception
+    is raised in the thread that sent the request. Each instance can be used for one call of `map` only.
 
     Parameters
     ----------
@@ -195,7 +195,7 @@ class Lockstep:
 
         n = len(self._running)
         with single_threaded_blas(), ThreadPoolExecutor(n) as threads:
-            # Start all threads, even if one fails: the others would wait for a thread that was never started.
+            # Start all threads, even if one fails. Otherwise the others would wait for a thread that never starts.
             ends = [threads.submit(work, k) for k in range(n)]
         return [end.result() for end in ends]
 
@@ -218,7 +218,7 @@ class Lockstep:
         try:
             found = self._answer([request for _, request in asked])
             answers = {k: answer for (k, _), answer in zip(asked, found, strict=True)}
-        except Exception as error:  # `ask` raises it in every thread of the batch
+        except Exception as error:  # `ask` raises this exception in every thread of the batch
             answers = {k: error for k, _ in asked}
         self._answers.update(answers)
         self._changed.notify_all()
@@ -233,7 +233,7 @@ def in_pool_thread() -> bool:
 
 
 def _after_fork() -> None:
-    # A forked process inherits pools without their threads, and a BLAS limit that no thread will ever lift.
+    # A forked process inherits thread pools without their threads, and a BLAS limit that no thread will ever remove.
     pool.cache_clear()
     _shared_limit.reset()
 

@@ -1,4 +1,4 @@
-"""Hashes of values by their meaning, for the fingerprints of checkpoints and the keys of the journal.
+"""Hashes of values regardless of their types, for the fingerprints of checkpoints and the keys of the journal.
 
 Equal values of different types have the same hash: 3, 3.0 and NumPy scalars; a list, a tuple, a range and an array of
 the same numbers; a path and its string; a PyTorch device and its name; objects of the library's own classes with the
@@ -18,7 +18,7 @@ import numpy as np
 
 from hkrr._base.linear_algebra import Array
 
-# Largest integer up to which floats represent all integers exactly.
+# All integers of at most this absolute value can be represented exactly as floats.
 _EXACT = 2**53
 
 
@@ -55,10 +55,7 @@ def digest(*parts: Any, other: Callable[[Any], str] = repr) -> str:
 
 
 def _as_array(part: Any) -> Array | None:
-    """Return a non-empty array of numbers, or a sequence of numbers as such an array.
-
-    Return None for any other value.
-    """
+    """Return a non-empty array or sequence of numbers as an array, and None for any other value."""
     if isinstance(part, list | tuple | range):
         try:
             part = np.asarray(part)

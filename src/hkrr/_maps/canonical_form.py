@@ -29,10 +29,10 @@ def principal_form(B: Array) -> tuple[Array, Array]:
 
 
 def canonical_map(B: Array, kernel: Kernel, x_scale: Array | None) -> tuple[Array, Kernel, Array]:
-    """Return the canonical map in the coordinates of X, the kernel with its gamma, and the singular values of B.
+    """Return the canonical map in the coordinates of X, the kernel with its new gamma, and the singular values of B.
 
-    The returned singular values are divided by the largest singular value. ``x_scale`` holds the scales of the columns
-    by which X was divided, or None.
+    The returned singular values are divided by the largest singular value. ``x_scale`` contains the numbers by which
+    the columns of X were divided. It is None if X was not scaled.
     """
     rotated, s = principal_form(B)
     if kernel.rotation_invariant:

@@ -24,7 +24,7 @@ class KernelExpansion:
     Parameters
     ----------
     kernel : Kernel
-        The mother kernel.
+        The kernel k of latent points.
     B : array (d, D)
         The linear map from inputs to latent points.
     centers : array (c, D)

@@ -1,10 +1,9 @@
 """The shapes of a map: full, diagonal, a given map times one scale, or a given map with one scale per row.
 
 A shape converts its parameters into a map, and the gradient with respect to the map into the gradient with respect to
-the parameters.
-`ShapedCriterion` expresses a criterion as a function of the parameters of a shape, so that one solver can learn all
-shapes. The parameters of scales are their logarithms, so that a step of the solver changes a scale by a factor. A
-diagonal map is stored as the vector of its diagonal, so no D x D array is formed.
+the parameters. `ShapedCriterion` expresses a criterion as a function of the parameters of a shape, so that one solver
+can learn all shapes. Scales are parametrized by their logarithms, so that a step of the solver multiplies a scale by a
+positive factor. A diagonal map is stored as the vector of its diagonal, so no D x D array is formed.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ class Shape(Protocol):
         """Return the gradient with respect to the parameters, given the gradient with respect to B."""
 
     def degrees_of_freedom(self, n_components: int, n_features: int, rotation_invariant: bool) -> float:
-        """Return the number of parameters that the data can determine."""
+        """Return the number of identifiable parameters of a map."""
 
 
 class Full:
-    """Any d x D matrix: d D parameters, or ``d D - d (d - 1) / 2`` if the kernel is rotation invariant."""
+    """Any d x D matrix. It has ``d D`` parameters, or ``d D - d (d - 1) / 2`` if the kernel is rotation invariant."""
 
     name = "full"
 
@@ -68,7 +67,7 @@ class Full:
 
 
 def square_map_is_affordable(n_rows: float, n_features: int, kernel: Kernel) -> bool:
-    """Return whether a full D x D map is worth trying: it needs fewer parameters than half the number of rows.
+    """Return whether a full D x D map has fewer parameters than half the number of rows, and is therefore worth trying.
 
     A map with more parameters would not be selected by any score. The function also returns False if there is only one
     column, or if the kernel is not rotation invariant.
@@ -79,7 +78,7 @@ def square_map_is_affordable(n_rows: float, n_features: int, kernel: Kernel) -> 
 
 
 class Diagonal:
-    """Diagonal map ``B = diag(exp(p))``, one scale per column: D parameters."""
+    """Diagonal map ``B = diag(exp(p))`` with D parameters, one scale per column."""
 
     name = "diagonal"
 
@@ -97,9 +96,10 @@ class Diagonal:
 
 
 class Scaled:
-    """Multiple of a given map, ``B = exp(p) base``: one parameter.
+    """Multiple ``B = exp(p) base`` of a given map, with one parameter.
 
-    If the base is a vector of ones, which stands for the identity, the model is plain kernel ridge regression.
+    If `base` is a vector of ones, the map is a multiple of the identity, and the model is plain kernel ridge
+    regression.
     """
 
     name = "identity"
@@ -121,7 +121,7 @@ class Scaled:
 
 
 class ScaledRows(Full):
-    """Full map with fixed directions, ``B = diag(exp(p)) base``: only the scale of each direction is learned."""
+    """Full map ``B = diag(exp(p)) base`` with fixed directions, of which only the scales are learned."""
 
     def __init__(self, base: Array) -> None:
         length = np.linalg.norm(base, axis=1, keepdims=True)
@@ -146,8 +146,9 @@ def shape_key(shape: Shape) -> tuple[Any, ...]:
 class ShapedCriterion:
     """A criterion as a function of the parameters of a shape and of lambda.
 
-    If the criterion can be minimized over lambda at little cost, it is a function of the parameters alone. L-BFGS then
-    needs far fewer iterations, because lambda and the scale of the map change together along a narrow valley.
+    If the criterion can be minimized over lambda at little cost, lambda is eliminated in this way, and the result is a
+    function of the parameters alone. L-BFGS then needs far fewer iterations, because lambda and the scale of the map
+    change together along a narrow valley.
     """
 
     def __init__(self, criterion: Criterion | Grouped, shape: Shape) -> None:

@@ -1,4 +1,4 @@
-"""Atomic writing of files: at every moment the path holds either the complete old file or the complete new file."""
+"""Atomic writing of files: at any time, a path contains either the complete old file or the complete new file."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(os.path.realpath(path))  # write through symbolic links, as open does
     if target.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "Not saved: this is a folder; give the name of a file", str(target))
+        raise IsADirectoryError(errno.EISDIR, "Not saved to a folder; give the name of a file", str(target))
     if target.exists() and not target.is_file():  # for example /dev/null, which the renamed file would replace
-        raise OSError(errno.EINVAL, "Not saved: this is a device or a pipe; give the name of a file", str(target))
+        raise OSError(errno.EINVAL, "Not saved to a device or a pipe; give the name of a file", str(target))
     temporary = target.with_name(f"{stem(target)}.{secrets.token_hex(8)}.tmp")
     try:
         try:
@@ -62,17 +62,17 @@ def remove_unfinished(path: Path) -> None:
 
 
 def stem(target: Path) -> str:
-    """Return the prefix of the names of the temporary files and the lock file of a file.
+    """Return the prefix that the names of a file's temporary files and lock file start with.
 
-    The prefix is short, and contains a hash of the full name. So two files whose long names start with the same letters
-    have different prefixes, and no process removes the temporary files of another file.
+    The prefix is short and contains a hash of the full name. Files with different names therefore have different
+    prefixes, even if the names start with the same letters, and no process removes the temporary files of another file.
     """
     return f".{target.name[:40]}.{hashlib.blake2b(os.fsencode(target.name), digest_size=8).hexdigest()}"
 
 
 def explain_write_error(error: OSError, target: Path) -> OSError:
     """Return an OSError that says what could not be written, why, and what to do."""
-    reason = f"Not saved ({error.strerror or error}): {_remedy(error)}; the previous file is unchanged"
+    reason = f"Not saved ({error.strerror or error}); {_remedy(error)}; the previous file is unchanged"
     return OSError(error.errno or errno.EIO, reason, str(target))
 
 
@@ -80,14 +80,14 @@ def _remedy(error: OSError) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "free some space, or choose another disk"
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return "the folder is not writable: choose another one"
+        return "the folder is not writable, so choose another one"
     if error.errno == errno.ENOENT:
-        return "the folder does not exist: create it first"
+        return "the folder does not exist, so create it first"
     return "check the disk, or choose another folder"
 
 
 def _sync_folder(folder: Path) -> None:
-    """Flush the renaming in a folder to the disk. On Windows and some network file systems this does nothing."""
+    """Flush a renaming in a folder to the disk. On Windows and some network file systems this function does nothing."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)

@@ -1,6 +1,6 @@
-"""Checkpoints: files that hold the journal of a fit. A checkpoint is tied to the data and parameters of its fit.
+"""Checkpoints: files that contain the journal of a fit.
 
-Only one process at a time can use a checkpoint.
+A checkpoint can be used only with the data and parameters of its fit, and by only one process at a time.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _REMEDY, _START_OVER = "use another path for checkpoint", ", or delete the file 
 
 
 class FitInterrupted(KeyboardInterrupt):
-    """Raised when Ctrl-C interrupts a fit with a checkpoint and the estimator holds the best model found so far.
+    """Raised when Ctrl-C interrupts a fit with a checkpoint after a first model has been found.
 
     Parameters
     ----------
     model : estimator
-        The estimator that holds the best model so far.
+        The estimator, fitted with the best model found so far.
     cause : KeyboardInterrupt or None, default=None
         The exception that interrupted the fit. Its notes are copied to this exception.
     """
@@ -47,7 +47,7 @@ class FitInterrupted(KeyboardInterrupt):
 
 
 def best_model_so_far(stop: KeyboardInterrupt) -> Any:
-    """Return the estimator that holds the best model found before Ctrl-C, or None if no model had been found."""
+    """Return the estimator, fitted with the best model found before Ctrl-C, or None if no model had been found."""
     return getattr(stop, "model", None)
 
 
@@ -73,8 +73,8 @@ def restored_on_failure(model: Any) -> Iterator[None]:
     """Restore the attributes of an estimator if its fit fails, or is interrupted before a model has been found.
 
     If Ctrl-C interrupts a fit with a checkpoint, a KeyboardInterrupt with a short message and a short traceback is
-    raised. Its attribute ``model`` is the estimator if the estimator holds the best model found so far, and None
-    otherwise.
+    raised. Its attribute ``model`` is the estimator, fitted with the best model found so far, or None if no model had
+    been found.
     """
     before = dict(vars(model))
     try:
@@ -86,7 +86,7 @@ def restored_on_failure(model: Any) -> Iterator[None]:
             vars(model).update(before)
             if getattr(model, "checkpoint", None) is None or not isinstance(error, KeyboardInterrupt):
                 raise
-        # Raise KeyboardInterrupt itself: for its subclasses Python does not exit with the status of a Ctrl-C.
+        # Raise a KeyboardInterrupt, not a subclass: only then does Python exit with the status of a Ctrl-C.
         message = str(error) if kept else "the estimator is unchanged; the same call of fit resumes from the checkpoint"
         stop = KeyboardInterrupt(message)
         vars(stop)["model"] = model if kept else None
@@ -98,7 +98,7 @@ def restored_on_failure(model: Any) -> Iterator[None]:
 def checkpointing(model: Any, rows: Rows) -> Iterator[np.random.RandomState]:
     """Store the journal of a fit in the file ``model.checkpoint``, and yield the random state for the fit.
 
-    A resumed fit gets the same random state as the interrupted fit. If ``model.checkpoint`` is None, nothing is stored.
+    A resumed fit uses the same random state as the interrupted fit. If ``model.checkpoint`` is None, nothing is stored.
     """
     if model.checkpoint is None:
         yield np.random.RandomState() if model.random_state is None else check_random_state(model.random_state)
@@ -155,7 +155,7 @@ def _locked(path: Path) -> Iterator[None]:
         if not name.exists():  # the lock file could not be created
             raise explain_write_error(PermissionError(errno.EACCES, os.strerror(errno.EACCES)), path) from None
         raise CheckpointError(
-            f"checkpoint={os.fspath(path)} is in use by another fit: wait until that fit ends, or use another path for "
+            f"checkpoint={os.fspath(path)} is in use by another fit; wait until that fit ends, or use another path for "
             "checkpoint"
         ) from None
     except OSError as error:
@@ -200,13 +200,13 @@ class _File:
         library, found = read(self._path)
         if library != __version__:
             raise Refusal(
-                f"it was written by hkrr {library}, and this is hkrr {__version__}: resume with hkrr {library}"
+                f"it was written by hkrr {library}, and this is hkrr {__version__}; resume with hkrr {library}"
             )
         try:
             fit = found.pop(("fit", ""))
             differs = difference(fit["belongs_to"], self._belongs_to)
             if differs is not None:
-                raise Refusal(f"it belongs to another fit: {differs}")
+                raise Refusal(f"it belongs to another fit ({differs})")
             self._seed, journal.finished = fit["seed"], fit["finished"]
             for (kind, name), value in found.items():
                 if kind == "step":

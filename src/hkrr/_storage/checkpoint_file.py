@@ -2,7 +2,8 @@
 
 The file has three tensors of bytes. "texts" and "arrays" hold the entries one after another, as JSON and arrays
 (`hkrr._storage.json_codec`). "index" is a JSON list with one item ``[kind, name, bytes of text, bytes of arrays]`` for
-each entry. Separate tensors for all arrays would be thousands of tensors, more than the header of a file can list.
+each entry. The arrays share one tensor, because separate tensors for thousands of arrays would not fit in the header of
+a file.
 
 Reading a checkpoint is as safe as reading a model: no code is run, the checksum detects accidental damage, every byte
 is used exactly once, and damaged files are refused. Types and shapes are checked for each kind of entry. A forged entry
@@ -77,7 +78,7 @@ def unpacked(text: bytes, data: bytes) -> Any:
 def _array(data: bytes, expected: int, dtype: str, shape: list[int], order: str, at: int) -> Array:
     """Return the array that starts at byte `at` of the data.
 
-    This must be the byte `expected`, at which the previous array ends, so that no byte is used twice.
+    Raise Refusal if `at` is not `expected`, the end of the previous array. So no byte is used twice.
     """
     kind = np.dtype(dtype) if isinstance(dtype, str) else np.dtype(object)
     if kind.kind not in "fiub" or order not in ("C", "F") or not all(map(_whole, (*shape, at))) or at != expected:
@@ -159,17 +160,14 @@ def _is_step(value: Any) -> bool:
 def _is_history(value: Any) -> bool:
     """Return whether a value is a dict of lists that all have the same length.
 
-    Ranges are refused, because a range in a forged file could be so long that no loop over it would end.
+    Ranges are refused, because a range in a forged file could be so long that a loop over it would never end.
     """
     columns = list(value.values()) if isinstance(value, dict) else []
     return all(isinstance(column, list) for column in columns) and len({len(column) for column in columns}) == 1
 
 
 def _finite(value: Any, ndim: int | None = None) -> bool:
-    """Return whether a value is an array of finite floats.
-
-    If `ndim` is not None, this is the required number of axes.
-    """
+    """Return whether a value is an array of finite floats, with `ndim` axes unless `ndim` is None."""
     floats = isinstance(value, np.ndarray) and value.dtype.kind == "f" and ndim in (None, value.ndim)
     return floats and bool(np.all(np.isfinite(value)))
 
@@ -177,7 +175,7 @@ def _finite(value: Any, ndim: int | None = None) -> bool:
 def _is_run(value: Any) -> bool:
     """Return whether a value is a valid RunRecord.
 
-    The lists of its evaluations must have equal lengths. If the record has a memory, its history must reach the iterate
+    The lists of evaluations must have equal lengths. If the record has a memory, its history must contain the iterate
     in ``state``.
     """
     if not isinstance(value, RunRecord) or not all(isinstance(column, list) for column in value.columns):

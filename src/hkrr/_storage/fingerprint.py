@@ -1,10 +1,10 @@
-"""Fingerprints of fits: small summaries of the class, the parameters and the data, which can be compared.
+"""Fingerprints of fits: small summaries of the estimator's class, its parameters and the data.
 
-A checkpoint belongs to the fit with the same fingerprint. Parameters that change how a fit is computed, but not its
-result, are left out: `n_jobs`, `block_size`, `verbose`, `checkpoint` and `checkpoint_every`. For example, a fit that
-ran out of memory can resume with smaller blocks. Two more parameters are left out: `time_limit`, because it applies to
-each call separately, and `callbacks`, because functions cannot be compared. All other parameters are compared by value:
-3 equals 3.0, and a kernel equals its name (see `hkrr._base.value_hashing`).
+A checkpoint can be used only by a fit with the same fingerprint. Parameters that change how a fit is computed, but not
+its result, are not part of the fingerprint: `n_jobs`, `block_size`, `verbose`, `checkpoint` and `checkpoint_every`. For
+example, a fit that ran out of memory can resume with smaller blocks. Two more parameters are not part of it:
+`time_limit`, because it applies to each call separately, and `callbacks`, because functions cannot be compared. All
+other parameters are compared by value: 3 equals 3.0, and a kernel equals its name (see `hkrr._base.value_hashing`).
 
 Arrays in memory are compared by a hash of their bytes. Data in files, tensors and Dask collections would be expensive
 to hash. They are compared by their sizes, by sums over all rows, and by the bytes of at most 300 rows. The sums include
@@ -36,11 +36,11 @@ _LEFT_OUT = (
     "time_limit",
     "callbacks",
 )
-# Parameters that can be given by name, and the functions that return the object with that name.
+# For each parameter that can be given by name, the function that returns the object with that name.
 _RESOLVE: dict[str, Any] = {"kernel": get_kernel, "solver": get_solver}
 # Maximum number of rows whose bytes are compared, for data that are not arrays in memory.
 _SOME_ROWS = 300
-# Maximum difference at which two sums count as equal, relative to the sum of the absolute values of the terms.
+# Maximum difference between two sums that count as equal, relative to the sum of the absolute values of the terms.
 _ROUNDING = 1e-9
 # Maximum number of characters of a parameter's value in error messages.
 _MAX_CHARACTERS = 80
@@ -51,7 +51,7 @@ _BLOCK = 1 << 16
 def fingerprint(model: Any, rows: Rows) -> dict[str, Any]:
     """Return the fingerprint of a fit: the class, the parameters that matter, and a summary of the data.
 
-    For each parameter the fingerprint holds a hash, and the start of its representation for error messages.
+    For each parameter, the fingerprint contains a hash of its value, and the start of its ``repr`` for error messages.
     """
     parameters = {
         name: [_digest_of(name, value), " ".join(repr(value).split())[:_MAX_CHARACTERS]]
@@ -75,8 +75,8 @@ def difference(found: Any, expected: dict[str, Any]) -> str | None:
 def _digest_of(name: str, value: Any) -> str:
     """Return a hash of a parameter.
 
-    If `cv` cannot be pickled, because it is a generator for example, the name of its class is returned. This is enough,
-    because the keys of the journal contain the splits.
+    If `cv` cannot be pickled, for example because it is a generator, the name of its class is returned. The splits
+    themselves need no hash, because the keys of the journal contain them.
     """
     if name in _RESOLVE and isinstance(value, str) and value != "auto":
         value = _RESOLVE[name](value)
@@ -87,8 +87,8 @@ def _digest_of(name: str, value: Any) -> str:
         if name == "cv":
             return kind
         raise CheckpointError(
-            f"checkpoint requires that {name} can be pickled, to compare it when the fit resumes, but this {kind} "
-            f"cannot be pickled ({error}): define its class in a module, without lambdas or open files, or fit with "
+            f"{name} is a {kind} that cannot be pickled ({error}), but a fit with a checkpoint must pickle {name} to "
+            "compare it on resuming; define the class in a module, without lambdas or open files, or fit with "
             "checkpoint=None"
         ) from error
 
@@ -122,7 +122,7 @@ def _digest_of_arrays(*arrays: Array | None) -> str:
 
 
 def _sums(X: Array, Y: Array, w: Array | None) -> tuple[Array, Array]:
-    """Return the weighted sums of 1, x, x^2, y, y^2 and y x' over the rows, and the same sums for absolute values.
+    """Return the weighted sums of 1, x, x^2, y, y^2 and y x' over the rows, and the same sums for |x| and |y|.
 
     For the second group of sums, x and y are replaced by |x| and |y|.
     """

@@ -1,10 +1,10 @@
 """Conversion of values to JSON and back, for parameters, fitted attributes and journal entries.
 
-None, booleans, strings, integers, finite floats and lists are represented by the same value in JSON. Every other value
-is represented by a JSON object with one key, which names its type:
+None, booleans, strings, integers, finite floats and lists are represented by the corresponding JSON values. Every other
+value is represented by a JSON object with one key, which is the name of its type:
 
-- ``{"tensor": name}`` is an array, which is stored under this name among the tensors of the file.
-- ``{"stack": name}`` is a long list of arrays of one shape, which are stored as one tensor.
+- ``{"tensor": name}`` is an array, stored in the file as the tensor with this name.
+- ``{"stack": name}`` is a long list of arrays of one shape, stored as one tensor.
 - ``{"tuple": [...]}``, ``{"dict": [[key, value], ...]}`` and ``{"float": "inf"}`` are values of built-in types.
 - ``{"object": {"class": "Gaussian", "gamma": 0.5}}`` is an instance of a registered class: a kernel, a solver, or a
   dataclass or NamedTuple with the decorator `storable`.
@@ -43,10 +43,10 @@ _SPLITTERS: dict[str, Any] = {
 }
 _SCALARS = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8")
 _NOT_FINITE = ("inf", "-inf", "nan")
-# Maximum length of a list of floats that is stored in the JSON header, where it is readable. Longer lists of floats are
-# stored as one tensor, and so are longer lists of arrays of one shape.
+# Lists of floats up to this length are stored in the JSON header, where they are readable. Longer lists of floats, and
+# longer lists of arrays of one shape, are stored as one tensor.
 _SHORT = 64
-# Maximum number of characters of an array of strings. NumPy pads all strings to the length of the longest one, so a
+# Maximum number of characters in an array of strings. NumPy pads all strings to the length of the longest one, so a
 # short forged list could become a huge array.
 _MAX_CHARACTERS = 1 << 20
 
@@ -54,8 +54,8 @@ _MAX_CHARACTERS = 1 << 20
 def storable(cls: type[T]) -> type[T]:
     """Register a dataclass or a NamedTuple under its name, so that files can contain its instances (class decorator).
 
-    If a later version adds a field to the class, the field needs a default, because files of earlier versions lack the
-    field.
+    If a later version adds a field to the class, the field needs a default value, because files of earlier versions do
+    not contain it.
     """
     _OBJECTS[cls.__name__] = cls
     return cls
@@ -71,7 +71,7 @@ def encode(value: Any, name: str, arrays: Arrays) -> Any:
         return _encode_scalar(value, name)
     if type(value) is int:
         if not -(2**63) <= value < 2**63:
-            raise Refusal(f"{name}={value!r} is too large: integers in files have at most 64 bits")
+            raise Refusal(f"{name}={value!r} is too large for a file, in which integers have at most 64 bits")
         return value
     if type(value) is float:
         return value if math.isfinite(value) else {"float": repr(value)}
@@ -119,7 +119,7 @@ def _encode_scalar(value: Any, name: str) -> Any:
     if isinstance(value, np.bool_):
         return {"scalar": ["bool", bool(value)]}
     if value.dtype.name not in _SCALARS:
-        raise Refusal(f"{name} is a number of type {value.dtype}, which cannot be stored: convert it to a float")
+        raise Refusal(f"{name} is a number of type {value.dtype}, which cannot be stored; convert it to a float")
     number = value.item()
     return {"scalar": [value.dtype.name, encode(number, name, {}) if isinstance(number, float) else number]}
 
@@ -144,14 +144,14 @@ def _encode_list(value: list[Any], name: str, arrays: Arrays) -> Any:
 def _encode_dict(value: dict[Any, Any], name: str, arrays: Arrays) -> Any:
     if all(isinstance(key, str) for key in value):
         return {"dict": [[str(key), encode(each, f"{name}.{key}", arrays)] for key, each in value.items()]}
-    # The attribute cells_ of PiecewisePolynomial: numbers of grid cells, and an array of coefficients for each cell.
+    # The attribute cells_ of PiecewisePolynomial maps the number of each grid cell to an array of coefficients.
     if all(type(key) is np.int64 and type(row) is np.ndarray for key, row in value.items()):
         keys, rows = np.array(list(value)), np.stack(list(value.values()))
         return {"cells": [_put(f"{name}.keys", keys, arrays), _put(f"{name}.rows", rows, arrays)]}
     value = {key.item() if isinstance(key, np.generic) else key: each for key, each in value.items()}
     if all(type(key) in (bool, int, str) for key in value):  # for example class weights
         return {"pairs": [[key, encode(each, f"{name}.{key!r}", arrays)] for key, each in value.items()]}
-    raise Refusal(f"{name} is a dict with keys that cannot be stored: use strings, integers or booleans as keys")
+    raise Refusal(f"{name} is a dict with keys that cannot be stored; use strings, integers or booleans as keys")
 
 
 def _named(cls: str, settings: dict[str, Any], name: str, arrays: Arrays) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def _named(cls: str, settings: dict[str, Any], name: str, arrays: Arrays) -> dic
 def _encode_random_state(value: np.random.RandomState, name: str, arrays: Arrays) -> dict[str, Any]:
     state: Any = value.get_state(legacy=False)
     if state["bit_generator"] != "MT19937":
-        raise Refusal(f"{name} is a RandomState of {state['bit_generator']}, which cannot be stored: use a seed")
+        raise Refusal(f"{name} is a RandomState of {state['bit_generator']}, which cannot be stored; use a seed")
     return {
         "key": _put(name, state["state"]["key"], arrays),
         "position": int(state["state"]["pos"]),
@@ -187,8 +187,8 @@ def decode(value: Any, arrays: Arrays) -> Any:
         ((tag, content),) = value.items()
         if tag in _DECODERS:
             return _DECODERS[tag](content, arrays)
-        raise Refusal(f"it contains a value of unknown type {tag[:40]!r}: install a newer hkrr", remedied=True)
-    raise Refusal("it contains an invalid value: it is damaged, or not an hkrr file")
+        raise Refusal(f"it contains a value of unknown type {tag[:40]!r}; install a newer hkrr", remedied=True)
+    raise Refusal("it contains an invalid value, so it is damaged or not an hkrr file")
 
 
 def _take(name: Any, arrays: Arrays) -> Array:
@@ -199,7 +199,7 @@ def _take(name: Any, arrays: Arrays) -> Array:
 
 def _expect(valid: bool) -> None:
     if not valid:
-        raise Refusal("it contains an invalid value: it is damaged, or not an hkrr file")
+        raise Refusal("it contains an invalid value, so it is damaged or not an hkrr file")
 
 
 def _decode_float(content: Any, arrays: Arrays) -> float:
@@ -278,12 +278,12 @@ def _decode_named(
     _expect(isinstance(content, dict) and isinstance(content.get("class"), str))
     name = content["class"]
     if name not in known:
-        raise Refusal(f"it contains an object of unknown class {name[:40]!r}: install a newer hkrr", remedied=True)
+        raise Refusal(f"it contains an object of unknown class {name[:40]!r}; install a newer hkrr", remedied=True)
     settings = {key: decode(each, arrays) for key, each in content.items() if key != "class"}
     try:
         return make(name, settings)
     except (TypeError, ValueError, OverflowError) as error:
-        raise Refusal(f"it contains an invalid {name}: {error}") from None
+        raise Refusal(f"it contains an invalid {name} ({error})") from None
 
 
 def _decode_object(content: Any, arrays: Arrays) -> Any:

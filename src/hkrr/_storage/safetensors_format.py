@@ -33,13 +33,13 @@ from hkrr._version import __version__
 # read only in the current format.
 FORMAT, CHECKPOINT_FORMAT = 1, 2
 
-# Maximum size of the table in bytes, and maximum number of its objects and lists. The second limit is needed because
-# a table of empty lists takes thirty times as much memory after parsing. Most bytes of a valid table are names of
+# Maximum size of the table in bytes, and maximum number of its objects and lists. The second limit is needed because a
+# table of empty lists takes thirty times its size in memory after parsing. In a valid table, most bytes are names of
 # columns.
 _MAX_TABLE, _MAX_BRACKETS = 2 << 20, 100_000
 # Maximum depth of nested objects and lists in the table.
 _MAX_DEPTH = 16
-# Maximum number of axes of a tensor, and upper bound on axis lengths, byte offsets and numbers of entries.
+# Maximum number of axes of a tensor, and upper bound on its axis lengths, byte offsets and number of entries.
 _MAX_AXES, _MAX_AXIS = 8, 2**48
 _DTYPES: dict[str, np.dtype[Any]] = {
     "F64": np.dtype("<f8"),
@@ -65,11 +65,12 @@ class Refusal(ValueError):
     Parameters
     ----------
     reason : str
-        The reason, as a clause whose subject "it" is the file or the model.
+        The reason, as a clause such as "it is damaged", in which "it" is the file or the model.
     remedied : bool, default=False
-        Whether the reason says what to do. If not, the caller adds advice for damaged files.
+        Whether the reason includes advice on what to do. If not, the caller adds advice for damaged files.
     foreign : bool, default=False
-        Whether the file is not an hkrr file of the expected kind. Users must not be advised to delete such a file.
+        Whether the file belongs to another program, or is an hkrr file of another kind. Users must not be advised to
+        delete such a file.
     """
 
     def __init__(self, reason: str, *, remedied: bool = False, foreign: bool = False) -> None:
@@ -101,11 +102,11 @@ def pack(header: dict[str, Any], arrays: dict[str, Array], kind: str = MODEL) ->
     data = save(stored, metadata={kind: as_json(header)})
     length = int.from_bytes(data[:8], "little")
     if _brackets(as_json(header))[1] > _MAX_BRACKETS or 3 * len(tensors) > _MAX_BRACKETS - 3:
-        raise Refusal(f"it has more than {_MAX_BRACKETS:,} lists and dicts: convert long lists in parameters to arrays")
+        raise Refusal(f"it has more than {_MAX_BRACKETS:,} lists and dicts; convert long lists in parameters to arrays")
     if length > _MAX_TABLE:
         raise Refusal(
             f"its header has {length:,} bytes, more than the maximum of {_MAX_TABLE:,}. Most of these bytes are "
-            "names of columns: shorten the names, or delete model.feature_names_in_"
+            "names of columns; shorten the names, or delete model.feature_names_in_"
         )
     return data
 
@@ -117,7 +118,7 @@ def unpack(path: str | os.PathLike[str], kind: str = MODEL) -> tuple[dict[str, A
     except MemoryError:  # a sparse file can be larger than the memory
         size = os.stat(path).st_size
         raise Refusal(
-            f"its {size:,} bytes do not fit into memory: load it on a machine with more memory", remedied=True
+            f"its {size:,} bytes do not fit into memory; load it on a machine with more memory", remedied=True
         ) from None
 
 
@@ -127,7 +128,7 @@ def _unpack(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], di
 
     mode = os.stat(path).st_mode
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # open reports folders; reading a pipe would block
-        raise Refusal("it is a device or a pipe: copy it to a file first", remedied=True, foreign=True)
+        raise Refusal("it is a device or a pipe; copy it to a file first", remedied=True, foreign=True)
     with open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         try:
@@ -144,11 +145,11 @@ def _unpack(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], di
         file.seek(0)
         data = file.read(size)
     if len(data) != size or data[8 : 8 + len(table)] != table:
-        raise Refusal("it changed while it was read: try again when no other process writes to it", remedied=True)
+        raise Refusal("it changed while it was read; try again when no other process writes to it", remedied=True)
     body = memoryview(data)[8 + len(table) :]
     expected = header.pop("checksum", None)
     if expected != checksum(header, (body[tensors[name].begin : tensors[name].end] for name in sorted(tensors))):
-        raise Refusal("its checksum is wrong: it is damaged, or was changed after it was written")
+        raise Refusal("its checksum is wrong, so it is damaged or was changed after it was written")
     orders = _memory_orders(header.pop("tensors", None), tensors)
     try:
         found = load(data)
@@ -174,7 +175,7 @@ def checksum(header: dict[str, Any], tensors: Iterable[bytes | memoryview]) -> s
 def _dtype(name: str, array: Array) -> np.dtype[Any]:
     dtype: np.dtype[Any] = array.dtype.newbyteorder("<")
     if dtype not in _NAMES:
-        raise Refusal(f"{name} is an array of {array.dtype}, which cannot be stored: convert it to floats")
+        raise Refusal(f"{name} is an array of {array.dtype}, which cannot be stored; convert it to floats")
     return dtype
 
 
@@ -192,12 +193,12 @@ def _read_table(file: BinaryIO, size: int) -> bytes:
     """Return the table of tensors of a safetensors file."""
     start = file.read(8)
     if len(start) < 8:
-        raise Refusal(f"it has {size} bytes, too few for an hkrr file: it is truncated, or not an hkrr file")
+        raise Refusal(f"it has only {size} bytes, so it is truncated or not an hkrr file")
     length = int.from_bytes(start, "little")
     if length > size - 8 or length > _MAX_TABLE:
         raise Refusal(
             f"its first 8 bytes specify a header of {length:,} bytes, but {size - 8:,} bytes follow, and a header has "
-            f"at most {_MAX_TABLE:,} bytes: it is truncated, or not an hkrr file"
+            f"at most {_MAX_TABLE:,} bytes, so it is truncated or not an hkrr file"
         )
     return file.read(length)
 
@@ -206,22 +207,22 @@ def _header_and_tensors(table: bytes, n_bytes: int, kind: str) -> tuple[dict[str
     try:
         entries = parsed(table.decode())
     except UnicodeDecodeError:
-        raise Refusal("its header is not valid UTF-8: it is damaged, or not an hkrr file") from None
+        raise Refusal("its header is not valid UTF-8, so it is damaged or not an hkrr file") from None
     metadata = entries.pop("__metadata__", None)
     text = metadata.get(kind) if isinstance(metadata, dict) and len(metadata) == 1 else None
     if not isinstance(text, str):
-        reads = "hkrr.load reads only files written by hkrr.save" if kind == MODEL else "it holds no checkpoint"
-        raise Refusal(f"it is a safetensors file of another program: {reads}", remedied=True)
+        reads = "hkrr.load reads only files written by hkrr.save" if kind == MODEL else "it is not a checkpoint"
+        raise Refusal(f"it is a safetensors file of another program; {reads}", remedied=True)
     header = parsed(text)
     check_format(header, kind)
     return header, _tensors(entries, n_bytes)
 
 
 def check_format(header: dict[str, Any], kind: str) -> None:
-    """Raise Refusal unless this version of hkrr can read files of this kind in the format of the header."""
+    """Raise Refusal if this version of hkrr cannot read files of this kind in the format given in the header."""
     version, library = header.get("format"), header.get("library")
     if type(version) is not int or version < 1 or not isinstance(library, str):
-        raise Refusal("its header has no format version: it is not an hkrr file")
+        raise Refusal("its header has no format version, so it is not an hkrr file")
     if kind == CHECKPOINT and version != CHECKPOINT_FORMAT:
         raise Refusal(
             f"it was written by another version of hkrr, in format {str(version)[:20]}, but this version reads format "
@@ -230,7 +231,7 @@ def check_format(header: dict[str, Any], kind: str) -> None:
     if kind == MODEL and version > FORMAT:
         raise Refusal(
             f"it was written by hkrr {library[:40]} in format {str(version)[:20]}, but hkrr {__version__} reads format "
-            f"{FORMAT} only: install a newer hkrr",
+            f"{FORMAT} only; install a newer hkrr",
             remedied=True,
         )
 
@@ -248,9 +249,9 @@ def parsed(text: str) -> dict[str, Any]:
     try:
         parsed = json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
     except ValueError as error:  # not JSON, a duplicate name, NaN, or a number with thousands of digits
-        raise Refusal(f"its header is not valid JSON ({error}): it is damaged, or not an hkrr file") from None
+        raise Refusal(f"its header is not valid JSON ({error}), so it is damaged or not an hkrr file") from None
     if not isinstance(parsed, dict):
-        raise Refusal("its header is not a JSON object: it is damaged, or not an hkrr file")
+        raise Refusal("its header is not a JSON object, so it is damaged or not an hkrr file")
     return parsed
 
 
@@ -283,29 +284,29 @@ def _tensors(entries: dict[str, Any], n_bytes: int) -> dict[str, _Tensor]:
     at = 0
     for _, _, begin, end in sorted(tensors.values(), key=lambda one: (one.begin, one.end)):
         if begin != at:
-            raise Refusal("its tensors overlap or leave gaps: it is damaged")
+            raise Refusal("its tensors overlap or leave gaps, so it is damaged")
         at = end
     if at != n_bytes:
         raise Refusal(
-            f"its tensors have {at:,} bytes, but {n_bytes:,} bytes follow the header: it is truncated or damaged"
+            f"its tensors have {at:,} bytes, but {n_bytes:,} bytes follow the header, so it is truncated or damaged"
         )
     return tensors
 
 
 def _tensor(entry: Any) -> _Tensor:
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise Refusal("its table of tensors is not valid: it is damaged")
+        raise Refusal("its table of tensors is not valid, so it is damaged")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in _DTYPES:
-        raise Refusal(f"it holds numbers of an unsupported type ({str(dtype)[:20]!r})")
+        raise Refusal(f"it contains numbers of an unsupported type ({str(dtype)[:20]!r})")
     if not (_whole(shape) and len(shape) <= _MAX_AXES and _whole(offsets) and len(offsets) == 2):
-        raise Refusal("its table of tensors is not valid: it is damaged")
+        raise Refusal("its table of tensors is not valid, so it is damaged")
     begin, end = offsets
-    # An empty tensor such as one of shape (0, 2**40, 2**40) has no bytes, but could still be too long for a NumPy
+    # An empty tensor, for example of shape (0, 2**40, 2**40), has no bytes, but can still be too long for a NumPy
     # array.
     too_long = math.prod(max(n, 1) for n in shape) >= _MAX_AXIS
     if too_long or end - begin != math.prod(shape) * _DTYPES[dtype].itemsize:
-        raise Refusal("the shape of a tensor does not match its bytes: it is damaged")
+        raise Refusal("the shape of a tensor does not match its bytes, so it is damaged")
     return _Tensor(_DTYPES[dtype], tuple(shape), begin, end)
 
 
@@ -316,9 +317,9 @@ def _whole(numbers: Any) -> bool:
 def _memory_orders(described: Any, tensors: dict[str, _Tensor]) -> dict[str, Any]:
     """Return the memory order of each tensor, or raise Refusal if the header contradicts the safetensors table."""
     if not isinstance(described, dict) or set(described) != set(tensors):
-        raise Refusal("the tensors in its header differ from the tensors in the file: it is damaged")
+        raise Refusal("the tensors in its header differ from the tensors in the file, so it is damaged")
     for name, (dtype, shape, _, _) in tensors.items():
         orders = [{"dtype": _NAMES[dtype], "shape": list(shape), "order": order} for order in ("C", "F")]
         if described[name] not in orders:
-            raise Refusal("the tensors in its header differ from the tensors in the file: it is damaged")
+            raise Refusal("the tensors in its header differ from the tensors in the file, so it is damaged")
     return {name: entry["order"] for name, entry in described.items()}

@@ -1,4 +1,4 @@
-"""Criteria for choosing B and lambda: the evidence and the leave-one-out error.
+"""Criteria that can be minimized over both the map B and lambda: the evidence and the leave-one-out error.
 
 The estimators offer a third criterion, the training objective. It is implemented in `hkrr.objective.Objective`.
 """
@@ -6,7 +6,7 @@ The estimators offer a third criterion, the training objective. It is implemente
 from hkrr.criteria.base import Criterion
 from hkrr.criteria.evidence import Evidence
 from hkrr.criteria.leave_one_out import LeaveOneOut
-from hkrr.criteria.subsample_average import Grouped
+from hkrr.criteria.mean_over_groups import Grouped
 
 __all__ = ["CRITERIA", "Criterion", "Evidence", "Grouped", "LeaveOneOut"]
 

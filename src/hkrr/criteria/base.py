@@ -1,8 +1,8 @@
-"""The base class of criteria: the coefficients in whitened coordinates, and the gradient with respect to B.
+"""The base class of criteria. It computes the coefficients in whitened coordinates and the gradient with respect to B.
 
 Notation: K, K_cc, w and W are as in `hkrr.objective`. T is the Cholesky factor of K_cc, so T T' = K_cc. Furthermore,
-V = T^-1 K' sqrt(w), S = V V' + nu I and nu = lambda W. The equivalent Gaussian process has the noise variance nu, in
-units of its signal variance. The coefficients are ``alpha = T^-T beta``, where beta solves ``S beta = V sqrt(w) y``.
+V = T^-1 K' sqrt(w), S = V V' + nu I and nu = lambda W. The noise variance of the equivalent Gaussian process is nu
+times its signal variance. The coefficients are ``alpha = T^-T beta``, where beta solves ``S beta = V sqrt(w) y``.
 
 A criterion l is a function of V, y and nu that is invariant under rotations of V. Let G_V be the gradient of l with
 respect to V. Because of the invariance, A = G_V V' is symmetric, and
@@ -48,7 +48,7 @@ class Whitened:
     nu: float
     VV: Array
     beta: Array
-    fitted: Array  # y' V' beta for each target, the amount of y'y that the fit explains
+    fitted: Array  # y' V' beta for each target, the part of y'y that the fit explains
     S_factor: Array
     kappa_sum: Array  # sum_i w_i k(x_i, x_i)
 
@@ -71,7 +71,9 @@ class Whitened:
 
 
 class Criterion(ABC):
-    """Abstract base class of criteria for B and lambda. Its method `reduced` takes a few passes over the rows.
+    """Abstract base class of criteria that can be minimized over both the map B and lambda.
+
+    Each call of the method `reduced` takes a few passes over the rows.
 
     Parameters
     ----------
@@ -80,7 +82,7 @@ class Criterion(ABC):
     centers : array (c, D) or None
         Nystrom centers in the coordinates of the rows. None uses all rows as centers, and the criterion is then exact.
     kernel : Kernel
-        The mother kernel.
+        The kernel k of latent points.
     reg_lambda : float
         Lambda, or the starting value of lambda if lambda is learned.
     learn_lambda : bool, default=False
@@ -116,7 +118,7 @@ class Criterion(ABC):
         self.squares = np.atleast_1d(rows.fetch(rows.sum(_squares)[0])[0])
 
     def at(self, reg_lambda: float, kernel: Kernel | None = None) -> Self:
-        """Return a copy that learns lambda, starting from ``reg_lambda``, with a different kernel if one is given."""
+        """Return a copy that learns lambda, starting from ``reg_lambda``. If given, `kernel` replaces the kernel."""
         other = copy.copy(self)
         other.reg_lambda, other.learn_lambda = reg_lambda, True
         other.kernel = self.kernel if kernel is None else kernel
@@ -133,7 +135,7 @@ class Criterion(ABC):
     def nats(self, value: float) -> float:
         """Return the value as a negative log likelihood per row.
 
-        This default, for criteria that are mean squared errors, returns half the logarithm of the value.
+        The default implementation is for mean squared errors and returns half the logarithm of the value.
         """
         return 0.5 * math.log(max(value, 1e-300))
 
@@ -172,7 +174,7 @@ class Criterion(ABC):
         """Return the minimum of the criterion over lambda at B, its gradient with respect to B, and the coefficients.
 
         The gradient is that of the criterion at the best lambda (envelope theorem). Lambda is at most ``most_lambda``.
-        Only for criteria with ``profiles_lambda``.
+        This method can be called only if ``profiles_lambda`` is true.
         """
         B = self.rows.place(B)
         white = self._whiten(B, None)
@@ -181,7 +183,7 @@ class Criterion(ABC):
 
     def _best_nu(self, VV: Array, Vy: Array, kappa_sum: Array) -> float:
         """Return the nu that minimizes the criterion, given the sums over the rows."""
-        raise NotImplementedError  # only criteria with `profiles_lambda` implement this method
+        raise NotImplementedError  # this method is needed only if `profiles_lambda` is true
 
     @abstractmethod
     def _exact(self, B: Array, reg_lambda: float) -> tuple[Array, Array, Array, Array]:

@@ -24,7 +24,7 @@ from hkrr.objective import LAMBDA_BOUNDS
 
 # Lower bound on the scale q. If a target is fitted without residuals, q is zero and the evidence would be infinite.
 _MIN_SCALE = 1e-300
-# Number of grid points of log nu, between the bounds on lambda.
+# Number of points in the grid of log nu that is searched for minima. The grid covers the bounds on lambda.
 _GRID = 36
 
 
@@ -108,7 +108,7 @@ class Evidence(Criterion):
         eigenvalues, vectors = np.linalg.eigh(VV)
         eigenvalues = np.maximum(eigenvalues, 0.0)
         squares, slack = (vectors.T @ Vy) ** 2, max(float(kappa_sum) - float(np.sum(eigenvalues)), 0.0)
-        least = np.maximum(EPS * self.squares, _MIN_SCALE)  # what rounding leaves of the residuals
+        least = np.maximum(EPS * self.squares, _MIN_SCALE)  # rounding error of the sums of squared residuals
 
         def bound(log_nu: Array | float) -> Array:
             nu = np.exp(np.atleast_1d(log_nu))
@@ -133,7 +133,7 @@ class Evidence(Criterion):
             low, high = (middle, high) if slope(middle) < 0.0 else (low, middle)
             minima.append((float(on_grid[k]), middle))
             if slope(low) < 0.0 < slope(high):
-                # The root of the slope is more accurate than a minimum found from values, which rounding limits.
+                # The root of the slope is more accurate than the minimum of function values with rounding errors.
                 root = float(brentq(slope, low, high, xtol=1e-12))
                 minima.append((float(bound(root)[0]), root))
         if not minima:

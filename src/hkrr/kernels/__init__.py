@@ -89,7 +89,7 @@ def get_kernel(kernel: Any) -> Kernel:
 
 
 def kernel_name(kernel: Kernel) -> str:
-    """Return the name of the kernel in `KERNELS`, whatever its gamma, or its class name if it is not in `KERNELS`.
+    """Return the name of the kernel in `KERNELS`, regardless of gamma, or its class name if it is not in `KERNELS`.
 
     Examples
     --------

@@ -11,7 +11,7 @@ from hkrr._base.linear_algebra import Array, array_namespace
 
 
 def check_nu(nu: float) -> None:
-    """Raise a ValueError unless nu is 0.5, 1.5 or 2.5, the values whose closed form is implemented."""
+    """Raise a ValueError if nu is not 0.5, 1.5 or 2.5, the values for which a closed form is implemented."""
     if nu not in (0.5, 1.5, 2.5):
         raise ValueError(f"nu must be 0.5, 1.5 or 2.5, got {nu!r}")
 

@@ -18,7 +18,7 @@ LowRankPullback = Callable[[Array, Array], tuple[Array, Array]]
 
 # Maximum number of rows for the median rule. If there are more rows, this many rows are drawn at random.
 MEDIAN_ROWS = 1000
-# Number of rows of the kernel matrices from which a kernel computes its diagonal if it has no formula for the diagonal.
+# A kernel without a formula for its diagonal computes it from kernel matrices with at most this many rows.
 _DIAGONAL_BLOCK = 64
 
 

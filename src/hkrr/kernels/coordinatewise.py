@@ -20,7 +20,7 @@ from hkrr.kernels.base import Kernel, Pullback, median_rule
 
 # Maximum number of entries of a temporary array. Several arrays of this size fit in the cache.
 _CACHED = 1 << 17
-# Number of coordinates that share one evaluation of the exponential function.
+# Number of coordinates whose Matern factors are computed with a single call of the exponential function.
 _TOGETHER = 4
 # Value at which z is clipped in `ProductMatern`. For larger z, exp(-z) times a polynomial in z underflows to zero.
 _ZERO = 800.0
@@ -212,8 +212,8 @@ class ProductLaplace(ProductMatern):
 class Anova(Coordinatewise):
     """ANOVA kernel ``prod_j (1 + matern_nu(|p_j - c_j| / ell)) / 2``.
 
-    The kernel is the mean, over all subsets of the coordinates, of the product of the Matern kernels of the coordinates
-    in the subset.
+    For each subset of the coordinates, consider the product of the Matern kernels of these coordinates. The ANOVA
+    kernel is the mean of these products over all subsets.
 
     Parameters
     ----------

@@ -128,7 +128,8 @@ class Rows(ABC):
     def with_coordinates(self, x_offset: Array | None, x_scale: Array | None, y_offset: Array | None) -> Self:
         """Return the same rows in the coordinates ``(X - x_offset) / x_scale`` and ``y - y_offset``.
 
-        X and y are the original data, whatever the present coordinates. An argument of None omits its operation.
+        X and y are the original data, regardless of the current coordinates. If an argument is None, the corresponding
+        operation is omitted.
         """
 
     def with_normalized_weights(self) -> Self:
@@ -144,7 +145,7 @@ class Rows(ABC):
         return np.max(self.with_coordinates(None, None, None).map(_absolute_targets), axis=0)
 
     def on_threads(self, n_threads: int) -> Self:
-        """Return the same rows with sums computed by ``n_threads`` threads, if this row source uses threads."""
+        """Return a copy that computes sums with ``n_threads`` threads, if this row source uses threads."""
         other = copy.copy(self)
         other.n_threads = n_threads
         return other

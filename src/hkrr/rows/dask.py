@@ -3,7 +3,7 @@
 The partitions stay on the workers. Each pass sends the small arrays to the workers and returns the sums. In a pass, one
 task per partition computes the sums of this partition, with `InMemoryRows` (or with `TorchRows` if a device is given).
 The workers then add the results in groups of eight, always in the same order. The task graph contains everything that a
-task needs: if a worker dies, Dask computes the lost partitions again.
+task needs, so Dask can recompute the partitions of a worker that died.
 """
 
 from __future__ import annotations
@@ -95,8 +95,7 @@ class DaskRows(Rows):
         if y is not None:
             if not _lengths_known(X) or not _lengths_known(y):
                 if X.numblocks[0] != y.numblocks[0]:
-                    # X and y are partitioned differently. Finding the lengths of the partitions takes one more
-                    # computation.
+                    # X and y are partitioned differently, so the lengths of the partitions must be computed first.
                     return self._pair_up(self._with_known_lengths(X), self._with_known_lengths(y))
             elif len(X) != len(y):
                 raise ValueError(_LENGTHS.format(len(y), len(X)))
@@ -143,7 +142,7 @@ class DaskRows(Rows):
         return InMemoryRows(X, Y).with_coordinates(*self._coordinates)
 
     def _call(self, fn: BlockFunction, width: int, small: tuple[Array, ...]) -> Any:
-        """Return a task that holds the arguments of a pass. Dask sends it once per worker, and can recreate it."""
+        """Return a task that contains the arguments of a pass. Dask sends the arguments to each worker only once."""
         return self._submit(_identity, (fn, width, small, self._coordinates))
 
     def _on_parts(self, fn: Callable[..., Any], *arguments: Any) -> list[Any]:

@@ -160,10 +160,12 @@ class NumpySource(Source):
                 )
             shapes.append(array.shape)
             if array.shape[1] != shapes[0][1]:
-                raise ValueError(f"{path}: {array.shape[1]} columns, but {paths[0]} has {shapes[0][1]}")
+                raise ValueError(f"{path}: the file has {array.shape[1]} columns, but {paths[0]} has {shapes[0][1]}")
         n_columns = shapes[0][1]
         if n_columns <= (target is not None):
-            raise ValueError(f"{paths[0]}: {n_columns} columns; at least one column besides the target is needed")
+            raise ValueError(
+                f"{paths[0]}: the number of columns is {n_columns}; at least one column besides the target is needed"
+            )
         if target is not None and not (is_index(target) and -n_columns <= int(target) < n_columns):
             expected = f"for .npy files, y must be the index of a column, less than {n_columns}"
             raise ValueError(f"{paths[0]}: {expected}; got {target!r}")
@@ -242,7 +244,7 @@ class ParquetSource(Source):
                     first += len(chunk[0])
             if first != length:
                 raise ValueError(
-                    f"{path}: contains {first} rows, but its footer says {length} rows; write the file again"
+                    f"{path}: the file contains {first} rows, but its footer says {length}; write the file again"
                 )
 
 
@@ -272,7 +274,7 @@ def _parquet_types_and_length(path: Path) -> tuple[dict[str, str], int]:
         except Exception as error:  # for example, column names that are not UTF-8 or pandas metadata that is not JSON
             raise ValueError(f"{path}: cannot read the footer ({error_summary(error)}); write the file again") from None
     if length != sum(group_lengths) or min(group_lengths, default=0) < 0:
-        found = f"the footer says {length} rows in total and {sum(group_lengths)} rows in its groups"
+        found = f"the footer says {length} rows in total, but {sum(group_lengths)} rows in the row groups"
         raise ValueError(f"{path}: {found}; write the file again")
     _check_distinct(path, names)
     # Columns that pandas wrote for its index are not features.
@@ -293,8 +295,7 @@ class CSVSource(Source):
         self._booleans: dict[Path, set[str]] = {}  # for each file, the names of the boolean columns
 
     def _read(self) -> Iterator[tuple[str, int, Array, Array]]:
-        # The target can also be a feature: `score` may be called with a target on which the model was fitted as a
-        # feature.
+        # The target can also be a feature, if `score` is called with a target column that was a feature in `fit`.
         used = list(dict.fromkeys([*(self.names or ()), *([] if self._target is None else [self._target])]))
         for path in self._paths:
             first, reader = 0, None
@@ -318,8 +319,8 @@ class CSVSource(Source):
         blocks = arrow.ReadOptions(block_size=CHUNK_BYTES)
         if path not in self._options:
             guessed = arrow.open_csv(path, read_options=blocks).schema
-            # Boolean columns are accepted. All other columns are read as float64, whatever type pyarrow guesses from
-            # the first chunk.
+            # Boolean columns are accepted. All other columns are read as float64, regardless of the type that pyarrow
+            # infers from the first chunk.
             self._booleans[path] = {name for name in used if pyarrow.types.is_boolean(guessed.field(name).type)}
             types = {name: pyarrow.bool_() if name in self._booleans[path] else pyarrow.float64() for name in used}
             self._options[path] = arrow.ConvertOptions(column_types=types, include_columns=used)
@@ -389,8 +390,8 @@ def open_source(X: Any, target: Target | None, names: list[str] | None = None) -
     X : str, Path, list of these, or callable
         Paths of files with the same extension, or a function that returns an iterable of blocks.
     target : str, int or None
-        Name or index of the target column. None if there is no target, or if X is a function: its blocks (X, y) then
-        contain the target.
+        Name or index of the target column. None if there is no target, or if X is a function. In the latter case the
+        blocks (X, y) contain the target.
     names : list of str or None, default=None
         Names of the feature columns, in the order of the features. None selects all columns except the target.
     """
@@ -434,7 +435,7 @@ def _check_unchanged(path: Path, found: int, expected: int) -> None:
     """Raise a ValueError if the number of rows of a file has changed."""
     if found != expected:
         raise ValueError(
-            f"{path}: the file had {expected} rows and now has {found}: it changed while it was being read"
+            f"{path}: the file had {expected} rows and now has {found}, so it changed while it was being read"
         )
 
 
@@ -468,7 +469,9 @@ def _feature_names(wanted: list[str] | None, present: list[str], target: str | N
     """Return the names of the feature columns: ``wanted``, or all columns except the target if ``wanted`` is None."""
     found = [name for name in present if name != target] if wanted is None else wanted
     if not found:
-        raise ValueError(f"{path}: {len(present)} columns; at least one column besides the target is needed")
+        raise ValueError(
+            f"{path}: the number of columns is {len(present)}; at least one column besides the target is needed"
+        )
     missing = sorted(set(found) - set(present))
     if missing:
         raise ValueError(f"{path}: there is no column {quoted(missing[0])}; the columns are {_joined(present)}")

@@ -47,7 +47,7 @@ class FileRows(Rows):
         self._coordinates: tuple[Array | None, Array | None, Array | None] = (None, None, None)
 
     @property
-    def n_rows(self) -> int:  # type: ignore[override]  # a property: counting may take a pass
+    def n_rows(self) -> int:  # type: ignore[override]  # a property, because counting the rows may take a pass
         return self._source.n_rows
 
     @property
@@ -70,7 +70,7 @@ class FileRows(Rows):
         parts = [rows.map(fn, width, *small) for rows in self._chunks()]
         if parts:
             return np.concatenate(parts)
-        # There are no rows: evaluate fn on one row of zeros to get the shape of an empty result.
+        # If there are no rows, evaluate fn on one row of zeros to get the shape of an empty result.
         one = self._in_memory_rows(np.zeros((1, self.n_features)), np.zeros((1, self.n_targets)))
         return one.map(fn, width, *small)[:0]
 

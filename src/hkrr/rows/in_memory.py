@@ -19,8 +19,8 @@ from hkrr.rows.base import BlockFunction, Rows, accumulate
 _BLOCK_BYTES = 5 << 20
 # Maximum number of rows, and of columns, from which `InMemoryRows.count_free_columns` computes the rank of X.
 _RANK_ROWS, _RANK_COLUMNS = 2_000, 1_000
-# Relative norm below which `InMemoryRows.count_free_columns` treats a centered column as constant. The norm is relative
-# to the largest norm of a centered column.
+# `InMemoryRows.count_free_columns` treats a centered column as constant if its norm is below this fraction of the
+# largest norm of a centered column.
 _CONSTANT = 1e-12
 # Memory limit in bytes for block results that wait to be added. With many centers, fewer threads are used, so that the
 # results stay below this limit.
@@ -142,9 +142,9 @@ class InMemoryRows(Rows):
     def count_free_columns(self) -> InMemoryRows:
         """Return the same rows, with ``n_free_columns`` set to the number of linearly independent columns of X.
 
-        Subsets of the returned rows inherit the number. It determines how many parameters of a map the data can
-        identify: a column that is constant, or a linear combination of other columns, adds no such parameters. If
-        there are too few rows to compute the rank, all columns that are not constant are counted.
+        Subsets of the returned rows inherit this number. It determines how many parameters of a map are identifiable: a
+        column that is constant, or a linear combination of other columns, adds no identifiable parameters. If there are
+        too few rows to compute the rank, all columns that are not constant are counted.
         """
         other = copy.copy(self)
         X = self.take(np.arange(0, self.n_rows, -(-self.n_rows // _RANK_ROWS)))

@@ -92,16 +92,16 @@ def open_rows(
 
 
 def _check_tensor(name: str, tensor: Any, n_rows: int, dimensions: tuple[int, ...]) -> None:
-    """Raise a ValueError unless the argument is a tensor of finite real numbers with ``n_rows`` rows.
+    """Raise a ValueError if the argument is not a tensor of finite real numbers with ``n_rows`` rows.
 
-    ``dimensions`` holds the allowed numbers of dimensions.
+    ``dimensions`` contains the allowed values of ``tensor.ndim``.
     """
     import torch
 
     if not is_torch_array(tensor) or tensor.ndim not in dimensions or len(tensor) != n_rows:
         raise ValueError(f"{name} must be a tensor with one entry for each of the {n_rows} rows of X")
     if tensor.is_complex():
-        raise ValueError(f"{name} must hold real numbers, got complex ones")
+        raise ValueError(f"{name} must contain real numbers, got complex numbers")
     tensor = tensor.detach()
     # Test the sum first, because testing every value makes a copy of the tensor.
     if not bool(torch.isfinite(tensor.sum(dtype=torch.float64))) and not bool(torch.isfinite(tensor).all()):
@@ -155,7 +155,7 @@ def _open_dask(X: Any, y: Any, device: Any, block_size: Any, wanted: list[str] |
         kinds = [collection.dtype] if hasattr(collection, "dtype") else list(collection.dtypes)
         for kind in kinds:
             if kind.kind not in "fiubO":  # columns of objects may hold numbers; the workers check them
-                raise ValueError(f"{name} must hold real numbers, got dtype {kind}: convert {name} to numbers first")
+                raise ValueError(f"{name} must contain real numbers, got dtype {kind}; convert {name} to numbers first")
     rows = DaskRows(X, y, device=device, block_size=block_size)
     # As in scikit-learn, column names are used only if all of them are strings.
     names = names if names is not None and all(isinstance(name, str) for name in names) else None
@@ -183,7 +183,7 @@ def apply_to_external(model: FittedModel, X: Any, name: str, tail: tuple[int, ..
     name : str
         Name of the method. For Dask collections, the workers call this method on each partition.
     tail : tuple of int
-        Shape of the result for one row: () for one number per row.
+        Shape of the result for one row. It is () if the result for one row is a number.
     of_rows : callable
         Function that computes the result from `Rows`. It is called for tensors, files and functions.
     """

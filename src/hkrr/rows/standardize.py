@@ -15,9 +15,9 @@ from hkrr._base.linear_algebra import EPS, Array
 from hkrr.exceptions import FitError
 from hkrr.rows import Rows
 
-# Smallest scale at which `_rounded` rounds its values. For smaller scales, the rounding unit could be subnormal.
+# Values are not rounded by `_rounded` if their scale is below this number. The rounding unit could then be subnormal.
 _SMALLEST = 2.0**-900
-# Ratio of standard deviation to mean below which a column is treated as constant up to rounding.
+# A column is treated as constant if the ratio of its standard deviation to its mean is below this number.
 _LAST_DIGITS = 4.0 * EPS
 
 

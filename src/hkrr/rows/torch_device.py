@@ -1,4 +1,4 @@
-"""Rows on a PyTorch device: the CPU, or a GPU that stores the data or receives the data block by block.
+"""Rows on a PyTorch device. A GPU either stores the data, or receives the data block by block.
 
 Blocks and their sums are float64 tensors on the device. A pass over the blocks never synchronizes with the host, and
 only `fetch` copies results back. Data that does not fit in GPU memory stays in host memory. Blocks of such data are
@@ -21,7 +21,7 @@ from hkrr.rows.in_memory import InMemoryRows
 # Maximum size in bytes of the largest array that a block function computes, for each type of device. It determines the
 # number of rows in a block. On a GPU, arrays of this size keep the device busy and are small compared to its memory.
 _BLOCK_BYTES = {"cuda": 1 << 30, "cpu": 5 << 20}
-# Assumed number of arrays of the maximum size that a block function holds at once.
+# Assumed number of arrays of maximum size that a block function keeps in memory at the same time.
 _ARRAYS_AT_ONCE = 6
 # Share of the free GPU memory that the arrays of a block function may use.
 _SHARE_FOR_BLOCKS = 0.5
@@ -252,7 +252,7 @@ def _device(name: Any) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise ValueError(f"device={name!r} is not a PyTorch device: {error}") from None
+        raise ValueError(f"device={name!r} is not a PyTorch device ({error})") from None
     if device.type != "cuda":
         return device
     if not torch.cuda.is_available():

@@ -1,4 +1,4 @@
-"""The mean of an exact criterion over disjoint groups of rows, which costs far less than the criterion of all rows."""
+"""The mean of an exact criterion over disjoint groups of rows. It costs far less than the criterion of all rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Grouped:
     n_groups : int
         Number of groups.
     kernel : Kernel
-        The mother kernel.
+        The kernel k of latent points.
     reg_lambda : float
         Starting value of lambda. Lambda is always learned.
     n_threads : int, default=1
@@ -71,7 +71,7 @@ class Grouped:
         self.loss_at_zero = float(np.mean([part.loss_at_zero for part in self._parts]))
 
     def at(self, reg_lambda: float, kernel: Kernel | None = None) -> Self:
-        """Return a copy that learns lambda, starting from ``reg_lambda``, with a different kernel if one is given."""
+        """Return a copy that learns lambda, starting from ``reg_lambda``. If given, `kernel` replaces the kernel."""
         other = copy.copy(self)
         other.reg_lambda = reg_lambda
         if kernel is not None:
@@ -85,13 +85,13 @@ class Grouped:
         return ("grouped", self.reg_lambda, *(part.content for part in self._parts))
 
     def on_threads(self, n_threads: int) -> Self:
-        """Return the same criterion with its groups processed by ``n_threads`` threads."""
+        """Return a copy that processes the groups with ``n_threads`` threads."""
         other = copy.copy(self)
         other._n_threads = n_threads
         return other
 
     def first(self, n_groups: int) -> Self:
-        """Return the mean criterion of the first ``n_groups`` groups only."""
+        """Return the mean of the criterion over the first ``n_groups`` groups only."""
         if n_groups >= self.n_groups:
             return self
         other = copy.copy(self)
@@ -107,7 +107,7 @@ class Grouped:
         return self._parts[0].nats(value)
 
     def reduced(self, B: Array, reg_lambda: float | None = None) -> Reduced:
-        """Return the mean of the groups' criteria and gradients, weighted by the groups' total weights.
+        """Return the mean of the criterion and of its gradient over the groups, weighted by their total weights.
 
         The groups have no common coefficients, so ``alpha`` is empty.
         """
