@@ -20,8 +20,7 @@ from hkrr.rows import Rows
 
 # Memory limit in bytes for the four c x c matrices of a fit.
 _AUTO_BYTES = 256 * 2**20
-# Maximum number of rows on which k-means runs. A sample of this size represents the distribution of the rows and bounds
-# the time.
+# Maximum number of rows for k-means. A random sample of this size is large enough to represent all rows.
 _KMEANS_ROWS = 20_000
 # Maximum number of rows in the pilot sample, from which leverage scores are computed.
 _PILOT_ROWS = 2_000

@@ -6,7 +6,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 
 class FitError(RuntimeError):
-    """Raised when a fit fails to produce a valid model. The message gives the reason and the remedy.
+    """Raised when a fit fails to produce a valid model. The message gives the reason and says what to do.
 
     Examples
     --------
@@ -25,7 +25,7 @@ class FitError(RuntimeError):
 
 
 class ModelFileError(ValueError):
-    """Raised when a model cannot be loaded from a file. The message names the file, the reason and the remedy.
+    """Raised when a model cannot be loaded from a file. The message names the file and the reason, and says what to do.
 
     Examples
     --------
@@ -40,13 +40,13 @@ class ModelFileError(ValueError):
 
 
 class TableError(ValueError):
-    """Raised when a table cannot be read or used. The message names the file or the column, and the remedy."""
+    """Raised when a table cannot be read or used. The message names the file or the column, and says what to do."""
 
 
 class CheckpointError(ValueError):
     """Raised when a checkpoint file belongs to a different fit, is damaged, or is in use by another fit.
 
-    The message names the file and the remedy.
+    The message names the file and says what to do.
 
     Examples
     --------
@@ -84,7 +84,8 @@ class HKRRWarning(UserWarning):
 class IllConditionedWarning(HKRRWarning):
     """The linear system for the coefficients is so ill-conditioned that rounding errors affect the predictions.
 
-    The warning is also issued if a kernel matrix was made positive definite by a large addition to its diagonal.
+    The warning is also issued if a large number had to be added to the diagonal of a kernel matrix to make it positive
+    definite.
 
     Examples
     --------

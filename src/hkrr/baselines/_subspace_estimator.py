@@ -101,7 +101,7 @@ def _whiten(X: Array) -> tuple[Array, Array]:
     mean = X.mean(axis=0)
     centred = X - mean
     spread = centred.std(axis=0)
-    # Standardize first, so that the units of X do not decide which directions count as constant.
+    # Standardize first, so that the choice of constant directions does not depend on the units of X.
     scale = np.where(spread > _ROUNDING * np.maximum(np.abs(mean), spread.max(initial=0.0) * 1e-150), spread, np.inf)
     _, s, Vt = np.linalg.svd(centred / scale, full_matrices=False)
     keep = s > np.sqrt(_RANK) * s[0] if s.size and s[0] > 0 else np.zeros(s.shape, dtype=bool)

@@ -12,10 +12,10 @@ from hkrr.baselines._subspace_estimator import SubspaceEstimator, slices
 class SIR(SubspaceEstimator):
     """Sliced inverse regression.
 
-    The matrix is ``M = sum_h p_h m_h m_h'``. Slice h of the target has the fraction p_h of the rows, and m_h is the
-    mean of the whitened inputs z in the slice. SIR finds directions along which the mean of the inputs changes with the
-    target. It misses directions along which the link function is even. Source: Li (1991), Sliced inverse regression for
-    dimension reduction, JASA 86.
+    The matrix is ``M = sum_h p_h m_h m_h'``, where p_h is the fraction of the rows in slice h of the target, and m_h is
+    the mean of the whitened inputs z in the slice. SIR finds directions along which the mean of the inputs changes with
+    the target. It misses directions along which the link function is even. Source: Li (1991), Sliced inverse regression
+    for dimension reduction, JASA 86.
 
     Parameters
     ----------
@@ -54,9 +54,9 @@ class SIR(SubspaceEstimator):
 class SAVE(SubspaceEstimator):
     """Sliced average variance estimation.
 
-    The matrix is ``M = sum_h p_h (I - V_h)^2``. Slice h of the target has the fraction p_h of the rows, and V_h is the
-    covariance of the whitened inputs z in the slice. SAVE finds directions whether the link function is even or
-    odd along them, but needs more rows than SIR. Source: Cook and Weisberg (1991), discussion of Li's paper, JASA 86.
+    The matrix is ``M = sum_h p_h (I - V_h)^2``, where p_h is the fraction of the rows in slice h of the target, and V_h
+    is the covariance of the whitened inputs z in the slice. Unlike SIR, SAVE also finds directions along which the link
+    function is even, but it needs more rows. Source: Cook and Weisberg (1991), discussion of Li's paper, JASA 86.
 
     Parameters
     ----------

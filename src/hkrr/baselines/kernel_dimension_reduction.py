@@ -114,7 +114,7 @@ class KDR(SubspaceEstimator):
 
             def move(s: float, here: Array = here, slope: Array = slope) -> Array:
                 Q, R = np.linalg.qr((here - s * slope).T)
-                # The QR decomposition may flip the sign of a row: flip it back.
+                # The QR decomposition may flip the sign of a row, so flip it back.
                 return (Q * np.where(np.diag(R) < 0, -1.0, 1.0)).T
 
             def change(candidate: Array, base: float = base) -> float:

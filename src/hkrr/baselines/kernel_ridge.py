@@ -1,9 +1,9 @@
 """Kernel ridge regression on all inputs, exact or with Nystrom centers, tuned by the leave-one-out error.
 
 The kernel matrix K of the m rows, or its Nystrom approximation, is decomposed as ``F F'`` with ``F'F = diag(s)``. The
-fitted values are ``F (F'y / (s + lambda m))``, and the leverages are ``h_i = sum_j F_ij^2 / (s_j + lambda m)``. One
-decomposition therefore serves all values of lambda. The leave-one-out residual of row i is exactly ``r_i / (1 - h_i)``,
-where r_i is the residual of the fit to all rows.
+fitted values are ``F (F'y / (s + lambda m))``, and the leverages are ``h_i = sum_j F_ij^2 / (s_j + lambda m)``. The
+same decomposition can therefore be used for all values of lambda. The leave-one-out residual of row i is exactly
+``r_i / (1 - h_i)``, where r_i is the residual of the fit to all rows.
 
 With all rows as centers, ``K = U diag(s) U'`` and ``F = U diag(s)^(1/2)``. With c Nystrom centers, ``K_cc = T T'``,
 ``V = T^-1 K_cm``, ``V V' = U diag(s) U'`` and ``F = V'U``.
@@ -35,7 +35,7 @@ _LAMBDAS = tuple(10.0 ** (-k / 2) for k in range(1, 21))
 
 
 class _Path(NamedTuple):
-    """The decomposition ``K ~ F F'`` with ``F'F = diag(s)`` for one kernel. It serves all values of lambda."""
+    """The decomposition ``K ~ F F'`` with ``F'F = diag(s)`` for one kernel. It can be used for all values of lambda."""
 
     kernel: Kernel
     centers: Array
@@ -129,7 +129,7 @@ class KernelRidgeCV(KernelExpansionRegressor):
         self.n_centers, self.centers, self.random_state = n_centers, centers, random_state
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Compute the leave-one-out error for every gamma and lambda, and fit with the values of the lowest error."""
+        """Compute the leave-one-out error for every gamma and lambda, and fit with the best gamma and lambda."""
         Z, Y, scaling = self._standardize(X, y)
         rng = check_random_state(self.random_state)
         lambdas = self._check(len(Z))

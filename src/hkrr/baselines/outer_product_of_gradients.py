@@ -7,8 +7,8 @@ iteration and the current map afterwards, so that the neighbourhoods adapt to th
 refined version of Xia and others (2002).
 
 In many dimensions the neighbourhood of an anchor may have fewer rows than there are slopes. The local fits therefore
-use a ridge penalty of 0.001 times the mean variance of the neighbourhood. Rows with less than 1e-12 of the largest
-weight are ignored.
+use a ridge penalty of 0.001 times the mean variance of the neighbourhood. Rows whose weight is at most 1e-12 times the
+largest weight are ignored.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _RIDGE = 1e-3
 
 
 class _LocalLinear(SubspaceEstimator):
-    """The base class of OPG and MAVE, with their parameters."""
+    """The base class of OPG and MAVE, with their common parameters."""
 
     # The smallest valid value of n_iter.
     _least_iter = 0
@@ -169,7 +169,10 @@ def weights(Z: Array, C: Array, B: Array | None) -> Array:
 
 
 def local_fits(P: Array, y: Array, Q: Array, W: Array) -> tuple[Array, Array]:
-    """Return the values (levels) and slopes at each anchor, a row of Q, of the weighted linear fits of y on P."""
+    """Fit y by a weighted linear function of P around each anchor, and return the values and slopes at the anchors.
+
+    The anchors are the rows of Q, and their weights are the columns of W.
+    """
     p = P.shape[1]
     levels, slopes = np.empty(len(Q)), np.empty((len(Q), p))
     for j, (q, w) in enumerate(zip(Q, W.T, strict=True)):

@@ -1,4 +1,4 @@
-"""The recursive feature machine: alternates kernel ridge regression and the average gradient outer product."""
+"""The recursive feature machine. It alternates kernel ridge regression and the average gradient outer product."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class RecursiveFeatureMachine(KernelExpansionRegressor):
             P = C @ B.T
             alpha, _ = solve_positive_definite(kernel(P, P), targets, self.reg)
             predicted = KernelExpansion(kernel, B, C, alpha).at(Z[held_out])
-            # Without held-out rows, -k makes the last iterate the best.
+            # Without held-out rows, the error is set to -k, so that the last iterate is selected.
             error = float(np.mean((predicted - Y[held_out]) ** 2)) if len(held_out) else -k
             if k == 0 or error < lowest:
                 best, lowest = (B, alpha, M, k), error

@@ -18,16 +18,16 @@ from hkrr._base.checks import check_choice, check_int
 from hkrr._base.linear_algebra import Array
 from hkrr.baselines._subspace_estimator import SubspaceEstimator, signed, slices
 
-# Maximum of log2(number of grid cells). The cells of `PiecewisePolynomial` are numbered by 64-bit integers.
+# Maximum binary logarithm of the number of grid cells. Cells of `PiecewisePolynomial` are numbered by 64-bit integers.
 _MAX_LOG2_CELLS = 62
 
 
 class RCLSDirections(SubspaceEstimator):
     """Subspace estimation by response-conditional least squares.
 
-    The matrix is ``M = sum_h p_h b_h b_h'``. Slice h of the target has the fraction p_h of the rows, and b_h are the
-    least-squares slopes of y on the whitened inputs within the slice. Source: Klock, Lanteri and Vigogna (2021),
-    Estimating multi-index models with response-conditional least squares, Electronic Journal of Statistics 15.
+    The matrix is ``M = sum_h p_h b_h b_h'``, where p_h is the fraction of the rows in slice h of the target, and b_h
+    are the least-squares slopes of y on the whitened inputs within the slice. Source: Klock, Lanteri and Vigogna
+    (2021), Estimating multi-index models with response-conditional least squares, Electronic Journal of Statistics 15.
 
     Parameters
     ----------

@@ -203,7 +203,7 @@ def _run(problem: str, method: str, rules: Rules, sender: Connection) -> None:
 
 
 def evaluate(problem: str, method: str, rules: Rules) -> Row:
-    """Run one method on one problem. Return a dict of its scores, times and memory use, or of its error message."""
+    """Run one method on one problem. Return a dict with its scores, times and memory use, or with its error message."""
     from hkrr.bench import METHODS
 
     row: Row = {}

@@ -27,7 +27,7 @@ from hkrr._base.linear_algebra import Array
 _VALIDATION_FRACTION = 0.2
 # Maximum number of settings that random search tries.
 MOST_SETTINGS = 200
-# Maximum number of successive draws of settings that were already tried. After them, random search stops.
+# Random search stops after this many successive draws of settings that were already tried.
 _MOST_DRAWS = 100
 
 
@@ -124,7 +124,7 @@ def tuned(make: Callable[[Setting, Task], Any], draw: Draw) -> Callable[[Task], 
                 best, chosen, lowest = model, setting, error
         if best is None:
             last = failure or "the validation error is not finite"
-            raise RuntimeError(f"all {len(tried)} settings failed; the last failure: {last}")
+            raise RuntimeError(f"all {len(tried)} settings failed; the last error was {last}")
         started = time.perf_counter()
         best.fit(task.X, task.y)
         fit_seconds = time.perf_counter() - started
@@ -139,7 +139,7 @@ def tuned(make: Callable[[Setting, Task], Any], draw: Draw) -> Callable[[Task], 
 def _new_setting(draw: Draw, rng: np.random.RandomState, task: Task, tried: set[str]) -> Setting | None:
     """Return the default setting in the first call, and later a random setting that was not tried yet.
 
-    If all draws were tried before, return None.
+    Return None if 100 successive draws give only settings that were tried before.
     """
     if not tried:
         return {}

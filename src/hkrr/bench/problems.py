@@ -92,7 +92,7 @@ def load_problem(name: str) -> Problem:
     if path.exists():
         return _file(name, path, options)
     known = ", ".join(planted_names())
-    raise ValueError(f"problem {name!r}: no such file or planted model; the planted models are {known}")
+    raise ValueError(f"problem {name!r}: there is no such file or planted model; the planted models are {known}")
 
 
 def parse(name: str) -> tuple[str, dict[str, str]]:
@@ -102,7 +102,7 @@ def parse(name: str) -> tuple[str, dict[str, str]]:
         rest = f"name={source.removeprefix('openml:')}" + (f",{rest}" if rest else "")
         source = "openml"
     elif source == "openml" and "name=" not in rest:
-        raise ValueError(f"problem {name!r}: write openml:NAME")
+        raise ValueError(f"problem {name!r} must have the form openml:NAME")
     pairs = [item.partition("=") for item in rest.split(",") if item]
     for key, sign, value in pairs:
         if not (key and sign and value):
@@ -143,7 +143,7 @@ def _split(name: str, X: Array, y: Array, test: Array, seed: int, about: str) ->
     """
     if len(y) < FEWEST_ROWS or not 0 < test.sum() < len(y):
         raise ValueError(
-            f"problem {name!r}: too few rows: {len(y)} without missing values, {test.sum()} of them test rows; "
+            f"problem {name!r}: too few rows ({len(y)} without missing values, {test.sum()} of them test rows); "
             f"at least {FEWEST_ROWS} rows are needed, including training rows and test rows"
         )
     if np.all(y == y[0]):
@@ -164,7 +164,7 @@ def _folder(name: str, folder: Path, options: dict[str, str]) -> Problem:
     except (OSError, ValueError) as error:
         raise ValueError(
             f"problem {name!r}: the folder must contain data.csv.gz (numbers without a header, target last) and "
-            f"test_mask.csv.gz (one column of 0 and 1 for each split): {error}"
+            f"test_mask.csv.gz (one column of 0 and 1 for each split), but reading failed ({error})"
         ) from error
     if split >= masks.shape[1]:
         raise ValueError(f"problem {name!r}: split must be between 0 and {masks.shape[1] - 1}, got {split}")
@@ -181,7 +181,7 @@ def _file(name: str, path: Path, options: dict[str, str]) -> Problem:
     try:
         frame = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
     except Exception as error:  # pandas and pyarrow raise many types of errors
-        raise ValueError(f"problem {name!r}: cannot be read as a table: {error}") from error
+        raise ValueError(f"problem {name!r}: the file cannot be read as a table ({error})") from error
     return _frame(name, frame, options)
 
 
@@ -191,7 +191,7 @@ def _openml(name: str, options: dict[str, str]) -> Problem:
     try:
         found = fetch_openml(name=options["name"], as_frame=True)
     except Exception as error:  # no network, or no such data set
-        raise ValueError(f"problem {name!r}: OpenML cannot be reached or has no such data set: {error}") from error
+        raise ValueError(f"problem {name!r}: OpenML cannot be reached or has no such data set ({error})") from error
     rest = {key: value for key, value in options.items() if key != "name"}
     return _frame(name, found.data.assign(**{"the target": found.target}), {**rest, "target": "the target"})
 
@@ -204,7 +204,7 @@ def _frame(name: str, frame: Any, options: dict[str, str]) -> Problem:
     target = options.get("target", frame.columns[-1])
     if target not in frame.columns:
         columns = ", ".join(map(str, frame.columns))
-        raise ValueError(f"problem {name!r}: no column {target!r}; the columns are {columns}")
+        raise ValueError(f"problem {name!r}: there is no column {target!r}; the columns are {columns}")
     kept = frame.dropna()
     y = pd.to_numeric(kept[target], errors="coerce").to_numpy(dtype=np.float64)
     if not np.all(np.isfinite(y)):

@@ -1,4 +1,4 @@
-"""The code digest of a benchmark result: a short hash of the source files and package versions used."""
+"""The code digest of a benchmark result: a short hash of the source files and package versions that produced it."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def code_of(method: str) -> str:
         try:
             digest.update(f"{package} {version(package)}".encode())
         except PackageNotFoundError:
-            # The import name of the package differs from its distribution name: the hash does not include its version.
+            # The import name differs from the distribution name, so the hash does not include the package's version.
             continue
     return digest.hexdigest()[:12]

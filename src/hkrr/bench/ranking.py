@@ -14,6 +14,7 @@ from scipy.stats import rankdata
 from hkrr.bench.benchmark_runner import Row
 from hkrr.bench.problems import parse, planted_names
 
+# Name of the method of this library. The names of its variants start with this name.
 OURS = "hkrr"
 # `hkrr` matches the error of a peer if its error exceeds the peer's error by at most this fraction.
 TIE = 0.01

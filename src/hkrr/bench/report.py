@@ -79,7 +79,7 @@ def write(
     methods : mapping from name to Method
         The methods. The page lists their descriptions.
     about : sequence of str
-        Descriptions of the tables among the problems, which the page lists.
+        Descriptions of the problems that are tables. The page lists these descriptions.
     missing : sequence of str
         Names of the methods that were not run because a package is not installed.
     """

@@ -1,4 +1,4 @@
-"""The step of VarPro and AGD that changes B: a projected gradient step with an Armijo line search."""
+"""The update of B in VarPro and AGD: a projected gradient step with an Armijo line search."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hkrr.solvers.line_search import Armijo, Step, spectral_ball
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectedGradient:
-    """Base class of `VarPro` and `AGD` with their common parameters and the step that changes B."""
+    """Base class of `VarPro` and `AGD` with their common parameters and the update of B."""
 
     norm_bound: float | None = 1.0
     rho: float = 0.5
@@ -39,7 +39,7 @@ class ProjectedGradient:
         return B if self.norm_bound is None else spectral_ball(B, self.norm_bound)
 
     def own_length_step(self, B: Array, grad: Array) -> float:
-        """Return the size of the gradient step that moves B by a distance equal to the norm of B."""
+        """Return the step size at which a gradient step moves B by a distance equal to the norm of B."""
         length = float(np.linalg.norm(grad))
         return float(np.linalg.norm(B)) / length if length > 0 else 1.0
 

@@ -1,4 +1,4 @@
-"""Alternating gradient descent, the paper's second algorithm: gradient steps that change B and alpha in turn."""
+"""Alternating gradient descent, the paper's second algorithm. It alternates gradient steps in B and in alpha."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AGD(ProjectedGradient):
     norm_bound, rho, delta, c, s_max, first_step
         See `VarPro`. The line search in alpha uses the same rho, delta, c and s_max.
     n_alpha : int, default=10
-        Number of gradient steps that change alpha, for each step that changes B.
+        Number of gradient steps in alpha after each gradient step in B.
     alpha_step : {"armijo", "lipschitz"}, default="armijo"
         Rule for the step size in alpha. "armijo" uses a line search. "lipschitz" uses the inverse of the Lipschitz
         constant of the gradient with respect to alpha at the current map.
@@ -67,7 +67,7 @@ class AGD(ProjectedGradient):
         if self.first_alpha_step is not None and not self.first_alpha_step > 0:
             raise ValueError(f"first_alpha_step must be positive or None, got {self.first_alpha_step!r}")
         if self.first_alpha_step is not None and self.alpha_step == "lipschitz":
-            raise ValueError("first_alpha_step requires alpha_step='armijo': 'lipschitz' determines all step sizes")
+            raise ValueError("first_alpha_step requires alpha_step='armijo', as 'lipschitz' determines all step sizes")
 
     def minimize(self, objective: ReducedObjective, B0: Array, monitor: Monitor) -> None:
         """Run from B0 until the monitor stops the run, or no step decreases the objective."""

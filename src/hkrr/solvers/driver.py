@@ -2,8 +2,8 @@
 
 A solver is an object with a method ``minimize(objective, B0, monitor)``. This method calls the monitor with every
 iterate, including the start. The monitor records the iterate and raises `StopRun` when the run should end, so a solver
-never looks at clocks, tolerances or callbacks. If the solver cannot improve the objective any further, ``minimize``
-returns.
+does not check time limits, tolerances or callbacks itself. If the solver cannot improve the objective any further,
+``minimize`` returns.
 
 The attribute ``required_attributes`` of a solver lists the attributes of the objective that the solver uses. `run`
 raises a TypeError if the objective lacks one of these attributes.
@@ -27,12 +27,13 @@ from hkrr.exceptions import FitError
 from hkrr.objective import Quadratic, Reduced
 from hkrr.solvers.recorded_objective import ReplayedObjective
 
-# Norm of a map, relative to the starting map, below which the map counts as zero: the kernel is then constant up to
-# rounding.
+# A map counts as zero if its norm is at most this fraction of the norm of the starting map. The kernel is then constant
+# up to rounding.
 _COLLAPSED = 1e-6
 # The attributes of an objective that every run uses.
 _REQUIRED_BY_RUN = ("n_centers", "loss_at_zero", "reg_lambda")
 
+# The reasons why a run can end, and the message for each reason.
 MESSAGES = {
     "converged": "the gradient is below tol",
     "stalled": "no step decreases the objective by more than rounding error",
@@ -127,7 +128,7 @@ Callback = Callable[[State], Any]
 
 
 class StopRun(Exception):
-    """Raised by the monitor to end a run, and never caught by a solver. ``reason`` is a key of ``MESSAGES``."""
+    """Raised by the monitor to end a run. Solvers must not catch it. ``reason`` is a key of ``MESSAGES``."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(MESSAGES[reason])
@@ -146,8 +147,8 @@ class Monitor:
     """Records the iterates of a run and decides when it ends.
 
     A solver that evaluates the objective only through ``objective.reduced`` needs no code for checkpoints. Any other
-    solver calls `resume` at its start, and passes all values that it needs to continue as ``memory`` with every
-    iterate.
+    solver must call `resume` at its start. With every iterate, it must pass all values that it needs to continue from
+    this iterate as ``memory``.
     """
 
     def __init__(
@@ -251,7 +252,8 @@ class Monitor:
     def check_time(self) -> None:
         """Raise StopRun if the time limit has passed and there is an iterate.
 
-        Solvers call this method within long iterations. In a thread of `in_threads` that should end, it raises Stopped.
+        Solvers call this method within long iterations. It raises Stopped if the thread runs a task of `in_threads`
+        that should end.
         """
         raise_if_stopped()
         late = self._time_limit is not None and time.perf_counter() - self._called >= self._time_limit
@@ -299,7 +301,7 @@ def run(
         VarPro and AGD, which can bound the norm of B, use the norm of the gradient mapping instead: the change of B in
         a projected gradient step, divided by the step size.
     time_limit : float or None, default=None
-        Maximum number of seconds. The start is evaluated in any case.
+        Maximum number of seconds. The objective is evaluated at the start even if the limit has passed.
     callbacks : iterable of callables, default=()
         Functions that are called with the `State` of every iterate. If a function returns True, the run stops.
     verbose : int, default=0
@@ -398,8 +400,8 @@ def _key(objective: Any) -> Any:
     """Return values that identify an objective in the journal of a checkpoint.
 
     The attribute ``content`` contains everything that an objective depends on. User-defined objectives may lack this
-    attribute. They are identified by their class, number of centers, loss of the zero function and lambda, and
-    different objectives can agree in all four.
+    attribute. They are identified by their class, number of centers, loss of the zero function and lambda. Different
+    objectives that agree in all four values are then confused.
     """
     approximate = (type(objective).__qualname__, objective.n_centers, journal.rounded(objective.loss_at_zero))
     return getattr(objective, "content", (*approximate, objective.reg_lambda))

@@ -28,21 +28,23 @@ from hkrr.solvers.batched_objective import can_be_batched, reduced_batch
 # Maximum numbers of rows and centers that are used to score starting maps.
 _SCORING_ROWS = 4000
 _SCORING_CENTERS = 300
-# Minimum number of rows for scores on held-out rows. With fewer rows the training objective is the score.
+# With fewer rows than this, no rows are held out, and maps are scored by the training objective.
 _TOO_FEW_TO_HOLD_OUT = 50
-# The path of decreasing lambda: number of maps that follow it, first lambda, factor from one lambda to the next,
-# iterations at each lambda, and maximum number of centers.
+# Number of maps that are optimized along the path of decreasing lambda.
 _PATH_STARTS = 4
+# First lambda of the path, and ratio of each lambda to the previous lambda.
 _FIRST_PATH_LAMBDA = 0.1
 _PATH_FACTOR = 10**-0.5
+# Number of iterations at each lambda of the path.
 _PATH_ITERATIONS = 10
+# Maximum number of centers on the path.
 _PATH_CENTERS = 100
 
 Start = tuple[Array, Kernel]
 
 
 class Ranked(NamedTuple):
-    """Starting maps, the best first, and the number of maps drawn, including maps that could not be scored."""
+    """Starting maps, sorted from best to worst, and the number of maps that were drawn."""
 
     starts: list[Start]
     n_drawn: int
@@ -67,7 +69,7 @@ def sample_map(n_components: int, n_features: int, rng: np.random.RandomState) -
 
 
 def median_sample(rows: Rows, rng: np.random.RandomState, n_rows: int = MEDIAN_ROWS) -> Array:
-    """Return the columns X of at most `n_rows` randomly drawn rows, for the median rule."""
+    """Return the inputs of at most `n_rows` randomly drawn rows, for the median rule."""
     return rows.take(rows.draw(n_rows, rng))
 
 
@@ -93,7 +95,7 @@ def ranked_maps(
     rng: np.random.RandomState,
     deadline: float = np.inf,
 ) -> Ranked:
-    """Sample ``n_init`` maps, and return them with their kernels, the best first.
+    """Sample ``n_init`` maps, and return them with their kernels, sorted from best to worst.
 
     Each map has its own gamma from the median rule, unless the kernel already has a gamma. For each map, the
     closed-form coefficients are computed on two thirds of the rows. The score of the map is the mean squared error on
@@ -149,8 +151,8 @@ def descend_lambda(
 ) -> Start:
     """Optimize the first four starts along a path from lambda = 0.1 down to ``reg_lambda``, and return the best.
 
-    Ten iterations are run at each lambda in 0.1, 0.032, 0.01, ... that is larger than ``reg_lambda``. It starts
-    from 0.5 times the map, where the fitted functions are smoother. The best start has the lowest objective at
+    Ten iterations are run at each lambda in 0.1, 0.032, 0.01, ... that is larger than ``reg_lambda``. Each map is
+    multiplied by 0.5 first, because the fitted functions are then smoother. The best start has the lowest objective at
     ``reg_lambda`` after the path. At most 4,000 rows and 100 centers are used. On a GPU the starts run in lockstep, and
     their evaluations are computed in batches. If ``reg_lambda`` is at least 0.1, the first start is returned unchanged.
     """
@@ -159,7 +161,7 @@ def descend_lambda(
     if rows.n_counted > _SCORING_ROWS:
         rows = rows.subset(rows.draw(_SCORING_ROWS, rng))
     centers = uniform(rows, min(n_centers, _PATH_CENTERS, rows.n_counted), rng)
-    # Use one thread for each start, and no threads within a sum: so few rows are not worth splitting.
+    # Use one thread for each start. Sums use no further threads, because splitting so few rows does not pay off.
     n_threads, rows = rows.n_threads, rows.on_threads(1)
     starts = starts[:_PATH_STARTS]
     lockstep = Lockstep(len(starts), _reduced_of_each)
@@ -210,9 +212,9 @@ def _reduced_of_each(requests: list[tuple[Objective, Array]]) -> list[Reduced | 
 
 
 def _reduced_or_error(objective: Objective, B: Array) -> Reduced | Exception:
-    """Return the reduced function at B, or the error of the evaluation.
+    """Return the reduced function at B, or the exception raised by the evaluation.
 
-    The error is returned and not raised, so that it ends only the start that it belongs to.
+    The exception is returned instead of raised, so that only this start is abandoned.
     """
     try:
         return objective.reduced(B)

@@ -15,9 +15,9 @@ from hkrr._base.linear_algebra import EPS, Array
 from hkrr.objective import LAMBDA_BOUNDS, Reduced
 from hkrr.solvers.driver import Monitor, ReducedObjective, StopRun
 
-# Decrease of the objective that is within rounding error, relative to the loss of the zero function.
+# A decrease of the objective of at most this multiple of the loss of the zero function is within rounding error.
 _ROUNDING = 10.0 * EPS
-# Maximum distance of log lambda to a bound at which lambda counts as being at the bound.
+# Lambda counts as being at a bound if log lambda is at most this far from the bound on log lambda.
 _AT_BOUND = 1e-6
 _LOG_LAMBDA_BOUNDS = (math.log(LAMBDA_BOUNDS[0]), math.log(LAMBDA_BOUNDS[1]))
 
@@ -67,8 +67,8 @@ class LBFGS:
 
     def minimize(self, objective: ReducedObjective, B0: Array, monitor: Monitor) -> None:
         """Run from B0 until the monitor stops the run, or the objective no longer decreases."""
-        # SciPy's tolerance is absolute for values below one. Divided by the loss of the zero function, the values do
-        # not depend on the scale of y.
+        # SciPy's tolerance is absolute for values below one. Dividing the values by the loss of the zero function makes
+        # them independent of the scale of y.
         unit = objective.loss_at_zero or 1.0
         problem = _MapAndLambda(objective) if getattr(objective, "learn_lambda", False) else _MapOnly(objective)
         evaluated: dict[bytes, Reduced] = {}
@@ -113,7 +113,7 @@ class LBFGS:
 
 
 class _MapOnly:
-    """The problem with a given lambda: x holds the entries of B."""
+    """The problem with a given lambda, in which x contains the entries of B."""
 
     def __init__(self, objective: ReducedObjective) -> None:
         self.objective = objective
@@ -135,7 +135,7 @@ class _MapOnly:
 
 
 class _MapAndLambda(_MapOnly):
-    """The problem with a learned lambda: x holds the entries of B, followed by log lambda."""
+    """The problem with a learned lambda, in which x contains the entries of B, followed by log lambda."""
 
     def join(self, B: Array) -> Array:
         return np.append(B.ravel(), math.log(self.objective.reg_lambda))

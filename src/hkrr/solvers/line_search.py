@@ -47,7 +47,7 @@ class Armijo:
     delta : float, default=0.8
         The first step size that a search tries is ``1 / delta`` times the last accepted step size.
     c : float, default=1e-4
-        Constant c of the condition of sufficient decrease; see the description of this module.
+        Constant c in the sufficient decrease condition; see the description of this module.
     s_max : float, default=inf
         Largest step size.
     """
@@ -96,8 +96,10 @@ class Armijo:
             size *= self.rho
             point = move(size)
             displacement = point - start
+            # A zero displacement means that the step is below rounding error. The first step is not tested, because it
+            # is exactly zero at a critical point on the boundary of the ball.
             if not np.any(displacement) and size < first:
-                break  # the step is below rounding error (the first step is zero at a critical point on the ball)
+                break
             needed = -(self.c / size) * float(np.vdot(displacement, displacement))
             found = change(point)
             if found <= needed + 4.0 * EPS * magnitude:

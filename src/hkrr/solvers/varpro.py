@@ -1,4 +1,4 @@
-"""Variable projection, the paper's first algorithm: gradient steps for B, closed-form solutions for alpha."""
+"""Variable projection, the paper's first algorithm: gradient steps in B, and closed-form solutions for alpha."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class VarPro(ProjectedGradient):
     norm_bound : float or None, default=1.0
         Bound on the spectral norm of B. None means no bound.
     rho, delta, c, s_max : float, default=0.5, 0.8, 1e-4, inf
-        Parameters of the line search: rho is the factor after a rejected step, 1 / delta is the factor by which the
-        step size grows between two searches, c is the constant of sufficient decrease, and s_max is the largest step
-        size. See `hkrr.solvers.line_search`.
+        Parameters of the line search. After a rejected step, the step size is multiplied by rho. Each search starts
+        from 1 / delta times the last accepted step size. c is the constant in the sufficient decrease condition, and
+        s_max is the largest step size. See `hkrr.solvers.line_search`.
     first_step : float or None, default=None
         Step size from which the first line search starts. None means the step size at which the first step moves B
         by a distance equal to the norm of B.

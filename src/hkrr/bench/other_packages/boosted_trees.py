@@ -13,9 +13,9 @@ from hkrr.bench.method_interface import Method, Setting, Task, log_uniform, tune
 
 # Maximum number of trees, and number of trees without a lower validation error after which early stopping ends a fit.
 _MOST_TREES, _PATIENCE = 5000, 100
-# Fraction of the time budget for one fit with early stopping.
+# Fraction of the time budget that one fit with early stopping may use.
 _SHARE = 0.4
-# The type of the validation rows: inputs and target.
+# The type of the validation rows, a pair of inputs and target.
 Validation = tuple[Array, Array]
 # The type of a function that fits a model with early stopping and a deadline, and returns the best number of trees.
 Grow = Callable[[Any, Array, Array, Validation, float], int]

@@ -68,7 +68,7 @@ class _Learned(NamedTuple):
 
 
 def _learn(X: Any, y: Any, n_directions: int | None, seconds: float) -> _Learned:
-    """Maximize the evidence until it stops improving or the time is over. Return the process at the best step."""
+    """Maximize the evidence until it stops improving or the time is up. Return the process at the best step."""
     import gpytorch
     import torch
 

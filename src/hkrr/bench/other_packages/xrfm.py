@@ -16,7 +16,7 @@ _SCREENING_ROWS = 1000
 
 
 class _Fitted(NamedTuple):
-    """A fitted model and its validation loss. If the fit failed, the model is None and the loss infinite."""
+    """A fitted model and its validation loss. If the fit failed, the model is None and the loss is infinite."""
 
     loss: float
     model: Any
@@ -74,7 +74,7 @@ def _draw(rng: np.random.RandomState) -> Setting:
 
 
 def _defaults(task: Task) -> Answer:
-    """Run xRFM with its defaults. The validation rows only choose the iteration: the model is not fitted to them."""
+    """Run xRFM with its defaults. The validation rows are used only to choose the iteration, not to fit the model."""
     data, (training, validation) = _Standardized(task), task.validation_split()
     began = time.perf_counter()
     model = data.fit(training, validation, None, None).model
@@ -82,7 +82,7 @@ def _defaults(task: Task) -> Answer:
 
 
 def _tuned(task: Task) -> Answer:
-    """Run xRFM with the default setting and with random settings, and predict with the lowest validation error.
+    """Run xRFM with the default setting and random settings, and predict with the model of lowest validation error.
 
     The search stops when the time budget is used up. A fit that has started is not interrupted. With many rows, half of
     the time left after the default fit is used to compare random settings on a subsample. Only the best of them is then
