@@ -186,7 +186,7 @@ def make_planted(
     - "binary": inputs that are 0 or 1.
     - "heavy_tails": Student-t noise with 3 degrees of freedom.
     - "units": columns whose scales differ by factors of up to 1e6.
-    - "weak": two directions, the second of which explains little of the variance.
+    - "weak": two directions; the second direction explains little of the variance.
 
     Parameters
     ----------

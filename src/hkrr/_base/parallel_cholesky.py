@@ -15,7 +15,7 @@ from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from hkrr._base.threads import in_threads, single_threaded_blas
 
-# Number of rows and columns of a block.
+# Number of rows and columns of each block of the matrix.
 _BLOCK = 512
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-# Prefix of the names of the threads in the pools.
+# Prefix of the names of pool threads.
 _PREFIX = "hkrr"
 
 _T = TypeVar("_T")

@@ -18,8 +18,8 @@ from hkrr.criteria import Criterion, Grouped
 from hkrr.kernels import Kernel
 from hkrr.objective import Reduced
 
-# Largest absolute value of the logarithm of a scale. Larger values are clipped, because a line search may try scales
-# that overflow in the kernel.
+# Maximum absolute value of the logarithm of a scale. Larger values are clipped, because a line search may try scales
+# for which the kernel overflows.
 _LARGEST_LOG = 30.0
 
 
@@ -121,7 +121,7 @@ class Scaled:
 
 
 class ScaledRows(Full):
-    """Full map ``B = diag(exp(p)) base`` with fixed directions, of which only the scales are learned."""
+    """Full map ``B = diag(exp(p)) base`` with fixed directions. Only the scale of each direction is learned."""
 
     def __init__(self, base: Array) -> None:
         length = np.linalg.norm(base, axis=1, keepdims=True)

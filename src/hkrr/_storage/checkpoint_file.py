@@ -31,7 +31,7 @@ from hkrr.solvers import Result, State
 from hkrr.solvers.driver import MESSAGES, empty_history
 
 _DAMAGED = "it is damaged, or not a checkpoint"
-# The type of the kind ("fit", "step" or "run") and the name of an entry.
+# The type of the key of an entry, which consists of its kind ("fit", "step" or "run") and its name.
 _ENTRY = tuple[str, str]
 
 

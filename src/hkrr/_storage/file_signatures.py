@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # Keys of the hkrr header in the metadata of a safetensors file: one for saved models, one for checkpoints.
 MODEL, CHECKPOINT = "hkrr", "hkrr checkpoint"
-# Number of bytes at the start of a file that are examined.
+# Number of bytes that are read from the start of a file to recognize its type.
 SIGNATURE_LENGTH = 512
 
 _RUNS = "but loading runs any code in the file, so do this only if you trust its source"

@@ -28,8 +28,8 @@ from hkrr._base.linear_algebra import Array
 from hkrr.rows import InMemoryRows
 from hkrr.rows.standardize import moments
 
-# Backtracking line search: the factor by which the step grows before each iteration, the factor by which it shrinks
-# after a rejected trial, and the maximum number of trials in an iteration.
+# Parameters of the backtracking line search: the factor by which the step size grows before each iteration, the factor
+# by which it shrinks after a rejected trial, and the maximum number of trials in an iteration.
 _GROW, _SHRINK, _HALVINGS = 1.5, 0.5, 30
 
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from hkrr.bench.method_interface import Answer, Method, Setting, Task, directions, log_uniform, tuned
 
-# Maximum number of centers of kernel ridge regression on all inputs, and on an estimated subspace.
+# Maximum numbers of centers of kernel ridge regression: for a fit on all inputs, and for a fit on an estimated
+# subspace.
 _EXACT_ROWS, _SUBSPACE_ROWS = 2000, 1000
 
 

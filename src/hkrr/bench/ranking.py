@@ -98,7 +98,7 @@ def best_peer(results: Results) -> list[str | None]:
 class Standing(NamedTuple):
     """The numbers of problems on which `hkrr` matches or beats the best peer."""
 
-    # Number of all problems.
+    # Total number of problems.
     n: int
     # Number of problems on which `hkrr` has a lower error than every peer.
     first: int

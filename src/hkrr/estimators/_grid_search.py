@@ -36,13 +36,13 @@ from hkrr.solvers.driver import MESSAGES
 _LAMBDAS = tuple(10.0**-k for k in range(1, 7))
 # Maximum number of centers of the model that is returned after Ctrl-C.
 _QUICK_CENTERS = 500
-# Result of one fit on one split: held-out error, map, gamma and lambda.
+# The type of a score, the result of one fit on one split: held-out error, map, gamma and lambda.
 _Score = tuple[float, Array | None, float, float]
 # Score of a fit that raised a FitError.
 _FAILED: _Score = (math.inf, None, math.nan, math.nan)
 # Score of a fit that was not run, or that has no held-out rows of positive weight.
 _UNKNOWN: _Score = (math.nan, None, math.nan, math.nan)
-# Values of reg_lambda in decreasing order, or ("auto",).
+# The type of the values of reg_lambda to compare: numbers in decreasing order, or ("auto",).
 Lambdas = tuple[float | str, ...]
 
 
@@ -80,7 +80,7 @@ class GridChoice(NamedTuple):
     """The result of a grid search: the model of the selected pair, fitted on all rows, and the table of all pairs.
 
     `n_components` and `error` are the number of directions and the mean held-out error of the selected pair.
-    `interrupted` tells whether Ctrl-C stopped the search.
+    `interrupted` is True if Ctrl-C stopped the search.
     """
 
     model: HyperKernelRidge
@@ -147,8 +147,8 @@ def search_grid(grid: Grid, final: HyperKernelRidge, n_jobs: int | None, verbose
 def _score_pairs(found: list[list[_Score] | None], grid: Grid, n_jobs: int | None, verbose: int) -> None:
     """Fill the list `found` with the scores of all pairs.
 
-    The list has one entry for each combination of a number of directions and a split. The entry contains the scores of
-    all lambdas. Each entry is set as soon as it is computed, so that the finished entries are available after Ctrl-C.
+    The list has one entry for each combination of a number of directions and a split. The entry contains one score for
+    each lambda. Each entry is set as soon as it is computed, so that the finished entries are available after Ctrl-C.
     """
     jobs = [(d, split) for d in grid.dimensions for split in grid.splits]
     keys = [("scores", d, grid.lambdas, split, grid.warm_start) for d, split in jobs]
@@ -168,7 +168,7 @@ def _score_pairs(found: list[list[_Score] | None], grid: Grid, n_jobs: int | Non
 
 
 def _recorded_scores(key: tuple[Any, ...], grid: Grid, n_components: int, split: tuple[Array, Array]) -> list[_Score]:
-    """Return the scores of one number of directions on one split, computed as a step of the journal.
+    """Return the scores for a given number of directions and a given split, computed as a step of the journal.
 
     When the step is done, the journal deletes the entries that were recorded during the step. A worker process has no
     journal, so it only computes the scores.
@@ -177,7 +177,7 @@ def _recorded_scores(key: tuple[Any, ...], grid: Grid, n_components: int, split:
 
 
 def _scores_along_lambda(grid: Grid, n_components: int, split: tuple[Array, Array]) -> list[_Score]:
-    """Return the scores of one number of directions on one split, for each lambda in decreasing order."""
+    """Return the score for each lambda in decreasing order, for a given number of directions and a given split."""
     X, y, weight = grid.X, grid.y, grid.weight
     train, test = split
     if weight is not None:
@@ -226,15 +226,16 @@ def _least_error(
 ) -> tuple[int, int, float, dict[str, Any]]:
     """Return the two indices of the pair with the smallest mean error, its mean error, and the table of all pairs.
 
-    If the search was interrupted, some pairs were fitted on fewer splits than others. Then only the pairs that were
-    fitted on the largest number of splits are compared. Splits whose held-out rows all have weight zero are ignored.
+    If the search was interrupted, some pairs were fitted on fewer splits than others. In this case, only the pairs that
+    were fitted on the largest number of splits are compared. Splits whose held-out rows all have weight zero are
+    ignored.
     """
     rows = [[score[0] for score in scores or [_UNKNOWN] * len(lambdas)] for scores in found]
     errors = np.array(rows).reshape(len(dimensions), -1, len(lambdas)).transpose(0, 2, 1)
     errors = errors[:, :, ~np.all(np.isnan(errors), axis=(0, 1))]
     mean = errors.mean(axis=2) if errors.size else np.full(errors.shape[:2], np.nan)
     done = np.count_nonzero(~np.isnan(errors), axis=2)
-    # The search was interrupted before all fits were run.
+    # Some fits were not run, because the search was interrupted.
     if np.any(done < errors.shape[2]):
         sums = np.sum(errors, axis=2, where=~np.isnan(errors))
         mean = np.where(done == done.max(), sums / np.maximum(done, 1), np.nan)

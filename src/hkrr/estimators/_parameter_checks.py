@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hkrr.estimators.ridge import HyperKernelRidge
     from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 
-# String values of `init` in HyperKernelRidge: random maps, or a classical estimate of the subspace.
+# Strings that HyperKernelRidge accepts as `init`. All except "random" are names of classical subspace estimators.
 _INITS = ("random", "sir", "save", "phd", "opg", "mave")
 # Maximum number of directions in the default grid of `cv`. Each number of directions requires many fits.
 _GRID_COMPONENTS = 10
@@ -131,7 +131,7 @@ def check_cv_parameters(model: HyperKernelRidgeCV, n_features: int) -> list[int]
     if model.callbacks and model.cv is not None:
         raise ValueError("callbacks cannot be combined with cv: they report the progress of the search with cv=None")
     if model.warm_start and model.cv is None:
-        raise ValueError("warm_start=True needs cv: only a grid of lambdas has warm starts; pass cv, or use False")
+        raise ValueError("warm_start=True needs cv, which compares a grid of lambdas; pass cv, or use warm_start=False")
     if model.refit != "full":
         check_int("refit (if not 'full')", model.refit, 1)
     if isinstance(model.n_components, str):

@@ -86,11 +86,11 @@ class HyperKernelRidge(MapModel):
         The kernel k: a name in `hkrr.kernels.KERNELS`, or an instance such as ``Matern(nu=2.5)``.
     gamma : "median" or float, default="median"
         Scale of the kernel at the starting map. The starting map has spectral norm 1 in standardized coordinates, or is
-        given by `init`. "median" sets gamma to ``1 / (2 median^2)``, with the median distance between mapped rows. If
-        `kernel` is an instance whose gamma is set, the gamma of the kernel is used instead.
+        given by `init`. "median" sets gamma to ``1 / (2 median^2)``, where median is the median distance between mapped
+        rows. If `kernel` is an instance whose gamma is set, the gamma of the kernel is used instead.
     n_centers : "auto", "all" or int, default="auto"
-        Number of Nystrom centers. "auto" takes ``1 / reg_lambda`` centers (1,000 if lambda is learned), which is the
-        order of the paper's Nystrom theorem. The number is at least 100 and at most 2,896 (a memory limit), and never
+        Number of Nystrom centers. "auto" takes ``1 / reg_lambda`` centers (1,000 if lambda is learned), the order that
+        the paper's Nystrom theorem requires. The number is at least 100 and at most 2,896 (a memory limit), and never
         exceeds the number of rows. "all" takes every row as a center. The fit is then exact, and its cost is cubic in
         the number of rows.
     centers : "uniform", "leverage", "kmeans" or array (n_centers, n_features), default="uniform"
@@ -109,10 +109,10 @@ class HyperKernelRidge(MapModel):
         The starting map.
 
         - "random" draws `n_init` random maps and scores them on held-out rows. VarPro and AGD start from the best map,
-          as in the paper. For L-BFGS, the best four maps are first optimized along a path of decreasing lambda, from
-          0.1 to `reg_lambda`, with ten iterations at each half decade. L-BFGS starts from the map with the lowest
-          objective at the end of its path. The iterations of the path do not count towards `max_iter` and are not part
-          of ``history_``.
+          as in the paper. For L-BFGS, the best four maps are first optimized along a path of decreasing lambda: 0.1,
+          0.032, 0.01, ..., down to `reg_lambda`, with ten iterations at each value. L-BFGS starts from the map with the
+          lowest objective at the end of its path. The iterations of the path do not count towards `max_iter` and are
+          not part of ``history_``.
         - "sir", "save", "phd", "opg" and "mave" start from a classical estimate of the subspace; see `hkrr.baselines`.
           The fit then has a single start, and a poor estimate can lead to a poor local minimum. "opg" and "mave" make
           the weakest assumptions.
@@ -296,7 +296,7 @@ class HyperKernelRidge(MapModel):
         Raises
         ------
         ValueError
-            If the data or the parameters are invalid. The message names the invalid argument and the remedy.
+            If the data or the parameters are invalid. The message names the invalid argument and says what to do.
         FitError
             If the optimization does not give a valid model, because numbers overflow or the map collapses to zero.
         CheckpointError
@@ -495,7 +495,7 @@ def _recorded_start(
     rng: np.random.RandomState,
     deadline: float,
 ) -> _Start:
-    """Return the start that the journal of a resumed fit holds under the key. Otherwise compute and record the start.
+    """Return the start that the journal contains under the key. If there is none, compute the start and record it.
 
     The state of the random number generator after the computation is recorded too, so that a resumed fit draws the same
     centers.

@@ -35,7 +35,7 @@ from hkrr.rows import InMemoryRows, Rows
 from hkrr.rows.input_types import is_external
 from hkrr.rows.weights import any_identical, check_weights, merge_identical, merge_identical_rows, normalize_weights
 
-# Ratio of truncation_ to the largest absolute target, without cv.
+# Without cv, truncation_ is this factor times the largest absolute target.
 _TRUNCATION_FACTOR = 2.0
 # Number of passes of the final fit over the rows. The passes draw the centers, sum the squares of the targets, and sum
 # the products of kernel values.
@@ -108,9 +108,9 @@ class HyperKernelRidgeCV(MapModel):
     map_shape_ : {"full", "diagonal", "identity"}
         Shape of the selected map, only without `cv`. "identity" means plain kernel ridge regression.
     spectrum_ : array
-        Singular values of the wide map from which the selected directions were cut, divided by the largest, only
-        without `cv` and with a full map. The map is in standardized coordinates. Directions that the target does not
-        need have small singular values.
+        Singular values of the wide map that was truncated to the selected directions, divided by the largest singular
+        value. Only present without `cv` and with a full map. The map is in standardized coordinates. Directions that
+        the target does not need have small singular values.
     best_score_ : float
         The score of the selected model; lower is better. Without `cv`, the score is a BIC in nats, from the last stage
         of the search that computed a score for this model. With `cv`, the score is the mean squared error on held-out
@@ -120,15 +120,15 @@ class HyperKernelRidgeCV(MapModel):
         "kernel", "shape" (of the map), "n_components", "n_centers" (in the search for directions), "reg_lambda",
         "gamma" (for a map of norm 1 in standardized coordinates), "criterion", "score" and "seconds".
         ``pandas.DataFrame(model.path_)`` converts the table to a data frame. Only scores that were computed on the same
-        rows are comparable. The column "start" tells which runs share their rows:
+        rows are comparable. The column "start" shows which runs used the same rows:
 
-        - "random", "moments", "cut" and "widened", dropped runs included, with the same number of centers: the search
-          for directions.
+        - "random", "moments", "cut" and "widened", including dropped runs: the search for directions. Only scores with
+          the same number of centers are comparable.
         - "polished": the best directions, refined on more rows.
         - "rescaled": the selected map after a refit of its scales.
         - "compared" and "plain": the selected map and plain kernel ridge regression.
-        - With ``kernel="auto"``: the runs marked "half" (half of the groups of rows), the runs without a mark (all
-          groups), and the runs marked "finalist" (larger groups).
+        - With ``kernel="auto"``, the runs marked "half" use half of the groups of rows, the runs without a mark use all
+          groups, and the runs marked "finalist" use larger groups.
         - "held out": the check of the selected map on held-out rows. Here "criterion" and "score" are mean squared
           errors, relative to the variance of y.
     cv_results_ : dict of arrays
@@ -382,7 +382,7 @@ class HyperKernelRidgeCV(MapModel):
         return np.clip(predicted, -self.truncation_, self.truncation_) if self.truncate else predicted
 
     def _exhausted_parameters(self) -> set[str]:
-        """Return the names of the parameters that warnings do not mention, because a change cannot improve this fit."""
+        """Return the names of the parameters whose change cannot improve this fit. Warnings do not suggest them."""
         exhausted = super()._exhausted_parameters()
         # Without cv, lambda is learned, and reg_lambdas must be "auto".
         return exhausted if self.cv is not None else exhausted | {"reg_lambdas"}

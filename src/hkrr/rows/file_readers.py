@@ -31,7 +31,7 @@ CHUNK_BYTES = 16 << 20
 _BUFFER_BYTES = 1 << 20
 # Maximum number of characters of a name or a value in an error message.
 _MAX_REPR = 100
-# Maximum number of column names, and of characters, in a list of column names in an error message.
+# Maximum number of column names in an error message, and maximum number of characters of the list of names.
 _MAX_NAMES, _MAX_NAMES_LENGTH = 50, 500
 _NOT_REPEATABLE = (
     "the function X returned {} when called again: it must return a new iterable of the same blocks on every call"

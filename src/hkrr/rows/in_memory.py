@@ -17,7 +17,7 @@ from hkrr.rows.base import BlockFunction, Rows, accumulate
 # Maximum size in bytes of the largest array that a block function computes, which determines the number of rows in a
 # block. A few arrays of this size fit in the cache of a core. docs/performance.md has the measurements.
 _BLOCK_BYTES = 5 << 20
-# Maximum number of rows, and of columns, from which `InMemoryRows.count_free_columns` computes the rank of X.
+# `InMemoryRows.count_free_columns` computes the rank of X from at most 2,000 rows, and only for at most 1,000 columns.
 _RANK_ROWS, _RANK_COLUMNS = 2_000, 1_000
 # `InMemoryRows.count_free_columns` treats a centered column as constant if its norm is below this fraction of the
 # largest norm of a centered column.

@@ -73,7 +73,7 @@ class ReducedObjective(Protocol):
 
 
 class JointObjective(ReducedObjective, Protocol):
-    """Protocol of objectives L(B, alpha) of the map and the coefficients, which VarPro and AGD need."""
+    """Protocol of the objectives that VarPro and AGD minimize, functions L(B, alpha) of map and coefficients."""
 
     def value(self, B: Array, alpha: Array) -> float:
         """Return L(B, alpha)."""
@@ -217,7 +217,7 @@ class Monitor:
             )
 
     def elapsed(self) -> float:
-        """Return the elapsed time in seconds. It includes the time before an interruption, but not the pause."""
+        """Return the elapsed time of the run in seconds. The pause before a run is resumed is not included."""
         return time.perf_counter() - self._started
 
     def skip_to(self, seconds: float) -> None:

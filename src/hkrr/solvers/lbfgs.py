@@ -15,7 +15,8 @@ from hkrr._base.linear_algebra import EPS, Array
 from hkrr.objective import LAMBDA_BOUNDS, Reduced
 from hkrr.solvers.driver import Monitor, ReducedObjective, StopRun
 
-# A decrease of the objective of at most this multiple of the loss of the zero function is within rounding error.
+# Tolerance on the decrease of the objective in an iteration, relative to the loss of the zero function. A smaller
+# decrease is within rounding error.
 _ROUNDING = 10.0 * EPS
 # Lambda counts as being at a bound if log lambda is at most this far from the bound on log lambda.
 _AT_BOUND = 1e-6

@@ -24,7 +24,7 @@ import numpy as np
 
 from hkrr._base.linear_algebra import EPS, Array
 
-# A search ends when its step size has been reduced by this factor: such a small step no longer changes any point.
+# A search ends when its step size is at most this fraction of the first step size. Such a small step changes no point.
 _SMALLEST = 1e-30
 
 

@@ -76,10 +76,10 @@ def test_summary(loss, K):
         f"Rows                  {50 if K == 2 else 90}",
         f"Classes, {K}            {'' if K == 2 else chr(39) + 'c' + chr(39) + ' 40 rows (44.4%), '}'b' 30 rows",
         "logistic; nu 0.1, chosen on held-out rows" if loss == "logistic" else "softness of the link 0.2",
-        "Log loss, held out    0.4000; predicting the class shares",
-        f"Accuracy, held out    0.8500; predicting the largest class {30 / 50 if K == 2 else 40 / 90:.4f}",
+        "Log loss, held out    0.4000 (",
+        f"Accuracy, held out    0.8500 ({30 / 50 if K == 2 else 40 / 90:.4f} if the largest class is predicted)",
         "1  weight 1.00:",
-        "Regression with class codes as targets, which provided the initial map: stopped after 12 iterations: stalled",
+        "class codes as targets, which provided the initial map, stopped after 12 iterations: stalled",
     ):
         assert says in " ".join(text.split()) or says in text
     shares = dict(zip(model.feature_names_in_, model.feature_importances_, strict=True))

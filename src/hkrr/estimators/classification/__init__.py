@@ -1,4 +1,4 @@
-"""Classification in three steps: a regression finds a map, scores are fitted by a loss, and a link gives probabilities.
+"""Classification in three steps: learn a map by regression, fit scores by minimizing a loss, compute probabilities.
 
 The targets of the regression are class codes: the classes encoded as numbers.
 

@@ -73,9 +73,9 @@ def class_codes(index: Array, n_classes: int) -> Array:
 
 
 def merge_identical_rows(X: Array, index: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
-    """Return the arguments after identical rows of the same class are merged and the weights are scaled to mean 1.
+    """Merge identical rows of the same class, scale the weights to mean 1, and return the new arrays.
 
-    The weight of a merged row is the sum of the weights.
+    The weight of a merged row is the sum of the weights of the identical rows.
     """
     if weight is not None and np.all(weight == weight[0]):
         # Equal weights must give the same model as no weights. Merging would sort the rows and so change the folds.

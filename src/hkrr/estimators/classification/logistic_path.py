@@ -1,4 +1,4 @@
-"""Learning the map by the logistic loss, along a decreasing path of the penalty nu.
+"""Learning the map by minimizing the logistic loss along a path of decreasing penalties nu.
 
 The path starts from the map of a regression whose targets are class codes (the classes encoded as numbers). With such
 targets, a flexible map tends to interpolate the training rows. For example, on 300 rows with 20 columns, where the best
@@ -29,7 +29,7 @@ from hkrr.rows import InMemoryRows, Rows
 NUS = tuple(10.0 ** (1.0 - 0.5 * k) for k in range(9))
 # Maximum number of L-BFGS steps at each nu.
 _MAX_STEPS = 20
-# Tolerance on the gradient when the coefficients are solved for.
+# Tolerance on the gradient for the solver of the coefficients.
 _COEFFICIENT_TOL = 1e-5
 # Value of the objective at maps where it cannot be evaluated.
 _FAILED_VALUE = 1e10
@@ -41,7 +41,7 @@ _DEPENDENCE_TOL = 1e-6
 
 @dataclass(frozen=True)
 class Map:
-    """A map in the coordinates of the rows, with its kernel and its shape. The map carries the scale, so gamma is 1."""
+    """A map in the coordinates of the rows, with its kernel and its shape. It includes the scale, so gamma is 1."""
 
     B: Array
     kernel: Kernel
@@ -90,8 +90,8 @@ def independent_points(points: Array, at: Map) -> Array:
     """Return a subset of the points whose kernels are linearly independent at the map `at`.
 
     The subset consists of the pivots of a pivoted Cholesky decomposition of the kernel matrix, with a tolerance of 1e-6
-    of its largest diagonal entry. The error of leaving out the other points is negligible compared with the effect of
-    nu.
+    times its largest diagonal entry. The error of leaving out the other points is negligible compared with the effect
+    of nu.
     """
     P = points @ at.B.T
     K = at.kernel(P, P)

@@ -26,7 +26,7 @@ from hkrr._base.linear_algebra import Array, add_to_diagonal, jittered_cholesky,
 INTERCEPT_PRECISION = 0.01
 # Maximum number of iterations of L-BFGS, and number of past steps that it uses.
 MAX_ITER, MEMORY = 500, 20
-# Lower bound of the curvature of a loss, for the coordinates of L-BFGS.
+# Lower bound on the curvature of a loss. The coordinates in which L-BFGS works are defined by this curvature.
 _MIN_CURVATURE = 1e-3
 # Maximum number of unknowns for Newton's method. With more unknowns, L-BFGS is faster.
 _MAX_NEWTON_UNKNOWNS = 600
@@ -101,9 +101,10 @@ def minimize_coefficients(
 
 
 class _System:
-    """The objective, W J, as a function of theta: the coefficients beta and, in the last row, the intercepts.
+    """The objective W J as a function of theta.
 
-    The last row of V consists of ones.
+    The last row of theta contains the intercepts, and its other rows contain the coefficients beta. The last row of V
+    consists of ones.
     """
 
     def __init__(self, V: Array, Y: Array, w: Array | None, penalty: Array) -> None:

@@ -41,7 +41,7 @@ _MAX_ROWS = 20_000
 _ROWS_PER_PARAMETER = 30
 # With fewer than this number of rows in total, the map is never learned again.
 _MIN_ROWS = 40
-# Share of the squared distances that the dropped directions of a square map may contribute.
+# Maximum share of the squared distances that the dropped directions of a square map may contribute together.
 _NEGLIGIBLE_SHARE = 0.01
 # The path of nu ends after this many consecutive values of nu that do not improve the held-out loss.
 _PATIENCE = 2
@@ -106,7 +106,7 @@ class Task:
         return replace(self, X=self.X[selected], index=self.index[selected], weight=weight)
 
     def regressor_without(self, held_out: Array) -> HyperKernelRidgeCV:
-        """Return the regression whose map is used for the held-out rows.
+        """Return the regression that provides the map for the scores of the held-out rows.
 
         The regression is fitted again without the held-out rows if its map is full, there are fewer than 30 rows per
         entry of the map but at least 40 rows in total, and the deadline has not passed. Otherwise the regression of the
@@ -168,7 +168,7 @@ def fit_squared(task: Task) -> ScoreFit:
         outputs = np.concatenate([_held_out_outputs(task, fold) for fold in _with_progress(task, folds)])
         found = _calibrate(task, folds, outputs, soft=True)
     else:
-        # With so many rows, a row hardly influences its own score. Training rows can be used for the calibration.
+        # With so many rows, a row hardly influences its own score, so the calibration can use training rows.
         all_rows = np.ones(len(sample.X), dtype=bool)
         outputs = function.of(InMemoryRows(sample.X, np.empty((len(sample.X), 0))))
         found = _calibrate(sample, [all_rows], outputs, soft=True)
@@ -177,7 +177,7 @@ def fit_squared(task: Task) -> ScoreFit:
 
 
 def fit_logistic(task: Task) -> ScoreFit:
-    """Return a calibrated score function whose map and scores are fitted by the logistic loss."""
+    """Return a calibrated score function whose map and scores are fitted by minimizing the logistic loss."""
     sample = task.subsample()
     folds = held_out_folds(sample.index)
     # Whether to learn a square map is decided once for all folds and the final fit, so that nu is chosen for maps of

@@ -1,4 +1,4 @@
-"""From scores to probabilities: two links, whose parameters are fitted by maximum likelihood on held-out scores.
+"""Two links that map scores to probabilities. Their parameters are fitted by maximum likelihood to held-out scores.
 
 The probability p_k of class k is proportional to a function of ``u_k = slope * score_k + offset_k``:
 
@@ -10,8 +10,8 @@ These outputs already estimate probabilities, except that they are shrunk and ca
 the softness. For a small s, psi(u) is u between 0 and 1, with smoothed ends. For a large s, psi approaches Platt's
 sigmoid. For two classes, u_0 + u_1 = 1, and the values of psi sum to 1 without normalization.
 
-The labels are smoothed as in Platt (1999). A row of class k, which has N_k rows, has the target (N_k + 1) / (N_k + 2)
-for its own class. The remaining 1 / (N_k + 2) is divided equally among the other classes.
+The labels are smoothed as in Platt (1999). If class k has N_k rows, each of these rows has the target
+(N_k + 1) / (N_k + 2) for class k. The remaining 1 / (N_k + 2) is divided equally among the other classes.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from scipy.special import expit, log_softmax
 
 from hkrr._base.linear_algebra import Array
 
-# Lower bound of probabilities. Scores far outside the training range mean that no similar row was seen. They do not
+# Lower bound on probabilities. A score far outside the training range means that no similar row was seen. It does not
 # mean that the class is certain.
 MIN_PROBABILITY = 1e-9
-# Bounds of the slope, and of the softness.
+# Bounds on the slope, and on the softness.
 _SLOPE_BOUNDS, _SOFTNESS_BOUNDS = (0.02, 50.0), (0.02, 10.0)
 # Initial values of the softness. There are several, because the likelihood can have more than one maximum.
 _SOFTNESS_STARTS = (0.05, 0.3, 2.0)

@@ -52,11 +52,11 @@ def _loss_facts(model: Any) -> Iterator[tuple[str, str]]:
     if hasattr(model, "held_out_log_loss_"):
         priors = model.class_prior_
         baseline, largest = -float(priors @ np.log(priors)), float(np.max(priors))
-        yield "Log loss, held out", f"{model.held_out_log_loss_:.4f}; predicting the class shares {baseline:.4f}"
-        yield "Accuracy, held out", f"{model.held_out_accuracy_:.4f}; predicting the largest class {largest:.4f}"
+        yield "Log loss, held out", f"{model.held_out_log_loss_:.4f} ({baseline:.4f} if the class shares are predicted)"
+        yield "Accuracy, held out", f"{model.held_out_accuracy_:.4f} ({largest:.4f} if the largest class is predicted)"
 
 
 def _notes(model: Any, found: Diagnostics | None) -> Iterator[str]:
     first, *others = fit_notes(model.regressor_, found)
-    yield f"Regression with class codes as targets, which provided the initial map: {first[0].lower()}{first[1:]}"
+    yield f"The regression with class codes as targets, which provided the initial map, {first[0].lower()}{first[1:]}"
     yield from others

@@ -211,8 +211,8 @@ class MapModel(
 
     def _standardize(self, data: Rows) -> tuple[Rows, Moments]:
         """Return the rows in the coordinates of the optimization, and the moments that define these coordinates."""
-        # The moments are recorded in the journal. Computed again with a different block size, they could differ by
-        # rounding errors, and the later steps of a resumed fit would not match the recorded steps.
+        # The moments are recorded in the journal. If a resumed fit computed them again with a different block size,
+        # they could differ by rounding errors, and its later steps would not match the recorded steps.
         found = step(("moments", data.n_rows), lambda: moments(data))
         if not self.scale_features:
             zero = np.zeros_like(found.x_mean)
@@ -250,7 +250,7 @@ class MapModel(
         issue_warnings(self.diagnostics_)
 
     def _exhausted_parameters(self) -> set[str]:
-        """Return the names of the parameters that warnings do not mention, because a change cannot improve this fit."""
+        """Return the names of the parameters whose change cannot improve this fit. Warnings do not suggest them."""
         uses_lbfgs = isinstance(get_solver(self.solver), LBFGS)
         exhausted = {
             "scale_features": self.scale_features,

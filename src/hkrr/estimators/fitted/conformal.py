@@ -45,10 +45,11 @@ from hkrr.rows import InMemoryRows, Rows
 
 # Maximum number of rows that get a score.
 SCORED_ROWS = 1_000
-# Maximum number of rows in the sums: for rows in memory, and for rows that have to be fetched.
+# Maximum numbers of rows in the sums over rows: for rows in memory, and for rows that must be fetched from files or a
+# device.
 _MAX_SUMMED_ROWS, _MAX_FETCHED_ROWS = 20_000, 4_000
-# Maximum number of derivatives with respect to B. A larger number is reduced to this number by a random projection,
-# which approximately preserves inner products.
+# Maximum number of derivatives with respect to B. If there are more, a random projection reduces their number and
+# approximately preserves inner products.
 _MAX_TANGENTS = 1_000
 # Lower bound on 1 - h (with fewer centers than rows), and on (1 - h') / (1 - h), with h and h' as in the module
 # docstring.

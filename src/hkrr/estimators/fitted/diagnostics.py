@@ -97,8 +97,8 @@ class Diagnostics:
         at least about ``-log10(eps / lambda^2)``. This holds for kernels with k(x, x) = 1.
     jitter : float
         Amount that was added to the diagonal of a matrix, in addition to lambda, to make the matrix positive definite.
-        The amount is given as a share of the largest entry of that diagonal. With fewer centers than rows (Nystrom),
-        2e-16 or 2e-15 times the number of centers is always added.
+        The amount is relative to the largest entry of that diagonal. With fewer centers than rows (Nystrom), it is at
+        least 2e-16 times the number of centers, or 2e-15 times this number if lambda is small.
     effective_dimension : float
         Trace of the hat matrix: the degrees of freedom of the function. It is at most the number of centers.
     explained_share : float or None
@@ -126,11 +126,11 @@ class Diagnostics:
         - "reg_lambdas": the chosen lambda is the smallest or the largest value of the grid.
         - "n_components": the chosen number of directions is the smallest or the largest number that was tried, and a
           smaller or larger number is possible.
-        - "gamma": the kernel does not distinguish rows: the correlations ``k(x, z) / sqrt(k(x, x) k(z, z))`` between
+        - "gamma": the kernel does not distinguish rows. The correlations ``k(x, z) / sqrt(k(x, x) k(z, z))`` between
           different points are all 1 or all 0.
     adjusted_share : float or None
-        Explained share to be expected on new rows, by generalized cross-validation with the parameters of the map
-        included. It is ``1 - (1 - explained_share) / f^2``, but at least -1, where
+        Estimate of the explained share on new rows, by generalized cross-validation that also counts the parameters of
+        the map. It is ``1 - (1 - explained_share) / f^2``, but at least -1, where
         ``f = (n - effective_dimension - p) / n`` for n rows and a map with p parameters. A full map from D linearly
         independent columns to d directions has ``p = d D - d (d - 1) / 2`` parameters if the kernel is rotation
         invariant, and ``p = d D`` otherwise; p is limited to half of ``n - effective_dimension``. None if
@@ -209,7 +209,7 @@ class Diagnostics:
         return "\n".join([*lines, *(f"! {message}" for _, message in self.findings())])
 
 
-# Advice in the warnings, by the name of the parameter that the advice changes.
+# Advice given in warnings. Each key is the name of the parameter to change.
 _SCALE_FEATURES = {"scale_features": "use scale_features=True"}
 _MORE_PENALTY = {"reg_lambda": "raise reg_lambda", "reg_lambdas": "use larger reg_lambdas"}
 _LESS_PENALTY = {"reg_lambda": "lower reg_lambda", "reg_lambdas": "use smaller reg_lambdas"}
@@ -285,7 +285,7 @@ def _possible_findings(found: Diagnostics) -> Iterator[tuple[bool, type[HKRRWarn
     yield (
         poor,
         PoorFitWarning,
-        "the model explains nothing of y on its own training rows and predicts the mean: check that y depends on X, "
+        "the model explains almost none of the variance of y on its training rows: check that y depends on X, "
         "and that no single target dominates all other targets, or " + advice(_LESS_PENALTY, "use a different kernel"),
     )
     explained, adjusted = found.explained_share, found.adjusted_share
@@ -345,7 +345,7 @@ def issue_warnings(found: Diagnostics) -> None:
 
 # Maximum number of centers for which the effective dimension is computed exactly.
 _EXACT_TRACE_CENTERS = 512
-# Number of random vectors in the estimate of the effective dimension for more centers.
+# Number of random vectors for estimating the effective dimension if there are more centers.
 _TRACE_PROBES = 64
 
 
@@ -428,10 +428,12 @@ _MIN_FREEDOM = 1e-3
 _COMPARED_POINTS, _MIN_DISTINCT_POINTS = 200, 10
 # Gamma is at an edge if all correlations are close to 1, or all are close to 0, up to this tolerance.
 _CORRELATION_TOL = 1e-6
-# For `still_falling`: minimum number of iterations, share of the iterations at the end of the run that are examined,
-# and minimum decrease of the objective during these iterations, relative to the loss of predicting the mean.
+# Parameters of `still_falling`: the minimum number of iterations, the share of the iterations at the end of the run
+# that are examined, and the minimum decrease of the objective during these iterations, relative to the loss of
+# predicting the mean.
 _MIN_ITERATIONS, _LAST_PART, _MIN_FALL = 50, 0.2, 0.01
-# Relative tolerance of the training error if it is computed from all rows, and if it is computed from a sample.
+# Relative amounts by which the training error may exceed the error of zero coefficients: the first is for the error on
+# all rows, and the second for the error on a sample.
 _ERROR_TOL, _ERROR_TOL_SAMPLE = 1e-7, 1e-2
 
 _ROUNDING_MESSAGE = (
@@ -439,7 +441,7 @@ _ROUNDING_MESSAGE = (
     "Raise reg_lambda, use scale_features=True, or use a bounded kernel such as 'gaussian'."
 )
 
-# Function that returns the predictions of a fitted model for rows.
+# The type of a function that returns the predictions of a fitted model for rows.
 Predict = Callable[[Rows], Array]
 
 
@@ -495,7 +497,8 @@ def diagnose(
     Raises
     ------
     FitError
-        If the coefficients consist of rounding errors: the error on the training rows is larger than without a fit.
+        If the error on the training rows is larger than with zero coefficients, because the coefficients consist of
+        rounding errors.
     """
     if objective.learn_lambda and at_bound(result.reg_lambda):
         edges = (*edges, "reg_lambda")
@@ -512,7 +515,7 @@ def diagnose(
         if not _kernel_discriminates(sample, kernel, B, objective.centers @ B.T):
             edges = (*edges, "gamma")
     if explained is None:
-        # Every parameter value fits a constant target equally well, so edges mean nothing.
+        # Every parameter value fits a constant target equally well, so values at an edge are not a problem.
         edges = ()
     return Diagnostics(
         condition=solve.condition,
@@ -649,7 +652,7 @@ def diagnose_grid(
 
 
 def _range_edge(name: str, value: float, tried: set[Any], largest: float) -> tuple[str, ...]:
-    """Return ``(name,)`` if the value is at an end of the range of values tried that can be extended, else ``()``.
+    """Return ``(name,)`` if the value is at an end of the range tried, and this end can be extended, else ``()``.
 
     The range of "n_components" cannot be extended below 1, and no range can be extended above `largest`.
     """
@@ -662,7 +665,7 @@ def _range_edge(name: str, value: float, tried: set[Any], largest: float) -> tup
 def adjusted_share(explained: float | None, effective_dimension: float, map_parameters: float, n: int) -> float | None:
     """Return ``1 - (1 - explained) / f^2``, but at least -1, where f is the share of unused degrees of freedom.
 
-    This share is ``f = (n - effective_dimension - map_parameters) / n``, where `map_parameters` is limited to half of
+    The share f is ``(n - effective_dimension - map_parameters) / n``, where `map_parameters` is limited to half of
     ``n - effective_dimension``. The limit matters for functions that nearly interpolate the rows: the error and the
     unused degrees of freedom then both approach zero, and only their ratio is informative. The result is None if even
     the ratio consists of rounding errors, for fewer than 100 rows, and if `explained` is None.

@@ -40,19 +40,20 @@ from hkrr._base.linear_algebra import Array
 from hkrr.estimators.fitted.fitted_attributes import FittedMap
 from hkrr.kernels import Coordinatewise, Kernel
 
-# Likely cause of values that are not finite, for error messages.
+# Likely cause of values that are not finite, used in error messages.
 _CAUSE = "the units of X are too large or too small"
 # Maximum number of entries of a kernel matrix in memory.
 _BLOCK_ENTRIES = 2_000_000
 # Maximum number of distinct values of a column for finite differences. With more values, neighbouring values are close
 # together, and gradients are accurate.
 _MAX_VALUES = 20
-# Bounds of the size of a sample of the centers. Means over such a sample are accurate to about two digits.
+# Minimum and maximum size of a sample of the centers. Means over such a sample are accurate to about two digits.
 _MIN_ROWS, _MAX_ROWS = 200, 1_000
 # Maximum total number of kernel entries, which take a second or two to compute. If this maximum would allow fewer than
 # 200 rows, 200 rows are used.
 _MAX_ENTRIES = 100_000_000
-# Minimum factor of a product kernel that can be divided out accurately.
+# A factor of a product kernel is divided out only if all its values exceed this number. Smaller values may have
+# underflowed.
 _MIN_FACTOR = 1e-200
 
 
@@ -170,7 +171,7 @@ def _sample_rows(n_rows: int, entries_per_row: int) -> Array:
 
 
 def _outer_product_at_centers(model: FittedMap, dual_coef: Array) -> Array:
-    # The time of a coordinatewise kernel is proportional to the number of directions, so entries count per direction.
+    # The time of a coordinatewise kernel is proportional to the number of directions, so entries are multiplied by it.
     rows = _sample_rows(len(model.centers_), len(model.centers_) * len(model.components_))
     return _latent_outer_product(model, model.centers_[rows], dual_coef)
 

@@ -64,7 +64,7 @@ def center_factor(kernel: Kernel, C: Array) -> Array:
 
 
 def shrinkage_factor(info: SolveInfo, T: Array, reg_lambda: float, rows: Rows) -> Array:
-    """Return G from the details of a solve with fewer centers than rows (Nystrom).
+    """Return the matrix G, computed from the details of a linear solve with fewer centers than rows (Nystrom).
 
     Let F be the Cholesky factor in `info`. A whitened system is ``V V' / W + lambda I = F F'``, which gives
     ``G = sqrt(lambda) F^-1``. A system that is not whitened is ``T (V V' / W + lambda I) T' = F F'``, which gives
