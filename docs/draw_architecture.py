@@ -2,7 +2,8 @@
 
 The layers are read from the import contract in pyproject.toml. The imports are read from the source by grimp, the
 library that import-linter uses. The text in each box is the first sentence of the package's docstring. An import is not
-drawn if a chain of other imports implies it; otherwise nearly every package would have an arrow to ``_base``.
+drawn if a chain of other imports implies it; otherwise nearly every package would have an arrow to ``_base``. The file
+contains a list of the layers and arrows as text, from which a test finds out whether the picture is up to date.
 """
 
 from __future__ import annotations
@@ -88,6 +89,12 @@ def arrange(layers: list[list[str]], imports: set[tuple[str, str]]) -> list[list
     return [list(min(permutations(layer), key=length)) for layer in layers]
 
 
+def describe_picture(layers: list[list[str]], imports: set[tuple[str, str]]) -> str:
+    """Return the layers and the arrows as text. It is stored in the picture."""
+    arrows = [f"{importer} -> {imported}" for importer, imported in sorted(imports)]
+    return "\n".join([*(" | ".join(sorted(layer)) for layer in layers), *arrows])
+
+
 def draw(path: Path = PICTURE) -> None:
     """Draw the layers as rows of boxes, with an arrow from each package to the packages it imports."""
     imports = without_implied(read_imports())
@@ -107,7 +114,7 @@ def draw(path: Path = PICTURE) -> None:
     for points in _routes(boxes, imports):
         _draw_arrow(axes, points)
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=90)
+    figure.savefig(path, dpi=90, metadata={"Description": describe_picture(layers, imports)})
     plt.close(figure)
 
 

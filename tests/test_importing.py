@@ -24,6 +24,30 @@ def test_lazily_loaded_names_exist():
         hkrr.laod  # noqa: B018 -- a name that does not exist
 
 
+@pytest.mark.parametrize("name", ["DaskRows", "FileRows", "TorchRows"])
+def test_row_sources_can_be_imported_from_rows(name):
+    code = f"import sys; from hkrr.rows import *; print(*sys.modules); from hkrr.rows import {name}; print({name})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100)
+    before, found = done.stdout.splitlines()
+    assert not set(before.split()) & set(HEAVY)
+    assert found.startswith("<class 'hkrr.rows.")
+    assert found.endswith(f".{name}'>")
+    assert name in dir(hkrr.rows)
+
+
+@pytest.mark.parametrize(("name", "extra"), [("DaskRows", "dask"), ("TorchRows", "torch")])
+def test_a_row_source_without_its_package_is_refused_with_a_remedy(monkeypatch, name, extra):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.delitem(vars(hkrr.rows), name, raising=False)  # an earlier test may have imported the class
+    with pytest.raises(ImportError, match=rf"{name} need the package \w+: .* pip install 'hkrr\[{extra}\]'"):
+        getattr(hkrr.rows, name)
+
+
+def test_a_misspelt_row_source_is_an_attribute_error():
+    with pytest.raises(AttributeError, match=r"module 'hkrr.rows' has no attribute 'Torchrows'"):
+        hkrr.rows.Torchrows  # noqa: B018 -- a name that does not exist
+
+
 @pytest.mark.thorough
 def test_mypy_reports_missing_names(tmp_path):
     script = tmp_path / "script.py"

@@ -5,6 +5,7 @@ import importlib.util
 import matplotlib.image
 import pytest
 from importlinter import api
+from PIL import Image
 
 from support.paths import DOCS, ROOT
 
@@ -44,6 +45,13 @@ def test_without_implied_keeps_only_the_needed_imports(script):
         ("b", "c"),
         ("a", "d"),
     }
+
+
+def test_the_picture_in_the_documentation_is_up_to_date(script):
+    """Test that the picture has the layers and arrows of the source. Otherwise run docs/draw_architecture.py again."""
+    expected = script.describe_picture(script.read_layers(), script.without_implied(script.read_imports()))
+    with Image.open(script.PICTURE) as picture:
+        assert picture.text["Description"].splitlines() == expected.splitlines()
 
 
 def test_script_draws_the_picture(script, tmp_path):

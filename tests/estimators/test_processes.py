@@ -44,7 +44,7 @@ def _fit_elsewhere(folder, n_blas, n_jobs):
     folder.mkdir()
     environment = dict(os.environ, OMP_NUM_THREADS=str(n_blas), OPENBLAS_NUM_THREADS=str(n_blas))
     command = [sys.executable, "-W", "error", "-c", _CHILD, str(folder), str(n_jobs), str(n_blas)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=55, check=False)
     assert done.returncode == 0, done.stderr
     return folder
 

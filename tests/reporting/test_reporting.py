@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
 from hkrr.baselines import KernelRidgeCV
 from hkrr.estimators.fitted.diagnostics import fit_warnings_silenced
+from hkrr.plotting import PathDisplay
 from hkrr.reporting import gather, render
 from hkrr.reporting.directions import latent_gradients
 from hkrr.reporting.link_function import link_values
@@ -204,6 +205,23 @@ def test_training_history_equals_the_history_of_the_model(fitted, searched):
     assert found.path.chosen == model.n_components_
     lowest = min(found.path.score)
     assert lowest in model.path_["score"]
+
+
+def test_scores_of_a_search_equal_those_of_the_plot(searched):
+    """Test that the report shows the same runs as the plot if all runs with the most centers have failed."""
+    model, X, y = copy.copy(searched[0]), *searched[1:]
+    before = gather(model, X, y, compare=False).training.path
+    failed = {name: [*values, values[0]] for name, values in model.path_.items()}
+    failed["score"][-1], failed["n_centers"][-1] = np.inf, 10 * max(n or 0 for n in model.path_["n_centers"])
+    dropped = {name: [*values, values[0]] for name, values in failed.items()}
+    dropped["start"][-1], dropped["score"][-1] = "random, dropped", -1e9
+    for table in (failed, dropped):
+        model.path_ = table
+        found = gather(model, X, y, compare=False).training.path
+        assert (found.n_components, found.score) == (before.n_components, before.score)
+        d, above = PathDisplay.from_estimator(model).scatter_.get_offsets().T
+        best = [min(score for k, score in zip(found.n_components, found.score, strict=True) if k == one) for one in d]
+        np.testing.assert_allclose(above, np.array(best) - min(best), atol=1e-9)
 
 
 def test_scores_of_a_grid():

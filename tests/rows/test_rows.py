@@ -163,7 +163,7 @@ def test_blas_limits_are_restored():
             1 / 0  # noqa: B018  # raises the error
         assert _blas_threads() == before
 
-        inside, outside = Barrier(2), Barrier(2)
+        inside, outside = Barrier(2, timeout=30), Barrier(2, timeout=30)
 
         def first():
             with single_threaded_blas():
@@ -179,7 +179,8 @@ def test_blas_limits_are_restored():
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            thread.join(timeout=60)
+            assert not thread.is_alive()
         assert _blas_threads() == before
 
 

@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 from hkrr._base.resume_journal import Journal, Run
 from hkrr._storage.atomic_write import explain_write_error, remove_unfinished, replace_file, stem
 from hkrr._storage.checkpoint_file import Packed, as_bytes, packed, read
-from hkrr._storage.fingerprint import difference, fingerprint
+from hkrr._storage.fingerprint import CheckpointedModel, difference, fingerprint
 from hkrr._storage.safetensors_format import Refusal
 from hkrr._version import __version__
 from hkrr.exceptions import CheckpointError, HKRRWarning
@@ -40,7 +40,7 @@ class FitInterrupted(KeyboardInterrupt):
         The exception that interrupted the fit. Its notes are copied to this exception.
     """
 
-    def __init__(self, model: Any, cause: KeyboardInterrupt | None = None) -> None:
+    def __init__(self, model: object, cause: KeyboardInterrupt | None = None) -> None:
         super().__init__("the estimator holds the best model so far; the same call of fit resumes from the checkpoint")
         self.model = model
         _copy_notes(cause, self)
@@ -69,7 +69,7 @@ def recorded(path: str | os.PathLike[str]) -> tuple[int, bool] | None:
 
 
 @contextmanager
-def restored_on_failure(model: Any) -> Iterator[None]:
+def restored_on_failure(model: object) -> Iterator[None]:
     """Restore the attributes of an estimator if its fit fails, or is interrupted before a model has been found.
 
     If Ctrl-C interrupts a fit with a checkpoint, a KeyboardInterrupt with a short message and a short traceback is
@@ -95,7 +95,7 @@ def restored_on_failure(model: Any) -> Iterator[None]:
 
 
 @contextmanager
-def checkpointing(model: Any, rows: Rows) -> Iterator[np.random.RandomState]:
+def checkpointing(model: CheckpointedModel, rows: Rows) -> Iterator[np.random.RandomState]:
     """Store the journal of a fit in the file ``model.checkpoint``, and yield the random state for the fit.
 
     A resumed fit uses the same random state as the interrupted fit. If ``model.checkpoint`` is None, nothing is stored.

@@ -15,7 +15,8 @@ rounding errors.
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+import os
+from typing import Any, Protocol
 
 import joblib
 import numpy as np
@@ -48,7 +49,18 @@ _MAX_CHARACTERS = 80
 _BLOCK = 1 << 16
 
 
-def fingerprint(model: Any, rows: Rows) -> dict[str, Any]:
+class CheckpointedModel(Protocol):
+    """Protocol of estimators whose fit can be stored in a checkpoint."""
+
+    checkpoint: str | os.PathLike[str] | None
+    checkpoint_every: float
+    random_state: Any
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters of the constructor and their values."""
+
+
+def fingerprint(model: CheckpointedModel, rows: Rows) -> dict[str, Any]:
     """Return the fingerprint of a fit: the class, the parameters that matter, and a summary of the data.
 
     For each parameter, the fingerprint contains a hash of its value, and the start of its ``repr`` for error messages.

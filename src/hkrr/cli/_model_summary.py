@@ -11,6 +11,7 @@ from rich.console import Console
 from hkrr.cli._console import print_line
 
 if TYPE_CHECKING:
+    from hkrr.estimators.fitted.summary import SummaryMixin
     from hkrr.tables import HeldOutScores
 
 # Maximum number of directions, or of table columns, in a printed list.
@@ -41,7 +42,7 @@ def show_scores(console: Console, scores: HeldOutScores | None) -> None:
         print_line(console, textwrap.fill(message, 79), "yellow")
 
 
-def show_classes(console: Console, model: Any) -> None:
+def show_classes(console: Console, model: SummaryMixin) -> None:
     """Print the classes and the held-out scores of a classifier."""
     if hasattr(model, "classes_"):
         facts = [(f"{name}:", value) for name, value in model.summary().facts if name.startswith(_CLASSIFIER_FACTS)]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hkrr._base.linear_algebra import Array
+from hkrr._maps import KernelExpansion
 from hkrr.criteria import Evidence
 from hkrr.datasets import make_mim_sines
 from hkrr.estimators.search.candidates import FIRST_LAMBDA, plain_kernel_ridge
@@ -58,9 +59,8 @@ def learned_krr(X: Array, y: Array, X_test: Array, seed: int) -> Array:
     kernel = Gaussian(gamma=1.0)
     noises = (0.001, 0.1, FIRST_LAMBDA * some.n_rows)
     found, _ = plain_kernel_ridge(Evidence(some, None, kernel, 1.0, True), kernel, noises, rng)
-    length = float(found.B[0])
     alpha = Objective(rows, None, kernel, found.nu / len(X)).solve_alpha(found.matrix)
-    return kernel(length * X_test, length * X) @ alpha[:, 0] + mean
+    return KernelExpansion(kernel, found.matrix, X, alpha[:, 0], mean).at(X_test)
 
 
 def slope(sizes: list[int], risks: list[float]) -> float:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from hkrr._base.linear_algebra import Array
+from hkrr._maps import KernelExpansion
 from hkrr.centers import leverage, uniform
 from hkrr.datasets import make_mim_sines
 from hkrr.estimators.ridge import HyperKernelRidge
@@ -112,7 +113,8 @@ def run_case(config: Config, case: Case) -> Table:
 
     def risk(centers: Array | None) -> float:
         objective = Objective(rows, centers, kernel, config.reg_lambda)
-        return data.excess_risk((kernel(P_test, objective.centers) @ objective.solve_alpha(identity))[:, 0])
+        function = KernelExpansion(kernel, identity, objective.centers, objective.solve_alpha(identity))
+        return data.excess_risk(function.at(P_test)[:, 0])
 
     scores = leverage_scores(kernel(rows.take(np.arange(m)), rows.take(np.arange(m))), config.reg_lambda)
     n_eff, n_inf = float(scores.sum()), float(m * scores.max())

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import eigh, solve_triangular
 
-from hkrr._base.linear_algebra import EPS, Array, jittered_cholesky
+from hkrr._base.linear_algebra import Array
 from hkrr._maps import KernelExpansion
+from hkrr.baselines.kernel_ridge import decompose
 from hkrr.centers import uniform
 from hkrr.datasets import make_mim_mixed, make_mim_sines
 from hkrr.kernels import Gaussian
@@ -171,26 +171,19 @@ def refit(split: Split, B: Array, grid: Grid) -> float:
             best, lowest = (gamma * scale, grid.lambdas[k]), errors[k]
     kernel = Gaussian(gamma=best[0])
     alpha = Objective(rows, None, kernel, best[1]).solve_alpha(np.eye(len(B)))
-    blocks = np.array_split(P_test, 1 + len(P_test) // 1000)
-    predicted = np.concatenate([kernel(block, P) @ alpha for block in blocks])
+    function = KernelExpansion(kernel, np.eye(len(B)), P, alpha)
+    predicted = function.of_rows(InMemoryRows(P_test, split.y_test))
     return 1.0 - _mean_squared_error(predicted, split.y_test) / float(np.var(split.y_test))
 
 
 def _errors_along_lambda(
     kernel: Gaussian, P: Array, y: Array, C: Array, P_validation: Array, y_validation: Array, lambdas: Sequence[float]
 ) -> list[float]:
-    """Return the validation error for each lambda, with the rows of C as centers.
-
-    K is the kernel matrix between P and C, and m is the number of rows of P. With ``K_cc = T T'``, ``V = T^-1 K'`` and
-    ``V V' = U diag(s) U'``, the coefficients are ``alpha = T^-T U (U' V y / (s + lambda m))``.
-    """
-    T, _ = jittered_cholesky(kernel(C, C), EPS * len(C))
-    V = solve_triangular(T, kernel(P, C).T, lower=True, check_finite=False)
-    s, U = eigh(V @ V.T, overwrite_a=True, check_finite=False)
-    target = U.T @ (V @ y)
-    features = solve_triangular(T, kernel(P_validation, C).T, lower=True, check_finite=False).T @ U
-    shrunk = target[:, None] / (np.maximum(s, 0.0)[:, None] + len(P) * np.asarray(lambdas))
-    return [_mean_squared_error(column[:, None], y_validation) for column in (features @ shrunk).T]
+    """Return the validation error for each lambda, with the rows of C as centers."""
+    path = decompose(kernel, P, C)
+    alpha = np.hstack([path.alpha(y[:, None], reg_lambda) for reg_lambda in lambdas])
+    predicted = KernelExpansion(kernel, np.eye(P.shape[1]), C, alpha).at(P_validation)
+    return [_mean_squared_error(column[:, None], y_validation) for column in predicted.T]
 
 
 def _mean_squared_error(predicted: Array, y: Array) -> float:

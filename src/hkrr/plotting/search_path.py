@@ -7,7 +7,8 @@ from typing import Any, Self
 import numpy as np
 
 from hkrr._base.linear_algebra import Array
-from hkrr.estimators.search.candidates import Stage, stage_of, was_dropped
+from hkrr.estimators.fitted.search_path import comparable_runs
+from hkrr.estimators.search.candidates import Stage, stage_of
 from hkrr.kernels import kernel_name
 from hkrr.plotting._style import BLUE, GREY, ORANGE, SEQUENTIAL, SIZE, SMALL, VERMILION, axes, ink, legend, note
 from hkrr.plotting._unwrap_estimator import unwrap
@@ -209,11 +210,7 @@ class PathDisplay:
     def _best_scores(self) -> tuple[Array, Array]:
         """Return the numbers of directions tried, and the best score for each, with the most centers of the search."""
         d, scores = self._column("n_components"), self._column("score")
-        dropped = np.array([was_dropped(label) for label in self.table["start"]])
-        counted = (self._stages() == Stage.DIRECTIONS) & np.isfinite(scores) & ~dropped
-        if "n_centers" in self.table:  # models saved by earlier versions have no such column
-            centers = np.array([one or 0 for one in self.table["n_centers"]])
-            counted &= centers == np.max(centers[counted], initial=0)
+        counted = comparable_runs(self.table)
         tried = np.unique(d[counted])
         return tried, np.array([np.min(scores[counted & (d == k)]) for k in tried])
 

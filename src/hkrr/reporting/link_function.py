@@ -60,7 +60,6 @@ class Link:
 
     curves: list[Curve]
     surfaces: list[Surface]
-    n_dots: int
     # Number of directions that are fixed at their medians in a surface, or in a curve if there are no surfaces.
     n_held: int
 
@@ -116,7 +115,6 @@ def describe_link(data: ReportInput, found: Directions) -> Link:
     return Link(
         curves=[curve(k) for k in chosen],
         surfaces=[surface(i, j) for i, j in pairs],
-        n_dots=len(rows),
         n_held=max(0, T.shape[1] - min(2, len(chosen))),
     )
 

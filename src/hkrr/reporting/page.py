@@ -17,12 +17,13 @@ from hkrr.reporting.contour_image import RAMP
 from hkrr.reporting.directions_and_link_sections import direction_name
 from hkrr.reporting.page_header import header
 from hkrr.reporting.report_data import Facts, gather
+from hkrr.reporting.report_input import AnyModel
 from hkrr.reporting.section_charts import value_range
 from hkrr.reporting.sections import sections
 
 
 def write_report(
-    model: Any,
+    model: AnyModel,
     X: Any,
     y: Any,
     path: str | os.PathLike[str],

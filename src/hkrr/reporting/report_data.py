@@ -16,7 +16,7 @@ from hkrr.reporting.baseline_comparison import Comparison, describe_comparison
 from hkrr.reporting.directions import Directions, describe_directions
 from hkrr.reporting.link_function import Link, describe_link
 from hkrr.reporting.prediction_errors import Errors, describe_errors
-from hkrr.reporting.report_input import Model, check_report_input
+from hkrr.reporting.report_input import AnyModel, Model, check_report_input
 from hkrr.reporting.training_history import Training, describe_training
 
 # Maximum number of characters in the value of a parameter; longer values are truncated.
@@ -68,7 +68,7 @@ class Facts:
 
 
 def gather(
-    model: Any,
+    model: AnyModel,
     X: Any,
     y: Any,
     *,

@@ -15,9 +15,10 @@ from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.rows.input_types import is_external
 from hkrr.tables.encoding import HeldOutScores
-from hkrr.tables.regressor import as_frame
+from hkrr.tables.regressor import TableRegressor, as_frame
 
 Model = HyperKernelRidge | HyperKernelRidgeCV
+AnyModel = Model | TableRegressor
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class ReportInput:
     held_out: HeldOutScores | None = None  # scores on rows that were held out when the model was fitted
 
 
-def check_report_input(model: Any, X: Any, y: Any, target: int = 0) -> ReportInput:
+def check_report_input(model: AnyModel, X: Any, y: Any, target: int = 0) -> ReportInput:
     """Check the model and the rows, and return them in the form of a `ReportInput`.
 
     Parameters
@@ -121,7 +122,7 @@ def _from_matrix(model: Model, X: Any) -> tuple[Array, list[str], list[str], Cal
     return matrix, columns, columns, lambda row, name: float(matrix[row, position[name]])
 
 
-def _from_table(model: Any, X: Any) -> tuple[Array, list[str], list[str], Callable[[int, str], Any]]:
+def _from_table(model: TableRegressor, X: Any) -> tuple[Array, list[str], list[str], Callable[[int, str], Any]]:
     """Return the same fields as `_from_matrix`, for a data frame that a table regressor encodes."""
     X = as_frame(X)
     encoded = model.transform(X)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from hkrr.estimators.search.candidates import Stage, stage_of
+from hkrr.estimators.fitted.search_path import comparable_runs
 from hkrr.reporting.report_input import Model
 
 # Maximum number of runs in the table of runs.
@@ -61,13 +61,8 @@ def _search_scores(model: Model) -> SearchScores | None:
     """Return the scores of the search over the number of directions, or None if fewer than two numbers were tried."""
     if hasattr(model, "path_"):
         table, name = model.path_, "score (BIC)"
-        # Scores are comparable only within one stage of the search, and with the same number of centers.
-        centers = [n or 0 for n in table.get("n_centers", [None] * len(table["start"]))]
-        runs = [
-            (d, score)
-            for start, d, score, n in zip(table["start"], table["n_components"], table["score"], centers, strict=True)
-            if stage_of(start) is Stage.DIRECTIONS and math.isfinite(score) and n == max(centers)
-        ]
+        triples = zip(comparable_runs(table), table["n_components"], table["score"], strict=True)
+        runs = [(d, score) for comparable, d, score in triples if comparable]
     elif hasattr(model, "cv_results_"):
         table, name = model.cv_results_, "held-out mean squared error"
         pairs = zip(table["n_components"], table["mean_error"], strict=True)

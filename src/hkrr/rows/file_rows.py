@@ -31,7 +31,7 @@ class FileRows(Rows):
     --------
     >>> import tempfile
     >>> import numpy as np
-    >>> from hkrr.rows.file_rows import FileRows
+    >>> from hkrr.rows import FileRows
     >>> from hkrr.rows.file_readers import open_source
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     np.save(f"{folder}/rows.npy", np.arange(12.0).reshape(4, 3))

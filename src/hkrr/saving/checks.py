@@ -23,6 +23,7 @@ from hkrr.estimators.fitted.posterior import packed_length
 from hkrr.kernels import Kernel
 from hkrr.rows.standardize import Moments
 from hkrr.solvers import Result
+from hkrr.tables import TableRegressor
 from hkrr.tables.encoding import DAY_FIRST, KINDS, MONTH_FIRST, Column, Encoder, HeldOutScores
 
 Sizes = dict[str, tuple[int, ...]]
@@ -309,7 +310,7 @@ def held_out(name: str, value: Any, sizes: Sizes) -> None:
         raise Refusal(f"{name} has different numbers of scores and methods")
 
 
-def table_regressor(model: Any) -> None:
+def table_regressor(model: TableRegressor) -> None:
     """Check that the parameters of a TableRegressor are valid, and that its columns match its inner model."""
     check_choice("missing", model.missing, ("impute", "refuse"))
     check_choice("missing", model.encoder_.missing, ("impute", "refuse"))

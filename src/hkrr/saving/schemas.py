@@ -125,24 +125,24 @@ def check_model(model: Any) -> None:
 _DEVICE = re.compile(r"(cpu|cuda|mps|xpu)(:\d{1,3})?")
 
 
-def _map_model(model: Any) -> None:
+def _map_model(model: HyperKernelRidge | HyperKernelRidgeCV) -> None:
     check_shared_parameters(model)
     _check_device(model)
     if len({name in vars(model) for name in ("prior_variance_", "noise_variance_")}) > 1:
         raise Refusal("it has only one of prior_variance_ and noise_variance_")
 
 
-def _check_device(model: Any) -> None:
+def _check_device(model: HyperKernelRidge | HyperKernelRidgeCV | HyperKernelClassifier) -> None:
     if model.device is not None and not _DEVICE.fullmatch(str(model.device)):
         raise Refusal(f"device={model.device!r} is not a PyTorch device")
 
 
-def _map_model_cv(model: Any) -> None:
+def _map_model_cv(model: HyperKernelRidgeCV) -> None:
     _map_model(model)
     check_bool("truncate", model.truncate)
 
 
-def _classifier(model: Any) -> None:
+def _classifier(model: HyperKernelClassifier) -> None:
     _check_device(model)
     check_choice("loss", model.loss, ("logistic", "squared"))
     n_classes = len(model.classes_)
@@ -203,7 +203,7 @@ _SEARCHED: dict[str, Check] = {
 }
 
 
-def _piecewise(model: Any) -> None:
+def _piecewise(model: baselines.PiecewisePolynomial) -> None:
     D = model.n_features_in_
     n_cells, degree = check_int("n_cells", model.n_cells, 1), check_int("degree", model.degree, 0)
     if D * math.log2(n_cells) > 62:
@@ -220,18 +220,18 @@ def _piecewise(model: Any) -> None:
         raise Refusal(f"cells_ does not match n_cells={n_cells}")
 
 
-def _rcls(model: Any) -> None:
+def _rcls(model: baselines.RCLS) -> None:
     n_inputs = model.link_._fit_X.shape[1] if hasattr(model.link_, "_fit_X") else model.link_.n_features_in_
     if n_inputs != len(model.components_):
         raise Refusal("link_ does not match components_")
 
 
-def _relu(model: Any) -> None:
+def _relu(model: baselines.ReLUNetwork) -> None:
     if model.network_.n_features_in_ != model.n_features_in_:
         raise Refusal("network_ was fitted with a different number of columns")
 
 
-def _neighbors(model: Any) -> None:
+def _neighbors(model: KNeighborsRegressor) -> None:
     if check_int("n_neighbors", model.n_neighbors, 1) > len(model._y):
         raise Refusal(f"n_neighbors={model.n_neighbors} exceeds the number of rows")
 

@@ -396,7 +396,7 @@ def _result(monitor: Monitor, state: State, reason: str) -> Result:
     )
 
 
-def _key(objective: Any) -> Any:
+def _key(objective: ReducedObjective) -> Any:
     """Return values that identify an objective in the journal of a checkpoint.
 
     The attribute ``content`` contains everything that an objective depends on. User-defined objectives may lack this

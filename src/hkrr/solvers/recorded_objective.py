@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hkrr._base.linear_algebra import Array
 from hkrr._base.resume_journal import Run
 from hkrr.objective import Reduced
+
+if TYPE_CHECKING:
+    from hkrr.solvers.driver import ReducedObjective
 
 
 class ReplayedObjective:
@@ -32,7 +35,7 @@ class ReplayedObjective:
     """
 
     def __init__(
-        self, objective: Any, run: Run, elapsed: Callable[[], float], skip_to: Callable[[float], None]
+        self, objective: ReducedObjective, run: Run, elapsed: Callable[[], float], skip_to: Callable[[float], None]
     ) -> None:
         self._objective, self._run = objective, run
         self._elapsed, self._skip_to = elapsed, skip_to

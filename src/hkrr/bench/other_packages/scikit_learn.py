@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,9 @@ class _Process:
         self.model = GaussianProcessRegressor(learned.kernel_, optimizer=None).fit(X[more], y[more])
         return self
 
-    def _minimize(self, objective: Any, start: Array, bounds: Array) -> tuple[Array, float]:
+    def _minimize(
+        self, objective: Callable[[Array], tuple[float, Array]], start: Array, bounds: Array
+    ) -> tuple[Array, float]:
         """Minimize with L-BFGS-B, as scikit-learn does by default, but with a time limit."""
         deadline = time.perf_counter() + self.seconds
 

@@ -21,7 +21,6 @@ from hkrr.estimators.classification.probability_calibration import (
     probabilities,
     probability_jacobian,
 )
-from hkrr.estimators.classification.score_function import ScoreFunction
 from hkrr.estimators.classification.summary import summarize_classifier
 from hkrr.estimators.fitted.diagnostics import Diagnostics
 from hkrr.estimators.fitted.importance import FeatureImportancesMixin
@@ -235,11 +234,11 @@ class HyperKernelClassifier(
         found = LOSSES[self.loss](task)
         self.regressor_, self.classes_ = task.regressor, classes
         function, one = found.function, len(classes) == 2
-        self.components_, self.singular_values_ = function.components, found.singular_values
+        self.components_, self.singular_values_ = function.B, found.singular_values
         self.kernel_, self.gamma_ = function.kernel, function.kernel.scale
         self.x_offset_, self.centers_ = function.x_offset, function.centers
         self.dual_coef_ = function.alpha[:, 0] if one else function.alpha
-        self.intercept_ = float(function.intercept[0]) if one else function.intercept
+        self.intercept_ = float(np.asarray(function.intercept)[0]) if one else function.intercept
         self.softness_, self.nu_, self.map_shape_ = found.softness, found.nu, found.shape
         self.held_out_log_loss_, self.held_out_accuracy_ = found.held_out.log_loss, found.held_out.accuracy
         return self
@@ -277,13 +276,13 @@ class HyperKernelClassifier(
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         rows = self.regressor_._array_rows(X, np.empty((len(X), 0)), None, self.device)
-        parts = self.components_, self.kernel_, self.x_offset_, self.centers_, self.dual_coef_
-        scores = ScoreFunction(*parts, np.asarray(self.intercept_)).of(rows)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = self._expansion.of_rows(rows)
         if not np.all(np.isfinite(scores)):
             raise ValueError(
                 "the scores contain NaN or infinity: X is too far from the training rows, or the model is damaged"
             )
-        return scores[:, 0] if len(self.classes_) == 2 else scores
+        return scores
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each class, in the order of ``classes_``.
@@ -340,12 +339,3 @@ class HyperKernelClassifier(
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         return X @ self.components_.astype(X.dtype, copy=False).T
-
-    @property
-    def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags

@@ -161,7 +161,7 @@ def fit_squared(task: Task) -> ScoreFit:
     """Return a calibrated score function whose scores are the outputs of the regression."""
     model = task.regressor
     alpha, b = model.dual_coef_.reshape(len(model.centers_), -1), np.atleast_1d(model.intercept_)
-    function = ScoreFunction(model.components_, model.kernel_, model.x_offset_, model.centers_, alpha, b)
+    function = ScoreFunction(model.kernel_, model.components_, model.centers_, alpha, b, model.x_offset_)
     sample = task.subsample()
     if sample is task:
         folds = held_out_folds(task.index)
@@ -170,7 +170,7 @@ def fit_squared(task: Task) -> ScoreFit:
     else:
         # With so many rows, a row hardly influences its own score, so the calibration can use training rows.
         all_rows = np.ones(len(sample.X), dtype=bool)
-        outputs = function.of(InMemoryRows(sample.X, np.empty((len(sample.X), 0))))
+        outputs = function.of_rows(InMemoryRows(sample.X, np.empty((len(sample.X), 0))))
         found = _calibrate(sample, [all_rows], outputs, soft=True)
     calibrated, link = function.calibrated(found.link.slope, found.link.offsets), found.link
     return ScoreFit(calibrated, model.singular_values_, model.map_shape_, found, softness=link.softness)
@@ -202,7 +202,7 @@ def fit_logistic(task: Task) -> ScoreFit:
         raise FitError(
             "The logistic loss cannot be evaluated at the initial map: use loss='squared', or a different kernel."
         )
-    scores = np.concatenate([path.function(nu)[0].of(path.held_out_rows) for path in paths])
+    scores = np.concatenate([path.function(nu)[0].of_rows(path.held_out_rows) for path in paths])
     found = _calibrate(sample, folds, scores, soft=False)
     function, singular_values = final.function(final.nu)
     function = function.calibrated(found.link.slope, found.link.offsets)
@@ -258,7 +258,7 @@ class _Path:
         self.nu, refined, objective, coefficients = found
         self._maps[self.nu] = refined
         if len(self._labels) > 0:
-            scores = self._function(refined, objective.centers, coefficients)[0].of(self.held_out_rows)
+            scores = self._function(refined, objective.centers, coefficients)[0].of_rows(self.held_out_rows)
             self.loss = float(self._weights @ losses(scores, self._labels))
         return True
 
@@ -280,7 +280,7 @@ class _Path:
         B = np.where(scaling.constant, 0.0, refined.B)
         components, kernel, singular_values = canonical_map(B, refined.kernel, scaling.x_scale)
         raw = centers * scaling.x_scale + scaling.x_mean
-        return ScoreFunction(components, kernel, scaling.x_mean, raw, found.alpha, found.intercept), singular_values
+        return ScoreFunction(kernel, components, raw, found.alpha, found.intercept, scaling.x_mean), singular_values
 
 
 def _drop_negligible_directions(B: Array) -> Array:
@@ -313,5 +313,5 @@ def _held_out_outputs(task: Task, held_out: Array) -> Array:
     with single_threaded_blas():
         alpha = Objective(data, centers, model.kernel_, reg_lambda).solve_alpha(model.components_)
     points = model.centers_ if centers is not None else task.X[learn]
-    function = ScoreFunction(model.components_, model.kernel_, model.x_offset_, points, alpha, mean)
-    return function.of(InMemoryRows(task.X[held_out], np.empty((np.count_nonzero(held_out), 0))))
+    function = ScoreFunction(model.kernel_, model.components_, points, alpha, mean, model.x_offset_)
+    return function.of_rows(InMemoryRows(task.X[held_out], np.empty((np.count_nonzero(held_out), 0))))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hkrr.estimators.fitted.diagnostics import Diagnostics
 from hkrr.estimators.fitted.summary import Summary, fit_notes, make_summary, map_facts
+
+if TYPE_CHECKING:
+    from hkrr.estimators.classification.classifier import HyperKernelClassifier
 
 # Maximum number of classes that are listed.
 _MAX_CLASSES = 8
@@ -16,7 +19,7 @@ _MAX_CLASSES = 8
 _MAX_LABEL_LENGTH = 24
 
 
-def summarize_classifier(model: Any) -> Summary:
+def summarize_classifier(model: HyperKernelClassifier) -> Summary:
     """Return the summary of a fitted classifier."""
     # A fit that was interrupted by Ctrl-C has no diagnostics.
     found: Diagnostics | None = getattr(model.regressor_, "diagnostics_", None)
@@ -28,7 +31,7 @@ def summarize_classifier(model: Any) -> Summary:
     return make_summary(model, "p(y | x) = p(y | Bx)", facts, _notes(model, found))
 
 
-def _describe_classes(model: Any) -> str:
+def _describe_classes(model: HyperKernelClassifier) -> str:
     """Return the labels in order of frequency, each with its number of rows and its share of the total weight."""
     labels = [repr(label) if isinstance(label, str) else f"{label}" for label in model.classes_.tolist()]
     labels = [label if len(label) <= _MAX_LABEL_LENGTH else label[: _MAX_LABEL_LENGTH - 2] + ".." for label in labels]
@@ -41,7 +44,7 @@ def _describe_classes(model: Any) -> str:
     return ", ".join(labels[k] for k in order[:_MAX_CLASSES]) + more
 
 
-def _loss_facts(model: Any) -> Iterator[tuple[str, str]]:
+def _loss_facts(model: HyperKernelClassifier) -> Iterator[tuple[str, str]]:
     if model.loss == "logistic":
         yield "Loss", f"logistic; nu {model.nu_:.4g}, chosen on held-out rows"
     else:
@@ -56,7 +59,7 @@ def _loss_facts(model: Any) -> Iterator[tuple[str, str]]:
         yield "Accuracy, held out", f"{model.held_out_accuracy_:.4f} ({largest:.4f} if the largest class is predicted)"
 
 
-def _notes(model: Any, found: Diagnostics | None) -> Iterator[str]:
+def _notes(model: HyperKernelClassifier, found: Diagnostics | None) -> Iterator[str]:
     first, *others = fit_notes(model.regressor_, found)
     yield f"The regression with class codes as targets, which provided the initial map, {first[0].lower()}{first[1:]}"
     yield from others

@@ -188,15 +188,6 @@ class MapModel(
         return X, y
 
     @property
-    def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        return tags
-
-    @property
     def _n_threads(self) -> int:
         return blas_threads() if self.n_jobs is None else int(joblib.effective_n_jobs(self.n_jobs))
 

@@ -34,6 +34,15 @@ class FittedMap:
             self.kernel_, self.components_, self.centers_, self.dual_coef_, self.intercept_, self.x_offset_
         )
 
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]  # defined by scikit-learn's base classes
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
     def _apply_link(self, outputs: Array) -> Array | None:
         """Return the predictions (n, n_predicted) for outputs (n, n_outputs), or None if the model has no link.
 

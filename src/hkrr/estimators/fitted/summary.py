@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -17,6 +17,9 @@ from hkrr.estimators.fitted.fitted_attributes import FittedMap
 from hkrr.estimators.fitted.importance import FeatureImportancesMixin, column_names, direction_weights, loadings
 from hkrr.kernels import kernel_name
 from hkrr.solvers.driver import MESSAGES
+
+if TYPE_CHECKING:
+    from hkrr.estimators.fitted.base import MapModel
 
 # Width of the text in characters.
 _WIDTH = 78
@@ -131,10 +134,10 @@ class SummaryMixin(FittedMap):
         return self._make_summary()
 
     def _make_summary(self) -> Summary:
-        return summarize(self)
+        return summarize(cast("MapModel", self))
 
 
-def summarize(model: Any, columns: list[str] | None = None) -> Summary:
+def summarize(model: MapModel, columns: list[str] | None = None) -> Summary:
     """Return the summary of a fitted regressor.
 
     Parameters
@@ -203,7 +206,7 @@ def map_facts(
     yield "Kernel", f"{kernel_name(model.kernel_)}, gamma {model.gamma_:.4g}"
 
 
-def _fit_facts(model: Any, found: Diagnostics | None) -> Iterator[tuple[str, str]]:
+def _fit_facts(model: MapModel, found: Diagnostics | None) -> Iterator[tuple[str, str]]:
     yield "lambda", f"{model.reg_lambda_:.4g}{_lambda_origin(model)}"
     yield "Criterion", _criterion(model)
     if found is None:
@@ -216,13 +219,13 @@ def _fit_facts(model: Any, found: Diagnostics | None) -> Iterator[tuple[str, str
     yield "Effective dimension", f"{found.effective_dimension:.1f}, the trace of the hat matrix"
 
 
-def _lambda_origin(model: Any) -> str:
+def _lambda_origin(model: MapModel) -> str:
     if hasattr(model, "cv_results_"):
         return ", chosen on held-out rows" if len(set(model.cv_results_["reg_lambda"].tolist())) > 1 else ""
     return ", learned" if hasattr(model, "path_") or isinstance(getattr(model, "reg_lambda", None), str) else ", given"
 
 
-def _criterion(model: Any) -> str:
+def _criterion(model: MapModel) -> str:
     if not hasattr(model, "best_score_"):
         return f"{model.criterion}, final value {model.result_.objective:.5g}"
     if hasattr(model, "cv_results_"):
@@ -255,7 +258,7 @@ def _largest_importances(importances: Array, names: list[str]) -> Iterator[tuple
         yield f"{len(rest)} other{'s' if len(rest) > 1 else ''}", float(np.sum(importances[rest]))
 
 
-def fit_notes(model: Any, found: Diagnostics | None) -> Iterator[str]:
+def fit_notes(model: MapModel, found: Diagnostics | None) -> Iterator[str]:
     """Yield why a fit stopped, and the problems that its diagnostics found."""
     result = model.result_
     message = f" ({result.message})" if result.message not in MESSAGES.values() else ""
