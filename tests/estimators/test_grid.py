@@ -1,14 +1,14 @@
-"""Tests of selection by `cv`: the table of errors and the final model match plain loops; solvers; integer targets."""
+"""Tests of selection by `cv`: the table and the final model match plain loops; solvers; integer targets; copies."""
 
 from itertools import product
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.model_selection import KFold, PredefinedSplit
+from sklearn.model_selection import KFold, PredefinedSplit, ShuffleSplit
 
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
-from hkrr.estimators._grid_search import largest_target
+from hkrr.estimators._grid_search import largest_target, make_splits
 
 LAMBDAS = [1e-3, 1e-1, 1e-2]
 
@@ -202,3 +202,73 @@ def test_a_refit_with_cv_keeps_no_attribute_of_an_earlier_fit():
         assert set(vars(model)) == set(vars(expected))
         for found, right in zip(model.predict(X, return_std=True), expected.predict(X, return_std=True), strict=True):
             assert_array_equal(found, right)
+
+
+# ------------------------------------------------------------------------------------------------ copies of rows
+
+
+def _with_copies(jitter, n=40, seed=0):
+    """Return rows and one or more copies of half of them, in random order, and the group of each row."""
+    X, y = _data(n, seed=seed)
+    rng = np.random.default_rng(seed)
+    group = rng.permutation(np.append(np.arange(n), rng.integers(n // 2, size=n)))
+    return X[group] + jitter * rng.normal(size=(2 * n, 4)), y[group] + jitter * rng.normal(size=2 * n), group
+
+
+@pytest.mark.parametrize("jitter", [0.0, 1e-7])
+@pytest.mark.parametrize("cv", ["holdout", 2, np.int64(5)])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_splits_keep_copies_together(cv, jitter, seed):
+    X, y, group = _with_copies(jitter, seed=seed)
+    splits = make_splits(cv, X, y, seed)
+    for train, test in splits:
+        assert_array_equal(np.sort(np.append(train, test)), np.arange(len(X)))
+        assert not set(group[train]) & set(group[test])
+    if cv == "holdout":
+        assert len(set(group[splits[0][1]])) == 10
+    else:
+        assert_array_equal(np.sort(np.concatenate([test for _, test in splits])), np.arange(len(X)))
+
+
+def _plain_splits(cv, X, seed):
+    return list((ShuffleSplit(1, test_size=0.25, random_state=seed) if cv == "holdout" else KFold(cv)).split(X))
+
+
+def _frequencies():
+    rng = np.random.default_rng(0)
+    return rng.integers(0, 2, size=(60, 2)).astype(float), rng.integers(0, 2, size=60).astype(float)
+
+
+def _few_distinct():
+    X, y = _data(3)
+    return np.tile(X, (4, 1)), np.tile(y, 4)
+
+
+@pytest.mark.parametrize("cv", ["holdout", 5])
+@pytest.mark.parametrize("make", [_data, _frequencies, _few_distinct])
+def test_splits_of_other_rows_are_those_of_scikit_learn(make, cv):
+    """Test rows without copies, rows that repeat by chance, and fewer distinct rows than are needed for the splits."""
+    X, y = make()
+    for found, expected in zip(make_splits(cv, X, y, 7), _plain_splits(cv, X, 7), strict=True):
+        for one, other in zip(found, expected, strict=True):
+            assert_array_equal(one, other)
+
+
+def test_the_splits_of_a_splitter_are_not_changed():
+    X, y, _ = _with_copies(0.0)
+    for found, expected in zip(make_splits(KFold(4), X, y, 0), KFold(4).split(X), strict=True):
+        for one, other in zip(found, expected, strict=True):
+            assert_array_equal(one, other)
+
+
+@pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")  # nothing is learned, at the largest lambda
+@pytest.mark.parametrize("jitter", [0.0, 1e-7])
+def test_copies_do_not_lower_the_held_out_error(jitter):
+    """Test targets of noise. A model that interpolates the training rows would predict held-out copies of them."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 2)), rng.normal(size=40)
+    X, y = np.tile(X, (3, 1)), np.tile(y, 3)
+    model = HyperKernelRidgeCV([1], criterion="training", cv=3, reg_lambdas=[1e1, 1e-6], n_init=1, random_state=0).fit(
+        X + jitter * rng.normal(size=X.shape), y + jitter * rng.normal(size=y.shape)
+    )
+    assert model.best_score_ > 0.7 * y.var()

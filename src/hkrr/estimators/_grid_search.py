@@ -14,6 +14,7 @@ import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import joblib
@@ -30,10 +31,14 @@ from hkrr.estimators.fitted.diagnostics import fit_warnings_silenced
 from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.exceptions import FitError
 from hkrr.kernels import get_kernel
+from hkrr.rows.weights import find_copies
 from hkrr.solvers.driver import MESSAGES
 
 # Default values of lambda for criterion="training".
 _LAMBDAS = tuple(10.0**-k for k in range(1, 7))
+# Number of distinct rows below which copies are not kept together. From this number on, each training part of a split
+# has at least two distinct rows.
+_LEAST_DISTINCT = 4
 # Maximum number of centers of the model that is returned after Ctrl-C.
 _QUICK_CENTERS = 500
 # The type of a score, the result of one fit on one split: held-out error, map, gamma and lambda.
@@ -101,10 +106,20 @@ def make_splits(cv: Any, X: Array, y: Array, seed: int) -> list[tuple[Array, Arr
     """Return the training and held-out indices of each split.
 
     `cv` is "holdout" (one random quarter of the rows is held out), a number of folds, or a scikit-learn splitter.
+    Copies of a row are in the same part of each split, because a held-out copy of a training row would measure the
+    error on training rows. The splits of a splitter that the user passes are not changed.
     """
     splitter = ShuffleSplit(1, test_size=0.25, random_state=seed) if cv == "holdout" else check_cv(cv)
+    source = find_copies(X, y) if isinstance(cv, str | Integral) else None
     with journal.paused():
-        return list(splitter.split(X, y))
+        if source is None:
+            return list(splitter.split(X, y))
+        # The distinct rows are split, in the order of the table, and each copy follows its row.
+        kept, group = np.unique(source, return_inverse=True)
+        if len(kept) < max(_LEAST_DISTINCT, 0 if cv == "holdout" else int(cv)):
+            return list(splitter.split(X, y))
+        splits = splitter.split(kept)
+        return [(np.flatnonzero(np.isin(group, train)), np.flatnonzero(np.isin(group, test))) for train, test in splits]
 
 
 def search_grid(grid: Grid, final: HyperKernelRidge, n_jobs: int | None, verbose: int, keep_best: bool) -> GridChoice:

@@ -31,7 +31,7 @@ from hkrr.objective import Objective
 from hkrr.rows import Rows
 from hkrr.rows.input_types import is_external
 from hkrr.rows.standardize import Moments
-from hkrr.rows.weights import any_identical, check_weights, merge_identical, normalize_weights
+from hkrr.rows.weights import any_copies, check_weights, merge_copies, merge_identical, normalize_weights
 from hkrr.solvers import LBFGS, Callback, Interrupted, Solver, get_solver, run
 from hkrr.solvers.initialization import descend_lambda, median_kernel, ranked_maps, starting_rows
 
@@ -314,7 +314,7 @@ class HyperKernelRidge(MapModel):
         """Check the data and the parameters. Return the rows, and whether there is a single target.
 
         Identical rows are merged if all rows become centers. For up to 20,000 rows, the criteria "evidence" and "loo"
-        merge identical rows too.
+        merge identical rows and near copies in any case.
         """
         if is_external(X):
             data, one_target = self._open_rows(X, y, sample_weight)
@@ -330,7 +330,9 @@ class HyperKernelRidge(MapModel):
             weight, device = check_weights(sample_weight, X), self.device
         n_counted = len(X) if weight is None else int(np.count_nonzero(weight))
         exact = self._count_centers(n_counted) == n_counted
-        if exact or (self.criterion != "training" and len(X) <= _MERGED_ROWS and any_identical(X, y)):
+        if self.criterion != "training" and len(X) <= _MERGED_ROWS and (exact or any_copies(X, y, weight)):
+            X, y, weight = merge_copies(X, y, weight)
+        elif exact:
             X, y, weight = merge_identical(X, y, weight)
         else:
             weight = normalize_weights(weight)

@@ -33,7 +33,7 @@ from hkrr.estimators.search.search_stages import SAMPLE_ROWS, Task
 from hkrr.kernels import KERNELS, Kernel, get_kernel
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.rows.input_types import is_external
-from hkrr.rows.weights import any_identical, check_weights, merge_identical, merge_identical_rows, normalize_weights
+from hkrr.rows.weights import any_copies, check_weights, merge_copies, merge_copies_of_rows, normalize_weights
 
 # Without cv, truncation_ is this factor times the largest absolute target.
 _TRUNCATION_FACTOR = 2.0
@@ -63,7 +63,8 @@ class HyperKernelRidgeCV(MapModel):
     cv : None, "holdout", int or splitter, default=None
         How the model is selected. None means that the criterion itself selects the model. Otherwise the number of
         directions and lambda (unless lambda is learned) are selected by held-out error. "holdout" holds out one random
-        quarter of the rows. An int is a number of folds.
+        quarter of the rows. An int is a number of folds. Copies of a row are held out together, except by a
+        splitter.
     reg_lambdas : "auto" or list of float, default="auto"
         Values of lambda to compare with `cv`. For ``criterion="training"``, "auto" means 1e-1, 1e-2, ..., 1e-6. For the
         criteria "evidence" and "loo", "auto" means that lambda is learned.
@@ -289,7 +290,7 @@ class HyperKernelRidgeCV(MapModel):
             if rows.n_rows <= SAMPLE_ROWS:
                 sample = rows.in_memory()
             else:
-                sample = merge_identical_rows(rows.subset(rows.draw(SAMPLE_ROWS, rng)))
+                sample = merge_copies_of_rows(rows.subset(rows.draw(SAMPLE_ROWS, rng)))
             sample = sample.on_threads(n_threads)
 
             def fit_candidate(candidate: Candidate) -> MapModel:
@@ -345,7 +346,7 @@ class HyperKernelRidgeCV(MapModel):
 
         Return the rows, whether there is a single target, and the numbers of directions to try. If X is not an array,
         up to 20,000 rows are copied to memory. Up to this number of rows, or if all rows are centers of the final fit,
-        identical rows are merged.
+        identical rows are merged. Near copies are merged too, up to 20,000 rows.
         """
         device = self.device
         if is_external(X):
@@ -366,8 +367,8 @@ class HyperKernelRidgeCV(MapModel):
             X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
         self._delete_selection()
         self.truncation_ = _TRUNCATION_FACTOR * largest_target(y)
-        if self._count_final_centers(len(X)) == len(X) or (len(X) <= SAMPLE_ROWS and any_identical(X, y)):
-            X, y, weight = merge_identical(X, y, weight)
+        if self._count_final_centers(len(X)) == len(X) or (len(X) <= SAMPLE_ROWS and any_copies(X, y, weight)):
+            X, y, weight = merge_copies(X, y, weight)
         else:
             weight = normalize_weights(weight)
         return self._array_rows(X, y, weight, device), y.ndim == 1, dimensions

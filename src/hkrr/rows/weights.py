@@ -1,4 +1,4 @@
-"""Checks of in-memory data and sample weights, normalization of the weights, and merging of identical rows."""
+"""Checks of in-memory data and sample weights, normalization of the weights, and merging of copies of rows."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from sklearn.utils.validation import _check_sample_weight, _num_samples
 
 from hkrr._base.linear_algebra import Array
 from hkrr.rows import InMemoryRows
+from hkrr.rows.near_copies import find_near_copies
 
 # Number of rows that `any_identical` processes at once.
 _BLOCK = 10_000
+# Largest number of rows among which near copies are searched.
+_NEAR_ROWS = 20_000
 
 
 def check_numbers(X: Any, y: Any) -> None:
@@ -83,6 +86,28 @@ def any_identical(X: Array, y: Array) -> bool:
     return len(np.unique(sums)) < len(X)
 
 
+def find_copies(X: Array, y: Array, weight: Array | None = None) -> Array | None:
+    """Return, for each sample, the index of the sample that it is a copy of, or its own index.
+
+    A copy has the same inputs and targets, up to the differences that `find_near_copies` allows. Among more than 20,000
+    samples, only identical samples are copies.
+
+    The result is None if there are no copies, or if the repetitions are frequencies as in `merge_identical`. Here,
+    inputs that are near copies of each other count as the same inputs.
+    """
+    source = _find_sources(np.column_stack([X, y]))
+    kept = np.flatnonzero(source == np.arange(len(X)))
+    if len(kept) == len(X):
+        return None
+    counts = np.bincount(source, weights=weight)[kept].astype(np.float64)
+    return None if _is_whole(weight) and _are_frequencies(X[kept], counts, _NEAR_ROWS) else source
+
+
+def any_copies(X: Array, y: Array, weight: Array | None) -> bool:
+    """Return whether `merge_copies` may merge samples."""
+    return any_identical(X, y) or find_copies(X, y, weight) is not None
+
+
 def merge_identical(X: Array, y: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
     """Return each distinct sample of positive weight once, in a fixed order, with the sum of its weights.
 
@@ -95,30 +120,59 @@ def merge_identical(X: Array, y: Array, weight: Array | None) -> tuple[Array, Ar
     repetitions do carry information about the noise. They are recognized by inputs that occur with different targets:
     if all weights are integers and most of the repeated weight belongs to such inputs, the weights are not normalized.
     """
-    if weight is not None and np.any(weight == 0):
-        kept = weight > 0
-        X, y, weight = X[kept], y[kept], weight[kept]
-    whole = weight is None or bool(np.all(weight == np.round(weight)))
+    X, y, weight = _without_zero_weights(X, y, weight)
     samples, index, inverse = np.unique(np.column_stack([X, y]), axis=0, return_index=True, return_inverse=True)
     counts = np.bincount(inverse, weights=weight, minlength=len(samples)).astype(np.float64)
     X, y = X[index], y[index]
     if np.all(counts == 1.0):
         return X, y, None
-    repeated = np.maximum(counts - 1.0, 0.0)
-    if whole and np.sum(repeated[_seen_with_other_targets(X)]) > 0.5 * np.sum(repeated):
+    if _is_whole(weight) and _are_frequencies(X, counts):
         return X, y, counts
     return X, y, normalize_weights(counts)
 
 
-def merge_identical_rows(rows: InMemoryRows) -> InMemoryRows:
-    """Return the rows with identical samples merged by `merge_identical`."""
+def merge_copies(X: Array, y: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
+    """Return the samples as `merge_identical` does, but merge near copies too.
+
+    A criterion that learns the noise variance would conclude from near copies that there is no noise. If there are no
+    near copies, or if the repetitions are frequencies, the result is that of `merge_identical`.
+    """
+    X, y, weight = _without_zero_weights(X, y, weight)
+    source = find_copies(X, y, weight)
+    return merge_identical(X, y, weight) if source is None else merge_identical(X[source], y[source], weight)
+
+
+def merge_copies_of_rows(rows: InMemoryRows) -> InMemoryRows:
+    """Return the rows with copies merged by `merge_copies`."""
     X, Y, weight = rows.gather()
-    if not any_identical(X, Y):
+    if not any_copies(X, Y, weight):
         return rows
-    return InMemoryRows(*merge_identical(X, Y, weight))
+    return InMemoryRows(*merge_copies(X, Y, weight))
 
 
-def _seen_with_other_targets(X: Array) -> Array:
-    """Return, for each distinct sample, whether another sample has the same inputs and hence different targets."""
-    _, inverse, counts = np.unique(X, axis=0, return_inverse=True, return_counts=True)
-    return counts[inverse] > 1
+def _without_zero_weights(X: Array, y: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
+    if weight is None or np.all(weight > 0):
+        return X, y, weight
+    kept = weight > 0
+    return X[kept], y[kept], weight[kept]
+
+
+def _is_whole(weight: Array | None) -> bool:
+    """Return whether all weights are integers."""
+    return weight is None or bool(np.all(weight == np.round(weight)))
+
+
+def _find_sources(table: Array, n_near: int = _NEAR_ROWS) -> Array:
+    """Return, for each row, the index of the row that it is a copy of; near copies count up to `n_near` rows."""
+    if len(table) <= n_near:
+        return find_near_copies(table)
+    _, index, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    return index[inverse]
+
+
+def _are_frequencies(X: Array, counts: Array, n_near: int = 0) -> bool:
+    """Return whether most of the repeated weight of distinct samples belongs to inputs that have different targets."""
+    source = _find_sources(X, n_near)
+    seen_with_other_targets = np.bincount(source)[source] > 1
+    repeated = np.maximum(counts - 1.0, 0.0)
+    return bool(np.sum(repeated[seen_with_other_targets]) > 0.5 * np.sum(repeated))

@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from hkrr._base.checks import check_choice
 from hkrr._base.linear_algebra import Array
-from hkrr.rows.weights import any_identical, merge_identical, normalize_weights
+from hkrr.rows.weights import any_copies, merge_copies, normalize_weights
 
 # Maximum number of rows that are searched for identical rows.
 _MAX_MERGED_ROWS = 20_000
@@ -72,16 +72,16 @@ def class_codes(index: Array, n_classes: int) -> Array:
     return 2.0 * index - 1.0 if n_classes == 2 else one_hot(index, n_classes)
 
 
-def merge_identical_rows(X: Array, index: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
-    """Merge identical rows of the same class, scale the weights to mean 1, and return the new arrays.
+def merge_copies_of_rows(X: Array, index: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
+    """Merge copies of rows of the same class, scale the weights to mean 1, and return the new arrays.
 
-    The weight of a merged row is the sum of the weights of the identical rows.
+    The weight of a merged row is the sum of the weights of its copies.
     """
     if weight is not None and np.all(weight == weight[0]):
         # Equal weights must give the same model as no weights. Merging would sort the rows and so change the folds.
         weight = None
-    if len(X) <= _MAX_MERGED_ROWS and (weight is not None or any_identical(X, index)):
-        X, index, weight = merge_identical(X, index, weight)
+    if len(X) <= _MAX_MERGED_ROWS and (weight is not None or any_copies(X, index, weight)):
+        X, index, weight = merge_copies(X, index, weight)
         return X, index.astype(int), weight
     return X, index, normalize_weights(weight)
 
