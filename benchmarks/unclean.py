@@ -334,6 +334,8 @@ def summary(rows: Sequence[Row], names: Sequence[str]) -> Iterator[Row]:
             "fits": f"{len(fitted)} of {len(some)}",
             "median R2": median(valid(some, "R2")),
             "least R2": least(valid(some, "R2")),
+            "R2 at least -0.02": sum(row["R2"] >= -0.02 for row in fitted) if CASES[name].group == "noise" else "",
+            "least R2 - mean": least(differences(name, "mean", 0.0)) if CASES[name].group == "noise" else "",
             "least R2 - clean": least(differences(CASES[name].clean, method, limit)),
             "least R2 - huber": least(differences(name, "huber", 0.0)) if is_ours else "",
             "least R2 - krr": least(differences(name, "krr", 0.0)) if is_ours else "",
