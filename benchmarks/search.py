@@ -1,31 +1,32 @@
 """Time and success of the search of `HyperKernelRidgeCV` with default parameters, beside another version of hkrr.
 
-    python benchmarks/search.py [--old FOLDER] [--problems NAME ...] [--seeds N] [--states N]
+    python benchmarks/search.py [--old FOLDER] [--problems NAME ...] [--seeds N] [--states N] [--append] [--out NAME]
 
 FOLDER is a checkout of the other version. Each case is fitted by both versions in turn, each in a process of its own,
-so that both see the same load of the machine. `--seeds` is the number of data sets of each problem. `--states` is the
-number of values of `random_state` for the first data set. The results are written to search.csv and search.md in
-benchmarks/results.
+so that both see the same load of the machine. `--problems` takes names of problems and of groups (paper, planted,
+hard). `--seeds` is the number of data sets of each problem. `--states` is the number of values of `random_state` for
+the first data set. With `--append`, cases that are in the CSV file already are skipped, so that a run can be resumed or
+extended. The results are written to NAME.csv and NAME.md in benchmarks/results (by default search).
+
+Each R2 is compared with the R2 of kernel ridge regression on the true map (`tuned_krr` of adaptive.py). The latter is
+computed once for each data set, before the fits, and kept in true_map.csv.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hkrr.datasets import PLANTED, Dataset, make_mim_mixed, make_mim_sines, make_planted
+from workers import HERE, Row, Table, Worker, commit, least, median, serve, used_commits, valid
 
 N_TEST = 4000
-HERE = Path(__file__).resolve().parent.parent
 
 
 def sum_of_sines(n: int, seed: int, n_features: int, n_components: int, slope: float) -> Dataset:
@@ -55,7 +56,18 @@ PROBLEMS: dict[str, tuple[int, Callable[[int, int], Dataset]]] = {
 }
 
 
-def fit(problem: str, seed: int, state: int) -> dict[str, Any]:
+GROUPS: dict[str, list[str]] = {
+    "paper": [name for name in PROBLEMS if name.startswith("data set")],
+    "planted": list(PLANTED),
+    "hard": [name for name in PROBLEMS if not name.startswith("data set") and name not in PLANTED],
+}
+# A fit succeeds if d is right and R2 is at most this much less than the R2 of kernel ridge regression on the true map.
+TOLERANCE, TOLERANCE_STEPS = 0.01, 0.03
+KEYS = ("cases", "problem", "seed", "state", "version")
+RESULTS_OF_A_FIT = ("seconds", "R2", "R2_krr_on_true_map", "n_components", "true_n_components", "error")
+
+
+def fit(problem: str, seed: int, state: int) -> Row:
     """Return the results of a fit with default parameters."""
     from hkrr import HyperKernelRidgeCV
 
@@ -72,95 +84,139 @@ def fit(problem: str, seed: int, state: int) -> dict[str, Any]:
     }
 
 
-def work() -> None:
-    """Fit the cases that arrive on standard input, one per line, and print the results."""
-    for line in sys.stdin:
-        print(json.dumps(fit(**json.loads(line))), flush=True)
+def names_of_problems(given: Sequence[str]) -> list[str]:
+    """Return names of problems, given names of problems and of groups."""
+    names = [name for one in given for name in GROUPS.get(one, [one])]
+    if unknown := [name for name in names if name not in PROBLEMS]:
+        raise SystemExit(f"no problem {unknown[0]!r}; the groups are {', '.join(GROUPS)}; the problems: {[*PROBLEMS]}")
+    return list(dict.fromkeys(names))
 
 
-class Worker:
-    """A process that fits cases with the version of hkrr in a folder."""
+class TrueMap:
+    """The R2 of kernel ridge regression on the true map, computed once for each problem and seed."""
 
-    def __init__(self, folder: Path) -> None:
-        environment = dict(os.environ, PYTHONPATH=str(folder / "src"), PYTHONWARNINGS="ignore")
-        command = [sys.executable, __file__, "--worker"]
-        self._process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+    def __init__(self) -> None:
+        self._table = Table("true_map", ("problem", "seed", "R2_krr_on_true_map"), 2, append=True)
 
-    def fit(self, **case: Any) -> dict[str, Any]:
-        """Return the results of a case."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(case) + "\n")
-        self._process.stdin.flush()
-        found: dict[str, Any] = json.loads(self._process.stdout.readline())
-        return found
+    def score(self, problem: str, seed: int) -> float:
+        """Return the R2 for a problem and seed."""
+        if not self._table.has(problem=problem, seed=seed):
+            from adaptive import tuned_krr
 
-    def close(self) -> None:
-        """End the process."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(timeout=60)
+            m, make = PROBLEMS[problem]
+            data = make(m + N_TEST, seed)
+            found = round(tuned_krr(data.X @ data.B.T, data.y, m, -2.0), 4)
+            self._table.add(problem=problem, seed=seed, R2_krr_on_true_map=found)
+        rows = [row for row in self._table.rows if (row["problem"], row["seed"]) == (problem, seed)]
+        return float(rows[0]["R2_krr_on_true_map"])
 
 
-def run(workers: dict[str, Worker], cases: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Fit each case with each version, and yield the results."""
+def run(workers: dict[str, Worker], commits: dict[str, str], cases: list[Row], table: Table) -> None:
+    """Fit each case with each version, and add the results to the table."""
+    true_map = TrueMap()
     for case in cases:
         for version, worker in workers.items():
-            row = {**case, "version": version, **worker.fit(**case)}
-            print(json.dumps(row), flush=True)
-            yield row
+            if table.has(**case, version=version):
+                continue
+            known = true_map.score(case["problem"], case["seed"])
+            found = worker.run(problem=case["problem"], seed=case["seed"], state=case["state"])
+            table.add(**case, version=version, commit=commits[version], R2_krr_on_true_map=known, **found)
 
 
-def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each problem and version: how often d is right, and medians of R2 and of the time."""
-    out = []
-    for problem in dict.fromkeys(row["problem"] for row in rows):
-        medians = {}
+def is_right(row: Row) -> bool:
+    """Return whether the number of directions is right."""
+    return row["error"] == "" and row["n_components"] == row["true_n_components"]
+
+
+def is_success(row: Row) -> bool:
+    """Return whether the number of directions is right and R2 is close to kernel ridge regression on the true map."""
+    tolerance = TOLERANCE_STEPS if row["problem"] == "steps" else TOLERANCE
+    return is_right(row) and row["R2"] >= row["R2_krr_on_true_map"] - tolerance
+
+
+def summary(rows: Sequence[Row]) -> Iterator[Row]:
+    """Yield a row for each problem and version, and for the ten planted models together."""
+    problems = {name: [name] for name in dict.fromkeys(row["problem"] for row in rows)}
+    if set(PLANTED) <= set(problems):
+        problems["ten planted models"] = GROUPS["planted"]
+    for title, names in problems.items():
         for version in dict.fromkeys(row["version"] for row in rows):
-            some = [row for row in rows if (row["problem"], row["version"]) == (problem, version)]
-            right = sum(row["n_components"] == row["true_n_components"] for row in some)
-            medians[version] = float(np.median([row["seconds"] for row in some]))
-            out.append(
-                {
-                    "problem": problem,
+            some = [row for row in rows if row["problem"] in names and row["version"] == version]
+            gaps = [row["R2"] - row["R2_krr_on_true_map"] for row in some if row["R2"] != ""]
+            if some:
+                yield {
+                    "problem": title,
                     "version": version,
-                    "right d": f"{right} of {len(some)}",
-                    "median R2": round(float(np.median([row["R2"] for row in some])), 4),
-                    "least R2": min(row["R2"] for row in some),
-                    "median seconds": round(medians[version], 2),
-                    "time / other": round(medians[version] / medians["other"], 2) if "other" in medians else "",
+                    "right d": f"{sum(map(is_right, some))} of {len(some)}",
+                    "success": f"{sum(map(is_success, some))} of {len(some)}",
+                    "median R2": median(valid(some, "R2")),
+                    "least R2": least(valid(some, "R2")),
+                    "least R2 - KRR on the true map": least(gaps),
+                    "median seconds": median(valid(some, "seconds"), 2),
+                    "time / other": ratio(rows, some) if version != "other" else "",
                 }
-            )
-    return out
+
+
+def ratio(rows: Sequence[Row], some: Sequence[Row]) -> Any:
+    """Return the ratio of the median times of this version and of the other version on the same cases."""
+    key = KEYS[:-1]
+    others = {tuple(row[name] for name in key): row for row in rows if row["version"] == "other"}
+    pairs = [(row, others[at]) for row in some if (at := tuple(row[name] for name in key)) in others]
+    pairs = [pair for pair in pairs if all(row["seconds"] != "" for row in pair)]
+    if not pairs:
+        return ""
+    ours, theirs = (float(np.median([pair[k]["seconds"] for pair in pairs])) for k in (0, 1))
+    return round(ours / theirs, 2)
+
+
+def page(rows: Sequence[Row]) -> str:
+    """Return the Markdown page of all results."""
+    from objective import machine, markdown
+
+    text = ["# benchmarks/search.py", "", machine(), "", used_commits(rows, "version")]
+    text += [
+        "A fit succeeds if d is right and R2 is not much less than that of kernel ridge regression on the true map:"
+    ]
+    text += [f"by at most {TOLERANCE}, or {TOLERANCE_STEPS} for steps."]
+    titles = {"seeds": "Different data sets", "states": "One data set, different values of random_state"}
+    for cases, title in titles.items():
+        if some := [row for row in rows if row["cases"] == cases]:
+            text += ["", f"## {title}", "", markdown(list(summary(some)))]
+    if failed := [row for row in rows if row["error"] != ""]:
+        text += ["", "## Errors", "", markdown([{name: row[name] for name in (*KEYS, "error")} for row in failed])]
+    return "\n".join([*text, ""])
 
 
 def main() -> None:
     """Run the cases and write the results."""
-    from objective import RESULTS, machine, markdown, write
-
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--old", type=Path, help="folder of the other version")
-    parser.add_argument("--problems", nargs="*", default=list(PROBLEMS))
+    parser.add_argument("--problems", nargs="*", default=list(PROBLEMS), help="names of problems or groups")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--states", type=int, default=0)
+    parser.add_argument("--append", action="store_true", help="keep the results of the CSV file, and skip its cases")
     parser.add_argument("--out", default="search")
     options = parser.parse_args()
-    seeds = range(options.seeds)
-    # The seeds of the data and of the search differ. Otherwise a random start could coincide with the true map.
-    cases = [{"problem": name, "seed": k, "state": 10**6 + k} for name in options.problems for k in seeds]
-    cases += [{"problem": name, "seed": 0, "state": k} for name in options.problems for k in range(options.states)]
-    workers = {"other": Worker(options.old)} if options.old else {}
-    workers["this"] = Worker(HERE)
-    rows = list(run(workers, cases))
-    for worker in workers.values():
-        worker.close()
-    write(options.out, rows)
-    page = ["# benchmarks/search.py", "", machine(), "", markdown(summary(rows)), ""]
-    (RESULTS / f"{options.out}.md").write_text("\n".join(page))
-    print("\n".join(page))
+    names = names_of_problems(options.problems)
+    cases: list[Row] = []
+    for name in names:
+        # The seeds of the data and of the search differ. Otherwise a random start could coincide with the true map.
+        cases += [{"cases": "seeds", "problem": name, "seed": k, "state": 10**6 + k} for k in range(options.seeds)]
+    for name in names:
+        cases += [{"cases": "states", "problem": name, "seed": 0, "state": k} for k in range(options.states)]
+    folders = {"other": options.old.resolve()} if options.old else {}
+    folders["this"] = HERE
+    workers = {version: Worker(__file__, folder) for version, folder in folders.items()}
+    table = Table(options.out, (*KEYS, "commit", *RESULTS_OF_A_FIT), len(KEYS), options.append)
+    try:
+        run(workers, {version: commit(folder) for version, folder in folders.items()}, cases, table)
+    finally:
+        for worker in workers.values():
+            worker.close()
+        text = page(table.rows)
+        table.path.with_suffix(".md").write_text(text)
+        print(text)
 
 
 if __name__ == "__main__":
-    work() if sys.argv[1:] == ["--worker"] else main()
+    serve(fit) if sys.argv[1:] == ["--worker"] else main()

@@ -9,8 +9,8 @@ import pytest
 from support.paths import ROOT
 from support.platforms import posix_only
 from support.stress_cases import CASES, GROUPS, estimators, rows
-from support.stress_check import check, share_of_error, time_bound
-from support.stress_table import BEGIN, PAGE, row
+from support.stress_check import check, explained_without_noise, share_of_error, time_bound
+from support.stress_table import BEGIN, PAGE, describe, row
 
 RUNS = [(name, cls) for name, case in CASES.items() for cls in estimators(case)]
 # Names of the cases that run by default, one of every kind. The thorough tests run all cases. The additional cases
@@ -83,6 +83,26 @@ def test_the_error_of_the_mean_is_one():
     assert share_of_error(mean, y, weight) == pytest.approx(1.0)
     assert share_of_error(mean + 1e-3, y, weight) > 1.0 + 1e-6
     assert share_of_error(1e150 * mean, 1e150 * y, weight) == pytest.approx(1.0)
+
+
+def test_the_table_judges_by_new_rows_and_the_target_without_noise():
+    X, y = rows()
+    f = np.sin(2.0 * rows(500, seed=1)[0][:, 0])
+    assert explained_without_noise(f, f, y) == pytest.approx(1.0)
+    assert explained_without_noise(np.full(500, f.mean()), f, y) == pytest.approx(0.0)
+    assert explained_without_noise(np.full(500, 0.1), np.zeros(500), y) == pytest.approx(-0.01 / np.var(y))
+    outcome = check(_Broken(predicted=y.mean()), X, y, fresh=(X, y))
+    assert describe(outcome) == "fits, R2 0.0"
+    assert describe(check(_Broken(predicted=y.mean()), X, y, fresh=(X, y + 10.0))) == "fits, R2 below -1"
+
+
+def test_the_new_rows_of_a_case_have_the_columns_of_the_training_rows():
+    for case in CASES.values():
+        (X, y, _), (X_new, f) = case.make(), case.make.fresh()
+        assert X_new.shape[1] == X.shape[1]
+        assert X_new.dtype == X.dtype
+        assert len(f) == len(X_new) > len(X)
+        assert f.shape[1:] == np.asarray(y).shape[1:]
 
 
 def test_the_page_shows_every_case_once():

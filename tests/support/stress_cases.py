@@ -12,41 +12,71 @@ from hkrr import HyperKernelRidge, HyperKernelRidgeCV
 from hkrr.kernels import KERNELS
 
 M, D = 30, 3
+# Number of new rows on which the table in docs/robustness.md judges the fits.
+N_FRESH = 500
 
 Data = tuple[Any, Any, Any]  # X, y, sample_weight
+Change = Callable[[Any, Any], Any]
+
+
+def rows(m: int = M, n_features: int = D, seed: int = 0, noise: float = 0.1) -> tuple[Any, Any]:
+    """Return inputs X, and a target y that depends on the first column and has a little noise."""
+    rng = np.random.default_rng([seed, m, n_features])
+    X = rng.normal(size=(m, n_features))
+    return X, np.sin(2.0 * X[:, 0]) + noise * rng.normal(size=m)
+
+
+@dataclass(frozen=True)
+class ChangedRows:
+    """Rows of `rows` after a change, which takes X and y and returns X, y and possibly the sample weights.
+
+    `truth` is the change of the new rows and of their target without noise. By default it is the same change.
+    """
+
+    change: Change
+    truth: Change | None = None
+    n_rows: int = M
+    n_features: int = D
+
+    def __call__(self) -> Data:
+        """Return X, y and the sample weights (or None)."""
+        made = self.change(*rows(self.n_rows, self.n_features))
+        return made if len(made) == 3 else (*made, None)
+
+    def fresh(self) -> tuple[Any, Any]:
+        """Return the inputs of new rows and their target without noise."""
+        made = (self.truth or self.change)(*rows(N_FRESH, self.n_features, seed=1, noise=0.0))
+        return made[0], made[1]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A stress case: a function that returns the data, and the parameters of the two estimators.
+    """A stress case: the data, and the parameters of the two estimators.
 
     Attributes
     ----------
-    make : callable
-        Function without arguments that returns X, y and the sample weights (or None).
+    make : ChangedRows
+        The data. A call returns X, y and the sample weights (or None).
     ridge, tuned : dict or None
         Parameters of HyperKernelRidge and of HyperKernelRidgeCV. None means that the case does not apply to this
         estimator.
     """
 
-    make: Callable[[], Data]
+    make: ChangedRows
     ridge: dict[str, Any] | None = field(default_factory=dict)
     tuned: dict[str, Any] | None = field(default_factory=dict)
 
 
-def rows(m: int = M, n_features: int = D, seed: int = 0) -> tuple[Any, Any]:
-    """Return inputs X, and a target y that depends on the first column and has a little noise."""
-    rng = np.random.default_rng([seed, m, n_features])
-    X = rng.normal(size=(m, n_features))
-    return X, np.sin(2.0 * X[:, 0]) + 0.1 * rng.normal(size=m)
+def _with(change: Change, truth: Change | None = None, m: int = M, n_features: int = D) -> ChangedRows:
+    return ChangedRows(change, truth, m, n_features)
 
 
-def _with(change: Callable[[Any, Any], Any], **options: Any) -> Callable[[], Data]:
-    def make() -> Data:
-        made = change(*rows(**options))
-        return made if len(made) == 3 else (*made, None)
+def _unchanged(X: Any, y: Any) -> Any:
+    return X, y
 
-    return make
+
+def _zero(X: Any, y: Any) -> Any:
+    return X, np.zeros(len(X))
 
 
 def _frozen(*arrays: Any) -> tuple[Any, ...]:
@@ -115,15 +145,15 @@ def _shapes() -> dict[str, Case]:
         "duplicate columns": Case(_with(lambda X, y: (X[:, [0, 0, 1, 1, 2]], y))),
         "collinear columns": Case(_with(lambda X, y: (np.column_stack([X, X @ [1.0, 2.0, 3.0]]), y))),
         "nearly collinear columns": Case(_with(lambda X, y: (np.column_stack([X, X[:, 0] * (1 + 1e-13)]), y))),
-        "a constant column": Case(_with(lambda X, y: (np.column_stack([X, np.full(M, 7.1e8)]), y))),
+        "a constant column": Case(_with(lambda X, y: (np.column_stack([X, np.full(len(X), 7.1e8)]), y))),
         "all columns constant": Case(_with(lambda X, y: (np.full_like(X, 0.3), y))),
         "6 rows, 200 columns": Case(_with(lambda X, y: (X, y), m=6, n_features=200)),
         "2 rows": Case(_with(lambda X, y: (X, y), m=2)),
         "2 rows, 1 column": Case(_with(lambda X, y: (X, y), m=2, n_features=1), one),
         "D = 1": Case(_with(lambda X, y: (X, y), n_features=1), one),
         "d = D": Case(_with(lambda X, y: (X, y)), {"n_components": D}, {"n_components": D}),
-        "one unique row": Case(_with(lambda X, y: (np.tile(X[:1], (M, 1)), np.full(M, y[0])))),
-        "one unique x": Case(_with(lambda X, y: (np.tile(X[:1], (M, 1)), y))),
+        "one unique row": Case(_with(lambda X, y: (np.tile(X[:1], (M, 1)), np.full(M, y[0])), _unchanged)),
+        "one unique x": Case(_with(lambda X, y: (np.tile(X[:1], (M, 1)), y), _unchanged)),
         "every row twice": Case(_with(lambda X, y: (np.tile(X, (2, 1)), np.tile(y, 2)))),
         "one center": Case(_with(lambda X, y: (X, y)), {"n_centers": 1}, {"refit": 1}),
         "all rows as centers": Case(_with(lambda X, y: (X, y)), {"n_centers": "all"}),
@@ -134,16 +164,18 @@ def _shapes() -> dict[str, Case]:
 def _targets_and_weights() -> dict[str, Case]:
     lopsided = _spread(np.full(M, 1e-12), [0, 1], 1e12)
     return {
-        "one y at 1e12": Case(_with(lambda X, y: (X, _spread(y, 0, 1e12)))),
-        "outliers at 1e12 and -1e12": Case(_with(lambda X, y: (X, _spread(y, [1, 5, 9], [1e12, -1e12, 1e12])))),
+        "one y at 1e12": Case(_with(lambda X, y: (X, _spread(y, 0, 1e12)), _unchanged)),
+        "outliers at 1e12 and -1e12": Case(
+            _with(lambda X, y: (X, _spread(y, [1, 5, 9], [1e12, -1e12, 1e12])), _unchanged)
+        ),
         "y without noise": Case(_with(lambda X, y: (X, np.sin(X[:, 0])))),
         "y linear, without noise": Case(_with(lambda X, y: (X, 3.0 * X[:, 0] + 1.0))),
-        "y of noise": Case(_with(lambda X, y: (X, np.random.default_rng(1).normal(size=M)))),
-        "y constant": Case(_with(lambda X, y: (X, np.full(M, 0.1)))),
-        "y constant at 1e150": Case(_with(lambda X, y: (X, np.full(M, 1e150)))),
-        "y zero": Case(_with(lambda X, y: (X, np.zeros(M)))),
+        "y of noise": Case(_with(lambda X, y: (X, np.random.default_rng(1).normal(size=M)), _zero)),
+        "y constant": Case(_with(lambda X, y: (X, np.full(len(X), 0.1)))),
+        "y constant at 1e150": Case(_with(lambda X, y: (X, np.full(len(X), 1e150)))),
+        "y zero": Case(_with(_zero)),
         "two targets, 1e-100 and 1e100": Case(_with(lambda X, y: (X, np.column_stack([1e-100 * y, 1e100 * y])))),
-        "two targets, one constant": Case(_with(lambda X, y: (X, np.column_stack([y, np.ones(M)])))),
+        "two targets, one constant": Case(_with(lambda X, y: (X, np.column_stack([y, np.ones(len(y))])))),
         "weights of zero for half the rows": Case(_with(lambda X, y: (X, y, np.arange(M) % 2))),
         "weights of zero for all rows but 2": Case(_with(lambda X, y: (X, y, _spread(np.zeros(M), [3, 7], 1.0)))),
         "weights from 1e-12 to 1e12": Case(_with(lambda X, y: (X, y, np.logspace(-12, 12, M)))),

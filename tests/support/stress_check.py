@@ -34,16 +34,21 @@ class Outcome:
         Class names of the warnings.
     seconds : float
         Duration of the fit.
+    explained_on_fresh : float or None
+        R2 on new rows, against the target without noise. None if the fit raised an error or if there are no such rows.
     """
 
     explained: float | None
     message: str
     warned: tuple[str, ...]
     seconds: float
+    explained_on_fresh: float | None = None
 
 
-def check(model: Any, X: Any, y: Any, weight: Any = None) -> Outcome:
+def check(model: Any, X: Any, y: Any, weight: Any = None, fresh: tuple[Any, Any] | None = None) -> Outcome:
     """Fit the model and return the outcome. Raise AssertionError if the outcome is neither valid nor a clear error.
+
+    `fresh` contains the inputs of new rows and their target without noise. They are needed only for the R2 on new rows.
 
     A fit is valid if
 
@@ -57,7 +62,7 @@ def check(model: Any, X: Any, y: Any, weight: Any = None) -> Outcome:
         warnings.simplefilter("always")
         try:
             model.fit(X, y, weight)
-            predicted = [model.predict(rows) for rows in (X, _new_rows(X))]
+            predicted = [model.predict(rows) for rows in (X, _new_rows(X), *(fresh or ())[:1])]
         except (ValueError, FitError) as error:
             refusal = error
     seconds = time.perf_counter() - began
@@ -72,7 +77,8 @@ def check(model: Any, X: Any, y: Any, weight: Any = None) -> Outcome:
     share = share_of_error(predicted[0], y, weight)
     assert share <= 1.0 + _SLACK, f"the error is {share} times that of the mean"
     names = tuple(sorted({warning.category.__name__ for warning in caught}))
-    return Outcome(1.0 - share, "", names, seconds)
+    on_fresh = None if fresh is None else explained_without_noise(predicted[2], fresh[1], y)
+    return Outcome(1.0 - share, "", names, seconds, on_fresh)
 
 
 def share_of_error(predicted: Any, y: Any, weight: Any) -> float:
@@ -87,6 +93,17 @@ def share_of_error(predicted: Any, y: Any, weight: Any) -> float:
     rounding = np.sum(w) * y.shape[1] * (8 * np.finfo(np.asarray(predicted).dtype).eps) ** 2
     of_mean = np.sum(w[:, None] * (y - np.average(y, axis=0, weights=w)) ** 2)
     return float(np.sum(w[:, None] * (y - found) ** 2) / (of_mean + rounding))
+
+
+def explained_without_noise(predicted: Any, f: Any, y: Any) -> float:
+    """Return R2 against the target without noise, f.
+
+    If f is constant but the training target y is not, y is noise. R2 is then the expected R2 against new targets with
+    the variance of y, which is at most 0.
+    """
+    if np.all(f == np.ravel(f)[0]) and not np.all(y == np.ravel(y)[0]):
+        return -float(np.mean((predicted - f) ** 2) / np.var(y))
+    return 1.0 - share_of_error(predicted, f, None)
 
 
 def _new_rows(X: Any) -> Any:

@@ -17,18 +17,24 @@ _CLASSES = ("HyperKernelRidge", "HyperKernelRidgeCV")
 
 
 def describe(outcome: Outcome) -> str:
-    """Return the text of an outcome for the table: R2 and warnings, or the message of the error."""
-    if outcome.explained is None:
+    """Return the text of an outcome for the table: R2 on new rows and warnings, or the message of the error."""
+    if outcome.explained_on_fresh is None:
         return f"refused: {outcome.message}"
-    # R2 has only one digit, because further digits depend on the machine.
-    explained = f"fits, R2 {max(0.0, outcome.explained):.1f}"
-    return explained + "".join(f"; `{name}`" for name in outcome.warned)
+    return f"fits, R2 {rounded(outcome.explained_on_fresh)}" + "".join(f"; `{name}`" for name in outcome.warned)
+
+
+def rounded(R2: float) -> str:
+    """Return R2 with one digit, or "below 0" or "below -1", because further digits depend on the machine."""
+    if R2 < -0.05:
+        return "below 0" if R2 >= -1.0 else "below -1"
+    return f"{max(0.0, R2):.1f}"
 
 
 def row(name: str) -> str:
     """Run a case with both estimators and return its row of the table."""
-    models = estimators(CASES[name])
-    cells = [describe(check(models[cls], *CASES[name].make())) if cls in models else "" for cls in _CLASSES]
+    case = CASES[name]
+    models, fresh = estimators(case), case.make.fresh()
+    cells = [describe(check(models[cls], *case.make(), fresh=fresh)) if cls in models else "" for cls in _CLASSES]
     return f"| {name} | " + " | ".join(cells) + " |"
 
 

@@ -1,0 +1,160 @@
+"""Ablation of the search of `HyperKernelRidgeCV`: the default search beside variants without one of its parts.
+
+    python benchmarks/ablation.py [--variants NAME ...] [--problems NAME ...] [--seeds N] [--append] [--out NAME]
+
+The problems and groups of problems are those of search.py. Each variant runs in a process of its own, which changes
+constants or functions of `hkrr.estimators.search` before the first fit. The variants take turns, case by case, so that
+all see the same load of the machine. With `--append`, cases that are in the CSV file already are skipped. The results
+are written to NAME.csv and NAME.md in benchmarks/results (by default ablation).
+
+A variant is a function in `VARIANTS`. If the search no longer has the constant or function that a variant changes, the
+variant stops with an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from search import GROUPS, RESULTS_OF_A_FIT, TrueMap, fit, is_right, is_success, names_of_problems
+from workers import Row, Table, Worker, commit, least, median, serve, used_commits, valid
+
+SEARCH = "hkrr.estimators.search"
+# The page of results has a table for each group. These problems take seconds, the others up to a minute.
+DEFAULT_PROBLEMS = ("data set 1", "data set 2", "planted", "two of 15 columns, m = 400")
+KEYS = ("variant", "problem", "seed")
+
+
+def change(module: str, name: str, value: Any) -> None:
+    """Set a constant or function of a module, or an attribute of a class (``"Class.attribute"``), that exists."""
+    *path, last = name.split(".")
+    owner = importlib.import_module(module)
+    for part in path:
+        owner = getattr(owner, part)
+    getattr(owner, last)  # raises an AttributeError if the search no longer has this part
+    setattr(owner, last, value)
+
+
+def one_size() -> None:
+    """Keep the rows and centers of maps with few directions, whatever the number of directions is."""
+    directions = importlib.import_module(f"{SEARCH}.directions")
+    _, n_rows, n_centers = directions.SIZES[0]
+    change(f"{SEARCH}.directions", "SIZES", ((math.inf, n_rows, n_centers),))
+
+
+def many_centers() -> None:
+    """Use the rows and centers of maps with many directions from the start."""
+    directions = importlib.import_module(f"{SEARCH}.directions")
+    change(f"{SEARCH}.directions", "SIZES", directions.SIZES[-1:])
+
+
+def no_rescaling() -> None:
+    """Leave out the refit of the scales after the polish."""
+    change(f"{SEARCH}.search_stages", "rescale", lambda task, candidate: candidate)
+
+
+VARIANTS: dict[str, Callable[[], None]] = {
+    "default": lambda: None,
+    "no moment starts": lambda: change(f"{SEARCH}.directions", "moment_starts", lambda *_, **__: []),
+    "no widening": lambda: change(f"{SEARCH}.directions", "_WIDENINGS", 0),
+    "no held-out check": lambda: change(f"{SEARCH}.search_stages", "needs_check", lambda *_, **__: False),
+    "few centers only": one_size,
+    "many centers from the start": many_centers,
+    "lambda learned with the map": lambda: change("hkrr.criteria.evidence", "Evidence.profiles_lambda", False),
+    "narrow starts": lambda: change(f"{SEARCH}.directions", "_MOST_WIDTH", 3),
+    "no rescaling": no_rescaling,
+}
+
+
+def run(workers: dict[str, Worker], cases: Sequence[Row], table: Table) -> None:
+    """Fit each case with each variant, and add the results to the table."""
+    true_map, version = TrueMap(), commit()
+    for case in cases:
+        for variant, worker in workers.items():
+            if table.has(variant=variant, **case):
+                continue
+            known = true_map.score(case["problem"], case["seed"])
+            found = worker.run(**case, state=10**6 + case["seed"])
+            table.add(variant=variant, **case, commit=version, R2_krr_on_true_map=known, **found)
+
+
+def summary(rows: Sequence[Row], problems: Sequence[str]) -> Iterator[Row]:
+    """Yield a row for each variant, over the cases of the given problems.
+
+    The time is the median, over the cases, of the time divided by that of the default search.
+    """
+    rows = [row for row in rows if row["problem"] in problems]
+    default = {(row["problem"], row["seed"]): row for row in rows if row["variant"] == "default"}
+    for variant in dict.fromkeys(row["variant"] for row in rows):
+        some = [row for row in rows if row["variant"] == variant]
+        gaps = [row["R2"] - row["R2_krr_on_true_map"] for row in some if row["R2"] != ""]
+        pairs = [(row, default[at]) for row in some if (at := (row["problem"], row["seed"])) in default]
+        ratios = [one["seconds"] / other["seconds"] for one, other in pairs if "" not in (one["R2"], other["R2"])]
+        yield {
+            "variant": variant,
+            "right d": f"{sum(map(is_right, some))} of {len(some)}",
+            "success": f"{sum(map(is_success, some))} of {len(some)}",
+            "median R2": median(valid(some, "R2")),
+            "least R2": least(valid(some, "R2")),
+            "least R2 - KRR on the true map": least(gaps),
+            "median seconds": median(valid(some, "seconds"), 2),
+            "time / default": median(ratios, 2),
+        }
+
+
+def page(rows: Sequence[Row]) -> str:
+    """Return the Markdown page of all results: one table for each group of problems, and one for each problem."""
+    from objective import machine, markdown
+
+    text = ["# benchmarks/ablation.py", "", machine(), "", used_commits(rows, "variant")]
+    text += ["Success: d is right, and R2 is close to that of kernel ridge regression on the true map (see search.md)."]
+    present = list(dict.fromkeys(row["problem"] for row in rows))
+    parts = {f"Group {group}": [name for name in names if name in present] for group, names in GROUPS.items()}
+    parts |= {f"Problem {name}": [name] for name in present}
+    if len(present) > 1:
+        parts = {"All problems": present, **parts}
+    for title, names in parts.items():
+        if names:
+            text += ["", f"## {title}", "", markdown(list(summary(rows, names)))]
+    if failed := [row for row in rows if row["error"] != ""]:
+        text += ["", "## Errors", "", markdown([{name: row[name] for name in (*KEYS, "error")} for row in failed])]
+    return "\n".join([*text, ""])
+
+
+def main() -> None:
+    """Run the cases and write the results."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--variants", nargs="*", default=list(VARIANTS))
+    parser.add_argument("--problems", nargs="*", default=DEFAULT_PROBLEMS, help="names of problems or groups")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--append", action="store_true", help="keep the results of the CSV file, and skip its cases")
+    parser.add_argument("--out", default="ablation")
+    options = parser.parse_args()
+    if unknown := [name for name in options.variants if name not in VARIANTS]:
+        raise SystemExit(f"no variant {unknown[0]!r}; the variants: {[*VARIANTS]}")
+    cases = [{"problem": name, "seed": k} for name in names_of_problems(options.problems) for k in range(options.seeds)]
+    workers = {name: Worker(__file__, arguments=[name]) for name in options.variants}
+    for name, worker in workers.items():
+        if not worker.start():
+            raise SystemExit(f"the variant {name!r} cannot be applied: see the error above")
+    table = Table(options.out, (*KEYS, "commit", *RESULTS_OF_A_FIT), len(KEYS), options.append)
+    try:
+        run(workers, cases, table)
+    finally:
+        for worker in workers.values():
+            worker.close()
+        text = page(table.rows)
+        table.path.with_suffix(".md").write_text(text)
+        print(text)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--worker"]:
+        VARIANTS[sys.argv[2]]()
+        serve(fit)
+    else:
+        main()

@@ -1,0 +1,188 @@
+"""Processes that run cases with a version of hkrr, and CSV files to which results are appended one at a time.
+
+Used by search.py, unclean.py and ablation.py. This module and the scripts do not import the rest of benchmarks at the
+top, because a worker can run with an older version of hkrr.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# Folder of this version of hkrr.
+HERE = Path(__file__).resolve().parent.parent
+Row = dict[str, Any]
+# The line that a worker prints when it is ready for the first case.
+_READY = "ready"
+
+
+def serve(run: Callable[..., Row]) -> None:
+    """Run the cases that arrive on standard input, one per line, and print the results, one per line.
+
+    A small fit comes first, so that the time of the first case does not include the loading of libraries. A case that
+    raises an error gives a row with this error.
+    """
+    from hkrr import HyperKernelRidgeCV
+
+    X = np.random.RandomState(0).standard_normal((60, 3))
+    HyperKernelRidgeCV(random_state=0).fit(X, X[:, 0])
+    print(_READY, flush=True)
+    for line in sys.stdin:
+        try:
+            row = run(**json.loads(line))
+        except Exception as error:  # the other cases still run
+            row = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(row), flush=True)
+
+
+class Worker:
+    """A process that runs cases with the version of hkrr in a folder.
+
+    `script` is called with the arguments "--worker" and `arguments`. It must call `serve`.
+    """
+
+    def __init__(self, script: str, folder: Path = HERE, arguments: Sequence[str] = ()) -> None:
+        self._command = [sys.executable, script, "--worker", *arguments]
+        self._environment = dict(os.environ, PYTHONPATH=str(folder / "src"), PYTHONWARNINGS="ignore")
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> bool:
+        """Start the process, if it is not running, and wait until it is ready. Return whether this succeeds."""
+        if self._process is None:
+            self._process = subprocess.Popen(
+                self._command, env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            assert self._process.stdout is not None
+            if self._process.stdout.readline().strip() != _READY:
+                self.close()
+        return self._process is not None
+
+    def run(self, **case: Any) -> Row:
+        """Return the results of a case. The process starts with the first case, and again after it has failed."""
+        if not self.start():
+            return {"error": "the process does not start"}
+        assert self._process is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        answer = ""
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(case) + "\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        if answer:
+            row: Row = json.loads(answer)
+            return row
+        status = self._process.wait()
+        self.close()
+        return {"error": f"the process ended with status {status}"}
+
+    def close(self) -> None:
+        """End the process. A case that is still running is given up after ten seconds."""
+        if self._process is not None:
+            assert self._process.stdin is not None
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()
+            try:
+                self._process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+            self._process = None
+
+
+class Table:
+    """A CSV file in benchmarks/results. Each row is written at once, so that a run can be resumed.
+
+    Attributes
+    ----------
+    name : str
+        Name of the file, without its suffix.
+    columns : sequence of str
+        The columns. The first `n_keys` columns identify a row.
+    n_keys : int
+        Number of these columns.
+    append : bool
+        Whether the rows of an existing file are kept.
+    """
+
+    def __init__(self, name: str, columns: Sequence[str], n_keys: int, append: bool) -> None:
+        from objective import RESULTS, read
+
+        self.path, self.columns, self._keys = RESULTS / f"{name}.csv", list(columns), list(columns)[:n_keys]
+        kept = read(name) if append else []
+        if kept and list(kept[0]) != self.columns:
+            raise SystemExit(f"{self.path} has other columns: remove it, or choose another name")
+        # A row that was cut off when a run was killed has no value in its last column.
+        complete = [row for row in kept if row[self.columns[-1]] is not None]
+        self.rows: list[Row] = [{name: _value(name, str(text)) for name, text in row.items()} for row in complete]
+        self.path.parent.mkdir(exist_ok=True)
+        with open(self.path, "w", newline="") as file:
+            writer = csv.DictWriter(file, self.columns, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(self.rows)
+
+    def has(self, **key: Any) -> bool:
+        """Return whether a row with this key exists."""
+        assert set(key) == set(self._keys)
+        return any(all(row[name] == value for name, value in key.items()) for row in self.rows)
+
+    def add(self, **row: Any) -> None:
+        """Append a row to the file and print it. Missing values are empty."""
+        assert set(row) <= set(self.columns), set(row) - set(self.columns)
+        row = {name: row.get(name, "") for name in self.columns}
+        self.rows.append(row)
+        with open(self.path, "a", newline="") as file:
+            csv.DictWriter(file, self.columns, lineterminator="\n").writerow(row)
+        print(", ".join(f"{name} {value}" for name, value in row.items() if value != ""), flush=True)
+
+
+def _value(column: str, text: str) -> Any:
+    """Return the value of a cell. A commit stays text, even if it consists of digits."""
+    for kind in () if column == "commit" else (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def commit(folder: Path = HERE) -> str:
+    """Return the commit of a checkout, with a plus sign if its source files differ from this commit."""
+    git = ["git", "-C", str(folder)]
+    head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    changed = subprocess.run([*git, "status", "--porcelain", "src"], capture_output=True, text=True).stdout.strip()
+    return head + ("+" if changed else "")
+
+
+def used_commits(rows: Sequence[Row], column: str) -> str:
+    """Return a sentence that names the commits in the rows and, if they differ, what was computed with each commit."""
+    users: dict[str, dict[str, None]] = {}
+    for row in rows:
+        users.setdefault(str(row["commit"]) or "unknown", {})[row[column]] = None
+    if len(users) == 1:
+        return f"Commit: {next(iter(users))}."
+    return "Commits: " + "; ".join(f"{name} ({', '.join(of)})" for name, of in users.items()) + "."
+
+
+def valid(rows: Sequence[Row], column: str) -> list[float]:
+    """Return the values of a column, without the rows in which it is empty because of an error."""
+    return [float(row[column]) for row in rows if row[column] != ""]
+
+
+def median(values: Sequence[float], digits: int = 4) -> Any:
+    """Return the median, or an empty string if there are no values."""
+    return round(float(np.median(values)), digits) if values else ""
+
+
+def least(values: Sequence[float], digits: int = 4) -> Any:
+    """Return the least value, or an empty string if there are no values."""
+    return round(min(values), digits) if values else ""
