@@ -126,7 +126,8 @@ def test_the_parameters_of_all_candidates_count_independent_columns_only(kernel)
     y = np.sin(2.0 * X[:, 0]) + 0.3 * np.random.default_rng(1).normal(size=80)
     rows = InMemoryRows(np.hstack([X, X, np.zeros((80, 2))]), y - y.mean())
     task = Task(rows, Evidence, range(1, 11), choose_dimension=True, n_starts=2, rng=np.random.RandomState(0))
-    winner, _, ends = tune(task, kernel)
+    found = tune(task, kernel)
+    winner, ends = found.winner, found.candidates
     shapes = set()
     for end in [winner, *ends]:
         name, d = end.shape.name, min(end.n_components, 4)

@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Iterable
 from copy import copy
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import joblib
@@ -28,11 +29,14 @@ from hkrr.estimators.ridge import FITTED_ATTRIBUTES, HyperKernelRidge
 from hkrr.estimators.search.candidates import Candidate, path_table
 from hkrr.estimators.search.final_fit import TimeBudget, full_size, quick_fit
 from hkrr.estimators.search.progress import Progress, SearchCallback
-from hkrr.estimators.search.search_and_refit import select_model
+from hkrr.estimators.search.robust_noise import find_outliers
+from hkrr.estimators.search.search_and_refit import robust_rows, select_model
 from hkrr.estimators.search.search_stages import SAMPLE_ROWS, Task
 from hkrr.kernels import KERNELS, Kernel, get_kernel
 from hkrr.rows import InMemoryRows, Rows
+from hkrr.rows.base import targets
 from hkrr.rows.input_types import is_external
+from hkrr.rows.standardize import Moments
 from hkrr.rows.weights import any_copies, check_weights, merge_copies, merge_copies_of_rows, normalize_weights
 
 # Without cv, truncation_ is this factor times the largest absolute target.
@@ -278,7 +282,7 @@ class HyperKernelRidgeCV(MapModel):
 
     def _fit_by_criterion(self, X: Any, y: Any, sample_weight: Any, began: float) -> None:
         """Search for the best model on a sample of the rows in memory, then fit its coefficients on all rows."""
-        data, one_target, dimensions = self._load(X, y, sample_weight)
+        data, given, one_target, dimensions = self._load(X, y, sample_weight)
         with checkpointing(self, data) as rng:
             kernel = None if self._selects_kernel else get_kernel(self.kernel).with_gamma(1.0)
             reading_began = time.perf_counter()
@@ -293,10 +297,11 @@ class HyperKernelRidgeCV(MapModel):
                 sample = merge_copies_of_rows(rows.subset(rows.draw(SAMPLE_ROWS, rng)))
             sample = sample.on_threads(n_threads)
 
-            def fit_candidate(candidate: Candidate) -> MapModel:
-                fitted, model = quick_fit(sample, candidate, with_uncertainty=False), copy(self)
-                centers = fitted.objective.centers
-                model._store(fitted.result, candidate.kernel, centers, scaling, one_target=one_target)
+            def fit_candidate(candidate: Candidate, omega: Array | None) -> MapModel:
+                robust, y_offset = robust_rows(sample, sample, candidate, omega)
+                fitted, model = quick_fit(robust.in_memory(), candidate, with_uncertainty=False), copy(self)
+                centers, moments = fitted.objective.centers, _shifted(scaling, y_offset)
+                model._store(fitted.result, candidate.kernel, centers, moments, one_target=one_target)
                 return model
 
             budget = TimeBudget(rows, self.time_limit, began, reading, n_threads)
@@ -317,6 +322,7 @@ class HyperKernelRidgeCV(MapModel):
             )
             selected = select_model(rows, task, kernel, n_centers, budget, keep_best=self.checkpoint is not None)
             winner, (objective, result, solve, uncertainty) = selected.winner, selected.fit
+            scaling = _shifted(scaling, selected.y_offset)
             self._store(result, winner.kernel, objective.centers, scaling, one_target=one_target)
             self._store_uncertainty(uncertainty)
             self.n_components_, self.best_score_ = winner.n_components, winner.score
@@ -328,7 +334,7 @@ class HyperKernelRidgeCV(MapModel):
                 raise FitInterrupted(self, selected.interrupted_by) from None
             self._set_diagnostics(
                 diagnose_search(
-                    rows,
+                    objective.rows,
                     objective,
                     result,
                     self._untruncated,
@@ -338,15 +344,22 @@ class HyperKernelRidgeCV(MapModel):
                     time_limited=self.time_limit is not None,
                     truncation=self.truncation_ if self.truncate else None,
                     solve=solve,
+                    outliers=() if selected.y_offset is None else find_outliers(self._residuals(given)),
                 )
             )
 
-    def _load(self, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, bool, list[int]]:
+    def _residuals(self, rows: Rows) -> Array:
+        """Return the residuals (n, n_targets) of rows in the coordinates of X and y."""
+        Y = rows.map(targets)
+        return Y - self._untruncated(rows).reshape(Y.shape)
+
+    def _load(self, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, Rows, bool, list[int]]:
         """Check the data and the parameters, and set ``truncation_``.
 
-        Return the rows, whether there is a single target, and the numbers of directions to try. If X is not an array,
-        up to 20,000 rows are copied to memory. Up to this number of rows, or if all rows are centers of the final fit,
-        identical rows are merged. Near copies are merged too, up to 20,000 rows.
+        Return the rows, the same rows in their original order, whether there is a single target, and the numbers of
+        directions to try. If X is not an array, up to 20,000 rows are copied to memory. Up to this number of rows, or
+        if all rows are centers of the final fit, identical rows are merged. Near copies are merged too, up to 20,000
+        rows.
         """
         device = self.device
         if is_external(X):
@@ -356,13 +369,14 @@ class HyperKernelRidgeCV(MapModel):
                 self._delete_selection()
                 largest = data.largest_targets()
                 self.truncation_ = _TRUNCATION_FACTOR * (float(largest[0]) if one_target else largest)
-                return data.with_normalized_weights(), one_target, dimensions
+                return data.with_normalized_weights(), data, one_target, dimensions
             X, Y, sample_weight = data.gather()
             y, device = Y[:, 0] if one_target else Y, getattr(data, "device", None)
         else:
             X, y = self._validate_arrays(X, y, sample_weight)
             dimensions = check_cv_parameters(self, X.shape[1])
         weight = check_weights(sample_weight, X)
+        given = self._array_rows(X, y, None, device)
         if weight is not None and np.any(weight == 0):
             X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
         self._delete_selection()
@@ -371,7 +385,7 @@ class HyperKernelRidgeCV(MapModel):
             X, y, weight = merge_copies(X, y, weight)
         else:
             weight = normalize_weights(weight)
-        return self._array_rows(X, y, weight, device), y.ndim == 1, dimensions
+        return self._array_rows(X, y, weight, device), given, y.ndim == 1, dimensions
 
     def _delete_selection(self) -> None:
         """Delete the results of an earlier fit that exist only with `cv`, or only without `cv`."""
@@ -395,3 +409,8 @@ class HyperKernelRidgeCV(MapModel):
     def _count_final_centers(self, n_rows: int) -> int:
         """Return the number of centers of the final fit."""
         return full_size(n_rows, not self._selects_kernel) if self.refit == "full" else min(self.refit, n_rows)
+
+
+def _shifted(scaling: Moments, y_offset: Array | None) -> Moments:
+    """Return the moments with the mean of y shifted by an offset, if there is one."""
+    return scaling if y_offset is None else replace(scaling, y_mean=scaling.y_mean + y_offset)

@@ -136,6 +136,14 @@ class Rows(ABC):
         """Return the same rows with the weights rescaled to a mean of one over the rows with positive weight."""
         return self
 
+    def reweighted(self, factors: Array) -> Self:
+        """Return the same rows with their weights multiplied by factors (n,), such that the total weight is the same.
+
+        If the targets are centered, they are centered at their new weighted mean. Only for rows in memory or on a
+        device.
+        """
+        raise NotImplementedError
+
     def in_memory(self) -> InMemoryRows:
         """Return all rows as `InMemoryRows`."""
         return self.subset(np.arange(self.n_rows))

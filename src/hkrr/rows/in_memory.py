@@ -163,6 +163,19 @@ class InMemoryRows(Rows):
         other._x_offset, other._x_scale, other._y_offset = x_offset, x_scale, y_offset
         return other
 
+    def reweighted(self, factors: Array) -> InMemoryRows:
+        weight = factors if self._weight is None else self._weight * factors
+        other = copy.copy(self)
+        other._weight = weight * (self.total_weight / np.sum(weight))
+        if self._y_offset is not None:
+            other._y_offset = np.average(self._Y, axis=0, weights=weight)
+        return other
+
+    @property
+    def y_offset(self) -> Array | None:
+        """The offset of the targets, or None if they are not centered."""
+        return self._y_offset
+
     def in_memory(self) -> InMemoryRows:
         return self
 

@@ -98,6 +98,16 @@ class TorchRows(Rows):
             other.total_weight = float(torch.sum(other._weight))
         return other
 
+    def reweighted(self, factors: Array) -> TorchRows:
+        weight = torch.as_tensor(factors, dtype=torch.float64, device=self._Y.device)
+        weight = weight if self._weight is None else self._weight.to(torch.float64) * weight
+        x_offset, x_scale, y_offset = self._raw_coordinates
+        if y_offset is not None:
+            y_offset = ((weight @ self._Y.to(torch.float64)) / torch.sum(weight)).cpu().numpy()
+        other = self.with_coordinates(x_offset, x_scale, y_offset)
+        other._weight = weight * (self.total_weight / float(torch.sum(weight)))
+        return other
+
     def to_device(self, rows: InMemoryRows) -> Rows:
         return TorchRows(*rows.gather(), device=self.device) if self.pays_to_batch else rows
 

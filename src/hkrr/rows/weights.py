@@ -147,7 +147,8 @@ def merge_copies_of_rows(rows: InMemoryRows) -> InMemoryRows:
     X, Y, weight = rows.gather()
     if not any_copies(X, Y, weight):
         return rows
-    return InMemoryRows(*merge_copies(X, Y, weight))
+    y_offset = None if rows.y_offset is None else np.zeros(Y.shape[1])
+    return InMemoryRows(*merge_copies(X, Y, weight), y_offset=y_offset)
 
 
 def _without_zero_weights(X: Array, y: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:

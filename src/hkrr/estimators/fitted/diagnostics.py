@@ -138,6 +138,11 @@ class Diagnostics:
     remedies : tuple of str
         Names of the parameters of the estimator whose change can still improve the fit. The warnings suggest only these
         parameters.
+    outliers : tuple of int
+        Indices of the training rows whose targets are outliers, the farthest first, at most 100. `HyperKernelRidgeCV`
+        gives such rows a small weight (robust noise).
+    n_outliers : int
+        Number of outliers.
     n_rows, n_centers : int or None
         Number of training rows with positive weight, and number of centers. If all rows are centers, identical rows
         are counted once. None if the model was loaded from a file that does not contain these numbers.
@@ -169,6 +174,15 @@ class Diagnostics:
     n_rows: int | None = None
     n_centers: int | None = None
     adjusted_share: float | None = None
+    outliers: tuple[int, ...] = ()
+    n_outliers: int = 0
+
+    @property
+    def named_outliers(self) -> str:
+        """The number of outliers and the indices of the farthest, as text."""
+        rows = ", ".join(str(k) for k in self.outliers[:_NAMED_OUTLIERS])
+        more = ", ..." if self.n_outliers > _NAMED_OUTLIERS else ""
+        return f"{self.n_outliers:,} ({'row' if self.n_outliers == 1 else 'rows'} {rows}{more}), with small weights"
 
     def findings(self) -> list[tuple[type[HKRRWarning], str]]:
         """Return the problems found: the category and the message of every warning that `fit` issued."""
@@ -206,6 +220,8 @@ class Diagnostics:
             f"stopped                  {self.stopped}: {STOP_REASONS.get(self.stopped, 'see result_.message')}",
             f"at an edge               {', '.join(self.at_edge) or 'nothing'}",
         ]
+        if self.n_outliers:
+            lines.append(f"outliers in y            {self.named_outliers}")
         return "\n".join([*lines, *(f"! {message}" for _, message in self.findings())])
 
 
@@ -416,6 +432,8 @@ def _fixed_rng() -> np.random.RandomState:
     return np.random.RandomState(0)
 
 
+# Maximum number of outliers that the diagnostics list, and that their text names.
+_LISTED_OUTLIERS, _NAMED_OUTLIERS = 100, 5
 # Maximum number of training rows on which predictions are checked.
 _SAMPLE_ROWS = 20_000
 # Maximum number of rows used to count the linearly independent columns.
@@ -572,6 +590,7 @@ def diagnose_search(
     time_limited: bool,
     truncation: Any,
     solve: SolveDiagnostics,
+    outliers: Sequence[int] = (),
 ) -> Diagnostics:
     """Return the diagnostics of the model that a search has chosen from several candidates.
 
@@ -588,6 +607,8 @@ def diagnose_search(
     time_limited : bool
         Whether the search had a time limit. Candidates without a value then count as dropped, not as failed, because
         there may have been no time to evaluate these candidates.
+    outliers : sequence of int
+        Indices of the outliers, the farthest first.
     """
     failed = sum(not math.isfinite(candidate.value) for candidate in candidates)
     dropped = sum(candidate.dropped and math.isfinite(candidate.value) for candidate in candidates)
@@ -599,7 +620,7 @@ def diagnose_search(
         edges = _range_edge("n_components", winner.n_components, tried, rows.n_features)
     if winner.lambda_at_bound:
         edges = (*edges, "reg_lambda")
-    return diagnose(
+    found = diagnose(
         rows,
         objective,
         result,
@@ -610,6 +631,7 @@ def diagnose_search(
         solve=solve,
         map_parameters=winner.degrees_of_freedom,
     )
+    return replace(found, outliers=tuple(outliers[:_LISTED_OUTLIERS]), n_outliers=len(outliers))
 
 
 def diagnose_grid(

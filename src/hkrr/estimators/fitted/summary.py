@@ -267,6 +267,8 @@ def fit_notes(model: MapModel, found: Diagnostics | None) -> Iterator[str]:
     if found is None:
         yield "No diagnostics: the fit was interrupted, or an earlier version of hkrr saved the model."
         return
+    if found.n_outliers:
+        yield f"Robust noise: the targets have outliers: {found.named_outliers}."
     for _, message in found.findings():
         yield f"! {message}"
 

@@ -145,11 +145,14 @@ def search_kernels(
             half = groups.first(-(-groups.n_groups // 2))
             diagonals = _run_diagonal_maps(runs, groups, half, typical)
             _run_square_maps(runs, groups, diagonals)
-        if not runs.on_all_groups:
+        if not runs.tried:
             # Either the deadline has passed, or the criterion is not finite for any kernel.
             if not few_directions or not math.isfinite(few_directions[0].score):
                 raise FitError("The criterion is not finite for any kernel: check the scale of X and y.")
             return few_directions[0], []
+        if not runs.in_time or not runs.on_all_groups:
+            # The search was stopped. Its best candidate is kept, even if it was evaluated on half of the groups only.
+            return best_on_most_rows(runs.tried), runs.tried
         finalists = _finalists(runs, groups)
         if rows.n_rows <= _ONE_GROUP_ROWS:
             large = grouped(make, rows, rows.n_rows, 1, rng)
@@ -213,8 +216,8 @@ class _Runs:
         self._bar.update(len(ends))
         ends = [self.extrapolate_score(end, on) for end in ends if math.isfinite(end.score)]
         self.tried.extend(ends)
-        if self.on_all_groups:
-            self._progress.found(best_on_most_rows(self.on_all_groups))
+        if self.tried:
+            self._progress.found(best_on_most_rows(self.tried))
         return sorted(ends, key=lambda end: end.score)
 
     def hopeful(self, ends: Sequence[Candidate]) -> list[Candidate]:

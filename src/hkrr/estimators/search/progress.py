@@ -108,19 +108,28 @@ class Progress:
     began : float
         Time (of ``time.perf_counter``) at which the fit started.
     fit_candidate : callable or None
-        Function that fits the coefficients of a candidate and returns the fitted model. The function should be
-        fast. If None, callbacks cannot call ``SearchState.predict``.
+        Function that fits the coefficients of a candidate, with the weights of robust noise or None, and returns the
+        fitted model. The function should be fast. If None, callbacks cannot call ``SearchState.predict``.
+
+    Attributes
+    ----------
+    best : list of Candidate
+        Each new best candidate, in the order of discovery.
+    omega, omega_of_best : array (n,) or None
+        The weights of robust noise in the current search, and those of the best candidate. None means normal noise.
     """
 
     def __init__(
         self,
         callbacks: Iterable[SearchCallback] = (),
         began: float = 0.0,
-        fit_candidate: Callable[[Candidate], Predictor] | None = None,
+        fit_candidate: Callable[[Candidate, Array | None], Predictor] | None = None,
     ) -> None:
         self._callbacks, self._began, self._fit_candidate = tuple(callbacks), began, fit_candidate
         self._current, self._stop = SearchState("starting", 0.0), False
         self.best: list[Candidate] = []
+        self.omega: Array | None = None
+        self.omega_of_best: Array | None = None
         self._predict: Callable[[Any], Array] | None = None
 
     def begin(self, stage: str, phase: Phase | None) -> None:
@@ -133,6 +142,7 @@ class Progress:
         """Record a new best candidate and call the callbacks."""
         if not self.best or candidate is not self.best[-1]:
             self.best.append(candidate)
+            self.omega_of_best = self.omega
             self._predict = self._predictor(candidate)
             self._notify()
 
@@ -165,13 +175,13 @@ class Progress:
 
     def _predictor(self, candidate: Candidate) -> Callable[[Any], Array]:
         """Return a function X -> predictions of the candidate. The first call fits the coefficients."""
-        fit_candidate, models = self._fit_candidate, list[Predictor]()
+        fit_candidate, omega, models = self._fit_candidate, self.omega, list[Predictor]()
 
         def predict(X: Any) -> Array:
             assert fit_candidate is not None
             if not models:
                 with journal.paused():
-                    models.append(fit_candidate(candidate))
+                    models.append(fit_candidate(candidate, omega))
             return models[0].predict(X)
 
         return predict

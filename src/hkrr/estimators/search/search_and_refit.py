@@ -6,12 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hkrr._base.linear_algebra import Array
+from hkrr._maps import KernelExpansion
 from hkrr.estimators.search.candidates import Candidate
 from hkrr.estimators.search.final_fit import FinalFit, TimeBudget, final_fit, quick_fit
 from hkrr.estimators.search.progress import Phase
+from hkrr.estimators.search.robust_noise import Errors, student_weights
 from hkrr.estimators.search.search_stages import Task, tune
 from hkrr.kernels import Kernel
-from hkrr.rows import Rows
+from hkrr.rows import InMemoryRows, Rows
+from hkrr.rows.reweighted import ReweightedRows
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,8 @@ class Selection:
         All candidates tried. After Ctrl-C, only the winner.
     fit : FinalFit
         The final fit, with the coefficients.
+    y_offset : array (n_targets,) or None
+        With robust noise, the mean of the targets in which outliers hardly count, relative to the targets of the rows.
     interrupted_by : KeyboardInterrupt or None
         The exception if Ctrl-C stopped the search, otherwise None. After Ctrl-C, the winner is the best candidate so
         far, and its coefficients are fitted on the sample of the search instead of all rows.
@@ -34,6 +40,7 @@ class Selection:
     winner: Candidate
     candidates: list[Candidate]
     fit: FinalFit
+    y_offset: Array | None = None
     interrupted_by: KeyboardInterrupt | None = None
 
 
@@ -58,16 +65,46 @@ def select_model(
         Whether the best model so far is returned after Ctrl-C. Otherwise KeyboardInterrupt is raised.
     """
     try:
-        winner, result, candidates = tune(task, kernel)
+        tuned = tune(task, kernel)
+        winner = tuned.winner
         n_centers = budget.affordable_centers(winner.kernel, n_centers)
         task.progress.begin("final fit on all rows", Phase.FINAL_FIT)
-        return Selection(winner, candidates, final_fit(rows, winner, result, n_centers, task.rng))
+        robust, y_offset = robust_rows(rows, task.rows, winner, tuned.omega)
+        fit = final_fit(robust, winner, tuned.result, n_centers, task.rng)
+        return Selection(winner, tuned.candidates, fit, y_offset)
     except KeyboardInterrupt as stop:
         if not keep_best or not task.progress.best:
             raise
         best = task.progress.best[-1]
         try:
-            return Selection(best, [best], quick_fit(task.rows, best), stop)
+            robust, y_offset = robust_rows(task.rows, task.rows, best, task.progress.omega_of_best)
+            return Selection(best, [best], quick_fit(robust.in_memory(), best), y_offset, stop)
         except (ArithmeticError, np.linalg.LinAlgError):
             # The best candidate cannot be fitted, so there is no model to keep.
             raise stop from None
+
+
+def robust_rows(rows: Rows, sample: InMemoryRows, winner: Candidate, omega: Array | None) -> tuple[Rows, Array | None]:
+    """Return the rows with the weights of robust noise, and the offset by which their targets were shifted.
+
+    `omega` contains the weights of the sample. If the sample contains all rows, these are the weights. Otherwise the
+    weights are computed from the residuals of a fit to the sample. The offset is None if there are no weights.
+    """
+    if omega is None:
+        return rows, None
+    weighted = sample.reweighted(omega)
+    shift = np.zeros(rows.n_targets) if sample.y_offset is None else weighted.y_offset - sample.y_offset
+    if rows.n_rows == sample.n_rows:
+        return rows.reweighted(omega), shift
+    fitted = quick_fit(weighted, winner, with_uncertainty=False)
+    B, centers, alpha, kernel = winner.matrix, fitted.objective.centers, fitted.result.alpha, winner.kernel
+    X, Y, _ = weighted.gather()
+    residuals = Y - KernelExpansion(kernel, B, centers, alpha).at(X)
+    scale = Errors(residuals**2, np.zeros(len(Y))).scale
+
+    def factors(X: Array, Y: Array, B: Array, C: Array, alpha: Array, shift: Array, scale: Array) -> Array:
+        return student_weights((Y - shift - kernel(X @ B.T, C) @ alpha) ** 2, scale)
+
+    small = tuple(rows.place(array) for array in (B, centers @ B.T, alpha, shift, scale))
+    robust = ReweightedRows(rows, factors, len(centers), small, center=sample.y_offset is not None)
+    return robust, robust.y_mean

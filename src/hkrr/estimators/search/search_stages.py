@@ -1,18 +1,14 @@
 """The complete search: from rows to one candidate.
 
 The first stages use few rows and few centers. The candidates that survive are refined on more rows with more centers.
-
-Outliers must not determine the number of directions. The criteria assume Gaussian noise. A single outlier in y can
-therefore improve the criterion so much that an additional direction, along which the function fits only this outlier,
-lowers the score. To avoid this, the candidates are compared again without the outliers. A row is an outlier if its
-residual is very large under the candidate with the next smaller number of directions than the winner.
+If the residuals have heavy tails, the search is made with robust noise (`hkrr.estimators.search.robust_noise`).
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,16 +17,15 @@ import numpy as np
 
 from hkrr._base.linear_algebra import Array
 from hkrr._base.threads import blas_for, single_threaded_blas
-from hkrr._maps import Full, KernelExpansion, Scaled, ScaledRows, principal_form
+from hkrr._maps import Full, Scaled, ScaledRows, principal_form
 from hkrr.centers import uniform_or_all
 from hkrr.criteria import Criterion, Grouped
 from hkrr.estimators.search.candidates import (
     FIRST_LAMBDA,
-    SHORT,
     Candidate,
     Origin,
+    Stage,
     descend,
-    improve_each,
     optimism,
     plain_kernel_ridge,
     score,
@@ -40,6 +35,13 @@ from hkrr.estimators.search.directions import DirectionSearch
 from hkrr.estimators.search.held_out_check import HeldOutCheck, needs_check
 from hkrr.estimators.search.kernel_and_map_shape import best_on_most_rows, grouped, search_kernels
 from hkrr.estimators.search.progress import Phase, Progress, SearchStopped
+from hkrr.estimators.search.robust_noise import (
+    Errors,
+    leave_one_out_errors,
+    mostly_one_value,
+    plain_weights,
+    target_errors,
+)
 from hkrr.exceptions import FitError
 from hkrr.kernels import KERNELS, Kernel
 from hkrr.rows import InMemoryRows
@@ -60,6 +62,8 @@ _RESCALE_ROWS = 2_000
 _RESCALE_ITERATIONS, _SCALES_ITERATIONS = 8, 30
 # Number of maps found with the Gaussian kernel that are starts of the search over kernels.
 _FEW_DIRECTIONS = 2
+# Maximum number of times that the weights of robust noise and the map are refined in turn.
+_REWEIGHTINGS = 3
 # Share of the time that the search for directions may take if the kernel is selected too.
 _SHARE_OF_DIRECTIONS = 0.3
 
@@ -69,13 +73,6 @@ FAILED_CHECK = (
     "a map with few directions has the better criterion, but it predicted held-out rows worse than a model without"
     " directions; the model without directions was selected"
 )
-
-# Number of robust standard deviations above which a residual is an outlier. Only 2 in 10^9 normal residuals are larger.
-_OUTLIER = 6.0
-# Ratio of the standard deviation to the median absolute deviation of a normal distribution.
-_MAD_TO_STD = 1.4826
-# Maximum share of rows that can be outliers. If more rows have large residuals, these rows are treated as signal.
-_MAX_OUTLIER_SHARE = 0.02
 
 
 @dataclass(frozen=True)
@@ -133,17 +130,137 @@ class Task:
         return time.perf_counter() < self.deadline
 
 
-def tune(task: Task, kernel: Kernel | None) -> tuple[Candidate, Result, list[Candidate]]:
-    """Run the search. Return the selected candidate, the result of its last run, and all candidates tried.
+@dataclass(frozen=True)
+class Tuned:
+    """The result of a search.
 
-    If `kernel` is None, the kernel and the shape of the map are selected too. Scores of candidates are comparable only
-    if they were computed on the same rows.
+    Attributes
+    ----------
+    winner : Candidate
+        The selected candidate.
+    result : Result
+        The result of the last run of the winner.
+    candidates : list of Candidate
+        All candidates tried. Their scores are comparable only if they were computed on the same rows.
+    omega : array (n,) or None
+        The weights of robust noise with which the winner was found. None means normal noise.
     """
+
+    winner: Candidate
+    result: Result
+    candidates: list[Candidate]
+    omega: Array | None = None
+
+
+def tune(task: Task, kernel: Kernel | None) -> Tuned:
+    """Run the search. If `kernel` is None, the kernel and the shape of the map are selected too."""
     task = replace(task, rows=task.rows.count_free_columns())
+
+    def search(omega: Array | None) -> Tuned:
+        weighted = replace(task, rows=task.rows if omega is None else task.rows.reweighted(omega))
+        task.progress.omega = omega
+        stages = _search_all_kernels(weighted) if kernel is None else _search_one_kernel(weighted, kernel)
+        return Tuned(*stages, omega)
+
     try:
-        return _search_all_kernels(task) if kernel is None else _search_one_kernel(task, kernel)
+        return search(None) if mostly_one_value(task.rows) else _choose_noise(task, search)
     except SearchStopped as stop:
-        return *_without_run(task, stop.best[-1], "callback"), list(stop.best)
+        winner, result = _without_run(task, stop.best[-1], "callback")
+        return Tuned(winner, result, list(stop.best), task.progress.omega_of_best)
+
+
+def _choose_noise(task: Task, search: Callable[[Array | None], Tuned]) -> Tuned:
+    """Run the search with normal noise, with robust noise, or with both.
+
+    If the targets have heavy tails, the search begins with robust noise. If the leave-one-out errors of the selected
+    map then show that the tails were signal, the map is refined with normal noise. Otherwise the search begins with
+    normal noise. If the errors of its maps have heavy tails, the search is made again with robust noise.
+    """
+    gaussian = KERNELS["gaussian"].with_gamma(1.0)
+    if target_errors(task.rows).heavy_tailed:
+        found = search(plain_weights(task.rows, gaussian, task.rng)[0])
+        errors = _errors(task, found.winner, found.omega)
+        if errors is None or errors.heavy_tailed:
+            return _refine_with_weights(task, found, errors)
+        return _better(task, _refined(task, found, None), found, errors)
+    found = search(None)
+    errors = _errors(task, found.winner, None)
+    if errors is None:
+        return found
+    weights = errors.weights if errors.heavy_tailed else _weights_of_smaller_map(task, found, errors)
+    if weights is None or not task.in_time:
+        return found
+    plain, density = plain_weights(task.rows, gaussian, task.rng)
+    robust = search(plain if errors.heavy_tailed and density > errors.student_density else weights)
+    robust = replace(robust, candidates=[*found.candidates, *robust.candidates])
+    robust = _refine_with_weights(task, robust, _errors(task, robust.winner, robust.omega))
+    return _better(task, robust, found, errors)
+
+
+def _weights_of_smaller_map(task: Task, found: Tuned, errors_of_winner: Errors) -> Array | None:
+    """Return the weights of robust noise for a map with fewer directions, if this is better than the selected map.
+
+    A map can have a direction along which the function fits an outlier. Its errors do not show the outlier, but the
+    errors of maps with fewer directions do. Return None if no such map is better.
+    """
+    winner = found.winner
+    if not isinstance(winner.shape, Full):
+        return None
+    for d in (winner.n_components - 1, winner.n_components - 2):
+        maps = [one for one in found.candidates if one.stage is Stage.DIRECTIONS and one.n_components == d]
+        smaller = min(maps, key=lambda one: (-(one.n_centers or 0), one.score), default=None)
+        if smaller is None or not math.isfinite(smaller.score) or not task.in_time:
+            continue
+        errors = _errors(task, smaller, None)
+        if errors is not None and errors.heavy_tailed:
+            robust = _refined(task, replace(found, winner=smaller), errors.weights)
+            errors = _errors(task, robust.winner, robust.omega)
+            if errors is not None and errors.student_density > errors_of_winner.density:
+                return errors.weights
+    return None
+
+
+def _errors(task: Task, candidate: Candidate, omega: Array | None) -> Errors | None:
+    """Return the leave-one-out errors of a candidate, or None if they are not finite."""
+    with suppress(ArithmeticError, np.linalg.LinAlgError):
+        return leave_one_out_errors(task.rows, omega, candidate.kernel, candidate.B, candidate.nu, task.rng)
+    return None
+
+
+def _better(task: Task, new: Tuned, old: Tuned, errors_of_old: Errors) -> Tuned:
+    """Return the result whose errors have the higher density."""
+    errors = _errors(task, new.winner, new.omega)
+    return new if errors is not None and errors.density > errors_of_old.density else old
+
+
+def _refined(task: Task, found: Tuned, omega: Array | None) -> Tuned:
+    """Return the selected candidate, refined on rows with the given weights. It is unchanged if this fails."""
+    task.progress.omega = omega
+    weighted = replace(task, rows=task.rows if omega is None else task.rows.reweighted(omega))
+    with suppress(FitError):
+        winner, result = refine(weighted, found.winner)
+        return Tuned(winner, result, [*found.candidates, winner], omega)
+    return found
+
+
+def _refine_with_weights(task: Task, found: Tuned, errors: Errors | None) -> Tuned:
+    """Refine the weights of robust noise and the map in turn."""
+    for _ in range(_REWEIGHTINGS):
+        if errors is None or not task.in_time:
+            break
+        found = _refined(task, found, errors.weights)
+        errors = _errors(task, found.winner, found.omega)
+    return found
+
+
+def refine(task: Task, candidate: Candidate) -> tuple[Candidate, Result]:
+    """Improve a candidate whose rows have new weights. Return the candidate and the result of its run."""
+    if isinstance(candidate.shape, Full):
+        polished, result = polish(task, [candidate])
+        return rescale(task, polished), result
+    exact = task.make(subset(task.rows, _EXACT_ROWS, task.rng), None, candidate.kernel, 1.0, True)
+    with single_threaded_blas():
+        return descend(exact, replace(candidate, seconds=0.0), _POLISH_ITERATIONS, task.deadline)
 
 
 def _search_one_kernel(task: Task, kernel: Kernel) -> tuple[Candidate, Result, list[Candidate]]:
@@ -208,9 +325,8 @@ def find_directions(task: Task, kernel: Kernel) -> tuple[list[Candidate], list[C
         verbose=task.verbose,
         progress=task.progress,
     )
-    best = list(search.run().values())
-    ordered = rank_without_outliers(search.criterion, best, task.deadline, n_jobs=task.n_jobs, n_threads=task.n_threads)
-    return ordered, search.ends, search.criterion.rows.total_weight
+    best = sorted(search.run().values(), key=lambda one: one.score)
+    return best, search.ends, search.criterion.rows.total_weight
 
 
 def select_for_polishing(task: Task, best: list[Candidate], searched_weight: float) -> list[Candidate]:
@@ -398,36 +514,3 @@ def _search_all_kernels(task: Task) -> tuple[Candidate, Result, list[Candidate]]
 def subset(rows: InMemoryRows, n: int, rng: np.random.RandomState) -> InMemoryRows:
     """Return n rows drawn at random, or all rows if there are at most n rows."""
     return rows if rows.n_rows <= n else rows.subset(rows.draw(n, rng))
-
-
-def is_outlier(criterion: Criterion, candidate: Candidate) -> Array:
-    """Return a mask of the rows whose residual under the candidate is very large in at least one target."""
-    X, Y, _ = criterion.rows.gather()
-    alpha = criterion.reduced(candidate.B, candidate.nu / criterion.rows.total_weight).alpha
-    residuals = np.abs(Y - KernelExpansion(criterion.kernel, candidate.B, criterion.centers, alpha).at(X))
-    typical = _MAD_TO_STD * np.median(residuals, axis=0)
-    return np.any(residuals > _OUTLIER * typical, axis=1) & np.all(typical > 0)
-
-
-def rank_without_outliers(
-    criterion: Criterion, best: Sequence[Candidate], deadline: float, *, n_jobs: int | None = None, n_threads: int = 1
-) -> list[Candidate]:
-    """Return the candidates sorted by their scores without outliers, lowest score first.
-
-    `best` has one candidate for each number of directions, and the winner is the candidate with the lowest score. The
-    outliers are the rows with very large residuals under the candidate with the next smaller number of directions. If
-    there is no such candidate, no outlier, or too many outliers, the scores do not change.
-    """
-    best = sorted(best, key=lambda one: one.score)
-    smaller = [one for one in best if one.n_components < best[0].n_components]
-    if not smaller:
-        return best
-    outliers = is_outlier(criterion, max(smaller, key=lambda one: one.n_components))
-    rows = criterion.rows
-    assert isinstance(rows, InMemoryRows)
-    if not 0 < outliers.sum() <= _MAX_OUTLIER_SHARE * len(outliers):
-        return best
-    clean = type(criterion)(rows.subset(np.flatnonzero(~outliers)), criterion.centers, criterion.kernel, 1.0, True)
-    ends = improve_each(clean, best, SHORT, deadline, n_jobs=n_jobs, n_threads=n_threads)
-    scored = [replace(one, score=end.score) for one, end in zip(best, ends, strict=True)]
-    return sorted(scored, key=lambda one: one.score)

@@ -1,0 +1,209 @@
+"""Robust noise: a Student-t distribution instead of a normal distribution, if the residuals ask for it.
+
+The criteria assume normal noise. A gross error in y can then determine the model: the criterion improves most by a map
+along which the function has a spike at that row. The remedy is a Student-t distribution with 4 degrees of freedom. It
+is a scale mixture of normal distributions: row i has the noise variance ``nu / omega_i``, where omega_i is small for
+an outlier. In all criteria, a row with weight w has the noise variance nu / w. Robust noise is therefore a fit with the
+weights omega, in which the weights and the fit are computed in turn (iteratively reweighted least squares).
+
+The weights are computed from leave-one-out errors. Let e_it be the error of target t at row i, v_i the variance of the
+function at row i given all other rows, in units of the signal variance, and T the number of targets. Then
+
+    ``omega_i = (4 + T) / (4 + sum_t z_it / q_t)``,    ``z_it = e_it^2 / (v_i + nu)``.
+
+The scale q_t is the maximum likelihood estimate under the Student-t distribution. The errors also decide between the
+two distributions: the Student-t distribution is used if it increases the log density of the errors by more than 0.2
+nats per row, as it does if outliers increase the variance of the residuals by half. It is not used if more than a tenth
+of the rows would be outliers, or if most rows have the same target: these rows are not errors, but signal.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import gammaln
+
+from hkrr._base.linear_algebra import Array, inverse_from_factor, jittered_cholesky, project
+from hkrr._base.threads import single_threaded_blas
+from hkrr.kernels import Kernel
+from hkrr.rows import InMemoryRows
+from hkrr.solvers.initialization import median_sample
+
+# Degrees of freedom of the Student-t distribution.
+DEGREES = 4.0
+# The Student-t distribution is used if it increases the log density by more nats per row, and by more nats in total.
+LEAST_GAIN, _LEAST_TOTAL_GAIN = 0.2, 10.0
+# Weight below which a row is an outlier. With one target, a residual of 9 scales has this weight.
+OUTLIER_WEIGHT = 0.06
+# Maximum share of outliers. If there are more, the rows are treated as signal.
+_MOST_OUTLIERS = 0.1
+# Lower bound on the scale of the Student-t distribution, relative to the median of the squared errors.
+_LEAST_SCALE = 0.01
+# Maximum number of rows whose leave-one-out errors are computed. The errors of other rows are prediction errors.
+_EXACT_ROWS = 1_000
+# Maximum number of rows, values of nu, and maximum number of rounds for the weights from plain kernel ridge regression.
+_PLAIN_ROWS, _PLAIN_NOISES, _ROUNDS = 500, (0.01, 0.1, 1.0, 10.0, 100.0), 10
+# The rounds end when no weight changes by more than this amount.
+_WEIGHT_TOLERANCE = 0.02
+# Number of iterations for the scale of the Student-t distribution.
+_SCALE_ITERATIONS = 50
+
+
+def student_weights(squares: Array, scale: Array) -> Array:
+    """Return the weights omega_i, given the standardized squared errors (n, T) and the scales (T,)."""
+    return (DEGREES + len(scale)) / (DEGREES + (squares / scale).sum(axis=1))
+
+
+class Errors(NamedTuple):
+    """Leave-one-out errors, standardized.
+
+    Attributes
+    ----------
+    squares : array (n, T)
+        Squared errors, divided by their variances up to the scale of each target.
+    log_variance : array (n,)
+        Logarithms of the variances by which the squared errors were divided.
+    """
+
+    squares: Array
+    log_variance: Array
+
+    @property
+    def scale(self) -> Array:
+        """The scales q_t, which maximize the likelihood of the Student-t distribution."""
+        squares = self.squares
+        scale = np.maximum(np.median(squares, axis=0), np.finfo(np.float64).tiny)
+        least = _LEAST_SCALE * scale
+        for _ in range(_SCALE_ITERATIONS):
+            scale = np.maximum(np.mean(student_weights(squares, scale)[:, None] * squares, axis=0), least)
+        return scale
+
+    @property
+    def weights(self) -> Array:
+        """The weights omega_i."""
+        return student_weights(self.squares, self.scale)
+
+    @property
+    def student_density(self) -> float:
+        """Mean log density of the errors under the Student-t distribution with the best scales."""
+        T, scale = self.squares.shape[1], self.scale
+        constant = gammaln((DEGREES + T) / 2.0) - gammaln(DEGREES / 2.0) - 0.5 * T * math.log(DEGREES * math.pi)
+        spread = np.log1p(np.sum(self.squares / scale, axis=1) / DEGREES)
+        tails = -0.5 * float(np.sum(np.log(scale))) - 0.5 * (DEGREES + T) * float(np.mean(spread))
+        return float(constant + tails - self._half_log_variance)
+
+    @property
+    def normal_density(self) -> float:
+        """Mean log density of the errors under the normal distribution with the best scales."""
+        scale = np.maximum(np.mean(self.squares, axis=0), np.finfo(np.float64).tiny)
+        return float(-0.5 * np.sum(np.log(2.0 * math.pi * scale) + 1.0)) - self._half_log_variance
+
+    @property
+    def _half_log_variance(self) -> float:
+        return float(0.5 * self.squares.shape[1] * np.mean(self.log_variance))
+
+    @property
+    def density(self) -> float:
+        """Mean log density of the errors under the better of the two distributions."""
+        return max(self.student_density, self.normal_density)
+
+    @property
+    def heavy_tailed(self) -> bool:
+        """Whether the Student-t distribution describes the errors much better than the normal distribution."""
+        gain = self.student_density - self.normal_density
+        if not (gain > LEAST_GAIN and gain * len(self.squares) > _LEAST_TOTAL_GAIN):
+            return False
+        return float(np.mean(self.weights < OUTLIER_WEIGHT)) <= _MOST_OUTLIERS
+
+
+def find_outliers(residuals: Array) -> list[int]:
+    """Return the indices of the outliers among the residuals (n, T), the farthest first."""
+    weights = Errors(residuals**2, np.zeros(len(residuals))).weights
+    order = np.argsort(weights, kind="stable")
+    return [int(k) for k in order[: np.count_nonzero(weights < OUTLIER_WEIGHT)]]
+
+
+def mostly_one_value(rows: InMemoryRows) -> bool:
+    """Return whether at least half of the rows have the same value of a target."""
+    _, Y, _ = rows.gather()
+    return bool(np.any(np.mean(np.median(Y, axis=0) == Y, axis=0) >= 0.5))
+
+
+def target_errors(rows: InMemoryRows) -> Errors:
+    """Return the errors of a constant function, the median of each target."""
+    _, Y, w = rows.gather()
+    variance = np.ones(len(Y)) if w is None else 1.0 / w
+    return Errors((Y - np.median(Y, axis=0)) ** 2 / variance[:, None], np.log(variance))
+
+
+def leave_one_out_errors(
+    rows: InMemoryRows, omega: Array | None, kernel: Kernel, B: Array, nu: float, rng: np.random.RandomState
+) -> Errors:
+    """Return the errors of a map B (or of the diagonal of B) with a noise level nu.
+
+    `rows` are the rows without robust weights, and `omega` contains these weights. At most 1,000 rows are centers.
+    Their errors are leave-one-out errors. The errors of all other rows are prediction errors.
+    """
+    weighted = rows if omega is None else rows.reweighted(omega)
+    X, Y, w = weighted.gather()
+    w = np.ones(len(Y)) if w is None else w
+    # The noise variances of the rows if no row were an outlier.
+    noise = nu / w if omega is None else nu * omega / w
+    some = np.arange(len(Y)) if len(Y) <= _EXACT_ROWS else np.sort(rows.draw(_EXACT_ROWS, rng))
+    P = project(X, B)
+    with single_threaded_blas():
+        return _standardized(kernel, P, Y, nu / w, noise, some)
+
+
+def _standardized(kernel: Kernel, P: Array, Y: Array, weighted_noise: Array, noise: Array, some: Array) -> Errors:
+    """Return the errors, given latent points, targets, noise variances with and without weights, and the centers."""
+    K = kernel(P[some], P[some])
+    K[np.diag_indices_from(K)] += weighted_noise[some]
+    factor, _ = jittered_cholesky(K, 0.0)
+    inverse = inverse_from_factor(factor)
+    alpha, diagonal = inverse @ Y[some], np.diagonal(inverse)
+    errors, variance = np.empty_like(Y), np.empty(len(Y))
+    errors[some] = alpha / diagonal[:, None]
+    variance[some] = 1.0 / diagonal - weighted_noise[some]
+    others = np.setdiff1d(np.arange(len(Y)), some, assume_unique=True)
+    if len(others):
+        errors[others] = Y[others] - kernel(P[others], P[some]) @ alpha
+        variance[others] = np.mean(variance[some])  # their own variances would take far longer
+    variance = np.maximum(variance, 0.0) + noise
+    return Errors(errors**2 / variance[:, None], np.log(variance))
+
+
+def plain_weights(rows: InMemoryRows, kernel: Kernel, rng: np.random.RandomState) -> tuple[Array, float]:
+    """Return weights from plain kernel ridge regression, and the log density of its errors.
+
+    The scale of the kernel is that of the median rule. The weights are computed for several values of nu, and those
+    with the highest log density of the errors are returned.
+    """
+    scale = math.sqrt(kernel.median_gamma(median_sample(rows, rng, _PLAIN_ROWS)))
+    B = np.full(rows.n_features, scale)
+    few = np.sort(rows.draw(_PLAIN_ROWS, rng))
+    some = rows.subset(few)
+    ends = []
+    for nu in _PLAIN_NOISES:
+        omega, errors = _iterate(some, target_errors(some).weights, kernel, B, nu, rng)
+        ends.append((errors.student_density, nu, omega))
+    density, nu, omega = max(ends, key=lambda end: end[0])
+    if len(few) < rows.n_rows:
+        everywhere = np.ones(rows.n_rows)
+        everywhere[few] = omega
+        omega = leave_one_out_errors(rows, everywhere, kernel, B, nu, rng).weights
+    return omega, density
+
+
+def _iterate(
+    rows: InMemoryRows, omega: Array, kernel: Kernel, B: Array, nu: float, rng: np.random.RandomState
+) -> tuple[Array, Errors]:
+    """Compute errors and weights in turn, until the weights hardly change. Return the weights and the errors."""
+    for _ in range(_ROUNDS):
+        errors = leave_one_out_errors(rows, omega, kernel, B, nu, rng)
+        before, omega = omega, errors.weights
+        if np.max(np.abs(omega - before)) < _WEIGHT_TOLERANCE:
+            break
+    return omega, errors

@@ -1,0 +1,107 @@
+"""Rows whose weights are a function of their residuals, computed block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hkrr._base.linear_algebra import Array
+from hkrr.rows.base import BlockFunction, Rows
+from hkrr.rows.in_memory import InMemoryRows
+
+# Function of X, Y and small arrays that returns the factors (n,) of the weights of a block.
+Factors = Callable[..., Array]
+
+
+class ReweightedRows(Rows):
+    """Rows of any source, with their weights multiplied by factors, such that the total weight is the same.
+
+    Parameters
+    ----------
+    rows : Rows
+        The rows, in the coordinates in which they are used.
+    factors : callable
+        Function ``factors(X, Y, *small)`` of a block, which returns the factors (n,) of the weights.
+    width : int
+        Number of columns of the largest array that `factors` computes.
+    small : tuple of arrays
+        Small arrays that are passed to `factors`.
+    center : bool
+        Whether the targets are centered at their new weighted mean.
+
+    Attributes
+    ----------
+    y_mean : array (n_targets,)
+        The new weighted mean of the targets if they are centered, and zeros otherwise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from hkrr.rows import InMemoryRows
+    >>> from hkrr.rows.reweighted import ReweightedRows
+    >>> rows = InMemoryRows(np.zeros((3, 1)), np.array([1.0, 2.0, 100.0]))
+    >>> robust = ReweightedRows(rows, lambda X, Y: (Y[:, 0] < 10) + 0.0, 1, (), center=True)
+    >>> robust.total_weight, robust.y_mean, robust.gather()[1].ravel()
+    (3.0, array([1.5]), array([-0.5,  0.5, 98.5]))
+    """
+
+    def __init__(self, rows: Rows, factors: Factors, width: int, small: tuple[Array, ...], *, center: bool) -> None:
+        self._rows, self._factors, self._width, self._small = rows, factors, width, small
+        self._scale, self.y_mean = 1.0, np.zeros(rows.n_targets)
+        self.n_rows, self.n_counted, self.n_features = rows.n_rows, rows.n_counted, rows.n_features
+        self.n_free_columns, self.n_targets, self.n_threads = rows.n_free_columns, rows.n_targets, rows.n_threads
+        self.total_weight, self.pays_to_batch = rows.total_weight, rows.pays_to_batch
+        weight, targets = self.fetch(*self.sum(_sums))
+        if center:
+            self.y_mean = targets / weight
+        self._scale = self.total_weight / float(weight)
+
+    def sum(self, fn: BlockFunction, width: int = 1, *small: Array) -> tuple[Any, ...]:
+        return self._rows.sum(self._wrapped(fn, len(small)), max(width, self._width), *small, *self._arrays)
+
+    def map(self, fn: BlockFunction, width: int = 1, *small: Array) -> Array:
+        return self._rows.map(self._wrapped(fn, len(small)), max(width, self._width), *small, *self._arrays)
+
+    @property
+    def _arrays(self) -> tuple[Array, ...]:
+        return (*self._small, self.y_mean)
+
+    def _wrapped(self, fn: BlockFunction, n_small: int) -> BlockFunction:
+        """Return a block function that computes the weights and then calls `fn`."""
+        factors, scale = self._factors, self._scale
+
+        def block(X: Array, Y: Array, w: Array | None, *arrays: Array) -> tuple[Any, ...]:
+            *small, y_mean = arrays[n_small:]
+            weight = scale * factors(X, Y, *small)
+            return fn(X, Y - y_mean, weight if w is None else w * weight, *arrays[:n_small])
+
+        return block
+
+    def place(self, array: Array) -> Array:
+        return self._rows.place(array)
+
+    def fetch(self, *arrays: Array) -> tuple[Array, ...]:
+        return self._rows.fetch(*arrays)
+
+    def to_device(self, rows: InMemoryRows) -> Rows:
+        return self._rows.to_device(rows)
+
+    def draw(self, n: int, rng: np.random.RandomState) -> Array:
+        return self._rows.draw(n, rng)
+
+    def subset(self, indices: Array) -> InMemoryRows:
+        X, Y, w = self._rows.subset(indices).gather()
+        weight = self._scale * self._factors(X, Y, *self._small)
+        rows = InMemoryRows(X, Y - self.y_mean, weight if w is None else w * weight, n_threads=self.n_threads)
+        rows.n_free_columns = self.n_free_columns
+        return rows
+
+    def with_coordinates(self, x_offset: Array | None, x_scale: Array | None, y_offset: Array | None) -> ReweightedRows:
+        raise NotImplementedError("the weights are a function of the rows in their present coordinates")
+
+
+def _sums(X: Array, Y: Array, w: Array | None) -> tuple[Array, Array]:
+    assert w is not None
+    return w.sum(), w @ Y
