@@ -59,7 +59,7 @@ def learned_krr(X: Array, y: Array, X_test: Array, seed: int) -> Array:
     noises = (0.001, 0.1, FIRST_LAMBDA * some.n_rows)
     found, _ = plain_kernel_ridge(Evidence(some, None, kernel, 1.0, True), kernel, noises, rng)
     length = float(found.B[0])
-    alpha = Objective(rows, None, kernel, found.nu / len(X)).solve_alpha(found.matrix)
+    alpha = Objective(rows, None, kernel, found.nu / len(X)).solve_alpha(found.B)
     return kernel(length * X_test, length * X) @ alpha[:, 0] + mean
 
 
