@@ -110,8 +110,7 @@ def average_gradient_outer_product(model: FittedMap, X: Any) -> Array:
     check_is_fitted(model)
     X = validate_data(model, X, reset=False, dtype=np.float64)
     B = math.sqrt(model.kernel_.scale) * model.map_
-    slopes = _latent_slopes(model, X, model.dual_coef_)
-    M = sum(slope.T @ slope for slope in slopes) / len(X)
+    M = _latent_outer_product(model, X, model.dual_coef_)
     G: Array = B[:, None] * M * B if B.ndim == 1 else B.T @ M @ B
     return G
 
@@ -127,8 +126,7 @@ def _importances(model: FittedMap, target: int | None) -> Array:
     if B.ndim == 1:
         effects = _mean_slopes_at_centers(model, dual_coef) * np.abs(B)
     else:
-        X = _sampled_centers(model)
-        M = sum(slope.T @ slope for slope in _latent_slopes(model, X, dual_coef)) / len(X)
+        M = _latent_outer_product(model, _sampled_centers(model), dual_coef)
         # Rounding errors can make a sum of squares negative.
         effects = np.sqrt(np.maximum(np.sum(B * (M @ B), axis=0), 0.0))
     few = columns_with_few_values(model.centers_)
@@ -196,11 +194,15 @@ def _mean_slopes_at_centers(model: FittedMap, dual_coef: Array) -> Array:
     return np.sqrt(sum(np.sum(slope * slope, axis=0) for slope in _latent_slopes(model, X, dual_coef)) / len(X))
 
 
+def _latent_outer_product(model: FittedMap, X: Array, dual_coef: Array) -> Array:
+    """Return the matrix M, averaged over the rows of X."""
+    return sum(slope.T @ slope for slope in _latent_slopes(model, X, dual_coef)) / len(X)
+
+
 def _latent_slopes(model: FittedMap, X: Array, dual_coef: Array) -> Iterator[Array]:
     """Yield the slopes (n, n_components) at blocks of the rows of X, for each target or predicted probability.
 
-    The slopes are derivatives with respect to the latent coordinates of `_in_kernel_units`. The sum of ``slope.T @
-    slope`` over all blocks, divided by the number of rows, is the matrix M.
+    The slopes are derivatives with respect to the latent coordinates of `_in_kernel_units`.
     """
     P, C = _in_kernel_units(model, X), _in_kernel_units(model, model.centers_)
     kernel, alpha = model.kernel_.with_gamma(1.0), dual_coef.reshape(len(C), -1)
