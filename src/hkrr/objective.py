@@ -10,7 +10,8 @@ r = K a - y:
 
     dL/dK = (2/W) w r a',   dL/dK_cc = lambda a a',   dL/dB = dL/dP' X + dL/dC' X~
 
-The kernel's pullback converts dL/dK into dL/dP and dL/dC. Only blocks of the m x c matrix K are stored at any time.
+The kernel's pullback converts dL/dK into dL/dP and dL/dC. Only blocks of the m x c matrix K are stored at any time. In
+all methods, B may also be a vector (D,), which stands for a diagonal D x D map.
 
 Numerics. Let eps be the machine epsilon and kappa the largest entry of K_cc's diagonal. The rounding errors of the
 summed normal equations are about eps times their largest possible eigenvalue, c kappa (kappa + lambda). Adding the
@@ -36,6 +37,8 @@ from hkrr._base.linear_algebra import (
     gram,
     is_torch_array,
     jittered_cholesky,
+    project,
+    pull_to_map,
     solve_positive_definite,
     solve_triangular,
 )
@@ -147,7 +150,7 @@ class Objective:
     def _place(self, B: Array, *more: Array) -> tuple[Array, ...]:
         """Return B, ``C = X~ B'`` and the arrays in ``more``, on the device where the sums are computed."""
         B = self.rows.place(B)
-        return B, self._placed_centers @ B.T, *(self.rows.place(array) for array in more)
+        return B, project(self._placed_centers, B), *(self.rows.place(array) for array in more)
 
     def value(self, B: Array, alpha: Array) -> float:
         """Return L(B, alpha)."""
@@ -155,7 +158,7 @@ class Objective:
         kernel = self.kernel
 
         def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array) -> tuple[Array]:
-            return (_weighted_square(kernel(X @ B.T, C) @ alpha - Y, w),)
+            return (_weighted_square(kernel(project(X, B), C) @ alpha - Y, w),)
 
         (loss,) = self.rows.sum(block, self.n_centers, B, C, alpha)
         return float(loss / self.rows.total_weight + self._penalty(kernel(C, C), alpha))
@@ -169,16 +172,16 @@ class Objective:
         kernel, factor = self.kernel, 2.0 / self.rows.total_weight
 
         def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array) -> tuple[Array, Array, Array]:
-            K, pullback = kernel.vjp_low_rank(X @ B.T, C)
+            K, pullback = kernel.vjp_low_rank(project(X, B), C)
             residual = K @ alpha - Y
             dP, dC = pullback(factor * _weighted(residual, w), alpha)
-            return _weighted_square(residual, w), dP.T @ X, dC
+            return _weighted_square(residual, w), pull_to_map(dP, X, B), dC
 
         loss, grad, dC = self.rows.sum(block, self.n_centers, B, C, alpha)
         K_cc, pullback = kernel.vjp_low_rank(C, C)
         value = loss / self.rows.total_weight + self._penalty(K_cc, alpha)
         left, right = pullback(self.reg_lambda * alpha, alpha)
-        return value, grad + (dC + left + right).T @ self._placed_centers
+        return value, grad + pull_to_map(dC + left + right, self._placed_centers, B)
 
     def inner(self, B: Array) -> Quadratic:
         """Return L(B, alpha) as a quadratic function of alpha, computed in one pass over the rows."""
@@ -191,7 +194,7 @@ class Objective:
         kernel = self.kernel
 
         def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array) -> tuple[Array, Array]:
-            K, Y = _times_root(w, kernel(X @ B.T, C), Y)
+            K, Y = _times_root(w, kernel(project(X, B), C), Y)
             return gram(K), K.T @ Y
 
         A, b = self.rows.sum(block, self.n_centers, B, C)
@@ -210,7 +213,7 @@ class Objective:
         """Return H(B) = min_a L(B, a), its gradient, and the minimizing coefficients."""
         B, C = self._place(B)
         if self.exact:
-            value, grad, alpha = self.rows.fetch(*self._reduced_exact(C))
+            value, grad, alpha = self.rows.fetch(*self._reduced_exact(B, C))
             return Reduced(float(value), grad, alpha)
         alpha, ridge = self._solve(B, C)
         value, grad = self._value_and_grad(B, C, alpha)
@@ -237,7 +240,7 @@ class Objective:
         T, jitter = jittered_cholesky(kernel(C, C), 10.0 * EPS * self.n_centers * kappa)
 
         def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, T: Array) -> tuple[Array, Array]:
-            K, Y = _times_root(w, kernel(X @ B.T, C), Y)
+            K, Y = _times_root(w, kernel(project(X, B), C), Y)
             V = solve_triangular(T, K.T)
             return gram(V.T), V @ Y
 
@@ -248,7 +251,7 @@ class Objective:
         beta, _ = solve_positive_definite(S, v / self.rows.total_weight, self.reg_lambda, info=info)
         return solve_triangular(T, beta, transpose=True), self.reg_lambda * jitter
 
-    def _reduced_exact(self, P: Array) -> tuple[Array, Array, Array]:
+    def _reduced_exact(self, B: Array, P: Array) -> tuple[Array, Array, Array]:
         """Return the value, the gradient and the minimizing coefficients if all rows are centers.
 
         Since K a - y = -lambda W a / w at the minimizer, H = lambda tr(y'a) and dH/dK = -lambda a a'.
@@ -256,7 +259,7 @@ class Objective:
         K, pullback = self.kernel.vjp_low_rank(P, P)
         alpha = self._solve_exact(array_namespace(K).asarray(K, copy=True))
         left, right = pullback(-self.reg_lambda * alpha, alpha)
-        return self.reg_lambda * dot(self._Y, alpha), (left + right).T @ self._placed_centers, alpha
+        return self.reg_lambda * dot(self._Y, alpha), pull_to_map(left + right, self._placed_centers, B), alpha
 
     def _square_kernel(self, B: Array, C: Array) -> Array:
         """Return the kernel matrix of all rows, computed by one call for PyTorch tensors, or in blocks by threads."""
@@ -265,7 +268,7 @@ class Objective:
             return kernel(C, C)
 
         def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array) -> tuple[Array]:
-            return (kernel(X @ B.T, C),)
+            return (kernel(project(X, B), C),)
 
         return self.rows.map(block, self.n_centers, B, C)
 

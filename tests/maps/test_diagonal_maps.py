@@ -9,6 +9,7 @@ from hkrr._maps import Diagonal, Full, Scaled
 from hkrr.criteria import Evidence, Grouped, LeaveOneOut
 from hkrr.estimators.search.candidates import Candidate, Origin, path_table
 from hkrr.kernels import Gaussian
+from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
 from support import oracles_criteria as criteria_oracles
 from support.random_problems import ONE_GAMMA, case_id, central_difference, make_problem, unit_direction
@@ -75,6 +76,28 @@ def test_directional_derivatives_in_the_vector(make, build, case):
         along = central_difference(lambda x, f=found: f.reduced(x).value, at, v)
         grad = found.reduced(at).grad
         assert abs(along - grad @ v) <= 1e-6 * np.linalg.norm(grad)
+
+
+@pytest.mark.parametrize("n_centers", [None, 9])
+@pytest.mark.parametrize(("T", "weighted"), [(1, False), (3, True)])
+@every_kernel
+def test_the_objective_at_a_vector_matches_the_matrix(n_centers, T, weighted, case):
+    p = make_problem(m=21, D=D, T=T, weighted=weighted)
+    centers = None if n_centers is None else p.X[:n_centers]
+    for reg_lambda in (LAMBDA, 1e-6):  # the system is whitened for the second value
+        found = Objective(InMemoryRows(p.X, p.y, p.w), centers, case.kernel, reg_lambda)
+        alpha = found.solve_alpha(SCALES)
+        close = {"rtol": 1e-6, "atol": 1e-6 * np.abs(alpha).max()}
+        assert_allclose(alpha, found.solve_alpha(np.diag(SCALES)), **close)
+        vector, matrix = (found.reduced(B) for B in (SCALES, np.diag(SCALES)))
+        assert vector.value == pytest.approx(matrix.value, rel=1e-8)
+        assert_allclose(vector.grad, np.diag(matrix.grad), rtol=1e-6, atol=1e-8 * np.abs(matrix.grad).max())
+        assert found.value(SCALES, alpha) == pytest.approx(found.value(np.diag(SCALES), alpha), rel=1e-12)
+        value, grad = found.value_and_grad_B(SCALES, alpha)
+        other_value, other_grad = found.value_and_grad_B(np.diag(SCALES), alpha)
+        assert value == pytest.approx(other_value, rel=1e-12)
+        assert_allclose(grad, np.diag(other_grad), rtol=1e-9, atol=1e-10 * np.abs(other_grad).max())
+        assert_allclose(found.inner(SCALES).A, found.inner(np.diag(SCALES)).A, rtol=1e-12, atol=1e-14)
 
 
 def test_a_candidate_has_its_map_as_a_matrix_and_its_norm():

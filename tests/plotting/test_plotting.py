@@ -81,7 +81,7 @@ def test_surface_is_the_models_function():
 
 def test_default_directions_change_predictions_most():
     model = made_model(3, 3)
-    model.components_ = np.eye(3)
+    model.map_ = np.eye(3)
     model.centers_[:, 1] *= 1e-3  # the function hardly depends on this column
     X, y = made_data(model)
     X[:, 1] *= 1e-3
@@ -90,7 +90,7 @@ def test_default_directions_change_predictions_most():
 
 def test_direction_of_a_single_column_has_the_units_of_the_column():
     model = made_model(1, 1, names=["age"])
-    model.components_ = np.array([[-0.5]])
+    model.map_ = np.array([[-0.5]])
     X, y = made_data(model)
     display = LinkDisplay.from_estimator(model, X, y)
     assert display.labels == ("age",)

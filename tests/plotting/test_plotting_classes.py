@@ -75,7 +75,7 @@ def test_without_labels_and_with_rows_of_one_class(n_components):
 
 def test_column_with_a_negative_coefficient_is_not_mirrored():
     model = made_classifier(2, 2, 2, names=["age", "height"])
-    model.components_ = np.diag([-0.5, 1.0])
+    model.map_ = np.diag([-0.5, 1.0])
     X, y = made_labels(model)
     display = LinkDisplay.from_estimator(model, X, y)
     assert_allclose(display.points, X)

@@ -10,6 +10,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hkrr import HyperKernelRidge
+from hkrr._maps import KernelExpansion
 from hkrr.criteria import Evidence, LeaveOneOut
 from hkrr.kernels import Anova, Gaussian, Matern, Polynomial, ProductLaplace
 from hkrr.objective import Objective
@@ -291,6 +292,24 @@ def test_fits_are_the_same(given, kind, setting):
     options = {"device": "cpu"} if kind == "device" else dict(OPTIONS.get(kind, {}))
     model = _estimator(n_jobs=options.pop("n_threads", 1), **options, **SETTINGS[setting])
     _check_model(model.fit(*given(kind, *_data(M_FIT))), _reference(setting))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_diagonal_map_is_a_vector(make, kind):
+    """Test sums and predictions with a diagonal map, which is stored as a vector."""
+    X, y = _data()
+    b, kernel = np.array([0.5, 0.2, 0.01]), Gaussian(gamma=1.0)
+    expected = Objective(InMemoryRows(X, y), X[:7], kernel, 1e-2)
+    alpha = expected.solve_alpha(np.diag(b))
+    rows = make(kind, X, y)
+    found = Objective(rows, X[:7], kernel, 1e-2)
+    assert_allclose(found.solve_alpha(b), alpha, rtol=1e-8, atol=1e-8 * np.max(np.abs(alpha)))
+    value, grad = found.value_and_grad_B(b, alpha)
+    other_value, other_grad = expected.value_and_grad_B(np.diag(b), alpha)
+    assert value == pytest.approx(other_value, rel=1e-10)
+    assert_allclose(grad, np.diag(other_grad), rtol=1e-8, atol=1e-10)
+    predicted = KernelExpansion(kernel, b, X[:7], alpha, 0.3, X[0]).of_rows(rows)
+    assert_allclose(predicted, KernelExpansion(kernel, np.diag(b), X[:7], alpha, 0.3, X[0]).at(X), rtol=1e-9, atol=1e-9)
 
 
 def _check_model(model, expected):

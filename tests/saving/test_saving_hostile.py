@@ -164,7 +164,7 @@ def test_a_path_that_is_a_pipe(tmp_path):
 
 
 def _entry(**changes):
-    return lambda table: table["components_"].update(changes)
+    return lambda table: table["map_"].update(changes)
 
 
 @pytest.mark.parametrize(
@@ -187,8 +187,8 @@ def _entry(**changes):
         _entry(data_offsets=[8, 56]),
         _entry(data_offsets=[48]),
         _entry(more=1),
-        lambda table: table.update(components_=None),
-        lambda table: table.pop("components_"),
+        lambda table: table.update(map_=None),
+        lambda table: table.pop("map_"),
         lambda table: table.update(extra={"dtype": "F64", "shape": [0], "data_offsets": [0, 0]}),
         lambda table: table["__metadata__"].update(more="1"),
         lambda table: table.update(__metadata__=[]),
@@ -197,7 +197,7 @@ def _entry(**changes):
         lambda table: table["__metadata__"].update(hkrr='{"format":1,"format":1}'),
         lambda table: table["__metadata__"].update(hkrr='{"format":NaN}'),
         lambda table: table["__metadata__"].update(hkrr='{"format":' + "9" * 5000 + "}"),
-        lambda table: json.dumps(table).replace("{", '{"components_":1,', 1).encode(),
+        lambda table: json.dumps(table).replace("{", '{"map_":1,', 1).encode(),
         lambda table: b"\xff" + json.dumps(table).encode(),
     ],
 )

@@ -64,7 +64,7 @@ def test_an_empty_tensor_with_huge_axes_is_refused():
 
 def test_swapped_tensors_are_refused():
     header, arrays = parts(data_of("HyperKernelRidge"))
-    swapped = {**arrays, "components_": arrays["centers_"], "centers_": arrays["components_"]}
+    swapped = {**arrays, "map_": arrays["centers_"], "centers_": arrays["map_"]}
     refused(pack(header, swapped), "does not match the rest of the model")
 
 
@@ -115,7 +115,7 @@ def test_a_newer_format_is_refused_with_the_remedy():
         (["attributes", "kernel_", "object", "gamma"], {"tensor": "x_offset_"}, "an invalid value"),
         (["attributes", "kernel_"], {"object": {"class": "LBFGS"}}, "kernel_ is not a kernel"),
         (["attributes", "kernel_"], {"pickle": ""}, "unknown type 'pickle'"),
-        (["attributes", "x_offset_"], {"tensor": "components_"}, "the same tensor twice"),
+        (["attributes", "x_offset_"], {"tensor": "map_"}, "the same tensor twice"),
         (["attributes", "x_offset_"], {"tensor": "nowhere"}, "a missing tensor"),
         (["attributes", "x_offset_"], None, "x_offset_ is not an array of floats"),
         (["attributes", "n_features_in_"], 4, "does not match the rest"),

@@ -24,7 +24,7 @@ def made_model(n_components=2, n_features=4, *, kernel="gaussian", n_targets=1, 
     d, D = n_components, n_features
     model = cls(n_components=d)
     B = np.array([[((3 * i + 2 * j) % 5 - 1.6) * 0.7**i for j in range(D)] for i in range(d)])
-    model.components_ = np.round(B / np.linalg.norm(B, 2), 6)
+    model.map_ = np.round(B / np.linalg.norm(B, 2), 6)
     model.singular_values_ = 0.5 ** np.arange(d)
     model.centers_ = points(N_CENTERS, D)
     model.x_offset_ = np.full(D, 0.1)
@@ -76,7 +76,7 @@ def made_classifier(n_components=2, n_features=4, n_classes=2, *, loss="logistic
     """Return a classifier whose fitted attributes are set by hand. Its labels are "a", "b" and so on."""
     like = made_model(n_components, n_features, names=names)
     model = HyperKernelClassifier(n_components, loss=loss)
-    copied = ("components_", "singular_values_", "centers_", "x_offset_", "kernel_", "gamma_", "n_features_in_")
+    copied = ("map_", "singular_values_", "centers_", "x_offset_", "kernel_", "gamma_", "n_features_in_")
     for name in (*copied, *(["feature_names_in_"] if names is not None else [])):
         setattr(model, name, getattr(like, name))
     model.regressor_ = made_model(n_components, n_features, cls=HyperKernelRidgeCV)

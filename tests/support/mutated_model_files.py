@@ -39,7 +39,7 @@ JUNK: list[Any] = [
     {"scalar": ["int8", 300]},
     {"scalar": ["float64", 1.5]},
     {"texts": ["a" * 1000] * 50},
-    {"tensor": "components_"},
+    {"tensor": "map_"},
     {"tensor": "nowhere"},
     {"column": ["dual_coef_", "float"]},
     {"object": {"class": "Gaussian", "gamma": -1.0}},

@@ -40,7 +40,7 @@ def with_intervals():
 
 def diagonal():
     model = made_model(4, 4, kernel="anova", names=NAMES, cls=HyperKernelRidgeCV)
-    model.components_, model.map_shape_ = np.diag([1.0, 0.2, 0.6, 0.4]), "diagonal"
+    model.map_, model.map_shape_ = np.diag([1.0, 0.2, 0.6, 0.4]), "diagonal"
     return model
 
 

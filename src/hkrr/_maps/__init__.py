@@ -1,6 +1,6 @@
 """Linear maps B: their shapes, their canonical form, and the regression function given by a map and a kernel."""
 
-from hkrr._maps.canonical_form import canonical_map, principal_form
+from hkrr._maps.canonical_form import canonical_map, map_row, principal_form
 from hkrr._maps.expansion import KernelExpansion
 from hkrr._maps.shapes import (
     Diagonal,
@@ -22,6 +22,7 @@ __all__ = [
     "Shape",
     "ShapedCriterion",
     "canonical_map",
+    "map_row",
     "principal_form",
     "shape_key",
     "square_map_is_affordable",

@@ -2,8 +2,9 @@
 
 For every kernel in this library, (B, gamma) and (B / s, gamma s^2) define the same function. For a rotation-invariant
 kernel, B and Q B also define the same function, for every rotation Q. The canonical form has spectral norm 1 in the
-coordinates of X. For rotation-invariant kernels, its rows are also orthogonal in the coordinates of the optimization
-and sorted by decreasing norm, and the entry of largest absolute value in each row is positive.
+coordinates of X. For rotation-invariant kernels, the rows of a full map are also orthogonal in the coordinates of the
+optimization and sorted by decreasing norm, and the entry of largest absolute value in each row is positive. A diagonal
+map, stored as the vector of its scales, stays diagonal: its rows are in the order of the columns.
 """
 
 from __future__ import annotations
@@ -28,19 +29,28 @@ def principal_form(B: Array) -> tuple[Array, Array]:
     return s[:, None] * Vt, s
 
 
+def map_row(B: Array, k: int) -> Array:
+    """Return row k of a map (d, D), or of the diagonal map whose diagonal is the vector B."""
+    return np.where(np.arange(len(B)) == k, B, 0.0) if B.ndim == 1 else B[k]
+
+
 def canonical_map(B: Array, kernel: Kernel, x_scale: Array | None) -> tuple[Array, Kernel, Array]:
     """Return the canonical map in the coordinates of X, the kernel with its new gamma, and the singular values of B.
 
-    The returned singular values are divided by the largest singular value. ``x_scale`` contains the numbers by which
-    the columns of X were divided. It is None if X was not scaled.
+    The returned singular values are divided by the largest singular value. If B is the vector of a diagonal map, the
+    canonical map is a vector too, and its singular values, the absolute scales, are in the order of the columns.
+    ``x_scale`` contains the numbers by which the columns of X were divided. It is None if X was not scaled.
     """
-    rotated, s = principal_form(B)
-    if kernel.rotation_invariant:
-        B = svd_flip(None, rotated, u_based_decision=False)[1]
-    components = B if x_scale is None else B / x_scale
-    norm = float(np.linalg.norm(components, 2))
+    if B.ndim == 1:
+        s = np.abs(B)
+    else:
+        rotated, s = principal_form(B)
+        if kernel.rotation_invariant:
+            B = svd_flip(None, rotated, u_based_decision=False)[1]
+    canonical = B if x_scale is None else B / x_scale
+    norm = float(np.max(np.abs(canonical)) if B.ndim == 1 else np.linalg.norm(canonical, 2))
     if not norm > 0:
-        return components, kernel, s
+        return canonical, kernel, s
     if not norm < _LARGEST:
         raise FitError("X varies so little that gamma overflows: multiply its columns by a power of ten first")
-    return components / norm, kernel.with_gamma(kernel.scale * norm**2), s / s[0]
+    return canonical / norm, kernel.with_gamma(kernel.scale * norm**2), s / np.max(s)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hkrr._base.linear_algebra import Array
+from hkrr._base.linear_algebra import Array, project
 from hkrr.kernels import Kernel
 from hkrr.rows import Rows
 
@@ -25,8 +25,8 @@ class KernelExpansion:
     ----------
     kernel : Kernel
         The kernel k of latent points.
-    B : array (d, D)
-        The linear map from inputs to latent points.
+    B : array (d, D) or (D,)
+        The linear map from inputs to latent points, or the diagonal of a diagonal map.
     centers : array (c, D)
         The centers, in the coordinates of X.
     alpha : array (c,) or (c, n_targets)
@@ -48,7 +48,7 @@ class KernelExpansion:
     def latent_centers(self) -> Array:
         """Latent centers, ``B (c_j - o)``."""
         centers = self.centers if self.x_offset is None else self.centers - self.x_offset
-        return centers @ self.B.T
+        return project(centers, self.B)
 
     def at_latent(self, P: Array) -> Array:
         """Return the values at latent points ``P = B (x - o)``."""
@@ -56,14 +56,14 @@ class KernelExpansion:
 
     def at(self, X: Array) -> Array:
         """Return the values at points in memory. One kernel matrix is computed for all points."""
-        return self.at_latent((X if self.x_offset is None else X - self.x_offset) @ self.B.T)
+        return self.at_latent(project(X if self.x_offset is None else X - self.x_offset, self.B))
 
     def of_rows(self, rows: Rows) -> Array:
         """Return the values at all rows of a row source, computed block by block."""
         kernel, C = self.kernel, self.latent_centers
 
         def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array, b: Array) -> tuple[Array]:
-            return (kernel(X @ B.T, C) @ alpha + b,)
+            return (kernel(project(X, B), C) @ alpha + b,)
 
         small = (self.B, C, self.alpha, np.atleast_1d(self.intercept))
         rows = rows if self.x_offset is None else rows.with_coordinates(self.x_offset, None, None)

@@ -29,10 +29,14 @@ class KernelExpansionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Return the prediction at every row of X, computed block by block."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
-        expansion = KernelExpansion(
+        rows = InMemoryRows(X, np.empty((len(X), 0)))
+        return require_finite("predictions", lambda: self._expansion.of_rows(rows))
+
+    @property
+    def _expansion(self) -> KernelExpansion:
+        return KernelExpansion(
             self.kernel_, self.components_, self.centers_, self.dual_coef_, self.intercept_, self.x_offset_
         )
-        return require_finite("predictions", lambda: expansion.of_rows(InMemoryRows(X, np.empty((len(X), 0)))))
 
     def _standardize(self, X: Any, y: Any, scale: bool = True) -> tuple[Array, Array, Moments]:
         """Validate X and y. Return the standardized inputs, the centred targets, and the moments of the columns.

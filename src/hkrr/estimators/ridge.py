@@ -42,7 +42,7 @@ _FIRST_LAMBDA = 1e-3
 _MERGED_ROWS = 20_000
 # Names of the attributes that a fit sets. The docstring of HyperKernelRidge describes them.
 FITTED_ATTRIBUTES = (
-    "components_",
+    "map_",
     "singular_values_",
     "gamma_",
     "kernel_",
@@ -161,6 +161,9 @@ class HyperKernelRidge(MapModel):
     components_ : array (n_components, n_features)
         The map B, scaled to spectral norm 1, in the coordinates of X. For rotation-invariant kernels its rows are
         orthogonal in the coordinates of the optimization, and the most important row comes first.
+    map_ : array (n_components, n_features) or (n_features,)
+        The map in the form in which it is stored: ``components_`` itself, or the vector of its diagonal if the map is
+        diagonal. Only `HyperKernelRidgeCV` can select a diagonal map.
     singular_values_ : array (n_components,)
         Singular values of the map in the coordinates of the optimization, divided by the largest singular value.
         They are the weights of the directions.

@@ -143,8 +143,10 @@ class HyperKernelRidgeCV(MapModel):
         The level at which predictions are clipped. With `cv`, the level is the largest absolute value of the target.
         Without `cv`, the level is twice this value, because correct predictions for new rows can exceed the training
         targets.
-    components_, gamma_, kernel_, centers_, dual_coef_, singular_values_, diagnostics_, feature_importances_, ...
-        As in `HyperKernelRidge`.
+    components_, map_, gamma_, kernel_, centers_, dual_coef_, singular_values_, diagnostics_, feature_importances_, ...
+        As in `HyperKernelRidge`. If ``map_shape_`` is "diagonal" or "identity", ``map_`` is the vector of the scales of
+        the columns, and ``components_`` and ``singular_values_`` are in the order of the columns. ``components_`` is
+        then created on each access, because it takes much memory if there are many columns.
 
     See Also
     --------

@@ -59,8 +59,8 @@ def learned_krr(X: Array, y: Array, X_test: Array, seed: int) -> Array:
     kernel = Gaussian(gamma=1.0)
     noises = (0.001, 0.1, FIRST_LAMBDA * some.n_rows)
     found, _ = plain_kernel_ridge(Evidence(some, None, kernel, 1.0, True), kernel, noises, rng)
-    alpha = Objective(rows, None, kernel, found.nu / len(X)).solve_alpha(found.matrix)
-    return KernelExpansion(kernel, found.matrix, X, alpha[:, 0], mean).at(X_test)
+    alpha = Objective(rows, None, kernel, found.nu / len(X)).solve_alpha(found.B)
+    return KernelExpansion(kernel, found.B, X, alpha[:, 0], mean).at(X_test)
 
 
 def slope(sizes: list[int], risks: list[float]) -> float:

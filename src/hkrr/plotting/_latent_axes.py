@@ -6,6 +6,7 @@ import numpy as np
 
 from hkrr._base.checks import check_int
 from hkrr._base.linear_algebra import Array
+from hkrr._maps import map_row
 from hkrr.estimators.fitted.importance import column_stds, direction_effects, loadings
 from hkrr.plotting._style import short
 from hkrr.plotting._unwrap_estimator import Model
@@ -34,10 +35,10 @@ def direction_axis(model: Model, names: list[str], k: int) -> tuple[float, str]:
 
     If the direction uses a single column, the axis has the units and the name of that column. Otherwise the unit is 1.
     """
-    table = loadings(model)[k]
-    used = np.flatnonzero(model.components_[k])
+    table, row = map_row(loadings(model), k), map_row(model.map_, k)
+    used = np.flatnonzero(row)
     if len(used) == 1:
-        return float(model.components_[k, used[0]]), short(names[used[0]])
+        return float(row[used[0]]), short(names[used[0]])
     order = np.argsort(-np.abs(table), kind="stable")[: min(3, len(used))]
     terms = " ".join(f"{'+' if table[j] >= 0 else '−'}{abs(table[j]):.2f} {short(names[j])}" for j in order)
     return 1.0, f"direction {k + 1}\n{terms}{' …' if len(used) > len(order) else ''}"
@@ -56,7 +57,9 @@ def rows_at(model: Model, Z: Array) -> Array:
     Of all rows x with ``B x = z``, the row closest to the median of the centers in standardized coordinates is
     returned. The choice does not change the predictions, because the predictions depend on x only through Bx.
     """
-    B, typical = model.components_, np.median(model.centers_, axis=0)
+    B, typical = model.map_, np.median(model.centers_, axis=0)
+    if B.ndim == 1:
+        return np.where(B != 0, Z / np.where(B != 0, B, 1.0), typical)
     # In standardized coordinates, the choice of x does not depend on the units of the columns.
     scale = column_stds(model)
     scale = np.where(scale > 0, scale, 1.0)

@@ -10,6 +10,7 @@ from scipy.spatial import cKDTree
 
 from hkrr._base.checks import check_choice
 from hkrr._base.linear_algebra import Array
+from hkrr.estimators.fitted.importance import has_single_columns
 from hkrr.plotting._class_probabilities import class_index, draw_curves, draw_regions
 from hkrr.plotting._latent_axes import chosen_directions, direction_axis, grid_side, rows_at
 from hkrr.plotting._plot_data import Coverage, intervals, one_target, rows_shown, sample_rows
@@ -174,8 +175,7 @@ class LinkDisplay:
             values = one_target(nameless.predict(rows), target, "the model")
         band = intervals(nameless, rows, coverage, target) if len(chosen) == 1 else None
         n_fixed = latent.shape[1] - len(chosen)
-        single_columns = bool(np.all(np.count_nonzero(model.components_, axis=1) <= 1))
-        axis_name = "column" if single_columns else "direction"
+        axis_name = "column" if has_single_columns(model) else "direction"
         fixed = f"1 other {axis_name} fixed at its median"
         if n_fixed > 1:
             fixed = f"{n_fixed} other {axis_name}s fixed at their medians"

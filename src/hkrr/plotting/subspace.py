@@ -32,8 +32,8 @@ class SubspaceDisplay:
 
     Parameters
     ----------
-    loadings : array (n_components, n_features)
-        Coefficients of the standardized columns; each row has length one.
+    loadings : array (n_components, n_features) or (n_features,)
+        Coefficients of the standardized columns; each row has length one. A vector is the diagonal of a diagonal map.
     weights : array (n_components,)
         Weights of the directions, divided by the largest weight. They are the singular values of the map, or the
         lengths of its rows if the kernel is not rotation invariant.
@@ -104,11 +104,13 @@ class SubspaceDisplay:
 
     def plot(self, *, max_columns: int = 20, ax: Any = None) -> Self:
         """Draw the loadings; see `from_estimator` for the parameters."""
-        values = self.loadings[:_MOST_DIRECTIONS]
-        importance = np.sum((self.weights[:, None] * self.loadings) ** 2, axis=0)
-        own_axes = len(self.loadings) > 1 and bool(np.all(np.count_nonzero(self.loadings, axis=1) <= 1))
-        if own_axes:
-            values = np.sqrt(importance)[None, :]
+        if self.loadings.ndim == 1:
+            importance, single_columns = (self.weights * self.loadings) ** 2, True
+        else:
+            importance = np.sum((self.weights[:, None] * self.loadings) ** 2, axis=0)
+            single_columns = bool(np.all(np.count_nonzero(self.loadings, axis=1) <= 1))
+        own_axes = len(self.loadings) > 1 and single_columns
+        values = np.sqrt(importance)[None, :] if own_axes else np.atleast_2d(self.loadings)[:_MOST_DIRECTIONS]
         order = np.argsort(-importance, kind="stable")
         top, rest = np.split(order, [check_int("max_columns", max_columns, 1)])
         labels = [short(self.names[j]) for j in top]

@@ -15,8 +15,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hkrr._base.linear_algebra import Array
-from hkrr.estimators.fitted.importance import direction_weights, importances, loadings
+from hkrr._base.linear_algebra import Array, project
+from hkrr._maps import map_row
+from hkrr.estimators.fitted.importance import (
+    direction_weights,
+    has_single_columns,
+    importances,
+    loadings,
+    single_column_effects,
+)
 from hkrr.reporting.report_input import ReportInput, sample_indices
 
 # Maximum number of directions in a report.
@@ -70,7 +77,7 @@ class Directions:
 def latent_gradients(data: ReportInput, X: Array) -> Array:
     """Return the gradient of g with respect to z at ``z = Bx``, for every row x of X and the target of the report."""
     expansion = data.model._expansion
-    P = (X - data.model.x_offset_) @ expansion.B.T
+    P = project(X - data.model.x_offset_, expansion.B)
     C = expansion.latent_centers
     alpha = expansion.alpha.reshape(len(C), -1)[:, [data.target_index]]
     return np.asarray(expansion.kernel.vjp_low_rank(P, C)[1](np.ones((len(P), 1)), alpha)[0])
@@ -78,19 +85,19 @@ def latent_gradients(data: ReportInput, X: Array) -> Array:
 
 def describe_directions(data: ReportInput) -> Directions:
     """Return the directions of the model and the importances of its columns."""
-    model, B = data.model, data.model.components_
+    model, B = data.model, data.model.map_
     gradients = latent_gradients(data, data.X[sample_indices(len(data.X), _GRADIENT_ROWS)])
-    effects = np.sqrt(np.mean(gradients**2, axis=0)) * (data.X @ B.T).std(axis=0)
+    effects = np.sqrt(np.mean(gradients**2, axis=0)) * project(data.X, B).std(axis=0)
     by_column = importances(model, data.target_index)
-    if np.all(np.sum(B != 0, axis=1) <= 1):
-        effects = (B != 0) @ by_column
+    if has_single_columns(model):
+        effects = single_column_effects(model, by_column)
     total = float(np.sum(effects))
     shares = effects / total if total > 0 else np.zeros_like(effects)
     order = np.argsort(-shares, kind="stable")[:MOST_DIRECTIONS]
     ranking = [Loading(data.columns[j], float(by_column[j])) for j in np.argsort(-by_column, kind="stable")]
     return Directions(
         n_components=len(B),
-        n_columns=B.shape[1],
+        n_columns=B.shape[-1],
         shape=getattr(model, "map_shape_", "full"),
         directions=[_direction(data, int(k), float(shares[k])) for k in np.sort(order)],
         importances=ranking[:MOST_LOADINGS],
@@ -100,7 +107,7 @@ def describe_directions(data: ReportInput) -> Directions:
 
 
 def _direction(data: ReportInput, k: int, share: float) -> Direction:
-    weights = loadings(data.model)[k]
+    weights = map_row(loadings(data.model), k)
     order = [j for j in np.argsort(-np.abs(weights), kind="stable") if weights[j] != 0]
     shown, rest = order[:MOST_LOADINGS], order[MOST_LOADINGS:]
     return Direction(

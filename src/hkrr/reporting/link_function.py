@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 from scipy.spatial import cKDTree
 
-from hkrr._base.linear_algebra import Array
+from hkrr._base.linear_algebra import Array, project
 from hkrr.reporting.directions import Directions
 from hkrr.reporting.report_input import ReportInput, sample_indices
 
@@ -67,14 +67,14 @@ class Link:
 def link_values(data: ReportInput, Z: Array) -> Array:
     """Return the prediction g(z) for each row z of Z, in the coordinates of the model's method ``transform``."""
     model = data.model
-    offset = model.x_offset_ @ model.components_.T
+    offset = project(model.x_offset_, model.map_)
     predicted = model._truncate(model._expansion.at_latent(Z - offset))
     return np.asarray(predicted.reshape(len(Z), -1)[:, data.target_index])
 
 
 def describe_link(data: ReportInput, found: Directions) -> Link:
     """Return the curves and surfaces of g over the directions that change the prediction most."""
-    Z = data.X @ data.model.components_.T
+    Z = project(data.X, data.model.map_)
     mean, spread = Z.mean(axis=0), Z.std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
     T = (Z - mean) / spread

@@ -175,11 +175,11 @@ def _provenance(model: Model) -> Provenance:
         )
     }
     results = [
-        ("Directions", str(len(model.components_))),
+        ("Directions", str(len(model.map_))),
         ("Regularization (lambda)", f"{model.reg_lambda_:.3g}"),
         ("Kernel", f"{type(model.kernel_).__name__}, gamma {model.kernel_.scale:.3g}"),
         ("Centers", f"{len(model.centers_):,}"),
-        ("Columns", f"{model.components_.shape[1]:,}"),
+        ("Columns", f"{model.map_.shape[-1]:,}"),
     ]
     versions = {
         "hkrr": __version__,

@@ -98,6 +98,15 @@ def float_per_target(letters: str, *, at_least: float = -math.inf) -> Check:
     return check
 
 
+def linear_map(name: str, value: Any, sizes: Sizes) -> None:
+    """Check a map: a matrix of d rows and D columns, or the vector of a diagonal map, for which d = D."""
+    if np.ndim(value) == 1:
+        floats("D")(name, value, sizes)
+        floats("d")(name, value, sizes)
+    else:
+        floats("d", "D")(name, value, sizes)
+
+
 def scores(name: str, value: Any, sizes: Sizes) -> None:
     """Check the conformal scores of prediction intervals, which must be sorted and non-negative."""
     floats("scores", "*t")(name, value, sizes)
@@ -204,7 +213,7 @@ def result(name: str, value: Any, sizes: Sizes) -> None:
     """Check the `Result` of a solver."""
     if not isinstance(value, Result):
         raise Refusal(f"{name} is not a Result")
-    floats("d", "D")(f"{name}.B", value.B, sizes)
+    linear_map(f"{name}.B", value.B, sizes)
     floats("c", "columns of alpha")(f"{name}.alpha", value.alpha, sizes)
     for field in ("objective", "reg_lambda"):
         number()(f"{name}.{field}", getattr(value, field), sizes)

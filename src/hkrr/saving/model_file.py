@@ -19,13 +19,15 @@ from hkrr._storage.atomic_write import replace_file
 from hkrr._storage.json_codec import Arrays, decode, encode
 from hkrr._storage.safetensors_format import FORMAT, Refusal, pack, unpack
 from hkrr.exceptions import ModelFileError
-from hkrr.saving.schemas import SCHEMAS, check_model
+from hkrr.saving.schemas import SCHEMAS, Schema, check_model
 
 _DAMAGED = "it is damaged, or was not written by hkrr.save"
 # Parameters that are stored as None: functions cannot be stored, and a path is valid on one machine only.
 LEFT_OUT = ("callbacks", "checkpoint")
 # Attributes that are not stored separately: the header has the feature names, and result_ contains the history.
 _ELSEWHERE = {"feature_names_in_", "history_"}
+# Attributes that had another name in files of earlier versions.
+_FORMER_NAMES = {"map_": "components_"}
 
 
 def encode_model(model: Any, arrays: Arrays, prefix: str = "") -> dict[str, Any]:
@@ -79,6 +81,7 @@ def decode_model(content: Any, arrays: Arrays, allowed: tuple[str, ...], feature
             remedied=True,
         )
     schema = SCHEMAS[name]
+    attributes = _with_present_names(attributes, schema)
     _check_names(f"parameters of {name}", parameters, set(schema.parameter_names()))
     _check_names(f"attributes of {name}", attributes, {*schema.attributes, *schema.optional})
     model = schema.cls(**{key: decode(value, arrays) for key, value in parameters.items()})
@@ -104,6 +107,14 @@ def _with_tree(model: Any) -> Any:
         return model.fit(model._fit_X, model._y)
     except ValueError as error:
         raise Refusal(f"its KNeighborsRegressor is invalid: {error}") from None
+
+
+def _with_present_names(attributes: Any, schema: Schema) -> Any:
+    """Return the attributes in a file with the names that they have in this version."""
+    for name, former in _FORMER_NAMES.items():
+        if name in schema.attributes and isinstance(attributes, dict) and name not in attributes:
+            attributes = {(name if key == former else key): value for key, value in attributes.items()}
+    return attributes
 
 
 def _decode_inner(value: Any, arrays: Arrays, allowed: tuple[str, ...]) -> Any:
@@ -266,8 +277,8 @@ def _summary(model: Any) -> dict[str, Any]:
     if hasattr(model, "dual_coef_"):
         found["n_centers"] = len(model.dual_coef_)
         found["n_targets"] = 1 if model.dual_coef_.ndim == 1 else model.dual_coef_.shape[1]
-    if hasattr(model, "components_"):
-        found["n_components"] = len(model.components_)
+    if hasattr(model, "map_") or hasattr(model, "components_"):
+        found["n_components"] = len(model.map_ if hasattr(model, "map_") else model.components_)
     if hasattr(model, "n_iter_"):
         found["n_iter"] = int(model.n_iter_)
     if hasattr(model, "result_"):

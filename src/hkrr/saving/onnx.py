@@ -75,8 +75,9 @@ def to_onnx(model: Any) -> Any:
 
     graph = _Graph()
     X = graph.add("Cast", "X", to=onnx.TensorProto.DOUBLE)
-    P = graph.add("MatMul", graph.add("Sub", X, model.x_offset_), model.components_.T)
-    C = (model.centers_ - model.x_offset_) @ model.components_.T
+    P, B = graph.add("Sub", X, model.x_offset_), model._expansion.B
+    P = graph.add("Mul", P, B) if B.ndim == 1 else graph.add("MatMul", P, B.T)
+    C = model._expansion.latent_centers
     K = _kernel(graph, model.kernel_, P, C)
     y = graph.add("Add", graph.add("MatMul", K, model.dual_coef_), model.intercept_)
     if isinstance(model, HyperKernelRidgeCV) and model.truncate:

@@ -87,15 +87,14 @@ class Schema:
 
 Attributes = dict[str, Check | tuple[str, ...]]
 COLUMNS: Attributes = {"n_features_in_": checks.n_columns}
-FUNCTION: Attributes = {
-    **COLUMNS,
-    "components_": floats("d", "D"),
+_EXPANSION: Attributes = {
     "x_offset_": floats("D"),
     "kernel_": checks.kernel,
     "centers_": floats("c", "D"),
     "dual_coef_": floats("c", "*t"),
     "intercept_": float_per_target("*t"),
 }
+FUNCTION: Attributes = {**COLUMNS, "map_": checks.linear_map, **_EXPANSION}
 OUTPUT: dict[str, Check] = {"_sklearn_output_config": checks.output_config}
 
 
@@ -130,6 +129,8 @@ def _map_model(model: HyperKernelRidge | HyperKernelRidgeCV) -> None:
     _check_device(model)
     if len({name in vars(model) for name in ("prior_variance_", "noise_variance_")}) > 1:
         raise Refusal("it has only one of prior_variance_ and noise_variance_")
+    if model.map_.shape != model.result_.B.shape:
+        raise Refusal("map_ and result_.B have different shapes")
 
 
 def _check_device(model: HyperKernelRidge | HyperKernelRidgeCV | HyperKernelClassifier) -> None:
@@ -274,8 +275,8 @@ def _numbers_or_none(name: str, value: Any, sizes: Sizes) -> None:
         number()(name, each, sizes)
 
 
-_MAPPED_EXPANSION: Attributes = {**FUNCTION, "_one_target": checks.flag}
-_EXPANSION: Attributes = {**_MAPPED_EXPANSION, "components_": floats("D", "D")}
+_MAPPED_EXPANSION: Attributes = {**COLUMNS, "components_": floats("d", "D"), **_EXPANSION, "_one_target": checks.flag}
+_SQUARE_EXPANSION: Attributes = {**_MAPPED_EXPANSION, "components_": floats("D", "D")}
 _SUBSPACE: Attributes = {**COLUMNS, "components_": floats("d", "D"), "eigenvalues_": floats("d")}
 _BKERNN: Attributes = {
     **COLUMNS,
@@ -319,11 +320,13 @@ _NETWORK_PARAMETERS = (
 BASELINES = (
     Schema(
         baselines.KernelRidgeCV,
-        {**_EXPANSION, "reg_lambda_": number(), "gamma_": number(positive=True), "loo_error_": number()},
+        {**_SQUARE_EXPANSION, "reg_lambda_": number(), "gamma_": number(positive=True), "loo_error_": number()},
     ),
-    Schema(baselines.RBFNetwork, {**_EXPANSION, "n_iter_": non_negative_int}),
+    Schema(baselines.RBFNetwork, {**_SQUARE_EXPANSION, "n_iter_": non_negative_int}),
     Schema(baselines.HyperRBFNetwork, {**_MAPPED_EXPANSION, "n_iter_": non_negative_int}),
-    Schema(baselines.RecursiveFeatureMachine, {**_EXPANSION, "M_": floats("D", "D"), "best_iter_": non_negative_int}),
+    Schema(
+        baselines.RecursiveFeatureMachine, {**_SQUARE_EXPANSION, "M_": floats("D", "D"), "best_iter_": non_negative_int}
+    ),
     Schema(baselines.BKerNN, _BKERNN),
     Schema(
         baselines.ReLUNetwork,

@@ -85,8 +85,11 @@ def directions(
         model = model.model_
     names = column_names(model) if names is None else names
     all_loadings, all_weights = loadings(model), direction_weights(model)
+    order = np.argsort(-all_weights, kind="stable")
+    if all_loadings.ndim == 1:  # a diagonal map: each direction is a single column
+        return [Direction(float(all_weights[k]), (str(names[k]),), (1.0,), 0) for k in order if all_loadings[k] != 0]
     result = []
-    for k in np.argsort(-all_weights, kind="stable"):
+    for k in order:
         row = all_loadings[k]
         largest = row[np.argmax(np.abs(row))]
         if largest == 0.0:

@@ -84,7 +84,7 @@ def describe(model: BaseEstimator) -> dict[str, Any]:
     if hasattr(inner, "kernel_"):
         content["kernel"] = kernel_name(inner.kernel_)
         content["n_centers"] = len(inner.centers_)
-        content.setdefault("n_components", len(inner.components_))
+        content.setdefault("n_components", len(inner.map_ if hasattr(inner, "map_") else inner.components_))
     if hasattr(inner, "singular_values_"):
         content["directions"] = [asdict(each) for each in directions(model)]
     if isinstance(inner, FeatureImportancesMixin):

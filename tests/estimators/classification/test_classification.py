@@ -332,7 +332,7 @@ def test_folds_and_final_fit_use_maps_of_one_shape(n, shape):
     """
     X, y, *_ = planted(2, m=n, D=5)
     model = HyperKernelRidgeCV(1, truncate=False, **QUICK).fit(X, class_codes(y, 2))
-    model.map_shape_, model.components_ = "identity", np.eye(5)
+    model.map_shape_, model.map_ = "identity", np.eye(5)
     assert fit_logistic(Task(model, X, y, None, 2, deadline=0.0)).shape == shape
 
 

@@ -60,7 +60,7 @@ def test_units_do_not_matter():
     units = np.array([1e-120, 1.0, 1e90])
     other = made_model(n_components=2, n_features=3)
     other.centers_, other.x_offset_ = other.centers_ * units, other.x_offset_ * units
-    other.components_, other.dual_coef_ = other.components_ / units, other.dual_coef_ * 1e200
+    other.map_, other.dual_coef_ = other.components_ / units, other.dual_coef_ * 1e200
     assert_allclose(other.feature_importances_, expected, rtol=1e-9)
 
 
@@ -111,14 +111,14 @@ def test_loadings():
     assert_allclose(np.sum(found**2, axis=1), 1.0)
     expected = model.components_ * model.centers_.std(axis=0)
     assert_allclose(found, expected / np.linalg.norm(expected, axis=1, keepdims=True))
-    model.components_ = model.components_ * [[1.0], [0.0]]
+    model.map_ = model.components_ * [[1.0], [0.0]]
     assert loadings(model)[1].tolist() == [0.0, 0.0, 0.0]
 
 
 def test_direction_weights():
     """The weights of kernels that are not rotation invariant are the lengths of the rows of the map, in their order."""
     model = made_model(3, 3, kernel="anova")
-    model.components_ = np.diag([0.1, 1.0, 0.5])
+    model.map_ = np.diag([0.1, 1.0, 0.5])
     model.centers_ = model.centers_ / model.centers_.std(axis=0)
     assert_allclose(direction_weights(model), [0.1, 1.0, 0.5])
     assert direction_weights(made_model(3, 3)).tolist() == [1.0, 0.5, 0.25]

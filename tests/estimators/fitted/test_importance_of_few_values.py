@@ -66,7 +66,7 @@ def test_importances_of_diagonal_maps(kernel, scale):
     divided by.
     """
     model = _model_with_few_values(4, kernel=kernel)
-    model.components_ = np.diag([scale, 0.7, 0.0, 0.5])
+    model.map_ = np.diag([scale, 0.7, 0.0, 0.5])
     assert_allclose(model.feature_importances_, _expected(model), rtol=1e-9)
     assert_allclose(direction_effects(model, np.ones(4)), model.feature_importances_)
 
@@ -127,7 +127,7 @@ def test_jump_that_the_gradient_misses():
     The two values are far apart relative to the width of the kernel.
     """
     model = _model_with_few_values(4, kernel="anova")
-    model.components_ = np.diag([1e3, 0.7, 0.3, 0.5])
+    model.map_ = np.diag([1e3, 0.7, 0.3, 0.5])
     slopes = np.sqrt(np.diag(average_gradient_outer_product(model, model.centers_))) * model.centers_.std(axis=0)
     assert slopes[0] < 1e-6 * slopes[1]
     assert model.feature_importances_[0] > 0.1

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeatures
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hkrr._base.checks import check_choice
-from hkrr._base.linear_algebra import Array
+from hkrr._base.linear_algebra import Array, project
 from hkrr._storage.checkpoint import FitInterrupted, best_model_so_far, restored_on_failure
 from hkrr.estimators.classification.labels import check_labels, class_codes, class_weights, merge_copies_of_rows
 from hkrr.estimators.classification.losses import LOSSES, Task
@@ -102,7 +102,7 @@ class HyperKernelClassifier(
     class_count_, class_prior_ : arrays (n_classes,)
         Number of rows with positive weight in each class, and the share of each class in the total weight, including
         `class_weight`.
-    components_, singular_values_, gamma_, kernel_, x_offset_, centers_
+    components_, map_, singular_values_, gamma_, kernel_, x_offset_, centers_
         Map, kernel and centers, as in `HyperKernelRidge`.
     dual_coef_ : array (n_centers,) or (n_centers, n_classes)
         Coefficients of the decision function.
@@ -234,7 +234,7 @@ class HyperKernelClassifier(
         found = LOSSES[self.loss](task)
         self.regressor_, self.classes_ = task.regressor, classes
         function, one = found.function, len(classes) == 2
-        self.components_, self.singular_values_ = function.B, found.singular_values
+        self.map_, self.singular_values_ = function.B, found.singular_values
         self.kernel_, self.gamma_ = function.kernel, function.kernel.scale
         self.x_offset_, self.centers_ = function.x_offset, function.centers
         self.dual_coef_ = function.alpha[:, 0] if one else function.alpha
@@ -246,7 +246,7 @@ class HyperKernelClassifier(
     @property
     def n_components_(self) -> int:
         """Number of directions."""
-        return int(self.components_.shape[0])
+        return len(self.map_)
 
     @property
     def path_(self) -> dict[str, list[Any]]:
@@ -338,4 +338,4 @@ class HyperKernelClassifier(
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        return X @ self.components_.astype(X.dtype, copy=False).T
+        return project(X, self.map_.astype(X.dtype, copy=False))

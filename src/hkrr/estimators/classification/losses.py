@@ -113,7 +113,7 @@ class Task:
         task is returned.
         """
         model, learn = self.regressor, ~held_out
-        few = len(self.X) < _ROWS_PER_PARAMETER * model.components_.size
+        few = len(self.X) < _ROWS_PER_PARAMETER * model.map_.size
         late = time.perf_counter() > self.deadline
         if model.map_shape_ != "full" or not few or late or len(self.X) < _MIN_ROWS:
             return model
@@ -161,7 +161,7 @@ def fit_squared(task: Task) -> ScoreFit:
     """Return a calibrated score function whose scores are the outputs of the regression."""
     model = task.regressor
     alpha, b = model.dual_coef_.reshape(len(model.centers_), -1), np.atleast_1d(model.intercept_)
-    function = ScoreFunction(model.kernel_, model.components_, model.centers_, alpha, b, model.x_offset_)
+    function = ScoreFunction(model.kernel_, model.map_, model.centers_, alpha, b, model.x_offset_)
     sample = task.subsample()
     if sample is task:
         folds = held_out_folds(task.index)
@@ -311,7 +311,7 @@ def _held_out_outputs(task: Task, held_out: Array) -> Array:
     # The total weight W is smaller without the held-out rows. Lambda is increased to keep the noise level lambda W.
     reg_lambda = model.reg_lambda_ * task.total_weight / data.total_weight
     with single_threaded_blas():
-        alpha = Objective(data, centers, model.kernel_, reg_lambda).solve_alpha(model.components_)
+        alpha = Objective(data, centers, model.kernel_, reg_lambda).solve_alpha(model.map_)
     points = model.centers_ if centers is not None else task.X[learn]
-    function = ScoreFunction(model.kernel_, model.components_, points, alpha, mean, model.x_offset_)
+    function = ScoreFunction(model.kernel_, model.map_, points, alpha, mean, model.x_offset_)
     return function.of_rows(InMemoryRows(task.X[held_out], np.empty((np.count_nonzero(held_out), 0))))

@@ -19,7 +19,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hkrr._base.checks import check_installed, require_finite
-from hkrr._base.linear_algebra import Array, is_torch_array
+from hkrr._base.linear_algebra import Array, is_torch_array, project
 from hkrr._base.resume_journal import step
 from hkrr._base.threads import blas_threads
 from hkrr._maps import canonical_map
@@ -131,12 +131,12 @@ class MapModel(
         if is_external(X):
 
             def latent(X: Array, Y: Array, w: Array | None, B: Array) -> tuple[Array]:
-                return (X @ B.T,)
+                return (project(X, B),)
 
-            B = self.components_
-            return apply_to_external(self, X, "transform", B.shape[:1], lambda rows: rows.map(latent, 1, rows.place(B)))
+            B = self.map_
+            return apply_to_external(self, X, "transform", (len(B),), lambda rows: rows.map(latent, 1, rows.place(B)))
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        return X @ self.components_.astype(X.dtype, copy=False).T
+        return project(X, self.map_.astype(X.dtype, copy=False))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the coefficient of determination R2, averaged over the targets.
@@ -220,7 +220,7 @@ class MapModel(
     def _store(self, result: Result, kernel: Kernel, centers: Array, scaling: Moments, one_target: bool) -> None:
         """Set the fitted attributes, in canonical form and in the coordinates of X."""
         B = np.where(scaling.constant, 0.0, result.B)
-        self.components_, self.kernel_, self.singular_values_ = canonical_map(B, kernel, scaling.x_scale)
+        self.map_, self.kernel_, self.singular_values_ = canonical_map(B, kernel, scaling.x_scale)
         self.gamma_ = self.kernel_.scale
         self.centers_ = centers * scaling.x_scale + scaling.x_mean
         self.x_offset_ = scaling.x_mean

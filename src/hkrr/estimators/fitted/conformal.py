@@ -36,7 +36,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError
 
-from hkrr._base.linear_algebra import Array, SolveInfo, array_namespace, jittered_cholesky, solve_triangular
+from hkrr._base.linear_algebra import (
+    Array,
+    SolveInfo,
+    array_namespace,
+    jittered_cholesky,
+    project,
+    solve_triangular,
+)
 from hkrr._storage.json_codec import storable
 from hkrr.estimators.fitted.posterior import center_factor, pack_lower, shrinkage_factor
 from hkrr.kernels import Kernel
@@ -48,8 +55,8 @@ SCORED_ROWS = 1_000
 # Maximum numbers of rows in the sums over rows: for rows in memory, and for rows that must be fetched from files or a
 # device.
 _MAX_SUMMED_ROWS, _MAX_FETCHED_ROWS = 20_000, 4_000
-# Maximum number of derivatives with respect to B. If there are more, a random projection reduces their number and
-# approximately preserves inner products.
+# Maximum number of derivatives with respect to the map. If there are more, a random projection reduces their number
+# and approximately preserves inner products.
 _MAX_TANGENTS = 1_000
 # Lower bound on 1 - h (with fewer centers than rows), and on (1 - h') / (1 - h), with h and h' as in the module
 # docstring.
@@ -118,8 +125,8 @@ def estimate_uncertainty(
     ----------
     objective : Objective
         Rows, centers, kernel and lambda of the fit.
-    B : array (d, D)
-        The learned map.
+    B : array (d, D) or (D,)
+        The learned map, or the diagonal of a diagonal map.
     alpha : array (c, t)
         Coefficients of the model, for c centers and t targets.
     solution : array (c, t)
@@ -188,7 +195,7 @@ def _estimate_with_centers(
     ``h_i = |G v_i|^2 / nu``, ``(I - H) J = J - K Z`` and ``J'(I - H) J = |J - K Z|^2 + nu |T' Z|^2``.
     """
     kernel, centers, t = objective.kernel, objective.centers, alpha.shape[1]
-    nu, C = objective.reg_lambda * objective.rows.total_weight, centers @ B.T
+    nu, C = objective.reg_lambda * objective.rows.total_weight, project(centers, B)
     sample = _draw_sample(objective.rows)
     X, Y, w = sample.gather()
     weight = np.ones(len(X)) if w is None else w
@@ -203,12 +210,12 @@ def _estimate_with_centers(
     def smoothing_residual(X: Array, S: Array, B: Array, C: Array, Z: Array) -> Array:
         """Return ``J - K Z``."""
         J = _tangents(X, B, S.reshape(len(X), t, len(B)), shape)
-        return J - (kernel(X @ B.T, C) @ Z).reshape(J.shape)
+        return J - (kernel(project(X, B), C) @ Z).reshape(J.shape)
 
     def kernel_products(X: Array, S: Array, w: Array | None, B: Array, C: Array) -> tuple[Array]:
         """Return ``K' W J``."""
         J = _tangents(X, B, S.reshape(len(X), t, len(B)), shape).reshape(len(X), -1)
-        return (kernel(X @ B.T, C).T @ (J if w is None else w[:, None] * J),)
+        return (kernel(project(X, B), C).T @ (J if w is None else w[:, None] * J),)
 
     def residual_products(X: Array, S: Array, w: Array | None, B: Array, C: Array, Z: Array) -> tuple[Array]:
         """Return ``R' W R``, where R is the smoothing residual ``J - K Z``."""
@@ -223,7 +230,7 @@ def _estimate_with_centers(
     (RR,) = slope_rows.sum(residual_products, width, B, C, Z)
     by_target = white.reshape(len(C), t, -1)
     scored = _choose_scored_rows(weight)
-    root, P = np.sqrt(weight[scored])[:, None], X[scored] @ B.T
+    root, P = np.sqrt(weight[scored])[:, None], project(X[scored], B)
     V = solve_triangular(T, kernel(P, C).T)
     GV = G @ (V * root.T)
     scored_rows = _ScoredRows(
@@ -266,30 +273,34 @@ def _values_and_slopes(rows: Rows, kernel: Kernel, B: Array, centers: Array, alp
 
     def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array) -> tuple[Array]:
         xp = array_namespace(X)
-        K, pullback = kernel.vjp_low_rank(X @ B.T, C)
+        K, pullback = kernel.vjp_low_rank(project(X, B), C)
         ones = xp.ones_like(X[:, :1])
         slopes = [pullback(ones, alpha[:, k : k + 1])[0] for k in range(t)]
         return (xp.concat([K @ alpha, *slopes], axis=1),)
 
-    arrays = (rows.place(array) for array in (B, centers @ B.T, alpha))
+    arrays = (rows.place(array) for array in (B, project(centers, B), alpha))
     found = rows.map(block, len(centers), *arrays)
     return found[:, :t], found[:, t:].reshape(-1, t, d)
 
 
 def _tangents(X: Array, B: Array, slopes: Array, shape: str) -> Array:
     """Return J, shape (n, t, p): the derivatives of f with respect to the p learned parameters of B."""
+    D, rng = X.shape[1], np.random.RandomState(0)
+
+    def random_projection() -> Array:
+        return rng.standard_normal((D, _MAX_TANGENTS)) / math.sqrt(_MAX_TANGENTS)
+
     if shape != "full":
-        by_scale = slopes * (X @ B.T)[:, None, :]
-        return by_scale if shape == "diagonal" else np.sum(by_scale, axis=2, keepdims=True)
+        by_scale = slopes * project(X, B)[:, None, :]
+        if shape == "identity":
+            return np.sum(by_scale, axis=2, keepdims=True)
+        return by_scale if D <= _MAX_TANGENTS else by_scale @ random_projection()
     n, t, d = slopes.shape
-    D = X.shape[1]
     if d * D <= _MAX_TANGENTS:
         return (slopes[:, :, :, None] * X[:, None, None, :]).reshape(n, t, d * D)
-    rng = np.random.RandomState(0)
     J = np.zeros((n, t, _MAX_TANGENTS))
     for k in range(d):
-        projected = X @ (rng.standard_normal((D, _MAX_TANGENTS)) / math.sqrt(_MAX_TANGENTS))
-        J += slopes[:, :, k, None] * projected[:, None, :]
+        J += slopes[:, :, k, None] * (X @ random_projection())[:, None, :]
     return J
 
 

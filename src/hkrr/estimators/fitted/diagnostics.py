@@ -35,7 +35,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpocon
 
-from hkrr._base.linear_algebra import EPS, Array, SolveInfo, array_namespace
+from hkrr._base.linear_algebra import EPS, Array, SolveInfo, array_namespace, project
 from hkrr._base.resume_journal import step
 from hkrr._base.threads import blas_for
 from hkrr._maps import Full
@@ -530,7 +530,7 @@ def diagnose(
         sample: Rows = rows if all_rows else rows.subset(rows.draw(_SAMPLE_ROWS, _fixed_rng()))
         tol = _ERROR_TOL if all_rows else _ERROR_TOL_SAMPLE
         explained, truncated, overshooting = _sample_shares(sample, predict, truncation, tol)
-        if not _kernel_discriminates(sample, kernel, B, objective.centers @ B.T):
+        if not _kernel_discriminates(sample, kernel, B, project(objective.centers, B)):
             edges = (*edges, "gamma")
     if explained is None:
         # Every parameter value fits a constant target equally well, so values at an edge are not a problem.
@@ -748,9 +748,9 @@ def _kernel_discriminates(sample: Rows, kernel: Kernel, B: Array, C: Array) -> b
     The correlations are ``k(p, c) / sqrt(k(p, p) k(c, c))``. Pairs of identical points are left out.
     """
     rng = _fixed_rng()
-    P = sample.take(sample.draw(_COMPARED_POINTS, rng)) @ B.T
+    P = project(sample.take(sample.draw(_COMPARED_POINTS, rng)), B)
     C = C[rng.permutation(len(C))[:_COMPARED_POINTS]]
-    differ = np.any(P[:, None] != C[None], axis=2)
+    differ = np.array([np.any(p != C, axis=1) for p in P])
     if np.count_nonzero(np.any(differ, axis=1)) < _MIN_DISTINCT_POINTS:
         # So few distinct points may all be close together, or all be far apart, for any reasonable gamma.
         return True

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from hkrr._base.linear_algebra import Array
 from hkrr._maps import KernelExpansion
 from hkrr.kernels import Kernel
@@ -15,7 +17,7 @@ class FittedMap:
     The class declares the attributes that `fit` sets. `hkrr.HyperKernelRidge` documents these attributes.
     """
 
-    components_: Array
+    map_: Array
     singular_values_: Array
     kernel_: Kernel
     gamma_: float
@@ -28,15 +30,18 @@ class FittedMap:
     feature_names_in_: Array
 
     @property
+    def components_(self) -> Array:
+        """The map B as a matrix (n_components, n_features). For a diagonal map, each access creates the matrix."""
+        return np.diag(self.map_) if self.map_.ndim == 1 else self.map_
+
+    @property
     def _expansion(self) -> KernelExpansion:
         """The fitted function: the predictions before truncation, or the scores of a classifier."""
-        return KernelExpansion(
-            self.kernel_, self.components_, self.centers_, self.dual_coef_, self.intercept_, self.x_offset_
-        )
+        return KernelExpansion(self.kernel_, self.map_, self.centers_, self.dual_coef_, self.intercept_, self.x_offset_)
 
     @property
     def _n_features_out(self) -> int:
-        return int(self.components_.shape[0])
+        return len(self.map_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]  # defined by scikit-learn's base classes

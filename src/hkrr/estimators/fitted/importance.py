@@ -30,13 +30,15 @@ squared effect is half the mean squared change of the predictions when the colum
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hkrr._base.checks import require_finite
-from hkrr._base.linear_algebra import Array
+from hkrr._base.linear_algebra import Array, project
+from hkrr._maps import map_row
 from hkrr.estimators.fitted.fitted_attributes import FittedMap
 from hkrr.kernels import Coordinatewise, Kernel
 
@@ -108,8 +110,9 @@ def average_gradient_outer_product(model: FittedMap, X: Any) -> Array:
     """
     check_is_fitted(model)
     X = validate_data(model, X, reset=False, dtype=np.float64)
-    B = math.sqrt(model.kernel_.scale) * model.components_
-    G: Array = B.T @ _latent_outer_product(model, X, model.dual_coef_) @ B
+    B = math.sqrt(model.kernel_.scale) * model.map_
+    M = _latent_outer_product(model, X, model.dual_coef_)
+    G: Array = B[:, None] * M * B if B.ndim == 1 else B.T @ M @ B
     return G
 
 
@@ -120,10 +123,13 @@ def importances(model: FittedMap, target: int | None = None) -> Array:
 
 def _importances(model: FittedMap, target: int | None) -> Array:
     dual_coef = _normalized_coefficients(model, target)
-    B = math.sqrt(model.kernel_.scale) * model.components_ * column_stds(model)
-    squares = np.sum(B * (_outer_product_at_centers(model, dual_coef) @ B), axis=0)
-    # Rounding errors can make a sum of squares negative.
-    effects = np.sqrt(np.maximum(squares, 0.0))
+    B = math.sqrt(model.kernel_.scale) * model.map_ * column_stds(model)
+    if B.ndim == 1:
+        effects = _mean_slopes_at_centers(model, dual_coef) * np.abs(B)
+    else:
+        M = _latent_outer_product(model, _sampled_centers(model), dual_coef)
+        # Rounding errors can make a sum of squares negative.
+        effects = np.sqrt(np.maximum(np.sum(B * (M @ B), axis=0), 0.0))
     few = columns_with_few_values(model.centers_)
     effects[list(few)] = finite_difference_effects(model, few, dual_coef)
     total = float(np.sum(effects))
@@ -142,11 +148,19 @@ def direction_effects(model: FittedMap, latent_std: Array) -> Array:
     latent_std : array (n_components,)
         Standard deviations of the latent coordinates, by which the slopes are multiplied.
     """
-    used = model.components_ != 0
-    if np.all(np.sum(used, axis=1) <= 1):
-        return np.asarray(used @ importances(model))
-    M = _outer_product_at_centers(model, _normalized_coefficients(model))
-    return np.sqrt(np.diag(M)) * latent_std
+    if has_single_columns(model):
+        return single_column_effects(model, importances(model))
+    return _mean_slopes_at_centers(model, _normalized_coefficients(model)) * latent_std
+
+
+def has_single_columns(model: FittedMap) -> bool:
+    """Return whether each direction is a single column, as for a diagonal map, or zero."""
+    return model.map_.ndim == 1 or bool(np.all(np.count_nonzero(model.map_, axis=1) <= 1))
+
+
+def single_column_effects(model: FittedMap, by_column: Array) -> Array:
+    """Return the effect of each direction, given the effects of the columns, if each direction is a single column."""
+    return np.asarray(project(by_column, model.map_ != 0))
 
 
 def _normalized_coefficients(model: FittedMap, target: int | None = None) -> Array:
@@ -158,7 +172,7 @@ def _normalized_coefficients(model: FittedMap, target: int | None = None) -> Arr
 
 def _in_kernel_units(model: FittedMap, X: Array) -> Array:
     """Return the latent coordinates ``sqrt(gamma) B x``. In these units gamma is 1, and slopes do not overflow."""
-    return math.sqrt(model.kernel_.scale) * ((X - model.x_offset_) @ model.components_.T)
+    return math.sqrt(model.kernel_.scale) * project(X - model.x_offset_, model.map_)
 
 
 def _sample_rows(n_rows: int, entries_per_row: int) -> Array:
@@ -170,18 +184,30 @@ def _sample_rows(n_rows: int, entries_per_row: int) -> Array:
     return np.arange(n_rows) if n_rows <= size else np.random.RandomState(0).permutation(n_rows)[:size]
 
 
-def _outer_product_at_centers(model: FittedMap, dual_coef: Array) -> Array:
-    # The time of a coordinatewise kernel is proportional to the number of directions, so entries are multiplied by it.
-    rows = _sample_rows(len(model.centers_), len(model.centers_) * len(model.components_))
-    return _latent_outer_product(model, model.centers_[rows], dual_coef)
+def _sampled_centers(model: FittedMap) -> Array:
+    # The time of a coordinatewise kernel is proportional to the number of directions, so entries count per direction.
+    return model.centers_[_sample_rows(len(model.centers_), len(model.centers_) * len(model.map_))]
+
+
+def _mean_slopes_at_centers(model: FittedMap, dual_coef: Array) -> Array:
+    """Return the root mean square slope along each direction, ``sqrt(M_kk)``, without forming M."""
+    X = _sampled_centers(model)
+    return np.sqrt(sum(np.sum(slope * slope, axis=0) for slope in _latent_slopes(model, X, dual_coef)) / len(X))
 
 
 def _latent_outer_product(model: FittedMap, X: Array, dual_coef: Array) -> Array:
-    """Return the matrix M, averaged over the rows of X, for the latent coordinates of `_in_kernel_units`."""
+    """Return the matrix M, averaged over the rows of X."""
+    return sum(slope.T @ slope for slope in _latent_slopes(model, X, dual_coef)) / len(X)
+
+
+def _latent_slopes(model: FittedMap, X: Array, dual_coef: Array) -> Iterator[Array]:
+    """Yield the slopes (n, n_components) at blocks of the rows of X, for each target or predicted probability.
+
+    The slopes are derivatives with respect to the latent coordinates of `_in_kernel_units`.
+    """
     P, C = _in_kernel_units(model, X), _in_kernel_units(model, model.centers_)
     kernel, alpha = model.kernel_.with_gamma(1.0), dual_coef.reshape(len(C), -1)
     n_rows = max(1, _BLOCK_ENTRIES // len(C))
-    M = np.zeros((P.shape[1], P.shape[1]))
     for start in range(0, len(P), n_rows):
         block = P[start : start + n_rows]
         K, pullback = kernel.vjp_low_rank(block, C)
@@ -189,9 +215,7 @@ def _latent_outer_product(model: FittedMap, X: Array, dual_coef: Array) -> Array
         jacobian = model._link_jacobian(K @ model.dual_coef_.reshape(len(C), -1) + model.intercept_)
         if jacobian is not None:
             slopes = list(np.moveaxis(jacobian @ np.stack(slopes, axis=1), 1, 0))
-        for slope in slopes:
-            M += slope.T @ slope
-    return M / len(P)
+        yield from slopes
 
 
 def columns_with_few_values(X: Array) -> dict[int, tuple[Array, Array]]:
@@ -226,7 +250,7 @@ def finite_difference_effects(model: FittedMap, columns: dict[int, tuple[Array, 
     """
     if not columns:
         return np.zeros(0)
-    scale, B, centers = math.sqrt(model.kernel_.scale), model.components_, model.centers_
+    scale, centers = math.sqrt(model.kernel_.scale), model.centers_
     C = _in_kernel_units(model, centers)
     kernel, alpha = model.kernel_.with_gamma(1.0), dual_coef.reshape(len(C), -1)
     n_steps = sum(len(values) - 1 for values, _ in columns.values())
@@ -236,11 +260,12 @@ def finite_difference_effects(model: FittedMap, columns: dict[int, tuple[Array, 
         P, K = C[block], kernel(C[block], C)
         before = _linked_predictions(model, K)
         for place, (j, (values, shares)) in enumerate(columns.items()):
+            column = map_row(model.map_.T, j)  # column j of the map
             for value, share in zip(values, shares, strict=True):
                 moved = centers[block, j] != value
-                if not np.any(moved) or not np.any(B[:, j]):
+                if not np.any(moved) or not np.any(column):
                     continue
-                step = scale * np.outer(value - centers[block[moved], j], B[:, j])
+                step = scale * np.outer(value - centers[block[moved], j], column)
                 K_after = _shifted_kernel(kernel, P[moved], C, K[moved], step)
                 if before is None:
                     change = (K_after - K[moved]) @ alpha
@@ -277,17 +302,20 @@ def column_stds(model: FittedMap) -> Array:
 
 
 def _standardized_map(model: FittedMap) -> Array:
-    """Return the map for standardized columns, divided by its largest absolute entry."""
-    B = require_finite("directions", lambda: model.components_ * column_stds(model), _CAUSE)
+    """Return the map for standardized columns, divided by its largest absolute entry: a vector if it is diagonal."""
+    B = require_finite("directions", lambda: model.map_ * column_stds(model), _CAUSE)
     return B / (float(np.max(np.abs(B))) or 1.0)
 
 
 def loadings(model: FittedMap) -> Array:
     """Return the directions for standardized columns, each scaled to length 1.
 
-    The square of a loading is the share of the column in the direction.
+    The square of a loading is the share of the column in the direction. If the map is stored as the vector of a
+    diagonal map, the result is a vector too: direction k is column k, and its loading is 1, -1 or 0.
     """
     B = _standardized_map(model)
+    if B.ndim == 1:
+        return np.sign(B)
     B = B / np.maximum(np.max(np.abs(B), axis=1, keepdims=True), np.finfo(np.float64).tiny)
     length = np.linalg.norm(B, axis=1, keepdims=True)
     return B / np.where(length > 0, length, 1.0)
@@ -301,7 +329,8 @@ def direction_weights(model: FittedMap) -> Array:
     """
     if model.kernel_.rotation_invariant:
         return model.singular_values_
-    lengths = np.linalg.norm(_standardized_map(model), axis=1)
+    B = _standardized_map(model)
+    lengths = np.abs(B) if B.ndim == 1 else np.linalg.norm(B, axis=1)
     return lengths / (float(np.max(lengths)) or 1.0)
 
 

@@ -31,6 +31,7 @@ from hkrr._base.linear_algebra import (
     add_to_diagonal,
     array_namespace,
     jittered_cholesky,
+    project,
     solve_triangular,
 )
 from hkrr._base.threads import blas_for
@@ -126,14 +127,14 @@ def mean_and_variance(model: FittedMap, rows: Rows) -> Array:
     rows = rows.with_coordinates(model.x_offset_, None, None)
     kernel, C = model.kernel_, model._expansion.latent_centers
     lower, G, root = posterior_factors(model)
-    arrays = [model.components_, C, model.dual_coef_.reshape(len(C), -1), np.atleast_1d(model.intercept_), lower, root]
+    arrays = [model.map_, C, model.dual_coef_.reshape(len(C), -1), np.atleast_1d(model.intercept_), lower, root]
 
     def block(
         X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array, b: Array, *factors: Array
     ) -> tuple[Array]:
         lower, root, *G = factors
         xp = array_namespace(X)
-        P = X @ B.T
+        P = project(X, B)
         K = kernel(P, C)
         predicted = K @ alpha + b
         V = solve_triangular(lower, root * K.T)

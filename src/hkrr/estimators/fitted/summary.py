@@ -194,7 +194,7 @@ def map_facts(
     distinct : bool
         Whether `n_rows` counts identical rows once.
     """
-    d, D = model.components_.shape
+    d, D = len(model.map_), model.map_.shape[-1]
     shape = getattr(model, "map_shape_", "full")
     if n_rows is not None:
         yield "Rows", f"{n_rows:,}{' distinct' if distinct else ''}"
@@ -234,7 +234,7 @@ def _criterion(model: MapModel) -> str:
 
 
 def _direction_lines(model: FittedMap, names: list[str]) -> Iterator[str]:
-    if getattr(model, "map_shape_", "full") != "full":
+    if model.map_.ndim == 1 or getattr(model, "map_shape_", "full") != "full":
         yield "None: the map does not mix columns. See the feature importances."
         return
     table, weight = loadings(model), direction_weights(model)

@@ -71,7 +71,7 @@ def final_fit(
     not have to solve again. The uncertainty takes longer than the coefficients. Use ``with_uncertainty=False`` for a
     temporary fit.
     """
-    reg_lambda, B = winner.nu / rows.total_weight, winner.matrix
+    reg_lambda, B = winner.nu / rows.total_weight, winner.B
     with single_threaded_blas():
         objective = Objective(rows, uniform_or_all(rows, n_centers, rng), winner.kernel, reg_lambda)
 

@@ -153,7 +153,7 @@ def squared_errors(training: InMemoryRows, test: InMemoryRows, candidate: Candid
     seen, targets, _ = training.gather()
     predicted = np.zeros_like(Y)
     if math.isfinite(candidate.value):
-        B = candidate.matrix
+        B = candidate.B
         with single_threaded_blas(), suppress(ArithmeticError):
             alpha = Objective(training, None, candidate.kernel, candidate.nu / training.total_weight).solve_alpha(B)
             predicted = KernelExpansion(candidate.kernel, B, seen, alpha).at(X)

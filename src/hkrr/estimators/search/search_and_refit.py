@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hkrr._base.linear_algebra import Array
+from hkrr._base.linear_algebra import Array, project
 from hkrr._maps import KernelExpansion
 from hkrr.estimators.search.candidates import Candidate
 from hkrr.estimators.search.final_fit import FinalFit, TimeBudget, final_fit, quick_fit
@@ -97,14 +97,14 @@ def robust_rows(rows: Rows, sample: InMemoryRows, winner: Candidate, omega: Arra
     if rows.n_rows == sample.n_rows:
         return rows.reweighted(omega), shift
     fitted = quick_fit(weighted, winner, with_uncertainty=False)
-    B, centers, alpha, kernel = winner.matrix, fitted.objective.centers, fitted.result.alpha, winner.kernel
+    B, centers, alpha, kernel = winner.B, fitted.objective.centers, fitted.result.alpha, winner.kernel
     X, Y, _ = weighted.gather()
     residuals = Y - KernelExpansion(kernel, B, centers, alpha).at(X)
     scale = Errors(residuals**2, np.zeros(len(Y))).scale
 
     def factors(X: Array, Y: Array, B: Array, C: Array, alpha: Array, shift: Array, scale: Array) -> Array:
-        return student_weights((Y - shift - kernel(X @ B.T, C) @ alpha) ** 2, scale)
+        return student_weights((Y - shift - kernel(project(X, B), C) @ alpha) ** 2, scale)
 
-    small = tuple(rows.place(array) for array in (B, centers @ B.T, alpha, shift, scale))
+    small = tuple(rows.place(array) for array in (B, project(centers, B), alpha, shift, scale))
     robust = ReweightedRows(rows, factors, len(centers), small, center=sample.y_offset is not None)
     return robust, robust.y_mean
