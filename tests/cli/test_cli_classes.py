@@ -66,8 +66,8 @@ def test_unsupported_requests_are_refused_in_one_line(folder):
     )
     for expected, *arguments in (
         ("4 columns without names, but the table has 5 columns; select the 4 columns", "predict", nameless, labelled),
-        ("no intervals; use its class probabilities instead", "predict", named, new, "--coverage", "0.8"),
-        ("a HyperKernelClassifier has no standard deviations", "predict", named, new, "--std"),
+        ("no prediction intervals; use its class probabilities instead", "predict", named, new, "--coverage", "0.8"),
+        ("a HyperKernelClassifier has no predictive standard deviations", "predict", named, new, "--std"),
         (".summary() or hkrr.plotting.LinkDisplay in Python", "report", named, labelled, "-t", "kind"),
         (
             "use hkrr.HyperKernelClassifier in Python",
@@ -85,7 +85,7 @@ def test_unsupported_requests_are_refused_in_one_line(folder):
 def test_a_kept_column_must_not_have_the_name_of_a_result_column():
     model = made_classifier(1, 2, names=["x", "probability of a"])
     X, _ = made_labels(model, 5)
-    with pytest.raises(hkrr.TableError, match="'probability of a' to keep has the name of a result column; rename it"):
+    with pytest.raises(hkrr.TableError, match="'probability of a' because a result column has the same name"):
         predict_frame(model, X, keep=["probability of a"])
 
 

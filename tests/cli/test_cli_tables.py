@@ -176,7 +176,9 @@ def test_invalid_held_out_rows_are_an_error_before_the_fit(tmp_path, monkeypatch
     frame = table(200)[["age", TARGET]].astype({"age": object})
     frame.loc[hold_out(frame, TARGET).test.index[0], "age"] = "old"
     frame.to_csv(tmp_path / "t.csv", index=False)
-    assert "'old' is not a number" in refused("fit", tmp_path / "t.csv", "-o", tmp_path / "m")
+    message = refused("fit", tmp_path / "t.csv", "-o", tmp_path / "m")
+    assert "'old' in column 'age'" in message
+    assert "is not a number" in message
 
 
 def test_a_model_that_cannot_be_evaluated_is_saved(tmp_path):
@@ -313,7 +315,7 @@ def test_coverage_that_needs_more_rows(fitted, folder):
     line = refused(*command, 0.999)
     # The 96 training rows count as fewer than 96 residuals, because rows with missing values have smaller weights.
     assert re.match(
-        r"--coverage 0.999 needs the residuals of at least 999 rows, and this model has 9\d residuals; use ", line
+        r"--coverage 0.999 needs the residuals of at least 999 rows, but this model has 9\d residuals; use ", line
     )
     assert f"hkrr.load({str(folder / 'houses.hkrr')!r}).calibrate(X, y)" in line
     largest = float(re.search(r"use --coverage (0\.\d+) or less", line)[1])
@@ -337,7 +339,10 @@ def test_coverage_that_needs_more_rows(fitted, folder):
             "--coverage and --no-intervals are mutually exclusive",
         ),
         (["houses.hkrr", "short.csv"], "there is no column 'area (m2)'"),
-        (["houses.hkrr", "words.csv", "-o", "out.csv"], "'old' is not a number"),
+        (
+            ["houses.hkrr", "words.csv", "-o", "out.csv"],
+            "'old' in column 'age', row 15 (counting from 0), is not a number",
+        ),
     ],
 )
 def test_predict_reports_invalid_input_in_one_line(fitted, folder, monkeypatch, arguments, message):

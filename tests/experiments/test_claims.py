@@ -246,7 +246,7 @@ def test_training_size(odd, varpro, agd, holds):
     first, second = claims_of("training-size", table)
     assert [first.holds, second.holds] == holds
     for method in THREE[:2]:
-        shown = "{}, m = {}: d = 3: {:.3f}, d = 20: {:.3f}, d = 50: {:.3f}".format(method, odd, *at[method])
+        shown = "{}, m = {}: {:.3f} (d = 3), {:.3f} (d = 20), {:.3f} (d = 50)".format(method, odd, *at[method])
         assert shown in first.number.split("; ")
     assert first.number == second.number
     assert ["m = 100" in first.number, "m = 400" in first.number, "L-BFGS" in first.number] == [False] * 3

@@ -79,7 +79,7 @@ CLAIMS = {
     "toy-map": tuple(rf"the basin of the global minimum is larger for AGD.*\({link}, for every" for link in LINKS),
     "latent-dimension": (r"d < d\* loses much accuracy", r"d > d\* loses little accuracy", r"d > d\* often helps"),
     "training-size": (
-        r"at a fixed budget d = \d+ is worse than d = \d+ for large m",
+        r"at a fixed time budget, d = \d+ is worse than d = \d+ for large m",
         r"for large m, d = \d+ is better than d = \d+",
     ),
     "sample-complexity": (

@@ -104,7 +104,7 @@ def test_bad_arguments():
     with pytest.raises(TypeError, match=r"sklearn\.metrics\.ConfusionMatrixDisplay or sklearn\.calibration"):
         PredictionErrorDisplay.from_estimator(model, X, y)
     for options in ({"kind": "surface"}, {"target": 1}, {"coverage": 0.9}):
-        with pytest.raises(ValueError, match="target, coverage and kind apply to regressors only"):
+        with pytest.raises(ValueError, match="target, coverage and kind apply only to regressors"):
             LinkDisplay.from_estimator(model, X, y, **options)
     with pytest.raises(ValueError, match="y has the label 'z', which is not in the model's classes_"):
         LinkDisplay.from_estimator(model, X, np.where(y == "a", "z", y))

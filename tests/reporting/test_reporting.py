@@ -313,7 +313,7 @@ def test_column_names_of_arrays(fitted):
     [
         ({"model": RidgeCV()}, "model must be a fitted HyperKernelRidge"),
         ({"X": "rows.csv"}, "X must be an array or a data frame in memory"),
-        ({"y": [1.0, 2.0]}, "X has 160 rows and y has 2"),
+        ({"y": [1.0, 2.0]}, "X has 160 rows, but y has 2 entries"),
         ({"y": ["a"] * 160}, "y must be an array of numbers"),
         ({"y": np.full(160, np.nan)}, "y contains NaN"),
         ({"y": np.ones((160, 2))}, "y has shape"),

@@ -60,7 +60,7 @@ def test_rows_without_a_target_are_dropped():
         ([*range(19), np.inf], "but row 19 (counting from 0) is 'inf'"),
         (pd.to_datetime(np.arange(20)), "must contain numbers, but its type is"),
         (pd.Categorical(["1", "2"] * 10), "must contain numbers, but its type is"),
-        ([1.0, 2.0, *([None] * 18)], "too few rows to hold out a share of 0.2: of 2 rows with a target"),
+        ([1.0, 2.0, *([None] * 18)], "too few rows to hold out a share of 0.2: 0 of the 2 rows with a target"),
         ([1.0, *([None] * 19)], "only 1 row has a target; a fit needs at least 2 rows"),
     ],
 )
@@ -197,12 +197,12 @@ def test_predictions_as_a_table(model, split):
     assert_array_equal(found["id"], split.test["id"])
     with pytest.raises(hkrr.TableError, match=r"there is no column 'twon' to keep; did you mean 'town'\?"):
         predict_frame(model, split.test, keep=["twon"])
-    with pytest.raises(ValueError, match="a KernelRidgeCV has no intervals"):
+    with pytest.raises(ValueError, match="a KernelRidgeCV has no prediction intervals"):
         predict_frame(model, split.test, coverage=0.9)
-    with pytest.raises(ValueError, match="a KernelRidgeCV has no standard deviations"):
+    with pytest.raises(ValueError, match="a KernelRidgeCV has no predictive standard deviations"):
         predict_frame(model, split.test, std=True)
     clash = split.test.assign(prediction=1)
-    with pytest.raises(hkrr.TableError, match="the column 'prediction' to keep has the name of a result column"):
+    with pytest.raises(hkrr.TableError, match="cannot keep the column 'prediction' because a result column"):
         predict_frame(model, clash, keep=["prediction"])
 
 

@@ -159,7 +159,7 @@ def test_attributes_that_the_model_lacks_raise_an_error(split):
         "diagnostics_": lambda: plain.diagnostics_,
     }
     for name, call in calls.items():
-        with pytest.raises(AttributeError, match=f"^model_, a LinearRegression, has no {name}; HyperKernelRidge"):
+        with pytest.raises(AttributeError, match=f"^model_ is a LinearRegression without {name}; HyperKernelRidge"):
             call()
     with pytest.raises(NotFittedError):
         quick().summary()
@@ -229,16 +229,16 @@ def _set(index, **values):
         (lambda header: header["attributes"].update(held_out_=3), "held_out_ is not a HeldOutScores"),
         (
             lambda header: header["attributes"]["held_out_"]["object"].update(r2={"tuple": [1.0]}),
-            "held_out_ has different numbers of scores and methods",
+            "held_out_ does not have one score for each method",
         ),
         (lambda header: _columns(header).pop(), "encoder_ and feature_names_in_ have different columns"),
         (lambda header: _columns(header).append(3), r"encoder_.columns is not of type tuple"),
         (_set(1, kind="odd"), "a column of unknown kind 'odd'"),
         (_set(1, fill={"float": "nan"}), "fills missing values with NaN"),
         (_set(1, fill="x"), "is not of type float"),
-        (_set(1, indicator=False), "model_ has a different number of columns"),
-        (_set(5, values={"tuple": ["no"]}), "a boolean column whose number of values is not two"),
-        (_set(6, values={"tuple": ["odd"]}), "a date column of an unknown format"),
+        (_set(1, indicator=False), "the number of columns of model_ differs"),
+        (_set(5, values={"tuple": ["no"]}), "a boolean column that does not have two values"),
+        (_set(6, values={"tuple": ["odd"]}), "a date column with an unknown format"),
         (_set(1, odd=1), "it contains an invalid Column"),
         (lambda header: header["parameters"].update(missing="drop"), "missing must be one of"),
         (lambda header: header["parameters"].update(regressor=3), "regressor is not an estimator"),
@@ -247,7 +247,7 @@ def _set(index, **values):
             lambda header: header["attributes"]["model_"]["model"].update({"class": "SIR"}),
             "class 'SIR' is unknown",
         ),
-        (lambda header: header["attributes"].update(more=1), "'more' is unknown among the attributes"),
+        (lambda header: header["attributes"].update(more=1), "'more' is not one of the known attributes"),
     ],
 )
 def test_inconsistent_files_are_refused(saved, change, match):

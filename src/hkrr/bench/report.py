@@ -29,7 +29,7 @@ _PACKAGES = (
     "xgboost",
     "xgboost-cpu",
 )
-# Runs that take longer than this multiple of their time budget are reported.
+# The page reports the runs that took longer than their time budget times this number.
 _OVERRUN = 1.2
 _COLUMNS = """The first table of each section has one line for each method:
 
@@ -44,11 +44,11 @@ _COLUMNS = """The first table of each section has one line for each method:
 - failed: the number of problems on which the method failed.
 
 The medians and the worst R2 exclude the problems on which a method failed. Methods other than `hkrr` and its variants
-are called peers; the baselines of `hkrr.baselines` are peers too. The results of a problem with several seeds or splits
-are averaged."""
-_PLANTED = """Planted models are synthetic data that depend on a few directions. The library is designed for such data,
-and it was developed on these kinds of models, mostly with different random draws. Each kind is described in the
-documentation of `hkrr.datasets.make_planted`."""
+are called peers, including the baselines of `hkrr.baselines`. The results of a problem with several seeds or splits are
+averaged."""
+_PLANTED = """Planted models are synthetic data whose target depends on a few known directions. The library is designed
+for such data. It was developed on models of these kinds, but mostly on other random draws. Each kind is described in
+the documentation of `hkrr.datasets.make_planted`."""
 
 
 def write(
@@ -73,13 +73,13 @@ def write(
     pictures : sequence of (file name, caption)
         The figures to include in the page.
     command : str
-        The command line that produced the results. The page quotes this command line.
+        The command line that produced the results. The page quotes it.
     budget : str
         A sentence on the time budget and the number of threads of each method, without the final period.
     methods : mapping from name to Method
         The methods. The page lists their descriptions.
     about : sequence of str
-        Descriptions of the problems that are tables. The page lists these descriptions.
+        Descriptions of the problems that are tables. The page lists them.
     missing : sequence of str
         Names of the methods that were not run because a package is not installed.
     """
@@ -151,41 +151,42 @@ def _standing(results: Results) -> list[str]:
     """Return sentences on how often `hkrr` has the lowest error, and how often it is faster than the best peer."""
     n, first, reached, sooner, clearly_sooner, sooner_than_fit = standing(results)
     failed = results.failed_peers()
-    failures = (
-        f" On {np.sum(failed > 0)} of the {n} problems some peers failed, at most {failed.max()} on one problem. "
-        "Failed peers count as last."
-        if np.any(failed)
-        else ""
-    )
+    failures = ""
+    if np.any(failed):
+        peers = "one peer" if failed.max() == 1 else f"up to {failed.max()} peers"
+        failures = f" On {np.sum(failed > 0)} of the {n} problems, {peers} failed. A failed peer is ranked last."
+    known_setting = " On these problems it is faster even if the best setting of the peer is known in advance."
     return [
         f"- `{OURS}` has a lower error than all peers on {first} of {n} problems ({first / n:.0%}).{failures}",
         f"- `{OURS}` matches the best peer on {reached} of {n} problems: its error 1 - R2 is at most {TIE:.0%} larger "
-        "than that of the peer. It matches the peer in less time than the peer takes for tuning, fitting and "
-        f"predicting on {sooner} of {n} problems ({sooner / n:.0%}), and in less than nine tenths of this time on "
-        f"{clearly_sooner} of {n} ({clearly_sooner / n:.0%}). It matches the peer in less than nine tenths of the time "
-        f"of the peer's last fit alone on {sooner_than_fit} of {n} problems ({sooner_than_fit / n:.0%}). On these "
-        "problems it is faster even if the best setting of the peer is known in advance.",
+        f"than the error of the peer. On {sooner} of {n} problems ({sooner / n:.0%}), it matches the peer in less time "
+        f"than the peer takes for tuning, fitting and predicting. On {clearly_sooner} of {n} ({clearly_sooner / n:.0%})"
+        ", it matches the peer in less than nine tenths of this time. On "
+        f"{sooner_than_fit} of {n} ({sooner_than_fit / n:.0%}), it matches the peer in less than nine tenths of the "
+        f"time of the peer's last fit alone.{known_setting if sooner_than_fit else ''}",
     ]
 
 
 def _variants(results: Results) -> list[str]:
-    """Return one sentence for each variant of `hkrr` that compares the variant with `hkrr` itself."""
+    """Return a line for each variant of `hkrr` that compares the variant with `hkrr` itself."""
     lines = []
     for variant in (name for name in results.methods if name.startswith(OURS) and name != OURS):
         gain = results.values("R2", variant) - results.values("R2", OURS)
         if np.all(np.isnan(gain)):
             continue
         worst, best = int(np.nanargmin(gain)), int(np.nanargmax(gain))
-        lines.append(
-            f"- `{variant}` has a higher R2 than `{OURS}` on {np.sum(gain > 0)} of {len(gain)} problems. The "
-            f"difference is largest on {results.problems[best]} ({gain[best]:+.3f}) and smallest on "
-            f"{results.problems[worst]} ({gain[worst]:+.3f})."
-        )
+        extremes = []
+        if gain[best] > 0:
+            extremes.append(f"The largest gain of R2 is {gain[best]:.3f}, on {results.problems[best]}.")
+        if gain[worst] < 0:
+            extremes.append(f"The largest loss of R2 is {-gain[worst]:.3f}, on {results.problems[worst]}.")
+        higher = f"`{variant}` has a higher R2 than `{OURS}` on {np.sum(gain > 0)} of {len(gain)} problems."
+        lines.append(" ".join(["-", higher, *extremes]))
     return lines
 
 
 def _overruns(rows: Sequence[Row]) -> list[str]:
-    """Return a sentence that names the methods that exceeded their time budget by more than a fifth."""
+    """Return a paragraph on the methods that exceeded their time budget by more than a fifth."""
     longest: dict[str, float] = {}
     count = 0
     for row in rows:
@@ -196,8 +197,8 @@ def _overruns(rows: Sequence[Row]) -> list[str]:
         return []
     named = ", ".join(f"{name} {most:.0f} s" for name, most in sorted(longest.items(), key=lambda item: -item[1]))
     return [
-        f"{count} of {len(rows)} runs exceeded their time budget by more than a fifth. A running fit is not "
-        f"interrupted before the time limit of its process. The longest time of each of these methods: {named}.",
+        f"{count} of {len(rows)} runs exceeded their time budget by more than a fifth, because a fit that has started "
+        f"is only interrupted at the time limit of its process. The longest runs of these methods took: {named}.",
         "",
     ]
 
@@ -223,7 +224,7 @@ def beside_best(results: Results) -> list[Row]:
 
 
 def losses(results: Results) -> list[str]:
-    """Return lines of text that list the problems on which a peer is better than `hkrr`, with the differences of R2."""
+    """Return lines that list the problems on which a peer is better than `hkrr`, with the differences of R2."""
     ours = results.values("R2", OURS)
     lines = []
     for k, (problem, peer) in enumerate(zip(results.problems, best_peer(results), strict=True)):
@@ -259,7 +260,7 @@ def _wins_against(results: Results, method: str) -> str:
 def _grid(results: Results, column: str, digits: int) -> list[Row]:
     """Return the values of a column as a table of problems and methods.
 
-    The lines are the problems if there are more problems than methods, and the methods otherwise.
+    If there are more problems than methods, each line is a problem. Otherwise each line is a method.
     """
     values = results.columns[column]
     if len(results.problems) <= len(results.methods):
@@ -286,14 +287,14 @@ def markdown(lines: Sequence[Row]) -> list[str]:
 
 
 def _machine_lines(rows: Sequence[Row]) -> list[str]:
-    """Return a sentence on how much the speed of the machine varied, from the matrix product timed before each run."""
+    """Return a paragraph on the speed of the machine, measured by a matrix product before each run."""
     times = [float(row["machine_ms"]) for row in rows if row.get("machine_ms")]
     if not times:
         return []
     low, middle, high = np.percentile(times, [5, 50, 95])
     return [
-        f"A fixed matrix product, timed before each run, took {middle:.1f} ms in the median (5% to 95% quantile: "
-        f"{low:.1f} to {high:.1f} ms).",
+        "The same matrix product was timed before each run, as a measure of the speed of the machine. The median time "
+        f"was {middle:.1f} ms, and 90% of the times were between {low:.1f} and {high:.1f} ms.",
         "",
     ]
 

@@ -15,7 +15,7 @@ from hkrr.cli._console import print_json, print_line
 
 
 def _hide_flag_types(parameters: list[Any]) -> list[Any]:
-    """Return the parameters of a command, with the value type removed from the help of flags. Flags take no value."""
+    """Remove the value type from the help text of flags, which take no value, and return the parameters."""
     for parameter in parameters:
         if getattr(parameter, "is_flag", False) and parameter.metavar is None:
             parameter.metavar = ""
@@ -24,7 +24,7 @@ def _hide_flag_types(parameters: list[Any]) -> list[Any]:
 
 class _Group(TyperGroup):
     def main(self, args: Any = None, standalone_mode: bool = True, **options: Any) -> Any:  # type: ignore[override]  # called by name
-        """Run a command. Usage errors are printed in one line, as all errors of the commands are."""
+        """Run a command. Usage errors are printed in one line, like all other errors."""
         if not standalone_mode:
             return super().main(args, standalone_mode=False, **options)
         try:

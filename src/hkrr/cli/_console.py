@@ -18,7 +18,7 @@ _TABLE_SUFFIXES = (".csv", ".tsv", ".parquet", ".pq")
 
 
 def print_line(console: Console, text: str, style: str | None = None) -> None:
-    """Print text as it is: lines are not wrapped, and brackets are not interpreted as markup."""
+    """Print text without wrapping lines and without interpreting brackets as markup."""
     console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -29,9 +29,9 @@ def print_json(content: dict[str, Any]) -> None:
 
 @contextmanager
 def one_line_errors(as_json: bool) -> Iterator[None]:
-    """Print errors raised in the context as one line (or as a JSON object), and exit with a status.
+    """Print errors raised in the context as one line (or as a JSON object), and exit with a status code.
 
-    The status is 2 for invalid input, 1 for a failed fit or too little memory, and 130 after Ctrl-C.
+    The code is 2 for invalid input, 1 for a failed fit or too little memory, and 130 after Ctrl-C.
     """
     from hkrr.exceptions import FitError
 
@@ -77,13 +77,16 @@ def load_model(path: Path) -> Any:
 
 
 def check_output_file(option: str, path: Path) -> None:
-    """Raise a ValueError if the file given for an option cannot be written. Called before a long computation."""
+    """Raise a ValueError if an output file cannot be written. `option` is the name of the command-line option.
+
+    This check runs before a long computation.
+    """
     if path.is_dir():
         raise ValueError(f"{option} {path}: this is a folder; give a file name")
     if not path.parent.is_dir():
         raise ValueError(f"{option} {path}: the folder {path.parent} does not exist; create it first")
     if not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        raise ValueError(f"{option} {path}: there is no permission to write this file; choose another one")
+        raise ValueError(f"{option} {path}: you have no permission to write this file; choose another file")
 
 
 def make_output_folder(console: Console, folder: Path) -> None:

@@ -19,7 +19,7 @@ from hkrr.estimators.search.progress import SearchState
 if TYPE_CHECKING:
     from hkrr.tables import Split, TableRegressor
 
-# Maximum share of the time of a fit that is spent on scoring candidates on the held-out rows.
+# Maximum share of the fit time that is spent on scoring candidates on the held-out rows.
 _MAX_SCORING_SHARE = 0.05
 # Maximum number of held-out rows on which a candidate is scored.
 _MAX_SCORED_ROWS = 2_000
@@ -92,7 +92,7 @@ class View:
             self.start_stage(state.stage)
 
     def start_stage(self, stage: str) -> None:
-        """Display that a new stage starts."""
+        """Display the name of a new stage."""
         self._stage = stage
         if not self._console.is_terminal:
             notes = [] if self._r2 is None else [f"best held-out R2 so far {self._r2:.3f}"]

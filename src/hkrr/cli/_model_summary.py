@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 # Maximum number of directions, or of table columns, in a printed list.
 _MAX_ROWS = 15
-# Maximum number of listed importances, and smallest listed importance. Smaller importances would be rounded to 0%.
+# Maximum number of importances to print, and smallest importance to print. Smaller ones would be rounded to 0%.
 _MAX_IMPORTANCES, _MIN_SHARE = 8, 0.005
 # Maximum width of a printed cell, except for the last cell of a row. Longer text is truncated.
 _MAX_NAME_WIDTH = 30
-# A baseline is recommended if its R2 exceeds the R2 of the model by more than this difference.
+# A baseline is recommended if its R2 exceeds the R2 of the model by more than this number.
 _MIN_GAIN = 0.01
 _BASELINE_CLASSES = {"kernel ridge": "hkrr.baselines.KernelRidgeCV", "linear": "sklearn.linear_model.RidgeCV"}
 _CLASSIFIER_FACTS = ("Classes", "Loss", "Log loss", "Accuracy")
@@ -51,7 +51,7 @@ def show_classes(console: Console, model: SummaryMixin) -> None:
 
 
 def show_map(console: Console, content: dict[str, Any]) -> None:
-    """Print the directions of the map and the most important columns. For a map without directions, print its shape."""
+    """Print the directions of the map, or its shape if it has no directions, and the most important columns."""
     if "directions" not in content:
         return
     D, d, kernel = content["n_features"], content["n_components"], content["kernel"]
@@ -89,7 +89,7 @@ def _format_direction(direction: dict[str, Any]) -> str:
 def show_columns(console: Console, content: dict[str, Any], everything: bool = False) -> None:
     """Print how each column is encoded.
 
-    Unless `everything` is True, numeric columns without remarks are only counted, and at most 15 columns are listed.
+    If `everything` is False, at most 15 columns are listed, and plain numeric columns are counted but not listed.
     """
     columns = content.get("columns", [])
     if not columns or "kind" not in columns[0]:

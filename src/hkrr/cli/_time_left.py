@@ -1,10 +1,10 @@
 """Estimate of the remaining time of a fit, from the stage that its search has reached.
 
-A search goes through known stages. For each stage, the share of the total time that has passed when the stage starts is
-roughly the same for all data. If the share is s and t seconds have passed, the remaining time is about
-``t (1 - s) / s``. Within a stage, the share grows with the time, but not above the share at which the next stage
-starts. If a stage takes longer than expected, the estimate therefore grows. The displayed value approaches a new
-estimate over a few seconds, so that it does not jump.
+A search goes through known stages. Each stage starts after a share of the total time that is roughly the same for all
+data. If this share is s and t seconds have passed, the remaining time is about ``t (1 - s) / s``. Within a stage, the
+share grows with time until it reaches the share at which the next stage starts. If a stage takes longer than expected,
+the share stops growing, and the estimated remaining time grows instead. The displayed value approaches a new estimate
+over a few seconds, so that it does not jump.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import math
 
 from hkrr.estimators.search.progress import Phase, SearchState
 
-# Phases of a search in their order, and the share of the total time that has passed when the phase starts. The shares
+# Phases of a search in their order, and the share of the total time that has passed when each phase starts. The shares
 # are averages over tables and planted models of 300 to 1,500 rows. A map is widened only if the starts disagree.
-# The held-out check runs only in doubtful cases, and then takes a third of the total time. The total time is then
-# longer, so the share at the start of the check is smaller than the share at the start of the phase before it.
+# The held-out check runs only in doubtful cases. It makes the fit longer and takes a third of the longer total time.
+# This is why the share at its start is smaller than the share at the start of the phase before it.
 _ONE_KERNEL = (
     (Phase.STARTS, 0.0),
     (Phase.CUT, 0.40),
@@ -38,11 +38,11 @@ _ANY_KERNEL = (
     (Phase.HELD_OUT_CHECK, 0.63),
     (Phase.FINAL_FIT, 0.97),
 )
-# Maximum share of the time that counts as passed before the fit is finished.
+# Maximum share of the total time that is assumed to have passed before the fit is finished.
 _MAX_SHARE = 0.99
 # Phases that many searches skip.
 _OPTIONAL = (Phase.WIDENING, Phase.HELD_OUT_CHECK)
-# Minimum share of the time and minimum number of seconds that must have passed for an estimate.
+# Minimum share of the total time, and minimum number of seconds, that must have passed before an estimate is made.
 _MIN_SHARE, _MIN_SECONDS = 0.02, 1.0
 # Time constant, in seconds, with which the displayed value approaches the estimate.
 _SMOOTHING_SECONDS = 2.5
@@ -63,10 +63,10 @@ class TimeLeft:
         self._plan = _ANY_KERNEL if any_kernel else _ONE_KERNEL
         # Position of the current phase in the plan.
         self._position = 0
-        # Shares of the time at the start and at the end of the current stage, and the time in seconds at its start.
+        # Shares of the total time at the start and at the end of the current stage, and the seconds at its start.
         self._share, self._end_share, self._stage_start = 0.0, self._plan[1][1], 0.0
-        # Share and time in seconds at the start of the first stage that is computed. None while stages are read from a
-        # checkpoint.
+        # The origin: share of the total time and seconds at the start of the first stage that is computed. None while
+        # stages are read from a checkpoint.
         self._origin = None if resumed else (0.0, 0.0)
         # Seconds from the origin to the end of the fit, as estimated at the start of the current stage.
         self._total: float | None = None
@@ -74,7 +74,7 @@ class TimeLeft:
         self._displayed: tuple[float, float] | None = None
 
     def start_stage(self, state: SearchState) -> None:
-        """Record that a stage starts, given the state of the search at its start."""
+        """Record that a stage starts. `state` is the state of the search at this moment."""
         seconds = state.seconds
         share, end_share = self._shares(state)
         if share in (0.0, self._share):  # the stage is unknown, or it is a step within the current stage
@@ -103,7 +103,7 @@ class TimeLeft:
         return 0.0, 0.0
 
     def estimate(self, seconds: float) -> float | None:
-        """Return the remaining seconds, given the seconds since the start of the fit, or None if it is too early."""
+        """Return the remaining seconds after `seconds` seconds of the fit, or None if it is too early to tell."""
         if self._total is None or self._origin is None:
             return None
         first, spent = self._origin[0], seconds - self._origin[1]
@@ -111,7 +111,7 @@ class TimeLeft:
         return spent * (1.0 - share) / (share - first)
 
     def smoothed(self, seconds: float) -> float | None:
-        """Return the remaining seconds for a live display, which approach a new estimate over a few seconds."""
+        """Return the remaining seconds for a live display. The value changes to a new estimate over a few seconds."""
         left = self.estimate(seconds)
         if left is None:
             return None

@@ -1,4 +1,4 @@
-"""``hkrr bench PROBLEM...``: compare methods on the same data, with the same time and number of threads."""
+"""``hkrr bench PROBLEM...``: compare methods on the same data, with the same time limit and number of threads."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def bench(
     problems: Annotated[
         list[str],
         typer.Argument(
-            help="A planted model (synthetic data with known directions), such as sines:m=600,D=50,d=3,seed=0, with m "
-            f"rows, D columns and d directions (models: {', '.join(planted_names())}); a table such as prices.csv or "
-            "prices.parquet, followed by :target=price if the target is not the last column; FOLDER:split=0 for a "
-            "folder with data.csv.gz and test_mask.csv.gz; openml:NAME for a data set of OpenML; or 'planted' for all "
-            "planted models of the report.",
+            help="One or more problems. A problem is a planted model (synthetic data with known directions) such as "
+            f"sines:m=600,D=50,d=3,seed=0 with m rows, D columns and d directions (models: "
+            f"{', '.join(planted_names())}); a table such as prices.csv or prices.parquet, followed by :target=price "
+            "if the target is not the last column; FOLDER:split=0 for a folder with data.csv.gz and test_mask.csv.gz; "
+            "or openml:NAME for a data set of OpenML. 'planted' stands for all planted models of the report.",
             show_default=False,
         ),
     ],
@@ -43,13 +43,13 @@ def bench(
     limit: Annotated[float, typer.Option(min=1.0, help="Seconds after which the process of a fit is killed.")] = 600.0,
     out: Annotated[Path, typer.Option(help="Output folder for bench.csv, README.md and the figures.")] = Path("bench"),
 ) -> None:
-    """Compare methods on problems, and write a CSV file, a page and figures.
+    """Compare methods on problems, and write the results to a CSV file, a page and figures.
 
     A fifth of the rows of a table are test rows. Rows with missing values are
     dropped, and text columns are one-hot encoded. A different seed (or split)
     gives different training and test rows. If a problem is given with several
     seeds, the page shows the mean over the seeds. After Ctrl-C, the finished
-    fits are kept, and the same command resumes.
+    fits are kept. Run the same command again to resume.
     """
     console = Console()
     requested = _known_methods(console, methods)
@@ -107,9 +107,9 @@ def _installed_methods(console: Console, names: list[str]) -> list[str]:
 
 
 def _check_problems(console: Console, problems: list[str]) -> list[str]:
-    """Load each problem, and print and return the descriptions of the problems. Only tables have a description.
+    """Check before the fits that each problem can be loaded. Print and return the descriptions of the tables.
 
-    This check runs before any fit starts. If a problem cannot be loaded, print the reason and exit with status 2.
+    If a problem cannot be loaded, print the reason and exit with status 2.
     """
     labels: dict[str, str] = {}
     about = []
@@ -131,7 +131,7 @@ def _check_problems(console: Console, problems: list[str]) -> list[str]:
 
 
 def _print_results(console: Console, rows: list[Row]) -> None:
-    """Print a table with one line for each method and the main columns of the results, then the fits that failed."""
+    """Print a table with the main results of each method, then the fits that failed."""
     lines = [
         {name: value.replace(" of ", "/") for name, value in line.items() if name not in _HIDDEN_COLUMNS}
         for line in report.summary(collect_results(rows))
@@ -164,7 +164,7 @@ def write_page(rows: list[Row], out: Path, rules: Rules, about: list[str], missi
 
 
 def _without_path(word: str) -> str:
-    """Return a command-line argument as shown on the page. In a path, the folders are replaced by DIR."""
+    """Return a command-line argument for the page. If it is a path, its folders are replaced by DIR."""
     return f"DIR/{Path(word).name}" if "/" in word else word
 
 

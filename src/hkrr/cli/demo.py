@@ -14,7 +14,7 @@ from hkrr.cli._console import make_output_folder, one_line_errors, print_line
 
 # Numbers of rows, columns and directions of the synthetic table.
 _ROWS, _COLUMNS, _DIRECTIONS = 750, 50, 3
-# Difference of R2 below which kernel ridge and the linear model are called equally good.
+# If the R2 of kernel ridge and of the linear model differ by less than this, a note says that they are equally good.
 _SMALL_DIFFERENCE = 0.01
 
 

@@ -122,8 +122,8 @@ def prepare(
 ) -> Split:
     """Read a table, drop columns, and split the table into training and held-out rows.
 
-    Invalid values in training or held-out rows, and invalid parameters of the model, raise an error here, before the
-    fit starts.
+    Raise an error if the rows contain invalid values or if a parameter of the model is invalid, so that the user sees
+    the error before the fit starts.
     """
     from hkrr.estimators._parameter_checks import check_cv_parameters
     from hkrr.exceptions import TableError
@@ -151,14 +151,14 @@ def _make_view(console: Console, model: TableRegressor, split: Split) -> View:
     options = model.regressor.get_params(deep=False)
     resume_message = _resume_message(options["checkpoint"])
     view = View(console, model, split, options["kernel"] == "auto", options["time_limit"], resume_message)
-    # The callback is a function, not the view itself, because the estimator and its callbacks are copied before the
-    # fit, and the console of the view cannot be copied.
+    # The estimator and its callbacks are copied before the fit. A view contains a console, which cannot be copied, so
+    # the callback is a function that calls the view.
     model.regressor.set_params(callbacks=[lambda state: view(state)])
     return view
 
 
 def _resume_message(checkpoint: Path | None) -> str:
-    """Return a message on the checkpoint that the fit resumes from, or "" if the fit starts from scratch."""
+    """Return a message about the checkpoint from which the fit resumes, or "" if the fit does not resume."""
     from hkrr._storage.checkpoint import recorded
 
     found = None if checkpoint is None else recorded(checkpoint)
@@ -172,7 +172,8 @@ def _resume_message(checkpoint: Path | None) -> str:
 def _fit_and_save(model: TableRegressor, view: View | None, split: Split, out: Path, start: float) -> list[str]:
     """Fit, evaluate and save the model, and return the warnings.
 
-    After Ctrl-C, save the best model so far, if there is one, and raise a KeyboardInterrupt with a message for users.
+    After Ctrl-C, save the best model found so far, if there is one, and raise a KeyboardInterrupt. Its message tells
+    the user what was saved.
     """
     import pandas as pd
 
@@ -194,7 +195,7 @@ def _fit_and_save(model: TableRegressor, view: View | None, split: Split, out: P
                     model.regressor.set_params(time_limit=max(left, limit / 2))
                 try:
                     model.fit(split.train, pd.Series(split.y_train, name=split.target))
-                finally:  # the saved model has the limit that the user gave, not the remaining time
+                finally:  # the saved model has the time limit of the user, not the remaining time
                     for each in (model.regressor, vars(model).get("model_")):
                         if each is not None:
                             each.set_params(time_limit=limit)
@@ -204,7 +205,7 @@ def _fit_and_save(model: TableRegressor, view: View | None, split: Split, out: P
             hkrr.save(model, out)
             message = f"Stopped. The best model so far was saved to {out}. Run the same command again to resume."
             raise KeyboardInterrupt(message) from None
-        hkrr.save(model, out)  # the model is saved now, so that it is kept if the evaluation fails
+        hkrr.save(model, out)  # save before the evaluation, which may fail
         if len(split.y_test):
             try:
                 model.held_out_ = compare(model, split, baselines)
@@ -217,9 +218,9 @@ def _fit_and_save(model: TableRegressor, view: View | None, split: Split, out: P
 
 
 def _baseline_predictions(model: TableRegressor, split: Split) -> dict[str, Array] | None:
-    """Return the predictions of the baselines for the held-out rows, or None if there are no such rows.
+    """Return the predictions of the baselines for the held-out rows, or None if there are no held-out rows.
 
-    The baselines are fitted before the model. The model then gets the rest of the time limit.
+    The baselines are fitted before the model, so that the model can use the rest of the time limit.
     """
     from hkrr.tables import learn_encoder
     from hkrr.tables.held_out_comparison import baseline_predictions

@@ -85,8 +85,8 @@ def _predict_pieces(
 ) -> Iterator[pd.DataFrame]:
     """Yield the predictions for each piece of the table.
 
-    If the model has no intervals, the predictions are yielded without intervals, and a warning is printed. If
-    `required` is True, because the user gave a coverage, a ValueError is raised instead.
+    `required` says whether the user asked for intervals with a given coverage. If the model has no intervals, a
+    ValueError is raised if they are required. Otherwise a warning is printed, and the predictions have no intervals.
     """
     from hkrr.exceptions import TableError
     from hkrr.tables import predict_frame, read_pieces
@@ -110,17 +110,16 @@ def _predict_pieces(
 
 
 def _explain(error: ValueError, path: Path) -> str:
-    """Return the message of an error. If the coverage is too large for the model, return a message with remedies."""
+    """Return the message of an error. If the coverage is too large for the model, the message says what to do."""
     from hkrr.estimators.fitted.conformal import TooFewScores
 
     if not isinstance(error, TooFewScores):
         return str(error)
     largest = math.floor(1000 * error.n / (error.n + 1)) / 1000
     return (
-        f"--coverage {error.coverage:g} needs the residuals of at least {error.least:,} rows, and this model has "
+        f"--coverage {error.coverage:g} needs the residuals of at least {error.least:,} rows, but this model has "
         f"{error.n:,} residuals; use --coverage {largest:g} or less, fit a model to more rows, or calibrate the model "
-        "on new rows in Python: "
-        f"hkrr.load({str(path)!r}).calibrate(X, y)"
+        f"on new rows with hkrr.load({str(path)!r}).calibrate(X, y) in Python"
     )
 
 

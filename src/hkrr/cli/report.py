@@ -33,7 +33,7 @@ def report(
     ] = 0.9,
     no_compare: Annotated[
         bool,
-        typer.Option("--no-compare", help="Do not fit baselines if the model file has no comparison with them."),
+        typer.Option("--no-compare", help="Do not fit baselines. A comparison in the model file is still shown."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
@@ -71,7 +71,7 @@ def _write_report(
     fitted = load_model(model)
     if hasattr(fitted, "predict_proba"):
         raise ValueError(
-            f"reports support regressors only, and {model} contains a {type(fitted).__name__}; use "
+            f"reports support only regressors, but {model} contains a {type(fitted).__name__}; use "
             f"hkrr.load({str(model)!r}).summary() or hkrr.plotting.LinkDisplay in Python"
         )
     name = target if target is not None else target_name(fitted)

@@ -42,9 +42,9 @@ def reproduce(
         int, typer.Option(min=0, help="Seed of the random numbers. Experiments with a time limit are not reproducible.")
     ] = 0,
 ) -> None:
-    """Run experiments of the paper. Each of them writes a CSV file, a figure and a text file with the checked claims.
+    """Run experiments of the paper. Each experiment writes a CSV file, a figure, and a text file with checked claims.
 
-    After Ctrl-C, the finished runs are kept, and the same command resumes.
+    After Ctrl-C, the finished runs are kept. Run the same command again to resume.
     """
     console = Console()
     if out is None:

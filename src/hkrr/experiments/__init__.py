@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-# Experiments whose module has a different name than the experiment on the command line.
+# Modules whose name differs from the name of their experiment on the command line.
 _MODULES = {"toy-path": "toy_trajectories", "toy-map": "toy_basins"}
 
 # The names of the experiments in the order of the paper: first its figures, then its theorems.

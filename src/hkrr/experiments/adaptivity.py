@@ -1,10 +1,10 @@
-"""Excess risk if d and lambda are chosen from the data, by held-out rows or by the evidence (theorem 3).
+"""Excess risk if d and lambda are chosen from the data, on held-out rows or by the evidence (theorem 3).
 
-Two rules are compared. The paper's rule, "held-out", fits the model once for every pair (d, lambda) on a grid, to the
-same training rows. It chooses the pair with the lowest error on separate validation rows, with predictions clipped at
-the largest absolute target. There is no refit. The second rule, "evidence", maximizes the evidence on the same training
-rows and needs no grid. For each rule, the risk ratio is the excess risk of the chosen fit divided by the lowest excess
-risk on the grid.
+Two rules are compared. The paper's rule, "held-out", fits one model to the training rows for every pair (d, lambda) on
+a grid. It chooses the model with the lowest error on separate validation rows, where predictions are clipped at the
+largest absolute target. The chosen model is not fitted again. The second rule, "evidence", maximizes the evidence on
+the same training rows and needs no grid. For each rule, the risk ratio is the excess risk of the chosen model divided
+by the lowest excess risk on the grid.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def run_case(config: Config, case: Case) -> Table:
             model = HyperKernelRidge(d, reg_lambda=reg_lambda, n_init=10, n_jobs=1, random_state=model_seed)
             try:
                 model.fit(data.X, data.y)
-            except FitError:  # no valid model for this pair of d and lambda: skip the pair
+            except FitError:  # skip the pair (d, lambda) if the fit fails
                 continue
             error = np.mean((np.clip(model.predict(X_validation), -M, M) - y_validation) ** 2)
             fits.append((float(error), data.excess_risk(model.predict(data.X_test)), d, reg_lambda))
@@ -113,14 +113,14 @@ def claims(table: Table) -> list[Claim]:
     largest = [row for row in table if row["m"] == max(price) and row["rule"] == "held-out"]
     above = sum(row["d"] > row["true_d"] for row in largest)
     number = "; ".join(
-        f"{rule}: " + ", ".join(f"{value:.2f}" for value in prices(table, rule).values()) for rule in RULES
+        f"{rule} " + ", ".join(f"{value:.2f}" for value in prices(table, rule).values()) for rule in RULES
     )
     growth = slope(list(price), list(price.values()))
     has_slope = bool(np.isfinite(growth))
     return [
         Claim(
-            "choosing d and lambda on held-out rows keeps the rate: the ratio of the risk to the lowest risk on the "
-            "grid does not grow with m (slope below 0.1)",
+            "choosing d and lambda on held-out rows keeps the rate, so that the ratio of the risk to the lowest risk "
+            "on the grid does not grow with m (slope below 0.1)",
             growth < 0.1 if has_slope else None,
             (f"slope {growth:+.2f}; " if has_slope else "")
             + f"risk / lowest risk on the grid for m = {', '.join(map(str, price))}: {number}",

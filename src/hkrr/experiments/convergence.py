@@ -29,8 +29,8 @@ _POINTS = 200
 class Config:
     """The paper's problem.
 
-    For this figure the paper states neither lambda nor the time limit. It shows two starts without saying how these
-    starts were drawn.
+    For this figure the paper states neither lambda nor the time limit. It shows two starts, but does not say how they
+    were drawn.
     """
 
     n_samples: int = 300
@@ -56,7 +56,10 @@ def cases(config: Config) -> list[Case]:
 
 
 def run_case(config: Config, case: Case) -> Table:
-    """Return the loss curve of one run. All runs have the same data and centers, and all methods the same starts."""
+    """Return the loss curve of one run. The data and the centers are the same in all runs.
+
+    Each start is the same for all methods.
+    """
     d, D = config.n_components, config.n_features
     data = make_mim_sines(config.n_samples, D, d, B=np.eye(d, D), random_state=seed_of(config.seed, 0, "data"))
     rows = InMemoryRows(data.X, data.y)
@@ -89,7 +92,7 @@ class _Curve:
         half = column(table, "time_limit", **where)[-1] / 2
         pairs = zip(self.seconds, self.loss, strict=True)
         at_half = [self.loss[0], *(loss for second, loss in pairs if second <= half)][-1]
-        # By this rule, a run that stopped in the first half of the time counts as converged.
+        # A run that stopped in the first half of the time also counts as converged.
         self.settled = at_half - self.end <= _SETTLED * self.end
 
     def seconds_to(self, loss: float) -> float:
@@ -101,9 +104,9 @@ class _Curve:
 def _classify(table: Table) -> tuple[dict[int, dict[str, _Curve]], list[int], list[int], list[int]]:
     """Return the curves of each start, and three lists of starts.
 
-    From the starts in the first list, AGD ends with a lower loss than VarPro. From the starts in the second list, AGD
-    and VarPro both converge to the same loss. The third list has those starts of the first list from which VarPro has
-    converged: AGD escaped from a minimum in which VarPro is stuck.
+    The first list has the starts from which AGD ends with a lower loss than VarPro. The second list has the starts from
+    which AGD and VarPro converge to the same loss. The third list is the part of the first list where VarPro has
+    converged, so that AGD escaped from a minimum in which VarPro is stuck.
     """
     curves = {start: {method: _Curve(table, start, method) for method in METHODS} for start in _complete_starts(table)}
     lower = [s for s, of in curves.items() if of["AGD"].end < (1.0 - _SAME) * of["VarPro"].end]
@@ -152,9 +155,10 @@ def claims(table: Table) -> list[Claim]:
 def plot(table: Table) -> Any:
     """Plot the loss curves of two starts, and the final losses of all starts.
 
-    From the first start, VarPro and AGD reach the same loss. The second start is a start from which AGD escapes a
-    minimum: the start with the largest ratio of the final loss of VarPro to the final loss of AGD. If AGD never
-    escapes, the second start is chosen in the same way from all starts from which AGD ends with a lower loss.
+    From the first start, VarPro and AGD reach the same loss. From the second start, AGD escapes a minimum in which
+    VarPro is stuck. If there are several such starts, the one with the largest ratio of VarPro's final loss to AGD's is
+    shown. If AGD never escapes, the second start is chosen by the same ratio among all starts from which AGD ends with
+    a lower loss.
     """
     import matplotlib.pyplot as plt
 

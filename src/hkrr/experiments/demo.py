@@ -1,8 +1,7 @@
 """Demo: learn a synthetic multi-index model from 600 samples in 50 dimensions. Run ``python -m hkrr.experiments.demo``.
 
-The fit is compared with two kernel ridge regressions. The first regression uses all 50 inputs and ignores that the
-target depends on three directions only. The second regression uses the true directions, which are not known in
-practice.
+The fit is compared with two kernel ridge regressions. The first uses all 50 inputs, although the target depends only on
+three directions. The second uses the true directions, which are not known in practice.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tools to measure excess risks: data with a noiseless test target, tuned kernel ridge regression, and slopes."""
+"""Tools to measure excess risks: test data without noise, tuned kernel ridge regression, and slopes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hkrr.kernels import Gaussian
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
 
-# Maximum number of rows on which the evidence is maximized.
+# Maximum number of rows used to maximize the evidence.
 _EVIDENCE_ROWS = 1_000
 
 
@@ -49,8 +49,8 @@ def draw_with_truth(n_train: int, n_test: int, D: int, d: int, seed: int) -> Tru
 def learned_krr(X: Array, y: Array, X_test: Array, seed: int) -> Array:
     """Return the predictions of exact kernel ridge regression, with lambda and gamma chosen by the evidence.
 
-    The evidence is maximized on at most 1,000 rows. The fit to all m rows uses the gamma found in this way, and the
-    same noise variance relative to the signal variance, nu = lambda m.
+    The evidence is maximized on at most 1,000 rows. The fit to all m rows uses the same gamma, and the same ratio of
+    the noise variance to the signal variance, nu = lambda m.
     """
     rng, mean, scale = np.random.RandomState(seed), float(np.mean(y)), X.std(axis=0)
     X, X_test = X / scale, X_test / scale

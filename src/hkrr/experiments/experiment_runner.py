@@ -2,8 +2,8 @@
 
 An experiment is a module with
 
-    Config                      a frozen dataclass; the paper's sizes by default, and ``Config.quick()`` runs in seconds
-    cases(config)               the list of runs, each described by a dict
+    Config                      a frozen dataclass; its defaults are the paper's sizes, and ``Config.quick()`` is small
+    cases(config)               returns the list of runs, each described by a dict (a case)
     run_case(config, case)      runs one case and returns its rows, a list of dicts
     run(config)                 runs all cases one after another and returns the table
     plot(table)                 returns a matplotlib Figure
@@ -11,7 +11,7 @@ An experiment is a module with
 
 A table is a list of rows, and a row is a dict with one observation. The result of a case depends only on the case and
 the config. Cases can therefore run in any order and in any process, and finished cases can be reused. The cases are
-sorted by repeat (in `nystrom`, within each of its two parts), so an interrupted experiment has complete repeats.
+sorted by repeat (in `nystrom`, within each of its two parts), so that an interrupted experiment has complete repeats.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from hkrr.experiments.result_store import Case, Row, Store, Table, provenance, w
 
 __all__ = ["COLOURS", "Case", "Claim", "Experiment", "Outcome", "Row", "Table", "reproduce", "run_all"]
 
-# The palette of Okabe and Ito, which is safe for colour-blind readers. VarPro is red and AGD blue, as in the paper, and
-# L-BFGS is green. The remaining colours are for all other lines and points.
+# Colours of Okabe and Ito's palette, which is safe for colour-blind readers. As in the paper, VarPro is red and AGD is
+# blue. L-BFGS is green. All other lines and points use the colours in the second line.
 COLOURS = {"VarPro": "#D55E00", "AGD": "#0072B2", "L-BFGS": "#009E73"}
 GREY, PURPLE, ORANGE, SKY = "#999999", "#CC79A7", "#E69F00", "#56B4E9"
 
@@ -89,7 +89,7 @@ class Outcome:
     picture: Path
     # Number of finished cases.
     n_cases: int
-    # Sum of the times of all finished cases, each on one core.
+    # Total time of all finished cases. Each case runs on one core.
     seconds: float
     # One error message for each failed case.
     failures: list[str] = field(default_factory=list)
@@ -107,17 +107,17 @@ def reproduce(
     """Run an experiment, and write ``name.csv``, ``name.png`` and ``name.txt`` (the claims) into a folder.
 
     Finished cases are stored in ``.name.jsonl`` with a hash of the config and the library's version. Later runs reuse
-    the finished cases. An interrupted run therefore resumes where it stopped, and a run with more repeats adds only the
-    new repeats. If any other field of the config or the version has changed, all cases run again. Changes of the code
-    are not detected: delete ``.name.jsonl`` after such a change. If a case fails, the remaining cases still run. The
-    files then describe the finished cases only, and `Outcome.failures` has the error messages.
+    the finished cases. An interrupted run therefore resumes where it stopped, and a run with more repeats computes only
+    the new repeats. If any other field of the config or the version has changed, all cases run again. Changes of the
+    code are not detected, so delete ``.name.jsonl`` after such a change. If a case fails, the remaining cases still
+    run. The files then describe only the finished cases, and `Outcome.failures` has the error messages.
 
     Parameters
     ----------
     name : str
         Name of the experiment. The names of the files begin with this name.
     experiment : module
-        The module of the experiment, see `get_experiment`.
+        The module of the experiment; see `get_experiment`.
     config : Config
         The configuration of the experiment, an instance of ``experiment.Config``.
     out : Path
@@ -171,8 +171,8 @@ def _timed(
 ) -> tuple[Case, Table | str, float]:
     """Run a case on one core. Return the case, its rows or the traceback of its error, and the time in seconds.
 
-    One core is used, because the paper's time budgets are seconds on one core. Worker processes ignore Ctrl-C: the main
-    process receives the same signal and stops the workers.
+    One core is used, because the paper's time budgets are seconds on one core. Worker processes ignore Ctrl-C, because
+    the main process receives the same signal and stops the workers.
     """
     if os.getpid() != main_process:
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -11,8 +11,8 @@ from hkrr.experiments.experiment_runner import COLOURS, GREY, Case, Claim, Table
 from hkrr.experiments.paper_setting import METHODS, Budget, Grid, draw, learn_and_score, seed_of
 from hkrr.experiments.result_store import column
 
-# If the median R2 of an algorithm at d* is below this value, the algorithm has not fitted the data set, and the claims
-# exclude this algorithm for the data set. d* is the true number of directions.
+# Minimum median R2 of an algorithm at d*, the true number of directions. Below this value, the algorithm has not fitted
+# the data set, and the claims exclude it for this data set.
 _USEFUL = 0.1
 
 
@@ -88,8 +88,8 @@ def medians(table: Table, data_set: int, method: str) -> dict[int, float]:
 def claims(table: Table) -> list[Claim]:
     """Check the claims about too few and too many directions, for VarPro and AGD on both data sets.
 
-    If an algorithm has not fitted a data set at d*, the true number of directions, the claims name the algorithm and
-    exclude it for this data set.
+    If an algorithm has not fitted a data set at d*, the true number of directions, it is excluded for this data set and
+    named in the claims.
     """
     true_d = table[0]["true_d"]
     lost_by_few, lost_by_many, gained = {}, {}, {}

@@ -6,8 +6,8 @@ The part "centers" compares uniform sampling of the centers with leverage-score 
 regression at the true map with fixed gamma and lambda, so that only the centers differ between the fits. The theorem's
 N (the effective dimension) and N_inf (the number of rows times the largest leverage score) are defined for this
 regression. The risk is divided by the risk with all rows as centers, on the same data. There are two kinds of inputs.
-The inputs of the paper are uniform on a cube. Of the clustered inputs, nine tenths are in the middle fifth of the cube,
-and uniform sampling draws few centers outside this region.
+The inputs "cube" are uniform on a cube, as in the paper. Nine tenths of the inputs "clustered" are in the middle fifth
+of the cube, so uniform sampling draws few centers outside this region.
 
 The part "rate" fits hyper-kernel ridge regression to m rows with lambda = 0.03 / sqrt(m), once with 4 sqrt(m) centers
 and once with all rows as centers.
@@ -40,7 +40,7 @@ from hkrr.theory import als_centers, leverage_scores, plain_centers
 HOW = {"uniform": ORANGE, "leverage": PURPLE}
 # The kinds of inputs.
 INPUTS = ("cube", "clustered")
-# A risk of at most this multiple of the risk with all rows as centers counts as equally good.
+# A number of centers is sufficient if the risk is at most this multiple of the risk with all rows as centers.
 _AS_GOOD = 1.1
 # In the part "rate", lambda is _RATE_LAMBDA / sqrt(m), and the number of centers is _RATE_CENTERS sqrt(m).
 _RATE_LAMBDA, _RATE_CENTERS = 0.03, 4
@@ -166,7 +166,10 @@ def run(config: Config) -> Table:
 
 
 def ratios(table: Table, inputs: str, how: str) -> dict[int, float]:
-    """Return, for each number of centers, the median over the repeats of the risk divided by the risk with all rows."""
+    """Return the ratio of the risk to the risk with all rows as centers, for each number of centers.
+
+    The ratio is the median over the repeats.
+    """
     rows = [row for row in table if row["part"] == "centers" and row["inputs"] == inputs and row["how"] == how]
     drawn = sorted({row["drawn"] for row in rows})
     return {
@@ -178,8 +181,8 @@ def ratios(table: Table, inputs: str, how: str) -> dict[int, float]:
 def sufficient_centers(table: Table, inputs: str, how: str) -> float:
     """Return the smallest sufficient number of centers, or infinity if no number is sufficient.
 
-    A number of centers is sufficient if, with this number and every larger number tried, the risk exceeds the risk with
-    all rows as centers by at most 10%.
+    A number of centers is sufficient if the risk exceeds the risk with all rows as centers by at most 10%, for this
+    number and for every larger number that was tried.
     """
     ratio = ratios(table, inputs, how)
     return next((c for c in ratio if all(ratio[more] <= _AS_GOOD for more in ratio if more >= c)), math.inf)
@@ -196,7 +199,7 @@ def claims(table: Table) -> list[Claim]:
     """Check the claims about the rate with few centers, and about the centers that the two kinds of sampling need."""
     slopes = {few: slope(*rate_curve(table, few)) for few in (True, False)}
     ends = {few: rate_curve(table, few)[1][-1:] for few in (True, False)}
-    # A rate requires that the models fit, and that the risk with all rows decreases.
+    # A rate can only be estimated if the models fit the data, and if the risk with all rows decreases with m.
     has_rate = np.isfinite(slopes[False]) and slopes[False] < 0.0 and max(*ends[True], *ends[False]) < _FITTED
     found = [
         Claim(

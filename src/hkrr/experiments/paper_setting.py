@@ -1,9 +1,9 @@
 """The setting of the paper's experiments (appendix D.1): data splits, starts, time budgets and the exact refit.
 
 Ten maps are sampled in the unit ball, and the map with the lowest validation error is the start. The median heuristic
-at the start sets gamma. All methods share the start, gamma and the centers. Each method then runs for its time budget.
-Finally, the refit: kernel ridge regression is fitted to the inputs projected by the learned map, with gamma and lambda
-chosen on the validation rows, and is scored on the test rows.
+at the start sets gamma. All methods use the same start, gamma and centers. Each method then runs for its time budget.
+In the final step, the refit, kernel ridge regression is fitted to the inputs projected by the learned map. Its gamma
+and lambda are chosen on the validation rows, and it is scored on the test rows.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ METHODS = ("VarPro", "AGD", "L-BFGS")
 STARTS = ("uniform", "normal")
 # Functions that generate the paper's data sets 1 and 2.
 _MAKE = {1: make_mim_sines, 2: make_mim_mixed}
-# Maximum number of iterations, which is never reached: the time budget ends a run.
+# Maximum number of iterations. It is never reached, because the time budget ends a run.
 _UNLIMITED = 10**9
 # Maximum number of centers in the fits that choose gamma and lambda for the refit.
 _CHOICE_CENTERS = 1_000
 
 
 def solver(method: str, **options: Any) -> Solver:
-    """Return a solver by name, with explicit parameters that do not depend on the library's defaults."""
+    """Return a solver by name. Its parameters are set here, so that they do not depend on the library's defaults."""
     armijo: dict[str, Any] = {"rho": 0.5, "delta": 0.8, "c": 1e-4}
     solvers: dict[str, Solver] = {
         "VarPro": VarPro(**armijo, **options),
@@ -53,17 +53,17 @@ def solver(method: str, **options: Any) -> Solver:
 def seed_of(seed: int, repeat: int, role: str) -> int:
     """Return a separate seed for each repeat and role ("data", "start" or "model").
 
-    With the same seed for all roles, the random numbers of a start could be the random numbers of the true map.
+    With the same seed for all roles, the entries of a start could equal the entries of the true map.
     """
     roles = ("data", "start", "model")
     return int(np.random.SeedSequence([seed, repeat, roles.index(role)]).generate_state(1)[0])
 
 
 def draw_map(d: int, D: int, entries: str, rng: np.random.RandomState) -> Array:
-    """Draw a map with "uniform" entries in [0, 1] or with "normal" entries, divided by its spectral norm.
+    """Draw a map with uniform entries in [0, 1] or with normal entries, and divide it by its spectral norm.
 
     The paper draws its true maps with uniform entries. It samples its starts "randomly in the ball" without saying how.
-    A start with uniform entries is a good start, because its entries are positive, like the entries of the true map.
+    A map with uniform entries is a good start, because its entries are positive, like the entries of the true map.
     """
     if entries == "normal":
         return sample_map(d, D, rng)
@@ -130,7 +130,7 @@ class Grid(NamedTuple):
     """The values of lambda and gamma that the refit tries."""
 
     lambdas: Sequence[float]
-    # The values of gamma, as multiples of the median heuristic's value.
+    # The values of gamma, as multiples of the value of the median heuristic.
     scales: Sequence[float]
 
 
@@ -154,9 +154,8 @@ def learn_and_score(split: Split, method: str, d: int, budget: Budget, grid: Gri
 def refit(split: Split, B: Array, grid: Grid) -> float:
     """Return the test R2 of kernel ridge regression on the projected inputs ``X B'``.
 
-    The gamma and lambda with the lowest error on the validation rows are used. The fits that choose gamma and lambda
-    use at most 1,000 centers, and one decomposition serves all values of lambda. The final fit is exact: all rows are
-    centers.
+    The gamma and lambda with the lowest error on the validation rows are used. The fits that choose them use at most
+    1,000 centers, and one decomposition is used for all values of lambda. In the final fit, all rows are centers.
     """
     P, P_validation, P_test = (X @ B.T for X in (split.X, split.X_validation, split.X_test))
     rows = InMemoryRows(P, split.y)

@@ -1,4 +1,4 @@
-"""Storage of the finished cases of an experiment in a JSON Lines file, and functions for tables."""
+"""Storage of the finished cases of an experiment in a JSON Lines file, and helper functions for tables."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Store:
                 try:
                     entry = json.loads(line)
                 except json.JSONDecodeError:
-                    # The line is incomplete: the process was killed while writing this line.
+                    # The line is incomplete, because the process was killed while it was written.
                     continue
                 if entry["config"] == self._digest:
                     self._done[_key(entry["case"])] = entry
@@ -63,11 +63,11 @@ class Store:
             file.write(line + "\n")
             file.flush()
             os.fsync(file.fileno())
-        # Convert through JSON, so that a table is the same whether its cases were just run or read from the file.
+        # Convert the rows to JSON and back, so that they are the same as rows that are read from the file.
         self._done[_key(case)] = json.loads(line)
 
     def _ends_with_newline(self) -> bool:
-        """Return whether the file ends with a newline, which may be missing if a process was killed while writing."""
+        """Return whether the file ends with a newline. It does not if a process was killed while writing."""
         with open(self._path, "rb") as file:
             file.seek(-1, os.SEEK_END)
             return file.read() == b"\n"
@@ -85,7 +85,7 @@ def _key(case: Case) -> str:
 
 
 def write_csv(table: Table, path: Path) -> None:
-    """Write a table as CSV. The columns are in the order of their first appearance, and numbers have six digits."""
+    """Write a table as CSV. Columns are in the order of first appearance, and floats have six significant digits."""
     columns = list(dict.fromkeys(name for row in table for name in row))
     with open(path, "w", newline="") as file:
         writer = csv.DictWriter(file, columns, restval="", lineterminator="\n")
@@ -97,5 +97,5 @@ def write_csv(table: Table, path: Path) -> None:
 
 
 def column(table: Table, name: str, **where: Any) -> list[Any]:
-    """Return a column of the rows in which the columns named in ``where`` exist and have the given values."""
+    """Return the values of a column, from the rows in which other columns have the values given by ``where``."""
     return [row[name] for row in table if all(row.get(key) == value for key, value in where.items())]

@@ -1,9 +1,9 @@
 """Excess risk against the number of rows m, for several input dimensions D (theorem 1).
 
 Three methods are compared: hyper-kernel ridge regression (HKRR), kernel ridge regression (KRR) on X, and KRR on the
-inputs projected by the true map. The theorem is about large m. With few rows per input, HKRR does not find the map. As
-m grows, the risk of HKRR first drops by orders of magnitude and only then follows the rate. The claims therefore use
-the slopes of log risk against log m over the three largest m. The slopes over all m are reported too.
+inputs projected by the true map. The theorem is about large m. If m / D is small, HKRR does not find the map. As m
+grows, the risk of HKRR first drops by orders of magnitude and only then follows the rate. The claims therefore use the
+slopes of log risk against log m over the three largest m. The slopes over all m are also reported.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def run(config: Config) -> Table:
 
 
 def curve(table: Table, D: int, system: str, last: int = 0) -> tuple[list[int], list[float]]:
-    """Return the numbers of rows m and the median excess risks, for the ``last`` largest m (0: for all m)."""
+    """Return the numbers of rows m and the median excess risks, for the ``last`` largest m (for all m if 0)."""
     sizes = sorted(set(column(table, "m", D=D, system=system)))[-last:]
     return sizes, [float(np.median(column(table, "excess_risk", D=D, system=system, m=m))) for m in sizes]
 
@@ -85,7 +85,7 @@ def claims(table: Table) -> list[Claim]:
     late = {system: [slope(*curve(table, D, system, _LAST)) for D in features] for system in SYSTEMS}
     over_all = {system: [slope(*curve(table, D, system)) for D in features] for system in SYSTEMS}
     number = "; ".join(
-        f"{system}: "
+        f"{system} "
         + ", ".join(
             f"{a:.2f} (D = {D}, over all sizes {b:.2f})"
             for D, a, b in zip(features, values, over_all[system], strict=True)

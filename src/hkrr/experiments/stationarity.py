@@ -1,14 +1,14 @@
 """A check of the convergence theorem: squared gradients, path lengths and the smallest eigenvalue of K_mm.
 
-The theorem bounds the smallest squared norm of the gradient with respect to B over the first N steps by ``C / N``. The
-constant is ``C = L(B0, alpha0) / (c s)``, where L(B0, alpha0) is the loss at the start, c is the constant of the Armijo
-condition and s is the smallest step. If the norm constraint on B is active, the gradient need not converge to zero, but
-the gradient mapping ``(B - proj(B - s dL/dB)) / s`` does. For AGD the gradient mapping also includes the gradient with
-respect to alpha. Both the gradient and the gradient mapping are recorded.
+The theorem says that the squared norm of the gradient with respect to B, at the best of the first N steps, is at most
+``C / N``. The constant is ``C = L(B0, alpha0) / (c s)``, where L(B0, alpha0) is the loss at the start, c is the
+constant of the Armijo condition and s is the smallest step. If the norm constraint on B is active, the gradient need
+not converge to zero, but the gradient mapping ``(B - proj(B - s dL/dB)) / s`` does. For AGD the gradient mapping also
+includes the gradient with respect to alpha. Both the gradient and the gradient mapping are recorded.
 
 The theorem assumes that the smallest eigenvalue of K_mm, the kernel matrix of the centers, is bounded away from zero.
-This fails if the map brings two centers together. Such runs are counted, and the claims are checked on the remaining
-runs.
+The assumption fails if the map moves two centers to the same point. The number of such runs is reported, and the claims
+are checked on the other runs.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from hkrr.solvers import run as run_solver
 _ARMIJO = 1e-4
 # Maximum number of iterations stored for each run.
 _POINTS = 150
-# A run whose loss fell by less than this fraction says nothing about convergence and is excluded.
+# A run is excluded from the claims if its loss fell by less than this fraction, because it hardly moved.
 _MOVED = 0.01
-# A run has converged up to rounding errors if its squared gradient is at most this fraction of the squared gradient at
-# the start.
+# A run counts as converged if its squared gradient, divided by the squared gradient at the start, is at most this
+# number.
 _CONVERGED = 1e-12
 # Eigenvalues of K_mm below this value count as zero.
 _SIGMA = 1e-4
@@ -48,7 +48,7 @@ _SIGMA = 1e-4
 class Config:
     """A problem that satisfies the assumptions of the theorem for many starts.
 
-    Few centers and a kernel that is narrower than with the median heuristic keep K_mm well conditioned.
+    K_mm is well conditioned because there are few centers, and because gamma is larger than in the median heuristic.
     """
 
     n_samples: int = 300
@@ -73,7 +73,7 @@ def cases(config: Config) -> list[Case]:
 
 
 def run_case(config: Config, case: Case) -> Table:
-    """Return statistics of one run, at iterations spaced evenly on a log scale."""
+    """Return statistics of one run at selected iterations, which are evenly spaced on a log scale."""
     d, D = config.n_components, config.n_features
     data = make_mim_sines(config.n_samples, D, d, random_state=seed_of(config.seed, 0, "data"))
     rows = InMemoryRows(data.X, data.y)
@@ -148,7 +148,7 @@ def bound_used(rows: Table, name: str) -> float:
 
 
 def exponent(rows: Table, name: str) -> float:
-    """Return the exponent p if a quantity behaves as N^p over the last decade of steps (from N / 10 to N)."""
+    """Fit N^p to a quantity over the last decade of steps (from N / 10 to N), and return the exponent p."""
     last = [row for row in rows if row["iteration"] >= rows[-1]["iteration"] / 10 and row[name] > 0]
     if rows[-1][name] <= _CONVERGED * rows[0][name]:
         # The run has converged up to rounding errors.
@@ -160,7 +160,7 @@ def exponent(rows: Table, name: str) -> float:
 
 
 def late_share(rows: Table, name: str) -> float:
-    """Return the fraction of a path's length due to the last 90% of the steps, or 0 if the run has converged."""
+    """Return the fraction of the length of a path in the last 90% of the steps, or 0 if the run has converged."""
     if rows[-1]["least_squared_mapping"] <= _CONVERGED * rows[0]["least_squared_mapping"]:
         return 0.0
     early = max(row[name] for row in rows if row["iteration"] <= max(1.0, rows[-1]["iteration"] / 10))
@@ -176,7 +176,7 @@ def claims(table: Table) -> list[Claim]:
         singular = sum(rows[-1]["least_eigenvalue"] < _SIGMA for rows in every)
         which = (
             f"{len(runs)} of {len(every)} starts satisfy the assumptions; "
-            f"in {singular} the smallest eigenvalue of K_mm fell below {_SIGMA:g}"
+            f"from {singular} starts, the smallest eigenvalue of K_mm fell below {_SIGMA:g}"
         )
         on_boundary = sum(rows[-1]["norm_of_B"] > 1.0 - 1e-9 for rows in runs)
         used = max((bound_used(rows, "least_squared_gradient") for rows in runs), default=0.0)
@@ -202,8 +202,8 @@ def claims(table: Table) -> list[Claim]:
             share = max((late_share(rows, f"path_of_{variable}") for rows in runs), default=0.0)
             found.append(
                 Claim(
-                    f"the path of {variable} has finite length: the last 90% of the steps add less than 10% of it "
-                    f"({method})",
+                    f"the path of {variable} has finite length, so that the last 90% of the steps add less than 10% "
+                    f"of the length ({method})",
                     share < 0.1 if runs else None,
                     f"at most {share:.1%}; {which}",
                 )

@@ -1,7 +1,7 @@
 """Maps of the starts from which each method finds the global minimum of the paper's toy functions (appendix D.2).
 
-The paper does not state the first step size of its line searches, and the results depend on this step size. Three
-values are tried. The figure has one map for each of the two functions, with the middle value of the first step.
+The results depend on the first step size of the line searches, which the paper does not state. Three values are tried.
+The figure has one map for each of the two functions, with the middle value of the first step.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def run_case(config: Config, case: Case) -> Table:
     for x0 in _grid(config.x0, config):
         start = float(x0), case["y0"], config.max_iter, case["first_step"]
         for method in METHODS:
-            # VarPro and L-BFGS eliminate x, so their result does not depend on x0: one run serves the whole row.
+            # VarPro and L-BFGS eliminate x, so their result does not depend on x0. They run once for each y0.
             if method == "AGD" or method not in ends:
                 ends[method] = round(minimise(case["link"], method, *start)[-1][1], 4)
             rows.append({**case, "x0": float(x0), "method": method, "y": ends[method]})

@@ -1,9 +1,9 @@
 """The paper's two toy functions of two variables (appendix D.2), as objectives for the library's solvers.
 
 The functions are ``f(x, y) = (x - h(y))^2 + cos(pi y) + (1 - y)^2 + 1``, where h(y) is y^2 or the sigmoid of y. The
-variable x takes the role of the coefficients alpha, and y takes the role of the map B, as a 1 x 1 matrix. Like the loss
-L(B, alpha), f is quadratic in x, with the minimizer x = h(y), and not convex in y. Eliminating x leaves the same
-reduced function for both choices of h: ``cos(pi y) + (1 - y)^2 + 1``. Its global minimum is 0 at y = 1.
+variable x plays the role of the coefficients alpha, and y plays the role of the map B, as a 1 x 1 matrix. Like the loss
+L(B, alpha), f is quadratic in x and not convex in y. For fixed y, the minimizer is x = h(y). If x is eliminated, the
+reduced function ``cos(pi y) + (1 - y)^2 + 1`` is the same for both choices of h. Its global minimum is 0 at y = 1.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from hkrr.solvers import AGD, LBFGS, Solver, State, VarPro, run
 # The choices of h: y^2 and the sigmoid.
 LINKS = ("square", "sigmoid")
 METHODS = ("VarPro", "AGD", "L-BFGS")
-# First step sizes of the line searches. The paper does not state the first step size, and the results depend on this
-# size.
+# First step sizes of the line searches. The results depend on the first step size, which the paper does not state.
 FIRST_STEPS = (0.01, 0.1, 1.0)
-# Number of steps of AGD in x for each step in y. The paper does not state this number either. With 1, steps in x and y
+# Number of steps of AGD in x for each step in y. The paper does not state this number. With 1, steps in x and y
 # alternate. With 10, x would be close to h(y), and AGD would behave almost like VarPro.
 N_ALPHA = 1
 
@@ -40,7 +39,7 @@ class Toy:
     x0: float | None = None
 
     reg_lambda = 0.0
-    # The loss to which the tolerances of the solvers are relative.
+    # The tolerances of the solvers are relative to this loss.
     loss_at_zero = 1.0
     n_centers = 1
     learn_lambda = False
@@ -110,7 +109,7 @@ def minimise(
     }
     objective = Toy(link, x0) if method == "AGD" else toy
     run(solvers[method], objective, np.array([[y0]]), max_iter=max_iter, tol=1e-8, callbacks=[record])
-    # AGD calls `record` at the start too: drop the duplicate.
+    # AGD also calls `record` at the start, so the first iterate is a duplicate.
     return path[1:] if method == "AGD" else path
 
 

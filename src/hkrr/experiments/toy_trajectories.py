@@ -1,7 +1,7 @@
 """Trajectories of VarPro, AGD and L-BFGS on the toy functions, from the paper's starts (figure 1, appendix D.2).
 
-The line searches are run with three values of the first step. The figure shows the trajectories for the middle value.
-The claims are checked for all three values.
+The line searches are run with three values of the first step size. The figure shows the trajectories for the middle
+value. The claims are checked for all three values.
 """
 
 from __future__ import annotations

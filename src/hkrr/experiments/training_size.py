@@ -69,11 +69,11 @@ def _median(table: Table, **where: Any) -> float:
 
 
 def claims(table: Table) -> list[Claim]:
-    """Check the two claims about many directions at a fixed time budget, for the larger half of the numbers of rows."""
+    """Check the two claims about the effect of d at a fixed time budget, for the larger half of the values of m."""
     dimensions, sizes = (sorted(set(column(table, name))) for name in ("d", "m"))
     if len(dimensions) < 3:
         tried = ", ".join(map(str, dimensions))
-        return [Claim("the effect of d at a fixed budget", None, f"three values of d are needed, but d = {tried}")]
+        return [Claim("the effect of d at a fixed time budget", None, f"three values of d are needed, but d = {tried}")]
     few, middle, every = dimensions[0], dimensions[len(dimensions) // 2], dimensions[-1]
     large = sizes[len(sizes) // 2 :]
     finished = {(row["method"], row["m"], row["d"]) for row in table}
@@ -81,13 +81,14 @@ def claims(table: Table) -> list[Claim]:
     keys = [pair for pair in pairs if all((*pair, d) in finished for d in dimensions)]
     at = {(method, m, d): _median(table, method=method, m=m, d=d) for method, m in keys for d in dimensions}
     number = "; ".join(
-        f"{method}, m = {m}: " + ", ".join(f"d = {d}: {at[method, m, d]:.3f}" for d in dimensions) for method, m in keys
+        f"{method}, m = {m}: " + ", ".join(f"{at[method, m, d]:.3f} (d = {d})" for d in dimensions)
+        for method, m in keys
     )
     worse = all(at[method, m, every] < at[method, m, middle] for method, m in keys)
     better = all(at[method, m, middle] > at[method, m, few] for method, m in keys)
     return [
         Claim(
-            f"at a fixed budget d = {every} is worse than d = {middle} for large m (medians)",
+            f"at a fixed time budget, d = {every} is worse than d = {middle} for large m (medians)",
             worse if keys else None,
             number,
         ),

@@ -1,15 +1,15 @@
-"""Plots of fitted models, as scikit-learn's Display objects.
+"""Plots of fitted models, as Display objects in the style of scikit-learn.
 
 - `SubspaceDisplay`: the loadings of the columns in each learned direction.
 - `LinkDisplay`: the learned function over one or two directions.
 - `ImportanceDisplay`: the importances of the columns.
 - `PredictionErrorDisplay`: predictions against observed targets.
 - `TrainingDisplay`: the objective over the iterations of the solver.
-- `PathDisplay`: the candidates that a `HyperKernelRidgeCV` chose from.
+- `PathDisplay`: the candidates that the search of a `HyperKernelRidgeCV` compared.
 
 The class method ``from_estimator`` computes the data of a plot from a fitted model and draws the plot. The method
-``plot`` draws the same data again, into any axes. The colours are safe for colour-blind readers (Okabe and Ito's
-palette, viridis). Text and thin lines have the text colour of the current Matplotlib style, so the plots are also
+``plot`` draws the same data again, into any axes. The colours (Okabe and Ito's palette, viridis) are safe for
+colour-blind readers. Text and thin lines have the text colour of the current Matplotlib style, so the plots are also
 legible with ``plt.style.use("dark_background")``.
 
 Matplotlib is required: ``pip install "hkrr[plot]"``.

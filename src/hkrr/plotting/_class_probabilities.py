@@ -1,7 +1,7 @@
-"""The link function of a classifier: class probabilities over one or two directions, with the rows coloured by class.
+"""Plots of the class probabilities of a classifier over one or two directions, with the rows coloured by class.
 
-Each class has its own colour and marker. Over two directions, the background mixes the colours of the classes by their
-probabilities. Lines mark where the most probable class changes.
+Each class has its own colour and marker. Over two directions, the background is a mixture of the colours of the
+classes, weighted by their probabilities. Lines mark where the most probable class changes.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from hkrr.estimators.classification.labels import check_labels
 from hkrr.plotting._style import CATEGORIES, SMALL, ink, legend, short
 
 _MARKERS = "os^Dv*PX"
-# Contour levels of the probability of the second class, if there are two classes. The contour at 0.5 is drawn
-# separately, as the line where the most probable class changes.
+# Contour levels of the probability of the second of two classes. The contour at 0.5 is drawn separately, as the line
+# where the most probable class changes.
 _LEVELS = (0.1, 0.25, 0.75, 0.9)
-# Weight of the class colours in the background: 0 is the colour of the empty axes, 1 the full colour of a class.
+# Opacity of the class colours in the background, from 0 (invisible) to 1.
 _PALE = 0.45
 # Height of the strip that shows the rows of one class, in units of the probability axis.
 _STRIP = 0.07
@@ -36,7 +36,7 @@ class ClassifierLink(Protocol):
 
 
 def class_index(y: Any, classes: Array) -> Array:
-    """Return the index of each label of `y` in `classes`. Raise ValueError if `classes` lacks a label."""
+    """Return the index of each label of `y` in `classes`. Raise ValueError if a label is not in `classes`."""
     if np.ndim(y) != 1:
         raise ValueError(f"y must hold one label for each row; got an array with {np.ndim(y)} dimensions")
     labels = check_labels(np.asarray(y))
@@ -68,7 +68,7 @@ def draw_curves(ax: Any, display: ClassifierLink) -> tuple[list[Any], list[Any]]
         height = 1.0 + offset if K == 2 and k == 1 else -offset - (0 if K == 2 else k) * _STRIP
         points.append(_scatter(ax, names[k], k, rows, height))
         if K > 2:
-            points[-1].set_label("")  # the points need no legend entry: the line of the class has one
+            points[-1].set_label("")  # the line of the class already has a legend entry
     if display.y is None:
         marks = {"color": ink(), "alpha": 0.5, "transform": ax.get_xaxis_transform()}
         points = ax.plot(display.points[:, 0], np.full(len(display.points), 0.01), "|", **marks)
@@ -84,8 +84,8 @@ def draw_curves(ax: Any, display: ClassifierLink) -> tuple[list[Any], list[Any]]
 def draw_regions(ax: Any, display: ClassifierLink, near: Array) -> tuple[Any, list[Any]]:
     """Draw the class probabilities over two directions, and return the background image and the points.
 
-    `near` holds one number for each grid point: 1 close to the rows, and less farther away from them. The background
-    is fainter where `near` is smaller.
+    `near` holds one number for each grid point. It is 1 close to the rows and decreases with the distance to them. The
+    background is fainter where `near` is smaller.
     """
     import matplotlib as mpl
     from matplotlib.colors import to_rgb
@@ -95,7 +95,7 @@ def draw_regions(ax: Any, display: ClassifierLink, near: Array) -> tuple[Any, li
     p, K = display.values, len(names)
     background = np.array(to_rgb(mpl.rcParams["axes.facecolor"]))
     mixed = background + _PALE * near[..., None] * (p @ np.array([to_rgb(_colour(k)) for k in range(K)]) - background)
-    # `imshow` needs increasing coordinates, but the coordinates along a side of the grid may be decreasing.
+    # `imshow` needs increasing coordinates, but the coordinates of the grid may be decreasing.
     rows, columns = (np.argsort(side) for side in display.grid)
     extent = [float(end) for side in display.grid for end in (side.min(), side.max())]
     image = ax.imshow(

@@ -1,4 +1,7 @@
-"""Plot axes for latent coordinates: the directions to draw, their units and labels, and input rows x with given Bx."""
+"""Helpers for plots over latent coordinates z = Bx.
+
+They choose the directions to draw, label their axes, and find input rows x with given latent coordinates.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,10 @@ from hkrr.plotting._unwrap_estimator import Model
 
 
 def chosen_directions(model: Model, latent: Array, directions: tuple[int, ...] | None) -> list[int]:
-    """Return the directions to draw, counted from 0.
+    """Return the indices of the directions to draw, counted from 0.
 
-    If `directions` is None, these are the two directions that change the predictions most, or all directions if there
-    are at most two.
+    If `directions` is None, return the two directions that change the predictions most, or all directions if there are
+    at most two.
     """
     d = latent.shape[1]
     if directions is None:
@@ -31,9 +34,9 @@ def chosen_directions(model: Model, latent: Array, directions: tuple[int, ...] |
 
 
 def direction_axis(model: Model, names: list[str], k: int) -> tuple[float, str]:
-    """Return the unit and the label of the axis of direction k. Latent coordinates are divided by the unit.
+    """Return the unit and the label of the axis of direction k. Plotted coordinates are divided by the unit.
 
-    If the direction uses a single column, the axis has the units and the name of that column. Otherwise the unit is 1.
+    If the direction uses a single column, the axis has the unit and the name of that column. Otherwise the unit is 1.
     """
     table, row = map_row(loadings(model), k), map_row(model.map_, k)
     used = np.flatnonzero(row)
@@ -54,13 +57,13 @@ def grid_side(values: Array, n: int) -> Array:
 def rows_at(model: Model, Z: Array) -> Array:
     """Return one row x with ``B x = z`` for each row z of Z.
 
-    Of all rows x with ``B x = z``, the row closest to the median of the centers in standardized coordinates is
-    returned. The choice does not change the predictions, because the predictions depend on x only through Bx.
+    Many rows x have the same ``B x``. The row closest to the median of the centers, in standardized coordinates, is
+    returned. This choice does not change the predictions, because they depend on x only through Bx.
     """
     B, typical = model.map_, np.median(model.centers_, axis=0)
     if B.ndim == 1:
         return np.where(B != 0, Z / np.where(B != 0, B, 1.0), typical)
-    # In standardized coordinates, the choice of x does not depend on the units of the columns.
+    # Distances are measured in standardized coordinates, so that x does not depend on the units of the columns.
     scale = column_stds(model)
     scale = np.where(scale > 0, scale, 1.0)
     rows: Array = typical + ((Z - B @ typical) @ np.linalg.pinv(B * scale).T) * scale

@@ -1,4 +1,4 @@
-"""The data of the plots: the values of one target, a sample of the rows, and prediction intervals."""
+"""Functions that prepare the data of plots: one target, a sample of the rows, and prediction intervals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MOST_POINTS = 1_000
 
 
 def one_target(values: Any, target: int, name: str = "y") -> Array:
-    """Return column `target` of the values, as float64. `name` is what the error message calls the values."""
+    """Return column `target` of the values, as float64. Error messages refer to the values by `name`."""
     values = np.asarray(values, dtype=np.float64)
     if values.ndim == 1:
         values = values[:, None]
@@ -30,9 +30,9 @@ def one_target(values: Any, target: int, name: str = "y") -> Array:
 
 
 def sample_rows(*arrays: Any) -> tuple[Any, ...]:
-    """Return the same rows of each array: all rows, or a random sample if there are more than 1,000.
+    """Return the arrays, reduced to the same random sample of 1,000 rows if they have more rows.
 
-    The sample has 1,000 rows and is drawn with a fixed seed. An array that is None stays None.
+    The sample is drawn with a fixed seed. An array that is None stays None.
     """
     if len(np.shape(arrays[0])) == 0 or np.shape(arrays[0])[0] <= _MOST_POINTS:
         return arrays
@@ -49,9 +49,8 @@ def rows_shown(n_shown: int, n_rows: int) -> str:
 def intervals(estimator: Any, X: Any, coverage: Coverage, target: int) -> Array | None:
     """Return the bounds (n, 2) of the prediction intervals, or None if no intervals are to be drawn.
 
-    With ``coverage="auto"``, None is also returned if ``predict_interval`` raises ValueError. This
-    happens if the model was fitted or saved without intervals, or to too few rows for the coverage. If `coverage` is a
-    number, the error is raised.
+    ``predict_interval`` raises ValueError if the model has no intervals, or if it was fitted to too few rows for the
+    coverage. With ``coverage="auto"``, None is returned in this case. If `coverage` is a number, the error is raised.
     """
     if coverage is None or not hasattr(estimator, "predict_interval"):
         return None

@@ -13,11 +13,11 @@ GREY = "#999999"
 CATEGORIES = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION)
 # Names of Matplotlib colour maps.
 SEQUENTIAL, DIVERGING = "viridis", "PuOr"
-# Default width and height of a figure in inches, for one column of a page.
+# Default width and height of a figure in inches. It fits into one column of a two-column page.
 SIZE = (4.6, 3.5)
 # Font size of notes, ticks and legends, in points.
 SMALL = 8
-# Maximum length of the name of a column or class, in characters.
+# Maximum number of characters of a column or class name. Longer names are truncated.
 _LONGEST_NAME = 18
 
 

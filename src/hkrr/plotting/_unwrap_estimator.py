@@ -1,4 +1,4 @@
-"""The hkrr model inside a table regressor, a pipeline or a parameter search, and the rows that the model receives."""
+"""Access to the hkrr model inside a table regressor, a pipeline or a parameter search, and to the rows it receives."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Model = HyperKernelRidge | HyperKernelRidgeCV | HyperKernelClassifier
 
 @dataclass(frozen=True)
 class UnwrappedModel:
-    """A fitted model, with the names of its columns and the transformations that precede it."""
+    """A fitted model, the names of its columns, and the transformations that are applied before it."""
 
     model: Model
     names: list[str]
@@ -42,9 +42,10 @@ class UnwrappedModel:
 
 
 def unwrap(estimator: Any) -> UnwrappedModel:
-    """Return the hkrr model that an estimator is or wraps. Raise TypeError if there is no hkrr model.
+    """Return the hkrr model inside an estimator. Raise TypeError if there is none.
 
-    The estimator may be a `TableRegressor`, a pipeline or a parameter search, and these may be nested.
+    The estimator may be the model itself, or a `TableRegressor`, a pipeline or a parameter search that contains the
+    model, possibly nested.
     """
     from hkrr.tables.regressor import TableRegressor
 
@@ -65,14 +66,14 @@ def unwrap(estimator: Any) -> UnwrappedModel:
         elif hasattr(model, "refit") and hasattr(model, "estimator"):  # a parameter search, such as GridSearchCV
             check_is_fitted(model)
             if not hasattr(model, "best_estimator_"):
-                raise ValueError(f"estimator has no best_estimator_: construct {type(model).__name__} with refit=True")
+                raise ValueError(f"estimator has no best_estimator_; construct {type(model).__name__} with refit=True")
             model = model.best_estimator_
         else:
             got = type(estimator).__name__
             inner = "" if model is estimator else f" around a {type(model).__name__}"
             raise TypeError(
                 "estimator must be a fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier, or a "
-                f"TableRegressor, a Pipeline or a search around one; got a {got}{inner}"
+                f"TableRegressor, a Pipeline or a parameter search with one of these models; got a {got}{inner}"
             )
     check_is_fitted(model)
     if names is None or len(names) != model.n_features_in_ or hasattr(model, "feature_names_in_"):
@@ -81,7 +82,7 @@ def unwrap(estimator: Any) -> UnwrappedModel:
 
 
 def _output_names(steps: Pipeline) -> list[str] | None:
-    """Return the names of the output columns of these steps, or None if the names are unknown."""
+    """Return the names of the output columns of a pipeline, or None if the names are unknown."""
     try:
         return [str(name) for name in steps.get_feature_names_out()]
     except (AttributeError, ValueError):  # a step has no output names, or needs input names that are missing

@@ -20,7 +20,7 @@ class ImportanceDisplay:
     Parameters
     ----------
     importances : array (n_features,)
-        Importances of the columns. They sum to one, or are all zero if the predictions are constant.
+        Importances of the columns. They sum to one. If the predictions are constant, they are all zero.
     names : list of str
         Names of the columns.
 
@@ -58,7 +58,7 @@ class ImportanceDisplay:
         Parameters
         ----------
         estimator : fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
-            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV around such a model.
+            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV that contains such a model.
         max_columns : int, default=20
             Maximum number of bars.
         ax : matplotlib Axes or None, default=None

@@ -19,28 +19,28 @@ from hkrr.plotting._unwrap_estimator import unwrap
 
 # Number of grid points of a curve, and along each side of a surface.
 _N_CURVE, _N_SIDE = 200, 60
-# Distance to the nearest row, as a share of the range of the grid, above which a grid point is far from the data. The
+# A grid point is far from the data if its distance to the nearest row exceeds this share of the range of the grid. The
 # threshold is larger if the rows are sparse; see `LinkDisplay._distances`.
 _NEAR = 0.08
-# Maximum number of intervals between contour levels.
+# Maximum number of contour bands.
 _N_LEVELS = 12
 
 
 class LinkDisplay:
-    """The learned function g: a curve over one direction, or a surface over two, with the data.
+    """The learned function g and the data, as a curve over one direction or a surface over two directions.
 
-    For a classifier the plot shows probabilities. Over one direction there is a curve for each class, or a single
-    curve for the second of two classes. Over two directions the background mixes the colours of the classes, and lines
-    mark where the most probable class changes.
+    For a classifier the plot shows class probabilities. Over one direction there is a curve for each class. If there
+    are two classes, only the curve of the second class is drawn. Over two directions the background is a mixture of the
+    colours of the classes, and lines mark where the most probable class changes.
 
-    Directions that are not drawn are fixed at their medians. Far from the data, where the function is extrapolated,
-    contours and background are faded, and three-dimensional surfaces have holes. A direction that uses a single column
-    is drawn in the units of that column.
+    Directions that are not drawn are fixed at their medians. Far from the data, the function is extrapolated. There,
+    contours and backgrounds are faded, and three-dimensional surfaces have holes. If a direction uses a single column,
+    its axis has the units of that column.
 
     Parameters
     ----------
     grid : tuple of one or two arrays
-        Coordinates at which g was evaluated, one array for each direction.
+        Coordinates of the grid on which g is evaluated, one array for each direction.
     values : array (n,) or (n_first, n_second)
         Values of g on the grid. For a classifier, class probabilities on the grid, with an additional last axis of
         length n_classes.
@@ -124,19 +124,19 @@ class LinkDisplay:
         Parameters
         ----------
         estimator : fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
-            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV around such a model.
+            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV that contains such a model.
         X : array or data frame (n_samples, n_features)
             Rows of data. At most 1,000 of them are drawn.
         y : array (n_samples,) or (n_samples, n_targets), or None, default=None
             Targets of the rows, or class labels for a classifier. If None, only the positions of the rows are drawn;
             a three-dimensional surface then shows no rows.
         directions : tuple of one or two int, or None, default=None
-            Directions to draw, counted from 0. If None, the two directions that change predictions most, or the only
-            direction if there is just one.
+            Directions to draw, counted from 0. None draws the two directions that change the predictions most, or the
+            only direction if there is just one.
         target : int, default=0
             Index of the target to draw if the regressor has several targets.
         coverage : float, "auto" or None, default="auto"
-            Coverage of the prediction intervals, which are drawn as a band around a curve over one direction. "auto"
+            Coverage of the prediction intervals. They are drawn as a band around a curve over one direction. "auto"
             means 0.9, or no band if the model has no intervals. None means no band.
         kind : {"contour", "surface"}, default="contour"
             How to draw a regressor over two directions: filled contours or a three-dimensional surface.
@@ -152,7 +152,7 @@ class LinkDisplay:
         latent = np.asarray(model.transform(found.transform_rows(X)), dtype=np.float64)
         classes = getattr(model, "classes_", None)
         if classes is not None and (target != 0 or coverage not in ("auto", None) or kind != "contour"):
-            raise ValueError("target, coverage and kind apply to regressors only: omit them for a classifier")
+            raise ValueError("target, coverage and kind apply only to regressors; omit them for a classifier")
         if classes is not None and y is not None:
             Y = class_index(y, classes)
         else:
@@ -166,7 +166,8 @@ class LinkDisplay:
         Z = np.tile(np.median(latent, axis=0), (int(np.prod([len(side) for side in sides])), 1))
         Z[:, chosen] = np.column_stack([part.ravel() for part in np.meshgrid(*sides, indexing="ij")])
         rows = rows_at(model, Z)
-        # The rows are an array without column names. scikit-learn would warn about this if the model had column names.
+        # The rows have no column names. scikit-learn warns about such rows if the model has column names, so a copy of
+        # the model without column names is used.
         nameless: Any = copy.copy(model)
         vars(nameless).pop("feature_names_in_", None)
         if classes is not None:
@@ -198,7 +199,7 @@ class LinkDisplay:
         in_space = kind == "surface" and len(self.grid) == 2
         if in_space and ax is not None and not hasattr(ax, "plot_surface"):
             raise ValueError(
-                "ax must have projection='3d' for kind='surface': "
+                "ax must have projection='3d' for kind='surface'; "
                 "create it with plt.subplots(subplot_kw={'projection': '3d'})"
             )
         ax = self.ax_ = axes(ax, projection="3d" if in_space else None)
@@ -245,7 +246,7 @@ class LinkDisplay:
         legend(ax)
 
     def _limits(self) -> tuple[float, float]:
-        """Return the range of the colour map, which covers the values of g near the data and 96% of the targets."""
+        """Return the range of the colour map. It covers the values of g near the data and 96% of the targets."""
         near = self.values[self._distances() <= 1.0]
         parts = [near if near.size else self.values.ravel()]
         if self.y is not None:
@@ -256,12 +257,12 @@ class LinkDisplay:
     def _distances(self) -> Array:
         """Return the distance from each grid point to the nearest row, divided by a threshold.
 
-        A grid point with a value above 1 counts as far from the data.
+        Grid points with a result above 1 are far from the data.
         """
         width = [float(np.ptp(side)) or 1.0 for side in self.grid]
         places = np.stack(np.meshgrid(*self.grid, indexing="ij"), axis=-1) / width
         tree = cKDTree(self.points / width)
-        # The threshold is larger if the rows are sparse: at least twice the distance between neighbouring rows.
+        # If the rows are sparse, the threshold is larger: twice the distance between neighbouring rows.
         neighbours = tree.query(self.points / width, k=[min(2, len(self.points))])[0]
         apart = float(np.quantile(neighbours, 0.9))
         distances: Array = tree.query(places)[0]
@@ -300,8 +301,8 @@ class LinkDisplay:
         self.surface_ = ax.plot_surface(first, second, values, alpha=0.75, lw=0, rstride=1, cstride=1, **options)
         if self.y is not None:
             self.scatter_ = ax.scatter(*self.points.T, self.y, c=self.y, s=6, depthshade=False, **options)
-        # The full label of a direction does not fit along the axis. Only its first line is used, which has the number
-        # of the direction.
+        # The full label of a direction does not fit along the axis. Only its first line is used, the number of the
+        # direction.
         first_lines = (label.split("\n")[0] for label in self.labels)
         ax.set(**dict(zip(("xlabel", "ylabel"), first_lines, strict=True)), zlabel="y")
         for axis in (ax.xaxis, ax.yaxis, ax.zaxis):

@@ -16,11 +16,11 @@ from hkrr.plotting._unwrap_estimator import unwrap
 
 
 class PredictionErrorDisplay(_Display):
-    """Actual values or residuals against predicted values.
+    """Actual values or residuals, plotted against predicted values.
 
-    This class extends scikit-learn's `PredictionErrorDisplay` with R2, prediction intervals and models with several
-    targets. It accepts any regressor, including pipelines. Intervals are drawn for estimators with a method
-    ``predict_interval``, and for pipelines and searches around a model of this library.
+    This class extends scikit-learn's `PredictionErrorDisplay`: it also shows R2 and prediction intervals, and supports
+    models with several targets. It accepts any regressor, including pipelines. Intervals are drawn for estimators with
+    a method ``predict_interval``, and for pipelines and parameter searches that contain a model of this library.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class PredictionErrorDisplay(_Display):
         Parameters
         ----------
         estimator : fitted regressor
-            The regressor, or a pipeline or a parameter search around a regressor.
+            A regressor, or a pipeline or a parameter search that contains a regressor.
         X : array or data frame
             Rows to predict, as in the estimator's `predict`.
         y : array (n_samples,) or (n_samples, n_targets)
@@ -104,8 +104,8 @@ class PredictionErrorDisplay(_Display):
         target : int, default=0
             Index of the target to draw if there are several targets.
         coverage : float, "auto" or None, default="auto"
-            Coverage of the prediction intervals, which are computed by ``predict_interval``. "auto" means 0.9, or no
-            intervals if the model cannot compute intervals. None means that no intervals are drawn.
+            Coverage of the intervals that ``predict_interval`` computes. "auto" means 0.9, or no intervals if the model
+            cannot compute intervals. None means that no intervals are drawn.
         ax : matplotlib Axes or None, default=None
             Axes to draw into. If None, a new figure is created.
 
@@ -135,7 +135,7 @@ class PredictionErrorDisplay(_Display):
         coverage: float | None = None,
         ax: Any = None,
     ) -> Self:
-        """Draw given predictions.
+        """Draw predictions that have already been computed.
 
         Parameters
         ----------
@@ -220,8 +220,8 @@ class PredictionErrorDisplay(_Display):
 def _interval_source(estimator: Any, X: Any) -> tuple[Any, Any]:
     """Return the estimator that predicts intervals, and the rows in the form that this estimator expects.
 
-    The returned estimator is `estimator` itself if it has a method ``predict_interval``, else the hkrr model inside
-    `estimator`. A regressor of another library is returned unchanged.
+    If `estimator` has no method ``predict_interval``, the hkrr model inside it is returned. If there is no hkrr model,
+    `estimator` and the rows are returned unchanged.
     """
     if hasattr(estimator, "predict_interval"):
         return estimator, X

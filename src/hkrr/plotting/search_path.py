@@ -1,4 +1,4 @@
-"""PathDisplay: the candidates that a HyperKernelRidgeCV chose from."""
+"""PathDisplay: the candidates that the search of a HyperKernelRidgeCV compared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hkrr.kernels import kernel_name
 from hkrr.plotting._style import BLUE, GREY, ORANGE, SEQUENTIAL, SIZE, SMALL, VERMILION, axes, ink, legend, note
 from hkrr.plotting._unwrap_estimator import unwrap
 
-# Stages of the search over kernels and shapes of the map, in order.
+# Stages of the search over kernels and shapes of the map, in the order in which they run.
 _KERNEL_STAGES = (Stage.HALF_GROUPS, Stage.KERNELS, Stage.FINALISTS)
 # Maximum number of combinations of a kernel and a shape of the map in the plot.
 _MOST_LINES = 16
@@ -24,14 +24,14 @@ class PathDisplay:
 
     The plot depends on how the model was chosen:
 
-    - With `cv`: the held-out error over the grid of the number of directions d and the regularization lambda, or over
-      d alone if lambda has a single value or is learned.
-    - Without `cv`: the spectrum of the search. Bars show the singular values of the wide map, which measure how much
-      each direction matters. The directions after the cut were removed. The line shows the best score (BIC in nats)
-      for each number of directions d, minus the lowest; lower is better.
-    - Without `cv` and with ``kernel="auto"``: for each combination of a kernel and a shape of the map, the best score
-      in the last stage that the combination reached, minus the best score of all candidates in that stage. Only scores
-      of the same stage are comparable.
+    - With `cv`, the plot shows the held-out error over the grid of the number of directions d and the regularization
+      lambda. If lambda has a single value or is learned, the error is shown over d alone.
+    - Without `cv`, the plot shows the directions of the map. Bars show the singular values of the wide map, which
+      measure how much each direction matters. The directions to the right of the cut were removed. For each number of
+      directions d, the line shows the best score (BIC in nats) minus the lowest score of all d. Lower is better.
+    - Without `cv` and with ``kernel="auto"``, the plot shows one score for each combination of a kernel and a shape of
+      the map. It is the best score of the combination in the last stage that it reached, minus the best score of all
+      candidates in that stage. Only scores of the same stage are comparable.
 
     Parameters
     ----------
@@ -93,9 +93,9 @@ class PathDisplay:
         Parameters
         ----------
         estimator : fitted HyperKernelRidgeCV or HyperKernelClassifier
-            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV around such a model. For a classifier, the
-            candidates of its ``regressor_`` are drawn. This is the regression with the class codes (the classes encoded
-            as numbers) as targets.
+            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV that contains such a model. For a classifier,
+            the candidates of its ``regressor_`` are drawn, the regression whose targets are the class codes (the
+            classes encoded as numbers).
         ax : matplotlib Axes or None, default=None
             Axes to draw into. If None, a new figure is created.
 
@@ -106,7 +106,7 @@ class PathDisplay:
         model = unwrap(estimator).regression
         table = getattr(model, "cv_results_", getattr(model, "path_", None))
         if table is None:
-            raise TypeError(f"estimator must be a HyperKernelRidgeCV: a {type(model).__name__} has no search to draw")
+            raise TypeError(f"estimator must be a HyperKernelRidgeCV; a {type(model).__name__} has no search to draw")
         chosen = f"{kernel_name(model.kernel_)}, {getattr(model, 'map_shape_', 'full')}"
         display = cls(
             table=table,
@@ -138,7 +138,7 @@ class PathDisplay:
         errors[places] = self.table["mean_error"]
         errors = np.where(np.isfinite(errors), errors, np.nan)  # the cell of a failed fit stays empty
         ax = axes(ax)
-        # A logarithmic colour scale separates the small errors, among which the choice is made.
+        # A logarithmic colour scale separates the small errors, which decide the choice.
         self.image_ = ax.imshow(errors, cmap=f"{SEQUENTIAL}_r", norm=_norm(errors), aspect="auto", origin="lower")
         step = -(-len(columns) // 7)
         ax.set_xticks(range(0, len(columns), step), [f"{value:.2g}" for value in columns[::step]], fontsize=SMALL)
@@ -208,7 +208,10 @@ class PathDisplay:
         return ax
 
     def _best_scores(self) -> tuple[Array, Array]:
-        """Return the numbers of directions tried, and the best score for each, with the most centers of the search."""
+        """Return the numbers of directions that the search tried, and the best score for each number.
+
+        Only candidates with the largest number of centers are counted.
+        """
         d, scores = self._column("n_components"), self._column("score")
         counted = comparable_runs(self.table)
         tried = np.unique(d[counted])
@@ -223,8 +226,8 @@ class PathDisplay:
     def _draw_kernels(self, ax: Any) -> Any:
         """Draw the best score of each combination of a kernel and a shape of the map.
 
-        This is the best score in the last stage that the combination reached, minus the best score of all candidates
-        in that stage.
+        The score is taken from the last stage that the combination reached. The best score of all candidates in that
+        stage is subtracted.
         """
         scores, stages = self._column("score"), self._stages()
         names = [f"{kernel}, {shape}" for kernel, shape in zip(self.table["kernel"], self.table["shape"], strict=True)]

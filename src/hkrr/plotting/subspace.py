@@ -13,7 +13,7 @@ from hkrr.estimators.fitted.importance import direction_weights, loadings
 from hkrr.plotting._style import CATEGORIES, DIVERGING, SIZE, SMALL, axes, ink, legend, note, short
 from hkrr.plotting._unwrap_estimator import unwrap
 
-# Maximum number of bars. With more bars, or more than three directions, the loadings are drawn as a heat map.
+# Maximum number of bars. If there are more loadings or more than three directions, a heat map is drawn instead.
 _MOST_BARS = 42
 # Maximum number of directions in a plot.
 _MOST_DIRECTIONS = 12
@@ -24,16 +24,16 @@ class SubspaceDisplay:
 
     A loading is the coefficient of a standardized column. Each direction is normalized to length one, so the squared
     loadings of a direction sum to one. The columns are in decreasing order of the sum of ``(weight * loading)**2`` over
-    the directions. The columns after the first ``max_columns`` share one line, which shows the square root of the
-    sum of the squared loadings of these columns.
+    the directions. Only the first ``max_columns`` columns have a line of their own. All other columns share one line,
+    which shows the square root of the sum of their squared loadings.
 
-    If there are several directions and each is a single column (``map_shape_`` "diagonal" or "identity"), the weights
+    If there are several directions and each uses a single column (``map_shape_`` "diagonal" or "identity"), the weights
     of the columns are drawn instead of loadings.
 
     Parameters
     ----------
     loadings : array (n_components, n_features) or (n_features,)
-        Coefficients of the standardized columns; each row has length one. A vector is the diagonal of a diagonal map.
+        Coefficients of the standardized columns. Each row has length one. A vector is the diagonal of a diagonal map.
     weights : array (n_components,)
         Weights of the directions, divided by the largest weight. They are the singular values of the map, or the
         lengths of its rows if the kernel is not rotation invariant.
@@ -80,10 +80,10 @@ class SubspaceDisplay:
         Parameters
         ----------
         estimator : fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
-            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV around such a model.
+            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV that contains such a model.
         B_true : array (d, n_features) or None, default=None
-            The true map, if it is known, in the coordinates of the model's input. The principal angles between the
-            learned and the true subspace are then written above the plot.
+            The true map, if it is known, in the coordinates of the model's input. If it is given, the principal angles
+            between the learned and the true subspace are written above the plot.
         max_columns : int, default=20
             Maximum number of columns with a line of their own.
         ax : matplotlib Axes or None, default=None
@@ -157,7 +157,7 @@ class SubspaceDisplay:
         legend(ax, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(d, 2), title=text, title_fontsize=SMALL)
 
     def _draw_table(self, ax: Any, values: Array, has_rest: bool) -> None:
-        # The entry for all remaining columns together has no sign, so it has no colour.
+        # The common entry of the remaining columns is a norm without a sign, so it has no colour.
         coloured = np.where(np.arange(values.shape[1]) < values.shape[1] - has_rest, values, np.nan)
         most = float(np.nanmax(np.abs(coloured))) or 1.0
         self.image_ = ax.imshow(coloured.T, cmap=DIVERGING, vmin=-most, vmax=most, aspect="auto")

@@ -14,7 +14,7 @@ from hkrr.plotting._unwrap_estimator import unwrap
 
 # The axis of the objective is logarithmic if the largest objective exceeds this multiple of the smallest objective.
 _WIDE = 20.0
-# Maximum number of characters per line of the note above the axes.
+# Maximum number of characters in a line of the note above the axes.
 _NOTE_WIDTH = 60
 
 
@@ -23,8 +23,8 @@ class TrainingDisplay:
 
     The objective is the criterion that B was optimized for: the training objective, the leave-one-out error, or the
     negative log evidence per row. The negative log evidence can be below zero. For a `HyperKernelRidgeCV`, the plot
-    shows the final run. For a classifier, it shows the fit of ``regressor_``, the regression with the class codes (the
-    classes encoded as numbers) as targets.
+    shows the final run of the solver. For a classifier, it shows the fit of ``regressor_``, the regression whose
+    targets are the class codes (the classes encoded as numbers).
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class TrainingDisplay:
         Parameters
         ----------
         estimator : fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
-            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV around such a model.
+            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV that contains such a model.
         x : {"iteration", "time"}, default="iteration"
             Quantity on the horizontal axis.
         ax : matplotlib Axes or None, default=None
@@ -109,7 +109,7 @@ class TrainingDisplay:
         right = ax.twinx()
         slopes = np.asarray(self.history["grad_norm"], dtype=np.float64)
         positive = np.where(slopes > 0, slopes, np.nan)  # a logarithmic axis cannot show zero
-        marker = "." if len(at) == 1 else ""  # a single point makes no visible line
+        marker = "." if len(at) == 1 else ""  # a line through a single point is invisible
         self.gradient_ = right.plot(at, positive, color=VERMILION, lw=1.2, ls="--", marker=marker)[0]
         if np.any(np.isfinite(positive)):
             right.set_yscale("log")
@@ -122,10 +122,7 @@ class TrainingDisplay:
 
 
 def _legible(colour: str) -> Any:
-    """Return the colour for the axis label of a curve.
-
-    This is the colour of the curve, or the text colour if the background is dark.
-    """
+    """Return the colour of a curve for its axis label, or the text colour if the background is dark."""
     from matplotlib.colors import to_rgb
 
     return colour if sum(to_rgb(ink())) < 1.5 else ink()

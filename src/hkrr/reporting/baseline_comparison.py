@@ -1,9 +1,9 @@
 """Contents of the section on the comparison with other methods: R2 on the same held-out rows.
 
-The other methods are kernel ridge regression on all columns and a linear model. If the model has scores on rows that
-were held out when it was fitted, those scores are reported. Otherwise three estimators are fitted to a random three
-quarters of the report's rows and tested on the remaining quarter: the two other methods, and a new estimator with the
-model's settings. The model itself is not tested, because it may have been fitted to the remaining quarter.
+The other methods are kernel ridge regression on all columns and a linear model. If rows were held out when the model
+was fitted, the scores on these rows are reported. Otherwise three estimators are fitted to a random three quarters of
+the report's rows and tested on the remaining quarter: the two other methods, and a new estimator with the model's
+settings. The model itself is not tested, because it may have been fitted to the remaining quarter.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from hkrr.estimators.fitted.diagnostics import fit_warnings_silenced
 from hkrr.reporting.report_input import Model, ReportInput, sample_indices
 from hkrr.tables.held_out_comparison import LEVEL, baseline_predictions, r2_intervals
 
-# Maximum and minimum number of rows for a comparison by new fits.
+# Maximum and minimum number of rows for a comparison of newly fitted methods.
 _MOST_ROWS = 2000
 _FEWEST_ROWS = 20
-# Parameters that the new estimator does not take from the model, with their new values. `init` and `centers` are taken
-# from the model if they are strings, and replaced if they are arrays.
+# Parameters of the new estimator that differ from the model, with their new values. `init` and `centers` are only
+# replaced if they are arrays. If they are strings, the new estimator has the same strings.
 _REPLACED_SETTINGS = {"callbacks": None, "verbose": 0, "checkpoint": None, "init": "random", "centers": "uniform"}
 
 
@@ -44,7 +44,7 @@ class Comparison:
 def describe_comparison(data: ReportInput, compare: bool) -> Comparison | None:
     """Return the R2 of hkrr and of the other methods on held-out rows, or None if there is no comparison.
 
-    If the model has held-out scores, they are returned. Otherwise the methods are fitted again, as the module docstring
+    If the model has held-out scores, they are returned. Otherwise the methods are fitted as the module docstring
     describes. Nothing is fitted if `compare` is False, if there are fewer than 20 rows, or if the target is constant.
     """
     known = data.held_out

@@ -1,4 +1,4 @@
-"""A function of two directions as a PNG image: bands of equal colour, paler where no rows are near."""
+"""PNG images of a function of two directions. The image consists of colour bands, which are paler far from the rows."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from scipy.ndimage import zoom
 from hkrr._base.linear_algebra import Array
 from hkrr.reporting.link_function import Surface
 
-# The viridis colours, from low to high: perceptually uniform, and safe for colour-blind readers.
+# The viridis colours, from low to high values. They are perceptually uniform and safe for colour-blind readers.
 RAMP = ("#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725")
-# Number of bands of equal colour.
+# Number of colour bands.
 BANDS = 12
 # Approximate length of a side of the image, in pixels.
 _PIXELS = 240
-# Opacity of the colours far from the rows, where 255 is opaque.
+# Opacity of the colours far from the rows, from 0 to 255 (opaque).
 _PALE = 70
 
 

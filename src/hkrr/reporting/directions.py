@@ -1,4 +1,4 @@
-"""Contents of the section on columns and directions: the loadings, and the effects on the prediction.
+"""Contents of the section on columns and directions: their loadings, and their effects on the prediction.
 
 The model is ``f(x) = g(z)`` with ``z = Bx``. The effect of direction k is the root mean square derivative of g with
 respect to ``z_k``, times the standard deviation of ``z_k`` over the rows of the report:
@@ -6,7 +6,7 @@ respect to ``z_k``, times the standard deviation of ``z_k`` over the rows of the
     ``sqrt( mean_i (dg/dz_k)(z_i)^2 ) std(z_k)``
 
 The effect of column j is its importance for the target of the report, as in `hkrr.estimators.fitted.importance`. If
-every direction is a single column, the effect of a direction is the importance of its column.
+every direction uses a single column, the effect of a direction is the importance of its column.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hkrr.reporting.report_input import ReportInput, sample_indices
 
 # Maximum number of directions in a report.
 MOST_DIRECTIONS = 6
-# Maximum number of columns whose loadings in a direction, or whose importances, are in a report.
+# Maximum number of loadings of a direction in a report, and maximum number of importances.
 MOST_LOADINGS = 40
 # Maximum number of rows over which the squared derivatives of g are averaged.
 _GRADIENT_ROWS = 1000

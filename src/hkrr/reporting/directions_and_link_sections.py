@@ -41,9 +41,9 @@ def directions_section(facts: Facts) -> str:
 
 def _introduction(found: Directions) -> str:
     if found.shape == "identity":
-        return "The search found that all columns with equal weights predict better than a few directions."
+        return "The search found that a model of all columns with equal weights is better than a few directions."
     if found.shape == "diagonal":
-        return "The search found that one weight per column predicts better than sums of several columns."
+        return "The search found that a model with one weight per column is better than sums of several columns."
     text = "A direction is a weighted sum of the columns. The model predicts each row from " + (
         "the value of this direction alone."
         if found.n_components == 1
@@ -80,7 +80,7 @@ def link_section(facts: Facts) -> str:
     if link.n_held > 0:
         others = "directions" if facts.directions.shape == "full" else "columns"
         dots = (
-            "A dot is a row of the data, drawn above or below the function by the row's prediction error. "
+            "A dot is a row of the data. Its height above or below the function is the row's prediction error. "
             f"The other {others} are fixed at their medians."
         )
     names = [direction_name(facts, each.direction) for each in link.curves]
@@ -93,7 +93,7 @@ def link_section(facts: Facts) -> str:
     maps = "".join(
         figure(
             map_chart(each, [direction_name(facts, k) for k in each.directions], facts.target),
-            "Brighter colours are higher values. Colours are pale far from all rows, where the function is a guess.",
+            "Brighter colours are higher values. Colours are pale far from all rows, where the function is unreliable.",
             f' class="flat" data-pair="{i}"',
         )
         for i, each in enumerate(link.surfaces)
@@ -113,7 +113,7 @@ def link_section(facts: Facts) -> str:
 
 
 def direction_name(facts: Facts, direction: int) -> str:
-    """Return the name of a direction: the name of its column for a diagonal or identity map, else "direction k"."""
+    """Return the name of a direction: the name of its column if it has a single column, else "direction k"."""
     if facts.directions.shape != "full":
         for each in facts.directions.directions:
             if each.number == direction and len(each.loadings) == 1:

@@ -11,17 +11,17 @@ from hkrr.reporting.text_formatting import number, percent, shortened
 
 # Number of bars that are visible before the list is expanded.
 _FIRST_BARS = 10
-# Maximum number of characters in a cell of a table; longer values are shortened.
+# Maximum number of characters in a cell of a table. Longer values are shortened.
 _LONGEST_CELL = 40
-# Number of characters of a column heading above which the column gets a minimum width.
+# A column whose heading has more characters than this gets a minimum width.
 _LONG_HEAD = 24
 
 
 def bars(loadings: Sequence[Loading], signed: bool, n_left_out: int = 0, left_out: str = "") -> str:
-    """Return a list of bars. The bars after the tenth are collapsed.
+    """Return a list of bars. The bars after the tenth are hidden until the reader expands the list.
 
-    If `signed` is True, negative bars point to the left. If `n_left_out` columns have no bar, the text `left_out` about
-    these columns is written below the collapsed bars. Without collapsed bars, this text is omitted.
+    If `signed` is True, negative bars point to the left. `n_left_out` is the number of columns without a bar. The text
+    `left_out` about these columns is written below the hidden bars. If no bars are hidden, the text is omitted.
     """
     largest = max((abs(each.weight) for each in loadings), default=0.0) or 1.0
 
@@ -49,7 +49,7 @@ def bars(loadings: Sequence[Loading], signed: bool, n_left_out: int = 0, left_ou
 
 
 def panel(name: str, html: str) -> str:
-    """Return a panel. The script of the page shows panels as tabs; without JavaScript the panels are stacked."""
+    """Return a panel. The script of the page shows panels as tabs. Without JavaScript they are stacked."""
     return f'<section class="panel" data-tab="{escape(name)}"><h3>{escape(name)}</h3>{html}</section>'
 
 

@@ -1,9 +1,9 @@
 """Contents of the section on the learned function g: curves and surfaces, with the rows.
 
-A curve is g along one direction and a surface is g over two directions. All other directions are fixed at their
+A curve shows g along one direction, and a surface shows g over two directions. All other directions are fixed at their
 medians. A dot is a row. Its height is the value of the curve or surface at that row plus the row's prediction error. If
-no direction is fixed, this height is the target. The coordinate along a direction is the number of standard deviations
-from the mean over the rows.
+no direction is fixed, this height is the target. Coordinates along a direction are standardized: they are measured from
+the mean over the rows, in standard deviations.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _MOST_CURVES = 4
 _N_CURVE, _N_SIDE = 201, 33
 # Maximum number of rows that are drawn as dots.
 _DOTS = 300
-# Distances to the nearest row, in standard deviations. A surface has full colour below the first distance, is palest
-# above the second, and fades in between.
+# Distances to the nearest row, in standard deviations. A surface has its full colours below the first distance and its
+# palest colours above the second. In between, it fades.
 _NEAR, _FAR = 0.35, 0.75
-# Percentage of the rows that are ignored at each end when the range of a grid is computed.
+# Percentage of the rows at each end that the range of a grid need not cover.
 _TAIL = 0.5
 
 
@@ -127,5 +127,5 @@ def _range(values: Array, n_points: int) -> Array:
 
 
 def _round(values: Array) -> list[float]:
-    """Return the values rounded to five significant digits, which are more than a chart can show."""
+    """Return the values rounded to five significant digits. A chart cannot show more."""
     return [float(f"{value:.5g}") for value in np.asarray(values).tolist()]

@@ -43,10 +43,10 @@ def write_report(
     Parameters
     ----------
     model : fitted HyperKernelRidge or HyperKernelRidgeCV
-        The model to report on, or a fitted `TableRegressor` around such a model.
+        The model to report on, or a fitted `TableRegressor` that contains such a model.
     X, y : array or data frame
-        Rows to report on and their targets, preferably rows that the model was not fitted to. The report uses the names
-        of the columns of X and the name of y.
+        Rows and their targets, preferably rows that the model was not fitted to. The report uses the column names of X
+        and the name of y.
     path : str or path
         File to write. An existing file is replaced.
     title : str or None, default=None
@@ -54,8 +54,8 @@ def write_report(
     target : int, default=0
         Index of the target to report on if the model has several targets.
     held_out : bool or None, default=None
-        Whether the rows are new to the model. The page contains this information. If None, it is estimated by comparing
-        the rows with the centers of the model.
+        Whether the rows are new to the model. The report states this. If None, it is estimated by comparing the rows
+        with the centers of the model.
     compare : bool, default=True
         Whether to compare the model with other methods. A new estimator with the model's settings, kernel ridge
         regression and a linear model are fitted to a random three quarters of the rows and tested on the remaining
@@ -93,8 +93,8 @@ def render(facts: Facts) -> str:
     parts = sections(facts)
     style, script = _read("report.css"), _read("surface.js") + _read("report.js")
     return Template(_read("page.html")).substitute(
-        # The content security policy forbids all requests and all scripts except `script`. A script in a column
-        # name would not run, even if the name were not escaped properly.
+        # The content security policy forbids all requests, and all scripts except `script`. Even if a column name
+        # contained a script and were not escaped properly, the script would not run.
         policy=(
             f"default-src 'none'; img-src data:; style-src '{_csp_hash(style)}'; "
             f"script-src '{_csp_hash(script)}'; base-uri 'none'; form-action 'none'"
@@ -120,7 +120,7 @@ def script_json(value: Any) -> str:
 
 
 def _surface_data(facts: Facts) -> dict[str, Any]:
-    """Return the data that the script draws the surfaces from."""
+    """Return the data from which the script of the page draws the surfaces."""
     return {
         "target": facts.target,
         "ramp": RAMP,
@@ -144,5 +144,5 @@ def _read(name: str) -> str:
 
 
 def _csp_hash(text: str) -> str:
-    """Return the hash by which the content security policy allows a script or a style sheet with this text."""
+    """Return the hash of a script or a style sheet, in the form that the content security policy needs to allow it."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"

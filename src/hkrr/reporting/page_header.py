@@ -1,4 +1,4 @@
-"""The header of the page: the main result in a sentence, the most important numbers, and notes of caution."""
+"""The header of the page: the main result in one or two sentences, the most important numbers, and cautions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from html import escape
 from hkrr.reporting.report_data import Facts
 from hkrr.reporting.text_formatting import count, headline, number, percent, score, shortened
 
-# Difference in R2 above which the header says that another method does better.
+# Minimum difference in R2 for which the header says that another method does better.
 _CLEARLY_BETTER = 0.01
 # Names of the methods in the sentences of the header.
 _NAMES = {"kernel ridge": "kernel ridge regression", "linear": "a linear model"}

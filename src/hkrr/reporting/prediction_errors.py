@@ -1,4 +1,4 @@
-"""Contents of the sections on accuracy: errors and intervals on the rows of the report, and the largest errors."""
+"""Contents of the sections on accuracy and on the largest errors: errors and intervals on the rows of the report."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ _DOTS = 500
 _BINS = 31
 # Maximum numbers of rows and of data columns in the table of the largest errors.
 _MOST_ROWS, _MOST_CELLS = 20, 8
-# Maximum number of rows, and of centers, that are looked up to find out whether the model was fitted to the rows.
+# Maximum number of rows, and of centers, that are compared to find out whether the model was fitted to the rows.
 _MOST_COMPARED = 2000
-# The predictions count as constant if their standard deviation is at most this share of the standard deviation of the
-# target.
+# Predictions count as constant if their standard deviation, divided by that of the target, is at most this number.
 _CONSTANT = 0.01
 # Two rows count as identical if their root mean square difference is below this number of standard deviations.
 _SAME = 1e-7
@@ -34,7 +33,7 @@ _LEAST_SEEN = 0.2
 
 @dataclass(frozen=True)
 class Interval:
-    """Prediction intervals: their nominal coverage, the share of the rows that they cover, and their median width."""
+    """Nominal coverage of the prediction intervals, share of the rows that they cover, and their median width."""
 
     coverage: float
     covered: float
@@ -122,8 +121,9 @@ def share_seen(data: ReportInput) -> float:
     """Return the share of the rows that the model was fitted to, estimated from its centers.
 
     The centers are usually training rows, but there may be many more training rows than centers. The result is the
-    larger of two estimates. One is the share of the rows that are centers. The other is the share of the centers that
-    are among the rows; if there are fewer centers than rows, this share is multiplied by the number of centers per row.
+    larger of two estimates. The first is the share of the rows that are centers. The second is the share of the centers
+    that are rows of the report. If there are fewer centers than rows, the second estimate is multiplied by the ratio of
+    the number of centers to the number of rows.
     """
     centers = data.model.centers_
     scale = np.where(np.ptp(centers, axis=0) > 0, centers.std(axis=0), np.inf)
@@ -134,7 +134,7 @@ def share_seen(data: ReportInput) -> float:
 
 
 def _share_found(points: Array, others: Array) -> float:
-    # The distance bound avoids a search of the whole tree, which is slow in many dimensions.
+    # Without a distance bound, the whole tree is searched. This is slow in many dimensions.
     distance, _ = cKDTree(others).query(points, distance_upper_bound=_SAME * math.sqrt(points.shape[1]))
     return float(np.mean(np.isfinite(distance)))
 
@@ -158,7 +158,7 @@ def _interval(y: Array, bounds: Array, coverage: float) -> Interval:
 
 
 def _shown_columns(data: ReportInput, found: Directions) -> list[str]:
-    """Return the table columns to show, in the order of the table: all, or the eight most important columns."""
+    """Return the table columns to show, in the order of the table: all columns, or the eight most important ones."""
     if len(data.table_columns) <= _MOST_CELLS:
         return data.table_columns
     chosen = [each.column for each in found.table_importances if each.column in data.table_columns][:_MOST_CELLS]
@@ -171,4 +171,4 @@ def _plain_value(value: Any) -> Any:
         return str(bool(value))
     if isinstance(value, int | float | np.number):
         return float(value) if math.isfinite(value) else ""
-    return str(value).removesuffix(" 00:00:00")  # the suffix of a date without a time of day
+    return str(value).removesuffix(" 00:00:00")  # dates without a time of day have this suffix

@@ -1,4 +1,4 @@
-"""The contents of a report as plain numbers and strings. Rendering computes nothing about the model."""
+"""The contents of a report as plain numbers and strings, which `hkrr.reporting.page.render` converts to HTML."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from hkrr.reporting.prediction_errors import Errors, describe_errors
 from hkrr.reporting.report_input import AnyModel, Model, check_report_input
 from hkrr.reporting.training_history import Training, describe_training
 
-# Maximum number of characters in the value of a parameter; longer values are truncated.
+# Maximum number of characters in the value of a parameter. Longer values are truncated.
 _LONGEST_VALUE = 60
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A problem found by the diagnostics: the name of the warning's class, and its message with advice."""
+    """A problem found by the diagnostics: the name of the warning class, and the message, which includes advice."""
 
     kind: str
     message: str
@@ -45,7 +45,7 @@ class Provenance:
 
     estimator: str
     parameters: dict[str, str]  # parameters that differ from their defaults
-    results: list[tuple[str, str]]  # values that the fit chose: name and value
+    results: list[tuple[str, str]]  # name and value of each quantity that the fit chose
     versions: dict[str, str]
     date: str
 
@@ -128,7 +128,7 @@ def _health(model: Model) -> Health | None:
         meaning = "Estimate of the share explained on new rows, corrected for the number of fitted parameters."
         adjusted = [("Variation explained, adjusted", percent(found.adjusted_share), meaning)]
     figures = [
-        ("Reliable digits", f"{found.digits:.1f}", "Decimal digits of a prediction that rounding cannot affect."),
+        ("Reliable digits", f"{found.digits:.1f}", "Decimal digits of a prediction that rounding does not affect."),
         (
             "Condition number",
             f"{found.condition:.2g}",
@@ -142,12 +142,12 @@ def _health(model: Model) -> Health | None:
         (
             "Effective dimension",
             f"{found.effective_dimension:.1f}",
-            "Degrees of freedom of the fitted function. A value near the number of rows lets the function fit noise.",
+            "Degrees of freedom of the fitted function. If they are close to the number of rows, it can fit noise.",
         ),
         (
             "Variation explained",
             percent(found.explained_share),
-            "Share of the target's variance explained on the rows of the fit, which is higher than on new rows.",
+            "Share of the target's variance explained on the rows of the fit. On new rows, the share is smaller.",
         ),
         *adjusted,
         (
@@ -155,7 +155,7 @@ def _health(model: Model) -> Health | None:
             percent(found.truncated_share),
             "Share of the rows of the fit whose prediction was outside the allowed range and was truncated.",
         ),
-        ("Starts", starts, "The optimization has several starts, because a single start can end with a poor result."),
+        ("Starts", starts, "The optimization is run from several starts, because a single run can end badly."),
         (
             "At an edge",
             ", ".join(found.at_edge) or "nothing",

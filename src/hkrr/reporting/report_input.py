@@ -1,4 +1,4 @@
-"""The checked input of a report: a fitted model, the rows and targets as arrays, and the names of columns and rows."""
+"""Checks of the input of a report: a fitted model, the rows and targets, and the names of the columns and rows."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ class ReportInput:
     predicted: Array
     row_names: Sequence[Any]
     table_columns: list[str]  # names of the columns that the user passed; they differ from `columns` if X was encoded
-    cell: Callable[[int, str], Any]  # function of a row number and a table column that returns the value there
-    # Function of the coverage that returns the bounds (n, 2) of the prediction intervals. None if the model has no
-    # method ``predict_interval``.
+    cell: Callable[[int, str], Any]  # returns the value in a row (a number) and a table column (a name)
+    # Returns the bounds (n, 2) of the prediction intervals with a given coverage. None if the model has no method
+    # ``predict_interval``.
     interval: Callable[[float], Array] | None
     held_out: HeldOutScores | None = None  # scores on rows that were held out when the model was fitted
 
 
 def check_report_input(model: AnyModel, X: Any, y: Any, target: int = 0) -> ReportInput:
-    """Check the model and the rows, and return them in the form of a `ReportInput`.
+    """Check the model and the rows, and return them as a `ReportInput`.
 
     Parameters
     ----------
     model : fitted HyperKernelRidge or HyperKernelRidgeCV
-        The model, or a table regressor around such a model. A table regressor has the model in its attribute
-        ``model_``, and its method ``transform`` returns the input of the model.
+        The model, or a table regressor. The attribute ``model_`` of a table regressor is the model, and its method
+        ``transform`` returns the input of the model.
     X, y : array or data frame
         Rows and targets, as in ``model.score``.
     target : int, default=0
@@ -64,7 +64,7 @@ def check_report_input(model: AnyModel, X: Any, y: Any, target: int = 0) -> Repo
         raise ValueError(f"model must be a fitted HyperKernelRidge or HyperKernelRidgeCV, got {type(model).__name__}")
     check_is_fitted(inner)
     if is_external(X):
-        raise ValueError("X must be an array or a data frame in memory: load some of the rows first")
+        raise ValueError("X must be an array or a data frame in memory; load some of the rows first")
     matrix, columns, table_columns, cell = _from_matrix(inner, X) if inner is model else _from_table(model, X)
     one_target = inner.dual_coef_.ndim == 1
     n_targets = 1 if one_target else inner.dual_coef_.shape[1]
@@ -81,7 +81,7 @@ def check_report_input(model: AnyModel, X: Any, y: Any, target: int = 0) -> Repo
 
     y_values = _target_values(y, n_targets, target)
     if len(y_values) != len(matrix):
-        raise ValueError(f"X has {len(matrix)} rows and y has {len(y_values)}: give one target for each row")
+        raise ValueError(f"X has {len(matrix)} rows, but y has {len(y_values)} entries; pass one target for each row")
     if len(matrix) < 2:
         raise ValueError(f"a report needs at least 2 rows, got {len(matrix)}")
     return ReportInput(
@@ -145,7 +145,7 @@ def _target_values(y: Any, n_targets: int, target: int) -> Array:
         raise ValueError(f"y has shape {values.shape}, but the model has {n_targets} target(s); pass y as in fit")
     values = (values if expected == 1 else values[:, target]).astype(np.float64)
     if not np.all(np.isfinite(values)):
-        raise ValueError("y contains NaN or infinity: remove those rows")
+        raise ValueError("y contains NaN or infinity; remove those rows")
     return values
 
 

@@ -1,4 +1,4 @@
-"""The charts of the sections, each drawn from the contents of one section."""
+"""Functions that draw the charts of the sections as SVG."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def value_range(surface: Surface) -> tuple[float, float]:
 
 
 def curve_chart(found: Curve, name: str, target: str) -> str:
-    """Return a chart of the function along a direction, with the rows."""
+    """Return a chart of the function along a direction, with the rows as dots."""
     # The vertical axis is limited to about twice the range of the dots, so that the dots stay readable.
     low, high = np.percentile(found.dots_value, [1, 99])
     room = high - low if high > low else 1.0
@@ -38,7 +38,7 @@ def curve_chart(found: Curve, name: str, target: str) -> str:
 
 
 def map_chart(found: Surface, names: Sequence[str], target: str) -> str:
-    """Return a map of the function over two directions, with the rows and a colour scale."""
+    """Return a contour map of the function over two directions, with the rows as dots and a colour scale."""
     first, second = names
     low, high = value_range(found)
     x, y = (found.across[0], found.across[-1]), (found.along[0], found.along[-1])
@@ -72,8 +72,8 @@ def error_histogram(errors: Errors) -> str:
 def comparison_chart(found: Comparison) -> str:
     """Return a chart of the R2 of the methods with intervals.
 
-    The axis starts at -0.5 or above. If an R2 is smaller than the start of the axis, no dot is drawn, and the name of
-    the method is at the left edge.
+    The axis starts at -0.5 or above. If the R2 of a method is below the start of the axis, its dot is omitted and its
+    name is written at the left edge.
     """
     least = max(min(*found.low, 0.9) - 0.03, -0.5)
     n = len(found.methods)

@@ -137,8 +137,9 @@ def _training(facts: Facts) -> str:
         figures.append(
             figure(
                 spectrum_chart(found.spectrum, n_kept),
-                f"The search started with {count(n, 'direction')} and shrank those that do not matter. The bars are "
-                f"their sizes (singular values of the map). The {n_kept} on the left of the dashed line were kept.",
+                f"The search started with {count(n, 'direction')} and shrank those that do not matter. The bars show "
+                f"the size of each direction (its singular value). The {n_kept} to the left of the dashed line were "
+                "kept.",
             )
         )
     if found.path is not None:

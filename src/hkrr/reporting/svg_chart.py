@@ -1,4 +1,4 @@
-"""SVG charts. The style sheet sets the colours, for light, dark and printed pages."""
+"""SVG charts. The style sheet of the page sets their colours for light, dark and printed pages."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 
 from hkrr.reporting.text_formatting import number, shortened
 
-# Lengths are in SVG units. The width of a chart is about the width of a phone in pixels, so that a phone does not scale
-# the text.
+# Width of a chart. All lengths are in SVG units. The width is about the width of a phone screen in pixels, so that
+# phones show the text at its normal size.
 _WIDTH = 360
 # Margins between the axes and the edges of the chart.
 _LEFT, _RIGHT, _BOTTOM = 54, 10, 40
@@ -66,7 +66,7 @@ def _compact(label: str) -> str:
 
 
 def axis_range(values: Sequence[float], margin: float = 0.05) -> Range:
-    """Return a range for an axis that contains the values. The margin on each side is a share of the range."""
+    """Return an axis range that contains the values. The margin on each side is given as a share of the range."""
     low, high = float(np.min(values)), float(np.max(values))
     all_equal = high - low <= 1e-12 * max(abs(low), abs(high))
     room = max(1.0, 0.1 * abs(low)) if all_equal else margin * (high - low)
@@ -111,7 +111,7 @@ class Chart:
         self._text(4, 13, shortened(y_name, 52), "name")
 
     def _x_ticks(self, whole: bool) -> list[tuple[float, str]]:
-        """Return the ticks of the horizontal axis with their labels, as many as fit side by side."""
+        """Return the ticks of the horizontal axis and their labels. There are as many ticks as fit side by side."""
         for most in (5, 3, 2):
             values = [value for value in ticks(*self.x, most) if not whole or value == round(value)]
             labels = tick_labels(values)

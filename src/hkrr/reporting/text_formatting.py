@@ -9,18 +9,18 @@ from hkrr.reporting.report_data import Facts
 
 # Maximum number of columns in the headline.
 _MOST_NAMED = 3
-# The headline names no further column if the importances of the named columns sum to at least this number.
+# The headline stops naming columns when the sum of their importances reaches this number.
 _NAMED_SHARE = 0.6
 # Minimum importance of a column in the headline.
 _LEAST_SHARE = 0.08
 # Minimum absolute loading of a column in the formula of a direction.
 _LEAST_TERM = 0.05
-# Maximum number of characters in a name; longer names are shortened.
+# Maximum number of characters in a name. Longer names are shortened.
 _LONGEST_NAME = 100
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Return a number with the given significant digits, thousands separators and a typographic minus sign.
+    """Return a number as text, with the given number of digits, thousands separators and a typographic minus sign.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def score(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage. Only exact values are written as 0% and 100%."""
+    """Return a share as a percentage. Only a share of exactly 0 or 1 is written as 0% or 100%."""
     if 0 < share < 0.005:
         return "below 1%"
     if 0.995 <= share < 1:
@@ -63,7 +63,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def shortened(name: str, longest: int = _LONGEST_NAME) -> str:
-    """Return the name with its middle cut out if it is too long. Long names often differ only at their ends."""
+    """Replace the middle of a long name by an ellipsis. The ends are kept, because long names often differ there."""
     if len(name) <= longest:
         return name
     tail = longest // 2 - 1
@@ -85,7 +85,7 @@ def headline(facts: Facts) -> str:
     """Return the main result in one or two sentences."""
     found, target = facts.directions, shortened(facts.target)
     is_word = len(target) > 1 and target.replace(" ", "").isalpha()
-    # The target is capitalized at the start of a sentence, except for names such as x, y[0] and R2.
+    # The target is capitalized at the start of a sentence, unless it is a name such as x, y[0] or R2.
     subject = target[:1].upper() + target[1:] if is_word else target
     if facts.errors.constant_prediction or not found.importances or found.importances[0].weight == 0:
         return f"The model found nothing that {target} depends on. It predicts nearly the same value for every row."
@@ -111,7 +111,7 @@ def headline(facts: Facts) -> str:
 
 
 def formula(direction: Direction, most: int = 4) -> str:
-    """Return a direction as a weighted sum of its columns with the largest loadings."""
+    """Return a direction as a weighted sum of the columns with the largest loadings."""
     if not direction.loadings:
         return "no column"
     shown = [each for each in direction.loadings[:most] if abs(each.weight) >= _LEAST_TERM] or direction.loadings[:1]

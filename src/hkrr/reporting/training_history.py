@@ -25,20 +25,20 @@ class SearchScores:
 
 @dataclass(frozen=True)
 class Training:
-    """The objective of the final run, and the search that preceded the final run."""
+    """The objective of the final run of the solver, and the runs of the search before it."""
 
     objective: list[float]  # initial value, then the value after each iteration
     stopped: str  # why the solver stopped, as in ``result_.reason``
     seconds: float | None
     path: SearchScores | None
-    spectrum: list[float] | None  # singular values of the wide map of the search, relative to the largest
+    spectrum: list[float] | None  # singular values of the wide map of the search, divided by the largest
     run_columns: list[str]  # columns of the table of runs
     runs: list[list[Any]]
-    n_runs: int  # number of all runs; `runs` holds at most the first 120 of them
+    n_runs: int  # number of runs of the search; `runs` holds at most the first 120 of them
 
 
 def describe_training(model: Model) -> Training:
-    """Return the objective and the search of a fit, as far as the model has recorded them."""
+    """Return what the model has recorded about its fit: the objective and the runs of the search."""
     table = getattr(model, "path_", None) or getattr(model, "cv_results_", None) or {}
     columns = [name for name in table if not name.startswith("split")]
     runs = [list(run) for run in zip(*(table[name] for name in columns), strict=True)]

@@ -1,9 +1,9 @@
-"""Saving and loading of models, as safetensors files with a JSON header, and export to ONNX.
+"""Saving and loading of models as safetensors files with a JSON header, and export of models to ONNX.
 
-`save` has three steps. The model is converted to JSON and arrays (`model_file`, `hkrr._storage.json_codec`). The JSON
-and the arrays are packed into bytes (`hkrr._storage.safetensors_format`). The bytes are written atomically
-(`hkrr._storage.atomic_write`). `load` reverses these steps. It also checks that the bytes match their header, and that
-the fitted attributes are valid, so that the model can predict (`schemas`, `checks`).
+`save` has three steps. It converts the model to JSON and arrays (`model_file`, `hkrr._storage.json_codec`), packs them
+into bytes (`hkrr._storage.safetensors_format`), and writes the bytes atomically (`hkrr._storage.atomic_write`). `load`
+reverses these steps. It also checks that the bytes match the header, and that the fitted attributes are valid
+(`schemas`, `checks`). A loaded model can therefore always predict.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Checks of the fitted attributes of saved models: types, consistent shapes, and finite numbers.
 
 A check is a function with three arguments: the name of an attribute, its value, and a dict of the sizes found so far.
-It raises Refusal if the value is invalid. Shapes are written with letters, as in ``floats("c", "D")``. The same letter
-stands for the same size everywhere in one model: "c" is the number of centers, "D" the number of columns of X, and "d"
-the number of components. ``"*t"`` stands for the axis of the targets, which is missing if there is a single target.
+It raises Refusal if the value is invalid. Shapes are written with letters, as in ``floats("c", "D")``. A letter stands
+for the same size in all attributes of a model: "c" for the number of centers, "D" for the number of columns of X, and
+"d" for the number of components. ``"*t"`` stands for the axis of the targets, which is absent for a single target.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ def packed(name: str, value: Any, sizes: Sizes) -> None:
 def number(*, positive: bool = False) -> Check:
     """Return a check for a number.
 
-    With ``positive=True`` the number must be positive and finite. Otherwise infinity and NaN are allowed too: the score
-    of a failed fit, for example, is not finite.
+    With ``positive=True`` the number must be positive and finite. Otherwise infinity and NaN are allowed, because the
+    score of a failed fit is not finite.
     """
 
     def check(name: str, value: Any, sizes: Sizes) -> None:
@@ -144,7 +144,7 @@ def positive_or_none(name: str, value: Any, sizes: Sizes) -> None:
 
 
 def classes(name: str, value: Any, sizes: Sizes) -> None:
-    """Check class labels. There must be at least two, distinct and sorted."""
+    """Check class labels. There must be at least two labels, and they must be distinct and sorted."""
     if not isinstance(value, np.ndarray) or value.ndim != 1 or value.dtype.kind not in "biufU":
         raise Refusal(f"{name} is not an array of labels")
     if value.dtype.kind == "f":
@@ -166,7 +166,7 @@ def non_negative_int(name: str, value: Any, sizes: Sizes) -> None:
 
 
 def n_columns(name: str, value: Any, sizes: Sizes) -> None:
-    """Check the number of columns of X, which is the size with the letter D."""
+    """Check the number of columns of X, the size with the letter D."""
     non_negative_int(name, value, sizes)
     _bind(name, (int(value),), ("D",), sizes)
 
@@ -185,7 +185,7 @@ def flag(name: str, value: Any, sizes: Sizes) -> None:
 
 
 def one_of(*choices: Any) -> Check:
-    """Return a check for a value that must be one of the choices, and of the same type."""
+    """Return a check for a value that must equal one of the choices and have the same type."""
 
     def check(name: str, value: Any, sizes: Sizes) -> None:
         if not any(type(value) is type(choice) and value == choice for choice in choices):
@@ -228,7 +228,7 @@ def result(name: str, value: Any, sizes: Sizes) -> None:
 
 
 def moments(name: str, value: Any, sizes: Sizes) -> None:
-    """Check `Moments`: the means and scales of the columns, which columns are constant, and the mean of one target."""
+    """Check `Moments`: means and scales of the columns, a mask of the constant columns, and the mean of one target."""
     if not isinstance(value, Moments):
         raise Refusal(f"{name} is not an object of class Moments")
     floats("D")(f"{name}.x_mean", value.x_mean, sizes)
@@ -254,7 +254,8 @@ def record(cls: Any) -> Check:
     return check
 
 
-# Classes whose instances match an annotation: integers also match float, and NumPy scalars match built-in types.
+# For each annotation, the class whose instances match it. Integers also match float, and NumPy scalars also match
+# built-in types.
 _KINDS: dict[Any, Any] = {float: numbers.Real, int: numbers.Integral, bool: bool | np.bool_}
 
 
@@ -293,9 +294,9 @@ def encoder(name: str, value: Any, sizes: Sizes) -> None:
         if not math.isfinite(column.fill):
             raise Refusal(f"{name} fills missing values with NaN or infinity")
         if column.kind == "truth" and len(column.values) != 2:
-            raise Refusal(f"{name} has a boolean column whose number of values is not two")
+            raise Refusal(f"{name} has a boolean column that does not have two values")
         if column.kind == "date" and column.values not in ((), (DAY_FIRST,), (MONTH_FIRST,)):
-            raise Refusal(f"{name} has a date column of an unknown format")
+            raise Refusal(f"{name} has a date column with an unknown format")
 
 
 def text(name: str, value: Any, sizes: Sizes) -> None:
@@ -316,7 +317,7 @@ def held_out(name: str, value: Any, sizes: Sizes) -> None:
     """Check `HeldOutScores`, whose lists must have one entry for each method."""
     _scores(name, value, sizes)
     if len({len(each) for each in (value.methods, value.r2, value.low, value.high)}) != 1:
-        raise Refusal(f"{name} has different numbers of scores and methods")
+        raise Refusal(f"{name} does not have one score for each method")
 
 
 def table_regressor(model: TableRegressor) -> None:
@@ -331,4 +332,4 @@ def table_regressor(model: TableRegressor) -> None:
     if len(getattr(model, "missing_variances_", names)) != len(names):
         raise Refusal("missing_variances_ and encoder_ have different numbers of columns")
     if len(model.encoder_.names_out) != model.model_.n_features_in_:
-        raise Refusal("model_ has a different number of columns than encoder_ produces")
+        raise Refusal("the number of columns of model_ differs from the number of encoded columns of encoder_")

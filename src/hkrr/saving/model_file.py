@@ -1,7 +1,7 @@
-"""`save` and `load` store a fitted model in one file. Files from any source are safe to load.
+"""Functions that save a fitted model to one file and load it again. Files from any source are safe to load.
 
-If a file lacks a parameter, an earlier version of the library wrote it, and the parameter gets its default value. If a
-file contains an unknown parameter or attribute, a later version wrote it, and it is refused.
+A file that was written by an earlier version of the library can lack parameters. They get their default values. A file
+that was written by a later version can contain unknown parameters or attributes. `load` then raises an error.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from hkrr.exceptions import ModelFileError
 from hkrr.saving.schemas import SCHEMAS, Schema, check_model
 
 _DAMAGED = "it is damaged, or was not written by hkrr.save"
-# Parameters that are stored as None: functions cannot be stored, and a path is valid on one machine only.
+# Parameters that are stored as None. Callbacks are functions, which cannot be stored. The path of a checkpoint is only
+# valid on one machine.
 LEFT_OUT = ("callbacks", "checkpoint")
-# Attributes that are not stored separately: the header has the feature names, and result_ contains the history.
+# Attributes that are stored elsewhere: the feature names in the header, and the history in result_.
 _ELSEWHERE = {"feature_names_in_", "history_"}
 # Attributes that had another name in files of earlier versions.
 _FORMER_NAMES = {"map_": "components_"}
@@ -39,7 +40,7 @@ def encode_model(model: Any, arrays: Arrays, prefix: str = "") -> dict[str, Any]
     held, parameters = vars(model), schema.parameter_names()
     unknown = sorted(set(held) - {*parameters, *schema.attributes, *schema.optional, *_ELSEWHERE})
     if schema.is_own and unknown:
-        raise Refusal(f"it has the unknown attribute {unknown[0]!r}, which cannot be stored: delete this attribute")
+        raise Refusal(f"it has the unknown attribute {unknown[0]!r}, which cannot be stored; delete this attribute")
     attributes: dict[str, Any] = {}
     for name in (*schema.attributes, *schema.optional):
         if name in held and isinstance(schema.attributes.get(name), tuple):
@@ -68,16 +69,16 @@ def _encode_parameter(name: str, value: Any, arrays: Arrays, prefix: str) -> Any
 
 
 def decode_model(content: Any, arrays: Arrays, allowed: tuple[str, ...], feature_names: Any = None) -> Any:
-    """Return the model that `encode_model` has converted to JSON, after checking it.
+    """Create a model from the JSON representation of `encode_model`, check the model, and return it.
 
-    `allowed` are the names of the accepted classes. The arrays of the model are removed from `arrays`.
+    The class of the model must be in `allowed`. The arrays of the model are removed from `arrays`.
     """
     if not isinstance(content, dict) or set(content) != {"class", "parameters", "attributes"}:
-        raise Refusal(f"its content is not a model: {_DAMAGED}")
+        raise Refusal(f"its content is not a model ({_DAMAGED})")
     name, parameters, attributes = content["class"], content["parameters"], content["attributes"]
     if not isinstance(name, str) or name not in allowed:
         raise Refusal(
-            f"its class {str(name)[:40]!r} is unknown: install the version of hkrr that wrote it, or a newer one",
+            f"its class {str(name)[:40]!r} is unknown; install the version of hkrr that wrote the file, or a newer one",
             remedied=True,
         )
     schema = SCHEMAS[name]
@@ -106,7 +107,7 @@ def _with_tree(model: Any) -> Any:
     try:
         return model.fit(model._fit_X, model._y)
     except ValueError as error:
-        raise Refusal(f"its KNeighborsRegressor is invalid: {error}") from None
+        raise Refusal(f"its KNeighborsRegressor is invalid ({error})") from None
 
 
 def _with_present_names(attributes: Any, schema: Schema) -> Any:
@@ -119,23 +120,24 @@ def _with_present_names(attributes: Any, schema: Schema) -> Any:
 
 def _decode_inner(value: Any, arrays: Arrays, allowed: tuple[str, ...]) -> Any:
     if not isinstance(value, dict) or set(value) != {"model"}:
-        raise Refusal(f"its content is not a model: {_DAMAGED}")
+        raise Refusal(f"its content is not a model ({_DAMAGED})")
     return decode_model(value["model"], arrays, allowed)
 
 
 def _check_names(what: str, found: Any, known: set[str]) -> None:
     if not isinstance(found, dict):
-        raise Refusal(f"the {what} in it are not a JSON object: {_DAMAGED}")
+        raise Refusal(f"the {what} are not a JSON object ({_DAMAGED})")
     for name in sorted(set(found) - known):
         raise Refusal(
-            f"{name[:40]!r} is unknown among the {what}: install the version of hkrr that wrote it, or a newer one",
+            f"{name[:40]!r} is not one of the known {what}; install the version of hkrr that wrote the file, or a "
+            "newer one",
             remedied=True,
         )
 
 
 def _names(names: Any) -> Array:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise Refusal(f"its feature names are not strings: {_DAMAGED}")
+        raise Refusal(f"its feature names are not strings ({_DAMAGED})")
     return np.array(names, dtype=object)
 
 
@@ -153,18 +155,18 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         A fitted HyperKernelRidge, HyperKernelRidgeCV, HyperKernelClassifier, `hkrr.tables.TableRegressor` or estimator
         of `hkrr.baselines`.
     path : str or path-like
-        The file to write. An existing file is replaced. If saving fails, the existing file is unchanged.
+        The file to write. An existing file is replaced, but not if saving fails.
 
     Raises
     ------
     NotFittedError
         If the model is not fitted.
     TypeError
-        If the model is not of one of these classes.
+        If the class of the model is not supported.
     ValueError
         If a parameter or attribute of the model cannot be stored, for example a user-defined kernel.
     OSError
-        If the disk is full or the folder is not writable.
+        If the file cannot be written, for example because the disk is full.
 
     Notes
     -----
@@ -185,8 +187,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     schema = SCHEMAS.get(type(model).__name__)
     if schema is None or schema.cls is not type(model) or not schema.is_own:
         raise TypeError(
-            f"hkrr.save takes {', '.join(_CLASSES)}; got a {type(model).__name__}. joblib.dump saves any estimator, "
-            "but joblib.load can run any code in a file: use it only for files that you trust"
+            f"hkrr.save supports {', '.join(_CLASSES)}; got a {type(model).__name__}. joblib.dump saves any estimator, "
+            "but joblib.load can run any code in a file, so use joblib only for files that you trust"
         )
     check_is_fitted(model)
     try:
@@ -232,7 +234,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         if set(header) != _FIELDS:
             odd = sorted(set(header) ^ _FIELDS)[0]
             raise Refusal(
-                f"the field {odd[:40]!r} of its header is missing or unknown: install a newer hkrr", remedied=True
+                f"the field {odd[:40]!r} of its header is missing or unknown; install a newer hkrr", remedied=True
             )
         content = {name: header[name] for name in ("class", "parameters", "attributes")}
         model = decode_model(content, arrays, _CLASSES, header["feature_names"])
@@ -269,9 +271,9 @@ def _as_bytes(model: Any) -> bytes:
 
 
 def _summary(model: Any) -> dict[str, Any]:
-    """Return facts about the fit, such as the numbers of centers and iterations, for people who read the header.
+    """Return facts about the fit, such as the number of centers, that are stored in the header for human readers.
 
-    `load` does not use these facts.
+    `load` does not use them.
     """
     found: dict[str, Any] = {"n_features": int(model.n_features_in_)}
     if hasattr(model, "dual_coef_"):

@@ -1,10 +1,10 @@
 """Export of models to ONNX graphs, which predict without Python.
 
-The input and the output of a graph are float32. In between, the graph computes in float64, as the library does. The
+The input and the output of a graph are float32, but the graph computes in float64, as the library does. The
 coefficients of a kernel model are large numbers of both signs, and the terms of a prediction almost cancel, so float32
-would leave few correct digits. The graph computes the formula of `predict` with the same precautions against rounding
-errors. The mean of the centers is subtracted before distances are computed. For kernels that are not differentiable at
-distance zero, distances within rounding error are set to zero.
+would leave few correct digits. The graph takes the same precautions against rounding errors as `predict`. The mean of
+the centers is subtracted before distances are computed. For kernels that are not differentiable at distance zero,
+distances below the rounding error are set to zero.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hkrr.baselines._kernel_expansion import KernelExpansionRegressor
 from hkrr.estimators.fitted.base import MapModel
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 
-# Versions of the ONNX operators and of the file format that all recent ONNX runtimes support.
+# Versions of the ONNX operators and of the ONNX file format. All recent ONNX runtimes support them.
 _OPSET, _IR = 17, 8
 
 
@@ -39,8 +39,8 @@ def to_onnx(model: Any) -> Any:
     Returns
     -------
     onnx.ModelProto
-        A graph with the input "X", float32 of shape (N, n_features), and the output "y", float32 of the same shape as
-        the output of `predict`.
+        A graph with the input "X" of shape (N, n_features) and the output "y", which has the same shape as the output
+        of `predict`. Both are float32.
 
     Raises
     ------
@@ -62,8 +62,8 @@ def to_onnx(model: Any) -> Any:
     """
     if not isinstance(model, MapModel | KernelExpansionRegressor):
         raise TypeError(
-            f"hkrr.to_onnx takes HyperKernelRidge, HyperKernelRidgeCV and the kernel expansions of hkrr.baselines; got "
-            f"a {type(model).__name__}. skl2onnx converts many scikit-learn estimators"
+            f"hkrr.to_onnx supports HyperKernelRidge, HyperKernelRidgeCV and the kernel expansions of hkrr.baselines; "
+            f"got a {type(model).__name__}. For scikit-learn estimators, use skl2onnx"
         )
     check_is_fitted(model)
     try:
@@ -107,7 +107,10 @@ class _Graph:
         self.constants: list[Any] = []
 
     def add(self, operator: str, *inputs: Any, output: str | None = None, **attributes: Any) -> str:
-        """Add a node and return the name of its output. Inputs are names of outputs, numbers or arrays."""
+        """Add a node and return the name of its output.
+
+        Each input is a number, an array, or the name of the output of another node.
+        """
         from onnx.helper import make_node
 
         names = [each if isinstance(each, str) else self._constant(each) for each in inputs]
@@ -119,7 +122,7 @@ class _Graph:
         from onnx.numpy_helper import from_array
 
         name = f"constant_{len(self.constants)}"
-        # Constants given as lists are axes or indices, which must be integers. All others are operands of arithmetic.
+        # Lists contain axes or indices, which must be integers. All other constants are operands of arithmetic.
         dtype = np.int64 if isinstance(value, list) else np.float64
         self.constants.append(from_array(np.array(value, dtype=dtype, order="C"), name))
         return name
@@ -128,7 +131,7 @@ class _Graph:
 def _kernel(graph: _Graph, kernel: kernels.Kernel, P: str, C: Array) -> str:
     """Add nodes that compute the kernel matrix ``k(p_i, c_j)``, and return the name of its output."""
     if type(kernel) not in [type(known) for known in kernels.KERNELS.values()]:
-        raise TypeError(f"hkrr.to_onnx supports the kernels of hkrr.kernels only; got a {type(kernel).__name__}")
+        raise TypeError(f"hkrr.to_onnx supports only the kernels of hkrr.kernels; got a {type(kernel).__name__}")
     if isinstance(kernel, kernels.Polynomial):
         product = graph.add("MatMul", P, kernel.scale * C.T)
         return graph.add("Pow", graph.add("Add", product, kernel.coef0), float(kernel.degree))
@@ -163,9 +166,9 @@ def _scaled_squared_distances(graph: _Graph, kernel: Any, P: str, C: Array) -> s
 
 
 def _coordinatewise(graph: _Graph, kernel: Any, P: str, C: Array) -> str:
-    """Add nodes that compute a kernel that is a product over coordinates, and return the name of their output.
+    """Add nodes for a kernel that is a product over coordinates, and return the name of their output.
 
-    The coordinates are processed one after another, because each of them needs an N x c matrix.
+    The coordinates are processed one after another, because each coordinate needs an N x c matrix.
     """
     rate = math.sqrt(2.0 * kernel.scale)
     K = ""

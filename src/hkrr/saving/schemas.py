@@ -2,8 +2,8 @@
 
 ``SCHEMAS``, at the end, contains the schemas of all classes. Parameters of the constructor are stored without an entry
 in a schema. When an estimator gets a new fitted attribute, add the attribute and its check to the optional attributes
-of the schema: files of earlier versions lack the attribute. If the value of the attribute is a dataclass, the dataclass
-also needs the decorator `hkrr._storage.json_codec.storable`.
+of the schema, because files of earlier versions lack the attribute. If the value of the attribute is a dataclass, the
+dataclass also needs the decorator `hkrr._storage.json_codec.storable`.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ class Schema:
     cls : class
         The class of the models.
     attributes : dict
-        The names of the fitted attributes and their checks, which run in this order. For an attribute that is
-        itself a model, the value is a tuple with the names of its possible classes instead of a check.
+        The check of each fitted attribute, by name. The checks run in this order. If an attribute is a model, its
+        value in the dict is not a check but a tuple with the names of the allowed classes.
     optional : dict, optional
-        Fitted attributes that can be missing, and their checks.
+        The check of each fitted attribute that can be absent, by name.
     check_together : callable, optional
         Function that is called with the model and checks conditions that involve several attributes or parameters.
     parameters : tuple of str or None, default=None
         The names of the parameters that are stored. None means all. Only scikit-learn classes need a selection.
     copies : dict, optional
-        The names of parameters that are estimators. The value is the name of the attribute that holds a fitted clone of
-        the estimator. Only the fitted clone is stored.
+        Parameters that are estimators. The keys are the names of the parameters. The values are the names of the
+        attributes that hold the fitted clones. Only the fitted clones are stored.
     """
 
     cls: Any
@@ -77,7 +77,7 @@ class Schema:
 
     @property
     def is_own(self) -> bool:
-        """Whether the class belongs to this library. If so, the schema must list all attributes of a model."""
+        """Whether the class belongs to this library. If so, the schema must list all attributes of the class."""
         return str(self.cls.__module__).startswith("hkrr.")
 
     def parameter_names(self) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ OUTPUT: dict[str, Check] = {"_sklearn_output_config": checks.output_config}
 
 
 def check_model(model: Any) -> None:
-    """Raise Refusal unless the attributes of a model are valid, so that the model can predict or transform."""
+    """Raise Refusal if an attribute of a model is missing or invalid. A valid model can predict or transform."""
     schema = SCHEMAS[type(model).__name__]
     sizes: Sizes = {}
     for name, check in {**schema.attributes, **schema.optional, "feature_names_in_": checks.names}.items():
@@ -209,7 +209,7 @@ def _piecewise(model: baselines.PiecewisePolynomial) -> None:
     n_cells, degree = check_int("n_cells", model.n_cells, 1), check_int("degree", model.degree, 0)
     if D * math.log2(n_cells) > 62:
         raise Refusal("n_cells is too large")
-    # Compute binomial(D + degree, degree) factor by factor, and stop before the number becomes huge.
+    # Compute the binomial coefficient (D + degree choose degree) factor by factor, and stop before it becomes huge.
     n_monomials = 1
     for k in range(1, degree + 1):
         n_monomials = n_monomials * (D + k) // k
@@ -263,13 +263,13 @@ def _range(name: str, value: Any, sizes: Sizes) -> None:
     for end in value:
         checks.finite_number(name, end, sizes)
     if value[0] > value[1]:
-        raise Refusal(f"{name} has a maximum below its minimum")
+        raise Refusal(f"the maximum in {name} is below the minimum")
 
 
 def _numbers_or_none(name: str, value: Any, sizes: Sizes) -> None:
     """Check a number, a list of numbers or None.
 
-    Some attributes of MLPRegressor can be any of these, depending on whether it uses early stopping.
+    Some attributes of MLPRegressor have one of these types, depending on whether it uses early stopping.
     """
     for each in value if isinstance(value, list) else [] if value is None else [value]:
         number()(name, each, sizes)
@@ -359,7 +359,7 @@ BASELINES = (
             baselines.SIR,
         )
     ),
-    # Scikit-learn estimators that are attributes of the models above.
+    # The scikit-learn estimators that are attributes of the models above.
     Schema(
         KNeighborsRegressor,
         {"_fit_X": floats("rows", "D"), "_y": numeric("rows")},

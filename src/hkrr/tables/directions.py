@@ -17,9 +17,8 @@ class Direction:
     """One direction of a fitted map: its weight and its largest loadings.
 
     The loading of a column is the change of the coordinate along the direction when the column increases by one
-    standard deviation.
-    The scale and the sign of a direction are arbitrary. The loadings are therefore divided by the loading of largest
-    absolute value, so that the first loading is 1.
+    standard deviation. The scale and the sign of a direction are arbitrary. The loadings are therefore divided by the
+    loading with the largest absolute value, so that the first loading is 1.
 
     Attributes
     ----------

@@ -10,8 +10,8 @@ The kind of a column decides how it is encoded:
     left out   no column
 
 Missing numbers and dates are replaced by the median, and missing booleans by the more frequent value. If more than 5%
-of the values of such a column are missing, an extra column is 1 where the value is missing and 0 elsewhere. Missing
-text is encoded as a text value of its own.
+of the values of such a column are missing, an extra column is 1 where the value is missing and 0 elsewhere. In a text
+column, missing values form a category of their own.
 
 `hkrr.tables.type_inference` creates the `Column` records from the training rows. This module uses the records to encode
 rows.
@@ -35,7 +35,7 @@ from hkrr.rows.file_readers import quoted
 if TYPE_CHECKING:
     import pandas as pd
 
-# Cell contents that mean "missing" in files written by people and by common programs.
+# Cell contents that count as missing values.
 MISSING_TEXTS = frozenset(
     ("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-nan", "NaT", "NULL", "Null", "null", "None")
 )
@@ -43,7 +43,7 @@ MISSING_TEXTS = frozenset(
 MISSING_CATEGORY = "(missing)"
 # Values of `Column.kind`. They are stored in model files.
 KINDS = ("number", "date", "truth", "text", "left out")
-# An error message about an unknown column name lists all column names if the table has at most this many columns.
+# Maximum number of columns for which the error message about an unknown column name lists all column names.
 _MAX_LISTED_NAMES = 8
 _MONTHS_PER_YEAR = 12
 # Orders of the day and the month in dates such as 25/03/2024, 25.3.2024 and 25-03-2024. For dates such as 2024-03-25,
@@ -219,18 +219,18 @@ class HeldOutScores:
 
 
 def check_none_missing(name: str, series: pd.Series, is_missing: Array) -> None:
-    """Raise a TableError if any value is missing. The message names the column and the first row with such a value."""
+    """Raise a TableError if a value is missing. The message names the column and the row of the first missing value."""
     if np.any(is_missing):
         n, row = int(is_missing.sum()), series.index[int(np.argmax(is_missing))]
         raise TableError(
             f"column {quoted(name)} has {n:,} missing value{'s' if n > 1 else ''}, the first in row {row} (counting "
-            "from 0), and this model accepts no missing values: fill them in, drop the column, or fit a TableRegressor "
+            "from 0), but this model accepts no missing values; fill them in, drop the column, or fit a TableRegressor "
             "with missing='impute'"
         )
 
 
 def suggest_names(name: str, names: Sequence[str] | dict[str, Any]) -> str:
-    """Return the end of an error message on an unknown column name, with suggestions.
+    """Return suggestions for an unknown column name, as the end of an error message.
 
     If some of the names are similar to the unknown name, these names are suggested. Otherwise all names are listed, or
     the five closest names if there are more than eight names.
@@ -248,7 +248,7 @@ def suggest_names(name: str, names: Sequence[str] | dict[str, Any]) -> str:
 
 
 def is_numeric(series: pd.Series) -> bool:
-    """Return whether the dtype of a series is numeric. Booleans and strings of digits are not."""
+    """Return whether the dtype of a series is numeric. Booleans and strings are not numeric."""
     from pandas.api import types
 
     return bool(types.is_numeric_dtype(series.dtype) and not types.is_bool_dtype(series.dtype))
@@ -288,8 +288,8 @@ def as_numbers(series: pd.Series, is_missing: Array) -> tuple[Array, Array]:
 def infer_date_order(texts: Array) -> str:
     """Return the order "day first" or "month first" of dates such as 25/03/2024, or "" if the order is not certain.
 
-    The order is certain if every string is such a date, and if exactly one of the first two numbers exceeds 12 in some
-    of the strings. This number is the day.
+    A number above 12 must be the day. The order is certain if every string is such a date, and if numbers above 12 only
+    occur in the first position or only in the second position.
     """
     matches = [_YEAR_LAST_DATE.fullmatch(text) for text in texts]
     if not matches or not all(matches):
@@ -329,7 +329,7 @@ def as_days(series: pd.Series, is_missing: Array, order: str = "") -> tuple[Arra
         dates = pd.to_datetime(texts, format="ISO8601", errors="coerce", utc=True).dt.tz_localize(None)
     values = dates.to_numpy()
     values = values if values.dtype.kind == "M" else values.astype("datetime64[us]")
-    # Keep the time unit of the values. A finer unit covers fewer years, so that distant dates would overflow.
+    # Keep the time unit of the values. A finer unit covers fewer years, so distant dates would overflow.
     unit: Any = np.datetime_data(values.dtype)[0]
     units_per_day = np.timedelta64(1, "D") / np.timedelta64(1, unit)
     days = np.where(np.isnat(values), np.nan, values.astype(np.int64) / units_per_day)
@@ -337,6 +337,6 @@ def as_days(series: pd.Series, is_missing: Array, order: str = "") -> tuple[Arra
 
 
 def cell(name: str, series: pd.Series, mask: Array) -> str:
-    """Return the column, the row and the value of the first cell in the mask, as the subject of an error message."""
+    """Return the value, the column and the row of the first cell in the mask, as the subject of an error message."""
     k = int(np.argmax(mask))
-    return f"column {quoted(name)}, row {series.index[k]} (counting from 0): {quoted(str(series.iloc[k]))}"
+    return f"{quoted(str(series.iloc[k]))} in column {quoted(name)}, row {series.index[k]} (counting from 0),"

@@ -17,7 +17,7 @@ from hkrr.tables.regressor import TableRegressor, as_frame
 if TYPE_CHECKING:
     import pandas as pd
 
-# Minimum number of training rows, and of held-out rows if any rows are held out.
+# Minimum number of training rows. If rows are held out, also the minimum number of held-out rows.
 _MIN_ROWS = 2
 # Number of bootstrap samples, and confidence level of the intervals.
 _N_RESAMPLES, LEVEL = 1000, 0.95
@@ -89,9 +89,9 @@ def hold_out(frame: pd.DataFrame, target: str, share: float = 0.2, seed: int = 0
     n_test = round(share * len(y))
     if len(y) - n_test < _MIN_ROWS or (share > 0 and n_test < _MIN_ROWS):
         raise TableError(
-            f"too few rows to hold out a share of {share:g}: of {len(y)} rows with a target, {n_test} would be held "
-            f"out and {len(y) - n_test} left for training, and both numbers must be at least {_MIN_ROWS}; use more "
-            "rows, or a share of 0 to hold out no rows"
+            f"too few rows to hold out a share of {share:g}: {n_test} of the {len(y)} rows with a target would be held "
+            f"out and {len(y) - n_test} would be used for training, but at least {_MIN_ROWS} rows are needed for each; "
+            "use more rows, or hold out a share of 0"
         )
     order = np.random.RandomState(seed).permutation(len(y))
     test, train = np.sort(order[:n_test]), np.sort(order[n_test:])
@@ -117,7 +117,7 @@ def separate_target(frame: pd.DataFrame, target: str) -> tuple[pd.DataFrame, Arr
 
 
 def _numeric_target(name: str, column: pd.Series, is_missing: Array) -> Array:
-    """Return the target column as numbers, with booleans as 0 and 1. Raise a TableError if a target is not a number."""
+    """Return the target column as numbers (booleans as 0 and 1). Raise a TableError if a target is not a number."""
     if np.all(is_missing):
         raise TableError(f"the target {quoted(name)} is missing in every row")
     if column.dtype.kind in "mMc" or hasattr(column, "cat"):
@@ -141,8 +141,8 @@ def compare(model: TableRegressor, split: Split, others: dict[str, Array] | None
     The baselines are fitted to the same encoded columns as the model. They are `hkrr.baselines.KernelRidgeCV` (Gaussian
     kernel, lambda and gamma chosen by leave-one-out, at most 1,000 Nystrom centers) and scikit-learn's RidgeCV on
     standardized columns. The 95% confidence intervals are percentiles of R2 over 1,000 bootstrap samples of the
-    held-out rows. All methods use the same bootstrap samples. The intervals describe the uncertainty due to the choice
-    of the held-out rows, for fixed fitted models.
+    held-out rows. All methods use the same bootstrap samples. The models are not fitted again, so the intervals only
+    describe the uncertainty due to the choice of the held-out rows.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def compare(model: TableRegressor, split: Split, others: dict[str, Array] | None
     split : Split
         Result of `hold_out` with at least two held-out rows.
     others : dict of arrays or None, default=None
-        Name of each baseline and its predictions for the held-out rows. None fits the two baselines above.
+        Predictions of each baseline for the held-out rows, by name. None fits the two baselines above.
 
     Returns
     -------

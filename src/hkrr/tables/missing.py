@@ -1,15 +1,15 @@
 """Weights for rows with missing values: these rows are noisier, and the fit gives them less weight.
 
-If a value is missing in a row, the variation of the target that the value would have explained is noise in this row. A
-regression that weights all rows equally fits this noise, and a few such rows can spoil the fit. The noise variance of
-row i is modelled as
+If a value is missing in a row, the part of the target that depends on this value acts as noise. A regression that
+weights all rows equally fits this noise, and a few such rows can spoil the fit. The noise variance of row i is modelled
+as
 
     ``v_i = base + sum of a_j over the columns j that are missing in row i``
 
 where ``base`` is the noise variance of a complete row, and ``a_j >= 0`` the variance that is added if column j is
 missing. ``base`` and all ``a_j`` are fitted by nonnegative least squares to the squared leave-one-out residuals of a
-linear ridge regression. The least squares problem is solved several times, with the weights 1 / v_i^2 from the previous
-solution.
+linear ridge regression. The fit is repeated a few times, with the weights 1 / v_i^2 from the previous solution
+(iteratively reweighted least squares).
 
 In the fit of the model, row i has the weight ``base / v_i``. When row i is predicted, the sum of a_j over its missing
 columns is added to the predictive variance.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _MIN_ROWS_MISSING = 5
 # Minimum of a_j / base. A smaller a_j changes the weights too little to matter and is set to 0.
 _MIN_RELATIVE_VARIANCE = 1.0
-# Maximum number of rows from which the variances are estimated, and number of least squares problems solved in turn.
+# Maximum number of rows used to estimate the variances, and number of rounds of reweighted least squares.
 _MAX_ROWS, _N_ROUNDS = 20_000, 5
 # Minimum weight of a row in the fit.
 _MIN_WEIGHT = 1e-3
@@ -57,8 +57,8 @@ def missing_variances(is_missing: Array, X: Array, y: Array) -> tuple[float, Arr
     """Return the noise variance ``base`` of a complete row, and the variance a_j that is added if column j is missing.
 
     Columns with too few missing values, or with a negligible effect, have a_j = 0. If no a_j can be estimated, all a_j
-    are 0 and ``base`` is 1. This is also the case if the targets are strings, constant, not all finite or not an array
-    of one dimension.
+    are 0 and ``base`` is 1. The result is the same if the targets are strings, are constant, contain a value that is
+    not finite, or are not one-dimensional.
     """
     added = np.zeros(is_missing.shape[1])
     columns = np.flatnonzero(np.sum(is_missing, axis=0) >= _MIN_ROWS_MISSING)
@@ -66,7 +66,7 @@ def missing_variances(is_missing: Array, X: Array, y: Array) -> tuple[float, Arr
     if len(columns) == 0 or not is_usable:
         return 1.0, added
     rows = np.random.RandomState(0).permutation(len(y))[:_MAX_ROWS]
-    scale = float(np.max(np.abs(y.astype(np.float64))))  # avoids overflow of the squares of very large targets
+    scale = float(np.max(np.abs(y.astype(np.float64))))  # the squares of very large targets would overflow
     residuals = _squared_loo_residuals(X[rows], y[rows] / scale)
     design = np.hstack([np.ones((len(rows), 1)), is_missing[np.ix_(rows, columns)]])
     v = np.ones(len(rows))

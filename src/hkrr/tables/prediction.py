@@ -38,8 +38,8 @@ def predict_frame(
         The rows to predict.
     coverage : float or None, default=None
         Probability that a prediction interval contains the target. The ends of the intervals are returned in the
-        columns "lower" and "upper". None returns no intervals. A ValueError is raised if the model has no intervals,
-        as is the case for classifiers.
+        columns "lower" and "upper". None returns no intervals. A ValueError is raised if the model has no intervals.
+        Classifiers have no intervals.
     std : bool, default=False
         Whether to return predictive standard deviations in a column "std". A ValueError is raised if the model has
         no standard deviations.
@@ -77,7 +77,7 @@ def predict_frame(
     X: Any = frame if isinstance(model, TableRegressor) else as_columns(model, frame)
     inner = getattr(model, "model_", model)
     if std and "return_std" not in inspect.signature(inner.predict).parameters:
-        raise ValueError(f"a {type(inner).__name__} has no standard deviations; predict without them")
+        raise ValueError(f"a {type(inner).__name__} has no predictive standard deviations; predict without them")
     predictions, deviations = model.predict(X, return_std=True) if std else (model.predict(X), None)
     parts: dict[str, Array] = {"prediction": predictions}
     if hasattr(model, "predict_proba"):
@@ -86,7 +86,7 @@ def predict_frame(
     if coverage is not None:
         if not hasattr(model, "predict_interval"):
             alternative = "; use its class probabilities instead" if hasattr(model, "predict_proba") else ""
-            raise ValueError(f"a {type(inner).__name__} has no intervals{alternative}")
+            raise ValueError(f"a {type(inner).__name__} has no prediction intervals{alternative}")
         parts["lower"], parts["upper"] = model.predict_interval(X, coverage)
     if deviations is not None:
         parts["std"] = deviations
@@ -96,14 +96,15 @@ def predict_frame(
         conflict = next((each for each in columns if each in result), None)
         if conflict is not None:
             raise TableError(
-                f"the column {quoted(conflict)} to keep has the name of a result column; rename it in the table"
+                f"cannot keep the column {quoted(conflict)} because a result column has the same name; rename it in "
+                "the table"
             )
         result.update(columns)
     return pd.DataFrame(result, index=frame.index)
 
 
 def as_columns(model: BaseEstimator, frame: pd.DataFrame) -> pd.DataFrame | Array:
-    """Return the columns of a table that a model was fitted with, converted to numbers.
+    """Select the columns of a table that a model was fitted to, and convert them to numbers.
 
     Parameters
     ----------

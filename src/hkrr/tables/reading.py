@@ -1,7 +1,7 @@
-"""Reading of tables from CSV and Parquet files or from standard input, at once or in pieces.
+"""Reading of tables from CSV and Parquet files or from standard input, as a whole or in pieces.
 
 CSV files may be gzip-compressed. They are parsed as strings, and every row must have the same number of cells as the
-first line. `read_table` decides whether a column is numeric after all rows have been read.
+first line. After all rows have been read, `read_table` converts the columns that contain only numbers.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _PIECE_BYTES = 4 << 20
 _PIECE_CELLS = 1 << 20
 # Maximum number of columns of a table.
 _MAX_COLUMNS = 20_000
-# Maximum number of cells of a table that is read at once. As float64 numbers, this many cells take four gigabytes.
+# Maximum number of cells that `read_table` reads. As float64 numbers, this many cells take four gigabytes.
 _MAX_CELLS = 500_000_000
-# First bytes of common file formats that are not supported, and the error message for each.
+# First bytes of common unsupported file formats, and the end of the error message for each format.
 _FOREIGN_FORMATS = {
     b"PK\x03\x04": "a zip archive or an Excel workbook; save it as CSV",
     b"\x93NUMPY": "a NumPy array; save it as CSV",
@@ -166,7 +166,7 @@ def _open(source: str | os.PathLike[str]) -> Iterator[tuple[IO[bytes], bool]]:
 
 @contextmanager
 def _open_seekable(source: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a file in a form that supports seeking. Standard input is copied to a temporary file for this purpose."""
+    """Open a file that supports seeking. Standard input is first copied to a temporary file."""
     if os.fspath(source) == "-":
         with tempfile.TemporaryFile() as spool:
             shutil.copyfileobj(sys.stdin.buffer, spool)
@@ -208,7 +208,7 @@ def _csv_pieces(file: IO[bytes]) -> Iterator[pd.DataFrame]:
             line = "a line" if row.number is None else f"line {row.number}"
             cells = f"{row.actual_columns} cell{'' if row.actual_columns == 1 else 's'}"
             counts = f"{cells}, but the first line has {row.expected_columns}"
-            raise TableError(f"{line} has {counts}: {quoted(row.text)}") from None
+            raise TableError(f"{line} ({quoted(row.text)}) has {counts}") from None
         if "invalid UTF8" in str(error):
             raise TableError(_NOT_UTF8) from None
         raise
@@ -286,7 +286,7 @@ def _parquet_pieces(file: IO[bytes]) -> Iterator[pd.DataFrame]:
             yield _as_frame(batch.replace_schema_metadata(None), [name.strip() for name in names])
         if n_rows != metadata.num_rows:
             raise TableError(
-                f"the file contains {n_rows:,} rows, but its metadata say {metadata.num_rows:,}; write the file again"
+                f"the file contains {n_rows:,} rows, but its metadata says {metadata.num_rows:,}; write the file again"
             )
 
 

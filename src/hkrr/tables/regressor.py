@@ -46,17 +46,17 @@ class TableRegressor(RegressorMixin, BaseEstimator):
     missing : {"impute", "refuse"}, default="impute"
         How to handle missing values. "impute" replaces missing numbers and dates by the median and missing booleans by
         the more frequent value. If more than 5% of the values of such a column are missing, an extra indicator column
-        is 1 where a value is missing. Missing text is encoded as a text value of its own. "refuse" raises an error if a
-        value is missing.
+        is 1 where a value is missing. In a text column, missing values form a category of their own. "refuse" raises an
+        error if a value is missing.
 
     Attributes
     ----------
     encoder_ : Encoder
         The object that encodes the columns. Its attribute ``columns`` has one record for each column.
     columns_ : dict of lists
-        A table with one line for each column of the data frame: its "name", its "kind" (type), the number of encoded
-        "columns", and "about", a description of the encoding or the reason why the column is left out. This dict can be
-        passed to pandas.DataFrame.
+        Four lists with one entry for each column of the data frame: "name", "kind" (the type), "columns" (the number
+        of encoded columns) and "about" (a description of the encoding, or the reason why the column is left out). The
+        dict can be passed to pandas.DataFrame.
     model_ : estimator
         The regressor, fitted to the encoded columns.
     feature_names_in_ : array of str
@@ -102,7 +102,7 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         self.missing = missing
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Infer the types of the columns, encode them, and fit the regressor.
+        """Infer the type of each column, encode the columns, and fit the regressor.
 
         Parameters
         ----------
@@ -111,8 +111,8 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         y : array (n_samples,) or pandas.Series
             Targets. The name of a series is stored as `target_`.
         sample_weight : array (n_samples,) or None, default=None
-            Weights of the rows. If the regressor supports weights, the given weights are multiplied by weights that are
-            smaller for rows with missing values; see `hkrr.tables.missing`.
+            Weights of the rows. If the regressor supports weights, the weights of rows with missing values are reduced;
+            see `hkrr.tables.missing`.
 
         Returns
         -------
@@ -202,8 +202,8 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         variance = self._added_variance(X)
         if not np.any(variance):
             return lower, upper
-        # The missing values add an independent error. Variances of independent errors add up. The half length of an
-        # interval is proportional to the standard deviation, so the squares of the half lengths add up too.
+        # The missing values add an independent error, and the variances of independent errors add up. The half length
+        # of an interval is proportional to the standard deviation, so the squares of the half lengths also add up.
         half_length = (upper - lower) / 2.0
         extension = np.hypot(half_length, ndtri((1.0 + coverage) / 2.0) * np.sqrt(variance)) - half_length
         return lower - extension, upper + extension
@@ -248,12 +248,12 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         return diagnostics
 
     def _from_model(self, name: str) -> Any:
-        """Return an attribute of ``model_``. If there is none, raise an AttributeError that names suitable models."""
+        """Return an attribute of ``model_``, or raise an AttributeError that names models with this attribute."""
         check_is_fitted(self, "model_")
         if not hasattr(self.model_, name):
             raise AttributeError(
-                f"model_, a {type(self.model_).__name__}, has no {name}; HyperKernelRidge and HyperKernelRidgeCV have "
-                f"{name} after a fit that was not interrupted"
+                f"model_ is a {type(self.model_).__name__} without {name}; HyperKernelRidge and HyperKernelRidgeCV "
+                f"have {name} after a complete fit"
             )
         return getattr(self.model_, name)
 

@@ -1,4 +1,7 @@
-"""Inference of the type of each table column from its values: number, date, boolean, text, or left out."""
+"""Inference of the type of each table column from its values: number, date, boolean or text.
+
+Columns that cannot help a prediction are left out.
+"""
 
 from __future__ import annotations
 
@@ -34,19 +37,19 @@ if TYPE_CHECKING:
 MAX_CATEGORIES = 50
 # A text value is frequent if it occurs in at least this share of the rows, and in at least two rows.
 _RARE_SHARE = 0.001
-# Share of missing values above which a column of numbers, dates or booleans gets an indicator column.
+# Share of missing values above which a column of numbers, dates or booleans gets an indicator column for them.
 _INDICATOR_SHARE = 0.05
 # Share of distinct values above which a text column is taken for an identifier and left out.
 _IDENTIFIER_SHARE = 0.9
 # Minimum number of rows for a column to be taken for an identifier or for row numbers.
 _MIN_IDENTIFIER_ROWS = 10
-# A text column is numeric if at least the share `_MIN_NUMERIC_SHARE` of its values are numbers, and the other values
-# are at most `_MAX_WORDS` distinct words. The words are treated as missing values.
+# A text column is treated as numeric if at least the share `_MIN_NUMERIC_SHARE` of its values are numbers, and the
+# other values are at most `_MAX_WORDS` distinct words. These words count as missing values.
 _MIN_NUMERIC_SHARE, _MAX_WORDS = 0.9, 3
-# Row numbers start at 0, at 1, or at a number of at least `_MIN_LARGE_ROW_NUMBER`. Consecutive numbers in the range
-# `_YEARS` are taken for years, not for row numbers.
+# Consecutive integers are taken for row numbers if the first is 0, 1, or at least `_MIN_LARGE_ROW_NUMBER`. If they are
+# all in the range `_YEARS`, they are taken for years instead.
 _MIN_LARGE_ROW_NUMBER, _YEARS = 1000, (1500, 2200)
-# Pairs of strings. A text column with exactly these two values is boolean.
+# A text column is boolean if its distinct values, in lower case, are one of these pairs.
 _BOOLEAN_TEXTS = ({"false", "true"}, {"no", "yes"}, {"n", "y"}, {"f", "t"})
 _YEAR_LAST_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-]\d{2,4}( .*)?")
 
@@ -118,7 +121,7 @@ def _unsupported(series: pd.Series) -> str | None:
     if _dtype_kind(series) == "c":
         return "complex numbers are not supported"
     if _dtype_kind(series) == "m":
-        return "durations are not supported: convert them to numbers, such as seconds"
+        return "durations are not supported (convert them to numbers, such as seconds)"
     for value in series if series.dtype == object else ():
         if isinstance(value, list | tuple | dict | set | bytes | np.ndarray):
             return f"values of type {type(value).__name__} are not supported"
@@ -126,7 +129,7 @@ def _unsupported(series: pd.Series) -> str | None:
 
 
 def _infer_non_numeric(name: str, series: pd.Series, is_missing: Array) -> Column:
-    """Return the record of a column whose dtype is not numeric: strings, dates, booleans, categories or objects."""
+    """Return the `Column` for a dtype that is not numeric: strings, dates, booleans, categories or objects."""
     texts = as_texts(series)
     if _is_categorical(series):
         return _text_column(name, texts, is_missing)
@@ -168,8 +171,8 @@ def _numeric_column(
         about.append(f"{', '.join(map(quoted, words))} treated as missing")
     if n_missing:
         about.append(_describe_missing(n_missing, "replaced by the median", indicator))
-    # The median is the mean of the two middle values. They are halved before the sum, because the sum of two very large
-    # numbers overflows.
+    # The median is the mean of the two middle values. They are halved before they are added, because the sum of two
+    # very large numbers would overflow.
     low, high = np.quantile(present, 0.5, method="lower"), np.quantile(present, 0.5, method="higher")
     return Column(name, kind, "; ".join(about), float(low / 2 + high / 2), indicator, (), words, n_missing)
 
@@ -179,12 +182,12 @@ def _describe_missing(n_missing: int, treatment: str, indicator: bool) -> str:
 
 
 def _are_row_numbers(values: Array, index: pd.Index) -> bool:
-    """Return whether the values are row numbers: they differ from the row index by a constant.
+    """Return whether the values are row numbers, that is, whether they differ from the row index by a constant.
 
     The index is the position of each row in the whole table, so row numbers are also recognized in a subset of the
-    rows. The constant, which is the number of the first row of the table, must be 0, 1 or an integer of at least 1000.
-    Ages from 30 to 90 with one row each are therefore not taken for row numbers. Consecutive years are not taken for
-    row numbers either.
+    rows. The constant is the number of the first row of the table. It must be 0, 1 or an integer of at least 1000, so
+    that a column of ages 30, 31, ..., 90 is not taken for row numbers. Consecutive years are not taken for row numbers
+    either.
     """
     if index.dtype.kind not in "iu":
         return False
@@ -211,7 +214,7 @@ def _text_column(name: str, texts: Array, is_missing: Array) -> Column:
         return Column(name, "left out", "all values are the same")
     if n >= _MIN_IDENTIFIER_ROWS and len(counts) > _IDENTIFIER_SHARE * n:
         if all(_YEAR_LAST_DATE.fullmatch(text) for text in counts):
-            return Column(name, "left out", "dates in an ambiguous format: write them as 2024-03-25")
+            return Column(name, "left out", "the format of the dates is ambiguous (write 2024-03-25)")
         return Column(name, "left out", "nearly all values differ, as in an identifier", n_missing=n_missing)
     if n_missing:
         counts[MISSING_CATEGORY] += n_missing
@@ -225,5 +228,6 @@ def _text_column(name: str, texts: Array, is_missing: Array) -> Column:
     if n_rare := len(counts) - len(kept):
         about.append(f"{n_rare:,} rare value{'s have' if n_rare > 1 else ' has'} no column")
     if n_missing:
-        about.append(f"{n_missing:,} missing, {'encoded as a value' if MISSING_CATEGORY in kept else 'a rare value'}")
+        treatment = "encoded as a category" if MISSING_CATEGORY in kept else "too few for a column of their own"
+        about.append(f"{n_missing:,} missing, {treatment}")
     return Column(name, "text", "; ".join(about), values=kept, n_missing=n_missing)
