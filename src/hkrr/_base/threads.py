@@ -193,10 +193,20 @@ class Lockstep:
                     self._running.discard(k)
                     self._answer_all()
 
-        n = len(self._running)
+        n, stop = len(self._running), Event()
+
+        def one(k: int) -> _U:
+            _stop.set(stop)  # set only in the context of this thread
+            return work(k)
+
         with single_threaded_blas(), ThreadPoolExecutor(n) as threads:
             # Start all threads, even if one fails. Otherwise the others would wait for a thread that never starts.
-            ends = [threads.submit(work, k) for k in range(n)]
+            ends = [threads.submit(copy_context().run, one, k) for k in range(n)]
+            try:
+                wait(ends)
+            except BaseException:  # Ctrl-C
+                stop.set()
+                raise
         return [end.result() for end in ends]
 
     def ask(self, k: int, request: Any) -> Any:

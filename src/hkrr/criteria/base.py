@@ -114,7 +114,7 @@ class Criterion(ABC):
                 raise ValueError("rows with sample_weight 0 cannot be centers: remove these rows first")
             self._Y, self._w = rows.place(Y), rows.place(w)
         self.centers = centers
-        self._placed_centers = rows.place(centers)
+        self.placed_centers = rows.place(centers)
         self.squares = np.atleast_1d(rows.fetch(rows.sum(_squares)[0])[0])
 
     def at(self, reg_lambda: float, kernel: Kernel | None = None) -> Self:
@@ -199,7 +199,7 @@ class Criterion(ABC):
         The sums take one pass over the rows. If lambda is None, the best lambda for B is used.
         """
         kernel = self.kernel
-        C = self._placed_centers @ B.T
+        C = self.placed_centers @ B.T
         xp = array_namespace(C)
         K_cc, pullback_cc = kernel.vjp(C, C)
         kappa = float(xp.max(kernel.diagonal(C)))
@@ -227,7 +227,7 @@ class Criterion(ABC):
     def _grad_from_centers(self, white: Whitened, dC: Array, A: Array) -> Array:
         """Return the contribution of the centers to dl/dB, given dC (from K) and A (from K_cc)."""
         left, right = white.pullback_cc(-0.5 * white.sandwich(0.5 * (A + A.T)))
-        return (dC + left + right).T @ self._placed_centers
+        return (dC + left + right).T @ self.placed_centers
 
 
 def copy_array(A: Array) -> Array:

@@ -23,7 +23,7 @@ from hkrr.criteria.base import Criterion, Whitened, copy_array
 from hkrr.objective import LAMBDA_BOUNDS
 
 # Lower bound on the scale q. If a target is fitted without residuals, q is zero and the evidence would be infinite.
-_MIN_SCALE = 1e-300
+MIN_SCALE = 1e-300
 # Number of points in the grid of log nu that is searched for minima. The grid covers the bounds on lambda.
 _GRID = 36
 
@@ -67,13 +67,13 @@ class Evidence(Criterion):
         return value
 
     @cached_property
-    def _share(self) -> Array:
+    def share(self) -> Array:
         """Weights of the targets in the mean: zero for constant targets, and equal for all other targets."""
         varies = (self.squares > 0).astype(np.float64)
         return self.rows.place(varies / max(1.0, float(np.sum(varies))))
 
     def _exact(self, B: Array, reg_lambda: float) -> tuple[Array, Array, Array, Array]:
-        W, P, share = self.rows.total_weight, project(self._placed_centers, B), self._share
+        W, P, share = self.rows.total_weight, project(self.placed_centers, B), self.share
         xp = array_namespace(P)
         nu = reg_lambda * W
         K, pullback = self.kernel.vjp(P, P)
@@ -81,7 +81,7 @@ class Evidence(Criterion):
         factor, _ = jittered_cholesky(add_to_diagonal(copy_array(K), noise), 0.0)
         inverse = inverse_from_factor(factor)
         alpha = inverse @ self._Y
-        q = xp.clip(xp.sum(self._Y * alpha, axis=0) / W, min=_MIN_SCALE)
+        q = xp.clip(xp.sum(self._Y * alpha, axis=0) / W, min=MIN_SCALE)
         # A weight w counts like w repeated rows. The log determinant for all W repeated rows is computed from the
         # matrix of the distinct rows: each distinct row adds log(w), and each repetition adds log(nu).
         left_over = W - len(self._w)
@@ -90,25 +90,30 @@ class Evidence(Criterion):
         G = inverse / (2.0 * W) - low_rank_product(alpha * (share / (2.0 * W * q)), alpha)
         grad_log_lambda = G.diagonal() @ noise + left_over / (2.0 * W)
         left, right = pullback(G)
-        return value, pull_to_map(left + right, self._placed_centers, B), alpha, grad_log_lambda
+        return value, pull_to_map(left + right, self.placed_centers, B), alpha, grad_log_lambda
 
     @property
     def profiles_lambda(self) -> bool:
         return not self.exact
 
     def _best_nu(self, VV: Array, Vy: Array, kappa_sum: Array) -> float:
+        eigenvalues, vectors = array_namespace(VV).linalg.eigh(VV)
+        squares = (vectors.T @ Vy) ** 2
+        eigenvalues, squares, kappa_sum = self.rows.fetch(eigenvalues, squares, kappa_sum)
+        return self.best_nu(eigenvalues, squares, float(kappa_sum))
+
+    def best_nu(self, eigenvalues: Array, squares: Array, kappa_sum: float) -> float:
         """Return the nu that minimizes the bound.
 
         In the eigenbasis of VV', the bound costs a few operations per center for each nu. It can have several minima,
-        so each local minimum of a grid of log nu is refined.
+        so each local minimum on a grid of log nu is refined. `squares` contains the squared coordinates of V sqrt(w) y
+        in this basis, and `kappa_sum` is the sum of the kernel's diagonal over the rows.
         """
-        VV, Vy, kappa_sum = self.rows.fetch(VV, Vy, kappa_sum)
         W, c = self.rows.total_weight, self.n_centers
-        share = np.asarray(self.rows.fetch(self._share)[0])
-        eigenvalues, vectors = np.linalg.eigh(VV)
+        share = np.asarray(self.rows.fetch(self.share)[0])
         eigenvalues = np.maximum(eigenvalues, 0.0)
-        squares, slack = (vectors.T @ Vy) ** 2, max(float(kappa_sum) - float(np.sum(eigenvalues)), 0.0)
-        least = np.maximum(EPS * self.squares, _MIN_SCALE)  # rounding error of the sums of squared residuals
+        slack = max(kappa_sum - float(np.sum(eigenvalues)), 0.0)
+        least = np.maximum(EPS * self.squares, MIN_SCALE)  # rounding error of the sums of squared residuals
 
         def bound(log_nu: Array | float) -> Array:
             nu = np.exp(np.atleast_1d(log_nu))
@@ -141,10 +146,10 @@ class Evidence(Criterion):
         return math.exp(min(minima)[1])
 
     def _nystrom(self, white: Whitened) -> tuple[Array, Array, Array, Array]:
-        B, W, nu, c, share = white.B, self.rows.total_weight, white.nu, self.n_centers, self._share
+        B, W, nu, c, share = white.B, self.rows.total_weight, white.nu, self.n_centers, self.share
         kernel = self.kernel
         xp = array_namespace(B)
-        q = xp.clip((self.rows.place(self.squares) - white.fitted) / (nu * W), min=_MIN_SCALE)
+        q = xp.clip((self.rows.place(self.squares) - white.fitted) / (nu * W), min=MIN_SCALE)
         slack = white.kappa_sum - xp.sum(white.VV.diagonal())
         log_det = 2.0 * xp.sum(xp.log(white.S_factor.diagonal())) + (W - c) * math.log(nu)
         value = (share @ xp.log(q)) / 2.0 + log_det / (2.0 * W) + slack / (2.0 * nu * W)

@@ -50,7 +50,7 @@ class LeaveOneOut(Criterion):
 
         The errors are ``r_i / (1 - h_i) = alpha_i / (A^-1)_ii`` with A = K + nu diag(1/w).
         """
-        W, P = self.rows.total_weight, project(self._placed_centers, B)
+        W, P = self.rows.total_weight, project(self.placed_centers, B)
         xp = array_namespace(P)
         K, pullback = self.kernel.vjp(P, P)
         noise = reg_lambda * W / self._w
@@ -65,7 +65,7 @@ class LeaveOneOut(Criterion):
         G = -0.5 * (pulled + pulled.T) - (inverse * by_diagonal) @ inverse
         grad_log_lambda = G.diagonal() @ noise
         left, right = pullback(G)
-        return value, pull_to_map(left + right, self._placed_centers, B), alpha, grad_log_lambda
+        return value, pull_to_map(left + right, self.placed_centers, B), alpha, grad_log_lambda
 
     def _nystrom(self, white: Whitened) -> tuple[Array, Array, Array, Array]:
         B, kernel, W, alpha = white.B, self.kernel, self.rows.total_weight, white.alpha

@@ -321,6 +321,7 @@ class HyperKernelRidgeCV(MapModel):
                 deadline=budget.search_deadline(likely_kernel, n_centers),
                 verbose=self.verbose,
                 progress=Progress(self.callbacks or (), began, fit_candidate),
+                place=rows.to_device,
             )
             selected = select_model(rows, task, kernel, n_centers, budget, keep_best=self.checkpoint is not None)
             winner, (objective, result, solve, uncertainty) = selected.winner, selected.fit

@@ -257,3 +257,8 @@ class InMemoryRows(Rows):
             finally:
                 for future in pending:
                     future.cancel()
+
+
+def in_memory(rows: InMemoryRows) -> Rows:
+    """Return rows as they are. This is the default of functions that move rows to a device."""
+    return rows

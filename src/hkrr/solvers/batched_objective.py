@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hkrr._base.linear_algebra import EPS, Array, array_namespace
+from hkrr.kernels.batched import pull_back, squared_distances
 from hkrr.kernels.radial import Radial
 from hkrr.objective import WHITEN_BELOW, Objective, Reduced
 
@@ -52,10 +53,10 @@ def reduced_batch(objectives: Sequence[Objective], maps: Sequence[Array]) -> lis
     # digits.
     origin = xp.mean(C, axis=-2, keepdims=True)
     C = C - origin
-    K_cc, decay_cc = kernel.value_and_decay(_squared_distances(C, C))
+    K_cc, decay_cc = kernel.value_and_decay(squared_distances(C, C))
 
     def normal_equations(X: Array, Y: Array, w: Array | None, B: Array, C: Array, origin: Array) -> tuple[Array, Array]:
-        K = kernel.value(_squared_distances(X @ B.mT - origin, C))
+        K = kernel.value(squared_distances(X @ B.mT - origin, C))
         weighted = K if w is None else w[:, None] * K
         return weighted.mT @ K, weighted.mT @ Y
 
@@ -71,33 +72,15 @@ def reduced_batch(objectives: Sequence[Objective], maps: Sequence[Array]) -> lis
         X: Array, Y: Array, w: Array | None, B: Array, C: Array, origin: Array, alpha: Array
     ) -> tuple[Array, Array, Array]:
         P = X @ B.mT - origin
-        K, decay = kernel.value_and_decay(_squared_distances(P, C))
+        K, decay = kernel.value_and_decay(squared_distances(P, C))
         residual = K @ alpha - Y
         weighted = residual if w is None else w[:, None] * residual
-        dP, dC = _pullback((2.0 / W) * weighted @ alpha.mT * decay, P, C)
+        dP, dC = pull_back((2.0 / W) * weighted @ alpha.mT * decay, P, C)
         return xp.sum(residual * weighted, axis=(-2, -1)), dP.mT @ X, dC
 
     loss, grad, dC = rows.sum(gradient, len(maps) * n_centers, B, C, origin, alpha)
-    left, right = _pullback(reg_lambda * (alpha @ alpha.mT) * decay_cc, C, C)
+    left, right = pull_back(reg_lambda * (alpha @ alpha.mT) * decay_cc, C, C)
     grad = roots * (grad + (dC + left + right).mT @ centers)
     penalty = xp.sum(alpha * (reg_lambda * (K_cc @ alpha) + ridge * alpha), axis=(-2, -1))
     values, grads, alphas = rows.fetch(loss / W + penalty, grad, alpha)
     return [Reduced(float(value), *rest) for value, *rest in zip(values, grads, alphas, strict=True)]
-
-
-def _squared_distances(P: Array, C: Array) -> Array:
-    """Return ``|p_i - c_j|^2`` for each map of the batch."""
-    xp = array_namespace(P, C)
-    norms = xp.sum(P * P, axis=-1, keepdims=True) + xp.sum(C * C, axis=-1, keepdims=True).mT
-    return xp.abs(norms - 2.0 * (P @ C.mT))
-
-
-def _pullback(G: Array, P: Array, C: Array) -> tuple[Array, Array]:
-    """Return the gradients of sum(F * K) with respect to P and C, given ``G = -F * phi'(u)``.
-
-    K is the matrix phi(u) with ``u = |p_i - c_j|^2``. The formula is derived in `hkrr.kernels.Radial`.
-    """
-    xp = array_namespace(G)
-    to_P = G @ C - xp.sum(G, axis=-1, keepdims=True) * P
-    to_C = G.mT @ P - xp.sum(G, axis=-2)[..., None] * C
-    return 2.0 * to_P, 2.0 * to_C

@@ -59,7 +59,7 @@ def fit(case, *, dense, **parameters):
     shape, kernel, n_centers, n_targets = case
     X, y = data(n_targets=n_targets)
     model = HyperKernelRidgeCV(**parameters)
-    loaded, one_target, _ = model._load(X, y, None)
+    loaded, _, one_target, _ = model._load(X, y, None)
     rows, scaling = model._standardize(loaded)
     B = np.diag(SHAPES[shape]) if dense else SHAPES[shape]
     fixed = Diagonal() if shape == "diagonal" else Scaled(np.ones(D))
@@ -225,7 +225,7 @@ def test_files_with_the_former_name_of_the_map(tmp_path):
     (tmp_path / "former").write_bytes(pack(header, arrays))
     assert_same(hkrr.load(tmp_path / "former"), dense)
     header["attributes"]["map_"] = {"tensor": "map_"}
-    refused(pack(header, {**arrays, "map_": arrays["components_"]}), "'components_' is unknown among the attributes")
+    refused(pack(header, {**arrays, "map_": arrays["components_"]}), "'components_' is not one of the known attributes")
 
 
 def test_damaged_vectors_are_refused(tmp_path):

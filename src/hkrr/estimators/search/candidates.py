@@ -25,10 +25,11 @@ import numpy as np
 
 from hkrr._base import resume_journal as journal
 from hkrr._base.linear_algebra import Array
-from hkrr._base.threads import in_threads, single_threaded_blas
+from hkrr._base.threads import Lockstep, in_threads, single_threaded_blas
 from hkrr._maps import Full, Scaled, Shape, ShapedCriterion, shape_key
 from hkrr._storage.json_codec import storable
 from hkrr.criteria import Criterion, Grouped
+from hkrr.criteria.batched_evidence import InLockstep, answer, can_be_batched
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel, kernel_name
 from hkrr.solvers import LBFGS, Result, State, at_bound, run
@@ -230,6 +231,18 @@ def score(criterion: Criterion | Grouped, value: float, dof: float, total_weight
     return n_targets * W * criterion.nats(value) + 0.5 * dof * math.log(max(W, 2.0))
 
 
+def score_on_all_rows(candidate: Candidate, searched_weight: float, total_weight: float) -> float:
+    """Return the score of a candidate, extrapolated from the rows of a search to all rows, given their total weights.
+
+    A weak direction can lower the score on many rows even if, on few rows, the gain is smaller than the penalty for its
+    parameters.
+    """
+    dof = candidate.degrees_of_freedom
+    nats = candidate.score - 0.5 * dof * math.log(max(searched_weight, 2.0))
+    penalty = 0.5 * dof * math.log(max(total_weight, 2.0)) + optimism(dof, searched_weight, total_weight)
+    return total_weight / searched_weight * nats + penalty
+
+
 def descend(
     criterion: Criterion | Grouped,
     start: Candidate,
@@ -340,9 +353,19 @@ def improve_each(
 ) -> list[Candidate]:
     """Run `improve` on each start. Return the improved candidates in the same order.
 
-    The runs are distributed over joblib workers if ``n_jobs`` means more than one worker, and over threads otherwise.
-    After the deadline, threads evaluate only the first start, and workers evaluate each start once.
+    On a GPU, the runs are made in lockstep, and their evaluations are computed in batches. Otherwise the runs are
+    distributed over joblib workers if ``n_jobs`` means more than one worker, and over threads if not. After the
+    deadline, threads evaluate only the first start, and workers evaluate each start once.
     """
+
+    def one(k: int, criterion: Criterion | Grouped = criterion) -> Candidate:
+        if k > 0 and time.perf_counter() > deadline:
+            return replace(starts[k], value=math.inf, score=math.inf)
+        return improve(criterion, starts[k], max_iter, deadline)
+
+    if len(starts) > 1 and can_be_batched(criterion) and all(isinstance(start.shape, Full) for start in starts):
+        batched, lockstep = criterion, Lockstep(len(starts), lambda maps: answer(batched, maps))
+        return lockstep.map(lambda k: one(k, InLockstep(batched, k, lockstep)))
     if joblib.effective_n_jobs(n_jobs) > 1:
         # The deadline is passed as the number of seconds left, because a worker may run on a machine with a different
         # clock.
@@ -356,11 +379,6 @@ def improve_each(
             if time.perf_counter() < deadline:
                 journal.record(keys[k], ends[k])
         return [_ended(start, end) for start, end in zip(starts, ends, strict=True) if end is not None]
-
-    def one(k: int) -> Candidate:
-        if k > 0 and time.perf_counter() > deadline:
-            return replace(starts[k], value=math.inf, score=math.inf)
-        return improve(criterion, starts[k], max_iter, deadline)
 
     return in_threads(one, range(len(starts)), n_threads)
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -42,12 +42,14 @@ from hkrr.estimators.search.candidates import (
     Origin,
     improve_each,
     score,
+    score_on_all_rows,
 )
 from hkrr.estimators.search.progress import Phase, Progress
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel, kernel_name
 from hkrr.metrics import subspace_distance
-from hkrr.rows import InMemoryRows
+from hkrr.rows import InMemoryRows, Rows
+from hkrr.rows.in_memory import in_memory
 from hkrr.solvers.initialization import median_sample, sample_map
 
 # Maximum number of directions, and the numbers of rows and centers with which maps of so many directions are found. If
@@ -216,6 +218,10 @@ class DirectionSearch:
         If above 0, a progress bar is shown.
     progress : Progress
         Object that is notified of each stage and of each new best candidate.
+    place : callable
+        Function that moves rows to the device on which the criterion is evaluated.
+    total_weight : float or None
+        Total weight of all rows of the fit. None means that `rows` contains all rows.
     criterion : Criterion
         The criterion on the current sample, with the current centers. Scores of `best` are values of this criterion.
     best : dict
@@ -236,9 +242,12 @@ class DirectionSearch:
     deadline: float = math.inf
     verbose: int = 0
     progress: Progress = field(default_factory=Progress)
+    place: Callable[[InMemoryRows], Rows] = in_memory
+    total_weight: float | None = None
     criterion: Criterion = field(init=False)
     best: dict[int, Candidate] = field(init=False, default_factory=dict)
     ends: list[Candidate] = field(init=False, default_factory=list)
+    _sample: InMemoryRows = field(init=False)
     _size: tuple[int, int] = field(init=False, default=(0, 0))
     _bar: Any = field(init=False, default_factory=NoBar)
 
@@ -255,7 +264,8 @@ class DirectionSearch:
             for _ in range(_WIDENINGS):
                 if not self.best or not self._in_time:
                     break
-                grown = self._resize(_line(self._winner.n_components) + self._leaves_much(self._winner))
+                needs_more = self._depends_on_rows or self._leaves_much(self._winner)
+                grown = self._resize(_line(self._winner.n_components) + needs_more)
                 if decided and not grown and self._larger_was_tried:
                     break
                 decided = self._widen()
@@ -274,6 +284,15 @@ class DirectionSearch:
         return larger in self.best or larger not in self.dimensions
 
     @property
+    def _depends_on_rows(self) -> bool:
+        """Whether another number of directions would be the best on all rows, by extrapolation of the scores."""
+        n = self._sample.total_weight
+        total = self.rows.total_weight if self.total_weight is None else self.total_weight
+        return self.choose and self._winner is not min(
+            self.best.values(), key=lambda one: score_on_all_rows(one, n, total)
+        )
+
+    @property
     def _in_time(self) -> bool:
         return time.perf_counter() < self.deadline
 
@@ -282,7 +301,7 @@ class DirectionSearch:
 
     def _leaves_much(self, candidate: Candidate) -> bool:
         """Return whether the residuals of a candidate have more than a tenth of the target's mean square."""
-        X, Y, w = self.criterion.rows.gather()
+        X, Y, w = self._sample.gather()
         try:
             with single_threaded_blas():
                 alpha = self.criterion.reduced(candidate.B, candidate.nu / self.criterion.rows.total_weight).alpha
@@ -300,11 +319,9 @@ class DirectionSearch:
         self._size = (n_rows, n_centers)
         some = self.rows if n_rows == self.rows.n_rows else self.rows.subset(self.rows.draw(n_rows, self.rng))
         some = some.on_threads(1)  # the runs are distributed over the threads
-        found = dict(self.best)
-        before, self.criterion = (
-            self.criterion if found else None,
-            self.make(some, uniform_or_all(some, n_centers, self.rng), self.kernel, 1.0, True),
-        )
+        found, before = dict(self.best), (self.criterion, self._sample) if self.best else None
+        centers = uniform_or_all(some, n_centers, self.rng)
+        self._sample, self.criterion = some, self.make(self.place(some), centers, self.kernel, 1.0, True)
         # A map that sees nothing of the target would get a very large lambda, and never change.
         self.criterion.most_lambda = FIRST_LAMBDA
         # If the time runs out, only the first candidate is evaluated. Therefore the best comes first.
@@ -312,7 +329,7 @@ class DirectionSearch:
         self.best = {}
         self._keep(self._improve([replace(one, seconds=0.0) for one in again], SHORT))
         if before is not None and not self.best:
-            self.criterion, self.best = before, found
+            (self.criterion, self._sample), self.best = before, found
             return False
         return True
 
@@ -338,8 +355,7 @@ class DirectionSearch:
 
     def _start_wide(self) -> list[Candidate]:
         """Return the best wide maps, after short runs of all starts and long runs of the best."""
-        rows = self.criterion.rows
-        assert isinstance(rows, InMemoryRows)
+        rows = self._sample
         width = starting_width(rows, 1 if self.choose else self.dimensions[-1])
         self._begin(f"{width} directions at the start" if width > 1 else "one direction", Phase.STARTS)
         starts = random_starts(rows, self.kernel, width, self.n_starts, self.rng)
@@ -352,8 +368,7 @@ class DirectionSearch:
 
     def _start_narrow(self) -> None:
         """Try random starts with the given number of directions too, which can be far below the target's number."""
-        rows = self.criterion.rows
-        assert isinstance(rows, InMemoryRows)
+        rows = self._sample
         starts = random_starts(rows, self.kernel, self.dimensions[-1], self.n_starts, self.rng)
         ended = sorted(self._improve(starts, SHORT), key=lambda end: end.value)
         self.ends += [replace(end, dropped=True) for end in ended[1:]]

@@ -39,6 +39,10 @@ LEAST_GAIN, _LEAST_TOTAL_GAIN = 0.2, 10.0
 OUTLIER_WEIGHT = 0.06
 # Maximum share of outliers. If there are more, the rows are treated as signal.
 _MOST_OUTLIERS = 0.1
+# If the mean squared error is below this share of the variance of the target, the errors are those of an interpolation.
+_LEAST_UNEXPLAINED = 1e-4
+# Ratio of the standard deviation to the median absolute deviation of a normal distribution.
+_MAD_TO_STD = 1.4826
 # Lower bound on the scale of the Student-t distribution, relative to the median of the squared errors.
 _LEAST_SCALE = 0.01
 # Maximum number of rows whose leave-one-out errors are computed. The errors of other rows are prediction errors.
@@ -65,10 +69,14 @@ class Errors(NamedTuple):
         Squared errors, divided by their variances up to the scale of each target.
     log_variance : array (n,)
         Logarithms of the variances by which the squared errors were divided.
+    unexplained : float
+        Mean squared error, relative to the variance of the target, which is estimated from the median absolute
+        deviation. With several targets, the largest of these ratios.
     """
 
     squares: Array
     log_variance: Array
+    unexplained: float = math.inf
 
     @property
     def scale(self) -> Array:
@@ -114,6 +122,8 @@ class Errors(NamedTuple):
         """Whether the Student-t distribution describes the errors much better than the normal distribution."""
         gain = self.student_density - self.normal_density
         if not (gain > LEAST_GAIN and gain * len(self.squares) > _LEAST_TOTAL_GAIN):
+            return False
+        if self.unexplained < _LEAST_UNEXPLAINED:
             return False
         return float(np.mean(self.weights < OUTLIER_WEIGHT)) <= _MOST_OUTLIERS
 
@@ -172,7 +182,9 @@ def _standardized(kernel: Kernel, P: Array, Y: Array, weighted_noise: Array, noi
         errors[others] = Y[others] - kernel(P[others], P[some]) @ alpha
         variance[others] = np.mean(variance[some])  # their own variances would take far longer
     variance = np.maximum(variance, 0.0) + noise
-    return Errors(errors**2 / variance[:, None], np.log(variance))
+    spread = _MAD_TO_STD * np.median(np.abs(Y - np.median(Y, axis=0)), axis=0)
+    unexplained = np.mean(errors**2, axis=0) / np.maximum(spread**2, np.finfo(np.float64).tiny)
+    return Errors(errors**2 / variance[:, None], np.log(variance), float(np.max(unexplained)))
 
 
 def plain_weights(rows: InMemoryRows, kernel: Kernel, rng: np.random.RandomState) -> tuple[Array, float]:

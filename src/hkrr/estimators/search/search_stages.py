@@ -26,9 +26,9 @@ from hkrr.estimators.search.candidates import (
     Origin,
     Stage,
     descend,
-    optimism,
     plain_kernel_ridge,
     score,
+    score_on_all_rows,
     unchanged,
 )
 from hkrr.estimators.search.directions import DirectionSearch
@@ -44,7 +44,8 @@ from hkrr.estimators.search.robust_noise import (
 )
 from hkrr.exceptions import FitError
 from hkrr.kernels import KERNELS, Kernel
-from hkrr.rows import InMemoryRows
+from hkrr.rows import InMemoryRows, Rows
+from hkrr.rows.in_memory import in_memory
 from hkrr.solvers import Result
 
 # Maximum number of rows that a search uses.
@@ -104,6 +105,8 @@ class Task:
         If above 0, progress bars and messages are shown.
     progress : Progress
         Object that is notified of each stage and of each new best candidate.
+    place : callable
+        Function that moves rows to the device on which the criteria are evaluated.
     """
 
     rows: InMemoryRows
@@ -118,6 +121,11 @@ class Task:
     deadline: float = math.inf
     verbose: int = 0
     progress: Progress = field(default_factory=Progress)
+    place: Callable[[InMemoryRows], Rows] = in_memory
+
+    def criterion(self, rows: InMemoryRows, centers: Array | None, kernel: Kernel) -> Criterion:
+        """Return the criterion on rows, moved to the device. All rows are centers if `centers` is None."""
+        return self.make(self.place(rows), centers, kernel, 1.0, True)
 
     @property
     def total_weight(self) -> float:
@@ -258,7 +266,7 @@ def refine(task: Task, candidate: Candidate) -> tuple[Candidate, Result]:
     if isinstance(candidate.shape, Full):
         polished, result = polish(task, [candidate])
         return rescale(task, polished), result
-    exact = task.make(subset(task.rows, _EXACT_ROWS, task.rng), None, candidate.kernel, 1.0, True)
+    exact = task.criterion(subset(task.rows, _EXACT_ROWS, task.rng), None, candidate.kernel)
     with single_threaded_blas():
         return descend(exact, replace(candidate, seconds=0.0), _POLISH_ITERATIONS, task.deadline)
 
@@ -301,7 +309,7 @@ def _search_one_kernel(task: Task, kernel: Kernel) -> tuple[Candidate, Result, l
 def fit_plain(task: Task, kernel: Kernel, n_rows: int) -> tuple[Criterion, Candidate]:
     """Fit plain kernel ridge regression on at most `n_rows` rows. Return the criterion on these rows and the fit."""
     some = subset(task.rows, n_rows, task.rng)
-    exact = task.make(some, None, kernel, 1.0, True)
+    exact = task.criterion(some, None, kernel)
     with single_threaded_blas():
         return exact, plain_kernel_ridge(exact, kernel, (0.1, FIRST_LAMBDA * some.total_weight), task.rng)[0]
 
@@ -324,6 +332,8 @@ def find_directions(task: Task, kernel: Kernel) -> tuple[list[Candidate], list[C
         deadline=task.deadline,
         verbose=task.verbose,
         progress=task.progress,
+        place=task.place,
+        total_weight=task.total_weight,
     )
     best = sorted(search.run().values(), key=lambda one: one.score)
     return best, search.ends, search.criterion.rows.total_weight
@@ -332,18 +342,10 @@ def find_directions(task: Task, kernel: Kernel) -> tuple[list[Candidate], list[C
 def select_for_polishing(task: Task, best: list[Candidate], searched_weight: float) -> list[Candidate]:
     """Return the best candidate on the rows of the search and, if it differs, the best candidate on all rows.
 
-    The score on all rows is extrapolated from the score on the rows of the search. A weak direction can lower the score
-    on many rows even if, on few rows, the gain is smaller than the penalty for its parameters. `searched_weight` is the
-    total weight of the rows of the search.
+    The score on all rows is extrapolated from the score on the rows of the search, whose total weight is
+    `searched_weight`.
     """
-    W, n = task.total_weight, searched_weight
-
-    def score_on_all_rows(candidate: Candidate) -> float:
-        dof = candidate.degrees_of_freedom
-        nats = candidate.score - 0.5 * dof * math.log(max(n, 2))
-        return W / n * nats + 0.5 * dof * math.log(max(W, 2.0)) + optimism(dof, n, W)
-
-    other = min(best, key=score_on_all_rows)
+    other = min(best, key=lambda one: score_on_all_rows(one, searched_weight, task.total_weight))
     return best[:1] if other is best[0] else [best[0], other]
 
 
@@ -352,7 +354,7 @@ def polish(task: Task, candidates: Sequence[Candidate]) -> tuple[Candidate, Resu
     many = task.rows
     n_centers = min(_POLISH_CENTERS, _POLISH_RATIO * max(one.n_centers or _POLISH_CENTERS for one in candidates))
     centers = None if many.n_rows <= _EXACT_ROWS else uniform_or_all(many, n_centers, task.rng)
-    criterion = task.make(many, centers, candidates[0].kernel, 1.0, True)
+    criterion = task.criterion(many, centers, candidates[0].kernel)
     options: dict[str, Any] = {"tol": 1e-6, "plateau": 1e-7, "verbose": task.verbose}
     ends = []
     with blas_for(criterion.n_centers):
@@ -374,7 +376,7 @@ def rescale(task: Task, candidate: Candidate) -> Candidate:
     there are few rows per parameter.
     """
     B = principal_form(candidate.B)[0] if candidate.kernel.rotation_invariant else candidate.B
-    exact = task.make(subset(task.rows, _EXACT_ROWS, task.rng), None, candidate.kernel, 1.0, True)
+    exact = task.criterion(subset(task.rows, _EXACT_ROWS, task.rng), None, candidate.kernel)
     start = replace(candidate, origin=Origin.RESCALED, B=B, shape=ScaledRows(B), seconds=0.0)
     with single_threaded_blas():
         end, _ = descend(exact, start, _SCALES_ITERATIONS, task.deadline, tol=1e-7, plateau=1e-9)
@@ -423,7 +425,7 @@ def compare_with_plain(
     the total weight of the task, including the penalty for the parameters (BIC).
     """
     some = subset(task.rows, n_rows, task.rng)
-    exact = task.make(some, None, polished.kernel, 1.0, True)
+    exact = task.criterion(some, None, polished.kernel)
     noises = (polished.nu, 0.1, FIRST_LAMBDA * some.total_weight)
     compared = replace(polished, origin=Origin.COMPARED, shape=Scaled(polished.B), seconds=0.0)
     with single_threaded_blas():

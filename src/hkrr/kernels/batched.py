@@ -1,0 +1,23 @@
+"""Distances of radial kernels, and their gradients, for a batch of maps. The first axis of arrays numbers the maps."""
+
+from __future__ import annotations
+
+from hkrr._base.linear_algebra import Array, array_namespace
+
+
+def squared_distances(P: Array, C: Array) -> Array:
+    """Return ``|p_i - c_j|^2`` for each map of the batch."""
+    xp = array_namespace(P, C)
+    norms = xp.sum(P * P, axis=-1, keepdims=True) + xp.sum(C * C, axis=-1, keepdims=True).mT
+    return xp.abs(norms - 2.0 * (P @ C.mT))
+
+
+def pull_back(G: Array, P: Array, C: Array) -> tuple[Array, Array]:
+    """Return the gradients of sum(F * K) with respect to P and C, given ``G = -F * phi'(u)``.
+
+    K is the matrix phi(u) with ``u = |p_i - c_j|^2``. The formula is derived in `hkrr.kernels.Radial`.
+    """
+    xp = array_namespace(G)
+    to_P = G @ C - xp.sum(G, axis=-1, keepdims=True) * P
+    to_C = G.mT @ P - xp.sum(G, axis=-2)[..., None] * C
+    return 2.0 * to_P, 2.0 * to_C
