@@ -284,13 +284,16 @@ class DirectionSearch:
         return larger in self.best or larger not in self.dimensions
 
     @property
-    def _depends_on_rows(self) -> bool:
-        """Whether another number of directions would be the best on all rows, by extrapolation of the scores."""
+    def _best_on_all_rows(self) -> Candidate:
+        """The candidate with the lowest score, extrapolated to all rows."""
         n = self._sample.total_weight
         total = self.rows.total_weight if self.total_weight is None else self.total_weight
-        return self.choose and self._winner is not min(
-            self.best.values(), key=lambda one: score_on_all_rows(one, n, total)
-        )
+        return min(self.best.values(), key=lambda one: score_on_all_rows(one, n, total))
+
+    @property
+    def _depends_on_rows(self) -> bool:
+        """Whether another number of directions would be the best on all rows, by extrapolation of the scores."""
+        return self.choose and self._winner is not self._best_on_all_rows
 
     @property
     def _in_time(self) -> bool:
@@ -320,18 +323,28 @@ class DirectionSearch:
         some = self.rows if n_rows == self.rows.n_rows else self.rows.subset(self.rows.draw(n_rows, self.rng))
         some = some.on_threads(1)  # the runs are distributed over the threads
         found, before = dict(self.best), (self.criterion, self._sample) if self.best else None
+        again = self._contenders() if found else []
         centers = uniform_or_all(some, n_centers, self.rng)
         self._sample, self.criterion = some, self.make(self.place(some), centers, self.kernel, 1.0, True)
         # A map that sees nothing of the target would get a very large lambda, and never change.
         self.criterion.most_lambda = FIRST_LAMBDA
-        # If the time runs out, only the first candidate is evaluated. Therefore the best comes first.
-        again = sorted(found.values(), key=lambda one: one.score)
         self.best = {}
         self._keep(self._improve([replace(one, seconds=0.0) for one in again], SHORT))
         if before is not None and not self.best:
             (self.criterion, self._sample), self.best = before, found
             return False
         return True
+
+    def _contenders(self) -> list[Candidate]:
+        """Return the candidates that can be the best one with more rows and centers, the best one first.
+
+        These are the best candidate, its neighbours, and the best candidate by extrapolation. If the number of
+        directions is given, all candidates are returned.
+        """
+        # If the time runs out, only the first candidate is evaluated. Therefore the best comes first.
+        ordered, winner = sorted(self.best.values(), key=lambda one: one.score), self._winner.n_components
+        kept = {winner - 1, winner, winner + 1, self._best_on_all_rows.n_components}
+        return [one for one in ordered if one.n_components in kept or not self.choose]
 
     def _improve(self, starts: Sequence[Candidate], max_iter: int) -> list[Candidate]:
         """Optimize each start. Return the candidates in the same order. The value of a failed run is infinite."""
