@@ -176,12 +176,13 @@ def _standardized(kernel: Kernel, P: Array, Y: Array, weighted_noise: Array, noi
     alpha, diagonal = inverse @ Y[some], np.diagonal(inverse)
     errors, variance = np.empty_like(Y), np.empty(len(Y))
     errors[some] = alpha / diagonal[:, None]
-    variance[some] = 1.0 / diagonal - weighted_noise[some]
+    # The variance is at most the kernel's diagonal. For very small weights, the difference has no correct digits.
+    variance[some] = np.clip(1.0 / diagonal - weighted_noise[some], 0.0, kernel.diagonal(P[some]))
     others = np.setdiff1d(np.arange(len(Y)), some, assume_unique=True)
     if len(others):
         errors[others] = Y[others] - kernel(P[others], P[some]) @ alpha
         variance[others] = np.mean(variance[some])  # their own variances would take far longer
-    variance = np.maximum(variance, 0.0) + noise
+    variance = variance + noise
     spread = _MAD_TO_STD * np.median(np.abs(Y - np.median(Y, axis=0)), axis=0)
     unexplained = np.mean(errors**2, axis=0) / np.maximum(spread**2, np.finfo(np.float64).tiny)
     return Errors(errors**2 / variance[:, None], np.log(variance), float(np.max(unexplained)))
