@@ -37,6 +37,8 @@ DEGREES = 4.0
 LEAST_GAIN, _LEAST_TOTAL_GAIN = 0.2, 10.0
 # Weight below which a row is an outlier. With one target, a residual of 9 scales has this weight.
 OUTLIER_WEIGHT = 0.06
+# Minimum effective number of rows, (sum w)^2 / sum w^2 for weights w.
+_LEAST_ROWS = 10
 # Maximum share of outliers. If there are more, the rows are treated as signal.
 _MOST_OUTLIERS = 0.1
 # If the mean squared error is below this share of the variance of the target, the errors are those of an interpolation.
@@ -135,10 +137,16 @@ def find_outliers(residuals: Array) -> list[int]:
     return [int(k) for k in order[: np.count_nonzero(weights < OUTLIER_WEIGHT)]]
 
 
-def mostly_one_value(rows: InMemoryRows) -> bool:
-    """Return whether at least half of the rows have the same value of a target."""
-    _, Y, _ = rows.gather()
-    return bool(np.any(np.mean(np.median(Y, axis=0) == Y, axis=0) >= 0.5))
+def can_have_outliers(rows: InMemoryRows) -> bool:
+    """Return whether outliers can be distinguished from signal.
+
+    This is not possible if at least half of the rows have the same value of a target, or if the weights of few rows
+    determine the fit.
+    """
+    _, Y, w = rows.gather()
+    if w is not None and float(np.sum(w)) ** 2 < _LEAST_ROWS * float(np.sum(w * w)):
+        return False
+    return bool(np.all(np.mean(np.median(Y, axis=0) == Y, axis=0) < 0.5))
 
 
 def target_errors(rows: InMemoryRows) -> Errors:

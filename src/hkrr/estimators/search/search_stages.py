@@ -37,8 +37,8 @@ from hkrr.estimators.search.kernel_and_map_shape import best_on_most_rows, group
 from hkrr.estimators.search.progress import Phase, Progress, SearchStopped
 from hkrr.estimators.search.robust_noise import (
     Errors,
+    can_have_outliers,
     leave_one_out_errors,
-    mostly_one_value,
     plain_weights,
     target_errors,
 )
@@ -171,7 +171,7 @@ def tune(task: Task, kernel: Kernel | None) -> Tuned:
         return Tuned(*stages, omega)
 
     try:
-        return search(None) if mostly_one_value(task.rows) else _choose_noise(task, search)
+        return _choose_noise(task, search) if can_have_outliers(task.rows) else search(None)
     except SearchStopped as stop:
         winner, result = _without_run(task, stop.best[-1], "callback")
         return Tuned(winner, result, list(stop.best), task.progress.omega_of_best)
