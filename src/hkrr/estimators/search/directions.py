@@ -255,7 +255,7 @@ class DirectionSearch:
         """Return the best candidate for each number of directions that was tried."""
         with progress_bar(shown=self.verbose, desc="directions", unit="run") as self._bar:
             self._resize(_line(1 if self.choose else self.dimensions[-1]))
-            wide = [self._truncations(candidate) for candidate in self._start_wide()]
+            wide = [self._truncations(candidate) for candidate in self._start_wide() if self._in_time or not self.best]
             decided = self._agree([_lowest(cuts) for cuts in wide])
             cuts = self._cut(wide[:1] if decided else wide)
             decided = decided or self._agree(cuts)

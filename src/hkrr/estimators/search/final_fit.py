@@ -34,6 +34,10 @@ _LEAST_CENTERS = 500
 # the computation of a kernel matrix. The matrix of the factorization is the largest, because the factorization of a
 # small matrix is less efficient. The kernel matrix is the smallest, because it is slow to compute for many columns.
 _FACTOR_SAMPLE, _PRODUCT_SAMPLE, _KERNEL_SAMPLE = 1000, 500, 150
+# Maximum number of rows from which the interval scores and the diagnostics are computed.
+_EXAMINED_ROWS = 20_000
+# Share of a time limit that is kept in reserve, because the predicted duration of the final fit is not exact.
+_RESERVE = 0.03
 # Minimum number of rows per thread in a factorization. With fewer rows per thread, some threads would have no work: the
 # factorization works in blocks of 512 rows, and fewer blocks remain at each step.
 _ROWS_PER_THREAD = 1_000
@@ -149,10 +153,11 @@ class DurationModel:
     def seconds(self, n_rows: int, n_centers: int) -> float:
         """Return the approximate duration of a fit in seconds.
 
-        The duration includes the kernel entries, the sums of products, the factorizations, and the triangular solves
-        for the interval scores.
+        The duration includes the kernel entries, the sums of products, the factorizations, the triangular solves for
+        the interval scores, and the predictions and derivatives for the interval scores and the diagnostics.
         """
         scores = self._product * min(n_centers, n_rows) ** 2 * 3.0 * min(SCORED_ROWS, n_rows)
+        scores += 4.0 * self._entry * min(n_rows, _EXAMINED_ROWS) * n_centers / self._n_threads
         if n_centers >= n_rows:
             n_threads = min(self._n_threads, max(1, n_rows // _ROWS_PER_THREAD))
             solve = self._entry * n_rows**2 / self._n_threads + self._factor * n_rows**3 / n_threads
@@ -202,7 +207,8 @@ class TimeBudget:
             return math.inf
         duration = DurationModel(kernel, self._rows.n_features, self._n_threads)
         affordable = duration.affordable(self._rows.n_rows, n_centers, self._limit / 3)
-        return self._began + self._limit - duration.seconds(self._rows.n_rows, affordable) - self._reading
+        reserved = duration.seconds(self._rows.n_rows, affordable) + self._reading + _RESERVE * self._limit
+        return self._began + self._limit - reserved
 
     def affordable_centers(self, kernel: Kernel, n_centers: int) -> int:
         """Return how many centers, at most ``n_centers``, the final fit can have in the time that is left.
@@ -211,6 +217,6 @@ class TimeBudget:
         """
         if self._limit is None:
             return n_centers
-        left = self._began + self._limit - time.perf_counter() - self._reading
+        left = self._began + (1.0 - _RESERVE) * self._limit - time.perf_counter() - self._reading
         duration = DurationModel(kernel, self._rows.n_features, self._n_threads)
         return duration.affordable(self._rows.n_rows, n_centers, max(left, self._limit / 10))

@@ -229,7 +229,9 @@ def _weights_of_smaller_map(task: Task, found: Tuned, errors_of_winner: Errors) 
 
 
 def _errors(task: Task, candidate: Candidate, omega: Array | None) -> Errors | None:
-    """Return the leave-one-out errors of a candidate, or None if they are not finite."""
+    """Return the leave-one-out errors of a candidate. Return None if they are not finite, or if the time is over."""
+    if not task.in_time:
+        return None
     with suppress(ArithmeticError, np.linalg.LinAlgError):
         return leave_one_out_errors(task.rows, omega, candidate.kernel, candidate.B, candidate.nu, task.rng)
     return None
@@ -277,12 +279,7 @@ def _search_one_kernel(task: Task, kernel: Kernel) -> tuple[Candidate, Result, l
     Return the same values as `tune`.
     """
     compares = task.choose_dimension and task.rows.n_features > 1
-    plain = None
-    if compares and math.isfinite(task.deadline):
-        # With a time limit, the search begins with a simple model that is ready soon.
-        with suppress(FitError, ArithmeticError):
-            plain = fit_plain(task, kernel, _FEW_ROWS)
-            task.progress.found(plain[1])
+    plain = _begin_with_plain(task, kernel)
     best, ends, searched_weight = find_directions(task, kernel)
     task.progress.begin("refining the best directions on more rows", Phase.POLISHING)
     polished, result = polish(task, select_for_polishing(task, best, searched_weight))
@@ -297,13 +294,31 @@ def _search_one_kernel(task: Task, kernel: Kernel) -> tuple[Candidate, Result, l
     if compares and task.in_time:
         task.progress.begin("plain kernel ridge on all columns", Phase.AGAINST_PLAIN)
         return _against_plain(task, polished, result, ends)
+    return _at_least_plain(task, plain, polished, result, ends)
+
+
+def _begin_with_plain(task: Task, kernel: Kernel) -> tuple[Criterion, Candidate] | None:
+    """Fit plain kernel ridge regression to few rows if there is a time limit, so that a model is ready soon."""
+    if math.isinf(task.deadline) or not task.choose_dimension or task.rows.n_features == 1:
+        return None
+    with suppress(FitError, ArithmeticError):
+        plain = fit_plain(task, kernel, _FEW_ROWS)
+        task.progress.found(plain[1])
+        return plain
+    return None
+
+
+def _at_least_plain(
+    task: Task, plain: tuple[Criterion, Candidate] | None, winner: Candidate, result: Result, ends: list[Candidate]
+) -> tuple[Candidate, Result, list[Candidate]]:
+    """Return plain kernel ridge regression if the search was stopped before it found a better candidate."""
     if plain is not None:
         criterion, rival = plain
         with single_threaded_blas(), suppress(ArithmeticError, np.linalg.LinAlgError):
-            value = criterion.reduced(polished.B, polished.nu / criterion.rows.total_weight).value
-            if score(criterion, value, polished.degrees_of_freedom) > rival.score:
+            at_winner = criterion.at(winner.nu / criterion.rows.total_weight, winner.kernel)
+            if score(criterion, at_winner.reduced(winner.B).value, winner.degrees_of_freedom) > rival.score:
                 return *_without_run(task, rival), [*ends, rival]
-    return polished, result, ends
+    return winner, result, ends
 
 
 def fit_plain(task: Task, kernel: Kernel, n_rows: int) -> tuple[Criterion, Candidate]:
@@ -466,6 +481,7 @@ def _search_all_kernels(task: Task) -> tuple[Candidate, Result, list[Candidate]]
 
     Return the same values as `tune`.
     """
+    plain = _begin_with_plain(task, KERNELS["gaussian"].with_gamma(1.0))
     now = time.perf_counter()
     first = replace(task, deadline=now + _SHARE_OF_DIRECTIONS * (task.deadline - now))
     best: list[Candidate] = []
@@ -510,7 +526,8 @@ def _search_all_kernels(task: Task) -> tuple[Candidate, Result, list[Candidate]]
         result = replace(result, message=message)
         if task.verbose:
             print(message)
-    return end, result, [*ends, *tried, end]
+    stopped = None if task.in_time else plain
+    return _at_least_plain(task, stopped, end, result, [*ends, *tried, end])
 
 
 def subset(rows: InMemoryRows, n: int, rng: np.random.RandomState) -> InMemoryRows:
