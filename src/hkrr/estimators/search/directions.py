@@ -57,6 +57,8 @@ from hkrr.solvers.initialization import median_sample, sample_map
 SIZES = ((3, 2_000, 100), (5, 2_000, 200), (math.inf, 4_000, 400))
 # Share of the target's mean square above which much is unexplained.
 _MUCH = 0.1
+# Difference of two scores, in nats, below which they are almost the same.
+_CLOSE = 10.0
 # Minimum and maximum width of a start, and minimum number of rows for each entry of its map between the two.
 _LEAST_WIDTH, _MOST_WIDTH, _ROWS_PER_ENTRY = 3, 8, 2
 # Maximum numbers of iterations: of a short run, of a long run, and of a run after a cut.
@@ -292,8 +294,14 @@ class DirectionSearch:
 
     @property
     def _depends_on_rows(self) -> bool:
-        """Whether another number of directions would be the best on all rows, by extrapolation of the scores."""
-        return self.choose and self._winner is not self._best_on_all_rows
+        """Whether more rows and centers may change the number of directions.
+
+        This is the case if another number would be the best on all rows, by extrapolation of the scores, or if another
+        number has almost the same score.
+        """
+        winner = self._winner
+        close = [one for one in self.best.values() if one is not winner and one.score < winner.score + _CLOSE]
+        return self.choose and (bool(close) or winner is not self._best_on_all_rows)
 
     @property
     def _in_time(self) -> bool:

@@ -223,7 +223,7 @@ def _weights_of_smaller_map(task: Task, found: Tuned, errors_of_winner: Errors) 
         if errors is not None and errors.heavy_tailed:
             robust = _refined(task, replace(found, winner=smaller), errors.weights)
             errors = _errors(task, robust.winner, robust.omega)
-            if errors is not None and errors.student_density > errors_of_winner.density:
+            if errors is not None and _quality(task, smaller, errors) > _quality(task, winner, errors_of_winner):
                 return errors.weights
     return None
 
@@ -238,9 +238,17 @@ def _errors(task: Task, candidate: Candidate, omega: Array | None) -> Errors | N
 
 
 def _better(task: Task, new: Tuned, old: Tuned, errors_of_old: Errors) -> Tuned:
-    """Return the result whose errors have the higher density."""
+    """Return the result whose errors have the higher quality."""
     errors = _errors(task, new.winner, new.omega)
-    return new if errors is not None and errors.density > errors_of_old.density else old
+    if errors is None:
+        return old
+    return new if _quality(task, new.winner, errors) > _quality(task, old.winner, errors_of_old) else old
+
+
+def _quality(task: Task, candidate: Candidate, errors: Errors) -> float:
+    """Return the mean log density of the errors, minus the penalty of the score (BIC) for the parameters of the map."""
+    n = task.rows.n_rows
+    return errors.density - 0.5 * candidate.degrees_of_freedom * math.log(n) / n
 
 
 def _refined(task: Task, found: Tuned, omega: Array | None) -> Tuned:
