@@ -118,11 +118,16 @@ class Errors(NamedTuple):
         return float(np.mean(self.weights < OUTLIER_WEIGHT)) <= _MOST_OUTLIERS
 
 
-def find_outliers(residuals: Array) -> list[int]:
-    """Return the indices of the outliers among the residuals (n, T), the farthest first."""
-    weights = Errors(residuals**2, np.zeros(len(residuals))).weights
+def find_outliers(residuals: Array, sample_weight: Array) -> list[int]:
+    """Return the indices of the outliers among the residuals (n, T) of rows with sample weights (n,).
+
+    The farthest outlier is first. Rows with zero weight are ignored.
+    """
+    counted = np.flatnonzero(sample_weight > 0)
+    squares = sample_weight[counted, None] * residuals[counted] ** 2
+    weights = Errors(squares, np.zeros(len(counted))).weights
     order = np.argsort(weights, kind="stable")
-    return [int(k) for k in order[: np.count_nonzero(weights < OUTLIER_WEIGHT)]]
+    return [int(k) for k in counted[order[: np.count_nonzero(weights < OUTLIER_WEIGHT)]]]
 
 
 def mostly_one_value(rows: InMemoryRows) -> bool:
@@ -191,7 +196,8 @@ def plain_weights(rows: InMemoryRows, kernel: Kernel, rng: np.random.RandomState
         ends.append((errors.student_density, nu, omega))
     density, nu, omega = max(ends, key=lambda end: end[0])
     if len(few) < rows.n_rows:
-        everywhere = np.ones(rows.n_rows)
+        # Until the errors of the other rows are known, their weights are those of a constant function.
+        everywhere = target_errors(rows).weights
         everywhere[few] = omega
         omega = leave_one_out_errors(rows, everywhere, kernel, B, nu, rng).weights
     return omega, density
