@@ -74,8 +74,9 @@ class Errors(NamedTuple):
     def scale(self) -> Array:
         """The scales q_t, which maximize the likelihood of the Student-t distribution."""
         squares = self.squares
-        scale = np.maximum(np.median(squares, axis=0), np.finfo(np.float64).tiny)
-        least = _LEAST_SCALE * scale
+        tiny = np.finfo(np.float64).tiny
+        scale = np.maximum(np.median(squares, axis=0), tiny)
+        least = np.maximum(_LEAST_SCALE * scale, tiny)
         for _ in range(_SCALE_ITERATIONS):
             scale = np.maximum(np.mean(student_weights(squares, scale)[:, None] * squares, axis=0), least)
         return scale
@@ -97,8 +98,9 @@ class Errors(NamedTuple):
     @property
     def normal_density(self) -> float:
         """Mean log density of the errors under the normal distribution with the best scales."""
-        scale = np.maximum(np.mean(self.squares, axis=0), np.finfo(np.float64).tiny)
-        return float(-0.5 * np.sum(np.log(2.0 * math.pi * scale) + 1.0)) - self._half_log_variance
+        mean = np.mean(self.squares, axis=0)
+        scale = np.maximum(mean, np.finfo(np.float64).tiny)
+        return float(-0.5 * np.sum(np.log(2.0 * math.pi * scale) + mean / scale)) - self._half_log_variance
 
     @property
     def _half_log_variance(self) -> float:
@@ -131,9 +133,9 @@ def find_outliers(residuals: Array, sample_weight: Array) -> list[int]:
 
 
 def mostly_one_value(rows: InMemoryRows) -> bool:
-    """Return whether at least half of the rows have the same value of a target."""
+    """Return whether more than half of the rows have the same value of a target."""
     _, Y, _ = rows.gather()
-    return bool(np.any(np.mean(np.median(Y, axis=0) == Y, axis=0) >= 0.5))
+    return bool(np.any(np.mean(np.median(Y, axis=0) == Y, axis=0) > 0.5))
 
 
 def target_errors(rows: InMemoryRows) -> Errors:
