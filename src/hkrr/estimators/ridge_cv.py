@@ -34,7 +34,7 @@ from hkrr.estimators.search.search_and_refit import robust_rows, select_model
 from hkrr.estimators.search.search_stages import SAMPLE_ROWS, Task
 from hkrr.kernels import KERNELS, Kernel, get_kernel
 from hkrr.rows import InMemoryRows, Rows
-from hkrr.rows.base import targets
+from hkrr.rows.base import targets, weights
 from hkrr.rows.input_types import is_external
 from hkrr.rows.standardize import Moments
 from hkrr.rows.weights import any_copies, check_weights, merge_copies, merge_copies_of_rows, normalize_weights
@@ -347,14 +347,14 @@ class HyperKernelRidgeCV(MapModel):
                     time_limited=self.time_limit is not None,
                     truncation=self.truncation_ if self.truncate else None,
                     solve=solve,
-                    outliers=() if selected.y_offset is None else find_outliers(self._residuals(given)),
+                    outliers=() if selected.y_offset is None else self._find_outliers(given),
                 )
             )
 
-    def _residuals(self, rows: Rows) -> Array:
-        """Return the residuals (n, n_targets) of rows in the coordinates of X and y."""
+    def _find_outliers(self, rows: Rows) -> list[int]:
+        """Return the indices of the outliers among rows in the coordinates of X and y, the farthest first."""
         Y = rows.map(targets)
-        return Y - self._untruncated(rows).reshape(Y.shape)
+        return find_outliers(Y - self._untruncated(rows).reshape(Y.shape), rows.map(weights)[:, 0])
 
     def _load(self, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, Rows, bool, list[int]]:
         """Check the data and the parameters, and set ``truncation_``.
@@ -379,7 +379,7 @@ class HyperKernelRidgeCV(MapModel):
             X, y = self._validate_arrays(X, y, sample_weight)
             dimensions = check_cv_parameters(self, X.shape[1])
         weight = check_weights(sample_weight, X)
-        given = self._array_rows(X, y, None, device)
+        given = self._array_rows(X, y, weight, device)
         if weight is not None and np.any(weight == 0):
             X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
         self._delete_selection()

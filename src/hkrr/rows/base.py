@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.random import sample_without_replacement
 
-from hkrr._base.linear_algebra import Array
+from hkrr._base.linear_algebra import Array, array_namespace
 
 if TYPE_CHECKING:
     from hkrr.rows.in_memory import InMemoryRows
@@ -162,6 +162,11 @@ class Rows(ABC):
 def targets(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
     """Return Y. This is a block function: ``rows.map(targets)`` returns the targets of all rows."""
     return (Y,)
+
+
+def weights(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
+    """Return the weights (n, 1). This is a block function: ``rows.map(weights)`` returns the weights of all rows."""
+    return (array_namespace(Y).ones_like(Y[:, :1]) if w is None else w[:, None],)
 
 
 def _absolute_targets(X: Array, Y: Array, w: Array | None) -> tuple[Array]:

@@ -171,6 +171,25 @@ class InMemoryRows(Rows):
             other._y_offset = np.average(self._Y, axis=0, weights=weight)
         return other
 
+    def with_weights(self, weight: Array, y_shift: Array) -> InMemoryRows:
+        """Return the same rows with the given weights (n,), and `y_shift` (n_targets,) subtracted from the targets.
+
+        `with_coordinates` still refers to the original data.
+        """
+        y_offset = y_shift if self._y_offset is None else self._y_offset + y_shift
+        other = InMemoryRows(
+            self._X,
+            self._Y,
+            weight,
+            x_offset=self._x_offset,
+            x_scale=self._x_scale,
+            y_offset=y_offset if np.any(y_shift) else self._y_offset,
+            block_size=self._block_size,
+            n_threads=self.n_threads,
+        )
+        other.n_free_columns = self.n_free_columns
+        return other
+
     @property
     def y_offset(self) -> Array | None:
         """The offset of the targets, or None if they are not centered."""

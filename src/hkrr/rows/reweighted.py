@@ -92,11 +92,11 @@ class ReweightedRows(Rows):
         return self._rows.draw(n, rng)
 
     def subset(self, indices: Array) -> InMemoryRows:
-        X, Y, w = self._rows.subset(indices).gather()
-        weight = self._scale * self._factors(X, Y, *self._small)
-        rows = InMemoryRows(X, Y - self.y_mean, weight if w is None else w * weight, n_threads=self.n_threads)
-        rows.n_free_columns = self.n_free_columns
-        return rows
+        rows = self._rows.subset(indices)
+        X, Y, w = rows.gather()
+        # The rows are in memory, so the small arrays are fetched from the device.
+        weight = self._scale * self._factors(X, Y, *(self.fetch(array)[0] for array in self._small))
+        return rows.with_weights(weight if w is None else w * weight, self.y_mean)
 
     def with_coordinates(self, x_offset: Array | None, x_scale: Array | None, y_offset: Array | None) -> ReweightedRows:
         raise NotImplementedError("the weights are a function of the rows in their present coordinates")

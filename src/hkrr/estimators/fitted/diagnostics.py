@@ -35,7 +35,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpocon
 
-from hkrr._base.linear_algebra import EPS, Array, SolveInfo, array_namespace, project
+from hkrr._base.linear_algebra import EPS, Array, SolveInfo, project
 from hkrr._base.resume_journal import step
 from hkrr._base.threads import blas_for
 from hkrr._maps import Full
@@ -55,7 +55,7 @@ from hkrr.exceptions import (
 from hkrr.kernels import Kernel
 from hkrr.objective import Objective
 from hkrr.rows import Rows
-from hkrr.rows.base import targets
+from hkrr.rows.base import targets, weights
 from hkrr.solvers import Result, at_bound
 
 # Thresholds of the warnings.
@@ -717,7 +717,7 @@ def _sample_shares(
     """
     # The rows stay on their device or in their files. Only a few numbers per row are fetched.
     centered, Y = sample.map(targets), sample.with_coordinates(None, None, None).map(targets)
-    w = sample.map(_weights)[:, 0]
+    w = sample.map(weights)[:, 0]
     predicted = predict(sample).reshape(Y.shape)
     truncated = overshooting = None
     if truncation is not None:
@@ -736,10 +736,6 @@ def _sample_shares(
     if not of_model <= (1.0 + tol) * of_zero + rounding:
         raise FitError(_ROUNDING_MESSAGE)
     return (1.0 - of_model / of_mean if of_mean > negligible else None), truncated, overshooting
-
-
-def _weights(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
-    return (array_namespace(Y).ones_like(Y[:, :1]) if w is None else w[:, None],)
 
 
 def _kernel_discriminates(sample: Rows, kernel: Kernel, B: Array, C: Array) -> bool:

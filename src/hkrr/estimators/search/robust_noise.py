@@ -84,8 +84,9 @@ class Errors(NamedTuple):
     def scale(self) -> Array:
         """The scales q_t, which maximize the likelihood of the Student-t distribution."""
         squares = self.squares
-        scale = np.maximum(np.median(squares, axis=0), np.finfo(np.float64).tiny)
-        least = _LEAST_SCALE * scale
+        tiny = np.finfo(np.float64).tiny
+        scale = np.maximum(np.median(squares, axis=0), tiny)
+        least = np.maximum(_LEAST_SCALE * scale, tiny)
         for _ in range(_SCALE_ITERATIONS):
             scale = np.maximum(np.mean(student_weights(squares, scale)[:, None] * squares, axis=0), least)
         return scale
@@ -107,8 +108,9 @@ class Errors(NamedTuple):
     @property
     def normal_density(self) -> float:
         """Mean log density of the errors under the normal distribution with the best scales."""
-        scale = np.maximum(np.mean(self.squares, axis=0), np.finfo(np.float64).tiny)
-        return float(-0.5 * np.sum(np.log(2.0 * math.pi * scale) + 1.0)) - self._half_log_variance
+        mean = np.mean(self.squares, axis=0)
+        scale = np.maximum(mean, np.finfo(np.float64).tiny)
+        return float(-0.5 * np.sum(np.log(2.0 * math.pi * scale) + mean / scale)) - self._half_log_variance
 
     @property
     def _half_log_variance(self) -> float:
@@ -130,23 +132,28 @@ class Errors(NamedTuple):
         return float(np.mean(self.weights < OUTLIER_WEIGHT)) <= _MOST_OUTLIERS
 
 
-def find_outliers(residuals: Array) -> list[int]:
-    """Return the indices of the outliers among the residuals (n, T), the farthest first."""
-    weights = Errors(residuals**2, np.zeros(len(residuals))).weights
+def find_outliers(residuals: Array, sample_weight: Array) -> list[int]:
+    """Return the indices of the outliers among the residuals (n, T) of rows with sample weights (n,).
+
+    The farthest outlier is first. Rows with zero weight are ignored.
+    """
+    counted = np.flatnonzero(sample_weight > 0)
+    squares = sample_weight[counted, None] * residuals[counted] ** 2
+    weights = Errors(squares, np.zeros(len(counted))).weights
     order = np.argsort(weights, kind="stable")
-    return [int(k) for k in order[: np.count_nonzero(weights < OUTLIER_WEIGHT)]]
+    return [int(k) for k in counted[order[: np.count_nonzero(weights < OUTLIER_WEIGHT)]]]
 
 
 def can_have_outliers(rows: InMemoryRows) -> bool:
     """Return whether outliers can be distinguished from signal.
 
-    This is not possible if at least half of the rows have the same value of a target, or if the weights of few rows
+    This is not possible if more than half of the rows have the same value of a target, or if the weights of few rows
     determine the fit.
     """
     _, Y, w = rows.gather()
     if w is not None and float(np.sum(w)) ** 2 < _LEAST_ROWS * float(np.sum(w * w)):
         return False
-    return bool(np.all(np.mean(np.median(Y, axis=0) == Y, axis=0) < 0.5))
+    return bool(np.all(np.mean(np.median(Y, axis=0) == Y, axis=0) <= 0.5))
 
 
 def target_errors(rows: InMemoryRows) -> Errors:
@@ -212,7 +219,8 @@ def plain_weights(rows: InMemoryRows, kernel: Kernel, rng: np.random.RandomState
         ends.append((errors.student_density, nu, omega))
     density, nu, omega = max(ends, key=lambda end: end[0])
     if len(few) < rows.n_rows:
-        everywhere = np.ones(rows.n_rows)
+        # Until the errors of the other rows are known, their weights are those of a constant function.
+        everywhere = target_errors(rows).weights
         everywhere[few] = omega
         omega = leave_one_out_errors(rows, everywhere, kernel, B, nu, rng).weights
     return omega, density
