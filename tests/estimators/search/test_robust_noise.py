@@ -339,6 +339,11 @@ def test_scattered_outliers():
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(1, 4))
 def test_outliers_of_several_problems(seed):
+    """Test that all outliers are found, except at rows that are the outermost in a latent coordinate.
+
+    There, no other row shows that the function does not pass through the outlier. With seed 1, such a row has an error
+    of -8.4. It is not found, but R2 is still above 0.99.
+    """
     X, y, X_new, f = _problem(seed=seed)
     clean = _r2(_model().fit(X, y).predict(X_new), f)
     for error in (50.0, 1e6):
@@ -348,7 +353,10 @@ def test_outliers_of_several_problems(seed):
     y, rows, errors = _scattered(y, seed)
     model = _model().fit(X, y)
     assert _r2(model.predict(X_new), f) > min(0.98, clean - 0.01)
-    assert set(rows[abs(errors) > 1.0]) <= set(model.diagnostics_.outliers) <= set(rows)
+    assert set(model.diagnostics_.outliers) <= set(rows)
+    latent = np.abs(model.transform(X))
+    for missed in set(rows[abs(errors) > 1.0]) - set(model.diagnostics_.outliers):
+        assert np.any(latent[missed] == np.max(latent, axis=0))
 
 
 @pytest.mark.thorough
