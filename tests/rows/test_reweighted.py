@@ -229,13 +229,16 @@ def small_samples(monkeypatch):
 
 
 def _large(seed=0, T=1):
-    """Return 900 rows of which 9 have gross errors, new rows with noise-free targets, and the indices of the errors."""
+    """Return 900 rows of which 27 have gross errors, new rows with noise-free targets, and the indices of the errors.
+
+    With so many errors, a sample of 300 rows contains several of them.
+    """
     rng = np.random.default_rng(seed)
     X, X_new = (rng.normal(size=(n, 3)) * [1.0, 5.0, 2.0] + [0.0, 40.0, 3.0] for n in (900, 500))
     f = [np.sin(Z[:, 0] + (Z[:, 1] - 40.0) / 5.0) + 7.0 for Z in (X, X_new)]
     y = f[0] + 0.05 * rng.normal(size=900)
-    bad = rng.choice(900, 9, replace=False)
-    y[bad] += 50.0 * (1.0 + rng.uniform(size=9))
+    bad = rng.choice(900, 27, replace=False)
+    y[bad] += 50.0 * (1.0 + rng.uniform(size=27))
     if T == 2:
         y, f[1] = np.column_stack([y, X[:, 0] + 0.05 * rng.normal(size=900)]), np.column_stack([f[1], X_new[:, 0]])
     return X, y, X_new, f[1], bad
@@ -297,6 +300,17 @@ def test_a_large_table_without_outliers_is_not_reweighted(small_samples):
     model = HyperKernelRidgeCV(n_init=1, random_state=0, refit=60).fit(X, y)
     assert small_samples == []
     assert model.diagnostics_.n_outliers == 0
+    assert np.mean((model.predict(X_new) - f) ** 2) < 0.01 * np.var(f)
+
+
+@pytest.mark.xfail(reason="the search decides about robust noise, and its sample may contain no outlier", strict=True)
+def test_an_outlier_outside_the_sample(small_samples):
+    """Test a gross error that the search does not see, because its row is not in the sample."""
+    X, y, X_new, f, bad = _large()
+    y[bad] = np.sin(X[bad, 0] + (X[bad, 1] - 40.0) / 5.0) + 7.0
+    sample = np.random.RandomState(0).choice(900, 300, replace=False)  # the first random numbers of the fit
+    y[np.setdiff1d(np.arange(900), sample)[0]] = 1e4
+    model = HyperKernelRidgeCV(n_init=1, random_state=0, refit=60).fit(X, y)
     assert np.mean((model.predict(X_new) - f) ** 2) < 0.01 * np.var(f)
 
 
