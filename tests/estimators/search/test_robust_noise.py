@@ -125,7 +125,7 @@ def _errors(T, n=200, seed=0):
 @pytest.mark.parametrize("T", [1, 2, 3])
 def test_densities(T):
     errors = _errors(T)
-    squares, logs = errors
+    squares, logs = errors.squares, errors.log_variance
     assert errors.student_density == pytest.approx(oracles.student_log_density(squares, errors.scale, logs), rel=1e-10)
     normal = oracles.normal_log_density(squares, np.mean(squares, axis=0), logs)
     assert errors.normal_density == pytest.approx(normal, rel=1e-10)

@@ -57,8 +57,8 @@ from hkrr.solvers.initialization import median_sample, sample_map
 SIZES = ((3, 2_000, 100), (5, 2_000, 200), (math.inf, 4_000, 400))
 # Share of the target's mean square above which much is unexplained.
 _MUCH = 0.1
-# Difference of two scores, in nats, below which they are almost the same.
-_CLOSE = 10.0
+# Two scores are almost the same if they differ by less than this share of the difference of their penalties.
+_CLOSE = 0.2
 # Minimum and maximum width of a start, and minimum number of rows for each entry of its map between the two.
 _LEAST_WIDTH, _MOST_WIDTH, _ROWS_PER_ENTRY = 3, 8, 2
 # Maximum numbers of iterations: of a short run, of a long run, and of a run after a cut.
@@ -299,9 +299,14 @@ class DirectionSearch:
         This is the case if another number would be the best on all rows, by extrapolation of the scores, or if another
         number has almost the same score.
         """
-        winner = self._winner
-        close = [one for one in self.best.values() if one is not winner and one.score < winner.score + _CLOSE]
-        return self.choose and (bool(close) or winner is not self._best_on_all_rows)
+        winner, per_parameter = self._winner, 0.5 * math.log(max(self._sample.total_weight, 2.0))
+
+        def is_close(one: Candidate) -> bool:
+            penalty = per_parameter * abs(one.degrees_of_freedom - winner.degrees_of_freedom)
+            return one is not winner and one.score - winner.score < _CLOSE * penalty
+
+        close = any(is_close(one) for one in self.best.values())
+        return self.choose and (close or winner is not self._best_on_all_rows)
 
     @property
     def _in_time(self) -> bool:
