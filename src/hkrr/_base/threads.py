@@ -126,9 +126,13 @@ def raise_if_stopped() -> None:
 
     Long computations call this function repeatedly.
     """
-    stop = _stop.get()
-    if stop is not None and stop.is_set():
+    if _is_stopped():
         raise Stopped
+
+
+def _is_stopped() -> bool:
+    stop = _stop.get()
+    return stop is not None and stop.is_set()
 
 
 def in_threads(fn: Callable[[_T], _U], items: Iterable[_T], n_threads: int) -> list[_U]:
@@ -200,12 +204,14 @@ class Lockstep:
             return work(k)
 
         with single_threaded_blas(), ThreadPoolExecutor(n) as threads:
-            # Start all threads, even if one fails. Otherwise the others would wait for a thread that never starts.
-            ends = [threads.submit(copy_context().run, one, k) for k in range(n)]
             try:
+                # Start all threads, even if one fails. Otherwise the others would wait for a thread that never starts.
+                ends = [threads.submit(copy_context().run, one, k) for k in range(n)]
                 wait(ends)
             except BaseException:  # Ctrl-C
                 stop.set()
+                with self._changed:  # end the waiting in `ask`, because some threads may not have been started
+                    self._changed.notify_all()
                 raise
         return [end.result() for end in ends]
 
@@ -214,9 +220,9 @@ class Lockstep:
         with self._changed:
             self._requests[k] = request
             self._answer_all()
-            self._changed.wait_for(lambda: k in self._answers)
-            found = self._answers.pop(k)
-        if isinstance(found, Exception):
+            self._changed.wait_for(lambda: k in self._answers or _is_stopped())
+            found = self._answers.pop(k, Stopped())
+        if isinstance(found, BaseException):
             raise found
         return found
 
@@ -228,7 +234,7 @@ class Lockstep:
         try:
             found = self._answer([request for _, request in asked])
             answers = {k: answer for (k, _), answer in zip(asked, found, strict=True)}
-        except Exception as error:  # `ask` raises this exception in every thread of the batch
+        except BaseException as error:  # `ask` raises this exception in every thread of the batch
             answers = {k: error for k, _ in asked}
         self._answers.update(answers)
         self._changed.notify_all()

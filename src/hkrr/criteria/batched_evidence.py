@@ -60,7 +60,10 @@ class InLockstep(Evidence):
 
 def answer(criterion: Evidence, maps: list[Array]) -> list[Reduced | Exception]:
     """Return ``criterion.profiled(B)`` for each map B, or the exception that was raised for this map."""
-    found = profiled_batch(criterion, maps)
+    try:
+        found = profiled_batch(criterion, maps)
+    except (ArithmeticError, np.linalg.LinAlgError):  # single evaluations show which map failed
+        found = None
     return [_profiled_or_error(criterion, B) for B in maps] if found is None else list(found)
 
 
@@ -72,7 +75,7 @@ def _profiled_or_error(criterion: Evidence, B: Array) -> Reduced | Exception:
 
 
 def profiled_batch(criterion: Evidence, maps: Sequence[Array]) -> list[Reduced] | None:
-    """Return ``criterion.profiled(B)`` for each map B, or None if a factorization fails.
+    """Return ``criterion.profiled(B)`` for each map B, or None if a factorization fails or a sum is not finite.
 
     The maps may have different numbers of directions: rows of zeros, which do not change the kernel, are added.
     """
@@ -105,6 +108,8 @@ def profiled_batch(criterion: Evidence, maps: Sequence[Array]) -> list[Reduced] 
         return V @ V.mT, V @ Y
 
     VV, Vy = rows.sum(sums, len(maps) * c, B, C, origin, T)
+    if not bool(xp.all(xp.isfinite(VV))):  # PyTorch would raise a RuntimeError for the whole batch
+        return None
     eigenvalues, vectors = xp.linalg.eigh(VV)
     kappa_sum, share = kappa * W, criterion.share
     on_host, squares_on_host = rows.fetch(eigenvalues, (vectors.mT @ Vy) ** 2)

@@ -97,7 +97,10 @@ class Evidence(Criterion):
         return not self.exact
 
     def _best_nu(self, VV: Array, Vy: Array, kappa_sum: Array) -> float:
-        eigenvalues, vectors = array_namespace(VV).linalg.eigh(VV)
+        xp = array_namespace(VV)
+        if not bool(xp.all(xp.isfinite(VV))):  # PyTorch would raise a RuntimeError, which solvers do not catch
+            raise FloatingPointError("a kernel matrix contains values that are not finite")
+        eigenvalues, vectors = xp.linalg.eigh(VV)
         squares = (vectors.T @ Vy) ** 2
         eigenvalues, squares, kappa_sum = self.rows.fetch(eigenvalues, squares, kappa_sum)
         return self.best_nu(eigenvalues, squares, float(kappa_sum))

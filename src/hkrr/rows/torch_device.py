@@ -109,7 +109,11 @@ class TorchRows(Rows):
         return other
 
     def to_device(self, rows: InMemoryRows) -> Rows:
-        return TorchRows(*rows.gather(), device=self.device) if self.pays_to_batch else rows
+        if not self.pays_to_batch:
+            return rows
+        moved = TorchRows(*rows.gather(), device=self.device)
+        moved.n_free_columns = rows.n_free_columns
+        return moved
 
     def _placed(self, *arrays: Array | None) -> tuple[Any, ...]:
         return tuple(None if array is None else self.place(array) for array in arrays)

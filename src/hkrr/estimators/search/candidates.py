@@ -363,7 +363,9 @@ def improve_each(
             return replace(starts[k], value=math.inf, score=math.inf)
         return improve(criterion, starts[k], max_iter, deadline)
 
-    if len(starts) > 1 and can_be_batched(criterion) and all(isinstance(start.shape, Full) for start in starts):
+    # A batch has one kernel, that of the criterion. `descend` would use the kernel of each start.
+    alike = all(isinstance(start.shape, Full) and start.kernel == criterion.kernel for start in starts)
+    if len(starts) > 1 and alike and can_be_batched(criterion):
         batched, lockstep = criterion, Lockstep(len(starts), lambda maps: answer(batched, maps))
         return lockstep.map(lambda k: one(k, InLockstep(batched, k, lockstep)))
     if joblib.effective_n_jobs(n_jobs) > 1:
