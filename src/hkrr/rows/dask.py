@@ -31,7 +31,8 @@ Coordinates = tuple[Array | None, Array | None, Array | None]
 Part = tuple[Array, Array]
 Call = tuple[BlockFunction, int, tuple[Array, ...], Coordinates]
 
-# Size of a task graph above which Dask warns. The limit is raised because task graphs contain the small arrays.
+# Dask warns if a task graph is larger than this size. The limit is above Dask's default, because the map and the other
+# arrays that each pass sends to the workers are part of the graph.
 _GRAPH_LIMIT = {"distributed.admin.large-graph-warning-threshold": "1GB"}
 # Number of partial sums that one task adds.
 _FAN_IN = 8

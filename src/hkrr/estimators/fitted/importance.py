@@ -185,7 +185,8 @@ def _sample_rows(n_rows: int, entries_per_row: int) -> Array:
 
 
 def _sampled_centers(model: FittedMap) -> Array:
-    # The time of a coordinatewise kernel is proportional to the number of directions, so entries count per direction.
+    # Evaluating a coordinatewise kernel takes time proportional to the number of directions. Each kernel entry is
+    # therefore counted once per direction.
     return model.centers_[_sample_rows(len(model.centers_), len(model.centers_) * len(model.map_))]
 
 

@@ -40,8 +40,9 @@ from hkrr.solvers.initialization import median_sample
 FIRST_LAMBDA = 0.03
 # Maximum numbers of iterations of a short run and of a long run. Poor candidates are dropped after their short run.
 SHORT, LONG = 12, 60
+# Maximum number of rows for the median rule in the search, where it only sets the scale of a start.
+MEDIAN_ROWS = 500
 # A run stops when the criterion decreases by less than this share of its `loss_at_zero` per iteration.
-MEDIAN_ROWS = 500  # rows of the median rule in the search, where it only sets the scale of a start
 _PLATEAU = 1e-6
 
 
@@ -363,7 +364,8 @@ def improve_each(
             return replace(starts[k], value=math.inf, score=math.inf)
         return improve(criterion, starts[k], max_iter, deadline)
 
-    # A batch has one kernel, that of the criterion. `descend` would use the kernel of each start.
+    # A batch is evaluated with the kernel of the criterion, but `descend` uses the kernel of each start. Runs are
+    # therefore batched only if all starts have the kernel of the criterion.
     alike = all(isinstance(start.shape, Full) and start.kernel == criterion.kernel for start in starts)
     if len(starts) > 1 and alike and can_be_batched(criterion):
         batched, lockstep = criterion, Lockstep(len(starts), lambda maps: answer(batched, maps))

@@ -35,7 +35,8 @@ from hkrr.solvers.initialization import median_sample
 DEGREES = 4.0
 # The Student-t distribution is used if it increases the log density by more nats per row, and by more nats in total.
 LEAST_GAIN, _LEAST_TOTAL_GAIN = 0.2, 10.0
-# Weight below which a row is an outlier. With one target, a residual of 9 scales has this weight.
+# Rows with a weight below this value are outliers. With one target, a residual of about 9 times the scale of the
+# Student-t distribution has this weight.
 OUTLIER_WEIGHT = 0.06
 # Minimum effective number of rows, (sum w)^2 / sum w^2 for weights w.
 _LEAST_ROWS = 10
@@ -196,7 +197,8 @@ def _standardized(kernel: Kernel, P: Array, Y: Array, weighted_noise: Array, noi
     others = np.setdiff1d(np.arange(len(Y)), some, assume_unique=True)
     if len(others):
         errors[others] = Y[others] - kernel(P[others], P[some]) @ alpha
-        variance[others] = np.mean(variance[some])  # their own variances would take far longer
+        # This is an approximation: computing the variance of each of these rows would take far longer.
+        variance[others] = np.mean(variance[some])
     variance = variance + noise
     spread = _MAD_TO_STD * np.median(np.abs(Y - np.median(Y, axis=0)), axis=0)
     unexplained = np.mean(errors**2, axis=0) / np.maximum(spread**2, np.finfo(np.float64).tiny)
