@@ -171,8 +171,8 @@ def weights(Z: Array, C: Array, B: Array | None) -> Array:
 def local_fits(P: Array, y: Array, Q: Array, W: Array) -> tuple[Array, Array]:
     """Around each anchor, fit a linear function of P to y by weighted least squares.
 
-    Return the values and the slopes at the anchors. The anchors are the rows of Q. Column j of W contains the weights of
-    the rows in the fit around anchor j.
+    Return the values and the slopes at the anchors. The anchors are the rows of Q. Column j of W contains the weights
+    of the rows in the fit around anchor j.
     """
     p = P.shape[1]
     levels, slopes = np.empty(len(Q)), np.empty((len(Q), p))

@@ -130,8 +130,8 @@ def check_cv_parameters(model: HyperKernelRidgeCV, n_features: int) -> list[int]
     _check_callbacks(model.callbacks)
     if model.callbacks and model.cv is not None:
         raise ValueError(
-            "callbacks cannot be combined with cv, because they report the progress of a search that runs only if cv is "
-            "None; leave cv at None, or omit callbacks"
+            "callbacks cannot be combined with cv, because they report the progress of a search that runs only if cv "
+            "is None; leave cv at None, or omit callbacks"
         )
     if model.warm_start and model.cv is None:
         raise ValueError("warm_start=True needs cv, which compares a grid of lambdas; pass cv, or use warm_start=False")
