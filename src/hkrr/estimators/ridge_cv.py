@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, Self
 
 import joblib
@@ -347,7 +348,7 @@ class HyperKernelRidgeCV(MapModel):
                     time_limited=self.time_limit is not None,
                     truncation=self.truncation_ if self.truncate else None,
                     solve=solve,
-                    outliers=() if selected.y_offset is None else self._find_outliers(given),
+                    outliers=() if selected.y_offset is None else self._find_outliers(given()),
                 )
             )
 
@@ -356,13 +357,13 @@ class HyperKernelRidgeCV(MapModel):
         Y = rows.map(targets)
         return find_outliers(Y - self._untruncated(rows).reshape(Y.shape), rows.map(weights)[:, 0])
 
-    def _load(self, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, Rows, bool, list[int]]:
+    def _load(self, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, Callable[[], Rows], bool, list[int]]:
         """Check the data and the parameters, and set ``truncation_``.
 
-        Return the rows, the same rows in their original order, whether there is a single target, and the numbers of
-        directions to try. If X is not an array, up to 20,000 rows are copied to memory. Up to this number of rows, or
-        if all rows are centers of the final fit, identical rows are merged. Near copies are merged too, up to 20,000
-        rows.
+        Return the rows, a function that returns the same rows in their original order, whether there is a single
+        target, and the numbers of directions to try. If X is not an array, up to 20,000 rows are copied to memory. Up
+        to this number of rows, or if all rows are centers of the final fit, identical rows are merged. Near copies are
+        merged too, up to 20,000 rows.
         """
         device = self.device
         if is_external(X):
@@ -372,14 +373,15 @@ class HyperKernelRidgeCV(MapModel):
                 self._delete_selection()
                 largest = data.largest_targets()
                 self.truncation_ = _TRUNCATION_FACTOR * (float(largest[0]) if one_target else largest)
-                return data.with_normalized_weights(), data, one_target, dimensions
+                return data.with_normalized_weights(), lambda: data, one_target, dimensions
             X, Y, sample_weight = data.gather()
             y, device = Y[:, 0] if one_target else Y, getattr(data, "device", None)
         else:
             X, y = self._validate_arrays(X, y, sample_weight)
             dimensions = check_cv_parameters(self, X.shape[1])
         weight = check_weights(sample_weight, X)
-        given = self._array_rows(X, y, weight, device)
+        # Rows on a device are copies of the arrays. These rows are therefore created only if they are needed.
+        given = partial(self._array_rows, X, y, weight, device)
         if weight is not None and np.any(weight == 0):
             X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
         self._delete_selection()

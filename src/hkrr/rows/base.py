@@ -140,9 +140,9 @@ class Rows(ABC):
         """Return the same rows with their weights multiplied by factors (n,), such that the total weight is the same.
 
         If the targets are centered, they are centered at their new weighted mean. Only for rows in memory or on a
-        device.
+        device. Other sources are reweighted by `hkrr.rows.reweighted.ReweightedRows`.
         """
-        raise NotImplementedError
+        raise NotImplementedError("use hkrr.rows.reweighted.ReweightedRows for this row source")
 
     def in_memory(self) -> InMemoryRows:
         """Return all rows as `InMemoryRows`."""

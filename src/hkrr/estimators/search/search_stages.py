@@ -171,7 +171,11 @@ def tune(task: Task, kernel: Kernel | None) -> Tuned:
         return Tuned(*stages, omega)
 
     try:
-        return _choose_noise(task, search) if can_have_outliers(task.rows) else search(None)
+        found = _choose_noise(task, search) if can_have_outliers(task.rows) else search(None)
+        # The last search is not always the one that is kept.
+        task.progress.omega = found.omega
+        task.progress.found(found.winner)
+        return found
     except SearchStopped as stop:
         winner, result = _without_run(task, stop.best[-1], "callback")
         return Tuned(winner, result, list(stop.best), task.progress.omega_of_best)
@@ -189,8 +193,9 @@ def _choose_noise(task: Task, search: Callable[[Array | None], Tuned]) -> Tuned:
         found = search(plain_weights(task.rows, gaussian, task.rng)[0])
         errors = _errors(task, found.winner, found.omega)
         if errors is None or errors.heavy_tailed:
-            return _refine_with_weights(task, found, errors)
-        return _better(task, _refined(task, found, None), found, errors)
+            return _refine_with_weights(task, found, errors)[0]
+        normal = _refined(task, found, None)
+        return _better(task, (normal, _errors(task, normal.winner, normal.omega)), (found, errors))
     found = search(None)
     errors = _errors(task, found.winner, None)
     if errors is None:
@@ -201,8 +206,10 @@ def _choose_noise(task: Task, search: Callable[[Array | None], Tuned]) -> Tuned:
     plain, density = plain_weights(task.rows, gaussian, task.rng)
     robust = search(plain if errors.heavy_tailed and density > errors.student_density else weights)
     robust = replace(robust, candidates=[*found.candidates, *robust.candidates])
-    robust = _refine_with_weights(task, robust, _errors(task, robust.winner, robust.omega))
-    return _better(task, robust, found, errors)
+    robust, robust_errors = _refine_with_weights(task, robust, _errors(task, robust.winner, robust.omega))
+    if robust_errors is None and errors.heavy_tailed:
+        return robust  # there was no time for a comparison, and outliers spoil the other result
+    return _better(task, (robust, robust_errors), (found, errors))
 
 
 def _weights_of_smaller_map(task: Task, found: Tuned, errors_of_winner: Errors) -> Array | None:
@@ -237,12 +244,15 @@ def _errors(task: Task, candidate: Candidate, omega: Array | None) -> Errors | N
     return None
 
 
-def _better(task: Task, new: Tuned, old: Tuned, errors_of_old: Errors) -> Tuned:
-    """Return the result whose errors have the higher quality."""
-    errors = _errors(task, new.winner, new.omega)
-    if errors is None:
-        return old
-    return new if _quality(task, new.winner, errors) > _quality(task, old.winner, errors_of_old) else old
+def _better(task: Task, new: tuple[Tuned, Errors | None], old: tuple[Tuned, Errors]) -> Tuned:
+    """Return the result with the higher quality, given both results and their errors.
+
+    The old result is returned if the errors of the new one are not known.
+    """
+    (found, errors), (found_before, errors_before) = new, old
+    if errors is None or _quality(task, found.winner, errors) <= _quality(task, found_before.winner, errors_before):
+        return found_before
+    return found
 
 
 def _quality(task: Task, candidate: Candidate, errors: Errors) -> float:
@@ -261,14 +271,20 @@ def _refined(task: Task, found: Tuned, omega: Array | None) -> Tuned:
     return found
 
 
-def _refine_with_weights(task: Task, found: Tuned, errors: Errors | None) -> Tuned:
-    """Refine the weights of robust noise and the map in turn."""
+def _refine_with_weights(task: Task, found: Tuned, errors: Errors | None) -> tuple[Tuned, Errors | None]:
+    """Refine the weights of robust noise and the map in turn. Return the last result whose errors are known.
+
+    If the errors of the given result are not known, it is returned unchanged.
+    """
     for _ in range(_REWEIGHTINGS):
-        if errors is None or not task.in_time:
+        if errors is None:
             break
-        found = _refined(task, found, errors.weights)
-        errors = _errors(task, found.winner, found.omega)
-    return found
+        refined = _refined(task, found, errors.weights)
+        errors_of_refined = _errors(task, refined.winner, refined.omega)
+        if errors_of_refined is None:
+            break
+        found, errors = refined, errors_of_refined
+    return found, errors
 
 
 def refine(task: Task, candidate: Candidate) -> tuple[Candidate, Result]:
