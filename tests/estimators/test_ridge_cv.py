@@ -14,12 +14,14 @@ from hkrr._maps import Diagonal, Full, Scaled
 from hkrr.datasets import make_mim_mixed, make_mim_sines
 from hkrr.estimators.search import candidates
 from hkrr.solvers import run
+from support.quick_search import make_quick
 from support.random_problems import SEEDS
 
 
 @pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")  # some checks have targets of pure noise
 @parametrize_with_checks([HyperKernelRidgeCV([1], n_init=1)])
-def test_sklearn_compatible(estimator, check):
+def test_sklearn_compatible(estimator, check, monkeypatch):
+    make_quick(monkeypatch)
     check(estimator)
 
 

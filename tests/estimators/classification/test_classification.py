@@ -20,6 +20,7 @@ from hkrr.estimators.classification import losses as losses_module
 from hkrr.estimators.classification.labels import class_codes, held_out_folds
 from hkrr.estimators.classification.losses import Task, _held_out_outputs, fit_logistic
 from hkrr.estimators.search import search_and_refit as selection
+from support.quick_search import make_quick
 
 # Noisy labels cause warnings about `regressor_`, the regression with the class codes as targets.
 pytestmark = pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")
@@ -28,10 +29,11 @@ squared_or_thorough = pytest.mark.parametrize("loss", ["squared", pytest.param("
 QUICK = {"n_init": 1, "random_state": 0}
 
 
-# The squared loss, two directions and few centers make the fits fast. The thorough test below has no
+# The squared loss, two directions, few centers and few iterations make the fits fast. The thorough test below has no
 # such shortcuts.
 @parametrize_with_checks([HyperKernelClassifier(2, n_init=1, loss="squared", refit=20)])
 def test_sklearn_compatible(estimator, check, monkeypatch):
+    make_quick(monkeypatch)
     # The regression is never repeated without the held-out rows, which saves time.
     monkeypatch.setattr(losses_module, "_ROWS_PER_PARAMETER", 0)
     check(estimator)
@@ -49,7 +51,16 @@ def planted(K, m=150, D=4, seed=0, n_test=2000):
     return data.X[:m], data.y[:m], data.X[m:], data.y[m:], data.probabilities[m:]
 
 
-@pytest.fixture(scope="module", params=[("logistic", 2), ("logistic", 3), ("squared", 2), ("squared", 3)], ids=str)
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("logistic", 3),
+        ("squared", 2),
+        pytest.param(("logistic", 2), marks=pytest.mark.thorough),
+        pytest.param(("squared", 3), marks=pytest.mark.thorough),
+    ],
+    ids=str,
+)
 def fitted(request):
     loss, K = request.param
     X, y, *_ = planted(K)
