@@ -18,7 +18,8 @@ from tqdm.auto import tqdm
 
 from hkrr.criteria import Evidence
 from hkrr.estimators.search.held_out_check import HeldOutCheck, needs_check, squared_errors
-from hkrr.estimators.search.search_stages import Task, compare_with_plain, find_directions, polish, select_for_polishing
+from hkrr.estimators.search.search_stages import compare_with_plain, find_directions, polish, select_for_polishing
+from hkrr.estimators.search.task import Task
 from hkrr.kernels import Gaussian
 from hkrr.rows import InMemoryRows
 from objective import RESULTS, Row, machine, markdown, write
@@ -53,7 +54,7 @@ def run_case(m: int, D: int, noise: float, seed: int) -> Row:
     asked = chosen.score <= rival.score and needs_check(chosen, rival)
     row["asked"] = asked
     if asked:
-        verdict = HeldOutCheck(Evidence, 4, rng, n_threads=2).compare(rows, chosen, rival)
+        verdict = HeldOutCheck(task).compare(chosen, rival)
         row["held_out_of_map"], row["held_out_of_plain"] = round(verdict.error, 4), round(verdict.error_of_rival, 4)
         row["kept"] = verdict.holds
         row["right"] = verdict.holds == (errors[0] <= errors[1])

@@ -25,7 +25,7 @@ from hkrr.criteria import batched_evidence as module
 from hkrr.criteria.batched_evidence import InLockstep, answer, can_be_batched, profiled_batch
 from hkrr.estimators.search import candidates
 from hkrr.estimators.search.candidates import FIRST_LAMBDA, Candidate, Origin, improve, improve_each
-from hkrr.estimators.search.search_stages import Task
+from hkrr.estimators.search.task import Task
 from hkrr.kernels import get_kernel
 from hkrr.kernels.batched import pull_back, squared_distances
 from hkrr.rows import InMemoryRows

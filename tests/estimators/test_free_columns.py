@@ -7,7 +7,8 @@ from hkrr import HyperKernelRidge, HyperKernelRidgeCV
 from hkrr._maps import Diagonal
 from hkrr.criteria import Evidence
 from hkrr.estimators.search.candidates import Candidate, Origin, plain_kernel_ridge
-from hkrr.estimators.search.search_stages import Task, tune
+from hkrr.estimators.search.search_stages import tune
+from hkrr.estimators.search.task import Task
 from hkrr.kernels import Gaussian, ProductLaplace
 from hkrr.rows import InMemoryRows
 

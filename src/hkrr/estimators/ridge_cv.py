@@ -32,7 +32,8 @@ from hkrr.estimators.search.final_fit import TimeBudget, full_size, quick_fit
 from hkrr.estimators.search.progress import Progress, SearchCallback
 from hkrr.estimators.search.robust_noise import find_outliers
 from hkrr.estimators.search.search_and_refit import robust_rows, select_model
-from hkrr.estimators.search.search_stages import SAMPLE_ROWS, Task
+from hkrr.estimators.search.search_stages import SAMPLE_ROWS
+from hkrr.estimators.search.task import Task
 from hkrr.kernels import KERNELS, Kernel, get_kernel
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.rows.base import targets, weights

@@ -16,6 +16,7 @@ from hkrr.estimators.search import search_stages as tuning
 from hkrr.estimators.search.candidates import Candidate, Origin
 from hkrr.estimators.search.held_out_check import HeldOutCheck, Verdict, needs_check, squared_errors
 from hkrr.estimators.search.search_stages import FAILED_CHECK
+from hkrr.estimators.search.task import Task
 from hkrr.kernels import Gaussian
 from hkrr.rows import InMemoryRows
 from support.random_problems import SEEDS
@@ -70,9 +71,13 @@ def _candidates(D, d=1):
     return Candidate(Origin.POLISHED, KERNEL, np.eye(d, D), 0.1), rival
 
 
+def _task(rows, make=Evidence, seed=0, **options):
+    return Task(rows, make, range(1, rows.n_features + 1), True, 2, np.random.RandomState(seed), **options)
+
+
 def _compare(X, y, w=None, d=1, seed=0, make=Evidence, **options):
-    check = HeldOutCheck(make, 2, np.random.RandomState(seed), **options)
-    return check.compare(InMemoryRows(X, y, w), *_candidates(X.shape[1], d))
+    check = HeldOutCheck(_task(InMemoryRows(X, y, w), make, seed, **options))
+    return check.compare(*_candidates(X.shape[1], d))
 
 
 # ------------------------------------------------------------------------------------------------------- verdicts
@@ -114,9 +119,8 @@ def test_the_map_is_learned_from_scratch(B):
     """Test that the values of the given map have no effect. Only its number of directions counts."""
     X, y = _data(_wave)
     _, rival = _candidates(4)
-    verdict = HeldOutCheck(Evidence, 2, np.random.RandomState(0)).compare(
-        InMemoryRows(X, y), Candidate(Origin.POLISHED, KERNEL, B, 0.1), rival
-    )
+    check = HeldOutCheck(_task(InMemoryRows(X, y)))
+    verdict = check.compare(Candidate(Origin.POLISHED, KERNEL, B, 0.1), rival)
     assert verdict == _compare(X, y)
 
 
@@ -410,7 +414,7 @@ def test_the_verdict_decides_and_its_errors_are_in_the_path(monkeypatch, kernel,
     The check is forced, although the signal is clear.
     """
     monkeypatch.setattr(tuning, "needs_check", lambda chosen, rival: isinstance(chosen.shape, Full))
-    monkeypatch.setattr(HeldOutCheck, "compare", lambda self, rows, chosen, rival: Verdict(holds, 0.25, 0.75))
+    monkeypatch.setattr(HeldOutCheck, "compare", lambda self, chosen, rival: Verdict(holds, 0.25, 0.75))
     X, y = _data(_wave, m=80, D=3)
     rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
     model = HyperKernelRidgeCV(kernel=kernel, n_init=1, random_state=0).fit(X @ rotation, y)

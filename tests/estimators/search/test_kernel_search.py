@@ -14,6 +14,7 @@ from hkrr.criteria import Evidence, Grouped, LeaveOneOut
 from hkrr.estimators.search import kernel_and_map_shape as kernel_search
 from hkrr.estimators.search.candidates import Candidate, Origin
 from hkrr.estimators.search.kernel_and_map_shape import PRODUCT, RADIAL, grouped, search_kernels
+from hkrr.estimators.search.task import Task
 from hkrr.kernels import KERNELS, Radial, kernel_name
 from hkrr.rows import InMemoryRows
 from support import oracles_criteria as criteria_oracles
@@ -31,6 +32,12 @@ def _small(m=80, D=3, T=1, seed=0):
     return X, y[:, 0] if T == 1 else y
 
 
+def _task(rows, make=Evidence, only=False, **options):
+    """Return a search in which the number of directions is chosen, unless `only` is True."""
+    options = {"rng": np.random.RandomState(0)} | options
+    return Task(rows, make, range(1, rows.n_features + 1), not only, 2, **options)
+
+
 def _search(make=Evidence, m=40, T=1, weighted=False, starts=1, only=False, **options):
     """Run the search on centered rows, from random maps with two directions.
 
@@ -44,8 +51,7 @@ def _search(make=Evidence, m=40, T=1, weighted=False, starts=1, only=False, **op
         Candidate(Origin.RANDOM, KERNELS["gaussian"].with_gamma(1.0), rng.normal(size=(2, 3)), 0.1)
         for _ in range(starts)
     ]
-    options = {"few_directions_only": only, "rng": np.random.RandomState(0)} | options
-    best, tried = search_kernels(make, InMemoryRows(X, y, w), given, **options)
+    best, tried = search_kernels(_task(InMemoryRows(X, y, w), make, only, **options), given)
     return X, y.reshape(m, -1), np.ones(m) if w is None else w, best, tried
 
 
@@ -183,8 +189,7 @@ def test_after_the_deadline_the_first_given_map_is_returned(only):
     given = [
         Candidate(Origin.RANDOM, KERNELS["gaussian"].with_gamma(1.0), np.eye(d, 3), 0.1, 0.5, 20.0) for d in (2, 1)
     ]
-    options = {"few_directions_only": only, "rng": np.random.RandomState(0), "deadline": 0.0}
-    best, tried = search_kernels(Evidence, InMemoryRows(X, y), given, **options)
+    best, tried = search_kernels(_task(InMemoryRows(X, y), only=only, deadline=0.0), given)
     assert best is given[0]
     assert tried == []
 
@@ -228,8 +233,7 @@ def test_there_are_fewer_groups_for_many_columns(D, n_groups):
 @pytest.mark.parametrize("D", [50, 51])
 def test_with_more_than_fifty_columns_only_the_cheapest_product_kernel_is_tried(D):
     X, y = _small(m=30, D=D)
-    rows, rng = InMemoryRows(X, y - y.mean()), np.random.RandomState(0)
-    *_, tried = search_kernels(Evidence, rows, [], few_directions_only=False, rng=rng)
+    *_, tried = search_kernels(_task(InMemoryRows(X, y - y.mean())), [])
     product = {"product_laplace"} if D == 51 else set(PRODUCT)
     assert {kernel_name(candidate.kernel) for candidate in tried} == {*RADIAL, *product}
 
@@ -248,7 +252,8 @@ def test_a_square_map_needs_twice_as_many_rows_as_it_has_parameters(n_rows, D, e
 
 
 def _runs(deadline=math.inf, total_weight=40.0, tried=()):
-    runs = kernel_search._Runs(total_weight, None, 1, deadline, SimpleNamespace(update=lambda n: None))
+    task = _task(InMemoryRows(*_small()), represented_weight=total_weight, deadline=deadline)
+    runs = kernel_search._Runs(task, SimpleNamespace(update=lambda n: None))
     runs.tried = list(tried)
     return runs
 

@@ -14,7 +14,7 @@ from hkrr.criteria import Evidence
 from hkrr.estimators.search import directions
 from hkrr.estimators.search import search_stages as tuning
 from hkrr.estimators.search.candidates import Candidate, Origin, plain_kernel_ridge
-from hkrr.estimators.search.search_stages import Task
+from hkrr.estimators.search.task import Task
 from hkrr.kernels import KERNELS, Gaussian
 from hkrr.rows import InMemoryRows
 from support import oracles_criteria as criteria_oracles

@@ -20,8 +20,7 @@ unexplained, the search continues on more rows with more centers.
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -40,16 +39,15 @@ from hkrr.estimators.search.candidates import (
     MEDIAN_ROWS,
     Candidate,
     Origin,
-    improve_each,
     score,
     score_on_all_rows,
 )
-from hkrr.estimators.search.progress import Phase, Progress
+from hkrr.estimators.search.progress import Phase
+from hkrr.estimators.search.task import Task
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel, kernel_name
 from hkrr.metrics import subspace_distance
-from hkrr.rows import InMemoryRows, Rows
-from hkrr.rows.in_memory import in_memory
+from hkrr.rows import InMemoryRows
 from hkrr.solvers.initialization import median_sample, sample_map
 
 # Maximum number of directions, and the numbers of rows and centers with which maps of so many directions are found. If
@@ -198,32 +196,11 @@ class DirectionSearch:
 
     Attributes
     ----------
-    make : type of Criterion
-        Class of the criterion.
-    rows : InMemoryRows
-        The rows. The search uses a sample of at most 4,000 of them.
+    task : Task
+        The input of the search. The search uses a sample of at most 4,000 of its rows. If the number of directions is
+        not chosen, each number in its `dimensions` gets a candidate.
     kernel : Kernel
         The kernel, with gamma 1.
-    dimensions : sequence of int
-        Numbers of directions to choose from, in increasing order.
-    choose : bool
-        Whether the number of directions is chosen. Otherwise each number in `dimensions` gets a candidate.
-    n_starts : int
-        Number of random starts.
-    rng : RandomState
-        Random number generator of the samples and starts.
-    n_jobs, n_threads : int
-        Numbers of joblib workers and of threads. The threads are used only if there is one worker.
-    deadline : float
-        Time (of ``time.perf_counter``) at which the search stops.
-    verbose : int
-        If above 0, a progress bar is shown.
-    progress : Progress
-        Object that is notified of each stage and of each new best candidate.
-    place : callable
-        Function that moves rows to the device on which the criterion is evaluated.
-    total_weight : float or None
-        Total weight of all rows of the fit. None means that `rows` contains all rows.
     criterion : Criterion
         The criterion on the current sample, with the current centers. Scores of `best` are values of this criterion.
     best : dict
@@ -232,20 +209,8 @@ class DirectionSearch:
         All candidates, in the order of their runs.
     """
 
-    make: type[Criterion]
-    rows: InMemoryRows
+    task: Task
     kernel: Kernel
-    dimensions: Sequence[int]
-    choose: bool
-    n_starts: int
-    rng: np.random.RandomState
-    n_jobs: int | None = None
-    n_threads: int = 1
-    deadline: float = math.inf
-    verbose: int = 0
-    progress: Progress = field(default_factory=Progress)
-    place: Callable[[InMemoryRows], Rows] = in_memory
-    total_weight: float | None = None
     criterion: Criterion = field(init=False)
     best: dict[int, Candidate] = field(init=False, default_factory=dict)
     ends: list[Candidate] = field(init=False, default_factory=list)
@@ -255,16 +220,18 @@ class DirectionSearch:
 
     def run(self) -> dict[int, Candidate]:
         """Return the best candidate for each number of directions that was tried."""
-        with progress_bar(shown=self.verbose, desc="directions", unit="run") as self._bar:
-            self._resize(_line(1 if self.choose else self.dimensions[-1]))
-            wide = [self._truncations(candidate) for candidate in self._start_wide() if self._in_time or not self.best]
+        with progress_bar(shown=self.task.verbose, desc="directions", unit="run") as self._bar:
+            self._resize(_line(1 if self.task.choose_dimension else self.task.dimensions[-1]))
+            wide = [
+                self._truncations(candidate) for candidate in self._start_wide() if self.task.in_time or not self.best
+            ]
             decided = self._agree([_lowest(cuts) for cuts in wide])
             cuts = self._cut(wide[:1] if decided else wide)
             decided = decided or self._agree(cuts)
-            if not self.choose and self._in_time:
+            if not self.task.choose_dimension and self.task.in_time:
                 self._start_narrow()
             for _ in range(_WIDENINGS):
-                if not self.best or not self._in_time:
+                if not self.best or not self.task.in_time:
                     break
                 needs_more = self._depends_on_rows or self._leaves_much(self._winner)
                 grown = self._resize(_line(self._winner.n_components) + needs_more)
@@ -283,13 +250,12 @@ class DirectionSearch:
     def _larger_was_tried(self) -> bool:
         """Whether a map with one direction more than the best map was tried, or cannot be selected."""
         larger = self._winner.n_components + 1
-        return larger in self.best or larger not in self.dimensions
+        return larger in self.best or larger not in self.task.dimensions
 
     @property
     def _best_on_all_rows(self) -> Candidate:
         """The candidate with the lowest score, extrapolated to all rows."""
-        n = self._sample.total_weight
-        total = self.rows.total_weight if self.total_weight is None else self.total_weight
+        n, total = self._sample.total_weight, self.task.total_weight
         return min(self.best.values(), key=lambda one: score_on_all_rows(one, n, total))
 
     @property
@@ -306,14 +272,10 @@ class DirectionSearch:
             return one is not winner and one.score - winner.score < _CLOSE * penalty
 
         close = any(is_close(one) for one in self.best.values())
-        return self.choose and (close or winner is not self._best_on_all_rows)
-
-    @property
-    def _in_time(self) -> bool:
-        return time.perf_counter() < self.deadline
+        return self.task.choose_dimension and (close or winner is not self._best_on_all_rows)
 
     def _begin(self, what: str, phase: Phase) -> None:
-        self.progress.begin(f"{what}, {kernel_name(self.kernel)}", phase)
+        self.task.progress.begin(f"{what}, {kernel_name(self.kernel)}", phase)
 
     def _leaves_much(self, candidate: Candidate) -> bool:
         """Return whether the residuals of a candidate have more than a tenth of the target's mean square."""
@@ -329,16 +291,17 @@ class DirectionSearch:
 
     def _resize(self, line: int) -> bool:
         """Use the rows and centers of a line of `SIZES`. Return whether these are more than before."""
-        n_rows, n_centers = (min(number, self.rows.n_rows) for number in SIZES[min(line, len(SIZES) - 1)][1:])
+        rows, rng = self.task.rows, self.task.rng
+        n_rows, n_centers = (min(number, rows.n_rows) for number in SIZES[min(line, len(SIZES) - 1)][1:])
         if n_centers <= self._size[1]:
             return False
         self._size = (n_rows, n_centers)
-        some = self.rows if n_rows == self.rows.n_rows else self.rows.subset(self.rows.draw(n_rows, self.rng))
+        some = rows if n_rows == rows.n_rows else rows.subset(rows.draw(n_rows, rng))
         some = some.on_threads(1)  # the runs are distributed over the threads
         found, before = dict(self.best), (self.criterion, self._sample) if self.best else None
         again = self._contenders() if found else []
-        centers = uniform_or_all(some, n_centers, self.rng)
-        self._sample, self.criterion = some, self.make(self.place(some), centers, self.kernel, 1.0, True)
+        centers = uniform_or_all(some, n_centers, rng)
+        self._sample, self.criterion = some, self.task.criterion(some, centers, self.kernel)
         # A map that sees nothing of the target would get a very large lambda, and never change.
         self.criterion.most_lambda = FIRST_LAMBDA
         self.best = {}
@@ -357,14 +320,12 @@ class DirectionSearch:
         # If the time runs out, only the first candidate is evaluated. Therefore the best comes first.
         ordered, winner = sorted(self.best.values(), key=lambda one: one.score), self._winner.n_components
         kept = {winner - 1, winner, winner + 1, self._best_on_all_rows.n_components}
-        return [one for one in ordered if one.n_components in kept or not self.choose]
+        return [one for one in ordered if one.n_components in kept or not self.task.choose_dimension]
 
     def _improve(self, starts: Sequence[Candidate], max_iter: int) -> list[Candidate]:
         """Optimize each start. Return the candidates in the same order. The value of a failed run is infinite."""
         starts = [replace(start, n_centers=self.criterion.n_centers) for start in starts]
-        ends = improve_each(
-            self.criterion, starts, max_iter, self.deadline, n_jobs=self.n_jobs, n_threads=self.n_threads
-        )
+        ends = self.task.improve_each(self.criterion, starts, max_iter)
         self._bar.update(len(ends))
         return ends
 
@@ -373,18 +334,18 @@ class DirectionSearch:
         for candidate in candidates:
             d, failed = candidate.n_components, not math.isfinite(candidate.value)
             self.ends.append(replace(candidate, dropped=failed))
-            if failed or d not in self.dimensions or (d in self.best and candidate.value >= self.best[d].value):
+            if failed or d not in self.task.dimensions or (d in self.best and candidate.value >= self.best[d].value):
                 continue
             self.best[d] = candidate
             if candidate is self._winner:
-                self.progress.found(candidate)
+                self.task.progress.found(candidate)
 
     def _start_wide(self) -> list[Candidate]:
         """Return the best wide maps, after short runs of all starts and long runs of the best."""
         rows = self._sample
-        width = starting_width(rows, 1 if self.choose else self.dimensions[-1])
+        width = starting_width(rows, 1 if self.task.choose_dimension else self.task.dimensions[-1])
         self._begin(f"{width} directions at the start" if width > 1 else "one direction", Phase.STARTS)
-        starts = random_starts(rows, self.kernel, width, self.n_starts, self.rng)
+        starts = random_starts(rows, self.kernel, width, self.task.n_starts, self.task.rng)
         ended = self._improve([*starts, *moment_starts(rows, self.kernel, width)], SHORT)
         ended = sorted(ended, key=lambda end: end.value)
         self.ends += [replace(end, dropped=True) for end in ended[_SURVIVORS:]]
@@ -395,7 +356,7 @@ class DirectionSearch:
     def _start_narrow(self) -> None:
         """Try random starts with the given number of directions too, which can be far below the target's number."""
         rows = self._sample
-        starts = random_starts(rows, self.kernel, self.dimensions[-1], self.n_starts, self.rng)
+        starts = random_starts(rows, self.kernel, self.task.dimensions[-1], self.task.n_starts, self.task.rng)
         ended = sorted(self._improve(starts, SHORT), key=lambda end: end.value)
         self.ends += [replace(end, dropped=True) for end in ended[1:]]
         self._keep(self._improve(ended[:1], LONG))
@@ -412,7 +373,7 @@ class DirectionSearch:
         """
         self._begin("keeping the directions that matter", Phase.CUT)
         found: list[dict[int, Candidate]] = [{} for _ in cuts]
-        while self._in_time or not self.best:  # after the deadline, one cut is evaluated if there is no candidate
+        while self.task.in_time or not self.best:  # after the deadline, one cut is evaluated if there is no candidate
             chosen = [(i, d) for i, some in enumerate(cuts) for d in self._next(some, found[i])]
             if not chosen:
                 break
@@ -425,7 +386,7 @@ class DirectionSearch:
 
     def _next(self, cuts: dict[int, Candidate], found: dict[int, Candidate]) -> list[int]:
         """Return the numbers of directions to try next, given the cuts and the optimized cuts of one wide map."""
-        if not self.choose:
+        if not self.task.choose_dimension:
             return [d for d in cuts if d not in found]
         center = _lowest(found or cuts).n_components
         return [d for d in (center, center - 1, center + 1) if d in cuts and d not in found]
@@ -436,7 +397,7 @@ class DirectionSearch:
         spectrum = tuple((lengths / (lengths[0] or 1.0)).tolist())
         cuts = {}
         with single_threaded_blas():
-            for d in self.dimensions:
+            for d in self.task.dimensions:
                 if d > len(B):
                     break
                 value = math.inf
@@ -454,9 +415,9 @@ class DirectionSearch:
     def _widen(self) -> bool:
         """Widen and cut the best map. Return whether this has found no new direction."""
         before = self._winner
-        if before.n_components < self.rows.n_features:
+        if before.n_components < self.task.rows.n_features:
             self._begin(f"directions beside the {before.n_components} found", Phase.WIDENING)
-            wide = self._improve([widen(before, length, self.rng) for length in _ADDED_LENGTHS], LONG)
+            wide = self._improve([widen(before, length, self.task.rng) for length in _ADDED_LENGTHS], LONG)
             self._keep(wide)
         elif before.origin is Origin.CUT:
             return True

@@ -13,7 +13,6 @@ rows and compared on the last quarter.
 from __future__ import annotations
 
 import math
-import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -22,13 +21,16 @@ import numpy as np
 from hkrr._base.linear_algebra import Array
 from hkrr._base.threads import single_threaded_blas
 from hkrr._maps import Full, KernelExpansion, principal_form, square_map_is_affordable
-from hkrr.criteria import Criterion, Grouped
+from hkrr.criteria import Grouped
 from hkrr.estimators.search.candidates import FIRST_LAMBDA, LONG, MEDIAN_ROWS, Candidate, improve
 from hkrr.estimators.search.directions import DirectionSearch
+from hkrr.estimators.search.progress import Progress
+from hkrr.estimators.search.task import Task
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
+from hkrr.rows.in_memory import in_memory
 from hkrr.solvers.initialization import median_sample
 
 # The check is made if the map leads its rival by less than this number of nats of score per parameter of the map.
@@ -60,16 +62,11 @@ class Verdict:
 
 @dataclass(frozen=True)
 class HeldOutCheck:
-    """The settings of the check: criterion, number of random starts, random numbers, workers, threads and deadline."""
+    """The check, with the rows, the criterion and the resources of a task."""
 
-    make: type[Criterion]
-    n_starts: int
-    rng: np.random.RandomState
-    n_jobs: int | None = None
-    n_threads: int = 1
-    deadline: float = math.inf
+    task: Task
 
-    def compare(self, rows: InMemoryRows, chosen: Candidate, rival: Candidate) -> Verdict:
+    def compare(self, chosen: Candidate, rival: Candidate) -> Verdict:
         """Return the verdict: the map passes if it predicts held-out rows at least as well as its rival.
 
         It must do so on average, and in at least half of the comparisons.
@@ -80,7 +77,8 @@ class HeldOutCheck:
         held out in turn. If the deadline passes, or if there are fewer than 8 rows, the map passes without a
         comparison.
         """
-        drawn = rows.draw(_ROWS, self.rng)
+        rows = self.task.rows
+        drawn = rows.draw(_ROWS, self.task.rng)
         if len(drawn) < 2 * _FOLDS:
             return Verdict(True)  # too few rows for a comparison
         n_repeats = _FOLDS if len(drawn) < _VERY_FEW_ROWS else 2 if len(drawn) < _FEW_ROWS else 1
@@ -89,9 +87,9 @@ class HeldOutCheck:
             held_out = np.arange(len(drawn)) % _FOLDS == fold
             training, test = rows.subset(drawn[~held_out]), rows.subset(drawn[held_out])
             n_groups = max(1, training.n_rows // _GROUP_ROWS)
-            groups = Grouped(self.make, training, n_groups, chosen.kernel, 1.0, self.n_threads)
+            groups = Grouped(self.task.make, training, n_groups, chosen.kernel, 1.0, self.task.n_threads)
             again, other = self._relearn_map(groups, chosen), self._relearn_scales(groups, rival)
-            if time.perf_counter() > self.deadline:
+            if not self.task.in_time:
                 return Verdict(True)
             errors.append([squared_errors(training, test, again), squared_errors(training, test, other)])
         error, error_of_rival = (float(error) for error in np.mean(np.concatenate(errors, axis=1), axis=1))
@@ -110,25 +108,15 @@ class HeldOutCheck:
         starts = []
         if square_map_is_affordable(training.n_rows, training.n_features, chosen.kernel):
             identity = self._typical_scale(training, chosen.kernel) * np.eye(training.n_features)
-            square = improve(groups, replace(fresh, B=identity, nu=_FIRST_NOISE), LONG, self.deadline)
+            square = improve(groups, replace(fresh, B=identity, nu=_FIRST_NOISE), LONG, self.task.deadline)
             if math.isfinite(square.value):
                 with single_threaded_blas():
                     starts.append(replace(square, B=principal_form(square.B)[0][:d]))
-        search = DirectionSearch(
-            self.make,
-            training,
-            chosen.kernel,
-            [d],
-            choose=False,
-            n_starts=self.n_starts,
-            rng=self.rng,
-            n_jobs=self.n_jobs,
-            n_threads=self.n_threads,
-            deadline=self.deadline,
-        )
+        search = replace(self.task, rows=training, dimensions=[d], choose_dimension=False, represented_weight=None)
+        search = replace(search, verbose=0, progress=Progress(), place=in_memory)
         with suppress(FitError):
-            starts.append(search.run()[d])
-        ends = [improve(groups, start, LONG, self.deadline) for start in starts]
+            starts.append(DirectionSearch(search, chosen.kernel).run()[d])
+        ends = [improve(groups, start, LONG, self.task.deadline) for start in starts]
         return min(ends, key=lambda end: end.value, default=fresh)
 
     def _relearn_scales(self, groups: Grouped, rival: Candidate) -> Candidate:
@@ -136,11 +124,11 @@ class HeldOutCheck:
         B = self._typical_scale(groups.rows, rival.kernel) * np.ones(groups.rows.n_features)
         noises = (_FIRST_NOISE, FIRST_LAMBDA * groups.rows.total_weight / groups.n_groups)
         starts = [replace(rival, B=B, nu=nu, value=math.inf, score=math.inf) for nu in noises]
-        ends = [improve(groups, start, LONG, self.deadline) for start in starts]
+        ends = [improve(groups, start, LONG, self.task.deadline) for start in starts]
         return min(ends, key=lambda end: end.value)
 
     def _typical_scale(self, rows: InMemoryRows, kernel: Kernel) -> float:
-        return math.sqrt(kernel.median_gamma(median_sample(rows, self.rng, MEDIAN_ROWS)))
+        return math.sqrt(kernel.median_gamma(median_sample(rows, self.task.rng, MEDIAN_ROWS)))
 
 
 def squared_errors(training: InMemoryRows, test: InMemoryRows, candidate: Candidate) -> Array:

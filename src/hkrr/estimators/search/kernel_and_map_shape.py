@@ -19,7 +19,6 @@ groups, or on all rows if there are at most 1,500. The finalist with the lowest 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -40,11 +39,11 @@ from hkrr.estimators.search.candidates import (
     Candidate,
     Origin,
     improve,
-    improve_each,
     optimism,
     score,
 )
-from hkrr.estimators.search.progress import Progress, describe_runs
+from hkrr.estimators.search.progress import describe_runs
+from hkrr.estimators.search.task import Task
 from hkrr.exceptions import FitError
 from hkrr.kernels import KERNELS, Kernel
 from hkrr.rows import InMemoryRows
@@ -89,49 +88,26 @@ class _Counter(Protocol):
         """Advance the bar by n runs."""
 
 
-def search_kernels(
-    make: type[Criterion],
-    rows: InMemoryRows,
-    few_directions: Sequence[Candidate],
-    *,
-    few_directions_only: bool,
-    rng: np.random.RandomState,
-    total_weight: float | None = None,
-    n_jobs: int | None = None,
-    n_threads: int = 1,
-    deadline: float = math.inf,
-    verbose: int = 0,
-    progress: Progress | None = None,
-) -> tuple[Candidate, list[Candidate]]:
+def search_kernels(task: Task, few_directions: Sequence[Candidate]) -> tuple[Candidate, list[Candidate]]:
     """Return the best candidate over all kernels and shapes, and the list of all candidates tried, finalists last.
 
     Parameters
     ----------
-    make : type of Criterion
-        Class of the criterion.
-    rows : InMemoryRows
-        The rows from which the groups are drawn.
+    task : Task
+        The input of the search. If the number of directions is not chosen, `few_directions` are the only starts.
     few_directions : sequence of Candidate
         Candidates with full maps, best first, found with one radial kernel. All of these candidates are starts for that
         kernel, and the first candidate is a start for the other radial kernels. The first candidate is returned
         unchanged if there is no time for a run.
-    few_directions_only : bool
-        Whether `few_directions` are the only starts, because the user set `n_components` to one or more numbers.
-    rng : RandomState
-        Random number generator for the groups.
-    total_weight : float or None
-        Total weight of all rows of the fit. None means that `rows` contains all rows, not only a sample.
-    n_jobs, n_threads, deadline, verbose, progress
-        As in `hkrr.estimators.search.directions.DirectionSearch`.
     """
+    make, rows, rng = task.make, task.rows, task.rng
     product = PRODUCT if rows.n_features <= _WIDE else _CHEAPEST
     kernels = {name: KERNELS[name].with_gamma(1.0) for name in (*RADIAL, *product)}
     sample = median_sample(rows, rng, MEDIAN_ROWS)
     typical = {kernel: math.sqrt(kernel.median_gamma(sample)) for kernel in kernels.values()}
     groups = grouped(make, rows, _GROUP_ROWS, _GROUPS, rng)
-    with progress_bar(shown=verbose, desc="kernels", unit="run") as bar:
-        W = rows.total_weight if total_weight is None else total_weight
-        runs = _Runs(W, n_jobs, n_threads, deadline, bar, rows.n_targets, progress)
+    with progress_bar(shown=task.verbose, desc="kernels", unit="run") as bar:
+        runs = _Runs(task, bar)
         # The given maps with few directions come first, so that there is a result even with a very short time limit.
         directions = runs.improve([_warm(start, origin=Origin.DIRECTIONS) for start in few_directions], SHORT, groups)
         others = [
@@ -141,7 +117,7 @@ def search_kernels(
             if kernels[name] != end.kernel
         ]
         runs.improve(others, SHORT, groups)
-        if not few_directions_only:
+        if task.choose_dimension:
             half = groups.first(-(-groups.n_groups // 2))
             diagonals = _run_diagonal_maps(runs, groups, half, typical)
             _run_square_maps(runs, groups, diagonals)
@@ -150,7 +126,7 @@ def search_kernels(
             if not few_directions or not math.isfinite(few_directions[0].score):
                 raise FitError("The criterion is not finite for any kernel: check the scale of X and y.")
             return few_directions[0], []
-        if not runs.in_time or not runs.on_all_groups:
+        if not runs.task.in_time or not runs.on_all_groups:
             # The search was stopped. Its best candidate is kept, even if it was evaluated on half of the groups only.
             return best_on_most_rows(runs.tried), runs.tried
         finalists = _finalists(runs, groups)
@@ -162,27 +138,11 @@ def search_kernels(
 
 
 class _Runs:
-    """The optimization runs of a kernel search: workers, threads and deadline, and the list of candidates tried."""
+    """The optimization runs of a kernel search, and the list of candidates tried."""
 
-    def __init__(
-        self,
-        total_weight: float,
-        n_jobs: int | None,
-        n_threads: int,
-        deadline: float,
-        bar: _Counter,
-        n_targets: int = 1,
-        progress: Progress | None = None,
-    ) -> None:
-        self.total_weight, self._n_targets = total_weight, n_targets
-        self._n_jobs, self._n_threads = n_jobs, n_threads
-        self._deadline, self._bar, self._progress = deadline, bar, progress or Progress()
+    def __init__(self, task: Task, bar: _Counter) -> None:
+        self.task, self._bar = task, bar
         self.tried: list[Candidate] = []
-
-    @property
-    def in_time(self) -> bool:
-        """Whether the deadline has not passed."""
-        return time.perf_counter() < self._deadline
 
     @property
     def on_all_groups(self) -> list[Candidate]:
@@ -195,7 +155,7 @@ class _Runs:
         With more rows, the penalty for a parameter is smaller relative to the decrease of the criterion.
         """
         dof, n_rows = end.degrees_of_freedom, on.rows.total_weight
-        total = score(on, end.value, dof, self.total_weight) + optimism(dof, n_rows, self.total_weight)
+        total = score(on, end.value, dof, self.task.total_weight) + optimism(dof, n_rows, self.task.total_weight)
         return replace(end, score=total)
 
     def improve(self, starts: Sequence[Candidate], max_iter: int, on: Grouped) -> list[Candidate]:
@@ -204,20 +164,19 @@ class _Runs:
         Return the candidates with a finite score, lowest score first. If there are at least as many groups as threads,
         the threads process the groups of one run in parallel. Otherwise the threads process several runs in parallel.
         """
-        if not self.in_time or not starts:
+        if not self.task.in_time or not starts:
             return []
-        self._progress.begin(*describe_runs(starts))
-        if joblib.effective_n_jobs(self._n_jobs) == 1 and on.n_groups >= self._n_threads:
-            threaded = on.on_threads(self._n_threads)
-            ends = [improve(threaded, start, max_iter, self._deadline) for start in starts if self.in_time]
+        self.task.progress.begin(*describe_runs(starts))
+        if joblib.effective_n_jobs(self.task.n_jobs) == 1 and on.n_groups >= self.task.n_threads:
+            threaded = on.on_threads(self.task.n_threads)
+            ends = [improve(threaded, start, max_iter, self.task.deadline) for start in starts if self.task.in_time]
         else:
-            n_jobs, n_threads = self._n_jobs, self._n_threads
-            ends = improve_each(on, starts, max_iter, self._deadline, n_jobs=n_jobs, n_threads=n_threads)
+            ends = self.task.improve_each(on, starts, max_iter)
         self._bar.update(len(ends))
         ends = [self.extrapolate_score(end, on) for end in ends if math.isfinite(end.score)]
         self.tried.extend(ends)
         if self.tried:
-            self._progress.found(best_on_most_rows(self.tried))
+            self.task.progress.found(best_on_most_rows(self.tried))
         return sorted(ends, key=lambda end: end.score)
 
     def hopeful(self, ends: Sequence[Candidate]) -> list[Candidate]:
@@ -225,7 +184,7 @@ class _Runs:
 
         The candidates are sorted, so that the first candidate has the lowest score.
         """
-        far = _HOPELESS * self.total_weight * self._n_targets
+        far = _HOPELESS * self.task.total_weight * self.task.rows.n_targets
         return [end for end in ends if end.score - ends[0].score <= far]
 
     def errors(self, candidates: Sequence[Candidate], on: Grouped) -> list[float]:
@@ -233,12 +192,12 @@ class _Runs:
 
         After the deadline, only the first candidate is evaluated, and the errors of all other candidates are infinite.
         """
-        leave_one_out = Grouped(LeaveOneOut, on.rows, on.n_groups, on.kernel, 1.0, self._n_threads)
+        leave_one_out = Grouped(LeaveOneOut, on.rows, on.n_groups, on.kernel, 1.0, self.task.n_threads)
         n = on.rows.total_weight
         errors: list[float] = []
         for candidate in candidates:
             error = math.inf
-            if self.in_time or not errors:
+            if self.task.in_time or not errors:
                 with suppress(ArithmeticError, np.linalg.LinAlgError):
                     error = leave_one_out.at(candidate.nu / n, candidate.kernel).reduced(candidate.B).value
             errors.append(error * (1.0 + 2.0 * candidate.degrees_of_freedom / n))
@@ -278,7 +237,7 @@ def _run_diagonal_maps(runs: _Runs, groups: Grouped, half: Grouped, typical: dic
 def _run_square_maps(runs: _Runs, groups: Grouped, diagonals: Sequence[Candidate]) -> None:
     """Run square maps that start from the best diagonal maps, then run these maps truncated to fewer directions."""
     D = groups.rows.n_features
-    radial = [end for end in diagonals if square_map_is_affordable(runs.total_weight, D, end.kernel)]
+    radial = [end for end in diagonals if square_map_is_affordable(runs.task.total_weight, D, end.kernel)]
     starts = [_warm(replace(end, B=end.matrix), origin=Origin.SQUARE, shape=Full()) for end in radial[:_SQUARES]]
     squares = runs.improve(starts, LONG, groups)
     runs.improve([cut for end in squares for cut in _truncated(runs, groups, end)], SHORT, groups)
@@ -361,7 +320,7 @@ def _truncated(runs: _Runs, groups: Grouped, square: Candidate) -> list[Candidat
     with single_threaded_blas():
         B, _ = principal_form(square.B)
         for rank in range(len(B) - 1, 0, -1):
-            if not runs.in_time:
+            if not runs.task.in_time:
                 break
             cut = replace(square, origin=Origin.SQUARE_CUT, B=B[:rank], value=criterion.reduced(B[:rank]).value)
             cuts.append(runs.extrapolate_score(cut, groups))

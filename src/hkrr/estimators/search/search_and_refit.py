@@ -12,7 +12,8 @@ from hkrr.estimators.search.candidates import Candidate
 from hkrr.estimators.search.final_fit import FinalFit, TimeBudget, final_fit, quick_fit
 from hkrr.estimators.search.progress import Phase
 from hkrr.estimators.search.robust_noise import Errors, student_weights
-from hkrr.estimators.search.search_stages import Task, tune
+from hkrr.estimators.search.search_stages import tune
+from hkrr.estimators.search.task import Task
 from hkrr.kernels import Kernel
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.rows.reweighted import ReweightedRows

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ from hkrr.estimators.search.candidates import (
 from hkrr.estimators.search.directions import DirectionSearch
 from hkrr.estimators.search.held_out_check import HeldOutCheck, needs_check
 from hkrr.estimators.search.kernel_and_map_shape import best_on_most_rows, grouped, search_kernels
-from hkrr.estimators.search.progress import Phase, Progress, SearchStopped
+from hkrr.estimators.search.progress import Phase, SearchStopped
 from hkrr.estimators.search.robust_noise import (
     Errors,
     can_have_outliers,
@@ -42,10 +42,10 @@ from hkrr.estimators.search.robust_noise import (
     plain_weights,
     target_errors,
 )
+from hkrr.estimators.search.task import Task
 from hkrr.exceptions import FitError
 from hkrr.kernels import KERNELS, Kernel
-from hkrr.rows import InMemoryRows, Rows
-from hkrr.rows.in_memory import in_memory
+from hkrr.rows import InMemoryRows
 from hkrr.solvers import Result
 
 # Maximum number of rows that a search uses.
@@ -74,68 +74,6 @@ FAILED_CHECK = (
     "a map with few directions has the better criterion, but it predicted held-out rows worse than a model without"
     " directions; the model without directions was selected"
 )
-
-
-@dataclass(frozen=True)
-class Task:
-    """The input of a search: rows, criterion, numbers of directions to try, and resources.
-
-    Attributes
-    ----------
-    rows : InMemoryRows
-        The rows on which the search runs, standardized.
-    make : type of Criterion
-        Class of the criterion.
-    dimensions : sequence of int
-        Numbers of directions to try, in increasing order.
-    choose_dimension : bool
-        Whether the number of directions is selected automatically (``n_components="auto"``). If True, the search
-        need not try all `dimensions`, and plain kernel ridge regression or a diagonal map may be selected.
-    n_starts : int
-        Number of random starts.
-    rng : RandomState
-        Random number generator of the search.
-    represented_weight : float or None
-        Total weight of all rows of the fit. None means that `rows` contains all rows, not only a sample.
-    n_jobs, n_threads : int
-        Numbers of joblib workers and of threads.
-    deadline : float
-        Time (of ``time.perf_counter``) at which the search stops.
-    verbose : int
-        If above 0, progress bars and messages are shown.
-    progress : Progress
-        Object that is notified of each stage and of each new best candidate.
-    place : callable
-        Function that moves rows to the device on which the criteria are evaluated.
-    """
-
-    rows: InMemoryRows
-    make: type[Criterion]
-    dimensions: Sequence[int]
-    choose_dimension: bool
-    n_starts: int
-    rng: np.random.RandomState
-    represented_weight: float | None = None
-    n_jobs: int | None = None
-    n_threads: int = 1
-    deadline: float = math.inf
-    verbose: int = 0
-    progress: Progress = field(default_factory=Progress)
-    place: Callable[[InMemoryRows], Rows] = in_memory
-
-    def criterion(self, rows: InMemoryRows, centers: Array | None, kernel: Kernel) -> Criterion:
-        """Return the criterion on rows, moved to the device. All rows are centers if `centers` is None."""
-        return self.make(self.place(rows), centers, kernel, 1.0, True)
-
-    @property
-    def total_weight(self) -> float:
-        """The total weight of all rows of the fit, even if the search uses only a sample of these rows."""
-        return self.rows.total_weight if self.represented_weight is None else self.represented_weight
-
-    @property
-    def in_time(self) -> bool:
-        """Whether the deadline has not passed."""
-        return time.perf_counter() < self.deadline
 
 
 @dataclass(frozen=True)
@@ -358,22 +296,7 @@ def find_directions(task: Task, kernel: Kernel) -> tuple[list[Candidate], list[C
 
     The candidates of the first list are sorted, lowest score first.
     """
-    search = DirectionSearch(
-        task.make,
-        task.rows,
-        kernel,
-        task.dimensions,
-        choose=task.choose_dimension,
-        n_starts=task.n_starts,
-        rng=task.rng,
-        n_jobs=task.n_jobs,
-        n_threads=task.n_threads,
-        deadline=task.deadline,
-        verbose=task.verbose,
-        progress=task.progress,
-        place=task.place,
-        total_weight=task.total_weight,
-    )
+    search = DirectionSearch(task, kernel)
     best = sorted(search.run().values(), key=lambda one: one.score)
     return best, search.ends, search.criterion.rows.total_weight
 
@@ -490,8 +413,7 @@ def _is_better(task: Task, chosen: Candidate, rival: Candidate) -> tuple[bool, l
         return True, []
     task.progress.begin("checking the directions on held-out rows", Phase.HELD_OUT_CHECK)
     began = time.perf_counter()
-    check = HeldOutCheck(task.make, task.n_starts, task.rng, task.n_jobs, task.n_threads, task.deadline)
-    verdict = check.compare(task.rows, chosen, rival)
+    verdict = HeldOutCheck(task).compare(chosen, rival)
     seconds = time.perf_counter() - began
     errors = ((chosen, verdict.error, seconds), (rival, verdict.error_of_rival, 0.0))
     return verdict.holds, [
@@ -513,19 +435,7 @@ def _search_all_kernels(task: Task) -> tuple[Candidate, Result, list[Candidate]]
     # If the Gaussian kernel fails, a different kernel may still work.
     with suppress(FitError):
         best, ends, _ = find_directions(first, KERNELS["gaussian"].with_gamma(1.0))
-    winner, tried = search_kernels(
-        task.make,
-        task.rows,
-        best[:_FEW_DIRECTIONS],
-        few_directions_only=not task.choose_dimension,
-        total_weight=task.total_weight,
-        rng=task.rng,
-        n_jobs=task.n_jobs,
-        n_threads=task.n_threads,
-        deadline=task.deadline,
-        verbose=task.verbose,
-        progress=task.progress,
-    )
+    winner, tried = search_kernels(task, best[:_FEW_DIRECTIONS])
     message = None
     others = [end for end in tried if not isinstance(end.shape, Full) and not end.half_groups]
     if others and task.choose_dimension and isinstance(winner.shape, Full):

@@ -1,0 +1,87 @@
+"""The input of a search, and the resources that all stages of the search share."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hkrr._base.linear_algebra import Array
+from hkrr.criteria import Criterion, Grouped
+from hkrr.estimators.search.candidates import Candidate, improve_each
+from hkrr.estimators.search.progress import Progress
+from hkrr.kernels import Kernel
+from hkrr.rows import InMemoryRows, Rows
+from hkrr.rows.in_memory import in_memory
+
+
+@dataclass(frozen=True)
+class Task:
+    """The input of a search: rows, criterion, numbers of directions to try, and resources.
+
+    Attributes
+    ----------
+    rows : InMemoryRows
+        The rows on which the search runs, standardized.
+    make : type of Criterion
+        Class of the criterion.
+    dimensions : sequence of int
+        Numbers of directions to try, in increasing order.
+    choose_dimension : bool
+        Whether the number of directions is selected automatically (``n_components="auto"``). If True, the search
+        need not try all `dimensions`, and plain kernel ridge regression or a diagonal map may be selected.
+    n_starts : int
+        Number of random starts.
+    rng : RandomState
+        Random number generator of the search.
+    represented_weight : float or None
+        Total weight of all rows of the fit. None means that `rows` contains all rows, not only a sample.
+    n_jobs, n_threads : int
+        Numbers of joblib workers and of threads.
+    deadline : float
+        Time (of ``time.perf_counter``) at which the search stops.
+    verbose : int
+        If above 0, progress bars and messages are shown.
+    progress : Progress
+        Object that is notified of each stage and of each new best candidate.
+    place : callable
+        Function that moves rows to the device on which the criteria are evaluated.
+    """
+
+    rows: InMemoryRows
+    make: type[Criterion]
+    dimensions: Sequence[int]
+    choose_dimension: bool
+    n_starts: int
+    rng: np.random.RandomState
+    represented_weight: float | None = None
+    n_jobs: int | None = None
+    n_threads: int = 1
+    deadline: float = math.inf
+    verbose: int = 0
+    progress: Progress = field(default_factory=Progress)
+    place: Callable[[InMemoryRows], Rows] = in_memory
+
+    def improve_each(self, on: Criterion | Grouped, starts: Sequence[Candidate], max_iter: int) -> list[Candidate]:
+        """Return the starts after at most `max_iter` iterations each on a criterion, in the given order.
+
+        The runs use the workers and threads of the task, and stop at its deadline.
+        """
+        return improve_each(on, starts, max_iter, self.deadline, n_jobs=self.n_jobs, n_threads=self.n_threads)
+
+    def criterion(self, rows: InMemoryRows, centers: Array | None, kernel: Kernel) -> Criterion:
+        """Return the criterion on rows, moved to the device. All rows are centers if `centers` is None."""
+        return self.make(self.place(rows), centers, kernel, 1.0, True)
+
+    @property
+    def total_weight(self) -> float:
+        """The total weight of all rows of the fit, even if the search uses only a sample of these rows."""
+        return self.rows.total_weight if self.represented_weight is None else self.represented_weight
+
+    @property
+    def in_time(self) -> bool:
+        """Whether the deadline has not passed."""
+        return time.perf_counter() < self.deadline
