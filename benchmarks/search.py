@@ -158,7 +158,7 @@ def summary(rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def ratio(rows: Sequence[Row], some: Sequence[Row]) -> Any:
-    """Return the ratio of the median times of this version and of the other version on the same cases."""
+    """Return the median time of this version divided by that of the other version, on the same cases."""
     key = KEYS[:-1]
     others = {tuple(row[name] for name in key): row for row in rows if row["version"] == "other"}
     pairs = [(row, others[at]) for row in some if (at := tuple(row[name] for name in key)) in others]

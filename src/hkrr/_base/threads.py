@@ -249,7 +249,8 @@ def in_pool_thread() -> bool:
 
 
 def _after_fork() -> None:
-    # A forked process inherits thread pools without their threads, and a BLAS limit that no thread will ever remove.
+    # A forked process inherits the thread pools but not their threads, so the pools are unusable. It may also inherit a
+    # BLAS thread limit that was set by a thread of the parent process. Nothing would remove this limit in the child.
     pool.cache_clear()
     _shared_limit.reset()
 

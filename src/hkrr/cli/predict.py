@@ -1,4 +1,4 @@
-"""``hkrr predict MODEL DATA``: predict the rows of a table, with intervals."""
+"""``hkrr predict MODEL DATA``: predict the target for the rows of a table, with prediction intervals."""
 
 from __future__ import annotations
 

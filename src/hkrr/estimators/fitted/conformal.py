@@ -190,8 +190,9 @@ def _estimate_with_centers(
 ) -> Uncertainty:
     """Return the uncertainty of a fit with fewer centers than rows (Nystrom), from sums over a sample of the rows.
 
-    The matrices T, G and V are defined in `hkrr.estimators.fitted.posterior`, and v_i is column i of V. Smoothing J by
-    kernel ridge regression gives the coefficients ``Z = T^-T S^-1 V J`` with ``S^-1 = G'G / nu``. Then
+    The matrices T, G and V are defined in `hkrr.estimators.fitted.posterior`, and v_i is column i of V. J contains the
+    derivatives with respect to the map (see the docstring of this module). Smoothing J by kernel ridge regression gives
+    the coefficients ``Z = T^-T S^-1 V J`` with ``S^-1 = G'G / nu``. Then
     ``h_i = |G v_i|^2 / nu``, ``(I - H) J = J - K Z`` and ``J'(I - H) J = |J - K Z|^2 + nu |T' Z|^2``.
     """
     kernel, centers, t = objective.kernel, objective.centers, alpha.shape[1]

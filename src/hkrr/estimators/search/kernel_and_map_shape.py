@@ -1,7 +1,7 @@
 """Search over kernels and shapes of the map, by the same score that selects the number of directions.
 
-Real tables are rarely multi-index models. Their columns have individual meanings, and a rough kernel with one scale per
-column (a diagonal map) often fits better than a few directions. The criterion is therefore minimized for several
+Real tables rarely follow a multi-index model. Their columns have individual meanings, and a rough kernel with one scale
+per column (a diagonal map) often fits better than a few directions. The criterion is therefore minimized for several
 kernels and for maps of three shapes:
 
 - Multiples of the identity, which is plain kernel ridge regression.
@@ -65,7 +65,7 @@ _ONE_GROUP_ROWS = 1_500
 # Numbers of candidates that continue from half of the groups to all groups: plain kernel ridge regression, and diagonal
 # maps.
 _PLAINS, _DIAGONALS = 1, 4
-# Number of diagonal maps that become starts of square maps.
+# Number of diagonal maps from which square maps start.
 _SQUARES = 2
 # Number of candidates that get long runs.
 _LONG_RUNS = 2
@@ -229,9 +229,10 @@ class _Runs:
         return [end for end in ends if end.score - ends[0].score <= far]
 
     def errors(self, candidates: Sequence[Candidate], on: Grouped) -> list[float]:
-        """Return the leave-one-out error of each candidate within the groups, with a penalty for its parameters (AIC).
+        """Return the leave-one-out error of each candidate, averaged over the groups of rows and penalized (AIC).
 
-        After the deadline, only the first candidate is evaluated, and the errors of all other candidates are infinite.
+        The penalty grows with the number of parameters of the map. After the deadline, only the first candidate is
+        evaluated, and the errors of all other candidates are infinite.
         """
         leave_one_out = Grouped(LeaveOneOut, on.rows, on.n_groups, on.kernel, 1.0, self._n_threads)
         n = on.rows.total_weight

@@ -99,7 +99,7 @@ class Errors(NamedTuple):
 
     @property
     def student_density(self) -> float:
-        """Mean log density of the errors under the Student-t distribution with the best scales."""
+        """Mean log density of the errors under the Student-t distribution with the scales `scale`."""
         T, scale = self.squares.shape[1], self.scale
         constant = gammaln((DEGREES + T) / 2.0) - gammaln(DEGREES / 2.0) - 0.5 * T * math.log(DEGREES * math.pi)
         spread = np.log1p(np.sum(self.squares / scale, axis=1) / DEGREES)
@@ -108,7 +108,7 @@ class Errors(NamedTuple):
 
     @property
     def normal_density(self) -> float:
-        """Mean log density of the errors under the normal distribution with the best scales."""
+        """Mean log density of the errors under the normal distribution with the maximum likelihood scales."""
         mean = np.mean(self.squares, axis=0)
         scale = np.maximum(mean, np.finfo(np.float64).tiny)
         return float(-0.5 * np.sum(np.log(2.0 * math.pi * scale) + mean / scale)) - self._half_log_variance
