@@ -30,7 +30,11 @@ N_TEST = 4000
 
 
 def sum_of_sines(n: int, seed: int, n_features: int, n_components: int, slope: float) -> Dataset:
-    """Return ``sum_j sin((1 + slope j) z_j)`` of orthogonal indices z, with a hundredth of its variance as noise."""
+    """Return data with the target ``sum_j sin((1 + slope j) z_j)`` plus noise.
+
+    The z_j are the coordinates of x along orthonormal directions. The variance of the noise is a hundredth of the
+    variance of the sum.
+    """
     rng = np.random.RandomState(seed)
     X = rng.standard_normal((n, n_features))
     B = np.linalg.qr(rng.standard_normal((n_features, n_components)))[0].T
@@ -39,7 +43,7 @@ def sum_of_sines(n: int, seed: int, n_features: int, n_components: int, slope: f
     return Dataset(X, f + noise * rng.standard_normal(n), B, noise)
 
 
-# Number of training rows, and the data set of n rows and a seed, for each problem.
+# For each problem: the number of training rows, and a function of a number of rows and a seed that returns the data.
 PROBLEMS: dict[str, tuple[int, Callable[[int, int], Dataset]]] = {
     "data set 1": (600, lambda n, seed: make_mim_sines(n, random_state=seed)),
     "data set 2": (600, lambda n, seed: make_mim_mixed(n, random_state=seed)),
@@ -61,7 +65,8 @@ GROUPS: dict[str, list[str]] = {
     "planted": list(PLANTED),
     "hard": [name for name in PROBLEMS if not name.startswith("data set") and name not in PLANTED],
 }
-# A fit succeeds if d is right and R2 is at most this much less than the R2 of kernel ridge regression on the true map.
+# A fit succeeds if the number of directions is right, and if R2 is at least the R2 of kernel ridge regression on the
+# true map minus this tolerance.
 TOLERANCE, TOLERANCE_STEPS = 0.01, 0.03
 KEYS = ("cases", "problem", "seed", "state", "version")
 RESULTS_OF_A_FIT = ("seconds", "R2", "R2_krr_on_true_map", "n_components", "true_n_components", "error")

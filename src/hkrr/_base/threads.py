@@ -44,7 +44,7 @@ def _set_threads_of_each_blas(numbers: list[int]) -> None:
         clear_thread = getattr(lib, "clear_controlling_thread", lambda force: None)
         clear_thread(force=True)
         lib.set_num_threads(number)
-        clear_thread(force=True)  # so that another thread can restore the number
+        clear_thread(force=True)  # allow other threads to restore the number
 
 
 def blas_threads() -> int:

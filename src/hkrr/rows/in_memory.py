@@ -279,5 +279,5 @@ class InMemoryRows(Rows):
 
 
 def in_memory(rows: InMemoryRows) -> Rows:
-    """Return rows as they are. This is the default of functions that move rows to a device."""
+    """Return the rows unchanged. This is the default value of parameters that move rows to a device."""
     return rows

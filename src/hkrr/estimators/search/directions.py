@@ -341,7 +341,8 @@ class DirectionSearch:
         again = self._contenders() if found else []
         centers = uniform_or_all(some, n_centers, self.rng)
         self._sample, self.criterion = some, self.make(self.place(some), centers, self.kernel, 1.0, True)
-        # A map that sees nothing of the target would get a very large lambda, and never change.
+        # At a map that explains nothing of the target, the best lambda would be very large. The gradient with respect to
+        # the map would then vanish, and the map would never change.
         self.criterion.most_lambda = FIRST_LAMBDA
         self.best = {}
         self._keep(self._improve([replace(one, seconds=0.0) for one in again], SHORT))
@@ -351,7 +352,7 @@ class DirectionSearch:
         return True
 
     def _contenders(self) -> list[Candidate]:
-        """Return the candidates that can be the best one with more rows and centers, the best one first.
+        """Return the candidates that may win with more rows and centers. The current best candidate comes first.
 
         These are the best candidate, its neighbours, and the best candidate by extrapolation. If the number of
         directions is given, all candidates are returned.
@@ -395,7 +396,10 @@ class DirectionSearch:
         return [end for end in survivors if math.isfinite(end.value)]
 
     def _start_narrow(self) -> None:
-        """Try random starts with the given number of directions too, which can be far below the target's number."""
+        """Also optimize random starts that have exactly the given number of directions.
+
+        This helps if the given number is far below the number of directions that the target needs.
+        """
         rows = self._sample
         starts = random_starts(rows, self.kernel, self.dimensions[-1], self.n_starts, self.rng)
         ended = sorted(self._improve(starts, SHORT), key=lambda end: end.value)

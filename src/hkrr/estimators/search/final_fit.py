@@ -28,7 +28,7 @@ EXACT_ROWS, CENTERS = 5_000, 2_000
 EXACT_ROWS_ROUGH, CENTERS_ROUGH = 10_000, 4_000
 # Maximum number of centers of a quick fit.
 _QUICK_CENTERS = 500
-# Number of centers that a final fit can have with any time limit.
+# A time limit does not reduce the number of centers of the final fit below this number.
 _LEAST_CENTERS = 500
 # Numbers of rows of the matrices with which three operations are timed: a Cholesky factorization, a matrix product, and
 # the computation of a kernel matrix. The matrix of the factorization is the largest, because the factorization of a
