@@ -1,11 +1,11 @@
-"""Ablation of the search of `HyperKernelRidgeCV`: the default search beside variants without one of its parts.
+"""Ablation of the search of `HyperKernelRidgeCV`: the default search, compared with variants that lack one part of it.
 
     python benchmarks/ablation.py [--variants NAME ...] [--problems NAME ...] [--seeds N] [--append] [--out NAME]
 
 The problems and groups of problems are those of search.py. Each variant runs in a process of its own, which changes
 constants or functions of `hkrr.estimators.search` before the first fit. The variants take turns, case by case, so that
-all see the same load of the machine. With `--append`, cases that are in the CSV file already are skipped. The results
-are written to NAME.csv and NAME.md in benchmarks/results (by default ablation).
+other load on the machine affects all of them. With `--append`, cases that are in the CSV file already are skipped. The
+results are written to NAME.csv and NAME.md in benchmarks/results (by default ablation).
 
 A variant is a function in `VARIANTS`. If the search no longer has the constant or function that a variant changes, the
 variant stops with an error.

@@ -1,9 +1,9 @@
-"""Time and success of the search of `HyperKernelRidgeCV` with default parameters, beside another version of hkrr.
+"""Time and success rate of the search of `HyperKernelRidgeCV`, compared with another version of hkrr.
 
     python benchmarks/search.py [--old FOLDER] [--problems NAME ...] [--seeds N] [--states N] [--append] [--out NAME]
 
 FOLDER is a checkout of the other version. Each case is fitted by both versions in turn, each in a process of its own,
-so that both see the same load of the machine. `--problems` takes names of problems and of groups (paper, planted,
+so that other load on the machine affects both. `--problems` takes names of problems and of groups (paper, planted,
 hard). `--seeds` is the number of data sets of each problem. `--states` is the number of values of `random_state` for
 the first data set. With `--append`, cases that are in the CSV file already are skipped, so that a run can be resumed or
 extended. The results are written to NAME.csv and NAME.md in benchmarks/results (by default search).

@@ -8,7 +8,7 @@ of g times x,
     J_i = dg(B x_i) x_i'
 
 These are d D numbers. A diagonal map (one scale per column) has D derivatives, and a scaled identity has one. The
-derivatives are used as additional features beside the kernels, with a Gaussian prior on the change of B. The prior
+derivatives are used as features in addition to the kernels, with a Gaussian prior on the change of B. The prior
 variance of an entry of B is the mean square of the entries of B. The prior variance of the logarithm of a scale is 1.
 Let H be the hat matrix at a fixed map, and nu = lambda W with W the sum of the weights. Multiply each row by the square
 root of its weight. The leverages of the larger linear model are then

@@ -341,8 +341,8 @@ class DirectionSearch:
         again = self._contenders() if found else []
         centers = uniform_or_all(some, n_centers, self.rng)
         self._sample, self.criterion = some, self.make(self.place(some), centers, self.kernel, 1.0, True)
-        # At a map that explains nothing of the target, the best lambda would be very large. The gradient with respect to
-        # the map would then vanish, and the map would never change.
+        # At a map that explains nothing of the target, the best lambda would be very large. The gradient with respect
+        # to the map would then vanish, and the map would never change.
         self.criterion.most_lambda = FIRST_LAMBDA
         self.best = {}
         self._keep(self._improve([replace(one, seconds=0.0) for one in again], SHORT))
@@ -466,7 +466,7 @@ class DirectionSearch:
         """Add directions to the best map, optimize and truncate it. Return True if this found no new direction."""
         before = self._winner
         if before.n_components < self.rows.n_features:
-            self._begin(f"directions beside the {before.n_components} found", Phase.WIDENING)
+            self._begin(f"directions in addition to the {before.n_components} found", Phase.WIDENING)
             wide = self._improve([widen(before, length, self.rng) for length in _ADDED_LENGTHS], LONG)
             self._keep(wide)
         elif before.origin is Origin.CUT:
