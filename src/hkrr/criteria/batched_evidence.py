@@ -2,7 +2,7 @@
 
 A GPU finishes a small evaluation before the host can launch the next evaluation, so a batch of evaluations costs little
 more than a single evaluation. The formulas are those of `hkrr.criteria.evidence` with Nystrom centers, minimized over
-lambda, for radial kernels. The first axis of the arrays numbers the maps.
+lambda, for radial kernels. The first axis of each array is the index of the map.
 """
 
 from __future__ import annotations

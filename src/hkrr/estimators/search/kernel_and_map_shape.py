@@ -76,9 +76,9 @@ _HOPELESS = 0.05
 _FINALISTS, _FINALISTS_BY_ERROR = 9, 3
 # Value of nu for a start from the median rule.
 _MEDIAN_NOISE = 0.1
-# Limits for warm starts: smallest nu, largest nu, and largest factor between a scale and the typical scale. If nu is
-# close to 0 or very large, the gradient with respect to nu vanishes, and nu would not change any more. The same holds
-# for the scale of a column that became almost 0 or infinite on a small sample.
+# Limits for warm starts: smallest nu, largest nu, and largest factor by which a scale may be above or below the scale
+# of the median rule. If nu is close to 0 or very large, the gradient with respect to nu vanishes, and nu would not
+# change any more. The same holds for the scale of a column that became almost 0 or infinite on a small sample.
 _LEAST_NOISE, _MOST_NOISE, _FARTHEST_SCALE = 0.01, 1.0, 100.0
 
 

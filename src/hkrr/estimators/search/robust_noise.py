@@ -56,7 +56,7 @@ _EXACT_ROWS = 1_000
 _PLAIN_ROWS, _PLAIN_NOISES, _ROUNDS = 500, (0.01, 0.1, 1.0, 10.0, 100.0), 10
 # The rounds end when no weight changes by more than this amount.
 _WEIGHT_TOLERANCE = 0.02
-# Number of iterations for the scale of the Student-t distribution.
+# Number of fixed-point iterations that compute the scale of the Student-t distribution.
 _SCALE_ITERATIONS = 50
 
 

@@ -246,7 +246,7 @@ def _errors(task: Task, candidate: Candidate, omega: Array | None) -> Errors | N
 
 
 def _better(task: Task, new: tuple[Tuned, Errors | None], old: tuple[Tuned, Errors]) -> Tuned:
-    """Return the result with the higher quality, given both results and their errors.
+    """Return the new or the old result, whichever has the higher `_quality`.
 
     The old result is returned if the errors of the new one are not known.
     """
