@@ -1,11 +1,11 @@
-"""Ablation of the search of `HyperKernelRidgeCV`: the default search beside variants without one of its parts.
+"""Ablation of the search of `HyperKernelRidgeCV`: the default search, compared with variants that lack one part of it.
 
     python benchmarks/ablation.py [--variants NAME ...] [--problems NAME ...] [--seeds N] [--append] [--out NAME]
 
 The problems and groups of problems are those of search.py. Each variant runs in a process of its own, which changes
 constants or functions of `hkrr.estimators.search` before the first fit. The variants take turns, case by case, so that
-all see the same load of the machine. With `--append`, cases that are in the CSV file already are skipped. The results
-are written to NAME.csv and NAME.md in benchmarks/results (by default ablation).
+other load on the machine affects all of them. With `--append`, cases that are in the CSV file already are skipped. The
+results are written to NAME.csv and NAME.md in benchmarks/results (by default ablation).
 
 A variant is a function in `VARIANTS`. If the search no longer has the constant or function that a variant changes, the
 variant stops with an error.
@@ -30,7 +30,10 @@ KEYS = ("variant", "problem", "seed")
 
 
 def change(module: str, name: str, value: Any) -> None:
-    """Set a constant or function of a module, or an attribute of a class (``"Class.attribute"``), that exists."""
+    """Replace a constant or function of a module, or an attribute of a class (``"Class.attribute"``).
+
+    An AttributeError is raised if it does not exist.
+    """
     *path, last = name.split(".")
     owner = importlib.import_module(module)
     for part in path:
@@ -40,20 +43,20 @@ def change(module: str, name: str, value: Any) -> None:
 
 
 def one_size() -> None:
-    """Keep the rows and centers of maps with few directions, whatever the number of directions is."""
+    """Use the numbers of rows and centers for few directions, even if the map has many directions."""
     directions = importlib.import_module(f"{SEARCH}.directions")
     _, n_rows, n_centers = directions.SIZES[0]
     change(f"{SEARCH}.directions", "SIZES", ((math.inf, n_rows, n_centers),))
 
 
 def many_centers() -> None:
-    """Use the rows and centers of maps with many directions from the start."""
+    """Use the numbers of rows and centers for many directions from the start."""
     directions = importlib.import_module(f"{SEARCH}.directions")
     change(f"{SEARCH}.directions", "SIZES", directions.SIZES[-1:])
 
 
 def no_rescaling() -> None:
-    """Leave out the refit of the scales after the polish."""
+    """Leave out the refit of the scales, which follows the refinement of the best map on more rows."""
     change(f"{SEARCH}.search_stages", "rescale", lambda task, candidate: candidate)
 
 

@@ -41,7 +41,7 @@ from support.mutated_model_files import MUTATIONS
 # Relative frequencies of mutations that create long headers. These files take milliseconds each, other files less than
 # one millisecond. Other mutations have the relative frequency 1.
 _RARE = {"huge": 0.05, "deep": 0.3}
-# Number of rows that each loaded model predicts.
+# Number of rows for which each loaded model makes predictions.
 _ROWS = 3
 # Words in the errors that a loaded model may raise because of extreme numbers. Each error must contain one of these
 # words.

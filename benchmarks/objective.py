@@ -85,8 +85,8 @@ def evaluation() -> list[Row]:
 
         calls |= {f"reduced {n}": reduced, f"bare {n}": bare}
     seconds = side_by_side(calls, 21)
-    # One and two threads are compared without NumPy's product in between, whose 80 MB would evict the data from the
-    # cache.
+    # One and two threads are compared once more without NumPy's product. The product uses 80 MB, which would evict the
+    # data from the cache.
     threads = side_by_side({name: call for name, call in calls.items() if name.startswith("reduced")}, 21)
     return [
         {

@@ -1,9 +1,9 @@
-"""Time and success of the search of `HyperKernelRidgeCV` with default parameters, beside another version of hkrr.
+"""Time and success rate of the search of `HyperKernelRidgeCV`, compared with another version of hkrr.
 
     python benchmarks/search.py [--old FOLDER] [--problems NAME ...] [--seeds N] [--states N] [--append] [--out NAME]
 
 FOLDER is a checkout of the other version. Each case is fitted by both versions in turn, each in a process of its own,
-so that both see the same load of the machine. `--problems` takes names of problems and of groups (paper, planted,
+so that other load on the machine affects both. `--problems` takes names of problems and of groups (paper, planted,
 hard). `--seeds` is the number of data sets of each problem. `--states` is the number of values of `random_state` for
 the first data set. With `--append`, cases that are in the CSV file already are skipped, so that a run can be resumed or
 extended. The results are written to NAME.csv and NAME.md in benchmarks/results (by default search).
@@ -30,7 +30,11 @@ N_TEST = 4000
 
 
 def sum_of_sines(n: int, seed: int, n_features: int, n_components: int, slope: float) -> Dataset:
-    """Return ``sum_j sin((1 + slope j) z_j)`` of orthogonal indices z, with a hundredth of its variance as noise."""
+    """Return data with the target ``sum_j sin((1 + slope j) z_j)`` plus noise.
+
+    The z_j are the coordinates of x along orthonormal directions. The variance of the noise is a hundredth of the
+    variance of the sum.
+    """
     rng = np.random.RandomState(seed)
     X = rng.standard_normal((n, n_features))
     B = np.linalg.qr(rng.standard_normal((n_features, n_components)))[0].T
@@ -39,7 +43,7 @@ def sum_of_sines(n: int, seed: int, n_features: int, n_components: int, slope: f
     return Dataset(X, f + noise * rng.standard_normal(n), B, noise)
 
 
-# Number of training rows, and the data set of n rows and a seed, for each problem.
+# For each problem: the number of training rows, and a function of a number of rows and a seed that returns the data.
 PROBLEMS: dict[str, tuple[int, Callable[[int, int], Dataset]]] = {
     "data set 1": (600, lambda n, seed: make_mim_sines(n, random_state=seed)),
     "data set 2": (600, lambda n, seed: make_mim_mixed(n, random_state=seed)),
@@ -61,7 +65,8 @@ GROUPS: dict[str, list[str]] = {
     "planted": list(PLANTED),
     "hard": [name for name in PROBLEMS if not name.startswith("data set") and name not in PLANTED],
 }
-# A fit succeeds if d is right and R2 is at most this much less than the R2 of kernel ridge regression on the true map.
+# A fit succeeds if the number of directions is right, and if R2 is at least the R2 of kernel ridge regression on the
+# true map minus this tolerance.
 TOLERANCE, TOLERANCE_STEPS = 0.01, 0.03
 KEYS = ("cases", "problem", "seed", "state", "version")
 RESULTS_OF_A_FIT = ("seconds", "R2", "R2_krr_on_true_map", "n_components", "true_n_components", "error")
@@ -158,7 +163,7 @@ def summary(rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def ratio(rows: Sequence[Row], some: Sequence[Row]) -> Any:
-    """Return the ratio of the median times of this version and of the other version on the same cases."""
+    """Return the median time of this version divided by that of the other version, on the same cases."""
     key = KEYS[:-1]
     others = {tuple(row[name] for name in key): row for row in rows if row["version"] == "other"}
     pairs = [(row, others[at]) for row in some if (at := tuple(row[name] for name in key)) in others]

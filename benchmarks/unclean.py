@@ -10,10 +10,12 @@ noise. With `--append`, results that are in the CSV file already are kept and no
 written to NAME.csv and NAME.md in benchmarks/results (by default unclean).
 
 - outliers: 400 rows, 10 columns, ``f(x) = sin(2 w'x) + x_0`` with a random unit vector w, noise of standard deviation
-  0.05, and outliers, heavy-tailed noise, noise that depends on x, or a function whose large values are no outliers.
+  0.05. The defect is outliers, heavy-tailed noise, or noise that depends on x. Other cases have no defect, but a
+  function with large values that are not outliers.
 - noise: y is independent of X. R2 is ``1 - mean squared error / var(y)`` for new y, so the best possible R2 is 0. The
   number of draws of each of the nine sizes is four or five, 40 in all; `--seeds` does not change it.
-- copies: 80 rows, and the same 80 rows with copies of 40 rows, y of the copies jittered by 1e-6.
+- copies: 80 rows, with and without copies of 40 of them. A normal error of standard deviation 1e-6 is added to the
+  targets of the copies.
 - limits: 5,000 rows of 10 columns, noise of standard deviation 0.15, and time limits of 1 to 20 seconds.
 - columns: 300 rows of 5,000 columns with a limit of 30 seconds. Each fit has a process of its own, whose peak memory is
   reported together with the size of the saved model.
@@ -48,15 +50,16 @@ COLUMNS = (*KEYS, "commit", "R2", "seconds", "n_components", "coverage", "peak_M
 
 Array = Any
 Function = Callable[[Array], Array]
-# A change of the training targets, given the generator of its random numbers, X and y.
+# The type of a function of a random number generator, X and y that returns changed training targets.
 Change = Callable[[np.random.Generator, Array, Array], Array]
 
 
 @dataclass(frozen=True)
 class Data:
-    """Training rows X and y, new rows, the function without noise at the new rows, and noisy targets of the new rows.
+    """The training rows X and y, and new rows for the scores.
 
-    `unit` is the variance that R2 refers to.
+    `f_new` and `y_new` are the targets of the new rows without and with noise. R2 is 1 minus the mean squared error
+    divided by `unit`.
     """
 
     X: Array
@@ -69,17 +72,14 @@ class Data:
 
 @dataclass(frozen=True)
 class Case:
-    """A case: its data for a seed, its group, the time limits and rivals, and the number of seeds (None: the option).
+    """A random data set, and how methods are fitted to it."""
 
-    `clean` is the name of the case without the defect, which has the same rows.
-    """
-
-    make: Callable[[int], Data]
+    make: Callable[[int], Data]  # returns the data for a seed
     group: str
-    limits: tuple[float, ...] = (0.0,)  # 0 means no limit
+    limits: tuple[float, ...] = (0.0,)  # time limits in seconds; 0 means no limit
     rivals: tuple[str, ...] = RIVALS
-    n_seeds: int | None = None
-    clean: str | None = None
+    n_seeds: int | None = None  # None means the value of the option --seeds
+    clean: str | None = None  # name of the case with the same rows, but without the defect
     own_process: bool = False
     intervals: bool = False
 
@@ -107,7 +107,7 @@ def data(
     change: Change | None = None,
     noise: float = NOISE,
 ) -> Data:
-    """Return rows of a function with normal noise, after a change of the training targets.
+    """Return data from a function with normal noise. `change` is then applied to the training targets.
 
     For one seed, the rows and the noise before the change are the same for all functions and changes.
     """
@@ -122,7 +122,7 @@ def data(
 
 
 def shift(sizes: Sequence[float]) -> Change:
-    """Return a change that adds the sizes to the targets of as many random rows."""
+    """Return a function that adds each of the sizes to the target of one random row."""
 
     def change(rng: np.random.Generator, X: Array, y: Array) -> Array:
         y = y.copy()
@@ -133,7 +133,7 @@ def shift(sizes: Sequence[float]) -> Change:
 
 
 def contaminate(share: float, deviation: float) -> Change:
-    """Return a change that adds normal noise to the targets of a share of the rows."""
+    """Return a function that adds normal noise to the targets of a share of the rows."""
 
     def change(rng: np.random.Generator, X: Array, y: Array) -> Array:
         y, n = y.copy(), round(share * len(y))
@@ -144,13 +144,16 @@ def contaminate(share: float, deviation: float) -> Change:
 
 
 def depends_on_x(rng: np.random.Generator, X: Array, y: Array) -> Array:
-    """Return the targets with more noise, whose standard deviation increases with x_1 from 0 to 1."""
+    """Return the targets with additional noise. Its standard deviation increases with x_1, from 0 to 1."""
     share = np.array([0.5 * math.erfc(-x / math.sqrt(2.0)) for x in X[:, 1]])
     return y + share * rng.standard_normal(len(y))
 
 
 def only_noise(seed: int) -> Data:
-    """Return rows whose target is independent of the inputs. The seed determines their numbers too."""
+    """Return data whose target is independent of the inputs.
+
+    The seed also determines the numbers of rows and columns.
+    """
     n, n_features = [(n, D) for n in (100, 300, 1000) for D in (5, 20, 50)][seed % 9]
     rng = np.random.default_rng([seed, 3])
     X, X_new, y = (rng.standard_normal(size) for size in ((n, n_features), (N_NEW, n_features), n))
@@ -158,7 +161,7 @@ def only_noise(seed: int) -> Data:
 
 
 def copies(seed: int, jitter: float | None) -> Data:
-    """Return 80 rows of 5 columns and, if there is a jitter, copies of 40 of these rows."""
+    """Return 80 rows of 5 columns. Unless `jitter` is None, append copies of 40 of these rows with jittered targets."""
     one = data(seed, n=80, n_features=5)
     if jitter is None:
         return one
@@ -248,7 +251,7 @@ def fit(case: str, seed: int, method: str, limit: float) -> Row:
         model.fit(rows.X, rows.y)
         seconds = time.perf_counter() - began
     error = float(np.mean((model.predict(rows.X_new) - rows.f_new) ** 2))
-    # If the function is zero, R2 refers to new targets, whose error includes the variance of the noise.
+    # If the target is pure noise, R2 is computed for noisy new targets. Their error includes the variance of the noise.
     share = error / rows.unit if np.any(rows.f_new) else (error + rows.unit) / rows.unit
     found: Row = {"R2": round(1.0 - share, 4), "seconds": round(seconds, 2)}
     if method in VERSIONS:
@@ -312,7 +315,8 @@ def run(folders: dict[str, Path], names: Sequence[str], n_seeds: int, table: Tab
 def summary(rows: Sequence[Row], names: Sequence[str]) -> Iterator[Row]:
     """Yield a row for each case, method and time limit.
 
-    Columns with "least R2 -" are the least difference over the seeds to another method on the same rows.
+    A column such as "least R2 - krr" is the smallest difference, over the seeds, between the R2 of the method and the
+    R2 of another method on the same rows. For "least R2 - clean", it is the R2 of the same method without the defect.
     """
     scores = {tuple(row[name] for name in KEYS): row["R2"] for row in rows if row["R2"] != ""}
     for key in dict.fromkeys((row["case"], row["method"], row["limit"]) for row in rows if row["case"] in names):

@@ -100,7 +100,7 @@ class Worker:
 
 
 class Table:
-    """A CSV file in benchmarks/results. Each row is written at once, so that a run can be resumed.
+    """A CSV file in benchmarks/results. Each row is written to the file immediately, so that a run can be resumed.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ class Table:
         self.path, self.columns, self._keys = RESULTS / f"{name}.csv", list(columns), list(columns)[:n_keys]
         kept = read(name) if append else []
         if kept and list(kept[0]) != self.columns:
-            raise SystemExit(f"{self.path} has other columns: remove it, or choose another name")
+            raise SystemExit(f"{self.path} was written with different columns: remove it, or choose another name")
         # A row that was cut off when a run was killed has no value in its last column.
         complete = [row for row in kept if row[self.columns[-1]] is not None]
         self.rows: list[Row] = [{name: _value(name, str(text)) for name, text in row.items()} for row in complete]

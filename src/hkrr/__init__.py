@@ -83,7 +83,7 @@ _LAZY = {
     "to_onnx": "hkrr.saving",
 }
 
-if not TYPE_CHECKING:  # a type checker that saw __getattr__ would accept every name
+if not TYPE_CHECKING:  # otherwise type checkers would accept every name
 
     def __getattr__(name: str) -> Any:
         """Import a name on first access."""

@@ -139,7 +139,10 @@ def _planted(
 
 
 def _unit(P: Matrix) -> Matrix:
-    """Return the indices divided by their standard deviations, so that a link is equally difficult for every D."""
+    """Return the indices divided by their standard deviations.
+
+    The difficulty of the link function then does not depend on the number of columns D.
+    """
     return np.asarray(P / P.std(axis=0))
 
 

@@ -140,7 +140,7 @@ def test_format_time_left(seconds, text):
 STAGES = {
     Phase.STARTS: "8 directions at the start, gaussian",
     Phase.CUT: "keeping the directions that matter, gaussian",
-    Phase.WIDENING: "directions beside the 1 found, gaussian",
+    Phase.WIDENING: "directions in addition to the 1 found, gaussian",
     Phase.POLISHING: "refining the best directions on more rows",
 }
 
@@ -185,7 +185,7 @@ def test_without_a_terminal_each_stage_is_a_line(clock):
         "    0 s  baselines",
         "    1 s  8 directions at the start, gaussian",
         "    9 s  keeping the directions that matter, gaussian  (best held-out R2 so far 0.625; about 10 s left)",
-        "   19 s  directions beside the 1 found, gaussian  (best held-out R2 so far 0.985; about 20 s left)",
+        "   19 s  directions in addition to the 1 found, gaussian  (best held-out R2 so far 0.985; about 20 s left)",
         "   29 s  refining the best directions on more rows  (best held-out R2 so far 0.985; about 25 s left)",
     ]
 
@@ -208,7 +208,7 @@ def test_a_terminal_shows_the_stage_the_score_and_the_time(clock):
         clock.now += 30.0
         view(state(Phase.WIDENING, 38.0, 2, 0.5, n_components=2, shape="diagonal"))
     text = _text(view)
-    assert "stage             directions beside the 1 found, gaussian" in text
+    assert "stage             directions in addition to the 1 found, gaussian" in text
     assert "best so far       a scale for each column, gaussian" in text
     assert "best held-out R2  0.985 (preliminary)" in text
     assert "time              40 s, about 20 s left" in text  # the estimate is longer, but the time limit is 60 s

@@ -44,7 +44,7 @@ def _set_threads_of_each_blas(numbers: list[int]) -> None:
         clear_thread = getattr(lib, "clear_controlling_thread", lambda force: None)
         clear_thread(force=True)
         lib.set_num_threads(number)
-        clear_thread(force=True)  # so that another thread can restore the number
+        clear_thread(force=True)  # allow other threads to restore the number
 
 
 def blas_threads() -> int:
@@ -249,7 +249,8 @@ def in_pool_thread() -> bool:
 
 
 def _after_fork() -> None:
-    # A forked process inherits thread pools without their threads, and a BLAS limit that no thread will ever remove.
+    # A forked process inherits the thread pools but not their threads, so the pools are unusable. It may also inherit a
+    # BLAS thread limit that was set by a thread of the parent process. Nothing would remove this limit in the child.
     pool.cache_clear()
     _shared_limit.reset()
 

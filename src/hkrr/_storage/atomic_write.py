@@ -32,9 +32,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = Path(os.path.realpath(path))  # write through symbolic links, as open does
     if target.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "Not saved to a folder; give the name of a file", str(target))
-    if target.exists() and not target.is_file():  # for example /dev/null, which the renamed file would replace
-        raise OSError(errno.EINVAL, "Not saved to a device or a pipe; give the name of a file", str(target))
+        raise IsADirectoryError(errno.EISDIR, "Not saved: this is a folder; give the name of a file", str(target))
+    if target.exists() and not target.is_file():  # for example /dev/null, which must not be replaced
+        raise OSError(errno.EINVAL, "Not saved: this is a device or a pipe; give the name of a file", str(target))
     temporary = target.with_name(f"{stem(target)}.{secrets.token_hex(8)}.tmp")
     try:
         try:

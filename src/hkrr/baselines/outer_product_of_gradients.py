@@ -162,7 +162,8 @@ def weights(Z: Array, C: Array, B: Array | None) -> Array:
     squared = cdist(P, Q, "sqeuclidean")
     p = P.shape[1]
     width = 1.06**2 * max(float(np.median(squared)) / (2 * p), np.finfo(float).tiny) * len(Z) ** (-2 / (p + 4))
-    # Prevent underflow. The subtraction multiplies all weights of an anchor by the same factor.
+    # Prevent underflow. The subtraction multiplies all weights of an anchor by the same factor, which the normalization
+    # below removes.
     squared -= squared.min(axis=0)
     W = np.exp(-squared / (2 * width))
     return np.asarray(W / W.sum(axis=0))

@@ -183,5 +183,5 @@ def log_uniform(rng: np.random.RandomState, low: float, high: float) -> float:
 
 
 def directions(rng: np.random.RandomState, task: Task) -> int:
-    """Draw a number of directions, at least 1 and at most 6 or the number of columns."""
+    """Draw a number of directions between 1 and 6, or between 1 and the number of columns if this is less than 6."""
     return int(rng.randint(1, min(6, task.X.shape[1]) + 1))

@@ -36,7 +36,7 @@ def show_scores(console: Console, scores: HeldOutScores | None) -> None:
     best = max(range(len(scores.r2)), key=lambda k: scores.r2[k])
     if best > 0 and scores.r2[best] > scores.r2[0] + _MIN_GAIN:
         name = scores.methods[best]
-        # A model file can contain the scores of baselines whose class is unknown here.
+        # A model file may also contain scores of baselines that are not in _BASELINE_CLASSES.
         where = f" ({_BASELINE_CLASSES[name]} in Python)" if name in _BASELINE_CLASSES else ""
         message = f"The baseline '{name}' scores higher on these rows. Consider using it instead{where}."
         print_line(console, textwrap.fill(message, 79), "yellow")

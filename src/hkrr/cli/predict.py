@@ -1,4 +1,4 @@
-"""``hkrr predict MODEL DATA``: predict the rows of a table, with intervals."""
+"""``hkrr predict MODEL DATA``: predict the target for the rows of a table, with prediction intervals."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def predict(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only one JSON object; requires --out.")] = False,
 ) -> None:
-    """Predict the rows of a table, with prediction intervals.
+    """Predict the target for the rows of a table, with prediction intervals.
 
     The output has one row for each row of the table, in the same order, with
     the columns prediction, lower and upper. For a classifier, the columns are

@@ -2,7 +2,7 @@
 
 A GPU finishes a small evaluation before the host can launch the next evaluation, so a batch of evaluations costs little
 more than a single evaluation. The formulas are those of `hkrr.criteria.evidence` with Nystrom centers, minimized over
-lambda, for radial kernels. The first axis of the arrays numbers the maps.
+lambda, for radial kernels. The first axis of each array is the index of the map.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def _profiled_or_error(criterion: Evidence, B: Array) -> Reduced | Exception:
 def profiled_batch(criterion: Evidence, maps: Sequence[Array]) -> list[Reduced] | None:
     """Return ``criterion.profiled(B)`` for each map B, or None if a factorization fails or a sum is not finite.
 
-    The maps may have different numbers of directions: rows of zeros, which do not change the kernel, are added.
+    The maps may have different numbers of directions. Smaller maps are padded with rows of zeros, which do not change
+    the kernel.
     """
     rows, kernel, W, c = criterion.rows, criterion.kernel, criterion.rows.total_weight, criterion.n_centers
     assert isinstance(kernel, Radial)

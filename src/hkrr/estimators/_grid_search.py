@@ -36,8 +36,8 @@ from hkrr.solvers.driver import MESSAGES
 
 # Default values of lambda for criterion="training".
 _LAMBDAS = tuple(10.0**-k for k in range(1, 7))
-# Number of distinct rows below which copies are not kept together. From this number on, each training part of a split
-# has at least two distinct rows.
+# With at least this many distinct rows, copies of a row are kept in the same part of a split. The training part then
+# still has at least two distinct rows.
 _LEAST_DISTINCT = 4
 # Maximum number of centers of the model that is returned after Ctrl-C.
 _QUICK_CENTERS = 500

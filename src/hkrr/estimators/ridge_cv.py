@@ -264,7 +264,7 @@ class HyperKernelRidgeCV(MapModel):
             grid = Grid(base, X, y, weight, splits, dimensions, lambdas, self.warm_start)
             chosen = search_grid(grid, final, self.n_jobs, self.verbose, keep_best=self.checkpoint is not None)
             for name in FITTED_ATTRIBUTES:
-                self.__dict__.pop(name, None)  # an attribute of an earlier fit that the chosen model may not have
+                self.__dict__.pop(name, None)  # set by an earlier fit; the chosen model may lack it
                 if hasattr(chosen.model, name):
                     setattr(self, name, getattr(chosen.model, name))
             self.cv_results_, self.n_components_, self.best_score_ = chosen.table, chosen.n_components, chosen.error

@@ -1,4 +1,4 @@
-"""Distances of radial kernels, and their gradients, for a batch of maps. The first axis of arrays numbers the maps."""
+"""Distances of radial kernels, and their gradients, for a batch of maps. The first axis of each array is the map."""
 
 from __future__ import annotations
 

@@ -36,13 +36,13 @@ _GRADIENT_ROWS = 1000
 
 @dataclass(frozen=True)
 class Loading:
-    """A column and its weight: its loading in a direction, or its importance.
+    """The name of a column, with its loading or its importance.
 
-    A loading is the coefficient of the standardized column.
+    The loading of a column in a direction is the coefficient of the standardized column.
     """
 
     column: str
-    weight: float
+    weight: float  # the loading or the importance
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ _LAZY = {"DaskRows": "hkrr.rows.dask", "FileRows": "hkrr.rows.file_rows", "Torch
 # The optional packages that classes need, and the extras of hkrr that install them.
 _REQUIRED = {"DaskRows": ("distributed", "dask"), "TorchRows": ("torch", "torch")}
 
-if not TYPE_CHECKING:  # a type checker that saw __getattr__ would accept every name
+if not TYPE_CHECKING:  # otherwise type checkers would accept every name
 
     def __getattr__(name: str) -> Any:
         """Import a class on first access."""

@@ -139,8 +139,8 @@ class Rows(ABC):
     def reweighted(self, factors: Array) -> Self:
         """Return the same rows with their weights multiplied by factors (n,), such that the total weight is the same.
 
-        If the targets are centered, they are centered at their new weighted mean. Only for rows in memory or on a
-        device. Other sources are reweighted by `hkrr.rows.reweighted.ReweightedRows`.
+        If the targets are centered, they are centered again at their new weighted mean. This method supports only rows
+        in memory or on a device. For other sources, use `hkrr.rows.reweighted.ReweightedRows`.
         """
         raise NotImplementedError("use hkrr.rows.reweighted.ReweightedRows for this row source")
 

@@ -47,7 +47,7 @@ class FileRows(Rows):
         self._coordinates: tuple[Array | None, Array | None, Array | None] = (None, None, None)
 
     @property
-    def n_rows(self) -> int:  # type: ignore[override]  # a property, because counting the rows may take a pass
+    def n_rows(self) -> int:  # type: ignore[override]  # a property, because counting may require reading the file
         return self._source.n_rows
 
     @property

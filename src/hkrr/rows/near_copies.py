@@ -10,11 +10,12 @@ from hkrr._base.linear_algebra import Array
 TOLERANCE = 1e-5
 # Largest absolute value of a projected coordinate, in units of the tolerance. It bounds the rounding error of the sums.
 _LARGEST = 1e9
-# Factor of the window in which copies are searched, as a margin for rounding errors.
+# Copies are searched among rows with similar projections. The width of this window is multiplied by this factor, as a
+# margin for rounding errors.
 _MARGIN = 1.01
 # Maximum number of comparisons, per row.
 _COMPARISONS = 100
-# Number of columns that are compared first. The other columns are compared only for the rows that are left.
+# Number of columns that are compared first. The other columns are compared only for rows that agree in the first ones.
 _FIRST_COLUMNS = 8
 
 

@@ -99,7 +99,7 @@ class ReweightedRows(Rows):
         return rows.with_weights(weight if w is None else w * weight, self.y_mean)
 
     def with_coordinates(self, x_offset: Array | None, x_scale: Array | None, y_offset: Array | None) -> ReweightedRows:
-        raise NotImplementedError("the weights are a function of the rows in their present coordinates")
+        raise NotImplementedError("the weights are only valid in the present coordinates, which cannot be changed")
 
 
 def _sums(X: Array, Y: Array, w: Array | None) -> tuple[Array, Array]:

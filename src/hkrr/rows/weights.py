@@ -117,8 +117,9 @@ def merge_identical(X: Array, y: Array, weight: Array | None) -> tuple[Array, Ar
 
     Copies that come from a bootstrap or a join carry no information about the noise variance, so the merged weights
     are normalized to a mean of one. Rows can also repeat because inputs and targets take few distinct values. Such
-    repetitions do carry information about the noise. They are recognized by inputs that occur with different targets:
-    if all weights are integers and most of the repeated weight belongs to such inputs, the weights are not normalized.
+    repetitions are called frequencies. They do carry information about the noise. They are recognized by inputs that
+    occur with different targets: if all weights are integers and most of the repeated weight belongs to such inputs,
+    the weights are not normalized.
     """
     X, y, weight = _without_zero_weights(X, y, weight)
     samples, index, inverse = np.unique(np.column_stack([X, y]), axis=0, return_index=True, return_inverse=True)

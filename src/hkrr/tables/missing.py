@@ -11,7 +11,7 @@ missing. ``base`` and all ``a_j`` are fitted by nonnegative least squares to the
 linear ridge regression. The fit is repeated a few times, with the weights 1 / v_i^2 from the previous solution
 (iteratively reweighted least squares).
 
-In the fit of the model, row i has the weight ``base / v_i``. When row i is predicted, the sum of a_j over its missing
+In the fit of the model, row i has the weight ``base / v_i``. In a prediction for row i, the sum of a_j over its missing
 columns is added to the predictive variance.
 """
 

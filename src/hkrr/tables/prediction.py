@@ -27,7 +27,7 @@ def predict_frame(
     std: bool = False,
     keep: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """Predict the rows of a data frame and return the predictions as a data frame.
+    """Predict the target for the rows of a data frame, and return the predictions as a data frame.
 
     Parameters
     ----------

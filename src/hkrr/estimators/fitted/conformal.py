@@ -8,7 +8,7 @@ of g times x,
     J_i = dg(B x_i) x_i'
 
 These are d D numbers. A diagonal map (one scale per column) has D derivatives, and a scaled identity has one. The
-derivatives are used as additional features beside the kernels, with a Gaussian prior on the change of B. The prior
+derivatives are used as features in addition to the kernels, with a Gaussian prior on the change of B. The prior
 variance of an entry of B is the mean square of the entries of B. The prior variance of the logarithm of a scale is 1.
 Let H be the hat matrix at a fixed map, and nu = lambda W with W the sum of the weights. Multiply each row by the square
 root of its weight. The leverages of the larger linear model are then
@@ -190,8 +190,9 @@ def _estimate_with_centers(
 ) -> Uncertainty:
     """Return the uncertainty of a fit with fewer centers than rows (Nystrom), from sums over a sample of the rows.
 
-    The matrices T, G and V are defined in `hkrr.estimators.fitted.posterior`, and v_i is column i of V. Smoothing J by
-    kernel ridge regression gives the coefficients ``Z = T^-T S^-1 V J`` with ``S^-1 = G'G / nu``. Then
+    The matrices T, G and V are defined in `hkrr.estimators.fitted.posterior`, and v_i is column i of V. J contains the
+    derivatives with respect to the map (see the docstring of this module). Smoothing J by kernel ridge regression gives
+    the coefficients ``Z = T^-T S^-1 V J`` with ``S^-1 = G'G / nu``. Then
     ``h_i = |G v_i|^2 / nu``, ``(I - H) J = J - K Z`` and ``J'(I - H) J = |J - K Z|^2 + nu |T' Z|^2``.
     """
     kernel, centers, t = objective.kernel, objective.centers, alpha.shape[1]

@@ -700,7 +700,7 @@ def adjusted_share(explained: float | None, effective_dimension: float, map_para
 
 
 def _truncated_shares(predicted: Array, truncation: Any, weights: Array) -> tuple[float, float]:
-    """Return the shares of rows whose prediction exceeds the truncation, and 1.5 times the truncation."""
+    """Return two shares of rows: predictions beyond the truncation, and predictions beyond 1.5 times the truncation."""
     sizes = np.abs(predicted)
     beyond, far_beyond = (np.any(sizes > factor * truncation, axis=1) for factor in (1.0, _OVERSHOOT))
     return float(np.average(beyond, weights=weights)), float(np.average(far_beyond, weights=weights))

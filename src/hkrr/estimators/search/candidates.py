@@ -40,7 +40,7 @@ from hkrr.solvers.initialization import median_sample
 FIRST_LAMBDA = 0.03
 # Maximum numbers of iterations of a short run and of a long run. Poor candidates are dropped after their short run.
 SHORT, LONG = 12, 60
-# Maximum number of rows for the median rule in the search, where it only sets the scale of a start.
+# Maximum number of rows for the median rule. In the search, this rule only sets the scale of starting maps.
 MEDIAN_ROWS = 500
 # A run stops when the criterion decreases by less than this share of its `loss_at_zero` per iteration.
 _PLATEAU = 1e-6

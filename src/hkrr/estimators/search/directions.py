@@ -50,14 +50,16 @@ from hkrr.metrics import subspace_distance
 from hkrr.rows import InMemoryRows
 from hkrr.solvers.initialization import median_sample, sample_map
 
-# Maximum number of directions, and the numbers of rows and centers with which maps of so many directions are found. If
-# a map leaves much of the target unexplained, the numbers of the next line are used.
+# Sample sizes of the search. Each entry holds a maximum number of directions, and the numbers of rows and centers that
+# are used for maps with at most this number of directions. If the best map leaves much of the target unexplained, the
+# search continues with the next entry.
 SIZES = ((3, 2_000, 100), (5, 2_000, 200), (math.inf, 4_000, 400))
-# Share of the target's mean square above which much is unexplained.
+# Much of the target is unexplained if the residuals have more than this share of the target's mean square.
 _MUCH = 0.1
 # Two scores are almost the same if they differ by less than this share of the difference of their penalties.
 _CLOSE = 0.2
-# Minimum and maximum width of a start, and minimum number of rows for each entry of its map between the two.
+# Minimum and maximum number of directions of a starting map. Between these limits, the number is chosen such that there
+# are at least _ROWS_PER_ENTRY rows for each entry of the map.
 _LEAST_WIDTH, _MOST_WIDTH, _ROWS_PER_ENTRY = 3, 8, 2
 # Maximum numbers of iterations: of a short run, of a long run, and of a run after a cut.
 SHORT, LONG, AFTER_CUT = 20, 60, 30
@@ -182,7 +184,7 @@ def same_directions(one: Candidate, other: Candidate) -> bool:
 
 
 def _line(n_components: int) -> int:
-    """Return the line of `SIZES` for a number of directions."""
+    """Return the index of the entry of `SIZES` for a number of directions."""
     return next(k for k, (most, _, _) in enumerate(SIZES) if n_components <= most)
 
 
@@ -290,7 +292,7 @@ class DirectionSearch:
         return bool(np.sum(weight @ residuals**2) > _MUCH * np.sum(weight @ Y**2))
 
     def _resize(self, line: int) -> bool:
-        """Use the rows and centers of a line of `SIZES`. Return whether these are more than before."""
+        """Use the numbers of rows and centers of an entry of `SIZES`. Return whether these are more than before."""
         rows, rng = self.task.rows, self.task.rng
         n_rows, n_centers = (min(number, rows.n_rows) for number in SIZES[min(line, len(SIZES) - 1)][1:])
         if n_centers <= self._size[1]:
@@ -302,7 +304,8 @@ class DirectionSearch:
         again = self._contenders() if found else []
         centers = uniform_or_all(some, n_centers, rng)
         self._sample, self.criterion = some, self.task.criterion(some, centers, self.kernel)
-        # A map that sees nothing of the target would get a very large lambda, and never change.
+        # At a map that explains nothing of the target, the best lambda would be very large. The gradient with respect
+        # to the map would then vanish, and the map would never change.
         self.criterion.most_lambda = FIRST_LAMBDA
         self.best = {}
         self._keep(self._improve([replace(one, seconds=0.0) for one in again], SHORT))
@@ -312,7 +315,7 @@ class DirectionSearch:
         return True
 
     def _contenders(self) -> list[Candidate]:
-        """Return the candidates that can be the best one with more rows and centers, the best one first.
+        """Return the candidates that may win with more rows and centers. The current best candidate comes first.
 
         These are the best candidate, its neighbours, and the best candidate by extrapolation. If the number of
         directions is given, all candidates are returned.
@@ -354,7 +357,10 @@ class DirectionSearch:
         return [end for end in survivors if math.isfinite(end.value)]
 
     def _start_narrow(self) -> None:
-        """Try random starts with the given number of directions too, which can be far below the target's number."""
+        """Also optimize random starts that have exactly the given number of directions.
+
+        This helps if the given number is far below the number of directions that the target needs.
+        """
         rows = self._sample
         starts = random_starts(rows, self.kernel, self.task.dimensions[-1], self.task.n_starts, self.task.rng)
         ended = sorted(self._improve(starts, SHORT), key=lambda end: end.value)
@@ -362,14 +368,15 @@ class DirectionSearch:
         self._keep(self._improve(ended[:1], LONG))
 
     def _agree(self, candidates: Sequence[Candidate]) -> bool:
-        """Return whether the maps of several starts have the same directions, so that they are likely the best."""
+        """Return whether maps from different starts have the same directions. They are then likely the best ones."""
         return len(candidates) == _SURVIVORS and same_directions(*candidates)
 
     def _cut(self, cuts: Sequence[dict[int, Candidate]]) -> list[Candidate]:
-        """Return the best cut of each wide map, lowest score first, given all its cuts.
+        """Optimize truncations of each wide map. Return the best one of each wide map, lowest score first.
 
-        If the number of directions is chosen, the cut with the lowest score and its neighbours are optimized. Otherwise
-        a cut to each of the given numbers of directions is optimized.
+        Each dict in `cuts` contains the truncations of one wide map, by number of directions. If the number of
+        directions is chosen by score, the truncation with the lowest score and its neighbours (one direction more, one
+        less) are optimized. Otherwise all truncations are optimized.
         """
         self._begin("keeping the directions that matter", Phase.CUT)
         found: list[dict[int, Candidate]] = [{} for _ in cuts]
@@ -385,14 +392,18 @@ class DirectionSearch:
         return sorted((end for end in best if math.isfinite(end.score)), key=lambda end: end.score)
 
     def _next(self, cuts: dict[int, Candidate], found: dict[int, Candidate]) -> list[int]:
-        """Return the numbers of directions to try next, given the cuts and the optimized cuts of one wide map."""
+        """Return the numbers of directions for which truncations of one wide map are optimized next.
+
+        Both arguments map numbers of directions to candidates. `cuts` holds all truncations of the wide map, and
+        `found` holds those that have already been optimized.
+        """
         if not self.task.choose_dimension:
             return [d for d in cuts if d not in found]
         center = _lowest(found or cuts).n_components
         return [d for d in (center, center - 1, center + 1) if d in cuts and d not in found]
 
     def _truncations(self, wide: Candidate) -> dict[int, Candidate]:
-        """Return the wide map, truncated to each number of directions, with its score."""
+        """Return the truncations of a wide map to each number in `dimensions`, with their scores."""
         B, lengths = sorted_rows(wide)
         spectrum = tuple((lengths / (lengths[0] or 1.0)).tolist())
         cuts = {}
@@ -413,10 +424,10 @@ class DirectionSearch:
         return self.criterion.reduced(B, nu / self.criterion.rows.total_weight).value
 
     def _widen(self) -> bool:
-        """Widen and cut the best map. Return whether this has found no new direction."""
+        """Add directions to the best map, optimize and truncate it. Return True if this found no new direction."""
         before = self._winner
         if before.n_components < self.task.rows.n_features:
-            self._begin(f"directions beside the {before.n_components} found", Phase.WIDENING)
+            self._begin(f"directions in addition to the {before.n_components} found", Phase.WIDENING)
             wide = self._improve([widen(before, length, self.task.rng) for length in _ADDED_LENGTHS], LONG)
             self._keep(wide)
         elif before.origin is Origin.CUT:

@@ -28,7 +28,7 @@ EXACT_ROWS, CENTERS = 5_000, 2_000
 EXACT_ROWS_ROUGH, CENTERS_ROUGH = 10_000, 4_000
 # Maximum number of centers of a quick fit.
 _QUICK_CENTERS = 500
-# Number of centers that a final fit can have with any time limit.
+# A time limit does not reduce the number of centers of the final fit below this number.
 _LEAST_CENTERS = 500
 # Numbers of rows of the matrices with which three operations are timed: a Cholesky factorization, a matrix product, and
 # the computation of a kernel matrix. The matrix of the factorization is the largest, because the factorization of a
@@ -56,7 +56,11 @@ class FinalFit(NamedTuple):
 
 
 def full_size(n_rows: int, smooth: bool) -> int:
-    """Return the number of centers for ``refit="full"``. `smooth` is False for ``kernel="auto"``."""
+    """Return the number of centers for ``refit="full"``.
+
+    `smooth` says whether the kernel is known to be smooth. It is False for ``kernel="auto"``, which may select a rough
+    kernel.
+    """
     exact, centers = (EXACT_ROWS, CENTERS) if smooth else (EXACT_ROWS_ROUGH, CENTERS_ROUGH)
     return n_rows if n_rows <= exact else centers
 
@@ -153,8 +157,8 @@ class DurationModel:
     def seconds(self, n_rows: int, n_centers: int) -> float:
         """Return the approximate duration of a fit in seconds.
 
-        The duration includes the kernel entries, the sums of products, the factorizations, the triangular solves for
-        the interval scores, and the predictions and derivatives for the interval scores and the diagnostics.
+        It is the sum of the times for the kernel matrices, the matrix products, the factorizations, the interval scores
+        and the diagnostics.
         """
         scores = self._product * min(n_centers, n_rows) ** 2 * 3.0 * min(SCORED_ROWS, n_rows)
         scores += 4.0 * self._entry * min(n_rows, _EXAMINED_ROWS) * n_centers / self._n_threads

@@ -37,7 +37,8 @@ from hkrr.solvers.initialization import median_sample
 _LEAD = 3.0
 # Number of folds, maximum number of rows of the check, and number of rows in each group of the criterion.
 _FOLDS, _ROWS, _GROUP_ROWS = 4, 6_000, 500
-# Numbers of rows below which two folds are held out in turn, and below which all four folds are held out in turn.
+# With fewer rows than the first number, two folds are held out in turn. With fewer rows than the second number, all
+# four folds are held out in turn.
 _FEW_ROWS, _VERY_FEW_ROWS = 2_000, 1_000
 # Value of nu at the start of a run.
 _FIRST_NOISE = 0.1
@@ -93,7 +94,7 @@ class HeldOutCheck:
                 return Verdict(True)
             errors.append([squared_errors(training, test, again), squared_errors(training, test, other)])
         error, error_of_rival = (float(error) for error in np.mean(np.concatenate(errors, axis=1), axis=1))
-        # One fold in which the map is learned well, and others in which it is not, must not count as a success.
+        # The map must also be at least as good in half of the folds. Otherwise a single fold could decide.
         n_better = sum(float(np.mean(one)) <= float(np.mean(other)) for one, other in errors)
         return Verdict(error <= error_of_rival and 2 * n_better >= n_repeats, error, error_of_rival)
 

@@ -1,7 +1,7 @@
 """Search over kernels and shapes of the map, by the same score that selects the number of directions.
 
-Real tables are rarely multi-index models. Their columns have individual meanings, and a rough kernel with one scale per
-column (a diagonal map) often fits better than a few directions. The criterion is therefore minimized for several
+Real tables rarely follow a multi-index model. Their columns have individual meanings, and a rough kernel with one scale
+per column (a diagonal map) often fits better than a few directions. The criterion is therefore minimized for several
 kernels and for maps of three shapes:
 
 - Multiples of the identity, which is plain kernel ridge regression.
@@ -64,7 +64,7 @@ _ONE_GROUP_ROWS = 1_500
 # Numbers of candidates that continue from half of the groups to all groups: plain kernel ridge regression, and diagonal
 # maps.
 _PLAINS, _DIAGONALS = 1, 4
-# Number of diagonal maps that become starts of square maps.
+# Number of diagonal maps from which square maps start.
 _SQUARES = 2
 # Number of candidates that get long runs.
 _LONG_RUNS = 2
@@ -75,9 +75,9 @@ _HOPELESS = 0.05
 _FINALISTS, _FINALISTS_BY_ERROR = 9, 3
 # Value of nu for a start from the median rule.
 _MEDIAN_NOISE = 0.1
-# Limits for warm starts: smallest nu, largest nu, and largest factor between a scale and the typical scale. If nu is
-# close to 0 or very large, the gradient with respect to nu vanishes, and nu would not change any more. The same holds
-# for the scale of a column that became almost 0 or infinite on a small sample.
+# Limits for warm starts: smallest nu, largest nu, and largest factor by which a scale may be above or below the scale
+# of the median rule. If nu is close to 0 or very large, the gradient with respect to nu vanishes, and nu would not
+# change any more. The same holds for the scale of a column that became almost 0 or infinite on a small sample.
 _LEAST_NOISE, _MOST_NOISE, _FARTHEST_SCALE = 0.01, 1.0, 100.0
 
 
@@ -188,9 +188,10 @@ class _Runs:
         return [end for end in ends if end.score - ends[0].score <= far]
 
     def errors(self, candidates: Sequence[Candidate], on: Grouped) -> list[float]:
-        """Return the leave-one-out error of each candidate within the groups, with a penalty for its parameters (AIC).
+        """Return the leave-one-out error of each candidate, averaged over the groups of rows and penalized (AIC).
 
-        After the deadline, only the first candidate is evaluated, and the errors of all other candidates are infinite.
+        The penalty grows with the number of parameters of the map. After the deadline, only the first candidate is
+        evaluated, and the errors of all other candidates are infinite.
         """
         leave_one_out = Grouped(LeaveOneOut, on.rows, on.n_groups, on.kernel, 1.0, self.task.n_threads)
         n = on.rows.total_weight

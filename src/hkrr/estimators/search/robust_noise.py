@@ -1,4 +1,4 @@
-"""Robust noise: a Student-t distribution instead of a normal distribution, if the residuals ask for it.
+"""Robust noise: a Student-t distribution instead of a normal distribution, if the residuals have heavy tails.
 
 The criteria assume normal noise. A gross error in y can then determine the model: the criterion improves most by a map
 along which the function has a spike at that row. The remedy is a Student-t distribution with 4 degrees of freedom. It
@@ -33,16 +33,17 @@ from hkrr.solvers.initialization import median_sample
 
 # Degrees of freedom of the Student-t distribution.
 DEGREES = 4.0
-# The Student-t distribution is used if it increases the log density by more nats per row, and by more nats in total.
+# The Student-t distribution is used if it increases the log density of the errors by more than these numbers of nats:
+# per row, and in total.
 LEAST_GAIN, _LEAST_TOTAL_GAIN = 0.2, 10.0
 # Rows with a weight below this value are outliers. With one target, a residual of about 9 times the scale of the
 # Student-t distribution has this weight.
 OUTLIER_WEIGHT = 0.06
 # Minimum effective number of rows, (sum w)^2 / sum w^2 for weights w.
 _LEAST_ROWS = 10
-# Maximum share of outliers. If there are more, the rows are treated as signal.
+# Maximum share of outliers. If there are more, they are treated as part of the signal.
 _MOST_OUTLIERS = 0.1
-# If the mean squared error is below this share of the variance of the target, the errors are those of an interpolation.
+# If the mean squared error is below this share of the variance of the target, the target is treated as free of noise.
 _LEAST_UNEXPLAINED = 1e-4
 # Ratio of the standard deviation to the median absolute deviation of a normal distribution.
 _MAD_TO_STD = 1.4826
@@ -50,11 +51,12 @@ _MAD_TO_STD = 1.4826
 _LEAST_SCALE = 0.01
 # Maximum number of rows whose leave-one-out errors are computed. The errors of other rows are prediction errors.
 _EXACT_ROWS = 1_000
-# Maximum number of rows, values of nu, and maximum number of rounds for the weights from plain kernel ridge regression.
+# Settings of `plain_weights`: the maximum number of rows, the values of nu that are tried, and the maximum number of
+# rounds of reweighting.
 _PLAIN_ROWS, _PLAIN_NOISES, _ROUNDS = 500, (0.01, 0.1, 1.0, 10.0, 100.0), 10
 # The rounds end when no weight changes by more than this amount.
 _WEIGHT_TOLERANCE = 0.02
-# Number of iterations for the scale of the Student-t distribution.
+# Number of fixed-point iterations that compute the scale of the Student-t distribution.
 _SCALE_ITERATIONS = 50
 
 
@@ -99,7 +101,7 @@ class Errors(NamedTuple):
 
     @property
     def student_density(self) -> float:
-        """Mean log density of the errors under the Student-t distribution with the best scales."""
+        """Mean log density of the errors under the Student-t distribution with the scales `scale`."""
         T, scale = self.squares.shape[1], self.scale
         constant = gammaln((DEGREES + T) / 2.0) - gammaln(DEGREES / 2.0) - 0.5 * T * math.log(DEGREES * math.pi)
         spread = np.log1p(np.sum(self.squares / scale, axis=1) / DEGREES)
@@ -108,7 +110,7 @@ class Errors(NamedTuple):
 
     @property
     def normal_density(self) -> float:
-        """Mean log density of the errors under the normal distribution with the best scales."""
+        """Mean log density of the errors under the normal distribution with the maximum likelihood scales."""
         mean = np.mean(self.squares, axis=0)
         scale = np.maximum(mean, np.finfo(np.float64).tiny)
         return float(-0.5 * np.sum(np.log(2.0 * math.pi * scale) + mean / scale)) - self._half_log_variance
@@ -148,8 +150,8 @@ def find_outliers(residuals: Array, sample_weight: Array) -> list[int]:
 def can_have_outliers(rows: InMemoryRows) -> bool:
     """Return whether outliers can be distinguished from signal.
 
-    This is not possible if more than half of the rows have the same value of a target, or if the weights of few rows
-    determine the fit.
+    This is not possible if more than half of the rows have the same value of a target, or if a few rows have nearly all
+    of the sample weight.
     """
     _, Y, w = rows.gather()
     if w is not None and float(np.sum(w)) ** 2 < _LEAST_ROWS * float(np.sum(w * w)):
@@ -158,7 +160,7 @@ def can_have_outliers(rows: InMemoryRows) -> bool:
 
 
 def target_errors(rows: InMemoryRows) -> Errors:
-    """Return the errors of a constant function, the median of each target."""
+    """Return the errors of a constant prediction, the median of each target."""
     _, Y, w = rows.gather()
     variance = np.ones(len(Y)) if w is None else 1.0 / w
     return Errors((Y - np.median(Y, axis=0)) ** 2 / variance[:, None], np.log(variance))
@@ -167,15 +169,16 @@ def target_errors(rows: InMemoryRows) -> Errors:
 def leave_one_out_errors(
     rows: InMemoryRows, omega: Array | None, kernel: Kernel, B: Array, nu: float, rng: np.random.RandomState
 ) -> Errors:
-    """Return the errors of a map B (or of the diagonal of B) with a noise level nu.
+    """Return the errors of kernel ridge regression at the map B with the noise level nu.
 
-    `rows` are the rows without robust weights, and `omega` contains these weights. At most 1,000 rows are centers.
-    Their errors are leave-one-out errors. The errors of all other rows are prediction errors.
+    B may also be the diagonal of a diagonal map. `omega` contains the weights of robust noise, which `rows` do not yet
+    include. At most 1,000 rows are centers. Their errors are leave-one-out errors. The errors of all other rows are
+    prediction errors.
     """
     weighted = rows if omega is None else rows.reweighted(omega)
     X, Y, w = weighted.gather()
     w = np.ones(len(Y)) if w is None else w
-    # The noise variances of the rows if no row were an outlier.
+    # The noise variances without the weights of robust noise.
     noise = nu / w if omega is None else nu * omega / w
     some = np.arange(len(Y)) if len(Y) <= _EXACT_ROWS else np.sort(rows.draw(_EXACT_ROWS, rng))
     P = project(X, B)
@@ -184,7 +187,11 @@ def leave_one_out_errors(
 
 
 def _standardized(kernel: Kernel, P: Array, Y: Array, weighted_noise: Array, noise: Array, some: Array) -> Errors:
-    """Return the errors, given latent points, targets, noise variances with and without weights, and the centers."""
+    """Return the standardized errors at the latent points P.
+
+    `weighted_noise` and `noise` are the noise variances with and without the weights of robust noise. `some` contains
+    the indices of the centers.
+    """
     K = kernel(P[some], P[some])
     K[np.diag_indices_from(K)] += weighted_noise[some]
     factor, _ = jittered_cholesky(K, 0.0)
@@ -208,8 +215,8 @@ def _standardized(kernel: Kernel, P: Array, Y: Array, weighted_noise: Array, noi
 def plain_weights(rows: InMemoryRows, kernel: Kernel, rng: np.random.RandomState) -> tuple[Array, float]:
     """Return weights from plain kernel ridge regression, and the log density of its errors.
 
-    The scale of the kernel is that of the median rule. The weights are computed for several values of nu, and those
-    with the highest log density of the errors are returned.
+    The median rule sets the scale of the kernel. The weights are computed for several values of nu. The weights for the
+    nu with the highest log density of the errors are returned.
     """
     scale = math.sqrt(kernel.median_gamma(median_sample(rows, rng, _PLAIN_ROWS)))
     B = np.full(rows.n_features, scale)
@@ -221,7 +228,7 @@ def plain_weights(rows: InMemoryRows, kernel: Kernel, rng: np.random.RandomState
         ends.append((errors.student_density, nu, omega))
     density, nu, omega = max(ends, key=lambda end: end[0])
     if len(few) < rows.n_rows:
-        # Until the errors of the other rows are known, their weights are those of a constant function.
+        # The errors of the other rows are not known yet. Their first weights are those of a constant prediction.
         everywhere = target_errors(rows).weights
         everywhere[few] = omega
         omega = leave_one_out_errors(rows, everywhere, kernel, B, nu, rng).weights

@@ -32,7 +32,8 @@ class Selection:
     fit : FinalFit
         The final fit, with the coefficients.
     y_offset : array (n_targets,) or None
-        With robust noise, the mean of the targets in which outliers hardly count, relative to the targets of the rows.
+        With robust noise, the weighted mean of the targets, in which outliers have little weight, minus their plain
+        mean. None with normal noise.
     interrupted_by : KeyboardInterrupt or None
         The exception if Ctrl-C stopped the search, otherwise None. After Ctrl-C, the winner is the best candidate so
         far, and its coefficients are fitted on the sample of the search instead of all rows.

@@ -52,10 +52,11 @@ from hkrr.solvers import Result
 SAMPLE_ROWS = 20_000
 # Maximum number of rows of a criterion in which all rows are centers.
 _EXACT_ROWS = 1_000
-# Number of rows of a first comparison with plain kernel ridge regression.
+# Number of rows of the first fit of plain kernel ridge regression, and of the first comparison with a map.
 _FEW_ROWS = 300
-# Ratio of the number of centers for polishing, on more than _EXACT_ROWS rows, to that of the search for directions; the
-# maximum number of these centers, and the maximum number of iterations for polishing.
+# Settings for polishing, the refinement of the best directions on more rows. If there are more than _EXACT_ROWS rows,
+# the number of centers of the search for directions is multiplied by the first number, up to the second number. The
+# third number is the maximum number of iterations.
 _POLISH_RATIO, _POLISH_CENTERS, _POLISH_ITERATIONS = 2, 400, 20
 # Maximum number of rows for the last refit of the scale and noise with kernel="auto".
 _RESCALE_ROWS = 2_000
@@ -110,7 +111,7 @@ def tune(task: Task, kernel: Kernel | None) -> Tuned:
 
     try:
         found = _choose_noise(task, search) if can_have_outliers(task.rows) else search(None)
-        # The last search is not always the one that is kept.
+        # If there were two searches, the result of the first one may have been kept.
         task.progress.omega = found.omega
         task.progress.found(found.winner)
         return found
@@ -146,7 +147,7 @@ def _choose_noise(task: Task, search: Callable[[Array | None], Tuned]) -> Tuned:
     robust = replace(robust, candidates=[*found.candidates, *robust.candidates])
     robust, robust_errors = _refine_with_weights(task, robust, _errors(task, robust.winner, robust.omega))
     if robust_errors is None and errors.heavy_tailed:
-        return robust  # there was no time for a comparison, and outliers spoil the other result
+        return robust  # there was no time for a comparison, and the fit with normal noise is affected by outliers
     return _better(task, (robust, robust_errors), (found, errors))
 
 
@@ -183,7 +184,7 @@ def _errors(task: Task, candidate: Candidate, omega: Array | None) -> Errors | N
 
 
 def _better(task: Task, new: tuple[Tuned, Errors | None], old: tuple[Tuned, Errors]) -> Tuned:
-    """Return the result with the higher quality, given both results and their errors.
+    """Return the new or the old result, whichever has the higher `_quality`.
 
     The old result is returned if the errors of the new one are not known.
     """
