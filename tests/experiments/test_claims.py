@@ -63,11 +63,14 @@ def test_text_of_a_claim(holds, line):
 )
 def test_convergence(starts, lower, n_lower, faster, of_both, escapes, n_escapes):
     first, second, third = claims_of("convergence", convergence(*starts))
-    assert (first.holds, first.number) == (lower, f"{n_lower} starts")
+    assert (first.holds, first.number) == (lower, f"{n_lower} starting maps")
     assert second.holds is faster
-    assert second.number == f"{of_both} starts where both reach the same loss, {len(starts)} starts in total"
+    n_faster, n_both = of_both.split(" of ")
+    shown = f"both reach the same loss from {n_both} of {len(starts)} starting maps"
+    assert second.number == f"{shown}; VarPro is faster from {n_faster} of these"
     assert third.holds is escapes
-    assert third.number == f"{n_escapes} of {len(starts)} starts where VarPro converged to a higher loss than AGD"
+    shown = f"from {n_escapes} of {len(starts)} starting maps"
+    assert third.number == f"{shown}, VarPro converges to a higher loss than AGD"
 
 
 @pytest.mark.parametrize(
@@ -97,9 +100,9 @@ def test_titles_of_loss_curves_are_true(starts):
 )
 @pytest.mark.parametrize("odd", STEPS)
 def test_toy_path(odd, ends, counts, holds):
-    """A single first step that disagrees with the paper refutes a claim.
+    """A single initial step size that disagrees with the paper refutes a claim.
 
-    The first step ``odd`` has the given results, and the remaining first steps agree with the paper.
+    The initial step size ``odd`` has the given results, and the others agree with the paper.
     """
     well = {(0, step): (-0.5, 1) for step in STEPS} | {(1, step): (1, 1) for step in STEPS}
     well |= {(2, step): (-0.5, 1) for step in STEPS}
@@ -108,8 +111,8 @@ def test_toy_path(odd, ends, counts, holds):
     assert [first.holds, sigmoid.holds, fewer.holds] == holds
     for claim, (varpro, agd) in ((first, ends[0]), (sigmoid, ends[2])):
         shown = f"VarPro ends at y = {varpro:.2f}, AGD ends at y = {agd:.2f}, L-BFGS ends at y = 0.25"
-        assert f"first step {odd:g}: {shown}" in claim.number.split("; ")
-    assert f"first step {odd:g}: VarPro {counts[0]}, AGD {counts[1]}, L-BFGS 3" in fewer.number.split("; ")
+        assert f"initial step size {odd:g}: {shown}" in claim.number.split("; ")
+    assert f"initial step size {odd:g}: VarPro {counts[0]}, AGD {counts[1]}, L-BFGS 3" in fewer.number.split("; ")
 
 
 @pytest.mark.parametrize(
@@ -121,14 +124,14 @@ def test_toy_path(odd, ends, counts, holds):
 )
 @pytest.mark.parametrize("link", LINKS)
 def test_toy_map(link, varpro, agd, holds):
-    """A single first step decides the claim about one function, and does not affect the other function's claim."""
+    """A single initial step size decides the claim about one function, and does not affect the other's claim."""
     arrivals = dict.fromkeys(product(LINKS, STEPS), (range(30), range(40), range(99)))
     table = toy_basins(arrivals | {(link, 1.0): (varpro, agd, ())}, n_points=10)
     claims = dict(zip(LINKS, claims_of("toy-map", table), strict=True))
     assert {name: claim.holds for name, claim in claims.items()} == dict.fromkeys(LINKS, True) | {link: holds}
-    shown = f"first step 1: VarPro {len(varpro):.1f}%, AGD {len(agd):.1f}%, L-BFGS 0.0%"
+    shown = f"initial step size 1: VarPro {len(varpro):.1f}%, AGD {len(agd):.1f}%, L-BFGS 0.0%"
     assert claims[link].number.split("; ")[2] == shown
-    assert f"({link}, for every first step)" in claims[link].text
+    assert f"({link}, for every initial step size)" in claims[link].text
 
 
 def test_toy_map_colours():

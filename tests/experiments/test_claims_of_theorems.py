@@ -169,21 +169,21 @@ def test_stationarity(gradient, mapping, path_B, path_alpha, holds):
         assert claim.text.startswith(text)
         assert claim.text.endswith(f"({method})")
         assert claim.number.endswith(
-            "2 of 4 starts satisfy the assumptions; from 1 starts, the smallest eigenvalue of K_mm fell below 0.0001"
+            "2 of 4 runs satisfy the assumptions; in 1 runs, the smallest eigenvalue of K_mm fell below 0.0001"
         )
     used = max(n * gradient(n) for n in 2 ** np.arange(11.0)) / 40_000
     assert f"at most {max(used, 1 / 40_000):.1e} of the constant" in claims[0].number
     assert "1 runs end with |B| = 1" in claims[1].number
     added = {ENDS: "1.5%", GOES_ON: "93.8%", NOTHING: "1.5%"}  # the run that agrees with the theorem adds 1.5%
     for claim, path in zip(claims[3:5], (path_B, path_alpha), strict=True):
-        assert claim.number.startswith(f"at most {added[path]}; ")
+        assert claim.number.startswith(f"at most {added[path]} of the length; ")
 
 
 @pytest.mark.parametrize(("loss", "eigenvalue", "singular"), [(1.99, 0.1, 0), (1.0, 1e-5, 2)])
 def test_stationarity_is_inconclusive_without_runs_that_satisfy_the_assumptions(loss, eigenvalue, singular):
     claims = claims_of("stationarity", stationarity(*[(BETTER, BETTER, ENDS, ENDS, 1.0, loss, eigenvalue)] * 2))
     assert [claim.holds for claim in claims] == [None] * 10
-    shown = f"0 of 2 starts satisfy the assumptions; from {singular} starts, the smallest eigenvalue"
+    shown = f"0 of 2 runs satisfy the assumptions; in {singular} runs, the smallest eigenvalue"
     assert all(shown in claim.number for claim in claims)
 
 

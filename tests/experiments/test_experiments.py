@@ -67,13 +67,13 @@ MEASURED = {
 # Regular expressions for the beginnings of all claims.
 CLAIMS = {
     "convergence": (
-        "AGD ends with a lower loss than VarPro from most starts",
+        "AGD ends with a lower loss than VarPro from most starting maps",
         "VarPro is faster than AGD when both reach the same loss",
-        "from some starts AGD escapes a minimum in which VarPro gets stuck",
+        "from some starting maps, AGD escapes a minimum in which VarPro gets stuck",
     ),
     "toy-path": (
-        r"AGD escapes .*\(square, y0 = -1.5, for every first step\)",
-        r"AGD escapes .*\(sigmoid, y0 = -1.75, for every first step\)",
+        r"AGD escapes .*\(square, y0 = -1.5, for every initial step size\)",
+        r"AGD escapes .*\(sigmoid, y0 = -1.75, for every initial step size\)",
         "from y0 = -0.1 both VarPro and AGD reach the global minimum, and VarPro takes",
     ),
     "toy-map": tuple(rf"the basin of the global minimum is larger for AGD.*\({link}, for every" for link in LINKS),

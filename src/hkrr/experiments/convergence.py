@@ -1,4 +1,4 @@
-"""Training loss of VarPro, AGD and L-BFGS against time, from several starts (figure 1)."""
+"""Training loss of VarPro, AGD and L-BFGS against time, from several starting maps (figure 1)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
 from hkrr.solvers import run as run_solver
 
-# Losses with at most this relative difference count as equal.
+# Two losses are considered equal if their relative difference is at most this number.
 _SAME = 0.05
-# A run counts as converged if its loss falls by at most this fraction in the second half of the time.
+# A run is considered converged if its loss falls by at most this fraction in the second half of the time.
 _SETTLED = 0.02
 # Maximum number of points stored for each loss curve, besides the first and the last point.
 _POINTS = 200
@@ -29,8 +29,8 @@ _POINTS = 200
 class Config:
     """The paper's problem.
 
-    For this figure the paper states neither lambda nor the time limit. It shows two starts, but does not say how they
-    were drawn.
+    For this figure the paper states neither lambda nor the time limit. It shows the runs from two starting maps, but
+    does not say how the maps were drawn.
     """
 
     n_samples: int = 300
@@ -38,7 +38,7 @@ class Config:
     n_components: int = 2
     n_centers: int = 5
     reg_lambda: float = 1e-7
-    # Distribution of the entries of the initial maps: "uniform" or "normal".
+    # Distribution of the entries of the starting maps: "uniform" or "normal".
     starts: str = "uniform"
     seconds: float = 60.0
     repeats: int = 10
@@ -51,14 +51,14 @@ class Config:
 
 
 def cases(config: Config) -> list[Case]:
-    """Return one case for each combination of a start and a method."""
+    """Return one case for each combination of a starting map and a method."""
     return [{"start": start, "method": method} for start in range(config.repeats) for method in METHODS]
 
 
 def run_case(config: Config, case: Case) -> Table:
-    """Return the loss curve of one run. The data and the centers are the same in all runs.
+    """Return the loss curve of one run.
 
-    Each start is the same for all methods.
+    The data and the centers are the same in all runs. All methods use the same starting maps.
     """
     d, D = config.n_components, config.n_features
     data = make_mim_sines(config.n_samples, D, d, B=np.eye(d, D), random_state=seed_of(config.seed, 0, "data"))
@@ -92,7 +92,7 @@ class _Curve:
         half = column(table, "time_limit", **where)[-1] / 2
         pairs = zip(self.seconds, self.loss, strict=True)
         at_half = [self.loss[0], *(loss for second, loss in pairs if second <= half)][-1]
-        # A run that stopped in the first half of the time also counts as converged.
+        # A run that stopped in the first half of the time is considered converged too.
         self.settled = at_half - self.end <= _SETTLED * self.end
 
     def seconds_to(self, loss: float) -> float:
@@ -102,11 +102,11 @@ class _Curve:
 
 
 def _classify(table: Table) -> tuple[dict[int, dict[str, _Curve]], list[int], list[int], list[int]]:
-    """Return the curves of each start, and three lists of starts.
+    """Return the curves of each starting map, and three lists with the numbers of starting maps.
 
-    The first list has the starts from which AGD ends with a lower loss than VarPro. The second list has the starts from
-    which AGD and VarPro converge to the same loss. The third list is the part of the first list where VarPro has
-    converged, so that AGD escaped from a minimum in which VarPro is stuck.
+    The first list has the starting maps from which AGD ends with a lower loss than VarPro. The second list has the
+    starting maps from which AGD and VarPro converge to the same loss. The third list has the starting maps of the first
+    list from which VarPro has converged. From these maps, AGD escapes a minimum in which VarPro gets stuck.
     """
     curves = {start: {method: _Curve(table, start, method) for method in METHODS} for start in _complete_starts(table)}
     lower = [s for s, of in curves.items() if of["AGD"].end < (1.0 - _SAME) * of["VarPro"].end]
@@ -122,7 +122,7 @@ def _classify(table: Table) -> tuple[dict[int, dict[str, _Curve]], list[int], li
 
 
 def _complete_starts(table: Table) -> list[int]:
-    """Return the starts for which the runs of all methods have finished."""
+    """Return the numbers of the starting maps for which the runs of all methods have finished."""
     finished = {(row["start"], row["method"]) for row in table}
     return [start for start in sorted({start for start, _ in finished}) if all((start, m) in finished for m in METHODS)]
 
@@ -135,30 +135,31 @@ def claims(table: Table) -> list[Claim]:
     n = len(curves)
     return [
         Claim(
-            "AGD ends with a lower loss than VarPro from most starts",
+            "AGD ends with a lower loss than VarPro from most starting maps",
             len(lower) > n / 2 if n else None,
-            f"{len(lower)} of {n} starts",
+            f"{len(lower)} of {n} starting maps",
         ),
         Claim(
             "VarPro is faster than AGD when both reach the same loss",
             len(faster) > len(both) / 2 if both else None,
-            f"{len(faster)} of {len(both)} starts where both reach the same loss, {n} starts in total",
+            f"both reach the same loss from {len(both)} of {n} starting maps; "
+            f"VarPro is faster from {len(faster)} of these",
         ),
         Claim(
-            "from some starts AGD escapes a minimum in which VarPro gets stuck",
+            "from some starting maps, AGD escapes a minimum in which VarPro gets stuck",
             bool(escapes) if n else None,
-            f"{len(escapes)} of {n} starts where VarPro converged to a higher loss than AGD",
+            f"from {len(escapes)} of {n} starting maps, VarPro converges to a higher loss than AGD",
         ),
     ]
 
 
 def plot(table: Table) -> Any:
-    """Plot the loss curves of two starts, and the final losses of all starts.
+    """Plot the loss curves from two starting maps, and the final losses from all starting maps.
 
-    From the first start, VarPro and AGD reach the same loss. From the second start, AGD escapes a minimum in which
-    VarPro is stuck. If there are several such starts, the one with the largest ratio of VarPro's final loss to AGD's is
-    shown. If AGD never escapes, the second start is chosen by the same ratio among all starts from which AGD ends with
-    a lower loss.
+    From the first map, VarPro and AGD reach the same loss. From the second map, AGD escapes a minimum in which VarPro
+    gets stuck. If several maps have this property, the map with the largest ratio of VarPro's final loss to AGD's is
+    shown. If AGD never escapes, the second map is chosen by the same ratio among all starting maps from which AGD ends
+    with a lower loss.
     """
     import matplotlib.pyplot as plt
 

@@ -108,7 +108,7 @@ def reproduce(
 
     Finished cases are stored in ``.name.jsonl`` with a hash of the config and the library's version. Later runs reuse
     the finished cases. An interrupted run therefore resumes where it stopped, and a run with more repeats computes only
-    the new repeats. If any other field of the config or the version has changed, all cases run again. Changes of the
+    the new repeats. If the version or any other field of the config has changed, all cases run again. Changes of the
     code are not detected, so delete ``.name.jsonl`` after such a change. If a case fails, the remaining cases still
     run. The files then describe only the finished cases, and `Outcome.failures` has the error messages.
 

@@ -32,7 +32,7 @@ class Config:
     n_centers: int = 5
     reg_lambda: float = 1e-7
     seconds: float = 60.0
-    # Distribution of the entries of the initial maps: "uniform" or "normal".
+    # Distribution of the entries of the starting maps: "uniform" or "normal".
     starts: str = "uniform"
     lambdas: tuple[float, ...] = tuple(10.0**-k for k in range(1, 9))
     scales: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0)

@@ -1,9 +1,9 @@
-"""The setting of the paper's experiments (appendix D.1): data splits, starts, time budgets and the exact refit.
+"""The setting of the paper's experiments (appendix D.1): data splits, starting maps, time budgets and the exact refit.
 
-Ten maps are sampled in the unit ball, and the map with the lowest validation error is the start. The median heuristic
-at the start sets gamma. All methods use the same start, gamma and centers. Each method then runs for its time budget.
-In the final step, the refit, kernel ridge regression is fitted to the inputs projected by the learned map. Its gamma
-and lambda are chosen on the validation rows, and it is scored on the test rows.
+Ten maps are sampled in the unit ball, and the map with the lowest validation error is the starting map. The median
+heuristic at this map sets gamma. All methods use the same starting map, gamma and centers. Each method then runs for
+its time budget. In the final step, the refit, kernel ridge regression is fitted to the inputs projected by the learned
+map. Its gamma and lambda are chosen on the validation rows, and it is scored on the test rows.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def solver(method: str, **options: Any) -> Solver:
 def seed_of(seed: int, repeat: int, role: str) -> int:
     """Return a separate seed for each repeat and role ("data", "start" or "model").
 
-    With the same seed for all roles, the entries of a start could equal the entries of the true map.
+    With the same seed for all roles, the entries of a starting map could equal the entries of the true map.
     """
     roles = ("data", "start", "model")
     return int(np.random.SeedSequence([seed, repeat, roles.index(role)]).generate_state(1)[0])
@@ -62,8 +62,9 @@ def seed_of(seed: int, repeat: int, role: str) -> int:
 def draw_map(d: int, D: int, entries: str, rng: np.random.RandomState) -> Array:
     """Draw a map with uniform entries in [0, 1] or with normal entries, and divide it by its spectral norm.
 
-    The paper draws its true maps with uniform entries. It samples its starts "randomly in the ball" without saying how.
-    A map with uniform entries is a good start, because its entries are positive, like the entries of the true map.
+    The paper draws its true maps with uniform entries. It samples its starting maps "randomly in the ball" without
+    saying how. A map with uniform entries is a good starting map, because its entries are positive, like the entries of
+    the true map.
     """
     if entries == "normal":
         return sample_map(d, D, rng)
@@ -92,7 +93,7 @@ def draw(data_set: int, n_train: int, n_validation: int, n_test: int, D: int, d:
 
 
 class Start(NamedTuple):
-    """The objective and the initial map, which all methods share."""
+    """The objective and the starting map, which are the same for all methods."""
 
     objective: Objective
     B: Array
@@ -122,7 +123,7 @@ class Budget(NamedTuple):
     reg_lambda: float
     # Time budget of a run in seconds.
     seconds: float
-    # Distribution of the entries of the initial maps, one of `STARTS`.
+    # Distribution of the entries of the starting maps, one of `STARTS`.
     entries: str
 
 

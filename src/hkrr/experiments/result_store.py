@@ -23,7 +23,7 @@ _IGNORED_FIELDS = ("repeats",)
 class Store:
     """The finished cases of one config, in a JSON Lines file. Each case is written as soon as it has finished.
 
-    The file may also contain cases of other configs or of other versions of the library, which are ignored.
+    The file may also contain cases of other configs or of other versions of the library. These cases are ignored.
     """
 
     def __init__(self, path: Path, config: Any) -> None:

@@ -74,7 +74,10 @@ def run(config: Config) -> Table:
 
 
 def curve(table: Table, D: int, system: str, last: int = 0) -> tuple[list[int], list[float]]:
-    """Return the numbers of rows m and the median excess risks, for the ``last`` largest m (for all m if 0)."""
+    """Return numbers of rows m and the median excess risk for each m.
+
+    If `last` is positive, only the `last` largest m are used. If `last` is 0, all m are used.
+    """
     sizes = sorted(set(column(table, "m", D=D, system=system)))[-last:]
     return sizes, [float(np.median(column(table, "excess_risk", D=D, system=system, m=m))) for m in sizes]
 

@@ -1,7 +1,7 @@
 """A check of the convergence theorem: squared gradients, path lengths and the smallest eigenvalue of K_mm.
 
 The theorem says that the squared norm of the gradient with respect to B, at the best of the first N steps, is at most
-``C / N``. The constant is ``C = L(B0, alpha0) / (c s)``, where L(B0, alpha0) is the loss at the start, c is the
+``C / N``. The constant is ``C = L(B0, alpha0) / (c s)``, where L(B0, alpha0) is the initial loss, c is the
 constant of the Armijo condition and s is the smallest step. If the norm constraint on B is active, the gradient need
 not converge to zero, but the gradient mapping ``(B - proj(B - s dL/dB)) / s`` does. For AGD the gradient mapping also
 includes the gradient with respect to alpha. Both the gradient and the gradient mapping are recorded.
@@ -37,16 +37,16 @@ _ARMIJO = 1e-4
 _POINTS = 150
 # A run is excluded from the claims if its loss fell by less than this fraction, because it hardly moved.
 _MOVED = 0.01
-# A run counts as converged if its squared gradient, divided by the squared gradient at the start, is at most this
-# number.
+# A run is considered converged if its squared gradient, divided by the squared gradient at the starting map, is at most
+# this number.
 _CONVERGED = 1e-12
-# Eigenvalues of K_mm below this value count as zero.
+# A run violates the assumption on K_mm if the smallest eigenvalue of K_mm falls below this value.
 _SIGMA = 1e-4
 
 
 @dataclass(frozen=True)
 class Config:
-    """A problem that satisfies the assumptions of the theorem for many starts.
+    """A problem for which many runs satisfy the assumptions of the theorem.
 
     K_mm is well conditioned because there are few centers, and because gamma is larger than in the median heuristic.
     """
@@ -68,7 +68,7 @@ class Config:
 
 
 def cases(config: Config) -> list[Case]:
-    """Return one case for each combination of a start and a method."""
+    """Return one case for each combination of a starting map and a method."""
     return [{"start": start, "method": method} for start in range(config.repeats) for method in METHODS]
 
 
@@ -160,7 +160,7 @@ def exponent(rows: Table, name: str) -> float:
 
 
 def late_share(rows: Table, name: str) -> float:
-    """Return the fraction of the length of a path in the last 90% of the steps, or 0 if the run has converged."""
+    """Return the fraction of the path length that the last 90% of the steps add, or 0 if the run has converged."""
     if rows[-1]["least_squared_mapping"] <= _CONVERGED * rows[0]["least_squared_mapping"]:
         return 0.0
     early = max(row[name] for row in rows if row["iteration"] <= max(1.0, rows[-1]["iteration"] / 10))
@@ -175,8 +175,8 @@ def claims(table: Table) -> list[Claim]:
         runs = [rows for rows in every if _satisfies_assumptions(rows)]
         singular = sum(rows[-1]["least_eigenvalue"] < _SIGMA for rows in every)
         which = (
-            f"{len(runs)} of {len(every)} starts satisfy the assumptions; "
-            f"from {singular} starts, the smallest eigenvalue of K_mm fell below {_SIGMA:g}"
+            f"{len(runs)} of {len(every)} runs satisfy the assumptions; "
+            f"in {singular} runs, the smallest eigenvalue of K_mm fell below {_SIGMA:g}"
         )
         on_boundary = sum(rows[-1]["norm_of_B"] > 1.0 - 1e-9 for rows in runs)
         used = max((bound_used(rows, "least_squared_gradient") for rows in runs), default=0.0)
@@ -202,17 +202,17 @@ def claims(table: Table) -> list[Claim]:
             share = max((late_share(rows, f"path_of_{variable}") for rows in runs), default=0.0)
             found.append(
                 Claim(
-                    f"the path of {variable} has finite length, so that the last 90% of the steps add less than 10% "
+                    f"the path of {variable} has finite length: the last 90% of the steps add less than 10% "
                     f"of the length ({method})",
                     share < 0.1 if runs else None,
-                    f"at most {share:.1%}; {which}",
+                    f"at most {share:.1%} of the length; {which}",
                 )
             )
     return found
 
 
 def plot(table: Table) -> Any:
-    """Plot each quantity against the number of steps, with one line for each start."""
+    """Plot each quantity against the number of steps, with one line for each starting map."""
     import matplotlib.pyplot as plt
 
     panels = {

@@ -1,7 +1,8 @@
-"""Maps of the starts from which each method finds the global minimum of the paper's toy functions (appendix D.2).
+"""Basins of attraction of the global minimum of the paper's toy functions, for each method (appendix D.2).
 
-The results depend on the first step size of the line searches, which the paper does not state. Three values are tried.
-The figure has one map for each of the two functions, with the middle value of the first step.
+Each method runs from a grid of starting points (x0, y0). The results depend on the initial step size of the line
+searches. The paper does not state this step size, so three values are tried. For each of the two functions, the figure
+shows the grid for the middle value.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from hkrr.experiments.experiment_runner import COLOURS, Case, Claim, Table, run_
 from hkrr.experiments.result_store import column
 from hkrr.experiments.toy_functions import FIRST_STEPS, LINKS, METHODS, Toy, arrived, minimise
 
-# Colours of the starts from which the global minimum is found by both VarPro and AGD, by AGD only, by VarPro only, or
-# by neither method.
+# Colours of the starting points from which the global minimum is reached by both VarPro and AGD, by AGD only, by VarPro
+# only, or by neither method.
 BOTH, ONLY_AGD, ONLY_VARPRO, NONE = "#7B3294", COLOURS["AGD"], COLOURS["VarPro"], "#BBBBBB"
 
 
 @dataclass(frozen=True)
 class Config:
-    """The grid of starts (x0, y0), which is the same for both functions, and the first steps of VarPro and AGD."""
+    """The grid of starting points (x0, y0) for both functions, and the initial step sizes of VarPro and AGD."""
 
     x0: tuple[float, float] = (-3.0, 7.0)
     y0: tuple[float, float] = (-3.0, 3.0)
@@ -39,7 +40,7 @@ class Config:
 
 
 def cases(config: Config) -> list[Case]:
-    """Return one case for each combination of a function, a first step and a row of the grid (a value of y0)."""
+    """Return one case for each combination of a function, an initial step size and a row of the grid."""
     return [
         {"link": link, "first_step": step, "y0": float(y0)}
         for link in LINKS
@@ -53,7 +54,7 @@ def _grid(ends: tuple[float, float], config: Config) -> Any:
 
 
 def run_case(config: Config, case: Case) -> Table:
-    """Return the final y of each method for the starts in one row of the grid."""
+    """Return the final y of each method from the starting points in one row of the grid, which have the same y0."""
     rows = []
     ends: dict[str, float] = {}
     for x0 in _grid(config.x0, config):
@@ -72,7 +73,7 @@ def run(config: Config) -> Table:
 
 
 def shares(table: Table, link: str, first_step: float) -> dict[str, float]:
-    """Return the fraction of starts from which each method reaches the global minimum."""
+    """Return the fraction of starting points from which each method reaches the global minimum."""
     where = {"link": link, "first_step": first_step}
     ends = {method: column(table, "y", method=method, **where) for method in METHODS}
     return {
@@ -85,18 +86,18 @@ def _steps(table: Table) -> list[float]:
 
 
 def claims(table: Table) -> list[Claim]:
-    """Check for both functions whether AGD reaches the global minimum from more starts than VarPro."""
+    """Check for both functions whether AGD reaches the global minimum from more starting points than VarPro."""
     found = []
     for link in LINKS:
         tried = {step: shares(table, link, step) for step in _steps(table)}
         share = {step: each for step, each in tried.items() if not np.isnan(sum(each.values()))}
         number = "; ".join(
-            f"first step {step:g}: " + ", ".join(f"{method} {value:.1%}" for method, value in each.items())
+            f"initial step size {step:g}: " + ", ".join(f"{method} {value:.1%}" for method, value in each.items())
             for step, each in share.items()
         )
         text = (
             "the basin of the global minimum is larger for AGD by more than one percentage point "
-            f"({link}, for every first step)"
+            f"({link}, for every initial step size)"
         )
         larger = all(each["AGD"] > each["VarPro"] + 0.01 for each in share.values())
         found.append(Claim(text, larger if len(share) == len(tried) else None, number))
@@ -104,9 +105,9 @@ def claims(table: Table) -> list[Claim]:
 
 
 def plot(table: Table) -> Any:
-    """Plot the maps of the starts and the fractions of successful starts.
+    """Plot which methods succeed from each starting point, and the success rate of each method.
 
-    In the maps, a star marks the global minimizer, and crosses mark the local minimizers.
+    A star marks the global minimizer, and crosses mark the local minimizers.
     """
     import matplotlib.pyplot as plt
     from matplotlib.lines import Line2D
@@ -117,13 +118,13 @@ def plot(table: Table) -> Any:
     figure, axes = plt.subplots(1, 4, figsize=(17.5, 4.6), layout="constrained", width_ratios=[1.1, 1.1, 0.9, 0.9])
     for ax, bars, link in zip(axes[:2], axes[2:], LINKS, strict=True):
         _map(ax, [row for row in table if row["link"] == link and row["first_step"] == middle], Toy(link))
-        ax.set_title(f"{link}, first step {middle:g}")
+        ax.set_title(f"{link}, initial step size {middle:g}")
         for k, step in enumerate(steps):
             share = shares(table, link, step)
             x = np.arange(len(METHODS)) + (len(METHODS) + 1) * k
             bars.bar(x, np.nan_to_num(list(share.values())), color=[COLOURS[method] for method in METHODS])
         ticks = 1 + (len(METHODS) + 1) * np.arange(len(steps))
-        bars.set(title=f"{link}: share of successful starts", ylim=(0, 1), xlabel="first step", xticks=ticks)
+        bars.set(title=f"{link}: success rate", ylim=(0, 1), xlabel="initial step size", xticks=ticks)
         bars.set_xticklabels([f"{step:g}" for step in steps])
     names = {"both succeed": BOTH, "only AGD": ONLY_AGD, "only VarPro": ONLY_VARPRO, "neither": NONE}
     patches = [Patch(color=colour, label=name) for name, colour in names.items()]

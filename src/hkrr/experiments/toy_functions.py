@@ -20,7 +20,7 @@ from hkrr.solvers import AGD, LBFGS, Solver, State, VarPro, run
 # The choices of h: y^2 and the sigmoid.
 LINKS = ("square", "sigmoid")
 METHODS = ("VarPro", "AGD", "L-BFGS")
-# First step sizes of the line searches. The results depend on the first step size, which the paper does not state.
+# Initial step sizes of the line searches. The results depend on the initial step size, which the paper does not state.
 FIRST_STEPS = (0.01, 0.1, 1.0)
 # Number of steps of AGD in x for each step in y. The paper does not state this number. With 1, steps in x and y
 # alternate. With 10, x would be close to h(y), and AGD would behave almost like VarPro.
@@ -94,7 +94,7 @@ def minimise(
 ) -> list[tuple[float, float, float]]:
     """Return the iterates (x, y, f(x, y)) of a method.
 
-    The first step of VarPro and L-BFGS only moves x to h(y), the minimizer of f for fixed y.
+    In the first iteration, VarPro and L-BFGS only move x to h(y), the minimizer of f for fixed y.
     """
     toy = Toy(link)
     path = [(x0, y0, toy.at(x0, y0))]
@@ -109,7 +109,7 @@ def minimise(
     }
     objective = Toy(link, x0) if method == "AGD" else toy
     run(solvers[method], objective, np.array([[y0]]), max_iter=max_iter, tol=1e-8, callbacks=[record])
-    # AGD also calls `record` at the start, so the first iterate is a duplicate.
+    # AGD also calls `record` at the starting point, so the first iterate is a duplicate.
     return path[1:] if method == "AGD" else path
 
 

@@ -1,7 +1,7 @@
-"""Trajectories of VarPro, AGD and L-BFGS on the toy functions, from the paper's starts (figure 1, appendix D.2).
+"""Trajectories of VarPro, AGD and L-BFGS on the toy functions, from the paper's starting points (figure 1).
 
-The line searches are run with three values of the first step size. The figure shows the trajectories for the middle
-value. The claims are checked for all three values.
+Appendix D.2 of the paper defines the functions. The line searches are run with three initial step sizes. The figure
+shows the trajectories for the middle value. The claims are checked for all three values.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from hkrr.experiments.experiment_runner import COLOURS, GREY, Case, Claim, Table
 from hkrr.experiments.result_store import column
 from hkrr.experiments.toy_functions import FIRST_STEPS, METHODS, Toy, arrived, minimise
 
-# The paper's three starts (x0, y0). According to the paper, AGD escapes a local minimum in which VarPro gets stuck if
-# both start at (-1.5, -1.5) or at (5, -1.75). From (-1.5, -0.1), both methods reach the global minimum.
+# The paper's three starting points (x0, y0). According to the paper, AGD escapes a local minimum in which VarPro gets
+# stuck if both start at (-1.5, -1.5) or at (5, -1.75). From (-1.5, -0.1), both methods reach the global minimum.
 STARTS = {"square": ((-1.5, -1.5), (-1.5, -0.1)), "sigmoid": ((5.0, -1.75),)}
 
 
@@ -35,7 +35,7 @@ class Config:
 
 
 def cases(config: Config) -> list[Case]:
-    """Return one case for each combination of a function, a start, a first step and a method."""
+    """Return one case for each combination of a function, a starting point, an initial step size and a method."""
     return [
         {"link": link, "x0": x0, "y0": y0, "first_step": step, "method": method}
         for link, starts in STARTS.items()
@@ -57,16 +57,17 @@ def run(config: Config) -> Table:
 
 
 def claims(table: Table) -> list[Claim]:
-    """Check the paper's claims about its three starts, for every first step."""
+    """Check the paper's claims about its three starting points, for every initial step size."""
     found = []
     for link, y0 in (("square", -1.5), ("sigmoid", -1.75)):
         ends = _ends(table, link, y0)
         escapes = [arrived(of["AGD"]) and not arrived(of["VarPro"]) for of in ends.values()]
         number = "; ".join(
-            f"first step {step:g}: " + ", ".join(f"{method} ends at y = {y:.2f}" for method, y in of.items())
+            f"initial step size {step:g}: " + ", ".join(f"{method} ends at y = {y:.2f}" for method, y in of.items())
             for step, of in ends.items()
         )
-        text = f"AGD escapes a local minimum in which VarPro gets stuck ({link}, y0 = {y0:g}, for every first step)"
+        setting = f"{link}, y0 = {y0:g}, for every initial step size"
+        text = f"AGD escapes a local minimum in which VarPro gets stuck ({setting})"
         found.append(Claim(text, all(escapes) if len(ends) == len(FIRST_STEPS) else None, number))
     ends = _ends(table, "square", -0.1)
     steps = {
@@ -78,17 +79,18 @@ def claims(table: Table) -> list[Claim]:
         for step, of in ends.items()
     ]
     number = "; ".join(
-        f"first step {step:g}: " + ", ".join(f"{method} {n}" for method, n in of.items()) for step, of in steps.items()
+        f"initial step size {step:g}: " + ", ".join(f"{method} {n}" for method, n in of.items())
+        for step, of in steps.items()
     )
     text = (
         "from y0 = -0.1 both VarPro and AGD reach the global minimum, and VarPro takes fewer iterations "
-        "(square, for every first step)"
+        "(square, for every initial step size)"
     )
     return [*found, Claim(text, all(faster) if len(ends) == len(FIRST_STEPS) else None, number)]
 
 
 def _ends(table: Table, link: str, y0: float) -> dict[float, dict[str, float]]:
-    """Return the final y of each method, for each first step for which the runs of all methods have finished."""
+    """Return the final y of each method for each initial step size, if the runs of all methods have finished."""
     # The rows of a run are in the order of the iterations, so its last row overwrites the earlier rows.
     ends = {(row["first_step"], row["method"]): row["y"] for row in table if row["link"] == link and row["y0"] == y0}
     return {
@@ -99,7 +101,7 @@ def _ends(table: Table, link: str, y0: float) -> dict[float, dict[str, float]]:
 
 
 def plot(table: Table) -> Any:
-    """Plot the trajectories on the level sets, and the loss against the iteration, with one column for each start."""
+    """Plot the trajectories on the level sets, and the loss against the iteration, for each starting point."""
     import matplotlib.pyplot as plt
 
     starts = [(link, *start) for link in STARTS for start in STARTS[link]]
@@ -115,7 +117,7 @@ def plot(table: Table) -> Any:
             bottom.semilogy(np.maximum(loss, 1e-16), color=COLOURS[method], label=method)
         top.plot(x0, y0, "o", color="black", ms=6)
         top.plot(Toy(link).h(1.0), 1.0, "*", color="white", mec="black", ms=14)
-        top.set(title=f"{link}, from ({x0:g}, {y0:g}), first step {step:g}", xlabel="x", ylabel="y")
+        top.set(title=f"{link}, from ({x0:g}, {y0:g}), initial step size {step:g}", xlabel="x", ylabel="y")
         bottom.set(xlabel="iteration", ylabel="f", ylim=(1e-12, None))
         bottom.grid(alpha=0.3)
     axes[1, 0].legend(frameon=False)

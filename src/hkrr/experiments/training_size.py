@@ -25,7 +25,7 @@ class Config:
     n_centers: int = 25
     reg_lambda: float = 1e-8
     seconds: float = 80.0
-    # Distribution of the entries of the initial maps: "uniform" or "normal".
+    # Distribution of the entries of the starting maps: "uniform" or "normal".
     starts: str = "uniform"
     lambdas: tuple[float, ...] = tuple(10.0**-k for k in range(1, 9))
     scales: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -73,7 +73,8 @@ def claims(table: Table) -> list[Claim]:
     dimensions, sizes = (sorted(set(column(table, name))) for name in ("d", "m"))
     if len(dimensions) < 3:
         tried = ", ".join(map(str, dimensions))
-        return [Claim("the effect of d at a fixed time budget", None, f"three values of d are needed, but d = {tried}")]
+        number = f"three values of d are needed, but only d = {tried} was tried"
+        return [Claim("the effect of d at a fixed time budget", None, number)]
     few, middle, every = dimensions[0], dimensions[len(dimensions) // 2], dimensions[-1]
     large = sizes[len(sizes) // 2 :]
     finished = {(row["method"], row["m"], row["d"]) for row in table}
