@@ -57,7 +57,7 @@ def uniform(rows: Rows, n_centers: int, rng: np.random.RandomState) -> Array:
     (3, 2)
     """
     if n_centers > rows.n_rows:
-        raise ValueError(f"n_centers={n_centers} is larger than the number of rows, {rows.n_rows}")
+        raise ValueError(f"n_centers={n_centers} is larger than the number of rows; use at most {rows.n_rows}")
     return rows.take(rows.draw(n_centers, rng))
 
 

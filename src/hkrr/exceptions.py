@@ -136,7 +136,7 @@ class PoorFitWarning(HKRRWarning):
 class OverfitWarning(HKRRWarning):
     """The model explains much of the variance of y on its training rows, but probably almost nothing on new rows.
 
-    The explained share on new rows is estimated by generalized cross-validation; see `Diagnostics`.
+    The proportion of variance explained on new rows is estimated by generalized cross-validation; see `Diagnostics`.
 
     Examples
     --------
@@ -151,7 +151,7 @@ class OverfitWarning(HKRRWarning):
 
 
 class FailedStartsWarning(HKRRWarning):
-    """The objective could not be evaluated at most of the starts, so the map is the best of only a few starts.
+    """For most starting maps, the objective could not be evaluated, so only a few starting maps were compared.
 
     Examples
     --------

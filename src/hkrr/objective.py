@@ -112,7 +112,7 @@ class Objective:
     rows : Rows
         The training data.
     centers : array (c, D) or None
-        Nystrom centers in the coordinates of the rows. None uses all rows as centers. K is then square, and the
+        Nystrom centers, shifted and scaled like the rows. None uses all rows as centers. K is then square, and the
         minimizer solves ``(K + lambda W diag(1/w)) a = y``. This system costs less and is accurate for every lambda.
     kernel : Kernel
         The kernel k of latent points.
@@ -262,7 +262,10 @@ class Objective:
         return self.reg_lambda * dot(self._Y, alpha), pull_to_map(left + right, self._placed_centers, B), alpha
 
     def _square_kernel(self, B: Array, C: Array) -> Array:
-        """Return the kernel matrix of all rows, computed by one call for PyTorch tensors, or in blocks by threads."""
+        """Return the kernel matrix of all rows.
+
+        PyTorch tensors are processed by a single call of the kernel, and NumPy arrays in blocks by several threads.
+        """
         kernel = self.kernel
         if is_torch_array(C):
             return kernel(C, C)

@@ -134,7 +134,7 @@ def test_rows_match_rows_with_explicit_weights(make, kind, T, weighted, center):
     one, other = np.random.RandomState(7), np.random.RandomState(7)
     for n in (1, 37, 10 * M):
         assert_array_equal(robust.draw(n, one), rows.draw(n, other))
-    with pytest.raises(NotImplementedError, match="present coordinates"):
+    with pytest.raises(NotImplementedError, match="fixed offsets and scales"):
         robust.with_coordinates(None, None, None)
 
 

@@ -105,7 +105,7 @@ def test_a_newer_format_is_refused_with_the_remedy():
         (["class"], "Ridge", "class 'Ridge' is unknown"),
         (["class"], "KNeighborsRegressor", "is unknown"),
         (["class"], ["SIR"], "is unknown"),
-        (["news"], 1, "the field 'news' of its header is missing or unknown"),
+        (["news"], 1, "the field 'news' of its metadata is missing or unknown"),
         (["parameters", "news"], 1, "'news' is not one of the known parameters"),
         (["attributes", "news_"], 1, "'news_' is not one of the known attributes"),
         (["attributes", "kernel_", "object", "class"], "Wavelet", "unknown class 'Wavelet'"),

@@ -136,7 +136,7 @@ def test_damaged_or_foreign_files_are_refused(stopped, tmp_path):
 
 def test_a_checkpoint_of_another_version_is_refused(stopped, monkeypatch):
     monkeypatch.setattr("hkrr._storage.checkpoint.__version__", "9.9")
-    with pytest.raises(CheckpointError, match=r"written by hkrr .*, and this is hkrr 9\.9"):
+    with pytest.raises(CheckpointError, match=r"written by hkrr .*, but hkrr 9\.9 is installed"):
         ridge(stopped).fit(*data())
 
 

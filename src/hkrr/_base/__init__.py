@@ -1,1 +1,1 @@
-"""Modules that all other packages use: arrays, Cholesky factors, threads, argument checks, hashing, the journal."""
+"""Modules that all other packages use, for example for linear algebra, threads, argument checks and checkpoints."""

@@ -24,7 +24,7 @@ def check_installed(module: str, extra: str, what: str) -> None:
 
 
 def check_int(name: str, value: Any, minimum: int) -> int:
-    """Return the value as an int. Raise a ValueError if it is not an integer, or less than ``minimum``."""
+    """Return the value as an int. Raise a ValueError if it is not an integer or is less than ``minimum``."""
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < minimum:
         raise ValueError(f"{name} must be an integer of at least {minimum}, got {value!r}")
     return int(value)

@@ -57,8 +57,8 @@ __all__ = [
 def scaled_squared_distances(P: Array, C: Array, gamma: float) -> Array:
     """Return the matrix of ``gamma |p_i - c_j|^2`` for the rows p_i of P and c_j of C, computed as one matrix product.
 
-    The product is ``[-2 gamma P, gamma |p|^2, 1] @ [C, 1, gamma |c|^2]'``. BLAS adds the norms, so the result is
-    written to memory only once. Rounding can make entries slightly negative.
+    The product is ``[-2 gamma P, gamma |p|^2, 1] @ [C, 1, gamma |c|^2]'``. The product also adds the norms, so the
+    result is written to memory only once. Rounding can make entries slightly negative.
     """
     xp = array_namespace(P, C)
     left = xp.concat([-2.0 * gamma * P, gamma * xp.sum(P * P, axis=1, keepdims=True), xp.ones_like(P[:, :1])], axis=1)
@@ -84,7 +84,7 @@ def low_rank_product(left: Array, right: Array) -> Array:
 def dot(a: Array, b: Array) -> Array:
     """Return the sum of the products of corresponding entries.
 
-    For PyTorch tensors the result is a tensor, so the function need not wait for a GPU to compute it.
+    For PyTorch tensors the result is a tensor, so this function does not wait until a GPU has computed it.
     """
     return array_namespace(a, b).sum(a * b) if is_torch_array(a) else np.vdot(a, b)
 

@@ -1,13 +1,13 @@
 """The journal of a fit: the results of its expensive steps, from which an interrupted fit resumes.
 
-A fit is a function of its data, parameters and random state. The journal therefore stores no state of the algorithms,
-only the results of their expensive steps. To resume, the same code runs again and gets the stored results instead of
-computing them. The fit reaches the point of the interruption within moments, with bitwise the same numbers.
+A fit is a function of its data, parameters and random state. The journal therefore need not store the state of the
+whole computation. To resume a fit, the same code runs again and gets the stored results instead of computing them. The
+fit reaches the point of the interruption within moments, with bitwise the same numbers.
 
 `step` computes a result, or returns the stored result. The key of a step contains everything that the result depends
 on, so the order in which threads finish does not matter. Steps can be nested: when the outer step is done, the entries
-made inside it are deleted. `open_run` opens a run of a solver. While the run lasts, the journal records either the
-evaluations of the objective or the memory of the solver (`RunRecord`).
+made inside it are deleted. `open_run` opens a run of a solver. During the run, the journal records either the
+evaluations of the objective or the values that the solver needs to continue (`RunRecord`).
 
 The current journal is a context variable, which the threads of `hkrr._base.threads` inherit. If there is no journal,
 because no checkpoint was requested or the code runs in a worker process, `step` computes the result and stores nothing.
@@ -41,8 +41,8 @@ _REMEDY = "use another path for checkpoint, or delete the file to start over"
 class RunRecord:
     """The progress of an unfinished run of a solver, as checkpoints store it.
 
-    The first seven fields are lists with one entry per evaluation of the reduced function. A resumed run replays these
-    evaluations. The last four fields are used only by solvers that resume from their own memory instead.
+    The first seven fields are lists with one entry per call of ``objective.reduced``. A resumed run replays these
+    evaluations. The last four fields are used only by solvers that resume from their stored ``memory`` instead.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class RunRecord:
 
 @dataclass
 class Run:
-    """A run of a solver in the journal. It has a record while the run is unfinished, and then a result."""
+    """A run of a solver in the journal. It has a record until the run is finished, and a result afterwards."""
 
     journal: Journal
     name: str
@@ -196,7 +196,10 @@ _current: ContextVar[tuple[Journal, str] | None] = ContextVar("journal", default
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Deactivate the journal while callbacks and other user code run: their computations do not belong to the fit."""
+    """Deactivate the journal inside the context.
+
+    Callbacks and other user code run in this context, because their computations do not belong to the fit.
+    """
     token = _current.set(None)
     try:
         yield

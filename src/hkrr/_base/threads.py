@@ -90,8 +90,8 @@ _shared_limit = _SharedLimit()
 def single_threaded_blas() -> AbstractContextManager[None]:
     """Return a context manager that limits BLAS to one thread.
 
-    Small matrix products are slower with two BLAS threads than with one. In a pool, each thread would start BLAS
-    threads of its own.
+    Small matrix products are slower with two BLAS threads than with one. Without this limit, each thread of a pool
+    would also start BLAS threads of its own.
     """
     return _shared_limit
 
@@ -122,7 +122,7 @@ _stop: ContextVar[Event | None] = ContextVar("stop", default=None)
 
 
 def raise_if_stopped() -> None:
-    """Raise Stopped if the call of `in_threads` that started this task has failed or was interrupted.
+    """Raise Stopped if the call of `in_threads` or `Lockstep.map` that started this task has failed or was interrupted.
 
     Long computations call this function repeatedly.
     """

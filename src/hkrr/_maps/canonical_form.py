@@ -2,9 +2,10 @@
 
 For every kernel in this library, (B, gamma) and (B / s, gamma s^2) define the same function. For a rotation-invariant
 kernel, B and Q B also define the same function, for every rotation Q. The canonical form has spectral norm 1 in the
-coordinates of X. For rotation-invariant kernels, the rows of a full map are also orthogonal in the coordinates of the
-optimization and sorted by decreasing norm, and the entry of largest absolute value in each row is positive. A diagonal
-map, stored as the vector of its scales, stays diagonal: its rows are in the order of the columns.
+original units of X. For rotation-invariant kernels, a full map satisfies two more conditions in the coordinates of the
+optimization. Its rows are orthogonal and sorted by decreasing norm, and the entry of largest absolute value in each row
+is positive. A diagonal map, stored as the vector of its scales, stays diagonal: its rows are in the order of the
+columns.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def map_row(B: Array, k: int) -> Array:
 
 
 def canonical_map(B: Array, kernel: Kernel, x_scale: Array | None) -> tuple[Array, Kernel, Array]:
-    """Return the canonical map in the coordinates of X, the kernel with its new gamma, and the singular values of B.
+    """Return the canonical map in the original units of X, the kernel with its new gamma, and the singular values of B.
 
     The returned singular values are divided by the largest singular value. If B is the vector of a diagonal map, the
     canonical map is a vector too, and its singular values, the absolute scales, are in the order of the columns.

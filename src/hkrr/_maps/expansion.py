@@ -28,7 +28,7 @@ class KernelExpansion:
     B : array (d, D) or (D,)
         The linear map from inputs to latent points, or the diagonal of a diagonal map.
     centers : array (c, D)
-        The centers, in the coordinates of X.
+        The centers, in the original units of X.
     alpha : array (c,) or (c, n_targets)
         The coefficients, one column per target.
     intercept : float or array (n_targets,), default=0.0

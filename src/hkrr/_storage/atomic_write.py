@@ -62,7 +62,7 @@ def remove_unfinished(path: Path) -> None:
 
 
 def stem(target: Path) -> str:
-    """Return the prefix that the names of a file's temporary files and lock file start with.
+    """Return the common prefix of the names of the temporary files and the lock file of a file.
 
     The prefix is short and contains a hash of the full name. Files with different names therefore have different
     prefixes, even if the names start with the same letters, and no process removes the temporary files of another file.
@@ -87,7 +87,10 @@ def _remedy(error: OSError) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Flush a renaming in a folder to the disk. On Windows and some network file systems this function does nothing."""
+    """Flush the renaming of a file in a folder to the disk.
+
+    On Windows and some network file systems this function does nothing.
+    """
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)

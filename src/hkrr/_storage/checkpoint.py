@@ -174,7 +174,7 @@ class _File:
     path : Path
         Path of the file, which need not exist yet.
     belongs_to : dict
-        The fingerprint of the fit. A file with a different fingerprint is refused.
+        The fingerprint of the fit. If the file has a different fingerprint, `open` raises a CheckpointError.
     """
 
     def __init__(self, path: Path, belongs_to: dict[str, Any]) -> None:
@@ -200,7 +200,8 @@ class _File:
         library, found = read(self._path)
         if library != __version__:
             raise Refusal(
-                f"it was written by hkrr {library}, and this is hkrr {__version__}; resume with hkrr {library}"
+                f"it was written by hkrr {library} and can be resumed only with this version, but hkrr {__version__} "
+                "is installed"
             )
         try:
             fit = found.pop(("fit", ""))

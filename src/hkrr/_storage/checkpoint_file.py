@@ -6,8 +6,8 @@ each entry. The arrays share one tensor, because separate tensors for thousands 
 a file.
 
 Reading a checkpoint is as safe as reading a model: no code is run, the checksum detects accidental damage, every byte
-is used exactly once, and damaged files are refused. Types and shapes are checked for each kind of entry. A forged entry
-that passes these checks can still make a fit fail, or lead to a different model.
+is used exactly once, and damaged files raise an error. Types and shapes are checked for each kind of entry. A forged
+entry that passes these checks can still make a fit fail, or lead to a different model.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hkrr.solvers import Result, State
 from hkrr.solvers.driver import MESSAGES, empty_history
 
 _DAMAGED = "it is damaged, or not a checkpoint"
-# The type of the key of an entry, which consists of its kind ("fit", "step" or "run") and its name.
+# Type of the keys of entries. A key consists of a kind ("fit", "step" or "run") and a name.
 _ENTRY = tuple[str, str]
 
 
@@ -78,7 +78,7 @@ def unpacked(text: bytes, data: bytes) -> Any:
 def _array(data: bytes, expected: int, dtype: str, shape: list[int], order: str, at: int) -> Array:
     """Return the array that starts at byte `at` of the data.
 
-    Raise Refusal if `at` is not `expected`, the end of the previous array. So no byte is used twice.
+    Raise Refusal if `at` is not `expected`, the end of the previous array. This ensures that no byte is used twice.
     """
     kind = np.dtype(dtype) if isinstance(dtype, str) else np.dtype(object)
     if kind.kind not in "fiub" or order not in ("C", "F") or not all(map(_whole, (*shape, at))) or at != expected:
@@ -160,7 +160,7 @@ def _is_step(value: Any) -> bool:
 def _is_history(value: Any) -> bool:
     """Return whether a value is a dict of lists that all have the same length.
 
-    Ranges are refused, because a range in a forged file could be so long that a loop over it would never end.
+    Ranges are not accepted, because a range in a forged file could be so long that a loop over it would never end.
     """
     columns = list(value.values()) if isinstance(value, dict) else []
     return all(isinstance(column, list) for column in columns) and len({len(column) for column in columns}) == 1

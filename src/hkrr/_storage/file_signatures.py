@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Keys of the hkrr header in the metadata of a safetensors file: one for saved models, one for checkpoints.
+# Keys of the hkrr metadata in a safetensors header: one for saved models, one for checkpoints.
 MODEL, CHECKPOINT = "hkrr", "hkrr checkpoint"
 # Number of bytes that are read from the start of a file to recognize its type.
 SIGNATURE_LENGTH = 512

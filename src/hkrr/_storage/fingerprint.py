@@ -2,14 +2,15 @@
 
 A checkpoint can be used only by a fit with the same fingerprint. Parameters that change how a fit is computed, but not
 its result, are not part of the fingerprint: `n_jobs`, `block_size`, `verbose`, `checkpoint` and `checkpoint_every`. For
-example, a fit that ran out of memory can resume with smaller blocks. Two more parameters are not part of it:
-`time_limit`, because it applies to each call separately, and `callbacks`, because functions cannot be compared. All
-other parameters are compared by value: 3 equals 3.0, and a kernel equals its name (see `hkrr._base.value_hashing`).
+example, a fit that ran out of memory can resume with smaller blocks. Two more parameters are not part of the
+fingerprint: `time_limit`, because it applies to each call separately, and `callbacks`, because functions cannot be
+compared. All other parameters are compared by value: 3 equals 3.0, and a kernel equals its name (see
+`hkrr._base.value_hashing`).
 
 Arrays in memory are compared by a hash of their bytes. Data in files, tensors and Dask collections would be expensive
 to hash. They are compared by their sizes, by sums over all rows, and by the bytes of at most 300 rows. The sums include
-products of inputs and targets, so swapped targets are detected. Two sums count as equal if they differ by no more than
-rounding errors.
+products of inputs and targets, so swapped targets are detected. Two sums are treated as equal if they differ by no
+more than rounding errors.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ _LEFT_OUT = (
 _RESOLVE: dict[str, Any] = {"kernel": get_kernel, "solver": get_solver}
 # Maximum number of rows whose bytes are compared, for data that are not arrays in memory.
 _SOME_ROWS = 300
-# Maximum difference between two sums that count as equal, relative to the sum of the absolute values of the terms.
+# Two sums are treated as equal if their difference, relative to the sum of the absolute values of the terms, is at
+# most this number.
 _ROUNDING = 1e-9
 # Maximum number of characters of a parameter's value in error messages.
 _MAX_CHARACTERS = 80
@@ -61,7 +63,7 @@ class CheckpointedModel(Protocol):
 
 
 def fingerprint(model: CheckpointedModel, rows: Rows) -> dict[str, Any]:
-    """Return the fingerprint of a fit: the class, the parameters that matter, and a summary of the data.
+    """Return the fingerprint of a fit: the class, the parameters that affect the result, and a summary of the data.
 
     For each parameter, the fingerprint contains a hash of its value, and the start of its ``repr`` for error messages.
     """
@@ -134,10 +136,7 @@ def _digest_of_arrays(*arrays: Array | None) -> str:
 
 
 def _sums(X: Array, Y: Array, w: Array | None) -> tuple[Array, Array]:
-    """Return the weighted sums of 1, x, x^2, y, y^2 and y x' over the rows, and the same sums for |x| and |y|.
-
-    For the second group of sums, x and y are replaced by |x| and |y|.
-    """
+    """Return the weighted sums of 1, x, x^2, y, y^2 and y x' over the rows, and the same sums for |x| and |y|."""
     xp = array_namespace(X)
     W = xp.ones_like(Y[:, 0]) if w is None else w
 

@@ -1,15 +1,15 @@
 """Conversion of values to JSON and back, for parameters, fitted attributes and journal entries.
 
 None, booleans, strings, integers, finite floats and lists are represented by the corresponding JSON values. Every other
-value is represented by a JSON object with one key, which is the name of its type:
+value is represented by a JSON object whose only key names the type of the value. For example:
 
 - ``{"tensor": name}`` is an array, stored in the file as the tensor with this name.
 - ``{"stack": name}`` is a long list of arrays of one shape, stored as one tensor.
-- ``{"tuple": [...]}``, ``{"dict": [[key, value], ...]}`` and ``{"float": "inf"}`` are values of built-in types.
+- ``{"tuple": [...]}``, ``{"dict": [[key, value], ...]}`` and ``{"float": "inf"}`` are a tuple, a dict and infinity.
 - ``{"object": {"class": "Gaussian", "gamma": 0.5}}`` is an instance of a registered class: a kernel, a solver, or a
   dataclass or NamedTuple with the decorator `storable`.
 
-Classes that are not registered are never looked up, and no tensor is used twice.
+When a file is read, classes that are not registered are never looked up, and no tensor is used twice.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _SPLITTERS: dict[str, Any] = {
 }
 _SCALARS = ("float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint64", "uint32", "uint16", "uint8")
 _NOT_FINITE = ("inf", "-inf", "nan")
-# Lists of floats up to this length are stored in the JSON header, where they are readable. Longer lists of floats, and
+# Lists of floats up to this length are stored in the JSON text, where they are readable. Longer lists of floats, and
 # longer lists of arrays of one shape, are stored as one tensor.
 _SHORT = 64
 # Maximum number of characters in an array of strings. NumPy pads all strings to the length of the longest one, so a

@@ -1,15 +1,16 @@
-"""The file format of models and checkpoints: a safetensors file with a header and a checksum.
+"""The file format of models and checkpoints: a safetensors file with hkrr metadata and a checksum.
 
-A safetensors file consists of the length of a table (8 bytes), the table itself, and the bytes of the tensors.
-The table is a JSON object that lists the tensors. It can also hold metadata, and the hkrr header is stored there as
-JSON in one line, with sorted keys and without spaces. The entry "tensors" of the header repeats the dtype and shape of
-each tensor and adds its memory order, "C" or "F". The file itself stores all tensors in C order. The order of the
-original array is needed because matrix products of arrays in C and in Fortran order round differently. The entry
-"checksum" of the header is a SHA-256 hash. It is computed from the header without this entry, followed by the bytes of
-the tensors in the order of their names.
+A safetensors file consists of the length of the header (8 bytes), the header, and the bytes of the tensors. The header
+is a JSON object. It lists the tensors and can also hold metadata. hkrr stores one metadata entry, called the hkrr
+metadata. This is a JSON object, written as a string in one line, with sorted keys and without spaces.
+
+The entry "tensors" of the hkrr metadata repeats the dtype and shape of each tensor and adds its memory order, "C" or
+"F". The file itself stores all tensors in C order. The order of the original array is needed because matrix products of
+arrays in C and in Fortran order round differently. The entry "checksum" is a SHA-256 hash. It is computed from the hkrr
+metadata without this entry, followed by the bytes of the tensors in the order of their names.
 
 Reading a file from an untrusted source is safe. Lengths are compared with the size of the file before memory is
-allocated, the size and depth of the table are checked before it is parsed, and the rest is read as numbers only.
+allocated, the size and depth of the header are checked before it is parsed, and the rest is read as numbers only.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from hkrr._version import __version__
 # read only in the current format.
 FORMAT, CHECKPOINT_FORMAT = 1, 2
 
-# Maximum size of the table in bytes, and maximum number of its objects and lists. The second limit is needed because a
-# table of empty lists takes thirty times its size in memory after parsing. In a valid table, most bytes are names of
+# Maximum size of the header in bytes, and maximum number of its objects and lists. The second limit is needed because a
+# header of empty lists takes thirty times its size in memory after parsing. In a valid header, most bytes are names of
 # columns.
 _MAX_TABLE, _MAX_BRACKETS = 2 << 20, 100_000
-# Maximum depth of nested objects and lists in the table.
+# Maximum depth of nested objects and lists in the header.
 _MAX_DEPTH = 16
 # Maximum number of axes of a tensor, and upper bound on its axis lengths, byte offsets and number of entries.
 _MAX_AXES, _MAX_AXIS = 8, 2**48
@@ -86,9 +87,9 @@ class _Tensor(NamedTuple):
 
 
 def pack(header: dict[str, Any], arrays: dict[str, Array], kind: str = MODEL) -> bytes:
-    """Return the bytes of a file with the given header and arrays.
+    """Return the bytes of a file with the given arrays. The dict `header` is the hkrr metadata.
 
-    The dtypes, shapes and memory orders of the arrays and the checksum are added to the header.
+    The dtypes, shapes and memory orders of the arrays and the checksum are added to the metadata.
     """
     from safetensors.numpy import save
 
@@ -112,7 +113,7 @@ def pack(header: dict[str, Any], arrays: dict[str, Array], kind: str = MODEL) ->
 
 
 def unpack(path: str | os.PathLike[str], kind: str = MODEL) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the header and the arrays of a file, or raise Refusal if the file is not valid."""
+    """Return the hkrr metadata and the arrays of a file, or raise Refusal if the file is not valid."""
     try:
         return _unpack(path, kind)
     except MemoryError:  # a sparse file can be larger than the memory
@@ -160,12 +161,12 @@ def _unpack(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], di
 
 
 def as_json(header: dict[str, Any]) -> str:
-    """Return the header as JSON text. Equal headers give the same text, because the keys are sorted."""
+    """Return the hkrr metadata as JSON text. The keys are sorted, so equal metadata gives the same text."""
     return json.dumps(header, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def checksum(header: dict[str, Any], tensors: Iterable[bytes | memoryview]) -> str:
-    """Return the SHA-256 hash of a header, without its entry "checksum", and the bytes of the tensors."""
+    """Return the SHA-256 hash of the hkrr metadata, without its entry "checksum", and the bytes of the tensors."""
     digest = hashlib.sha256(as_json({key: value for key, value in header.items() if key != "checksum"}).encode())
     for data in tensors:
         digest.update(data)
@@ -190,7 +191,7 @@ def _order(array: Array) -> str:
 
 
 def _read_table(file: BinaryIO, size: int) -> bytes:
-    """Return the table of tensors of a safetensors file."""
+    """Return the header of a safetensors file, or raise Refusal if its length is not valid."""
     start = file.read(8)
     if len(start) < 8:
         raise Refusal(f"it has only {size} bytes, so it is truncated or not an hkrr file")
@@ -219,10 +220,10 @@ def _header_and_tensors(table: bytes, n_bytes: int, kind: str) -> tuple[dict[str
 
 
 def check_format(header: dict[str, Any], kind: str) -> None:
-    """Raise Refusal if this version of hkrr cannot read files of this kind in the format given in the header."""
+    """Raise Refusal if this version of hkrr cannot read files of this kind in the format given in the hkrr metadata."""
     version, library = header.get("format"), header.get("library")
     if type(version) is not int or version < 1 or not isinstance(library, str):
-        raise Refusal("its header has no format version, so it is not an hkrr file")
+        raise Refusal("its metadata has no format version, so it is not an hkrr file")
     if kind == CHECKPOINT and version != CHECKPOINT_FORMAT:
         raise Refusal(
             f"it was written by another version of hkrr, in format {str(version)[:20]}, but this version reads format "
@@ -295,12 +296,12 @@ def _tensors(entries: dict[str, Any], n_bytes: int) -> dict[str, _Tensor]:
 
 def _tensor(entry: Any) -> _Tensor:
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise Refusal("its table of tensors is not valid, so it is damaged")
+        raise Refusal("its list of tensors is not valid, so it is damaged")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in _DTYPES:
         raise Refusal(f"it contains numbers of an unsupported type ({str(dtype)[:20]!r})")
     if not (_whole(shape) and len(shape) <= _MAX_AXES and _whole(offsets) and len(offsets) == 2):
-        raise Refusal("its table of tensors is not valid, so it is damaged")
+        raise Refusal("its list of tensors is not valid, so it is damaged")
     begin, end = offsets
     # An empty tensor, for example of shape (0, 2**40, 2**40), has no bytes, but can still be too long for a NumPy
     # array.
@@ -315,11 +316,11 @@ def _whole(numbers: Any) -> bool:
 
 
 def _memory_orders(described: Any, tensors: dict[str, _Tensor]) -> dict[str, Any]:
-    """Return the memory order of each tensor, or raise Refusal if the header contradicts the safetensors table."""
+    """Return the memory order of each tensor, or raise Refusal if the hkrr metadata contradicts the header."""
     if not isinstance(described, dict) or set(described) != set(tensors):
-        raise Refusal("the tensors in its header differ from the tensors in the file, so it is damaged")
+        raise Refusal("the tensors in its metadata differ from the tensors in the file, so it is damaged")
     for name, (dtype, shape, _, _) in tensors.items():
         orders = [{"dtype": _NAMES[dtype], "shape": list(shape), "order": order} for order in ("C", "F")]
         if described[name] not in orders:
-            raise Refusal("the tensors in its header differ from the tensors in the file, so it is damaged")
+            raise Refusal("the tensors in its metadata differ from the tensors in the file, so it is damaged")
     return {name: entry["order"] for name, entry in described.items()}

@@ -80,7 +80,8 @@ class Criterion(ABC):
     rows : Rows
         The training data.
     centers : array (c, D) or None
-        Nystrom centers in the coordinates of the rows. None uses all rows as centers, and the criterion is then exact.
+        Nystrom centers, shifted and scaled like the rows. None uses all rows as centers, and the criterion is then
+        exact.
     kernel : Kernel
         The kernel k of latent points.
     reg_lambda : float
@@ -225,7 +226,11 @@ class Criterion(ABC):
         return Whitened(B, C, T, pullback_cc, nu, VV, beta, fitted, S_factor, kappa_sum)
 
     def _grad_from_centers(self, white: Whitened, dC: Array, A: Array) -> Array:
-        """Return the contribution of the centers to dl/dB, given dC (from K) and A (from K_cc)."""
+        """Return the contribution of the centers to dl/dB.
+
+        `dC` is the gradient with respect to C through K. `A` is the matrix G_V V' of the module docstring. It gives the
+        gradient through K_cc.
+        """
         left, right = white.pullback_cc(-0.5 * white.sandwich(0.5 * (A + A.T)))
         return (dC + left + right).T @ self.placed_centers
 

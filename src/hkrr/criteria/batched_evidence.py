@@ -44,7 +44,7 @@ class InLockstep(Evidence):
     criterion : Evidence
         The criterion, for which `can_be_batched` is True.
     number : int
-        Number of the run.
+        Index of the run.
     lockstep : Lockstep
         Collects the requests of all runs. `answer` computes the answers.
     """

@@ -44,8 +44,9 @@ class Evidence(Criterion):
 
         ``l = log(q) / 2 + (log det S + (W - c) log nu) / (2 W) + (sum_i w_i k(x_i, x_i) - tr VV') / (2 nu W)``.
 
-    The last term penalizes the share of the kernel's trace that the centers do not capture. A row with weight w counts
-    like w identical rows. For several targets, the criterion is the mean over the targets that are not constant.
+    The last term penalizes the part of the kernel's trace that the centers do not capture. A row with weight w has the
+    same effect as w identical rows. For several targets, the criterion is the mean over the targets that are not
+    constant.
 
     Examples
     --------
@@ -82,8 +83,8 @@ class Evidence(Criterion):
         inverse = inverse_from_factor(factor)
         alpha = inverse @ self._Y
         q = xp.clip(xp.sum(self._Y * alpha, axis=0) / W, min=MIN_SCALE)
-        # A weight w counts like w repeated rows. The log determinant for all W repeated rows is computed from the
-        # matrix of the distinct rows: each distinct row adds log(w), and each repetition adds log(nu).
+        # A row with weight w has the same effect as w repeated rows. The log determinant for all W repeated rows is
+        # computed from the matrix of the distinct rows. Each distinct row adds log(w), and each repetition log(nu).
         left_over = W - len(self._w)
         log_det = 2.0 * xp.sum(xp.log(factor.diagonal())) + xp.sum(xp.log(self._w)) + left_over * math.log(nu)
         value = (share @ xp.log(q)) / 2.0 + log_det / (2.0 * W)

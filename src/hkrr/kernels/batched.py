@@ -1,4 +1,7 @@
-"""Distances of radial kernels, and their gradients, for a batch of maps. The first axis of each array is the map."""
+"""Distances of radial kernels, and their gradients, for a batch of maps.
+
+The first axis of each array is the index of the map.
+"""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Rows(ABC):
         return rows
 
     def take(self, indices: Array) -> Array:
-        """Return the rows of X at the given indices, in the current coordinates."""
+        """Return the rows of X at the given indices, shifted and scaled as set by `with_coordinates`."""
         return self.subset(indices).gather()[0]
 
     def draw(self, n: int, rng: np.random.RandomState) -> Array:
@@ -113,7 +113,7 @@ class Rows(ABC):
         n = min(n, self.n_rows)
         if self.n_rows <= _SHUFFLED_ROWS:
             return rng.choice(self.n_rows, n, replace=False)
-        # NumPy's choice would shuffle all indices, so that its memory and time grow with the number of rows.
+        # NumPy's choice would shuffle all indices, so its memory and time would grow with the number of rows.
         return sample_without_replacement(self.n_rows, n, random_state=rng)
 
     def gather(self) -> tuple[Array, Array, Array | None]:
@@ -122,7 +122,7 @@ class Rows(ABC):
 
     @abstractmethod
     def subset(self, indices: Array) -> InMemoryRows:
-        """Return the rows at the given indices as `InMemoryRows`, in the same coordinates."""
+        """Return the rows at the given indices as `InMemoryRows`, with the same offsets and scales."""
 
     @abstractmethod
     def with_coordinates(self, x_offset: Array | None, x_scale: Array | None, y_offset: Array | None) -> Self:
@@ -137,7 +137,7 @@ class Rows(ABC):
         return self
 
     def reweighted(self, factors: Array) -> Self:
-        """Return the same rows with their weights multiplied by factors (n,), such that the total weight is the same.
+        """Return the same rows with their weights multiplied by factors (n,) and rescaled to the same total weight.
 
         If the targets are centered, they are centered again at their new weighted mean. This method supports only rows
         in memory or on a device. For other sources, use `hkrr.rows.reweighted.ReweightedRows`.

@@ -192,7 +192,8 @@ class DaskRows(Rows):
             return request()
         except KilledWorker as error:
             raise FitError(
-                f"Workers of the Dask cluster died repeatedly, perhaps because they ran out of memory ({error})"
+                f"Workers of the Dask cluster died repeatedly, perhaps because they ran out of memory ({error}). Use "
+                "smaller partitions, or workers with more memory."
             ) from error
         except FitError:
             raise

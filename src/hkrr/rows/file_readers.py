@@ -122,8 +122,10 @@ class BlockSource(Source):
         n_rows = 0
         for k, (X, Y) in enumerate(self._arrays()):
             if X.shape[1] != self.n_features or Y.shape[1] != self.n_targets:
-                found = f"block {k} has {X.shape[1]} columns and {Y.shape[1]} targets"
-                raise ValueError(f"{found}, but the first block has {self.n_features} and {self.n_targets}")
+                raise ValueError(
+                    f"block {k} has {X.shape[1]} columns and {Y.shape[1]} targets, but the first block has "
+                    f"{self.n_features} columns and {self.n_targets} targets"
+                )
             if k == 0 and not all(map(_equal, self._first, _first_rows((X, Y)))):
                 raise ValueError(_NOT_REPEATABLE.format("a different first block"))
             n_rows += len(X)
@@ -249,7 +251,7 @@ class ParquetSource(Source):
 
 
 def _open_parquet(path: Path) -> Any:
-    """Return a Parquet file that is opened without a memory map and read-ahead, so that memory stays bounded.
+    """Open a Parquet file without a memory map and without read-ahead, to limit the memory use, and return it.
 
     ``buffer_size`` makes pyarrow read each column in small pieces. Without ``buffer_size``, pyarrow holds a whole row
     group in memory, and many programs write all rows into a single row group.
@@ -390,8 +392,8 @@ def open_source(X: Any, target: Target | None, names: list[str] | None = None) -
     X : str, Path, list of these, or callable
         Paths of files with the same extension, or a function that returns an iterable of blocks.
     target : str, int or None
-        Name or index of the target column. None if there is no target, or if X is a function. In the latter case the
-        blocks (X, y) contain the target.
+        Name or index of the target column. None if there is no target, or if X is a function, whose blocks (X, y)
+        contain the target.
     names : list of str or None, default=None
         Names of the feature columns, in the order of the features. None selects all columns except the target.
     """

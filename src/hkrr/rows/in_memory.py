@@ -14,7 +14,7 @@ from hkrr._base.linear_algebra import Array
 from hkrr._base.threads import in_pool_thread, pool, single_threaded_blas
 from hkrr.rows.base import BlockFunction, Rows, accumulate
 
-# Maximum size in bytes of the largest array that a block function computes, which determines the number of rows in a
+# Maximum size in bytes of the largest array that a block function computes. It determines the number of rows in a
 # block. A few arrays of this size fit in the cache of a core. docs/performance.md has the measurements.
 _BLOCK_BYTES = 5 << 20
 # `InMemoryRows.count_free_columns` computes the rank of X from at most 2,000 rows, and only for at most 1,000 columns.
@@ -60,7 +60,7 @@ class InMemoryRows(Rows):
     sample_weight : array (m,) or None, default=None
         Weights of the rows. None gives every row the weight 1.
     x_offset, x_scale : array (D,) or None, default=None
-        Coordinates of the blocks: a block function receives ``(X - x_offset) / x_scale``.
+        Offsets and scales of the columns of X: a block function receives ``(X - x_offset) / x_scale``.
     y_offset : array (n_targets,) or None, default=None
         Offset of the targets: a block function receives ``y - y_offset``.
     block_size : int or "auto", default="auto"
@@ -106,7 +106,7 @@ class InMemoryRows(Rows):
 
     @property
     def arrays(self) -> tuple[Array, Array, Array | None]:
-        """X, y (as a matrix) and the weights, in the coordinates in which they were passed."""
+        """X, y as a matrix, and the weights. X and y are in their original units."""
         return self._X, self._Y, self._weight
 
     def __sizeof__(self) -> int:
@@ -175,7 +175,7 @@ class InMemoryRows(Rows):
     def with_weights(self, weight: Array, y_shift: Array) -> InMemoryRows:
         """Return the same rows with the given weights (n,), and `y_shift` (n_targets,) subtracted from the targets.
 
-        `with_coordinates` still refers to the original data.
+        `with_coordinates` still shifts and scales the original data.
         """
         y_offset = y_shift if self._y_offset is None else self._y_offset + y_shift
         other = InMemoryRows(
@@ -200,7 +200,7 @@ class InMemoryRows(Rows):
         return self
 
     def subset(self, indices: Array) -> InMemoryRows:
-        """Return the rows at the given indices, in the same coordinates."""
+        """Return the rows at the given indices, with the same offsets and scales."""
         other = InMemoryRows(
             self._X[indices],
             self._Y[indices],
@@ -239,7 +239,7 @@ class InMemoryRows(Rows):
     def _groups(self, width: int) -> list[list[slice]]:
         """Return the blocks in groups. Each group is one task for a thread.
 
-        Up to 64 blocks form at most eight groups. More blocks form groups of eight blocks, so that scheduling is cheap.
+        Up to 64 blocks form at most eight groups. More than 64 blocks form groups of eight, to keep scheduling cheap.
         The groups do not depend on the number of threads, so the rounding of the sums does not depend on this number.
         """
         if self._block_size == "auto":

@@ -8,27 +8,28 @@ from hkrr._base.linear_algebra import Array
 
 # Largest difference between a row and its copy, in units of the scale of each column.
 TOLERANCE = 1e-5
-# Largest absolute value of a projected coordinate, in units of the tolerance. It bounds the rounding error of the sums.
+# Before the projection, the entries are expressed in units of the tolerance and clipped at this absolute value. This
+# limits the rounding errors of the projections.
 _LARGEST = 1e9
-# Copies are searched among rows with similar projections. The width of this window is multiplied by this factor, as a
-# margin for rounding errors.
+# Two rows are compared only if their projections differ by at most a window width. The width is multiplied by this
+# factor, as a margin for rounding errors.
 _MARGIN = 1.01
-# Maximum number of comparisons, per row.
+# Maximum number of comparisons per row, on average over the rows.
 _COMPARISONS = 100
 # Number of columns that are compared first. The other columns are compared only for rows that agree in the first ones.
 _FIRST_COLUMNS = 8
 
 
 def find_near_copies(table: Array) -> Array:
-    """Return, for each row of a table, the index of the row that it is a copy of, or its own index.
+    """Return, for each row of a table, the index of the row that it is a copy of, or its own index if it is not a copy.
 
     A row is a copy of another row if they differ by at most 1e-5 times the scale of the column, in every column. The
-    scale is the standard deviation or, if this is smaller, the distance between the first and the last decile, so that
-    a few outliers do not turn all other rows into copies. If both deciles are equal, the values of the column must be
-    equal.
+    scale is the smaller of two numbers: the standard deviation, and the distance between the first and the last decile.
+    With the standard deviation alone, a few outliers could turn all other rows into copies. If both deciles are equal,
+    the values of the column must be equal.
 
-    A row is a copy of a row that is not a copy itself. Hence a chain of copies cannot join rows that are more than
-    twice the tolerance apart, and no two of the remaining rows are copies of each other.
+    The row of which another row is a copy is never a copy itself. Two copies of the same row therefore differ by at
+    most twice the tolerance, and no two of the remaining rows are copies of each other.
 
     The rows are sorted by a random projection. A row is compared only with the rows whose projections are so close that
     they can be copies. If thousands of rows are so close but are not copies, the search stops after 100 comparisons

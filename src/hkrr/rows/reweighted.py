@@ -16,12 +16,12 @@ Factors = Callable[..., Array]
 
 
 class ReweightedRows(Rows):
-    """Rows of any source, with their weights multiplied by factors, such that the total weight is the same.
+    """Rows of any source, with their weights multiplied by given factors and rescaled to the same total weight.
 
     Parameters
     ----------
     rows : Rows
-        The rows, in the coordinates in which they are used.
+        The rows. Their offsets and scales must already be set, because the factors depend on them.
     factors : callable
         Function ``factors(X, Y, *small)`` of a block, which returns the factors (n,) of the weights.
     width : int
@@ -99,7 +99,9 @@ class ReweightedRows(Rows):
         return rows.with_weights(weight if w is None else w * weight, self.y_mean)
 
     def with_coordinates(self, x_offset: Array | None, x_scale: Array | None, y_offset: Array | None) -> ReweightedRows:
-        raise NotImplementedError("the weights are only valid in the present coordinates, which cannot be changed")
+        raise NotImplementedError(
+            "ReweightedRows have fixed offsets and scales; call with_coordinates on the rows before reweighting them"
+        )
 
 
 def _sums(X: Array, Y: Array, w: Array | None) -> tuple[Array, Array]:

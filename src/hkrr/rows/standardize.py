@@ -15,7 +15,7 @@ from hkrr._base.linear_algebra import EPS, Array
 from hkrr.exceptions import FitError
 from hkrr.rows import Rows
 
-# Values are not rounded by `_rounded` if their scale is below this number. The rounding unit could then be subnormal.
+# `_rounded` does not round values whose scale is at most this number, because the rounding unit could be subnormal.
 _SMALLEST = 2.0**-900
 # A column is treated as constant if the ratio of its standard deviation to its mean is below this number.
 _LAST_DIGITS = 4.0 * EPS
@@ -85,8 +85,8 @@ def _rounded(values: Array, scale: Array) -> Array:
     """Return the values rounded to multiples of about 2^-40 times the scale, which keeps twelve digits.
 
     The optimization does not need exact moments. Rounded moments do not depend on the order in which the rows were
-    summed, except for values halfway between two multiples. Fits on threads, files, GPUs and clusters therefore
-    start from bitwise equal coordinates.
+    summed, except for values halfway between two multiples. Fits with threads, files, GPUs and clusters therefore
+    use bitwise equal standardized coordinates.
     """
     scale = np.where(scale > 0, scale, np.abs(values))
     unit = np.ldexp(1.0, np.frexp(np.maximum(scale, _SMALLEST))[1] - 40)

@@ -1,8 +1,9 @@
 """Rows on a PyTorch device. A GPU either stores the data, or receives the data block by block.
 
-Blocks and their sums are float64 tensors on the device. A pass over the blocks never synchronizes with the host, and
-only `fetch` copies results back. Data that does not fit in GPU memory stays in host memory. Blocks of such data are
-copied to the GPU through two pinned buffers: the next block is copied while the current block is processed.
+Blocks and their sums are float64 tensors on the device. If the data is stored on a GPU, `TorchRows.sum` does not wait
+for the GPU. Only `TorchRows.fetch` and `TorchRows.map` copy results back to the host. Data that does not fit in GPU
+memory stays in host memory. Blocks of such data are copied to the GPU through two pinned buffers: the next block is
+copied while the current block is processed.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from hkrr.rows.in_memory import InMemoryRows
 _BLOCK_BYTES = {"cuda": 1 << 30, "cpu": 5 << 20}
 # Assumed number of arrays of maximum size that a block function keeps in memory at the same time.
 _ARRAYS_AT_ONCE = 6
-# Share of the free GPU memory that the arrays of a block function may use.
+# Fraction of the free GPU memory that the arrays of a block function may use.
 _SHARE_FOR_BLOCKS = 0.5
-# Share of the free GPU memory that the data may use. Larger data stays in host memory.
+# Fraction of the free GPU memory that the data may use. Larger data stays in host memory.
 _SHARE_FOR_DATA = 0.6
 # Minimum number of rows in a block.
 _MIN_BLOCK_ROWS = 256
@@ -45,7 +46,7 @@ class TorchRows(Rows):
     device : torch.device or str
         The device that computes the sums.
     x_offset, x_scale : array (D,) or None, default=None
-        Coordinates of the blocks: a block function receives ``(X - x_offset) / x_scale``.
+        Offsets and scales of the columns of X: a block function receives ``(X - x_offset) / x_scale``.
     y_offset : array (n_targets,) or None, default=None
         Offset of the targets: a block function receives ``y - y_offset``.
     block_size : int or "auto", default="auto"

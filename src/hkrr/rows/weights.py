@@ -74,7 +74,10 @@ def normalize_weights(weight: Array | None) -> Array | None:
 
 
 def any_identical(X: Array, y: Array) -> bool:
-    """Return whether two samples may be identical. Samples are compared by a random linear combination of entries."""
+    """Return whether any two samples may be identical.
+
+    Samples are compared by a random linear combination of their entries, which is equal for identical samples.
+    """
     Y = y[:, None] if y.ndim == 1 else y
     u = np.random.RandomState(0).uniform(1.0, 2.0, X.shape[1] + Y.shape[1])
     sums = np.empty(len(X))
@@ -87,13 +90,13 @@ def any_identical(X: Array, y: Array) -> bool:
 
 
 def find_copies(X: Array, y: Array, weight: Array | None = None) -> Array | None:
-    """Return, for each sample, the index of the sample that it is a copy of, or its own index.
+    """Return, for each sample, the index of the sample that it is a copy of, or its own index if it is not a copy.
 
     A copy has the same inputs and targets, up to the differences that `find_near_copies` allows. Among more than 20,000
     samples, only identical samples are copies.
 
-    The result is None if there are no copies, or if the repetitions are frequencies as in `merge_identical`. Here,
-    inputs that are near copies of each other count as the same inputs.
+    Return None if there are no copies, or if the repetitions are frequencies, as defined in `merge_identical`. The
+    test for frequencies treats inputs that are near copies of each other as equal.
     """
     source = _find_sources(np.column_stack([X, y]))
     kept = np.flatnonzero(source == np.arange(len(X)))
@@ -117,9 +120,10 @@ def merge_identical(X: Array, y: Array, weight: Array | None) -> tuple[Array, Ar
 
     Copies that come from a bootstrap or a join carry no information about the noise variance, so the merged weights
     are normalized to a mean of one. Rows can also repeat because inputs and targets take few distinct values. Such
-    repetitions are called frequencies. They do carry information about the noise. They are recognized by inputs that
-    occur with different targets: if all weights are integers and most of the repeated weight belongs to such inputs,
-    the weights are not normalized.
+    repetitions are called frequencies. They do carry information about the noise, so the weights are not normalized.
+    Repetitions are treated as frequencies under two conditions. All weights are integers, and most of the repeated
+    weight belongs to inputs that occur with different targets. The repeated weight of a distinct sample is the sum of
+    its weights minus one.
     """
     X, y, weight = _without_zero_weights(X, y, weight)
     samples, index, inverse = np.unique(np.column_stack([X, y]), axis=0, return_index=True, return_inverse=True)
@@ -165,7 +169,10 @@ def _is_whole(weight: Array | None) -> bool:
 
 
 def _find_sources(table: Array, n_near: int = _NEAR_ROWS) -> Array:
-    """Return, for each row, the index of the row that it is a copy of; near copies count up to `n_near` rows."""
+    """Return, for each row, the index of the row that it is a copy of, or its own index if it is not a copy.
+
+    If the table has more than `n_near` rows, only identical rows are copies. Otherwise near copies are included.
+    """
     if len(table) <= n_near:
         return find_near_copies(table)
     _, index, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
@@ -173,7 +180,10 @@ def _find_sources(table: Array, n_near: int = _NEAR_ROWS) -> Array:
 
 
 def _are_frequencies(X: Array, counts: Array, n_near: int = 0) -> bool:
-    """Return whether most of the repeated weight of distinct samples belongs to inputs that have different targets."""
+    """Return whether most of the repeated weight belongs to inputs that occur with different targets.
+
+    `counts` contains the sum of the weights of each distinct sample. `merge_identical` defines the repeated weight.
+    """
     source = _find_sources(X, n_near)
     seen_with_other_targets = np.bincount(source)[source] > 1
     repeated = np.maximum(counts - 1.0, 0.0)

@@ -1,8 +1,8 @@
-"""Saving and loading of models as safetensors files with a JSON header, and export of models to ONNX.
+"""Saving and loading of models as safetensors files with JSON metadata, and export of models to ONNX.
 
 `save` has three steps. It converts the model to JSON and arrays (`model_file`, `hkrr._storage.json_codec`), packs them
 into bytes (`hkrr._storage.safetensors_format`), and writes the bytes atomically (`hkrr._storage.atomic_write`). `load`
-reverses these steps. It also checks that the bytes match the header, and that the fitted attributes are valid
+reverses these steps. It also checks that the bytes match the checksum, and that the fitted attributes are valid
 (`schemas`, `checks`). A loaded model can therefore always predict.
 """
 

@@ -25,7 +25,7 @@ _DAMAGED = "it is damaged, or was not written by hkrr.save"
 # Parameters that are stored as None. Callbacks are functions, which cannot be stored. The path of a checkpoint is only
 # valid on one machine.
 LEFT_OUT = ("callbacks", "checkpoint")
-# Attributes that are stored elsewhere: the feature names in the header, and the history in result_.
+# Attributes that are stored elsewhere: the feature names in the hkrr metadata, and the history in result_.
 _ELSEWHERE = {"feature_names_in_", "history_"}
 # Attributes that had another name in files of earlier versions.
 _FORMER_NAMES = {"map_": "components_"}
@@ -155,7 +155,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
         A fitted HyperKernelRidge, HyperKernelRidgeCV, HyperKernelClassifier, `hkrr.tables.TableRegressor` or estimator
         of `hkrr.baselines`.
     path : str or path-like
-        The file to write. An existing file is replaced, but not if saving fails.
+        The file to write. An existing file is replaced only if saving succeeds.
 
     Raises
     ------
@@ -234,7 +234,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         if set(header) != _FIELDS:
             odd = sorted(set(header) ^ _FIELDS)[0]
             raise Refusal(
-                f"the field {odd[:40]!r} of its header is missing or unknown; install a newer hkrr", remedied=True
+                f"the field {odd[:40]!r} of its metadata is missing or unknown; install a newer hkrr", remedied=True
             )
         content = {name: header[name] for name in ("class", "parameters", "attributes")}
         model = decode_model(content, arrays, _CLASSES, header["feature_names"])
@@ -271,7 +271,7 @@ def _as_bytes(model: Any) -> bytes:
 
 
 def _summary(model: Any) -> dict[str, Any]:
-    """Return facts about the fit, such as the number of centers, that are stored in the header for human readers.
+    """Return facts about the fit, such as the number of centers, that are stored in the metadata for human readers.
 
     `load` does not use them.
     """

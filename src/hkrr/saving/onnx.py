@@ -62,8 +62,8 @@ def to_onnx(model: Any) -> Any:
     """
     if not isinstance(model, MapModel | KernelExpansionRegressor):
         raise TypeError(
-            f"hkrr.to_onnx supports HyperKernelRidge, HyperKernelRidgeCV and the kernel expansions of hkrr.baselines; "
-            f"got a {type(model).__name__}. For scikit-learn estimators, use skl2onnx"
+            "hkrr.to_onnx supports HyperKernelRidge, HyperKernelRidgeCV, KernelRidgeCV, RBFNetwork, HyperRBFNetwork "
+            f"and RecursiveFeatureMachine; got a {type(model).__name__}. For scikit-learn estimators, use skl2onnx"
         )
     check_is_fitted(model)
     try:

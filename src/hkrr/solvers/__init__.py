@@ -1,6 +1,7 @@
 """Solvers that optimize the map B, and the driver that runs them.
 
-`VarPro` and `AGD` are the algorithms of the paper. `LBFGS` minimizes the reduced function H(B) = min_a L(B, a).
+`VarPro` and `AGD` are the algorithms of the paper. `LBFGS` minimizes the reduced function H(B) = min_a L(B, a),
+where L is the objective and a are the coefficients.
 """
 
 from __future__ import annotations

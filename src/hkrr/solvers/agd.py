@@ -24,8 +24,8 @@ class AGD(ProjectedGradient):
     the step sizes, and proj is the projection onto the maps within the norm bound.
 
     For a fixed map, L is a quadratic function of alpha. Its c x c matrix, for c centers, is a sum over the rows and is
-    computed once for each map. Every step in alpha then costs one product with this matrix. The first alpha is the
-    closed-form solution at the starting map B0.
+    computed once for each map. Every step in alpha then costs one product with this matrix. The initial alpha is the
+    closed-form solution at the starting map.
 
     Parameters
     ----------
@@ -37,8 +37,7 @@ class AGD(ProjectedGradient):
         Rule for the step size in alpha. "armijo" uses a line search. "lipschitz" uses the inverse of the Lipschitz
         constant of the gradient with respect to alpha at the current map.
     first_alpha_step : float or None, default=None
-        Step size in alpha from which the first line search starts. None means the inverse of the Lipschitz constant at
-        the starting map.
+        Initial step size in alpha. None means the inverse of the Lipschitz constant at the starting map.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Evaluation of the reduced function at several maps in one batch, for small problems on a GPU.
+"""Evaluation of the reduced function H of `hkrr.objective` at several maps in one batch, for small problems on a GPU.
 
 A GPU finishes a small evaluation before the host can launch the next evaluation, so a batch of evaluations costs little
 more than a single evaluation. The formulas are the same as in `hkrr.objective` for radial kernels. The first axis of
@@ -20,8 +20,8 @@ from hkrr.objective import WHITEN_BELOW, Objective, Reduced
 def can_be_batched(objective: Objective) -> bool:
     """Return whether `reduced_batch` supports an objective.
 
-    The rows must be on a GPU, with given centers (Nystrom) instead of all rows as centers. The kernel must be radial
-    and smooth at distance zero. Lambda must be at least ``WHITEN_BELOW``, because the batch does not whiten the system.
+    The rows must be on a GPU, and the centers must be given (Nystrom). The kernel must be radial and smooth at distance
+    zero. Lambda must be at least ``WHITEN_BELOW``, because the batch does not whiten the system.
     """
     return (
         objective.rows.pays_to_batch

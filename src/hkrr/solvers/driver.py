@@ -1,9 +1,9 @@
 """The driver of all solvers: it records the history, calls callbacks, enforces limits and reports why a run ended.
 
 A solver is an object with a method ``minimize(objective, B0, monitor)``. This method calls the monitor with every
-iterate, including the start. The monitor records the iterate and raises `StopRun` when the run should end, so a solver
-does not check time limits, tolerances or callbacks itself. If the solver cannot improve the objective any further,
-``minimize`` returns.
+iterate, including the starting map. The monitor records the iterate and raises `StopRun` when the run should end, so a
+solver does not check time limits, tolerances or callbacks itself. If the solver cannot improve the objective any
+further, ``minimize`` returns.
 
 The attribute ``required_attributes`` of a solver lists the attributes of the objective that the solver uses. `run`
 raises a TypeError if the objective lacks one of these attributes.
@@ -27,8 +27,8 @@ from hkrr.exceptions import FitError
 from hkrr.objective import Quadratic, Reduced
 from hkrr.solvers.recorded_objective import ReplayedObjective
 
-# A map counts as zero if its norm is at most this fraction of the norm of the starting map. The kernel is then constant
-# up to rounding.
+# A map is treated as zero if its norm is at most this fraction of the norm of the starting map. The kernel is then
+# constant up to rounding.
 _COLLAPSED = 1e-6
 # The attributes of an objective that every run uses.
 _REQUIRED_BY_RUN = ("n_centers", "loss_at_zero", "reg_lambda")
@@ -106,7 +106,7 @@ class State:
 class Result:
     """The outcome of a run: its last valid iterate, the reason why it ended, and its history.
 
-    The history is a dict of columns. Row 0 is the start, and row i is the state after i iterations.
+    The history is a dict of columns. Row 0 is the starting map, and row i is the state after i iterations.
     """
 
     B: Array = field(repr=False)
@@ -147,8 +147,8 @@ class Monitor:
     """Records the iterates of a run and decides when it ends.
 
     A solver that evaluates the objective only through ``objective.reduced`` needs no code for checkpoints. Any other
-    solver must call `resume` at its start. With every iterate, it must pass all values that it needs to continue from
-    this iterate as ``memory``.
+    solver must call `resume` at the beginning of ``minimize``. With every iterate, it must pass all values that it
+    needs to continue from this iterate as ``memory``.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class Monitor:
             )
 
     def elapsed(self) -> float:
-        """Return the elapsed time of the run in seconds. The pause before a run is resumed is not included."""
+        """Return the elapsed time of the run in seconds. The time between an interruption and resuming is excluded."""
         return time.perf_counter() - self._started
 
     def skip_to(self, seconds: float) -> None:
@@ -250,10 +250,10 @@ class Monitor:
         self.check_time()
 
     def check_time(self) -> None:
-        """Raise StopRun if the time limit has passed and there is an iterate.
+        """Raise StopRun if the time limit has passed and at least one iterate has been recorded.
 
-        Solvers call this method within long iterations. It raises Stopped if the thread runs a task of `in_threads`
-        that should end.
+        Raise Stopped if this thread runs a task of `in_threads`, and that call of `in_threads` has failed or was
+        interrupted. Solvers call this method within long iterations.
         """
         raise_if_stopped()
         late = self._time_limit is not None and time.perf_counter() - self._called >= self._time_limit
@@ -269,7 +269,7 @@ class Solver(Protocol):
     """
 
     def minimize(self, objective: ReducedObjective, B0: Array, monitor: Monitor) -> None:
-        """Minimize the objective from the map B0, and call the monitor with the start and every iterate."""
+        """Minimize the objective from the map B0, and call the monitor with B0 and with every iterate."""
 
 
 def run(
@@ -301,7 +301,7 @@ def run(
         VarPro and AGD, which can bound the norm of B, use the norm of the gradient mapping instead: the change of B in
         a projected gradient step, divided by the step size.
     time_limit : float or None, default=None
-        Maximum number of seconds. The objective is evaluated at the start even if the limit has passed.
+        Maximum number of seconds. The objective is evaluated at the starting map even if the limit has passed.
     callbacks : iterable of callables, default=()
         Functions that are called with the `State` of every iterate. If a function returns True, the run stops.
     verbose : int, default=0
@@ -317,7 +317,7 @@ def run(
     TypeError
         If the objective lacks an attribute that the solver requires.
     FitError
-        If the objective is not finite at the start, or the solver never calls the monitor.
+        If the objective is not finite at the starting map, or the solver never calls the monitor.
     """
     _check_attributes(solver, objective)
     with journal.open_run(type(solver).__qualname__, _key(objective), B0, max_iter, tol) as journal_run:
@@ -401,7 +401,7 @@ def _key(objective: ReducedObjective) -> Any:
 
     The attribute ``content`` contains everything that an objective depends on. User-defined objectives may lack this
     attribute. They are identified by their class, number of centers, loss of the zero function and lambda. Different
-    objectives that agree in all four values are then confused.
+    objectives that agree in all four values cannot be distinguished.
     """
     approximate = (type(objective).__qualname__, objective.n_centers, journal.rounded(objective.loss_at_zero))
     return getattr(objective, "content", (*approximate, objective.reg_lambda))

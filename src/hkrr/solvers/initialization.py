@@ -4,7 +4,7 @@ The paper's rule (section 5) samples random maps, each with the gamma of the med
 rows. In many dimensions one random map is hardly better than another, and at a small lambda most random maps lead to
 poor local minima. For L-BFGS the best sampled maps are therefore optimized along a path of decreasing lambda. At a
 large lambda the objective is smooth, and it becomes rougher as lambda decreases. The map with the lowest objective at
-the end of the path becomes the start.
+the end of the path becomes the starting map.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def ranked_maps(
     the remaining third. At most 4,000 rows and 300 centers are used. With fewer than 50 rows, all rows are centers, and
     the score is the training objective.
 
-    After the deadline, a time of ``time.perf_counter``, no more maps are drawn. Maps that cannot be scored are left
-    out. If no map can be scored, the first map is returned, and the fit reports the problem.
+    No more maps are drawn after the deadline, which is a value of ``time.perf_counter``. Maps that cannot be scored are
+    left out. If no map can be scored, the first map is returned, and the later fit reports the problem.
     """
     if rows.n_counted < _TOO_FEW_TO_HOLD_OUT:
         training = held_out = rows
@@ -149,19 +149,20 @@ def descend_lambda(
     rng: np.random.RandomState,
     deadline: float = np.inf,
 ) -> Start:
-    """Optimize the first four starts along a path from lambda = 0.1 down to ``reg_lambda``, and return the best.
+    """Optimize the first four starting maps for decreasing values of lambda, and return the best map with its kernel.
 
-    Ten iterations are run at each lambda in 0.1, 0.032, 0.01, ... that is larger than ``reg_lambda``. Each map is
-    multiplied by 0.5 first, because the fitted functions are then smoother. The best start has the lowest objective at
-    ``reg_lambda`` after the path. At most 4,000 rows and 100 centers are used. On a GPU the starts run in lockstep, and
-    their evaluations are computed in batches. If ``reg_lambda`` is at least 0.1, the first start is returned unchanged.
+    Each map is first multiplied by 0.5, because the fitted functions are then smoother. Then ten iterations are run at
+    each lambda in 0.1, 0.032, 0.01, ... that is larger than ``reg_lambda``. The best map has the lowest objective at
+    ``reg_lambda`` after these iterations. At most 4,000 rows and 100 centers are used. On a GPU all maps are optimized
+    at the same time, and their evaluations are computed in batches. If ``reg_lambda`` is at least 0.1, the first
+    starting map is returned unchanged.
     """
     if reg_lambda >= _FIRST_PATH_LAMBDA:
         return starts[0]
     if rows.n_counted > _SCORING_ROWS:
         rows = rows.subset(rows.draw(_SCORING_ROWS, rng))
     centers = uniform(rows, min(n_centers, _PATH_CENTERS, rows.n_counted), rng)
-    # Use one thread for each start. Sums use no further threads, because splitting so few rows does not pay off.
+    # Use one thread for each starting map. Sums use no further threads, because splitting so few rows does not pay off.
     n_threads, rows = rows.n_threads, rows.on_threads(1)
     starts = starts[:_PATH_STARTS]
     lockstep = Lockstep(len(starts), _reduced_of_each)
@@ -172,7 +173,7 @@ def descend_lambda(
         try:
             return descend(k)
         except (FitError, ArithmeticError, np.linalg.LinAlgError):
-            return np.inf, starts[k]  # a start that cannot be evaluated must not be chosen
+            return np.inf, starts[k]  # a starting map that cannot be evaluated must not be chosen
 
     def descend(k: int) -> tuple[float, Start]:
         B, kernel = starts[k]
@@ -191,7 +192,7 @@ def descend_lambda(
 
 
 class _BatchedObjective:
-    """The objective of one start. Its evaluations are computed in batches with the evaluations of the other starts."""
+    """The objective for one starting map. It is evaluated in batches with the objectives of the other starting maps."""
 
     def __init__(self, objective: Objective, start: int, lockstep: Lockstep) -> None:
         self._objective, self._start, self._lockstep = objective, start, lockstep
@@ -214,7 +215,7 @@ def _reduced_of_each(requests: list[tuple[Objective, Array]]) -> list[Reduced | 
 def _reduced_or_error(objective: Objective, B: Array) -> Reduced | Exception:
     """Return the reduced function at B, or the exception raised by the evaluation.
 
-    The exception is returned instead of raised, so that only this start is abandoned.
+    The exception is returned instead of raised, so that only this starting map is abandoned.
     """
     try:
         return objective.reduced(B)

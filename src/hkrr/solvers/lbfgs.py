@@ -18,7 +18,7 @@ from hkrr.solvers.driver import Monitor, ReducedObjective, StopRun
 # Tolerance on the decrease of the objective in an iteration, relative to the loss of the zero function. A smaller
 # decrease is within rounding error.
 _ROUNDING = 10.0 * EPS
-# Lambda counts as being at a bound if log lambda is at most this far from the bound on log lambda.
+# Lambda is treated as being at a bound if log lambda is at most this far from the bound on log lambda.
 _AT_BOUND = 1e-6
 _LOG_LAMBDA_BOUNDS = (math.log(LAMBDA_BOUNDS[0]), math.log(LAMBDA_BOUNDS[1]))
 

@@ -1,8 +1,8 @@
 """Armijo backtracking with adaptive steps (the paper's appendix C), and the projection onto a spectral-norm ball.
 
-Each search starts from the last accepted step size s. The step size is first increased to ``min(s / (rho delta),
-s_max)``, and then multiplied by rho until the objective decreases sufficiently. If delta < 1, step sizes can grow as
-well as shrink.
+Let s be the last accepted step size. Each search starts with ``min(s / (rho delta), s_max)`` and multiplies this step
+size by rho, at least once, until the objective decreases sufficiently. If delta < 1, step sizes can grow as well as
+shrink.
 
 The paper requires ``L(B+) - L(B) < -c s |grad|^2`` for the step from B to B+. This never holds at a critical point on
 the boundary of the ball, where the step is zero but the gradient is not. The search here uses the displacement B+ - B
@@ -24,7 +24,8 @@ import numpy as np
 
 from hkrr._base.linear_algebra import EPS, Array
 
-# A search ends when its step size is at most this fraction of the first step size. Such a small step changes no point.
+# A search ends when its step size is at most this fraction of its initial step size. Such a small step does not change
+# the point in floating-point arithmetic.
 _SMALLEST = 1e-30
 
 
@@ -49,7 +50,7 @@ class Armijo:
     c : float, default=1e-4
         Constant c in the sufficient decrease condition; see the description of this module.
     s_max : float, default=inf
-        Largest step size.
+        Upper bound on the step size.
     """
 
     rho: float = 0.5
@@ -75,7 +76,7 @@ class Armijo:
         change: Callable[[Array], float],
         magnitude: float,
     ) -> Step | None:
-        """Return the first trial step with sufficient decrease, or None if there is none.
+        """Return the first trial step with sufficient decrease, or None if no trial step has it.
 
         Parameters
         ----------
@@ -96,8 +97,8 @@ class Armijo:
             size *= self.rho
             point = move(size)
             displacement = point - start
-            # A zero displacement means that the step is below rounding error. The first step is not tested, because it
-            # is exactly zero at a critical point on the boundary of the ball.
+            # A zero displacement means that the step is below rounding error. The first trial step is not tested,
+            # because it is exactly zero at a critical point on the boundary of the ball.
             if not np.any(displacement) and size < first:
                 break
             needed = -(self.c / size) * float(np.vdot(displacement, displacement))

@@ -23,12 +23,12 @@ class VarPro(ProjectedGradient):
     norm_bound : float or None, default=1.0
         Bound on the spectral norm of B. None means no bound.
     rho, delta, c, s_max : float, default=0.5, 0.8, 1e-4, inf
-        Parameters of the line search. After a rejected step, the step size is multiplied by rho. Each search starts
-        from 1 / delta times the last accepted step size. c is the constant in the sufficient decrease condition, and
-        s_max is the largest step size. See `hkrr.solvers.line_search`.
+        Parameters of the line search. After a rejected step, the step size is multiplied by rho. The first step size
+        that a search tries is 1 / delta times the last accepted step size. c is the constant in the sufficient
+        decrease condition, and s_max is an upper bound on the step size. See `hkrr.solvers.line_search`.
     first_step : float or None, default=None
-        Step size from which the first line search starts. None means the step size at which the first step moves B
-        by a distance equal to the norm of B.
+        Initial step size. The first line search uses it as the last accepted step size. None means the step size at
+        which a gradient step moves B by a distance equal to the norm of B.
 
     Examples
     --------
