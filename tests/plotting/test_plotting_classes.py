@@ -106,7 +106,7 @@ def test_bad_arguments():
     for options in ({"kind": "surface"}, {"target": 1}, {"coverage": 0.9}):
         with pytest.raises(ValueError, match="target, coverage and kind apply only to regressors"):
             LinkDisplay.from_estimator(model, X, y, **options)
-    with pytest.raises(ValueError, match="y has the label 'z', which is not in the model's classes_"):
+    with pytest.raises(ValueError, match="y has the label 'z', which is not in classes_"):
         LinkDisplay.from_estimator(model, X, np.where(y == "a", "z", y))
     with pytest.raises(ValueError, match="y must hold one label for each row"):
         LinkDisplay.from_estimator(model, X, np.zeros((len(X), 2)))

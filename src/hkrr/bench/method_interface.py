@@ -116,7 +116,7 @@ def tuned(make: Callable[[Setting, Task], Any], draw: Draw) -> Callable[[Task], 
             try:
                 model = make(setting, task)
                 error = _validation_error(model, task, training, validation)
-            except Exception as reason:  # a setting that cannot be fitted counts as failed
+            except Exception as reason:  # the setting cannot be fitted: try the next one
                 error, failure = np.inf, f"{type(reason).__name__}: {reason}"
             n_failed += not np.isfinite(error)
             longest = max(longest, time.perf_counter() - started)

@@ -147,7 +147,7 @@ def _split(name: str, X: Array, y: Array, test: Array, seed: int, about: str) ->
             f"at least {FEWEST_ROWS} rows are needed, including training rows and test rows"
         )
     if np.all(y == y[0]):
-        raise ValueError(f"problem {name!r}: the target is constant")
+        raise ValueError(f"problem {name!r}: the target is constant; choose another target")
     train = np.flatnonzero(~test)
     if len(train) > MOST_TRAINING_ROWS:
         train = np.random.RandomState(seed).choice(train, MOST_TRAINING_ROWS, replace=False)

@@ -60,7 +60,7 @@ class Results(NamedTuple):
 def collect_results(rows: Sequence[Row]) -> Results:
     """Collect the results in arrays, averaged over the seeds or splits of each problem.
 
-    A method that failed on one seed or split counts as failed on the problem.
+    If a method failed on one seed or split of a problem, its results on this problem are NaN.
     """
     methods = list(dict.fromkeys(row["method"] for row in rows))
     cells: dict[str, dict[str, list[Row]]] = {}

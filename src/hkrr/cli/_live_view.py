@@ -19,7 +19,7 @@ from hkrr.estimators.search.progress import SearchState
 if TYPE_CHECKING:
     from hkrr.tables import Split, TableRegressor
 
-# Maximum share of the fit time that is spent on scoring candidates on the held-out rows.
+# Maximum fraction of the fit time that is spent on scoring candidates on the held-out rows.
 _MAX_SCORING_SHARE = 0.05
 # Maximum number of held-out rows on which a candidate is scored.
 _MAX_SCORED_ROWS = 2_000

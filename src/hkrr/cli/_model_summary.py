@@ -62,7 +62,8 @@ def show_map(console: Console, content: dict[str, Any]) -> None:
     shape = content.get("map_shape", "full")
     if shape == "full":
         n = f"{d} direction{'s' if d > 1 else ''}"
-        print_line(console, f"\n{n} in {D} columns ({kernel} kernel), largest weight first:")
+        print_line(console, f"\n{n} in {D} columns ({kernel} kernel), largest weight first.")
+        print_line(console, "Each line: weight of the direction, then the largest loadings of its columns:")
         _show_rows(console, [(f"{each['weight']:.2f}", _format_direction(each)) for each in content["directions"]])
     else:
         method = "Kernel ridge regression on all" if shape == "identity" else "One scale for each of"

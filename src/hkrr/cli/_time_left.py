@@ -1,10 +1,10 @@
 """Estimate of the remaining time of a fit, from the stage that its search has reached.
 
-A search goes through known stages. Each stage starts after a share of the total time that is roughly the same for all
-data. If this share is s and t seconds have passed, the remaining time is about ``t (1 - s) / s``. Within a stage, the
-share grows with time until it reaches the share at which the next stage starts. If a stage takes longer than expected,
-the share stops growing, and the estimated remaining time grows instead. The displayed value approaches a new estimate
-over a few seconds, so that it does not jump.
+A search goes through known stages. Each stage starts after a fraction of the total time that is roughly the same for
+all data. If this fraction is s and t seconds have passed, the remaining time is about ``t (1 - s) / s``. Within a
+stage, the fraction grows with time until it reaches the fraction at which the next stage starts. If a stage takes
+longer than expected, the fraction stops growing, and the estimated remaining time grows instead. The displayed value
+approaches a new estimate over a few seconds, so that it does not jump.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import math
 
 from hkrr.estimators.search.progress import Phase, SearchState
 
-# Phases of a search in their order, and the share of the total time that has passed when each phase starts. The shares
-# are averages over tables and planted models of 300 to 1,500 rows. A map is widened only if the starts disagree.
-# The held-out check runs only in doubtful cases. It makes the fit longer and takes a third of the longer total time.
-# This is why the share at its start is smaller than the share at the start of the phase before it.
+# Phases of a search in their order, and the fraction of the total time that has passed when each phase starts. The
+# fractions are averages over tables and planted models of 300 to 1,500 rows. Many searches skip the phase WIDENING. The
+# held-out check runs only in doubtful cases. It makes the fit longer and takes a third of the longer total time. This
+# is why the fraction at which it starts is smaller than the fraction at which the phase before it starts.
 _ONE_KERNEL = (
     (Phase.STARTS, 0.0),
     (Phase.CUT, 0.40),
@@ -38,11 +38,11 @@ _ANY_KERNEL = (
     (Phase.HELD_OUT_CHECK, 0.63),
     (Phase.FINAL_FIT, 0.97),
 )
-# Maximum share of the total time that is assumed to have passed before the fit is finished.
+# Maximum fraction of the total time that is assumed to have passed before the fit is finished.
 _MAX_SHARE = 0.99
 # Phases that many searches skip.
 _OPTIONAL = (Phase.WIDENING, Phase.HELD_OUT_CHECK)
-# Minimum share of the total time, and minimum number of seconds, that must have passed before an estimate is made.
+# Minimum fraction of the total time, and minimum number of seconds, that must have passed before an estimate is made.
 _MIN_SHARE, _MIN_SECONDS = 0.02, 1.0
 # Time constant, in seconds, with which the displayed value approaches the estimate.
 _SMOOTHING_SECONDS = 2.5
@@ -63,12 +63,13 @@ class TimeLeft:
         self._plan = _ANY_KERNEL if any_kernel else _ONE_KERNEL
         # Position of the current phase in the plan.
         self._position = 0
-        # Shares of the total time at the start and at the end of the current stage, and the seconds at its start.
+        # Fractions of the total time that have passed at the start and at the end of the current stage, and the seconds
+        # that have passed at its start.
         self._share, self._end_share, self._stage_start = 0.0, self._plan[1][1], 0.0
-        # The origin: share of the total time and seconds at the start of the first stage that is computed. None while
-        # stages are read from a checkpoint.
+        # Fraction of the total time and seconds at the start of the first stage that is computed, not read from a
+        # checkpoint. None until this stage starts.
         self._origin = None if resumed else (0.0, 0.0)
-        # Seconds from the origin to the end of the fit, as estimated at the start of the current stage.
+        # Seconds from `_origin` to the end of the fit, as estimated at the start of the current stage.
         self._total: float | None = None
         # Time of the last call of `smoothed`, and the value that it returned.
         self._displayed: tuple[float, float] | None = None
@@ -94,7 +95,7 @@ class TimeLeft:
         self._total = total if before is None else math.cbrt((spent + before) * total**2)
 
     def _shares(self, state: SearchState) -> tuple[float, float]:
-        """Return the shares of the total time at the start and at the end of a stage, or zeros for an unknown stage."""
+        """Return the fractions of the total time at the start and end of a stage, or zeros for an unknown stage."""
         for k in range(self._position, len(self._plan)):
             if state.phase is self._plan[k][0]:
                 self._position = k

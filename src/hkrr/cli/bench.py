@@ -65,7 +65,7 @@ def bench(
             console, f"Stopped. Finished fits are kept in {out / 'bench.csv'}. Run the same command again to resume."
         )
         raise typer.Exit(130) from None
-    except ValueError as error:  # there is a bench.csv with different columns
+    except ValueError as error:  # the existing bench.csv has different columns
         print_line(console, f"{error}", "red")
         raise typer.Exit(2) from None
     _print_results(console, rows)

@@ -31,7 +31,7 @@ def fit(
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="File to save the model to.")] = Path("model.hkrr"),
     test_share: Annotated[
-        float, typer.Option(min=0.0, max=0.9, help="Share of the rows to hold out for testing; 0 for none.")
+        float, typer.Option(min=0.0, max=0.9, help="Fraction of the rows to hold out for testing; 0 for none.")
     ] = 0.2,
     missing: Annotated[
         Literal["impute", "refuse"],

@@ -42,7 +42,7 @@ def class_index(y: Any, classes: Array) -> Array:
     labels = check_labels(np.asarray(y))
     known = np.isin(labels, classes)
     if not np.all(known):
-        raise ValueError(f"y has the label {labels[~known].tolist()[0]!r}, which is not in the model's classes_")
+        raise ValueError(f"y has the label {labels[~known].tolist()[0]!r}, which is not in classes_; drop such rows")
     return np.searchsorted(classes, labels)
 
 

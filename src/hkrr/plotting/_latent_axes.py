@@ -34,9 +34,10 @@ def chosen_directions(model: Model, latent: Array, directions: tuple[int, ...] |
 
 
 def direction_axis(model: Model, names: list[str], k: int) -> tuple[float, str]:
-    """Return the unit and the label of the axis of direction k. Plotted coordinates are divided by the unit.
+    """Return the divisor of the plotted coordinates along direction k, and the label of its axis.
 
-    If the direction uses a single column, the axis has the unit and the name of that column. Otherwise the unit is 1.
+    If the direction uses a single column, the divisor is the coefficient of this column, and the label is the name of
+    the column. The axis then shows the values of the column. Otherwise the divisor is 1.
     """
     table, row = map_row(loadings(model), k), map_row(model.map_, k)
     used = np.flatnonzero(row)

@@ -47,10 +47,11 @@ def rows_shown(n_shown: int, n_rows: int) -> str:
 
 
 def intervals(estimator: Any, X: Any, coverage: Coverage, target: int) -> Array | None:
-    """Return the bounds (n, 2) of the prediction intervals, or None if no intervals are to be drawn.
+    """Return the bounds (n, 2) of the prediction intervals, or None if no intervals are drawn.
 
-    ``predict_interval`` raises ValueError if the model has no intervals, or if it was fitted to too few rows for the
-    coverage. With ``coverage="auto"``, None is returned in this case. If `coverage` is a number, the error is raised.
+    No intervals are drawn if `coverage` is None, or if the estimator has no method ``predict_interval``. This method
+    raises a ValueError if the model has no intervals, or if it was fitted to too few rows for the coverage. In this
+    case, None is returned if `coverage` is "auto". If `coverage` is a number, the error is raised.
     """
     if coverage is None or not hasattr(estimator, "predict_interval"):
         return None

@@ -19,8 +19,8 @@ from hkrr.plotting._unwrap_estimator import unwrap
 
 # Number of grid points of a curve, and along each side of a surface.
 _N_CURVE, _N_SIDE = 200, 60
-# A grid point is far from the data if its distance to the nearest row exceeds this share of the range of the grid. The
-# threshold is larger if the rows are sparse; see `LinkDisplay._distances`.
+# A grid point is far from the data if its distance to the nearest row exceeds this fraction of the range of the grid.
+# The threshold is larger if the rows are sparse; see `LinkDisplay._distances`.
 _NEAR = 0.08
 # Maximum number of contour bands.
 _N_LEVELS = 12
@@ -29,8 +29,8 @@ _N_LEVELS = 12
 class LinkDisplay:
     """The learned function g and the data, as a curve over one direction or a surface over two directions.
 
-    For a classifier the plot shows class probabilities. Over one direction there is a curve for each class. If there
-    are two classes, only the curve of the second class is drawn. Over two directions the background is a mixture of the
+    For a classifier, the plot shows class probabilities. Over one direction, each class has a curve. With two classes,
+    only the curve of the second class is drawn. Over two directions, the background is a mixture of the
     colours of the classes, and lines mark where the most probable class changes.
 
     Directions that are not drawn are fixed at their medians. Far from the data, the function is extrapolated. There,
@@ -246,7 +246,7 @@ class LinkDisplay:
         legend(ax)
 
     def _limits(self) -> tuple[float, float]:
-        """Return the range of the colour map. It covers the values of g near the data and 96% of the targets."""
+        """Return the colour range, which covers the values of g near the data and the middle 96% of the targets."""
         near = self.values[self._distances() <= 1.0]
         parts = [near if near.size else self.values.ravel()]
         if self.y is not None:

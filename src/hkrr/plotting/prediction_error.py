@@ -32,7 +32,7 @@ class PredictionErrorDisplay(_Display):
     r2 : float or None
         R2 over all rows.
     covered : float or None
-        Share of all rows whose target lies in the prediction interval of the row.
+        Fraction of all rows whose target lies in the prediction interval of the row.
     n_rows : int or None
         Number of rows before sampling. None means that `y_true` holds all rows.
     coverage : float or None

@@ -7,8 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from hkrr._base.linear_algebra import Array
-from hkrr.estimators.fitted.search_path import comparable_runs
-from hkrr.estimators.search.candidates import Stage, stage_of
+from hkrr.estimators.search.candidates import RUN_KINDS, Stage, comparable_runs
 from hkrr.kernels import kernel_name
 from hkrr.plotting._style import BLUE, GREY, ORANGE, SEQUENTIAL, SIZE, SMALL, VERMILION, axes, ink, legend, note
 from hkrr.plotting._unwrap_estimator import unwrap
@@ -26,9 +25,10 @@ class PathDisplay:
 
     - With `cv`, the plot shows the held-out error over the grid of the number of directions d and the regularization
       lambda. If lambda has a single value or is learned, the error is shown over d alone.
-    - Without `cv`, the plot shows the directions of the map. Bars show the singular values of the wide map, which
-      measure how much each direction matters. The directions to the right of the cut were removed. For each number of
-      directions d, the line shows the best score (BIC in nats) minus the lowest score of all d. Lower is better.
+    - Without `cv`, the plot shows the directions of the map. Bars show the singular values of the map before
+      superfluous directions were cut off. A singular value measures how much a direction matters. The directions to the
+      right of the cut were removed. For each number of directions d, the line shows the best score (BIC in nats) minus
+      the lowest score over all d. Lower is better.
     - Without `cv` and with ``kernel="auto"``, the plot shows one score for each combination of a kernel and a shape of
       the map. It is the best score of the combination in the last stage that it reached, minus the best score of all
       candidates in that stage. Only scores of the same stage are comparable.
@@ -210,7 +210,8 @@ class PathDisplay:
     def _best_scores(self) -> tuple[Array, Array]:
         """Return the numbers of directions that the search tried, and the best score for each number.
 
-        Only candidates with the largest number of centers are counted.
+        Only scores of runs with the same number of centers are comparable, so only the runs with the most centers are
+        used.
         """
         d, scores = self._column("n_components"), self._column("score")
         counted = comparable_runs(self.table)
@@ -221,7 +222,8 @@ class PathDisplay:
         return np.asarray(self.table[name])
 
     def _stages(self) -> Array:
-        return np.array([stage_of(label) for label in self.table["start"]], dtype=object)
+        kinds = [RUN_KINDS.get(label) for label in self.table["start"]]
+        return np.array([None if kind is None else kind.stage for kind in kinds], dtype=object)
 
     def _draw_kernels(self, ax: Any) -> Any:
         """Draw the best score of each combination of a kernel and a shape of the map.

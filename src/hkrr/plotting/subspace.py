@@ -82,7 +82,7 @@ class SubspaceDisplay:
         estimator : fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
             The model, or a `TableRegressor`, a Pipeline or a GridSearchCV that contains such a model.
         B_true : array (d, n_features) or None, default=None
-            The true map, if it is known, in the coordinates of the model's input. If it is given, the principal angles
+            The true map, if it is known, in the original units of the model's input. If given, the principal angles
             between the learned and the true subspace are written above the plot.
         max_columns : int, default=20
             Maximum number of columns with a line of their own.

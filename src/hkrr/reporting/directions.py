@@ -51,7 +51,7 @@ class Direction:
 
     number: int  # row of B, counted from 1
     singular_value: float  # weight of the direction; the largest weight of all directions is 1
-    share: float  # effect on the prediction, as a share of the sum over all directions
+    share: float  # effect on the prediction, as a fraction of the sum over all directions
     # The largest nonzero loadings in decreasing order of absolute value. The squares of all loadings sum to 1.
     loadings: list[Loading]
     n_left_out: int  # number of columns with a nonzero loading that are not in `loadings`

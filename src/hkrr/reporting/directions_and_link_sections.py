@@ -18,7 +18,7 @@ def directions_section(facts: Facts) -> str:
     panels = [
         panel(
             "Columns",
-            "<p>How much the prediction changes with a typical change of each column, as a share of the total.</p>"
+            "<p>How much the prediction changes with a typical change of each column, as a fraction of the total.</p>"
             + bars(found.importances, False, found.n_columns_left_out, others),
         )
     ]
@@ -27,8 +27,8 @@ def directions_section(facts: Facts) -> str:
         panels.append(
             panel(
                 "Directions",
-                "<p>How much the prediction changes with a typical change along each direction, as a share of the "
-                "total.</p>" + bars(shares, signed=False),
+                "<p>How much the prediction changes with a typical change along each direction, as a fraction "
+                "of the total.</p>" + bars(shares, signed=False),
             )
         )
     if found.shape == "full":

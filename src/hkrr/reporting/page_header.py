@@ -18,7 +18,7 @@ def header(facts: Facts) -> str:
     """Return the HTML of the header."""
     errors = facts.errors
     r2 = "not defined" if errors.r2 is None else score(errors.r2)
-    meaning = "share of the variation that the model explains; 1 is perfect, 0 is no better than the mean"
+    meaning = "fraction of the variance that the model explains; 1 is perfect, 0 is no better than the mean"
     cards = [(r2, f"R² {_on_which_rows(facts)}", meaning)]
     known = facts.comparison
     if known is not None and not known.refitted:

@@ -22,18 +22,19 @@ _BINS = 31
 _MOST_ROWS, _MOST_CELLS = 20, 8
 # Maximum number of rows, and of centers, that are compared to find out whether the model was fitted to the rows.
 _MOST_COMPARED = 2000
-# Predictions count as constant if their standard deviation, divided by that of the target, is at most this number.
+# Predictions are considered constant if the ratio of their standard deviation to that of the target is at most this
+# number.
 _CONSTANT = 0.01
-# Two rows count as identical if their root mean square difference is below this number of standard deviations.
+# Two rows are considered identical if their root mean square difference is below this number of standard deviations.
 _SAME = 1e-7
-# The rows of the report count as held out if the model was fitted to less than this share of the rows. The share is not
-# zero, because a table may contain duplicate rows.
+# The rows of the report are considered held out if the model was fitted to less than this fraction of the rows. The
+# fraction is not zero, because a table may contain duplicate rows.
 _LEAST_SEEN = 0.2
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Nominal coverage of the prediction intervals, share of the rows that they cover, and their median width."""
+    """Nominal and observed coverage of the prediction intervals on the rows of the report, and their median width."""
 
     coverage: float
     covered: float
@@ -62,9 +63,9 @@ class Errors:
     mean: float
     target_std: float
     constant_prediction: bool  # whether nearly the same value is predicted for all rows
-    # Estimated share of the rows that the model was fitted to. None if the user passed `held_out`.
+    # Estimated fraction of the rows that the model was fitted to. None if the user passed `held_out`.
     seen: float | None
-    held_out: bool  # whether the rows count as held out
+    held_out: bool  # whether the rows are considered held out
     actual: list[float]
     predicted: list[float]
     bin_edges: list[float]
@@ -118,12 +119,12 @@ def describe_errors(data: ReportInput, found: Directions, held_out: bool | None,
 
 
 def share_seen(data: ReportInput) -> float:
-    """Return the share of the rows that the model was fitted to, estimated from its centers.
+    """Return the fraction of the report's rows that the model was fitted to, estimated from its centers.
 
     The centers are usually training rows, but there may be many more training rows than centers. The result is the
-    larger of two estimates. The first is the share of the rows that are centers. The second is the share of the centers
-    that are rows of the report. If there are fewer centers than rows, the second estimate is multiplied by the ratio of
-    the number of centers to the number of rows.
+    larger of two estimates. The first is the fraction of the report's rows that are centers. The second is the fraction
+    of the centers that are rows of the report. If there are fewer centers than rows, the second estimate is multiplied
+    by the ratio of the number of centers to the number of rows.
     """
     centers = data.model.centers_
     scale = np.where(np.ptp(centers, axis=0) > 0, centers.std(axis=0), np.inf)

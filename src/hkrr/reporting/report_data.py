@@ -125,7 +125,7 @@ def _health(model: Model) -> Health | None:
     starts = f"{found.starts_tried} tried, {found.starts_dropped} dropped early, {found.starts_failed} failed"
     adjusted = []
     if found.adjusted_share is not None:
-        meaning = "Estimate of the share explained on new rows, corrected for the number of fitted parameters."
+        meaning = "Estimate of the fraction explained on new rows, corrected for the number of fitted parameters."
         adjusted = [("Variation explained, adjusted", percent(found.adjusted_share), meaning)]
     figures = [
         ("Reliable digits", f"{found.digits:.1f}", "Decimal digits of a prediction that rounding does not affect."),
@@ -147,15 +147,19 @@ def _health(model: Model) -> Health | None:
         (
             "Variation explained",
             percent(found.explained_share),
-            "Share of the target's variance explained on the rows of the fit. On new rows, the share is smaller.",
+            "Fraction of the target's variance explained on the rows of the fit. On new rows, it is smaller.",
         ),
         *adjusted,
         (
             "Predictions truncated",
             percent(found.truncated_share),
-            "Share of the rows of the fit whose prediction was outside the allowed range and was truncated.",
+            "Fraction of the rows of the fit whose prediction was outside the allowed range and was truncated.",
         ),
-        ("Starts", starts, "The optimization is run from several starts, because a single run can end badly."),
+        (
+            "Starts",
+            starts,
+            "The optimization is run from several starting maps, because a single run can end in a poor local minimum.",
+        ),
         (
             "At an edge",
             ", ".join(found.at_edge) or "nothing",

@@ -72,8 +72,8 @@ def error_histogram(errors: Errors) -> str:
 def comparison_chart(found: Comparison) -> str:
     """Return a chart of the R2 of the methods with intervals.
 
-    The axis starts at -0.5 or above. If the R2 of a method is below the start of the axis, its dot is omitted and its
-    name is written at the left edge.
+    The lower end of the axis is at least -0.5. If the R2 of a method is below the lower end, its dot is omitted, and
+    its name is written at the left edge.
     """
     least = max(min(*found.low, 0.9) - 0.03, -0.5)
     n = len(found.methods)
@@ -109,7 +109,7 @@ def objective_chart(found: Training) -> str:
 
 
 def spectrum_chart(spectrum: list[float], n_kept: int) -> str:
-    """Return a chart of the singular values of the wide map, with a line at the cut."""
+    """Return a chart of the singular values of the map before the cut, with a line at the cut."""
     n = len(spectrum)
     chart = Chart("size of each direction", (0.5, n + 0.5), (0.0, 1.05), "direction", "size", x_whole=True)
     chart.bars([k + 0.5 for k in range(n + 1)], spectrum)

@@ -66,7 +66,7 @@ def _compact(label: str) -> str:
 
 
 def axis_range(values: Sequence[float], margin: float = 0.05) -> Range:
-    """Return an axis range that contains the values. The margin on each side is given as a share of the range."""
+    """Return an axis range that contains the values. The margin on each side is `margin` times their range."""
     low, high = float(np.min(values)), float(np.max(values))
     all_equal = high - low <= 1e-12 * max(abs(low), abs(high))
     room = max(1.0, 0.1 * abs(low)) if all_equal else margin * (high - low)

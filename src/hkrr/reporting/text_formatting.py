@@ -44,7 +44,7 @@ def score(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as a percentage. Only a share of exactly 0 or 1 is written as 0% or 100%."""
+    """Return a fraction as a percentage. Only a fraction of exactly 0 or 1 is written as 0% or 100%."""
     if 0 < share < 0.005:
         return "below 1%"
     if 0.995 <= share < 1:

@@ -35,7 +35,7 @@ from hkrr.rows.file_readers import quoted
 if TYPE_CHECKING:
     import pandas as pd
 
-# Cell contents that count as missing values.
+# Strings that are read as missing values.
 MISSING_TEXTS = frozenset(
     ("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-nan", "NaT", "NULL", "Null", "null", "None")
 )
@@ -255,7 +255,7 @@ def is_numeric(series: pd.Series) -> bool:
 
 
 def missing_mask(series: pd.Series, words: tuple[str, ...] = ()) -> Array:
-    """Return a boolean mask of the missing values. Strings such as "NA", and the given words, count as missing."""
+    """Return a boolean mask of the missing values. Strings such as "NA", and the given words, are missing values."""
     is_missing = np.asarray(series.isna(), dtype=bool)
     if is_numeric(series):
         return is_missing
@@ -302,7 +302,7 @@ def infer_date_order(texts: Array) -> str:
 def _to_iso_date(text: str, order: str) -> str:
     """Return a date such as 25/03/2024 in the form 2024-03-25.
 
-    For any other string, return a string that is not a date, so that the value counts as invalid.
+    For any other string, return a string that is not a date. The value is then reported as invalid.
     """
     match = _YEAR_LAST_DATE.fullmatch(text)
     if match is None:

@@ -64,7 +64,7 @@ def hold_out(frame: pd.DataFrame, target: str, share: float = 0.2, seed: int = 0
     target : str
         Name of the column to predict. Rows in which the target is missing are dropped.
     share : float, default=0.2
-        Share of the rows to hold out, at least 0 and below 1. With 0, no rows are held out.
+        Fraction of the rows to hold out, at least 0 and below 1. With 0, no rows are held out.
     seed : int, default=0
         Seed of the random split.
 
@@ -89,9 +89,9 @@ def hold_out(frame: pd.DataFrame, target: str, share: float = 0.2, seed: int = 0
     n_test = round(share * len(y))
     if len(y) - n_test < _MIN_ROWS or (share > 0 and n_test < _MIN_ROWS):
         raise TableError(
-            f"too few rows to hold out a share of {share:g}: {n_test} of the {len(y)} rows with a target would be held "
-            f"out and {len(y) - n_test} would be used for training, but at least {_MIN_ROWS} rows are needed for each; "
-            "use more rows, or hold out a share of 0"
+            f"too few rows to hold out a fraction of {share:g}: {n_test} of the {len(y)} rows with a target would be "
+            f"held out and {len(y) - n_test} would be used for training, but at least {_MIN_ROWS} rows are needed for "
+            "each; use more rows, or hold out none"
         )
     order = np.random.RandomState(seed).permutation(len(y))
     test, train = np.sort(order[:n_test]), np.sort(order[n_test:])
@@ -158,7 +158,7 @@ def compare(model: TableRegressor, split: Split, others: dict[str, Array] | None
     HeldOutScores
     """
     if len(split.y_test) < _MIN_ROWS or np.all(split.y_test == split.y_test[0]):
-        raise TableError("R2 needs held-out rows with different targets; hold out a larger share of the rows")
+        raise TableError("R2 needs held-out rows with different targets; hold out a larger fraction of the rows")
     if others is None:
         X, X_test = model.transform(split.train), model.transform(split.test)
         others = baseline_predictions(X, split.y_train, X_test, split.seed)

@@ -43,7 +43,7 @@ _MIN_WEIGHT = 1e-3
 def missing_matrix(encoder: Encoder, frame: pd.DataFrame) -> Array:
     """Return a boolean matrix that is True where a value is missing, with one column for each column of the encoder.
 
-    Values in columns that the encoder leaves out do not count as missing.
+    In columns that the encoder leaves out, all entries are False.
     """
     positions = {str(name): k for k, name in enumerate(frame.columns)}
     is_missing = np.zeros((len(frame), len(encoder.columns)), dtype=bool)
@@ -56,9 +56,9 @@ def missing_matrix(encoder: Encoder, frame: pd.DataFrame) -> Array:
 def missing_variances(is_missing: Array, X: Array, y: Array) -> tuple[float, Array]:
     """Return the noise variance ``base`` of a complete row, and the variance a_j that is added if column j is missing.
 
-    Columns with too few missing values, or with a negligible effect, have a_j = 0. If no a_j can be estimated, all a_j
-    are 0 and ``base`` is 1. The result is the same if the targets are strings, are constant, contain a value that is
-    not finite, or are not one-dimensional.
+    Columns with too few missing values, or with a negligible effect, have a_j = 0. If all columns
+    have too few missing values, all a_j are 0 and ``base`` is 1. The same values are returned if the targets are
+    strings, are constant, contain a value that is not finite, or are not one-dimensional.
     """
     added = np.zeros(is_missing.shape[1])
     columns = np.flatnonzero(np.sum(is_missing, axis=0) >= _MIN_ROWS_MISSING)

@@ -45,7 +45,7 @@ def describe(model: BaseEstimator) -> dict[str, Any]:
           of each column). It has "target" and "held_out" if the name of the target and the scores on held-out rows are
           known. For other models that were fitted with column names, "columns" contains the names.
         - A model with a map also has "n_components", "map_shape", "kernel", "reg_lambda", "n_centers", "directions",
-          "importances" (columns and their shares, in decreasing order), "stopped" (why the search ended), "diagnostics"
+          "importances" (of the columns, in decreasing order), "stopped" (why the search ended), "diagnostics"
           and "findings" (the warnings that follow from the diagnostics).
         - A classifier also has "classes", "class_count", "class_prior", "nu", "softness", "held_out_log_loss" and
           "held_out_accuracy".

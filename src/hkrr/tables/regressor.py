@@ -68,7 +68,7 @@ class TableRegressor(RegressorMixin, BaseEstimator):
     target_ : str
         Name of y. Only present if y has a name.
     feature_importances_ : array (n_features_out,)
-        Importance of each encoded column, as shares that sum to 1. Only present if ``model_`` has importances.
+        Importance of each encoded column. The importances sum to 1. Only present if ``model_`` has importances.
     diagnostics_ : Diagnostics
         Diagnostics of the fit. Only present if ``model_`` has diagnostics.
     missing_variances_ : array (n_features_in,)
@@ -237,7 +237,7 @@ class TableRegressor(RegressorMixin, BaseEstimator):
 
     @property
     def feature_importances_(self) -> Array:
-        """Importance of each encoded column, as shares that sum to 1."""
+        """Importance of each encoded column. The importances sum to 1."""
         importances: Array = self._from_model("feature_importances_")
         return importances
 

@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 # Maximum number of values of a text column that get an indicator column.
 MAX_CATEGORIES = 50
-# A text value is frequent if it occurs in at least this share of the rows, and in at least two rows.
+# A text value is frequent if it occurs in at least this fraction of the rows, and in at least two rows.
 _RARE_SHARE = 0.001
-# Share of missing values above which a column of numbers, dates or booleans gets an indicator column for them.
+# Fraction of missing values above which a column of numbers, dates or booleans gets an indicator column for them.
 _INDICATOR_SHARE = 0.05
-# Share of distinct values above which a text column is taken for an identifier and left out.
+# Fraction of distinct values above which a text column is taken for an identifier and left out.
 _IDENTIFIER_SHARE = 0.9
 # Minimum number of rows for a column to be taken for an identifier or for row numbers.
 _MIN_IDENTIFIER_ROWS = 10
-# A text column is treated as numeric if at least the share `_MIN_NUMERIC_SHARE` of its values are numbers, and the
-# other values are at most `_MAX_WORDS` distinct words. These words count as missing values.
+# A text column is treated as numeric if at least the fraction `_MIN_NUMERIC_SHARE` of its values are numbers, and
+# the other values are at most `_MAX_WORDS` distinct words. These words are treated as missing values.
 _MIN_NUMERIC_SHARE, _MAX_WORDS = 0.9, 3
 # Consecutive integers are taken for row numbers if the first is 0, 1, or at least `_MIN_LARGE_ROW_NUMBER`. If they are
 # all in the range `_YEARS`, they are taken for years instead.

@@ -1,7 +1,7 @@
 """GPyTorch Gaussian processes, with one length scale per input or with a learned linear map.
 
 Adam maximizes the evidence (the marginal likelihood) on at most 1,000 rows. The predictions are those of the exact
-Gaussian process with at most 5,000 training rows. A linear map with 1, 3 and 6 rows is tried. Each number of rows gets
+Gaussian process with at most 5,000 training rows. Linear maps with 1, 3 and 6 rows are tried. Each number of rows gets
 an equal part of the learning time, and the map with the highest evidence is used.
 """
 

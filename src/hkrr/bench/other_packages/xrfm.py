@@ -34,7 +34,7 @@ class _Standardized:
         self.y = self.target.transform(task.y[:, None])[:, 0].astype(np.float32)
 
     def fit(self, training: Array, validation: Array, setting: Setting | None, seconds: float | None) -> _Fitted:
-        """Fit the given setting, or the default setting if it is None. Return the model and its validation loss."""
+        """Fit a setting, or the default setting if `setting` is None. Return the model and its validation loss."""
         from xrfm import xRFM
 
         parameters = None
@@ -127,7 +127,7 @@ def _try(data: _Standardized, training: Array, validation: Array, setting: Setti
     """Fit a setting. If the fit fails, return an infinite loss and no model."""
     try:
         return data.fit(training, validation, setting, seconds)
-    except Exception:  # xRFM and PyTorch raise many types of errors; the note counts the failures
+    except Exception:  # xRFM and PyTorch raise many types of errors
         return _Fitted(np.inf, None)
 
 
