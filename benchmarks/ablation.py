@@ -5,7 +5,7 @@
 The problems and groups of problems are those of search.py. Each variant runs in a process of its own, which changes
 constants or functions of `hkrr.estimators.search` before the first fit. The variants take turns, case by case, so that
 other load on the machine affects all of them. With `--append`, cases that are in the CSV file already are skipped. The
-results are written to NAME.csv and NAME.md in benchmarks/results (by default ablation).
+results are written to NAME.csv and NAME.md in benchmarks/results. The default NAME is `ablation`.
 
 A variant is a function in `VARIANTS`. If the search no longer has the constant or function that a variant changes, the
 variant stops with an error.
@@ -24,7 +24,8 @@ from search import GROUPS, RESULTS_OF_A_FIT, TrueMap, fit, is_right, is_success,
 from workers import Row, Table, Worker, commit, least, median, serve, used_commits, valid
 
 SEARCH = "hkrr.estimators.search"
-# The page of results has a table for each group. These problems take seconds, the others up to a minute.
+# The default value of --problems: names of problems and groups. A fit of these problems takes seconds. A fit of the
+# other problems of search.py takes up to a minute.
 DEFAULT_PROBLEMS = ("data set 1", "data set 2", "planted", "two of 15 columns, m = 400")
 KEYS = ("variant", "problem", "seed")
 
@@ -43,14 +44,14 @@ def change(module: str, name: str, value: Any) -> None:
 
 
 def one_size() -> None:
-    """Use the numbers of rows and centers for few directions, even if the map has many directions."""
+    """Use the numbers of rows and centers for few directions in all fits, even if the map has many directions."""
     directions = importlib.import_module(f"{SEARCH}.directions")
     _, n_rows, n_centers = directions.SIZES[0]
     change(f"{SEARCH}.directions", "SIZES", ((math.inf, n_rows, n_centers),))
 
 
 def many_centers() -> None:
-    """Use the numbers of rows and centers for many directions from the start."""
+    """Use the numbers of rows and centers for many directions in all fits, even if the map has few directions."""
     directions = importlib.import_module(f"{SEARCH}.directions")
     change(f"{SEARCH}.directions", "SIZES", directions.SIZES[-1:])
 

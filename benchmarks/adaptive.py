@@ -48,7 +48,8 @@ def run_case(make: Callable[[int, int], Dataset], m: int, seed: int) -> Row:
     """Fit with default parameters, and return the test scores of the fitted model and of kernel ridge regression."""
     data = make(m + N_TEST, seed)
     began = time.perf_counter()
-    # The seed differs from the seed of the data. With the same seed, a random start could coincide with the true map.
+    # The seed differs from the seed of the data. With the same seed, a random starting map could coincide with
+    # the true map.
     model = HyperKernelRidgeCV(random_state=1_000_000 + seed).fit(data.X[:m], data.y[:m])
     seconds = time.perf_counter() - began
     scale = data.X.std(axis=0)

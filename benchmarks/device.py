@@ -34,7 +34,10 @@ D, N_TEST = 100, 100_000
 
 
 def timed(work, repeats=5):
-    """Return the median seconds of repeated calls, and the last result. The GPU is synchronized around each call."""
+    """Return the median seconds of repeated calls, and the last result.
+
+    The GPU is synchronized before and after each call.
+    """
     seconds = []
     for _ in range(repeats):
         torch.cuda.synchronize()
@@ -126,7 +129,7 @@ def little_memory(m):
 
 
 def fits(sizes):
-    """Yield the times of fits of data in host memory, including the transfer and the path of decreasing lambdas."""
+    """Yield the times of fits of data in host memory. They include the transfer and the search for a starting map."""
     for m in sizes:
         X, y, X_test, y_test = planted(m)
         HyperKernelRidge(5, n_centers=100, max_iter=1, device="cuda", random_state=0).fit(X[:5000], y[:5000])
@@ -159,9 +162,10 @@ def agreement():
 
 
 def starts(m=4000, c=100):
-    """Yield the times of fitting four starting maps along a path of decreasing lambdas (4,000 rows, 100 centers).
+    """Yield the times of fitting four starting maps with a decreasing sequence of lambdas (4,000 rows, 100 centers).
 
-    The starts run on host threads, one after another on the GPU, and as one batch on the GPU.
+    The same four fits are timed three times: on host threads, one after another on the GPU, and in one batch on the
+    GPU.
     """
     X, y, *_ = planted(m)
     y = y - y.mean()

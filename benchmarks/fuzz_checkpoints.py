@@ -2,10 +2,10 @@
 
     python benchmarks/fuzz_checkpoints.py [n_files] [seed]      (20,000 files by default; some minutes)
 
-Each file is a checkpoint, mutated by a function of tests/support/mutated_checkpoints.py. A damaged file must be refused
-with a CheckpointError, or the fit must resume and end with bitwise the same model. For a forged file, which has a
-correct checksum, the fit may also end with a different model of finite numbers, or with another error. The exit status
-is 1 if a file has any other outcome. The results are in benchmarks/results/fuzzing.md.
+Each file is a checkpoint, mutated by a function of tests/support/mutated_checkpoints.py. The fit must
+raise a CheckpointError, or resume and end with bitwise the same model. A forged file is a mutated file with a correct
+checksum. From a forged file, the fit may also end with a different model of finite numbers, or with another error. The
+exit status is 1 if a file has any other outcome. The results are in benchmarks/results/fuzzing.md.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
     python benchmarks/fuzz_cli.py [n_files] [seed]      (30,000 files by default; some minutes)
 
 Each file is a table mutated by a function of tests/support/mutated_tables.py. It is read, split into training and
-held-out rows, and encoded. Every fiftieth table is fitted too. A file must be processed, or refused with a one-line
-error. As in benchmarks/fuzz_tables.py, a separate process does the work. A file that crashes this process, takes a
-minute or has any other outcome is kept, and the exit status is then 1. The results are in
+held-out rows, and encoded. Every fiftieth table is fitted too. A file must be processed, or rejected with a one-line
+error. As in benchmarks/fuzz_tables.py, a separate process does the work. A file with another outcome, or that crashes
+this process or takes more than a minute, is kept, and the exit status is then 1. The results are in
 benchmarks/results/fuzzing.md.
 """
 

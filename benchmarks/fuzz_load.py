@@ -2,8 +2,8 @@
 
     python benchmarks/fuzz_load.py [n_files] [seed]      (100,000 files by default; some minutes)
 
-Each file is a saved model, mutated by a function of tests/support/mutated_model_files.py. Within a minute, the file
-must be refused with a ModelFileError, or load as a model. The outputs of the model (predictions, standard deviations,
+Each file is a saved model, mutated by a function of tests/support/mutated_model_files.py. Within a minute, loading
+the file must raise a ModelFileError or return a model. The outputs of the model (predictions, standard deviations,
 intervals, probabilities and importances) must be finite, or raise an error that names the overflow. The exit status is
 1 if a file has any other outcome. Such files are kept in a folder whose name is printed. The results are in
 benchmarks/results/fuzzing.md.

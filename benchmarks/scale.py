@@ -1,4 +1,4 @@
-"""Benchmark of large data: a file of ten million rows, two Dask workers, and the time as a function of the rows m.
+"""Benchmark of large data: a file of ten million rows, two Dask workers, and the time for different numbers of rows.
 
     python benchmarks/scale.py [file] [dask] [line]    (all by default; half an hour, 3 GB of disk)
 
@@ -88,7 +88,10 @@ def resident():
 
 
 def one_file(m):
-    """Yield the time and memory of a fit from a file, and the times of a pass, of reading and of computing."""
+    """Yield the time and memory of a fit from a file, and the times of one pass over the rows and of its parts.
+
+    A pass reads the file and computes the normal equations. Reading and computing are also timed separately.
+    """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.parquet"
         write_parquet(path, m)

@@ -6,7 +6,7 @@ FOLDER is a checkout of the other version. Each case is fitted by both versions 
 so that other load on the machine affects both. `--problems` takes names of problems and of groups (paper, planted,
 hard). `--seeds` is the number of data sets of each problem. `--states` is the number of values of `random_state` for
 the first data set. With `--append`, cases that are in the CSV file already are skipped, so that a run can be resumed or
-extended. The results are written to NAME.csv and NAME.md in benchmarks/results (by default search).
+extended. The results are written to NAME.csv and NAME.md in benchmarks/results. The default NAME is `search`.
 
 Each R2 is compared with the R2 of kernel ridge regression on the true map (`tuned_krr` of adaptive.py). The latter is
 computed once for each data set, before the fits, and kept in true_map.csv.
@@ -205,7 +205,8 @@ def main() -> None:
     names = names_of_problems(options.problems)
     cases: list[Row] = []
     for name in names:
-        # The seeds of the data and of the search differ. Otherwise a random start could coincide with the true map.
+        # The seeds of the data and of the search differ. Otherwise a random starting map could coincide with the true
+        # map.
         cases += [{"cases": "seeds", "problem": name, "seed": k, "state": 10**6 + k} for k in range(options.seeds)]
     for name in names:
         cases += [{"cases": "states", "problem": name, "seed": 0, "state": k} for k in range(options.states)]

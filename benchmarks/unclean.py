@@ -3,19 +3,19 @@
     python benchmarks/unclean.py [--old FOLDER] [--cases NAME ...] [--seeds N] [--append] [--out NAME] [--list]
 
 `--cases` takes names of cases and of groups (outliers, noise, copies, limits, columns). FOLDER is a checkout of another
-version of hkrr. Each case is fitted by both versions and by the rivals on the same rows: the mean of y, ridge
-regression (`RidgeCV`), robust linear regression (`HuberRegressor`) and tuned kernel ridge regression on all inputs
-(`hkrr.baselines.KernelRidgeCV`, at most 2,000 centers). R2 is computed on 2,000 new rows, against the function without
-noise. With `--append`, results that are in the CSV file already are kept and not computed again. The results are
-written to NAME.csv and NAME.md in benchmarks/results (by default unclean).
+version of hkrr. Each case is fitted by both versions and by other methods (rivals) on the same rows. The rivals are the
+mean of y, ridge regression (`RidgeCV`), robust linear regression (`HuberRegressor`) and tuned kernel ridge regression
+on all inputs (`hkrr.baselines.KernelRidgeCV`, at most 2,000 centers). R2 is computed on 2,000 new rows, against the
+function without noise. With `--append`, results that are in the CSV file already are kept and not computed again. The
+results are written to NAME.csv and NAME.md in benchmarks/results. The default NAME is `unclean`.
 
 - outliers: 400 rows, 10 columns, ``f(x) = sin(2 w'x) + x_0`` with a random unit vector w, noise of standard deviation
   0.05. The defect is outliers, heavy-tailed noise, or noise that depends on x. Other cases have no defect, but a
   function with large values that are not outliers.
 - noise: y is independent of X. R2 is ``1 - mean squared error / var(y)`` for new y, so the best possible R2 is 0. The
   number of draws of each of the nine sizes is four or five, 40 in all; `--seeds` does not change it.
-- copies: 80 rows, with and without copies of 40 of them. A normal error of standard deviation 1e-6 is added to the
-  targets of the copies.
+- copies: 80 rows alone, with exact copies of 40 of them, and with near copies. A normal error of standard deviation
+  1e-6 is added to the targets of near copies.
 - limits: 5,000 rows of 10 columns, noise of standard deviation 0.15, and time limits of 1 to 20 seconds.
 - columns: 300 rows of 5,000 columns with a limit of 30 seconds. Each fit has a process of its own, whose peak memory is
   reported together with the size of the saved model.
@@ -133,7 +133,7 @@ def shift(sizes: Sequence[float]) -> Change:
 
 
 def contaminate(share: float, deviation: float) -> Change:
-    """Return a function that adds normal noise to the targets of a share of the rows."""
+    """Return a function that adds normal noise to the targets of a fraction of the rows."""
 
     def change(rng: np.random.Generator, X: Array, y: Array) -> Array:
         y, n = y.copy(), round(share * len(y))
@@ -239,7 +239,8 @@ def fit(case: str, seed: int, method: str, limit: float) -> Row:
     chosen = CASES[case]
     rows = chosen.make(seed)
     if method in VERSIONS:
-        # The seeds of the data and of the search differ. Otherwise a random start could coincide with the true map.
+        # The seeds of the data and of the search differ. Otherwise a random starting map could coincide with the true
+        # map.
         model = HyperKernelRidgeCV(random_state=10**6 + seed, time_limit=limit or None)
     else:
         model = rival(method)

@@ -67,7 +67,7 @@ class Worker:
         return self._process is not None
 
     def run(self, **case: Any) -> Row:
-        """Return the results of a case. The process starts with the first case, and again after it has failed."""
+        """Return the results of a case. The process is started if it is not running, for example after a crash."""
         if not self.start():
             return {"error": "the process does not start"}
         assert self._process is not None
@@ -86,7 +86,7 @@ class Worker:
         return {"error": f"the process ended with status {status}"}
 
     def close(self) -> None:
-        """End the process. A case that is still running is given up after ten seconds."""
+        """End the process. If a case is still running after ten seconds, the process is killed."""
         if self._process is not None:
             assert self._process.stdin is not None
             with suppress(BrokenPipeError):

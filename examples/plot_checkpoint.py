@@ -2,9 +2,9 @@
 Resume an interrupted fit
 =========================
 
-With the parameter ``checkpoint``, a fit stores its state in a file. If the fit is interrupted, by an error, a power cut
-or because its process is killed, the same call of ``fit`` resumes the fit. The result is identical, bit for bit, to the
-model of an uninterrupted fit. In this example an error in a callback interrupts the fit.
+With the parameter ``checkpoint``, a fit stores its state in a file. If an error or a power cut interrupts the fit, or
+its process is killed, the same call of ``fit`` resumes the fit. The result is identical, bit for bit, to the model of
+an uninterrupted fit. In this example, an error in a callback interrupts the fit.
 """
 
 import tempfile

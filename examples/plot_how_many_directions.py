@@ -2,11 +2,11 @@
 Choose the number of directions
 ===============================
 
-The number of directions d is usually unknown. `HyperKernelRidgeCV` starts from maps with many directions, which shrink
-if the target does not need them, and cuts off the small ones. It compares the numbers that remain by a BIC
-(Bayesian information criterion), which adds a penalty for the number of parameters to the negative log evidence of the
-equivalent Gaussian process. No rows are held out. The attribute ``path_`` lists the runs of the search, each with its
-number of directions and its BIC.
+The number of directions d is usually unknown. `HyperKernelRidgeCV` first fits maps with many directions. Directions
+that the target does not need shrink during the fit, and the search then removes the smallest directions. Maps with
+different numbers of directions are compared by the Bayesian information criterion (BIC): the negative log evidence of
+the equivalent Gaussian process, plus a penalty for the number of parameters. No rows are held out. The attribute
+``path_`` lists the runs of the search, each with its number of directions and its BIC.
 """
 
 import matplotlib.pyplot as plt
@@ -42,5 +42,5 @@ axes[0].set(xlabel="directions d", ylabel="BIC, in nats (lower is better)", xtic
 axes[0].legend(frameon=False)
 directions = np.arange(1, len(model.spectrum_) + 1)
 axes[1].bar(directions, model.spectrum_, color=np.where(directions <= model.n_components_, "#0072B2", "#999999"))
-axes[1].set(title="The map at the start of the cut", xlabel="direction", ylabel="singular value", xticks=directions)
+axes[1].set(title="The map before the cut", xlabel="direction", ylabel="singular value", xticks=directions)
 plt.show()

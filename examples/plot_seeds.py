@@ -1,9 +1,9 @@
 """
-Several starts against poor local minima
-========================================
+Several starting maps to avoid poor local minima
+================================================
 
 The objective is not convex, so a fit can end in a poor local minimum. `HyperKernelRidge` draws ten random maps. It
-optimizes the best four maps along a decreasing sequence of lambda, and then continues from the map with the lowest
+fits each of the best four maps with a decreasing sequence of lambdas, and then continues from the map with the lowest
 objective. A fit from a single random map often ends in a worse minimum. The final value of the objective reveals a poor
 minimum without test data.
 """
@@ -29,5 +29,5 @@ for models, marker, colour, name in ((single, "o", "#999999", "one random map"),
     objectives = [model.result_.objective for model in models]
     ax.plot(objectives, [model.score(X_test, y_test) for model in models], marker, color=colour, label=name, alpha=0.8)
 ax.set(xlabel="final training objective", ylabel="test R2")
-ax.legend(title="start", frameon=False)
+ax.legend(title="starting maps", frameon=False)
 plt.show()
