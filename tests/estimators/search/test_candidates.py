@@ -11,9 +11,11 @@ from hkrr._maps import Diagonal, Full, Scaled
 from hkrr.criteria import Evidence, Grouped, LeaveOneOut
 from hkrr.estimators.search.candidates import (
     LONG,
+    RUN_KINDS,
     Candidate,
     Origin,
     Stage,
+    comparable_runs,
     descend,
     improve,
     improve_each,
@@ -21,8 +23,6 @@ from hkrr.estimators.search.candidates import (
     path_table,
     plain_kernel_ridge,
     score,
-    stage_of,
-    was_dropped,
 )
 from hkrr.kernels import KERNELS, Gaussian
 from hkrr.rows import InMemoryRows
@@ -76,11 +76,18 @@ LABELS = {
 
 @pytest.mark.parametrize("label", LABELS)
 def test_labels_determine_the_stage(label):
-    """Test that `stage_of` and `was_dropped` recover the stage of a candidate from its label in ``path_["start"]``."""
+    """Test that `RUN_KINDS` recovers the kind of a run from its label in ``path_["start"]``."""
     candidate, stage = LABELS[label]
-    assert candidate.label == path_table([candidate], 1.0)["start"][0] == label
-    assert candidate.stage is stage_of(label) is stage
-    assert was_dropped(label) == candidate.dropped
+    assert candidate.kind.label == path_table([candidate], 1.0)["start"][0] == label
+    assert candidate.kind == RUN_KINDS[label]
+    assert RUN_KINDS[label].stage is stage
+
+
+def test_labels_of_earlier_versions():
+    """Test that runs of model files of version 0.1 are compared, and that unknown labels are ignored."""
+    labels = ["random", "random, dropped", "grown", "shrunk", "polished", "from the future"]
+    path = {"start": labels, "score": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]}
+    assert_array_equal(comparable_runs(path), [True, False, True, True, False, False])
 
 
 # --------------------------------------------------------------------------------------------- scores
@@ -175,7 +182,7 @@ def test_degrees_of_freedom_equal_the_rank_of_the_jacobian(case, d, D):
 
 
 def _comparable(ends):
-    return [(end.label, end.value, end.score, end.nu) for end in ends]
+    return [(end.kind.label, end.value, end.score, end.nu) for end in ends]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +236,7 @@ def test_values_match_the_oracle_and_never_increase(shape, max_iter):
     assert end.value == result.objective == pytest.approx(values[1], rel=1e-9)
     assert end.value < values[0] if max_iter else end.value == pytest.approx(values[0], rel=1e-9)
     assert end.score == pytest.approx(W * values[1] + end.degrees_of_freedom / 2.0 * math.log(W), rel=1e-9)
-    assert (end.B.shape, end.label, result.n_iter <= max_iter) == (B.shape, "random", True)
+    assert (end.B.shape, end.kind.label, result.n_iter <= max_iter) == (B.shape, "random", True)
     assert_array_equal(end.B, result.B)
     assert end.nu == pytest.approx(result.reg_lambda * W)
 
@@ -251,7 +258,7 @@ def test_plain_kernel_ridge_is_the_best_of_runs_from_each_noise(noises):
     starts = [Candidate(Origin.PLAIN, KERNEL, np.full(3, typical), nu, shape=Scaled(np.ones(3))) for nu in noises]
     lowest = min(descend(criterion, start, LONG)[0].value for start in starts)
     assert best.value == result.objective == pytest.approx(lowest, rel=1e-9)
-    assert (best.label, best.shape.name, best.n_components) == ("plain", "identity", 3)
+    assert (best.kind.label, best.shape.name, best.n_components) == ("plain", "identity", 3)
     assert_allclose(best.B, best.B[0], rtol=1e-14)
 
 

@@ -196,7 +196,9 @@ def test_after_the_deadline_the_first_given_map_is_returned(only):
 
 def test_threads_do_not_change_the_result():
     (*_, one), (*_, two) = (_search(n_threads=n) for n in (1, 2))
-    assert [(c.label, c.value, c.score, c.nu) for c in one] == [(c.label, c.value, c.score, c.nu) for c in two]
+    assert [(c.kind.label, c.value, c.score, c.nu) for c in one] == [
+        (c.kind.label, c.value, c.score, c.nu) for c in two
+    ]
 
 
 @pytest.mark.parametrize(("few", "last"), [(10, 30), (40, 40)])

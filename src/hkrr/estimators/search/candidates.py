@@ -18,6 +18,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
+from itertools import product, starmap
 from typing import Any, NamedTuple
 
 import joblib
@@ -36,13 +37,13 @@ from hkrr.solvers import LBFGS, Result, State, at_bound, run
 from hkrr.solvers.driver import MESSAGES, empty_history
 from hkrr.solvers.initialization import median_sample
 
-# Value of lambda at a random start.
+# Initial value of lambda of a run.
 FIRST_LAMBDA = 0.03
 # Maximum numbers of iterations of a short run and of a long run. Poor candidates are dropped after their short run.
 SHORT, LONG = 12, 60
 # Maximum number of rows for the median rule. In the search, this rule only sets the scale of starting maps.
 MEDIAN_ROWS = 500
-# A run stops when the criterion decreases by less than this share of its `loss_at_zero` per iteration.
+# A run stops when the criterion decreases by less than this fraction of its `loss_at_zero` per iteration.
 _PLATEAU = 1e-6
 
 
@@ -81,36 +82,41 @@ class Stage(Enum):
 # Origins of the runs in the stages DIRECTIONS and REFINEMENT.
 _FIND_DIRECTIONS = (Origin.RANDOM, Origin.MOMENTS, Origin.CUT, Origin.WIDENED)
 _REFINE = (Origin.POLISHED, Origin.RESCALED, Origin.COMPARED, Origin.HELD_OUT)
-# Suffixes of a label.
-_DROPPED, _HALF, _FINALIST = ", dropped", ", half", ", finalist"
 
 
-def stage_of(label: str) -> Stage:
-    """Return the stage of a run from its label in ``path_["start"]``.
+class RunKind(NamedTuple):
+    """What a run started from, and how it was used."""
 
-    Examples
-    --------
-    >>> from hkrr.estimators.search.candidates import stage_of
-    >>> stage_of("random, dropped").name, stage_of("diagonal, half").name, stage_of("square, cut, finalist").name
-    ('DIRECTIONS', 'HALF_GROUPS', 'FINALISTS')
-    """
-    origin = label.removesuffix(_DROPPED).removesuffix(_HALF).removesuffix(_FINALIST)
-    return _stage(origin, label.endswith(_HALF), label.endswith(_FINALIST))
+    origin: Origin
+    dropped: bool = False
+    half_groups: bool = False
+    finalist: bool = False
+
+    @property
+    def label(self) -> str:
+        """The label in ``path_["start"]``: the origin and suffixes such as ", dropped"."""
+        suffixes = ((self.dropped, ", dropped"), (self.half_groups, ", half"), (self.finalist, ", finalist"))
+        return self.origin + "".join(suffix for applies, suffix in suffixes if applies)
+
+    @property
+    def stage(self) -> Stage:
+        """The stage of the search to which the run belongs."""
+        if self.origin in _FIND_DIRECTIONS:
+            return Stage.DIRECTIONS
+        if self.finalist:
+            return Stage.FINALISTS
+        if self.half_groups:
+            return Stage.HALF_GROUPS
+        return Stage.REFINEMENT if self.origin in _REFINE else Stage.KERNELS
 
 
-def was_dropped(label: str) -> bool:
-    """Return whether a run was stopped early, from its label in ``path_["start"]``."""
-    return label.endswith(_DROPPED)
-
-
-def _stage(origin: str, half_groups: bool, finalist: bool) -> Stage:
-    if origin in _FIND_DIRECTIONS:
-        return Stage.DIRECTIONS
-    if finalist:
-        return Stage.FINALISTS
-    if half_groups:
-        return Stage.HALF_GROUPS
-    return Stage.REFINEMENT if origin in _REFINE else Stage.KERNELS
+# The kind of each run, by its label in ``path_["start"]``.
+RUN_KINDS = {
+    kind.label: kind for origin in Origin for kind in starmap(RunKind, product([origin], *[(False, True)] * 3))
+}
+# Labels in model files of version 0.1, whose search added and removed directions one at a time.
+RUN_KINDS |= {"grown": RunKind(Origin.WIDENED), "grown, dropped": RunKind(Origin.WIDENED, dropped=True)}
+RUN_KINDS |= {"shrunk": RunKind(Origin.CUT), "shrunk, dropped": RunKind(Origin.CUT, dropped=True)}
 
 
 @dataclass(frozen=True)
@@ -168,15 +174,9 @@ class Candidate:
     spectrum: tuple[float, ...] | None = None
 
     @property
-    def stage(self) -> Stage:
-        """The stage of the search in which the candidate was evaluated."""
-        return _stage(self.origin, self.half_groups, self.finalist)
-
-    @property
-    def label(self) -> str:
-        """The label of the run in ``path_["start"]``: its origin and suffixes such as ", dropped"."""
-        suffixes = ((self.dropped, _DROPPED), (self.half_groups, _HALF), (self.finalist, _FINALIST))
-        return self.origin + "".join(suffix for applies, suffix in suffixes if applies)
+    def kind(self) -> RunKind:
+        """What the run started from, and how it was used."""
+        return RunKind(self.origin, self.dropped, self.half_groups, self.finalist)
 
     @property
     def n_components(self) -> int:
@@ -195,7 +195,11 @@ class Candidate:
 
     @property
     def degrees_of_freedom(self) -> float:
-        """Number of parameters of the map: rotations without effect and linearly dependent columns do not count."""
+        """Number of free parameters of the map, from its shape.
+
+        Linearly dependent columns add no parameters. With a rotation-invariant kernel, parameters that only rotate the
+        directions are not included, because rotations do not change the kernel.
+        """
         columns = self.B.shape[-1] if self.n_free_columns is None else self.n_free_columns
         return self.shape.degrees_of_freedom(self.B.shape[0], columns, self.kernel.rotation_invariant)
 
@@ -214,9 +218,9 @@ class Plateau:
 def optimism(dof: float, n_rows: float, total_weight: float) -> float:
     """Return the optimism, in nats, of a criterion that was minimized on n rows and is extrapolated to W rows.
 
-    Each parameter lowers the criterion by half a nat by chance, on the n rows to which the parameter is fitted.
-    Extrapolation to W rows multiplies this gain by W / n. The optimism is the excess, ``(W / n - 1) / 2`` nats per
-    parameter. The optimism has to be added to the extrapolated criterion. `n_rows` is n, and `total_weight` is W.
+    Each parameter lowers the criterion on its n training rows by half a nat by chance. Extrapolation to W rows
+    multiplies this gain by W / n. The optimism is the excess, ``(W / n - 1) / 2`` nats per parameter. It has to be
+    added to the extrapolated criterion. `n_rows` is n, and `total_weight` is W.
     """
     return 0.5 * dof * max(total_weight / n_rows - 1.0, 0.0)
 
@@ -279,7 +283,7 @@ def descend(
     elif result.reason == "converged":
         result = replace(result, message="the criterion is at a minimum")
     elif result.reason == "max_iter":
-        message = "the search's own iteration limit was reached, which is usual: the last iterations change little"
+        message = "the iteration limit of the search was reached; this is usual, as the last iterations change little"
         result = replace(result, message=message)
     end = replace(
         start,
@@ -352,11 +356,11 @@ def improve_each(
     n_jobs: int | None = None,
     n_threads: int = 1,
 ) -> list[Candidate]:
-    """Run `improve` on each start. Return the improved candidates in the same order.
+    """Run `improve` on each candidate in `starts`. Return the improved candidates in the same order.
 
     On a GPU, the runs are made in lockstep, and their evaluations are computed in batches. Otherwise the runs are
     distributed over joblib workers if ``n_jobs`` means more than one worker, and over threads if not. After the
-    deadline, threads evaluate only the first start, and workers evaluate each start once.
+    deadline, threads evaluate only the first candidate, and workers evaluate each candidate once.
     """
 
     def one(k: int, criterion: Criterion | Grouped = criterion) -> Candidate:
@@ -364,8 +368,8 @@ def improve_each(
             return replace(starts[k], value=math.inf, score=math.inf)
         return improve(criterion, starts[k], max_iter, deadline)
 
-    # A batch is evaluated with the kernel of the criterion, but `descend` uses the kernel of each start. Runs are
-    # therefore batched only if all starts have the kernel of the criterion.
+    # A batch is evaluated with the kernel of the criterion, but `descend` uses the kernel of each candidate. Runs are
+    # therefore batched only if all candidates have the kernel of the criterion.
     alike = all(isinstance(start.shape, Full) and start.kernel == criterion.kernel for start in starts)
     if len(starts) > 1 and alike and can_be_batched(criterion):
         batched, lockstep = criterion, Lockstep(len(starts), lambda maps: answer(batched, maps))
@@ -396,8 +400,8 @@ def plain_kernel_ridge(
 ) -> tuple[Candidate, Result]:
     """Fit plain kernel ridge regression. Return the best candidate and the result of its run.
 
-    The map of the candidate is a multiple of the identity. ``noises`` contains the starting values of nu. There
-    is a run for each of these values, because a single run can end in a local minimum with almost no noise.
+    The map of the candidate is a multiple of the identity. ``noises`` contains the initial values of nu. One run is
+    made for each of these values, because a single run can end in a local minimum with almost no noise.
     """
     rows = criterion.rows
     identity = np.ones(rows.n_features)
@@ -417,7 +421,7 @@ def path_table(candidates: Sequence[Candidate], total_weight: float) -> dict[str
     divided by its norm.
     """
     return {
-        "start": [one.label for one in candidates],
+        "start": [one.kind.label for one in candidates],
         "kernel": [kernel_name(one.kernel) for one in candidates],
         "shape": [one.shape.name for one in candidates],
         "n_components": [one.n_components for one in candidates],
@@ -428,6 +432,20 @@ def path_table(candidates: Sequence[Candidate], total_weight: float) -> dict[str
         "score": [one.score for one in candidates],
         "seconds": [one.seconds for one in candidates],
     }
+
+
+def comparable_runs(path: dict[str, Any]) -> Array:
+    """Return which runs of the attribute ``path_`` have comparable scores, as a boolean array.
+
+    These are the runs of the search over the number of directions that ended with a finite score and were not stopped
+    early. If these runs have different numbers of centers, only the runs with the most centers are comparable.
+    """
+    kinds = [RUN_KINDS.get(label) for label in path["start"]]  # None for a label of a later version
+    searched = [kind is not None and kind.stage is Stage.DIRECTIONS and not kind.dropped for kind in kinds]
+    found = np.array(searched, dtype=bool) & np.isfinite(np.asarray(path["score"], dtype=np.float64))
+    # Models saved by earlier versions have no column "n_centers".
+    centers = np.array([n or 0 for n in path.get("n_centers", [0] * len(kinds))])
+    return found & (centers == np.max(centers[found], initial=0))
 
 
 def unchanged(candidate: Candidate, reg_lambda: float, reason: str) -> Result:

@@ -62,11 +62,11 @@ _POLISH_RATIO, _POLISH_CENTERS, _POLISH_ITERATIONS = 2, 400, 20
 _RESCALE_ROWS = 2_000
 # Maximum numbers of iterations: for one common scale of the map, and for one scale per direction.
 _RESCALE_ITERATIONS, _SCALES_ITERATIONS = 8, 30
-# Number of maps found with the Gaussian kernel that are starts of the search over kernels.
+# Number of maps, found with the Gaussian kernel, from which the search over kernels starts.
 _FEW_DIRECTIONS = 2
 # Maximum number of times that the weights of robust noise and the map are refined in turn.
 _REWEIGHTINGS = 3
-# Share of the time that the search for directions may take if the kernel is selected too.
+# Fraction of the time that the search for directions may take if the kernel is selected too.
 _SHARE_OF_DIRECTIONS = 0.3
 
 PLAIN_WINS = "plain kernel ridge regression on all inputs scores better than any map with few directions"
@@ -152,16 +152,17 @@ def _choose_noise(task: Task, search: Callable[[Array | None], Tuned]) -> Tuned:
 
 
 def _weights_of_smaller_map(task: Task, found: Tuned, errors_of_winner: Errors) -> Array | None:
-    """Return the weights of robust noise for a map with fewer directions, if this is better than the selected map.
+    """Return the weights of robust noise for a map with fewer directions, if this map is better than the selected one.
 
-    A map can have a direction along which the function fits an outlier. Its errors do not show the outlier, but the
-    errors of maps with fewer directions do. Return None if no such map is better.
+    The selected map can have a direction along which the function fits an outlier. The errors of the selected map then
+    do not show the outlier, but the errors of a map with fewer directions do. Return None if no map with one or two
+    directions fewer is better.
     """
     winner = found.winner
     if not isinstance(winner.shape, Full):
         return None
     for d in (winner.n_components - 1, winner.n_components - 2):
-        maps = [one for one in found.candidates if one.stage is Stage.DIRECTIONS and one.n_components == d]
+        maps = [one for one in found.candidates if one.kind.stage is Stage.DIRECTIONS and one.n_components == d]
         smaller = min(maps, key=lambda one: (-(one.n_centers or 0), one.score), default=None)
         if smaller is None or not math.isfinite(smaller.score) or not task.in_time:
             continue
@@ -175,7 +176,7 @@ def _weights_of_smaller_map(task: Task, found: Tuned, errors_of_winner: Errors) 
 
 
 def _errors(task: Task, candidate: Candidate, omega: Array | None) -> Errors | None:
-    """Return the leave-one-out errors of a candidate. Return None if they are not finite, or if the time is over."""
+    """Return the leave-one-out errors of a candidate. Return None if they are not finite, or after the deadline."""
     if not task.in_time:
         return None
     with suppress(ArithmeticError, np.linalg.LinAlgError):
@@ -201,7 +202,7 @@ def _quality(task: Task, candidate: Candidate, errors: Errors) -> float:
 
 
 def _refined(task: Task, found: Tuned, omega: Array | None) -> Tuned:
-    """Return the selected candidate, refined on rows with the given weights. It is unchanged if this fails."""
+    """Refine the selected candidate on rows with the weights `omega`. If this fails, return `found` unchanged."""
     task.progress.omega = omega
     weighted = replace(task, rows=task.rows if omega is None else task.rows.reweighted(omega))
     with suppress(FitError):
@@ -211,9 +212,9 @@ def _refined(task: Task, found: Tuned, omega: Array | None) -> Tuned:
 
 
 def _refine_with_weights(task: Task, found: Tuned, errors: Errors | None) -> tuple[Tuned, Errors | None]:
-    """Refine the weights of robust noise and the map in turn. Return the last result whose errors are known.
+    """Refine the weights of robust noise and the map in turn. Return the last result with known errors, and its errors.
 
-    If the errors of the given result are not known, it is returned unchanged.
+    `errors` are the errors of `found`. If they are None, both arguments are returned unchanged.
     """
     for _ in range(_REWEIGHTINGS):
         if errors is None:
@@ -227,7 +228,7 @@ def _refine_with_weights(task: Task, found: Tuned, errors: Errors | None) -> tup
 
 
 def refine(task: Task, candidate: Candidate) -> tuple[Candidate, Result]:
-    """Improve a candidate whose rows have new weights. Return the candidate and the result of its run."""
+    """Improve a candidate after a change of the row weights. Return the candidate and the result of its run."""
     if isinstance(candidate.shape, Full):
         polished, result = polish(task, [candidate])
         return rescale(task, polished), result
@@ -239,7 +240,7 @@ def refine(task: Task, candidate: Candidate) -> tuple[Candidate, Result]:
 def _search_one_kernel(task: Task, kernel: Kernel) -> tuple[Candidate, Result, list[Candidate]]:
     """Find directions, polish the best map on more rows, and compare this map with plain kernel ridge regression.
 
-    Return the same values as `tune`.
+    Return the selected candidate, the result of its last run, and all candidates tried.
     """
     compares = task.choose_dimension and task.rows.n_features > 1
     plain = _begin_with_plain(task, kernel)
@@ -274,7 +275,11 @@ def _begin_with_plain(task: Task, kernel: Kernel) -> tuple[Criterion, Candidate]
 def _at_least_plain(
     task: Task, plain: tuple[Criterion, Candidate] | None, winner: Candidate, result: Result, ends: list[Candidate]
 ) -> tuple[Candidate, Result, list[Candidate]]:
-    """Return plain kernel ridge regression if the search was stopped before it found a better candidate."""
+    """Return plain kernel ridge regression if its score is better than that of the winner, otherwise the winner.
+
+    The winner can be worse if the search was stopped early. `plain` is the result of `_begin_with_plain`. The result of
+    the run and all candidates tried are returned too.
+    """
     if plain is not None:
         criterion, rival = plain
         with single_threaded_blas(), suppress(ArithmeticError, np.linalg.LinAlgError):
@@ -426,7 +431,7 @@ def _is_better(task: Task, chosen: Candidate, rival: Candidate) -> tuple[bool, l
 def _search_all_kernels(task: Task) -> tuple[Candidate, Result, list[Candidate]]:
     """Find directions with the Gaussian kernel, compare all kernels and map shapes, and refit the scale and noise.
 
-    Return the same values as `tune`.
+    Return the selected candidate, the result of its last run, and all candidates tried.
     """
     plain = _begin_with_plain(task, KERNELS["gaussian"].with_gamma(1.0))
     now = time.perf_counter()
