@@ -22,7 +22,7 @@ class KernelExpansionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     The ``fit`` of a subclass starts with `_standardize` and ends with `_set_expansion`. `_set_expansion` sets the
     fitted attributes ``components_`` (B), ``x_offset_`` (o), ``kernel_`` (k), ``centers_`` (c_j), ``dual_coef_`` (a_j)
-    and ``intercept_`` (b), all in the units of X.
+    and ``intercept_`` (b), all in the original units of X.
     """
 
     def predict(self, X: Any) -> Array:
@@ -42,7 +42,7 @@ class KernelExpansionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Validate X and y. Return the standardized inputs, the centred targets, and the moments of the columns.
 
         The targets have one column per target, even if y is one-dimensional.
-        With ``scale=False`` the inputs are returned unchanged, and the moments have mean 0 and scale 1 for every input.
+        With ``scale=False`` the inputs are returned unchanged, and the moments have mean 0 and scale 1 for each column.
         """
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, multi_output=True)
         self._one_target = np.ndim(y) == 1
@@ -53,7 +53,7 @@ class KernelExpansionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return (X - scaling.x_mean) / scaling.x_scale, Y - scaling.y_mean, scaling
 
     def _set_expansion(self, B: Array, kernel: Kernel, centers: Array, alpha: Array, scaling: Moments) -> None:
-        """Convert an expansion for standardized inputs to the units of X, and set the fitted attributes."""
+        """Convert an expansion for standardized inputs to the original units of X, and set the fitted attributes."""
         self.components_, self.kernel_, self.x_offset_ = B / scaling.x_scale, kernel, scaling.x_mean
         self.centers_ = centers * scaling.x_scale + scaling.x_mean
         self.dual_coef_ = alpha[:, 0] if self._one_target else alpha

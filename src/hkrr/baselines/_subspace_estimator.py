@@ -2,8 +2,8 @@
 
 Each estimator whitens the inputs: ``z = W (x - mean)`` has the identity as its covariance. From z and the target it
 computes a symmetric matrix M, whose leading eigenvectors estimate the row space of B in f(x) = g(Bx), or some
-directions of this space. The eigenvectors are directions in the coordinates z. In the coordinates of X the map is
-``V_d' W``, where the columns of V_d are the eigenvectors of the d eigenvalues with the largest absolute values.
+directions of this space. The eigenvectors are directions for the whitened inputs z. In the original units of X, the map
+is ``V_d' W``, where the columns of V_d are the eigenvectors of the d eigenvalues with the largest absolute values.
 """
 
 from __future__ import annotations

@@ -61,11 +61,11 @@ class BKerNN(RegressorMixin, BaseEstimator):
     Attributes
     ----------
     W_ : array (n_features, n_particles)
-        The directions, in the coordinates of X.
+        The directions, in the original units of X.
     components_ : array (n_directions, n_features)
         The main directions: the left singular vectors of W for standardized inputs, multiplied by their singular values
-        and converted to the coordinates of X. Directions are dropped if their singular value is below 1/n_features of
-        the sum of all singular values.
+        and converted to the original units of X. Directions are dropped if their singular value is below 1/n_features
+        of the sum of all singular values.
     n_iter_ : int
         Number of proximal gradient steps.
 

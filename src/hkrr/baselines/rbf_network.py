@@ -180,7 +180,7 @@ class HyperRBFNetwork(RBFNetwork):
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        The map B, in the units of X.
+        The map B, in the original units of X.
     n_iter_ : int
         Number of epochs.
 

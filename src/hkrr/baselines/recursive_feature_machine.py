@@ -52,7 +52,7 @@ class RecursiveFeatureMachine(KernelExpansionRegressor):
     M_ : array (n_features, n_features)
         The learned matrix M. With ``scale_features=True`` it applies to the standardized columns of X.
     components_ : array (n_features, n_features)
-        A square root of M in the units of X: the distance of two rows is ``|components_ (x - x')|``.
+        A square root of M in the original units of X: the distance of two rows is ``|components_ (x - x')|``.
     best_iter_ : int
         Number of updates of M before the chosen iterate.
 

@@ -17,8 +17,8 @@ _MAX_ROWS = 4000
 def subspace_map(name: str, rows: InMemoryRows, n_components: int, rng: np.random.RandomState) -> Array:
     """Return the directions that a subspace estimator finds, divided by their spectral norm.
 
-    The estimator is fitted to at most 4,000 rows. Rows with weight zero are excluded. All other rows count equally,
-    regardless of their weights. More than one target raises a ValueError, because each target has its own directions.
+    The estimator is fitted to at most 4,000 rows. Rows with weight zero are excluded. The weights of all other rows are
+    ignored. More than one target raises a ValueError, because each target has its own directions.
 
     Parameters
     ----------

@@ -68,7 +68,7 @@ class Grid:
     lambdas : tuple
         Values of `reg_lambda` to compare, in decreasing order, or ``("auto",)`` if lambda is learned.
     warm_start : bool
-        Whether the fit of each lambda starts from the map of the next larger lambda.
+        Whether the fit for each lambda starts from the map learned for the next larger lambda.
     """
 
     base: HyperKernelRidge
@@ -142,7 +142,7 @@ def search_grid(grid: Grid, final: HyperKernelRidge, n_jobs: int | None, verbose
     try:
         _score_pairs(found, grid, n_jobs, verbose)
         i, j, error, table = _least_error(found, grid.dimensions, grid.lambdas)
-        # With warm starts, the map depends on the fits for the larger lambdas, so these are repeated on all rows.
+        # With warm starts, the map depends on the fits for the larger lambdas, so these fits are repeated on all rows.
         lambdas = grid.lambdas[: j + 1] if grid.warm_start else grid.lambdas[j : j + 1]
         d, data = grid.dimensions[i], (grid.X, grid.y, grid.weight)
         model = deque(models_along_lambda(final, d, lambdas, *data, grid.warm_start), maxlen=1)[0]
@@ -250,7 +250,7 @@ def _least_error(
     errors = errors[:, :, ~np.all(np.isnan(errors), axis=(0, 1))]
     mean = errors.mean(axis=2) if errors.size else np.full(errors.shape[:2], np.nan)
     done = np.count_nonzero(~np.isnan(errors), axis=2)
-    # Some fits were not run, because the search was interrupted.
+    # If the search was interrupted, some fits were not run.
     if np.any(done < errors.shape[2]):
         sums = np.sum(errors, axis=2, where=~np.isnan(errors))
         mean = np.where(done == done.max(), sums / np.maximum(done, 1), np.nan)
@@ -281,7 +281,7 @@ def _best_so_far(stop: KeyboardInterrupt, grid: Grid, found: list[list[_Score] |
     of_pair = [scores[j] for scores in found[i * n_splits : (i + 1) * n_splits] if scores is not None]
     _, B, gamma, reg_lambda = min((score for score in of_pair if score[1] is not None), key=lambda score: score[0])
     if np.linalg.matrix_rank(B * grid.X.std(axis=0)) < d:
-        return None  # the rows of the map are linearly dependent, so that the map cannot be used as `init`
+        return None  # the map cannot be used as `init`, because its rows are linearly dependent
     quick = clone(grid.base).set_params(
         n_components=d,
         reg_lambda=reg_lambda,

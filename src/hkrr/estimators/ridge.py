@@ -78,7 +78,7 @@ class HyperKernelRidge(MapModel):
     Parameters
     ----------
     n_components : int, default=2
-        Number of directions d, which is the number of rows of B.
+        Number of directions d. It is the number of rows of B.
     reg_lambda : float or "auto", default=1e-3
         Regularization lambda, normalized by the number of samples: ``alpha`` in scikit-learn's KernelRidge is
         ``lambda * n_samples``. "auto" learns lambda together with B. This needs the criterion "evidence" or "loo".
@@ -89,10 +89,10 @@ class HyperKernelRidge(MapModel):
         given by `init`. "median" sets gamma to ``1 / (2 median^2)``, where median is the median distance between mapped
         rows. If `kernel` is an instance whose gamma is set, the gamma of the kernel is used instead.
     n_centers : "auto", "all" or int, default="auto"
-        Number of Nystrom centers. "auto" takes ``1 / reg_lambda`` centers (1,000 if lambda is learned), the order that
-        the paper's Nystrom theorem requires. The number is at least 100 and at most 2,896 (a memory limit), and never
-        exceeds the number of rows. "all" takes every row as a center. The fit is then exact, and its cost is cubic in
-        the number of rows.
+        Number of Nystrom centers. "auto" takes ``1 / reg_lambda`` centers, or 1,000 if lambda is learned. The paper's
+        Nystrom theorem requires a number of this order. The number is at least 100, at most 2,896 to limit memory, and
+        never exceeds the number of rows. "all" takes every row as a center. The fit is then exact, and its cost is
+        cubic in the number of rows.
     centers : "uniform", "leverage", "kmeans" or array (n_centers, n_features), default="uniform"
         How the centers are chosen. "uniform" draws rows uniformly. "leverage" draws rows by approximate leverage scores
         at the starting map. "kmeans" uses the centroids of k-means. An array contains the centers themselves. If
@@ -109,14 +109,14 @@ class HyperKernelRidge(MapModel):
         The starting map.
 
         - "random" draws `n_init` random maps and scores them on held-out rows. VarPro and AGD start from the best map,
-          as in the paper. For L-BFGS, the best four maps are first optimized along a path of decreasing lambda: 0.1,
-          0.032, 0.01, ..., down to `reg_lambda`, with ten iterations at each value. L-BFGS starts from the map with the
-          lowest objective at the end of its path. The iterations of the path do not count towards `max_iter` and are
-          not part of ``history_``.
+          as in the paper. For L-BFGS, each of the best four maps is first optimized with a decreasing lambda: ten
+          iterations at each of the values 0.1, 0.032, 0.01, ... above `reg_lambda`. L-BFGS then starts from the map
+          with the lowest objective. ``history_`` does not include these first iterations, and `max_iter` does not limit
+          them.
         - "sir", "save", "phd", "opg" and "mave" start from a classical estimate of the subspace; see `hkrr.baselines`.
-          The fit then has a single start, and a poor estimate can lead to a poor local minimum. "opg" and "mave" make
-          the weakest assumptions.
-        - An array is the starting map itself, in the coordinates of X. To continue an earlier fit, pass the
+          This estimate is the only starting map, and a poor estimate can lead to a poor local minimum. "opg" and "mave"
+          make the weakest assumptions.
+        - An array is the starting map itself, in the original units of X. To continue an earlier fit, pass the
           ``components_`` of that fit as `init` and its ``gamma_`` as `gamma`.
     n_init : int, default=10
         Number of random maps for ``init="random"``.
@@ -124,21 +124,22 @@ class HyperKernelRidge(MapModel):
         Whether to subtract the mean of y before the fit and add it to the predictions.
     scale_features : bool, default=True
         Whether to standardize the columns of X during the optimization. ``components_`` always refers to the original
-        columns.
+        columns. If False, "standardized coordinates" in this docstring means the original units of X.
     max_iter : int, default=200
         Maximum number of iterations of the solver.
     tol : float, default=1e-6
         Tolerance on the gradient. The solver has converged when the norm of the gradient is at most ``tol`` times the
-        variance of y. For the evidence, which has no units, the norm must be at most ``tol``.
+        variance of y. With ``criterion="evidence"``, the norm must be at most ``tol``, because the evidence has no
+        units.
     time_limit : float or None, default=None
         Time limit in seconds. When the limit is reached, the fit stops and keeps the best map so far.
     block_size : "auto" or int, default="auto"
         Number of rows that are processed at once. "auto" adapts to the cache of the processor or to the memory of the
         GPU.
     device : torch device, str or None, default=None
-        Where the passes over the rows are computed. None means NumPy, or the device of X if X is a tensor. "cuda" means
-        a GPU, through PyTorch. For Dask collections, `device` is the device of each worker. Files are always processed
-        on the CPU.
+        Device on which the passes over the rows are computed. None means NumPy on the CPU, or the device of X if X is a
+        tensor. "cuda" means a GPU, through PyTorch. For Dask collections, `device` is the device of each worker. Files
+        are always processed on the CPU.
     n_jobs : int or None, default=None
         Number of threads for the passes over the rows. None means as many threads as BLAS uses, and -1 means all
         processors. `n_jobs` has no effect on computations by PyTorch and on the workers of a Dask cluster.
@@ -159,20 +160,20 @@ class HyperKernelRidge(MapModel):
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        The map B, scaled to spectral norm 1, in the coordinates of X. For rotation-invariant kernels its rows are
-        orthogonal in the coordinates of the optimization, and the most important row comes first.
+        The map B in the original units of X, scaled to spectral norm 1. For rotation-invariant kernels, its rows are
+        orthogonal in standardized coordinates, and the row with the largest singular value comes first.
     map_ : array (n_components, n_features) or (n_features,)
         The map in the form in which it is stored: ``components_`` itself, or the vector of its diagonal if the map is
         diagonal. Only `HyperKernelRidgeCV` can select a diagonal map.
     singular_values_ : array (n_components,)
-        Singular values of the map in the coordinates of the optimization, divided by the largest singular value.
-        They are the weights of the directions.
+        Singular values of the map in standardized coordinates, divided by the largest singular value. They are the
+        weights of the directions.
     gamma_ : float
         Scale gamma of the kernel for the map ``components_``.
     kernel_ : Kernel
         The kernel, with the scale ``gamma_``.
     centers_ : array (n_centers, n_features)
-        The centers, in the coordinates of X.
+        The centers, in the original units of X.
     x_offset_ : array (n_features,)
         The vector that is subtracted from X before the map is applied: the column means, or zero if `scale_features` is
         False. Only predictions of the polynomial kernel depend on the offset.
@@ -182,7 +183,7 @@ class HyperKernelRidge(MapModel):
         The intercept. Predictions are ``kernel_((X - x_offset_) @ components_.T, (centers_ - x_offset_) @
         components_.T) @ dual_coef_ + intercept_``.
     reg_lambda_ : float
-        Lambda, as given or learned.
+        The given or learned value of lambda.
     n_iter_ : int
         Number of iterations of the solver, at least 1.
     result_ : Result
@@ -191,8 +192,8 @@ class HyperKernelRidge(MapModel):
         ``result_.objective`` is the final value of the objective.
     history_ : dict of lists
         Progress of the solver. The columns "time" (in seconds), "objective", "grad_norm" and "step" have one entry for
-        the start and one for each iteration. For VarPro and AGD, "step" is the step size. For L-BFGS, "step" is the
-        length of the step.
+        the starting map and one for each iteration. For VarPro and AGD, "step" is the step size. For L-BFGS, "step" is
+        the length of the step.
     diagnostics_ : Diagnostics
         Report on the quality of the fit. It can be printed; see `hkrr.Diagnostics`.
     prior_variance_, noise_variance_ : float or array (n_targets,)
@@ -282,8 +283,9 @@ class HyperKernelRidge(MapModel):
         Parameters
         ----------
         X : array or data frame (n_samples, n_features)
-            The inputs. X can also be a tensor, a path or list of paths of Parquet, CSV or .npy files, a function that
-            returns an iterator over blocks (X, y) (the same blocks on every call), or a Dask array or data frame.
+            The inputs. X can also be a tensor, a path or list of paths of Parquet, CSV or .npy files, or a Dask array
+            or data frame. X can also be a function that returns an iterator over blocks ``(X, y)``. The function must
+            return the same blocks on every call.
         y : array (n_samples,) or (n_samples, n_targets)
             The targets. Several targets share one map. The objective sums their squared errors, so targets with a large
             variance dominate. Standardize the targets to give them equal weight. For files, y is the name or the index
@@ -399,7 +401,7 @@ class HyperKernelRidge(MapModel):
     def _choose_centers(
         self, rows: Rows, n_centers: int, kernel: Kernel, B: Array, scaling: Moments, rng: np.random.RandomState
     ) -> Array | None:
-        """Return the centers in the coordinates of the optimization, or None if all rows are centers."""
+        """Return the centers in standardized coordinates, or None if all rows are centers."""
         if not isinstance(self.centers, str):
             return scaling.coordinates(check_matrix("centers", self.centers, rows.n_features))
         if n_centers == rows.n_counted:
@@ -426,7 +428,7 @@ def _kernel_with_gamma(kernel: str | Kernel, gamma: Literal["median"] | float) -
 
 
 class _Start(NamedTuple):
-    """The starting map, the kernel with its gamma at that map, and the numbers of starts tried, dropped and failed."""
+    """The starting map, the kernel with its gamma at that map, and the numbers of maps tried, dropped and failed."""
 
     B: Array
     kernel: Kernel
@@ -449,10 +451,10 @@ def _find_start(
     deadline: float,
     n_threads: int,
 ) -> _Start:
-    """Return the starting point of a fit: a given map, a classical estimate, or the best of several random maps.
+    """Return the starting map of a fit: a given map, a classical estimate, or the best of several random maps.
 
-    If ``follow_path`` is True, the best random maps are optimized along a path of decreasing lambda. The map with the
-    lowest objective at the end of the path is returned.
+    If ``follow_path`` is True, the best random maps are first optimized with a decreasing lambda. The resulting map
+    with the lowest objective is returned.
     """
 
     def compute() -> _Start:
@@ -483,11 +485,12 @@ def _find_start(
 
 
 def _check_init(init: Any, n_components: int, scaling: Moments) -> Array:
-    """Check the array `init`, and convert it from the coordinates of X to the coordinates of the optimization."""
+    """Check the array `init`, and convert it from the original units of X to standardized coordinates."""
     B = check_matrix("init", init, len(scaling.x_scale), n_components) * scaling.x_scale
     if np.linalg.matrix_rank(B) < n_components:
         raise ValueError(
-            "init must have nonzero, linearly independent rows: the solver cannot separate dependent directions"
+            "init must have nonzero, linearly independent rows, because the solver cannot separate dependent "
+            "directions: replace the dependent rows, or lower n_components"
         )
     return B
 
@@ -500,7 +503,7 @@ def _recorded_start(
     rng: np.random.RandomState,
     deadline: float,
 ) -> _Start:
-    """Return the start that the journal contains under the key. If there is none, compute the start and record it.
+    """Return the starting map recorded in the journal under the key. If there is none, compute it and record it.
 
     The state of the random number generator after the computation is recorded too, so that a resumed fit draws the same
     centers.

@@ -62,20 +62,20 @@ class HyperKernelRidgeCV(MapModel):
     Parameters
     ----------
     n_components : "auto", int or list of int, default="auto"
-        Number of directions, or list of numbers from which one is selected. Without `cv`, "auto" starts from wide maps
-        and keeps the directions that lower the score. With `cv`, "auto" tries 1 to 10 directions.
+        Number of directions, or list of numbers from which one is selected. Without `cv`, "auto" starts from maps
+        with many directions and keeps the directions that lower the score. With `cv`, "auto" tries 1 to 10 directions.
     criterion : {"evidence", "loo", "training"}, default="evidence"
         The criterion that the map minimizes, as in `HyperKernelRidge`. "training" needs `cv`.
     cv : None, "holdout", int or splitter, default=None
         How the model is selected. None means that the criterion itself selects the model. Otherwise the number of
-        directions and lambda (unless lambda is learned) are selected by held-out error. "holdout" holds out one random
-        quarter of the rows. An int is a number of folds. Copies of a row are held out together, except by a
-        splitter.
+        directions is selected by held-out error. So is lambda, unless lambda is learned. "holdout" holds out one random
+        quarter of the rows. An int is a number of folds. "holdout" and an int hold out all copies of a row together. A
+        splitter may separate them.
     reg_lambdas : "auto" or list of float, default="auto"
         Values of lambda to compare with `cv`. For ``criterion="training"``, "auto" means 1e-1, 1e-2, ..., 1e-6. For the
         criteria "evidence" and "loo", "auto" means that lambda is learned.
     warm_start : bool, default=False
-        With `cv`, whether the fit of each lambda starts from the map of the next larger lambda.
+        With `cv`, whether the fit for each lambda starts from the map learned for the next larger lambda.
     solver : {"lbfgs", "varpro", "agd"} or Solver, default="lbfgs"
         With `cv`, the solver of every fit. Without `cv`, the solver must be "lbfgs".
     kernel : str, Kernel or "auto", default="gaussian"
@@ -85,26 +85,26 @@ class HyperKernelRidgeCV(MapModel):
     truncate : bool, default=True
         Whether predictions are clipped to ``[-truncation_, truncation_]``, as in the paper.
     n_init : int, default=4
-        Number of random starts. With `cv`, the number of random starts of each fit.
+        Number of random starting maps: of the whole search without `cv`, and of each fit with `cv`.
     refit : "full" or int, default="full"
         Number of centers of the final fit on all rows. Without `cv`, "full" takes all rows as centers if there are at
         most 5,000 rows, and 2,000 centers otherwise. With ``kernel="auto"`` these numbers are 10,000 rows and 4,000
         centers. With `cv`, "full" takes as many centers as ``HyperKernelRidge(n_centers="auto")``.
     time_limit : float or None, default=None
-        Time limit in seconds for the whole fit, only without `cv`. The search stops early enough to leave time for the
-        final fit of the best model so far. The number of centers of the final fit is reduced if necessary.
+        Time limit in seconds for the whole fit. It cannot be combined with `cv`. The search stops early enough to leave
+        time for the final fit of the best model so far. The number of centers of the final fit is reduced if necessary.
     fit_intercept, scale_features, block_size, device, verbose, random_state
         As in `HyperKernelRidge`. The search runs on the CPU, with at most 20,000 rows. The final fit runs on
         `device`.
     n_jobs : int or None, default=None
-        Number of joblib workers among which the starts of the search, or the fits of the grid, are distributed. The
-        model does not depend on `n_jobs`.
+        Number of joblib workers. The optimization runs of the search, or the fits of the grid, are distributed among
+        them. The model does not depend on `n_jobs`.
     checkpoint, checkpoint_every
         As in `HyperKernelRidge`. After Ctrl-C, the estimator contains the best model so far, with at most 500 centers.
     callbacks : list of callables or None, default=None
         Functions that are called with a `hkrr.estimators.search.progress.SearchState` when the search enters a stage or
-        finds a better candidate; only without `cv`. If a function returns True, the search stops, and the final fit is
-        made for the best candidate so far.
+        finds a better candidate. If a function returns True, the search stops, and the final fit is made for the best
+        candidate so far. Callbacks cannot be combined with `cv`.
 
     Attributes
     ----------
@@ -115,9 +115,9 @@ class HyperKernelRidgeCV(MapModel):
     map_shape_ : {"full", "diagonal", "identity"}
         Shape of the selected map, only without `cv`. "identity" means plain kernel ridge regression.
     spectrum_ : array
-        Singular values of the wide map that was truncated to the selected directions, divided by the largest singular
-        value. Only present without `cv` and with a full map. The map is in standardized coordinates. Directions that
-        the target does not need have small singular values.
+        The selected map is the truncation of a map with more directions. ``spectrum_`` contains the singular values of
+        the untruncated map in standardized coordinates, divided by the largest one. Directions that the target does not
+        need have small singular values. Only present without `cv`, and if the selected map is such a truncation.
     best_score_ : float
         The score of the selected model; lower is better. Without `cv`, the score is a BIC in nats, from the last stage
         of the search that computed a score for this model. With `cv`, the score is the mean squared error on held-out
@@ -129,8 +129,8 @@ class HyperKernelRidgeCV(MapModel):
         ``pandas.DataFrame(model.path_)`` converts the table to a data frame. Only scores that were computed on the same
         rows are comparable. The column "start" shows which runs used the same rows:
 
-        - "random", "moments", "cut" and "widened", including dropped runs: the search for directions. Only scores with
-          the same number of centers are comparable.
+        - "random", "moments", "cut" and "widened", with or without the mark "dropped": the search for directions. Only
+          scores with the same number of centers are comparable.
         - "polished": the best directions, refined on more rows.
         - "rescaled": the selected map after a refit of its scales.
         - "compared" and "plain": the selected map and plain kernel ridge regression.
@@ -354,7 +354,7 @@ class HyperKernelRidgeCV(MapModel):
             )
 
     def _find_outliers(self, rows: Rows) -> list[int]:
-        """Return the indices of the outliers among rows in the coordinates of X and y, the farthest first."""
+        """Return the indices of the outliers among rows in the original units of X and y, the farthest first."""
         Y = rows.map(targets)
         return find_outliers(Y - self._untruncated(rows).reshape(Y.shape), rows.map(weights)[:, 0])
 
@@ -362,9 +362,11 @@ class HyperKernelRidgeCV(MapModel):
         """Check the data and the parameters, and set ``truncation_``.
 
         Return the rows, a function that returns the same rows in their original order, whether there is a single
-        target, and the numbers of directions to try. If X is not an array, up to 20,000 rows are copied to memory. Up
-        to this number of rows, or if all rows are centers of the final fit, identical rows are merged. Near copies are
-        merged too, up to 20,000 rows.
+        target, and the numbers of directions to try.
+
+        Tensors, files and Dask collections with at most 20,000 rows are copied to memory. Identical rows and near
+        copies are merged if there are at most 20,000 rows. With more rows, identical rows in memory are merged if all
+        rows are centers of the final fit.
         """
         device = self.device
         if is_external(X):
@@ -418,5 +420,5 @@ class HyperKernelRidgeCV(MapModel):
 
 
 def _shifted(scaling: Moments, y_offset: Array | None) -> Moments:
-    """Return the moments with the mean of y shifted by an offset, if there is one."""
+    """Return the moments with `y_offset` added to the mean of y, or unchanged if `y_offset` is None."""
     return scaling if y_offset is None else replace(scaling, y_mean=scaling.y_mean + y_offset)

@@ -152,7 +152,7 @@ def test_n_components_at_an_edge():
         ({"truncated_share": 0.6, "overshooting_share": 0.4}, PoorFitWarning, "40% of the training rows"),
         ({"explained_share": 1e-5}, PoorFitWarning, "explains almost none"),
         ({"adjusted_share": 0.05}, OverfitWarning, "explains 90% .* effective dimension of 5.*raise reg_lambda"),
-        ({"starts_failed": 8}, FailedStartsWarning, "8 of 10 starts"),
+        ({"starts_failed": 8}, FailedStartsWarning, "8 of 10 starting maps"),
         ({"still_falling": True}, NotConvergedWarning, "raise max_iter"),
     ],
 )

@@ -47,7 +47,7 @@ class HyperKernelClassifier(
     depending on the loss:
 
     - ``loss="logistic"``: the map is refined and the scores f(x) = g(Bx) are fitted by minimizing the penalized log
-      loss ``sum_i w_i loss(y_i, f(x_i)) + (nu / 2) |f|^2``. This is repeated along a decreasing path of the penalty nu;
+      loss ``sum_i w_i loss(y_i, f(x_i)) + (nu / 2) |f|^2``. This is repeated for decreasing values of the penalty nu;
       see `hkrr.estimators.classification.logistic_objective`. The probabilities are ``softmax(f)``.
     - ``loss="squared"``: the scores are the outputs of ``regressor_``. A link function maps the scores to
       probabilities.
@@ -71,7 +71,7 @@ class HyperKernelClassifier(
     kernel : str or Kernel, default="gaussian"
         Kernel, as in `HyperKernelRidgeCV`.
     n_init : int, default=4
-        Number of starts, as in `HyperKernelRidgeCV`.
+        Number of random starting maps, as in `HyperKernelRidgeCV`.
     refit : "full" or int, default="full"
         Number of centers of ``regressor_``, as in `HyperKernelRidgeCV`. With ``loss="logistic"``, the scores have at
         most 2,000 centers.
@@ -100,8 +100,8 @@ class HyperKernelClassifier(
     classes_ : array (n_classes,)
         Sorted labels of the rows with positive weight.
     class_count_, class_prior_ : arrays (n_classes,)
-        Number of rows with positive weight in each class, and the share of each class in the total weight, including
-        `class_weight`.
+        Number of rows with positive weight in each class, and the fraction of the total weight that belongs to each
+        class. The weights include `class_weight`.
     components_, map_, singular_values_, gamma_, kernel_, x_offset_, centers_
         Map, kernel and centers, as in `HyperKernelRidge`.
     dual_coef_ : array (n_centers,) or (n_centers, n_classes)
@@ -126,7 +126,7 @@ class HyperKernelClassifier(
     n_components_ : int
         Number of directions.
     path_, diagnostics_
-        Search path and diagnostics of ``regressor_``, as in `HyperKernelRidgeCV`.
+        Table of the optimization runs and diagnostics of ``regressor_``, as in `HyperKernelRidgeCV`.
 
     Examples
     --------
@@ -250,7 +250,7 @@ class HyperKernelClassifier(
 
     @property
     def path_(self) -> dict[str, list[Any]]:
-        """Search path of ``regressor_``, the regression with the class codes as targets."""
+        """Table of the optimization runs of ``regressor_``, the regression with the class codes as targets."""
         path: dict[str, list[Any]] = self.regressor_.path_
         return path
 

@@ -44,7 +44,7 @@ def class_weights(class_weight: Any, y: Array, sample_weight: Array | None) -> A
 
     With "balanced", class k has the weight ``W / (K W_k)``, where K is the number of classes, W_k the total weight of
     the rows of class k, and W the total weight of all rows. This is scikit-learn's definition if all rows have
-    weight 1. A row of weight 2 counts the same as two equal rows.
+    weight 1. A row of weight 2 has the same effect as two identical rows of weight 1.
     """
     if class_weight is None:
         return sample_weight

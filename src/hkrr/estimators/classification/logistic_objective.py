@@ -77,7 +77,7 @@ class LogisticObjective:
     rows : Rows
         Training rows. Their targets are 0 or 1, with one column for two classes and K columns for K > 2 classes.
     centers : array (n_centers, n_features)
-        Centers, in the coordinates of the rows.
+        Centers, in the same units as the rows.
     kernel : Kernel
         The kernel k.
     """
@@ -132,9 +132,9 @@ class LogisticObjective:
             Penalty.
         initial_scores : array (n_rows, n_targets) or None
             Initial scores, such as the scores at a similar map. They are ignored if the kernel matrix is too large to
-            store. None starts from zero.
+            store. If None, the solver starts from zero scores.
         tol : float
-            The solver stops if the gradient is below this tolerance, in coordinates of unit curvature.
+            Tolerance on the gradient, in coordinates in which the curvature is approximately the identity.
         """
         if self.rows.n_rows * len(self.centers) <= _MAX_STORED_ENTRIES:
             return self._solve_in_memory(B, nu, initial_scores, tol)

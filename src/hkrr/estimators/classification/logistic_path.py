@@ -1,6 +1,6 @@
-"""Learning the map by minimizing the logistic loss along a path of decreasing penalties nu.
+"""Learning the map by minimizing the logistic loss for decreasing penalties nu.
 
-The path starts from the map of a regression whose targets are class codes (the classes encoded as numbers). With such
+The initial map is the map of a regression whose targets are class codes (the classes encoded as numbers). With such
 targets, a flexible map tends to interpolate the training rows. For example, on 300 rows with 20 columns, where the best
 possible accuracy is 87%, the regression classifies all training rows correctly, but only 75% of new rows. The logistic
 loss with a large nu undoes this overfitting: the scores are small and smooth, and the map is refined for such scores.
@@ -25,7 +25,7 @@ from hkrr.estimators.classification.logistic_objective import Coefficients, Logi
 from hkrr.kernels import Kernel
 from hkrr.rows import InMemoryRows, Rows
 
-# The penalties nu of the path, from 10 to 0.001.
+# The penalties nu, from 10 to 0.001.
 NUS = tuple(10.0 ** (1.0 - 0.5 * k) for k in range(9))
 # Maximum number of L-BFGS steps at each nu.
 _MAX_STEPS = 20
@@ -41,7 +41,7 @@ _DEPENDENCE_TOL = 1e-6
 
 @dataclass(frozen=True)
 class Map:
-    """A map in the coordinates of the rows, with its kernel and its shape. It includes the scale, so gamma is 1."""
+    """A map for standardized rows, with its kernel and its shape. The map includes the scale, so gamma is 1."""
 
     B: Array
     kernel: Kernel
@@ -49,9 +49,10 @@ class Map:
 
     @classmethod
     def of(cls, components: Array, kernel: Kernel, x_scale: Array, shape: str) -> Map:
-        """Return the map of a fitted model, whose components are in the coordinates of X.
+        """Return the map of a fitted model.
 
-        `shape` is "full", "diagonal" or "identity".
+        `components` is the map in the original units of X, and `x_scale` contains the numbers by which standardization
+        divides the columns. `shape` is "full", "diagonal" or "identity".
         """
         B = np.sqrt(kernel.scale) * components * x_scale
         if shape == "diagonal":
@@ -70,10 +71,10 @@ def _shape(name: str, B: Array) -> Shape:
 def refined_maps(
     rows: Rows, start: Map, deadline: float = math.inf
 ) -> Iterator[tuple[float, Map, LogisticObjective, Coefficients]]:
-    """Yield nu, the refined map, the objective and the coefficients for each nu of the path.
+    """Yield nu, the refined map, the objective and the coefficients for each nu, in decreasing order.
 
-    The objective uses at most 2,000 rows and 300 centers. The path ends early if the objective cannot be evaluated at a
-    map. After the deadline, the map is refined by a single L-BFGS step at each nu.
+    The objective uses at most 2,000 rows and 300 centers. The iteration ends early if the objective cannot be evaluated
+    at a map. After the deadline, the map is refined by a single L-BFGS step at each nu.
     """
     rows = subsample_rows(rows, _MAX_ROWS)
     points, found, scores = evenly_spaced(rows.gather()[0], _MAX_CENTERS), start, None

@@ -81,9 +81,9 @@ def minimize_coefficients(
     nu : float
         Penalty.
     initial_scores : array (n, n_targets) or None
-        Initial scores. None starts from zero.
+        Initial scores. If None, the solver starts from zero scores.
     tol : float
-        The solver stops if the gradient of J is below this tolerance, in coordinates of unit curvature.
+        Tolerance on the gradient of J, in coordinates in which the curvature is approximately the identity.
 
     Returns
     -------

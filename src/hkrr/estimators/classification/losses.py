@@ -41,9 +41,9 @@ _MAX_ROWS = 20_000
 _ROWS_PER_PARAMETER = 30
 # With fewer than this number of rows in total, the map is never learned again.
 _MIN_ROWS = 40
-# Maximum share of the squared distances that the dropped directions of a square map may contribute together.
+# Maximum fraction that the dropped directions of a square map may contribute to the squared distances in total.
 _NEGLIGIBLE_SHARE = 0.01
-# The path of nu ends after this many consecutive values of nu that do not improve the held-out loss.
+# No smaller nu is tried after this many consecutive values of nu that do not improve the held-out loss.
 _PATIENCE = 2
 
 
@@ -60,11 +60,11 @@ class Task:
     index : array (n_samples,)
         Index of the class of each row.
     weight : array (n_samples,) or None
-        Weights of the rows. A weight of 2 counts as two rows.
+        Weights of the rows. A row of weight 2 has the same effect as two identical rows of weight 1.
     n_classes : int
         Number of classes.
     deadline : float
-        Time of `time.perf_counter` at which the fit should end.
+        Time (of ``time.perf_counter``) by which the fit should be finished.
     """
 
     regressor: HyperKernelRidgeCV
@@ -231,7 +231,7 @@ def _calibrate(task: Task, folds: list[Array], scores: Array, soft: bool) -> Hel
 
 
 class _Path:
-    """The path of nu on the training rows of a fold, and the loss on the held-out rows at the current nu."""
+    """Maps and scores fitted to the training rows of a fold for decreasing nu, and their loss on the held-out rows."""
 
     def __init__(self, task: Task, start: HyperKernelRidgeCV, learn: Any, held_out: Any, square: bool) -> None:
         self._rows, self._scaling = task.rows(learn, task.labels(learn))
@@ -250,7 +250,7 @@ class _Path:
         self.nu, self.loss, self.shape = np.inf, 0.0, initial.shape.name
 
     def advance(self) -> bool:
-        """Move to the next nu. Return False if the path has ended."""
+        """Fit the map and the scores for the next smaller nu. Return False if no nu is left, or if the fit fails."""
         with single_threaded_blas():
             found = next(self._steps, None)
         if found is None:
@@ -263,7 +263,7 @@ class _Path:
         return True
 
     def function(self, nu: float) -> tuple[ScoreFunction, Array]:
-        """Return the score function at a nu of the path, and the singular values of its map.
+        """Return the score function for a nu that was already fitted, and the singular values of its map.
 
         The function has at most 2,000 centers.
         """

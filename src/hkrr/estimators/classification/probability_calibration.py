@@ -30,7 +30,7 @@ from hkrr._base.linear_algebra import Array
 MIN_PROBABILITY = 1e-9
 # Bounds on the slope, and on the softness.
 _SLOPE_BOUNDS, _SOFTNESS_BOUNDS = (0.02, 50.0), (0.02, 10.0)
-# Initial values of the softness. There are several, because the likelihood can have more than one maximum.
+# Initial values of the softness. Several values are tried, because the likelihood can have more than one maximum.
 _SOFTNESS_STARTS = (0.05, 0.3, 2.0)
 
 
@@ -87,9 +87,9 @@ def calibrate(scores: Array, codes: Array, weight: Array, soft: bool) -> Calibra
     scores, codes : arrays (n, K)
         Scores of the classes, and one-hot codes of the labels.
     weight : array (n,)
-        Weights of the rows, in units of rows: a weight of 2 counts as two rows.
+        Weights of the rows. A row of weight 2 has the same effect as two identical rows of weight 1.
     soft : bool
-        Whether to use the soft link, which is meant for scores between 0 and 1, or the logistic link.
+        If True, use the soft link, which is meant for scores between 0 and 1. If False, use the logistic link.
     """
     K = codes.shape[1]
     counts = weight @ codes

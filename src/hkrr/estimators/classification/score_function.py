@@ -15,7 +15,7 @@ from hkrr.rows import Rows
 class ScoreFunction(KernelExpansion):
     """A kernel expansion whose values are the scores of the classes.
 
-    Inputs and centers are in the original coordinates of X. For two classes, `alpha` has one column. For more classes,
+    Inputs and centers are in the original units of X. For two classes, `alpha` has one column. For more classes,
     `alpha` has one column per class.
     """
 

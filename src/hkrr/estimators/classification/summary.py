@@ -32,7 +32,7 @@ def summarize_classifier(model: HyperKernelClassifier) -> Summary:
 
 
 def _describe_classes(model: HyperKernelClassifier) -> str:
-    """Return the labels in order of frequency, each with its number of rows and its share of the total weight."""
+    """Return the labels in order of frequency, each with its number of rows and its percentage of the total weight."""
     labels = [repr(label) if isinstance(label, str) else f"{label}" for label in model.classes_.tolist()]
     labels = [label if len(label) <= _MAX_LABEL_LENGTH else label[: _MAX_LABEL_LENGTH - 2] + ".." for label in labels]
     order = np.arange(len(labels))
@@ -55,8 +55,9 @@ def _loss_facts(model: HyperKernelClassifier) -> Iterator[tuple[str, str]]:
     if hasattr(model, "held_out_log_loss_"):
         priors = model.class_prior_
         baseline, largest = -float(priors @ np.log(priors)), float(np.max(priors))
-        yield "Log loss, held out", f"{model.held_out_log_loss_:.4f} ({baseline:.4f} if the class shares are predicted)"
-        yield "Accuracy, held out", f"{model.held_out_accuracy_:.4f} ({largest:.4f} if the largest class is predicted)"
+        log_loss, accuracy = model.held_out_log_loss_, model.held_out_accuracy_
+        yield "Log loss, held out", f"{log_loss:.4f} ({baseline:.4f} if the class frequencies are predicted)"
+        yield "Accuracy, held out", f"{accuracy:.4f} ({largest:.4f} if the largest class is predicted)"
 
 
 def _notes(model: HyperKernelClassifier, found: Diagnostics | None) -> Iterator[str]:

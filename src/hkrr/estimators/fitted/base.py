@@ -201,7 +201,7 @@ class MapModel(
         return InMemoryRows(X, y, weight, block_size=self.block_size, n_threads=self._n_threads)
 
     def _standardize(self, data: Rows) -> tuple[Rows, Moments]:
-        """Return the rows in the coordinates of the optimization, and the moments that define these coordinates."""
+        """Return the rows in standardized coordinates, and the moments that define these coordinates."""
         # The moments are recorded in the journal. If a resumed fit computed them again with a different block size,
         # they could differ by rounding errors, and its later steps would not match the recorded steps.
         found = step(("moments", data.n_rows), lambda: moments(data))
@@ -218,7 +218,7 @@ class MapModel(
         return data.with_coordinates(x_offset, x_scale, y_offset), found
 
     def _store(self, result: Result, kernel: Kernel, centers: Array, scaling: Moments, one_target: bool) -> None:
-        """Set the fitted attributes, in canonical form and in the coordinates of X."""
+        """Set the fitted attributes: the map in canonical form, and all values in the original units of X."""
         B = np.where(scaling.constant, 0.0, result.B)
         self.map_, self.kernel_, self.singular_values_ = canonical_map(B, kernel, scaling.x_scale)
         self.gamma_ = self.kernel_.scale

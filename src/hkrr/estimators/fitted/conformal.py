@@ -334,10 +334,10 @@ def _leave_one_out_residuals(rows: _ScoredRows, rho: float) -> Array:
 
 
 def equal_weight_scores(scores: Array, weight: Array) -> Array:
-    """Return scores of equal weight. Each column is sorted.
+    """Return conformal scores that all have the same weight. Each column is sorted.
 
-    Scores with different weights are replaced by quantiles of their weighted distribution. The number of quantiles is
-    Kish's effective sample size, ``(sum w)^2 / sum w^2``.
+    If the given scores have different weights, they are replaced by quantiles of their weighted distribution. The
+    number of quantiles is Kish's effective sample size, ``(sum w)^2 / sum w^2``.
     """
     if np.all(weight == weight[0]):
         return np.sort(scores, axis=0)

@@ -102,23 +102,23 @@ class Diagnostics:
     effective_dimension : float
         Trace of the hat matrix: the degrees of freedom of the function. It is at most the number of centers.
     explained_share : float or None
-        Share of the variance of y that the model explains on the training rows, or on a sample of 20,000 training rows
-        if there are more. None if y is constant.
+        Fraction of the variance of y that the model explains on the training rows. With more than 20,000 training rows,
+        a sample of 20,000 rows is used. None if y is constant.
     truncated_share : float or None
-        Share of the same rows whose prediction is truncated at ``truncation_``. None if predictions are not truncated.
+        Fraction of these rows whose prediction is truncated at ``truncation_``. None if predictions are not truncated.
     overshooting_share : float or None
-        Share of the same rows whose prediction before truncation exceeds 1.5 ``truncation_``. A smaller overshoot is
-        normal for a bounded target. None if predictions are not truncated.
+        Fraction of these rows whose prediction before truncation exceeds 1.5 ``truncation_`` in absolute value. A
+        smaller excess is normal for a bounded target. None if predictions are not truncated.
     starts_tried, starts_dropped, starts_failed : int
-        Numbers of starts of the optimization. `starts_tried` counts all starts. `starts_dropped` counts the starts that
-        were abandoned early because other starts were better, which is normal. `starts_failed` counts the starts at
-        which the objective could not be evaluated. For a search with a time limit, the failed starts are included in
-        `starts_dropped`.
+        Numbers of starting maps: all maps that were tried, maps that were dropped early because other maps were better,
+        and maps at which the objective could not be evaluated. Dropped maps are normal. For a search with a time limit,
+        `starts_dropped` includes the failed maps.
     stopped : str
         Why the solver stopped; the same as ``result_.reason``.
     still_falling : bool
-        Whether a run of at least 50 iterations stopped at `max_iter` although the last fifth of its iterations lowered
-        the objective by more than 1% of the loss of predicting the mean.
+        Whether a run of at least 50 iterations stopped at `max_iter` while the objective was still falling. The
+        objective is still falling if the last fifth of the iterations lowered it by more than 1% of the loss of
+        predicting the mean.
     at_edge : tuple of str
         Names of the quantities that ended at an edge of their range. Empty if y is constant.
 
@@ -129,18 +129,18 @@ class Diagnostics:
         - "gamma": the kernel does not distinguish rows. The correlations ``k(x, z) / sqrt(k(x, x) k(z, z))`` between
           different points are all 1 or all 0.
     adjusted_share : float or None
-        Estimate of the explained share on new rows, by generalized cross-validation that also counts the parameters of
-        the map. It is ``1 - (1 - explained_share) / f^2``, but at least -1, where
-        ``f = (n - effective_dimension - p) / n`` for n rows and a map with p parameters. A full map from D linearly
-        independent columns to d directions has ``p = d D - d (d - 1) / 2`` parameters if the kernel is rotation
-        invariant, and ``p = d D`` otherwise; p is limited to half of ``n - effective_dimension``. None if
-        `explained_share` is None, for fewer than 100 rows, and if the function interpolates all rows.
+        Estimate of the fraction of the variance of y that the model explains on new rows, by generalized
+        cross-validation that also counts the parameters of the map. For n rows and a map with p parameters, it is
+        ``1 - (1 - explained_share) / f^2``, but at least -1, where ``f = (n - effective_dimension - p) / n``. A full
+        map from D linearly independent columns to d directions has ``p = d D - d (d - 1) / 2`` parameters if the kernel
+        is rotation invariant, and ``p = d D`` otherwise. The formula uses at most half of ``n - effective_dimension``
+        as p. None if `explained_share` is None, for fewer than 100 rows, and if the function interpolates all rows.
     remedies : tuple of str
         Names of the parameters of the estimator whose change can still improve the fit. The warnings suggest only these
         parameters.
     outliers : tuple of int
-        Indices of the training rows whose targets are outliers, the farthest first, at most 100. `HyperKernelRidgeCV`
-        gives such rows a small weight (robust noise).
+        Indices of at most 100 training rows whose targets are outliers, the farthest outlier first.
+        `HyperKernelRidgeCV` gives outliers a small weight (robust noise).
     n_outliers : int
         Number of outliers.
     n_rows, n_centers : int or None
@@ -236,8 +236,8 @@ _FEWER_PARAMETERS = {
 }
 
 # For each name in `Diagnostics.at_edge`: the message, the advice by parameter, and the advice if no parameter can help.
-# A learned lambda at its bound has no message. Lambda reaches its lower bound whenever y has no noise, which is not a
-# problem. Lambda reaches its upper bound if the model explains nothing, and that has a separate warning.
+# A learned lambda at its bound has no message. Lambda reaches its lower bound whenever y has no noise. This is not a
+# problem. Lambda reaches its upper bound if the model explains nothing. A separate warning reports this case.
 _EDGES: dict[str, tuple[str, dict[str, str], str]] = {
     "reg_lambda": ("", {}, ""),
     "reg_lambdas": (
@@ -267,7 +267,7 @@ _EDGES: dict[str, tuple[str, dict[str, str], str]] = {
 
 
 def _possible_findings(found: Diagnostics) -> Iterator[tuple[bool, type[HKRRWarning], str]]:
-    """Yield every possible finding: whether it applies, the category of its warning, and the message."""
+    """Yield every possible finding: whether it applies to this fit, the category of its warning, and its message."""
 
     def advice(by_parameter: dict[str, str], otherwise: str = "") -> str:
         """Return the advice on all parameters that can still improve this fit, or `otherwise` if there are none."""
@@ -321,8 +321,8 @@ def _possible_findings(found: Diagnostics) -> Iterator[tuple[bool, type[HKRRWarn
     yield (
         found.starts_failed > found.starts_tried / 2,
         FailedStartsWarning,
-        f"the objective could not be evaluated at {found.starts_failed} of {found.starts_tried} starts: check the "
-        "scale of X and y, or " + advice({**_SCALE_FEATURES, "n_init": "raise n_init"}),
+        f"the objective could not be evaluated at {found.starts_failed} of {found.starts_tried} starting maps: check "
+        "the scale of X and y, or " + advice({**_SCALE_FEATURES, "n_init": "raise n_init"}),
     )
     yield (
         found.still_falling,
@@ -330,7 +330,7 @@ def _possible_findings(found: Diagnostics) -> Iterator[tuple[bool, type[HKRRWarn
         "the maximum number of iterations was reached while the objective was still falling: "
         + advice(
             {"max_iter": "raise max_iter", "solver": "use solver='lbfgs'"},
-            "raise n_init to find a better start",
+            "raise n_init to try more starting maps",
         ),
     )
 
@@ -446,8 +446,8 @@ _MIN_FREEDOM = 1e-3
 _COMPARED_POINTS, _MIN_DISTINCT_POINTS = 200, 10
 # Gamma is at an edge if all correlations are close to 1, or all are close to 0, up to this tolerance.
 _CORRELATION_TOL = 1e-6
-# Parameters of `still_falling`: the minimum number of iterations, the share of the iterations at the end of the run
-# that are examined, and the minimum decrease of the objective during these iterations, relative to the loss of
+# Parameters of `still_falling`: the minimum number of iterations, the fraction of the iterations that is examined at
+# the end of the run, and the minimum decrease of the objective during these last iterations, relative to the loss of
 # predicting the mean.
 _MIN_ITERATIONS, _LAST_PART, _MIN_FALL = 50, 0.2, 0.01
 # Relative amounts by which the training error may exceed the error of zero coefficients: the first is for the error on
@@ -465,7 +465,7 @@ Predict = Callable[[Rows], Array]
 
 @dataclass(frozen=True)
 class Starts:
-    """Numbers of starts of the optimization, as in `Diagnostics`: tried, dropped and failed."""
+    """Numbers of starting maps that were tried, dropped and failed, as in `Diagnostics`."""
 
     tried: int = 1
     dropped: int = 0
@@ -489,7 +489,7 @@ def diagnose(
     Parameters
     ----------
     rows : Rows
-        Training rows, in the coordinates of the optimization.
+        Training rows, in standardized coordinates.
     objective : Objective or Criterion
         The objective that was minimized. It provides the kernel and the centers.
     result : Result
@@ -497,7 +497,7 @@ def diagnose(
     predict : callable
         Returns the predictions of the fitted model for rows, before truncation.
     starts : Starts
-        Numbers of starts of the optimization.
+        Numbers of starting maps.
     edges : tuple of str
         Entries of `Diagnostics.at_edge` that the caller has found. `diagnose` may add further entries.
     truncation : float, array or None
@@ -605,8 +605,8 @@ def diagnose_search(
     given : sequence of int or None
         Numbers of directions from which the search had to choose. None means any number.
     time_limited : bool
-        Whether the search had a time limit. Candidates without a value then count as dropped, not as failed, because
-        there may have been no time to evaluate these candidates.
+        Whether the search had a time limit. If it had, candidates without a value are reported as dropped instead of
+        failed, because there may have been no time to evaluate these candidates.
     outliers : sequence of int
         Indices of the outliers, the farthest first.
     """
@@ -685,9 +685,9 @@ def _range_edge(name: str, value: float, tried: set[Any], largest: float) -> tup
 
 
 def adjusted_share(explained: float | None, effective_dimension: float, map_parameters: float, n: int) -> float | None:
-    """Return ``1 - (1 - explained) / f^2``, but at least -1, where f is the share of unused degrees of freedom.
+    """Return ``1 - (1 - explained) / f^2``, but at least -1, where f is the fraction of unused degrees of freedom.
 
-    The share f is ``(n - effective_dimension - map_parameters) / n``, where `map_parameters` is limited to half of
+    The fraction f is ``(n - effective_dimension - map_parameters) / n``, where `map_parameters` is limited to half of
     ``n - effective_dimension``. The limit matters for functions that nearly interpolate the rows: the error and the
     unused degrees of freedom then both approach zero, and only their ratio is informative. The result is None if even
     the ratio consists of rounding errors, for fewer than 100 rows, and if `explained` is None.
@@ -700,7 +700,7 @@ def adjusted_share(explained: float | None, effective_dimension: float, map_para
 
 
 def _truncated_shares(predicted: Array, truncation: Any, weights: Array) -> tuple[float, float]:
-    """Return two shares of rows: predictions beyond the truncation, and predictions beyond 1.5 times the truncation."""
+    """Return the fractions of the rows whose predictions exceed `truncation`, and 1.5 times `truncation`."""
     sizes = np.abs(predicted)
     beyond, far_beyond = (np.any(sizes > factor * truncation, axis=1) for factor in (1.0, _OVERSHOOT))
     return float(np.average(beyond, weights=weights)), float(np.average(far_beyond, weights=weights))

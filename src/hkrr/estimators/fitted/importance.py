@@ -16,10 +16,11 @@ certain. A constant added to all scores has no effect either.
 
 From finite differences, for columns with few distinct values. Gradients describe small changes, but there are no data
 between two values of such a column. With a coordinatewise kernel the function is often flat at both values and steep in
-between, so that a gradient at the rows misses the jump or exaggerates it. The jumps themselves are used instead. With
-p_v the share of the rows that have the value v,
+between. A gradient at the rows then misses the jump or exaggerates it. The jumps themselves are used instead:
 
     ``effect_j^2 = 1/2 mean_i sum_v p_v |f(x_i with its j-th entry set to v) - f(x_i)|^2``
+
+Here p_v is the fraction of the rows that have the value v in column j.
 
 The factor 1/2 makes both kinds of effects comparable: the mean squared difference between two random draws from a
 column is twice the variance of the column. If f is linear in the column, the effect is therefore ``|df/dx_j| std_j``,
@@ -79,7 +80,7 @@ class FeatureImportancesMixin(FittedMap):
 
 
 def average_gradient_outer_product(model: FittedMap, X: Any) -> Array:
-    """Return ``G = mean_i grad f(x_i) grad f(x_i)'`` over the rows of X, in the coordinates of X.
+    """Return ``G = mean_i grad f(x_i) grad f(x_i)'`` over the rows of X, in the original units of X.
 
     The eigenvectors of G are the directions along which the predictions change most, and ``sqrt(G_jj)`` is the root
     mean square slope along column j. For several targets, G is the sum over the targets. For a classifier, G is the sum
@@ -154,7 +155,7 @@ def direction_effects(model: FittedMap, latent_std: Array) -> Array:
 
 
 def has_single_columns(model: FittedMap) -> bool:
-    """Return whether each direction is a single column, as for a diagonal map, or zero."""
+    """Return whether each direction has at most one column with a nonzero entry, as for a diagonal map."""
     return model.map_.ndim == 1 or bool(np.all(np.count_nonzero(model.map_, axis=1) <= 1))
 
 
@@ -220,7 +221,7 @@ def _latent_slopes(model: FittedMap, X: Array, dual_coef: Array) -> Iterator[Arr
 
 
 def columns_with_few_values(X: Array) -> dict[int, tuple[Array, Array]]:
-    """Return the distinct values of each column with few values, and the share of the rows that have each value.
+    """Return the distinct values of each column with few values, and the fraction of the rows with each value.
 
     The keys are the indices of the columns. A column has few values if it has 2 to 20 distinct values, each of which
     occurs at least twice on average.
@@ -311,8 +312,9 @@ def _standardized_map(model: FittedMap) -> Array:
 def loadings(model: FittedMap) -> Array:
     """Return the directions for standardized columns, each scaled to length 1.
 
-    The square of a loading is the share of the column in the direction. If the map is stored as the vector of a
-    diagonal map, the result is a vector too: direction k is column k, and its loading is 1, -1 or 0.
+    The square of a loading is the fraction that the column contributes to the squared length of the direction. If the
+    map is stored as the vector of a diagonal map, the result is a vector too: direction k is column k, and its loading
+    is 1, -1 or 0.
     """
     B = _standardized_map(model)
     if B.ndim == 1:

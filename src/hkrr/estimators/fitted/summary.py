@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 # Width of the text in characters.
 _WIDTH = 78
-_DIRECTIONS_HEADING = "Directions: loadings of the standardized columns (share of squared length)"
-_IMPORTANCES_HEADING = "Feature importances, as shares of 1"
+_DIRECTIONS_HEADING = "Directions: loadings of the standardized columns (% of the squared length)"
+_IMPORTANCES_HEADING = "Feature importances, as fractions of their sum"
 # Maximum numbers of directions, of loadings per direction, and of importances that are shown.
 _MAX_DIRECTIONS, _MAX_LOADINGS, _MAX_COLUMNS = 6, 4, 10
 # Maximum length of a column name. Longer names are cut.
@@ -48,8 +48,9 @@ class Summary:
     facts : tuple of (str, str)
         Names and values of the settings, sizes and scores of the fit.
     directions : tuple of str
-        A line for each direction. It lists the columns with the largest loadings, and their share of the squared length
-        of the direction. Loadings refer to standardized columns, and each direction has length 1.
+        A line for each direction. It lists the columns with the largest loadings, and the percentage of the squared
+        length of the direction that these columns contribute. Loadings refer to standardized columns, and each
+        direction has length 1.
     importances : tuple of (str, float)
         The most important columns and their ``feature_importances_``.
     notes : tuple of str

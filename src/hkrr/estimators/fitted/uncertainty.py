@@ -85,9 +85,9 @@ class UncertaintyMixin(FittedMap):
         """Calibrate the prediction intervals on rows that were not used in the fit (split conformal prediction).
 
         Suppose that new rows come from the same distribution as the n calibration rows. Then, on average over
-        calibration sets, the intervals contain at least the requested share of the new rows, even if the model is poor.
-        This average is exactly ``ceil((n + 1) coverage) / (n + 1)`` if no scores are equal. Calibration replaces the
-        scores that `fit` computed. It does not change predictions.
+        calibration sets, the intervals contain at least the requested fraction of the new rows, even if the model is
+        poor. This average is exactly ``ceil((n + 1) coverage) / (n + 1)`` if no scores are equal. Calibration replaces
+        the scores that `fit` computed. It does not change predictions.
 
         Parameters
         ----------

@@ -54,16 +54,16 @@ from hkrr.solvers.initialization import median_sample, sample_map
 # are used for maps with at most this number of directions. If the best map leaves much of the target unexplained, the
 # search continues with the next entry.
 SIZES = ((3, 2_000, 100), (5, 2_000, 200), (math.inf, 4_000, 400))
-# Much of the target is unexplained if the residuals have more than this share of the target's mean square.
+# Much of the target is unexplained if the mean square of the residuals exceeds this fraction of the target's.
 _MUCH = 0.1
-# Two scores are almost the same if they differ by less than this share of the difference of their penalties.
+# Two scores are almost the same if they differ by less than this fraction of the difference of their penalties.
 _CLOSE = 0.2
 # Minimum and maximum number of directions of a starting map. Between these limits, the number is chosen such that there
 # are at least _ROWS_PER_ENTRY rows for each entry of the map.
 _LEAST_WIDTH, _MOST_WIDTH, _ROWS_PER_ENTRY = 3, 8, 2
 # Maximum numbers of iterations: of a short run, of a long run, and of a run after a cut.
 SHORT, LONG, AFTER_CUT = 20, 60, 30
-# Number of starts that continue after the short runs.
+# Number of starting maps whose short runs are followed by long runs.
 _SURVIVORS = 2
 # Number of directions that are added to widen a map, and their lengths in two attempts, relative to the largest
 # singular value.
@@ -77,7 +77,10 @@ _FEW_COLUMNS = 300
 
 
 def starting_width(rows: InMemoryRows, at_least: int = 1) -> int:
-    """Return the number of directions of the starts: 8, or fewer if there are few rows for so many parameters."""
+    """Return the number of directions of the starting maps: 8, or fewer if there are few rows per entry of a map.
+
+    The number is at least `at_least`, and at most the number of columns.
+    """
     affordable = rows.n_rows // (_ROWS_PER_ENTRY * rows.n_free_columns)
     return min(max(min(max(affordable, _LEAST_WIDTH), _MOST_WIDTH), at_least), rows.n_features)
 
@@ -96,19 +99,19 @@ def random_starts(
 
 
 def moment_starts(rows: InMemoryRows, kernel: Kernel, n_components: int) -> list[Candidate]:
-    """Return a list with one start, whose map consists of the leading eigenvectors of a moment matrix.
+    """Return a list with one starting map: the leading eigenvectors of a moment matrix.
 
     The moment matrix is ``sum_i w_i y_i x_i x_i'``, where x_i, y_i and w_i are the inputs, the target and the weight of
-    row i. Its eigenvectors are called principal Hessian directions (Li, 1992). They are the rows of the map, which is
-    scaled by the median rule. If there are several targets, the target with the largest sum of squares is used. The
-    list is empty if fewer than ``n_components`` eigenvectors are found.
+    row i. Its eigenvectors are called principal Hessian directions (Li, 1992). They are the rows of the map. The median
+    rule sets the scale of the map. If there are several targets, the target with the largest sum of squares is used.
+    The list is empty if fewer than ``n_components`` eigenvectors are found.
 
-    This start helps if the target is an even function of a few directions, for example the product of two directions.
-    A random map in many dimensions then contains almost no information on the target. The moment matrix contains this
+    This map helps if the target is an even function of a few directions, for example the product of two directions. A
+    random map in many dimensions then contains almost no information on the target. The moment matrix contains this
     information if the number of rows is a few times the number of columns.
     """
     X, Y, w = rows.gather()
-    # A separate generator is used, so that the random starts do not depend on this start.
+    # A separate generator is used, so that this function does not change the random starting maps.
     rng = np.random.RandomState(0)
     y = Y[:, int(np.argmax(np.sum(Y * Y, axis=0)))]
     leading = _leading_directions(X, y if w is None else w * y, rng, n_components)
@@ -199,8 +202,8 @@ class DirectionSearch:
     Attributes
     ----------
     task : Task
-        The input of the search. The search uses a sample of at most 4,000 of its rows. If the number of directions is
-        not chosen, each number in its `dimensions` gets a candidate.
+        The input of the search. The search uses a sample of at most 4,000 of its rows. If the numbers of directions are
+        given by the user, `run` returns a candidate for each of these numbers.
     kernel : Kernel
         The kernel, with gamma 1.
     criterion : Criterion
@@ -326,7 +329,7 @@ class DirectionSearch:
         return [one for one in ordered if one.n_components in kept or not self.task.choose_dimension]
 
     def _improve(self, starts: Sequence[Candidate], max_iter: int) -> list[Candidate]:
-        """Optimize each start. Return the candidates in the same order. The value of a failed run is infinite."""
+        """Optimize each candidate in `starts`. Keep the order. The value of a failed run is infinite."""
         starts = [replace(start, n_centers=self.criterion.n_centers) for start in starts]
         ends = self.task.improve_each(self.criterion, starts, max_iter)
         self._bar.update(len(ends))
@@ -344,7 +347,7 @@ class DirectionSearch:
                 self.task.progress.found(candidate)
 
     def _start_wide(self) -> list[Candidate]:
-        """Return the best wide maps, after short runs of all starts and long runs of the best."""
+        """Optimize wide starting maps by short runs. Return the best two maps, after a long run of each."""
         rows = self._sample
         width = starting_width(rows, 1 if self.task.choose_dimension else self.task.dimensions[-1])
         self._begin(f"{width} directions at the start" if width > 1 else "one direction", Phase.STARTS)
@@ -357,7 +360,7 @@ class DirectionSearch:
         return [end for end in survivors if math.isfinite(end.value)]
 
     def _start_narrow(self) -> None:
-        """Also optimize random starts that have exactly the given number of directions.
+        """Also optimize random maps that have exactly the given number of directions, or the largest given number.
 
         This helps if the given number is far below the number of directions that the target needs.
         """
@@ -368,7 +371,10 @@ class DirectionSearch:
         self._keep(self._improve(ended[:1], LONG))
 
     def _agree(self, candidates: Sequence[Candidate]) -> bool:
-        """Return whether maps from different starts have the same directions. They are then likely the best ones."""
+        """Return whether two maps have the same directions. If so, these are probably the best directions.
+
+        The two maps were learned from different starting maps.
+        """
         return len(candidates) == _SURVIVORS and same_directions(*candidates)
 
     def _cut(self, cuts: Sequence[dict[int, Candidate]]) -> list[Candidate]:

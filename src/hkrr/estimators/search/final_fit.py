@@ -36,7 +36,7 @@ _LEAST_CENTERS = 500
 _FACTOR_SAMPLE, _PRODUCT_SAMPLE, _KERNEL_SAMPLE = 1000, 500, 150
 # Maximum number of rows from which the interval scores and the diagnostics are computed.
 _EXAMINED_ROWS = 20_000
-# Share of a time limit that is kept in reserve, because the predicted duration of the final fit is not exact.
+# Fraction of a time limit that is kept in reserve, because the predicted duration of the final fit is not exact.
 _RESERVE = 0.03
 # Minimum number of rows per thread in a factorization. With fewer rows per thread, some threads would have no work: the
 # factorization works in blocks of 512 rows, and fewer blocks remain at each step.
@@ -173,7 +173,7 @@ class DurationModel:
     def affordable(self, n_rows: int, n_centers: int, seconds: float) -> int:
         """Return the number of centers, at most ``n_centers``, that can be fitted in the given time.
 
-        At least 500 centers are used if there are so many, because a fit with fewer centers is hardly faster.
+        The number is not reduced below 500, because a fit with fewer centers is hardly faster.
         """
         n_centers = min(n_centers, n_rows)
         while n_centers > _LEAST_CENTERS and self.seconds(n_rows, n_centers) > seconds:

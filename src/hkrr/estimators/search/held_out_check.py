@@ -33,19 +33,20 @@ from hkrr.rows import InMemoryRows
 from hkrr.rows.in_memory import in_memory
 from hkrr.solvers.initialization import median_sample
 
-# The check is made if the map leads its rival by less than this number of nats of score per parameter of the map.
+# The check is made if the score of the map is better than the score of its rival by less than this number of nats per
+# parameter of the map.
 _LEAD = 3.0
 # Number of folds, maximum number of rows of the check, and number of rows in each group of the criterion.
 _FOLDS, _ROWS, _GROUP_ROWS = 4, 6_000, 500
 # With fewer rows than the first number, two folds are held out in turn. With fewer rows than the second number, all
 # four folds are held out in turn.
 _FEW_ROWS, _VERY_FEW_ROWS = 2_000, 1_000
-# Value of nu at the start of a run.
+# Initial value of nu of a run.
 _FIRST_NOISE = 0.1
 
 
 def needs_check(chosen: Candidate, rival: Candidate) -> bool:
-    """Return whether the chosen map is full and leads its rival by less than three nats of score per parameter."""
+    """Return whether the chosen map is full, and its score is better by less than three nats per parameter."""
     return isinstance(chosen.shape, Full) and rival.score - chosen.score < _LEAD * chosen.degrees_of_freedom
 
 
@@ -70,7 +71,8 @@ class HeldOutCheck:
     def compare(self, chosen: Candidate, rival: Candidate) -> Verdict:
         """Return the verdict: the map passes if it predicts held-out rows at least as well as its rival.
 
-        It must do so on average, and in at least half of the comparisons.
+        The mean error of the map over all comparisons must be at most that of its rival. The same must hold for the
+        error in at least half of the comparisons.
 
         At most 6,000 rows are used, and a quarter of these rows is held out. The map and the rival are learned from
         scratch on the remaining rows. The error on few rows is unreliable. With fewer than 2,000 rows, the comparison
@@ -101,8 +103,8 @@ class HeldOutCheck:
     def _relearn_map(self, groups: Grouped, chosen: Candidate) -> Candidate:
         """Learn a full map with as many directions as the chosen map, and return the best candidate.
 
-        One start is the best map of `DirectionSearch`. If there are enough rows for a square map, the leading
-        directions of a learned square map are a second start.
+        One run starts from the best map of `DirectionSearch`. If there are enough rows for a square map, another run
+        starts from the leading directions of a learned square map.
         """
         training, d = groups.rows, chosen.n_components
         fresh = replace(chosen, value=math.inf, score=math.inf)
@@ -121,7 +123,7 @@ class HeldOutCheck:
         return min(ends, key=lambda end: end.value, default=fresh)
 
     def _relearn_scales(self, groups: Grouped, rival: Candidate) -> Candidate:
-        """Learn a map of the same shape as the rival (identity or diagonal), started from the median rule."""
+        """Learn a map of the same shape as the rival (identity or diagonal), from the scale of the median rule."""
         B = self._typical_scale(groups.rows, rival.kernel) * np.ones(groups.rows.n_features)
         noises = (_FIRST_NOISE, FIRST_LAMBDA * groups.rows.total_weight / groups.n_groups)
         starts = [replace(rival, B=B, nu=nu, value=math.inf, score=math.inf) for nu in noises]

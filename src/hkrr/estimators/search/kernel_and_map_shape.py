@@ -5,15 +5,16 @@ per column (a diagonal map) often fits better than a few directions. The criteri
 kernels and for maps of three shapes:
 
 - Multiples of the identity, which is plain kernel ridge regression.
-- Diagonal maps. They start from the result of plain kernel ridge regression and from the median rule. All of them get a
-  short run, and the best get a long run.
+- Diagonal maps. For each kernel, one run starts from the result of plain kernel ridge regression, and one run starts
+  from the median rule. All runs are short. The best maps then get a long run.
 - Full maps, for radial kernels only. Some start from the directions found with the Gaussian kernel. The others are
   square maps that start from the best diagonal maps. Each square map is then truncated to the rank with the lowest
   score.
 
 The criterion is the mean over groups of a few hundred rows (`hkrr.criteria.Grouped`). The best candidates of each kind
 by score and the best candidates by leave-one-out error become finalists. The finalists are improved on more and larger
-groups, or on all rows if there are at most 1,500. The finalist with the lowest score, extrapolated to all rows, wins.
+groups, or on all rows if there are at most 1,500 rows. The finalist with the lowest score, extrapolated to all rows,
+wins.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ _LONG_RUNS = 2
 _HOPELESS = 0.05
 # Maximum number of finalists, and number of finalists selected by leave-one-out error.
 _FINALISTS, _FINALISTS_BY_ERROR = 9, 3
-# Value of nu for a start from the median rule.
+# Initial value of nu of a run that starts from the median rule.
 _MEDIAN_NOISE = 0.1
 # Limits for warm starts: smallest nu, largest nu, and largest factor by which a scale may be above or below the scale
 # of the median rule. If nu is close to 0 or very large, the gradient with respect to nu vanishes, and nu would not
@@ -94,11 +95,11 @@ def search_kernels(task: Task, few_directions: Sequence[Candidate]) -> tuple[Can
     Parameters
     ----------
     task : Task
-        The input of the search. If the number of directions is not chosen, `few_directions` are the only starts.
+        The input of the search. If the number of directions is given, only full maps are tried.
     few_directions : sequence of Candidate
-        Candidates with full maps, best first, found with one radial kernel. All of these candidates are starts for that
-        kernel, and the first candidate is a start for the other radial kernels. The first candidate is returned
-        unchanged if there is no time for a run.
+        Candidates with full maps, best first, found with one radial kernel. The runs with that kernel start from all of
+        these candidates. The runs with the other radial kernels start from the best result of the first runs. If there
+        is no time for a run, the first candidate is returned unchanged.
     """
     make, rows, rng = task.make, task.rows, task.rng
     product = PRODUCT if rows.n_features <= _WIDE else _CHEAPEST
@@ -159,7 +160,7 @@ class _Runs:
         return replace(end, score=total)
 
     def improve(self, starts: Sequence[Candidate], max_iter: int, on: Grouped) -> list[Candidate]:
-        """Run `hkrr.estimators.search.candidates.improve` on each start, with the criterion `on`.
+        """Run `hkrr.estimators.search.candidates.improve` on each candidate in `starts`, with the criterion `on`.
 
         Return the candidates with a finite score, lowest score first. If there are at least as many groups as threads,
         the threads process the groups of one run in parallel. Otherwise the threads process several runs in parallel.
@@ -180,9 +181,9 @@ class _Runs:
         return sorted(ends, key=lambda end: end.score)
 
     def hopeful(self, ends: Sequence[Candidate]) -> list[Candidate]:
-        """Return the candidates that are at most 0.05 nats per row and target above the score of the first candidate.
+        """Return the candidates whose score is at most 0.05 nats per row and target above the lowest score.
 
-        The candidates are sorted, so that the first candidate has the lowest score.
+        `ends` must be sorted by score, with the lowest score first.
         """
         far = _HOPELESS * self.task.total_weight * self.task.rows.n_targets
         return [end for end in ends if end.score - ends[0].score <= far]
@@ -225,7 +226,7 @@ def _run_diagonal_maps(runs: _Runs, groups: Grouped, half: Grouped, typical: dic
     ]
     plains = runs.improve(starts, SHORT, half)
     runs.improve([_warm(end, half_groups=False) for end in plains[:_PLAINS]], SHORT, groups)
-    # Diagonal maps start from plain kernel ridge regression and from the median rule. The second start is needed if
+    # Diagonal maps start from plain kernel ridge regression and from the median rule. The median rule is needed if
     # plain kernel ridge regression attributes everything to noise, although one scale per column would fit well.
     starts = [replace(start, nu=_MEDIAN_NOISE) for start in starts]
     starts = [_warm(end, typical[end.kernel], origin=Origin.DIAGONAL, shape=Diagonal()) for end in [*plains, *starts]]
@@ -249,7 +250,7 @@ def _finalists(runs: _Runs, groups: Grouped) -> list[Candidate]:
 
     The finalists are the best candidate of each kind (see `_kind`), the three candidates with the smallest
     leave-one-out error, and the candidates with the lowest scores, up to nine in total. Diagonal maps with different
-    kernels count as different kinds, because a rough kernel gains more from larger groups than a smooth kernel.
+    kernels are different kinds, because a rough kernel gains more from larger groups than a smooth kernel.
     """
     ranked = sorted(runs.on_all_groups, key=lambda end: end.score)
     distinct = _first_of_each(ranked, _configuration)
@@ -311,10 +312,10 @@ def _warm(candidate: Candidate, typical: float | None = None, **changes: Any) ->
 
 
 def _truncated(runs: _Runs, groups: Grouped, square: Candidate) -> list[Candidate]:
-    """Return the square map truncated to its largest directions, as one or two warm starts.
+    """Return one or two warm starts: the square map, truncated to its largest directions.
 
-    The second start has the rank with the lowest score, and the first start has one direction more. If the square map
-    itself has the lowest score, the square map is the only start.
+    The last one has the rank with the lowest score. The other one has one direction more. If the square map itself has
+    the lowest score, only the square map is returned.
     """
     criterion = groups.at(square.nu / groups.rows.total_weight, square.kernel)
     cuts = [square]

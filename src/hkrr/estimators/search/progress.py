@@ -24,9 +24,9 @@ from hkrr.kernels import kernel_name
 class Phase(Enum):
     """What a search does in a stage. A phase can consist of several stages, with different kernels for example."""
 
-    STARTS = auto()  # optimization of wide starting maps
+    STARTS = auto()  # optimization of starting maps with many directions
     CUT = auto()  # truncation to the directions that matter
-    WIDENING = auto()  # search for directions that the best map lacks
+    WIDENING = auto()  # search for further directions, in addition to those of the best map
     POLISHING = auto()  # refinement of the best directions on more rows
     AGAINST_PLAIN = auto()  # comparison with plain kernel ridge regression
     KERNELS_OF_DIRECTIONS = auto()  # comparison of kernels for maps with few directions
@@ -53,7 +53,7 @@ class SearchState:
     n_found : int
         Number of times that a new best candidate was found.
     phase : Phase or None
-        What the search does in the current stage. None if the stage belongs to no single phase.
+        What the search does in the current stage. None if the stage covers several phases.
     """
 
     stage: str
@@ -82,8 +82,7 @@ SearchCallback = Callable[[SearchState], Any]
 class SearchStopped(Exception):
     """Raised by `Progress` when a callback has returned True.
 
-    ``best`` lists each new best candidate in the order of discovery, so that its last entry is the best candidate so
-    far.
+    ``best`` lists each new best candidate in the order of discovery. Its last entry is the best candidate so far.
     """
 
     def __init__(self, best: Sequence[Candidate]) -> None:
@@ -108,8 +107,9 @@ class Progress:
     began : float
         Time (of ``time.perf_counter``) at which the fit started.
     fit_candidate : callable or None
-        Function that fits the coefficients of a candidate, with the weights of robust noise or None, and returns the
-        fitted model. The function should be fast. If None, callbacks cannot call ``SearchState.predict``.
+        Function that fits the coefficients of a candidate and returns the fitted model. Its arguments are the candidate
+        and the weights of robust noise, or None for normal noise. The function should be fast. If `fit_candidate` is
+        None, callbacks cannot call ``SearchState.predict``.
 
     Attributes
     ----------
@@ -195,9 +195,10 @@ _SHAPES = {
 
 
 def describe_runs(starts: Sequence[Candidate]) -> tuple[str, Phase | None]:
-    """Return a description of a batch of runs, and its phase, or None if the maps have different shapes.
+    """Return a description of a batch of runs, and the phase of the runs.
 
-    The description lists the shapes of the maps, and the kernel or the number of kernels.
+    The description lists the shapes of the maps, and the kernel or the number of kernels. The phase is None if the maps
+    have different shapes, except in the comparison of finalists.
     """
     phases = list(dict.fromkeys(_phase(start) for start in starts))
     kernels = list(dict.fromkeys(kernel_name(start.kernel) for start in starts))

@@ -13,8 +13,9 @@ function at row i given all other rows, in units of the signal variance, and T t
 
 The scale q_t is the maximum likelihood estimate under the Student-t distribution. The errors also decide between the
 two distributions: the Student-t distribution is used if it increases the log density of the errors by more than 0.2
-nats per row, as it does if outliers increase the variance of the residuals by half. It is not used if more than a tenth
-of the rows would be outliers, or if most rows have the same target: these rows are not errors, but signal.
+nats per row. For example, outliers that increase the variance of the residuals by half have this effect. The Student-t
+distribution is not used if more than a tenth of the rows would be outliers, because so many rows are signal and not
+errors. It is not used either if most rows have the same target.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ LEAST_GAIN, _LEAST_TOTAL_GAIN = 0.2, 10.0
 OUTLIER_WEIGHT = 0.06
 # Minimum effective number of rows, (sum w)^2 / sum w^2 for weights w.
 _LEAST_ROWS = 10
-# Maximum share of outliers. If there are more, they are treated as part of the signal.
+# Maximum fraction of rows that are outliers. If there are more, they are treated as part of the signal.
 _MOST_OUTLIERS = 0.1
-# If the mean squared error is below this share of the variance of the target, the target is treated as free of noise.
+# If the mean squared error is below this fraction of the variance of the target, the target is treated as noise-free.
 _LEAST_UNEXPLAINED = 1e-4
 # Ratio of the standard deviation to the median absolute deviation of a normal distribution.
 _MAD_TO_STD = 1.4826
@@ -71,7 +72,7 @@ class Errors(NamedTuple):
     Attributes
     ----------
     squares : array (n, T)
-        Squared errors, divided by their variances up to the scale of each target.
+        Squared errors, divided by their variances. The variances are relative to the scale of each target.
     log_variance : array (n,)
         Logarithms of the variances by which the squared errors were divided.
     unexplained : float
@@ -172,8 +173,8 @@ def leave_one_out_errors(
     """Return the errors of kernel ridge regression at the map B with the noise level nu.
 
     B may also be the diagonal of a diagonal map. `omega` contains the weights of robust noise, which `rows` do not yet
-    include. At most 1,000 rows are centers. Their errors are leave-one-out errors. The errors of all other rows are
-    prediction errors.
+    include. At most 1,000 rows are centers. The errors of the centers are leave-one-out errors. The errors of all other
+    rows are prediction errors.
     """
     weighted = rows if omega is None else rows.reweighted(omega)
     X, Y, w = weighted.gather()

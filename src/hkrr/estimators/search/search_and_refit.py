@@ -32,8 +32,8 @@ class Selection:
     fit : FinalFit
         The final fit, with the coefficients.
     y_offset : array (n_targets,) or None
-        With robust noise, the weighted mean of the targets, in which outliers have little weight, minus their plain
-        mean. None with normal noise.
+        With robust noise, the weighted mean of the targets minus their unweighted mean. The weights are those of robust
+        noise, so outliers have little weight. None with normal noise.
     interrupted_by : KeyboardInterrupt or None
         The exception if Ctrl-C stopped the search, otherwise None. After Ctrl-C, the winner is the best candidate so
         far, and its coefficients are fitted on the sample of the search instead of all rows.
@@ -60,7 +60,7 @@ def select_model(
     kernel : Kernel or None
         The kernel. If None, the kernel and the shape of the map are selected too.
     n_centers : int
-        Maximum number of centers of the final fit. There are fewer centers if the time left is too short.
+        Maximum number of centers of the final fit. The fit uses fewer centers if too little time is left.
     budget : TimeBudget
         Divides the time limit between the search and the final fit.
     keep_best : bool
@@ -89,8 +89,9 @@ def select_model(
 def robust_rows(rows: Rows, sample: InMemoryRows, winner: Candidate, omega: Array | None) -> tuple[Rows, Array | None]:
     """Return the rows with the weights of robust noise, and the offset by which their targets were shifted.
 
-    `omega` contains the weights of the sample. If the sample contains all rows, these are the weights. Otherwise the
-    weights are computed from the residuals of a fit to the sample. The offset is None if there are no weights.
+    `omega` contains the weights of the rows of `sample`. If the sample contains all rows, these weights are used.
+    Otherwise the weights of all rows are computed from the residuals of a fit to the sample. If `omega` is None, the
+    rows are returned unchanged, and the offset is None.
     """
     if omega is None:
         return rows, None

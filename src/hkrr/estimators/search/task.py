@@ -34,7 +34,7 @@ class Task:
         Whether the number of directions is selected automatically (``n_components="auto"``). If True, the search
         need not try all `dimensions`, and plain kernel ridge regression or a diagonal map may be selected.
     n_starts : int
-        Number of random starts.
+        Number of random starting maps.
     rng : RandomState
         Random number generator of the search.
     represented_weight : float or None
@@ -66,7 +66,7 @@ class Task:
     place: Callable[[InMemoryRows], Rows] = in_memory
 
     def improve_each(self, on: Criterion | Grouped, starts: Sequence[Candidate], max_iter: int) -> list[Candidate]:
-        """Return the starts after at most `max_iter` iterations each on a criterion, in the given order.
+        """Improve each candidate in `starts` by at most `max_iter` iterations on a criterion. Keep the order.
 
         The runs use the workers and threads of the task, and stop at its deadline.
         """
@@ -83,5 +83,5 @@ class Task:
 
     @property
     def in_time(self) -> bool:
-        """Whether the deadline has not passed."""
+        """Whether there is time left before the deadline."""
         return time.perf_counter() < self.deadline
