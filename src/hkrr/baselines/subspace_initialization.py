@@ -32,7 +32,9 @@ def subspace_map(name: str, rows: InMemoryRows, n_components: int, rng: np.rando
         Random generator that draws the subsample of rows, and the anchor rows of OPG and MAVE.
     """
     if rows.n_targets > 1:
-        raise ValueError(f"init={name!r} needs one target, but y has {rows.n_targets}; use init='random' or an array")
+        raise ValueError(
+            f"init={name!r} needs one target, but y has {rows.n_targets} targets; use init='random' or an array"
+        )
     X, Y, _ = rows.subset(rows.draw(_MAX_ROWS, rng)).gather()
     estimator: SubspaceEstimator
     if name in ("opg", "mave"):

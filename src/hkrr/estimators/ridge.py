@@ -347,7 +347,7 @@ class HyperKernelRidge(MapModel):
         deadline = began + (np.inf if self.time_limit is None else self.time_limit)
         kernel, solver = _kernel_with_gamma(self.kernel, self.gamma), get_solver(self.solver)
         rows, scaling = self._standardize(data)
-        # The number of threads is read before blas_for, which may limit BLAS to one thread.
+        # Read the number of threads before entering blas_for, because blas_for may limit BLAS to one thread.
         n_threads, n_centers = self._n_threads, self._count_centers(rows.n_counted)
         with blas_for(n_centers):
             start = _find_start(

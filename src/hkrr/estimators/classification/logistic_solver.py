@@ -145,8 +145,8 @@ class _System:
                 # No step lowers the objective by more than rounding errors.
                 break
             theta, F, value, error = new_theta, new_F, new_value, new_error
-            # After a full step the remaining gradient is of second order in the step, because the third derivative of
-            # a loss is at most its second derivative. If this bound is below the tolerance, no further step is needed.
+            # The third derivative of a loss is at most its second derivative. This bounds the gradient after a full
+            # step by a term of second order in the step. If the bound is below the tolerance, the solver stops.
             if halved == 0 and 0.25 * np.max(np.abs(move)) ** 2 * decrement <= self.W * tol**2:
                 break
         return theta, F

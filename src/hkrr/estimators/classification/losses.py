@@ -41,7 +41,8 @@ _MAX_ROWS = 20_000
 _ROWS_PER_PARAMETER = 30
 # With fewer than this number of rows in total, the map is never learned again.
 _MIN_ROWS = 40
-# Maximum fraction that the dropped directions of a square map may contribute to the squared distances in total.
+# The smallest directions of a square map are dropped if together they contribute at most this fraction of the squared
+# distances.
 _NEGLIGIBLE_SHARE = 0.01
 # No smaller nu is tried after this many consecutive values of nu that do not improve the held-out loss.
 _PATIENCE = 2

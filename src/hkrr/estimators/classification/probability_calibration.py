@@ -47,7 +47,7 @@ class Calibration:
         return self.slope * scores + self.offsets
 
 
-# Scores divided by a small softness can overflow to infinity, which is harmless.
+# Scores divided by a small softness can overflow to infinity. This is harmless.
 @np.errstate(over="ignore")
 def probabilities(u: Array, softness: float | None) -> Array:
     """Return the probabilities of the K classes from the K columns of u. Each row sums to 1."""

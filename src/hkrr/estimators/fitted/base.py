@@ -202,8 +202,8 @@ class MapModel(
 
     def _standardize(self, data: Rows) -> tuple[Rows, Moments]:
         """Return the rows in standardized coordinates, and the moments that define these coordinates."""
-        # The moments are recorded in the journal. If a resumed fit computed them again with a different block size,
-        # they could differ by rounding errors, and its later steps would not match the recorded steps.
+        # The moments are recorded in the journal. If a resumed fit computed the moments again with a different block
+        # size, they could differ by rounding errors. The later steps of the fit would then not match the records.
         found = step(("moments", data.n_rows), lambda: moments(data))
         if not self.scale_features:
             zero = np.zeros_like(found.x_mean)
@@ -246,7 +246,7 @@ class MapModel(
         exhausted = {
             "scale_features": self.scale_features,
             "solver": uses_lbfgs,
-            # The only suggestion is criterion="evidence", which requires the L-BFGS solver.
+            # Warnings can only suggest criterion="evidence", which requires the L-BFGS solver.
             "criterion": self.criterion == "evidence" or not uses_lbfgs,
             "time_limit": self.time_limit is None,
         }

@@ -354,7 +354,8 @@ class TooFewScores(ValueError):
         self.least = math.ceil(coverage / (1.0 - coverage) * (1.0 - 1e-12))
         super().__init__(
             f"coverage={coverage:g} needs at least {self.least} conformal scores (interval_scores_), but this model "
-            f"has {n}: lower coverage, or call calibrate(X, y) with at least {self.least} rows not used in the fit"
+            f"has {n}: use a lower coverage, or call calibrate(X, y) with at least {self.least} rows that were not "
+            "used in the fit"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

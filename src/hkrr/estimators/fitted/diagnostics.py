@@ -310,7 +310,7 @@ def _possible_findings(found: Diagnostics) -> Iterator[tuple[bool, type[HKRRWarn
         and adjusted is not None
         and explained > _OVERFIT_EXPLAINED
         and adjusted < _OVERFIT_ADJUSTED
-        # The warning about gamma is more specific.
+        # If gamma is at an edge, the more specific warning about gamma is issued instead.
         and "gamma" not in found.at_edge,
         OverfitWarning,
         f"the model explains {100.0 * (explained or 0.0):.0f}% of the variance of y on its training rows, but it has "
@@ -432,7 +432,7 @@ def _fixed_rng() -> np.random.RandomState:
     return np.random.RandomState(0)
 
 
-# Maximum number of outliers that the diagnostics list, and that their text names.
+# Maximum numbers of outliers in `Diagnostics.outliers`, and in the printed report.
 _LISTED_OUTLIERS, _NAMED_OUTLIERS = 100, 5
 # Maximum number of training rows on which predictions are checked.
 _SAMPLE_ROWS = 20_000
@@ -440,7 +440,8 @@ _SAMPLE_ROWS = 20_000
 _RANK_ROWS = 2_000
 # Minimum number of rows for `adjusted_share`. With fewer rows, the estimate of the error is too rough.
 _MIN_ROWS_FOR_OVERFITTING = 100
-# Minimum of ``(n - effective_dimension) / n`` for `adjusted_share`. Below it, the residuals consist of rounding errors.
+# Minimum of ``(n - effective_dimension) / n`` for `adjusted_share`. If the value is smaller, the residuals consist of
+# rounding errors.
 _MIN_FREEDOM = 1e-3
 # The check of gamma compares at most 200 rows with at most 200 centers, and needs at least 10 distinct rows.
 _COMPARED_POINTS, _MIN_DISTINCT_POINTS = 200, 10

@@ -85,7 +85,10 @@ _REFINE = (Origin.POLISHED, Origin.RESCALED, Origin.COMPARED, Origin.HELD_OUT)
 
 
 class RunKind(NamedTuple):
-    """What a run started from, and how it was used."""
+    """The kind of a run: the origin of its starting map, and how the run was used.
+
+    The fields are explained in `Candidate`.
+    """
 
     origin: Origin
     dropped: bool = False
@@ -175,7 +178,7 @@ class Candidate:
 
     @property
     def kind(self) -> RunKind:
-        """What the run started from, and how it was used."""
+        """The kind of the run, which determines its label and its stage."""
         return RunKind(self.origin, self.dropped, self.half_groups, self.finalist)
 
     @property
@@ -440,7 +443,7 @@ def comparable_runs(path: dict[str, Any]) -> Array:
     These are the runs of the search over the number of directions that ended with a finite score and were not stopped
     early. If these runs have different numbers of centers, only the runs with the most centers are comparable.
     """
-    kinds = [RUN_KINDS.get(label) for label in path["start"]]  # None for a label of a later version
+    kinds = [RUN_KINDS.get(label) for label in path["start"]]  # None for a label that only a later version of hkrr uses
     searched = [kind is not None and kind.stage is Stage.DIRECTIONS and not kind.dropped for kind in kinds]
     found = np.array(searched, dtype=bool) & np.isfinite(np.asarray(path["score"], dtype=np.float64))
     # Models saved by earlier versions have no column "n_centers".

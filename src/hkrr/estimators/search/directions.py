@@ -54,7 +54,7 @@ from hkrr.solvers.initialization import median_sample, sample_map
 # are used for maps with at most this number of directions. If the best map leaves much of the target unexplained, the
 # search continues with the next entry.
 SIZES = ((3, 2_000, 100), (5, 2_000, 200), (math.inf, 4_000, 400))
-# Much of the target is unexplained if the mean square of the residuals exceeds this fraction of the target's.
+# Much of the target is unexplained if the mean square of the residuals exceeds this fraction of that of the target.
 _MUCH = 0.1
 # Two scores are almost the same if they differ by less than this fraction of the difference of their penalties.
 _CLOSE = 0.2
@@ -329,7 +329,7 @@ class DirectionSearch:
         return [one for one in ordered if one.n_components in kept or not self.task.choose_dimension]
 
     def _improve(self, starts: Sequence[Candidate], max_iter: int) -> list[Candidate]:
-        """Optimize each candidate in `starts`. Keep the order. The value of a failed run is infinite."""
+        """Optimize the candidates in `starts`. Return them in the same order. The value of a failed run is infinite."""
         starts = [replace(start, n_centers=self.criterion.n_centers) for start in starts]
         ends = self.task.improve_each(self.criterion, starts, max_iter)
         self._bar.update(len(ends))

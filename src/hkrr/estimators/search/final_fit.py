@@ -205,7 +205,8 @@ class TimeBudget:
     def search_deadline(self, kernel: Kernel, n_centers: int) -> float:
         """Return the time (of ``time.perf_counter``) at which the search has to stop.
 
-        At most a third of the time limit is reserved for the final fit, in addition to the time for reading the rows.
+        The number of centers is reduced, to 500 if necessary, until the final fit needs at most a third of the time
+        limit. The predicted time of this fit, the time for reading the rows and a small reserve are kept free.
         """
         if self._limit is None:
             return math.inf

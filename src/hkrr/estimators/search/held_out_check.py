@@ -64,7 +64,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class HeldOutCheck:
-    """The check, with the rows, the criterion and the resources of a task."""
+    """The held-out check, with the rows, the criterion and the resources of a task."""
 
     task: Task
 

@@ -54,8 +54,8 @@ from hkrr.solvers.initialization import median_sample
 # tried with identity and diagonal maps only.
 RADIAL = ("gaussian", "matern52", "matern32", "laplace")
 PRODUCT = ("product_matern32", "product_laplace", "anova")
-# The time of a product kernel is proportional to the number of columns. With more than _WIDE columns, only the cheapest
-# product kernel is tried, and the number of groups is reduced.
+# The time to compute a product kernel is proportional to the number of columns. With more than _WIDE columns, only the
+# cheapest product kernel is tried, and the number of groups is reduced.
 _WIDE, _CHEAPEST = 50, ("product_laplace",)
 # Number of rows of a group and maximum number of groups: for the search, and for the finalists.
 _GROUP_ROWS, _GROUPS = 400, 6

@@ -200,7 +200,7 @@ def _standardized(kernel: Kernel, P: Array, Y: Array, weighted_noise: Array, noi
     alpha, diagonal = inverse @ Y[some], np.diagonal(inverse)
     errors, variance = np.empty_like(Y), np.empty(len(Y))
     errors[some] = alpha / diagonal[:, None]
-    # The variance is at most the kernel's diagonal. For very small weights, the difference has no correct digits.
+    # The variance is at most the kernel's diagonal. For very small weights, rounding errors dominate the difference.
     variance[some] = np.clip(1.0 / diagonal - weighted_noise[some], 0.0, kernel.diagonal(P[some]))
     others = np.setdiff1d(np.arange(len(Y)), some, assume_unique=True)
     if len(others):

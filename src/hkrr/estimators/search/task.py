@@ -66,9 +66,10 @@ class Task:
     place: Callable[[InMemoryRows], Rows] = in_memory
 
     def improve_each(self, on: Criterion | Grouped, starts: Sequence[Candidate], max_iter: int) -> list[Candidate]:
-        """Improve each candidate in `starts` by at most `max_iter` iterations on a criterion. Keep the order.
+        """Improve each candidate in `starts` by at most `max_iter` iterations on a criterion.
 
-        The runs use the workers and threads of the task, and stop at its deadline.
+        The improved candidates are returned in the same order. The runs use the workers and threads of the task, and
+        stop at its deadline.
         """
         return improve_each(on, starts, max_iter, self.deadline, n_jobs=self.n_jobs, n_threads=self.n_threads)
 
