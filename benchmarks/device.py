@@ -81,7 +81,7 @@ def evaluations(m, peak):
 
 
 def streamed(m):
-    """Yield the times of one evaluation with the data on the GPU or on the host, and the gradients' difference."""
+    """Yield the time of one evaluation for data on the GPU and for data on the host, and the gradients' difference."""
     X, y, *_ = planted(m)
     found = {}
     kept = devices._SHARE_FOR_DATA

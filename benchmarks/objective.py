@@ -67,7 +67,7 @@ def side_by_side(calls: dict[str, Callable[[], object]], repeats: int) -> dict[s
 
 
 def evaluation() -> list[Row]:
-    """Time one reduced value and gradient, and NumPy's K.T @ K of the same size, on the same number of threads."""
+    """Time the reduced objective with its gradient, and NumPy's K.T @ K of the same size, on as many threads."""
     m, D, d, c = 20_000, 50, 5, 500
     K = np.random.default_rng(0).standard_normal((m, c))
     ours = {n: problem(m, D, d, c, n) for n in (1, 2)}
@@ -156,7 +156,7 @@ def _status(name: str) -> int:
 
 
 def blocks() -> list[Row]:
-    """Time one reduced value and gradient at m = 20,000 and 500 centers for several block sizes, on one thread."""
+    """Time the reduced objective with its gradient (m = 20,000, 500 centers, one thread) for several block sizes."""
     objectives = {}
     for megabytes in (0.5, 1, 2, 4, 8, 16):
         objective, B = problem(20_000, 50, 5, 500, 1, block_size=int(megabytes * 2**20 / (8 * 500)))

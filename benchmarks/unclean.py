@@ -58,8 +58,8 @@ Change = Callable[[np.random.Generator, Array, Array], Array]
 class Data:
     """The training rows X and y, and new rows for the scores.
 
-    `f_new` and `y_new` are the targets of the new rows without and with noise. R2 is 1 minus the mean squared error
-    divided by `unit`.
+    `f_new` and `y_new` are the targets of the new rows without and with noise. R2 is
+    ``1 - mean squared error / unit``.
     """
 
     X: Array
@@ -317,7 +317,8 @@ def summary(rows: Sequence[Row], names: Sequence[str]) -> Iterator[Row]:
     """Yield a row for each case, method and time limit.
 
     A column such as "least R2 - krr" is the smallest difference, over the seeds, between the R2 of the method and the
-    R2 of another method on the same rows. For "least R2 - clean", it is the R2 of the same method without the defect.
+    R2 of another method on the same rows. In "least R2 - clean", the second R2 is that of the same method on the rows
+    without the defect.
     """
     scores = {tuple(row[name] for name in KEYS): row["R2"] for row in rows if row["R2"] != ""}
     for key in dict.fromkeys((row["case"], row["method"], row["limit"]) for row in rows if row["case"] in names):
@@ -325,9 +326,8 @@ def summary(rows: Sequence[Row], names: Sequence[str]) -> Iterator[Row]:
         some = [row for row in rows if (row["case"], row["method"], row["limit"]) == key]
         fitted = [row for row in some if row["R2"] != ""]
 
-        def differences(
-            case: str | None, method: str, limit: float, fitted: Sequence[Row] = fitted
-        ) -> list[float]:  # to another result with the same seed
+        def differences(case: str | None, method: str, limit: float, fitted: Sequence[Row] = fitted) -> list[float]:
+            # Differences between each R2 and the R2 of another case, method or limit with the same seed.
             others = [(row["R2"], scores.get((case, row["seed"], method, limit))) for row in fitted]
             return [one - other for one, other in others if other is not None]
 

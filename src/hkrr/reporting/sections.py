@@ -51,7 +51,7 @@ def _accuracy(facts: Facts) -> str:
     if errors.interval is None:
         text = f"This model has no prediction intervals ({errors.no_interval_reason}). See the typical error instead."
     else:
-        caution = "" if errors.held_out else " This share can be too high for rows that the model was fitted to."
+        caution = "" if errors.held_out else " This percentage can be too high for rows that the model was fitted to."
         text = (
             f"The {percent(errors.interval.coverage)} prediction intervals should contain the actual value in "
             f"{percent(errors.interval.coverage)} of the rows. They do so in {percent(errors.interval.covered)} of "

@@ -88,7 +88,7 @@ class _Process:
         # the kernel matrix would be almost the identity.
         kernel = ConstantKernel() * Matern(np.full(X.shape[1], np.sqrt(X.shape[1])), nu=1.5) + WhiteKernel()
         with warnings.catch_warnings():
-            # Scikit-learn warns if a length scale is at its upper bound, as for an irrelevant input.
+            # Scikit-learn warns if a length scale is at its upper bound. This is expected for an irrelevant input.
             warnings.simplefilter("ignore", ConvergenceWarning)
             learned = GaussianProcessRegressor(kernel, optimizer=self._minimize).fit(X[some], y[some])
         self.model = GaussianProcessRegressor(learned.kernel_, optimizer=None).fit(X[more], y[more])
