@@ -22,6 +22,7 @@ from hkrr.reporting.link_function import link_values
 from hkrr.reporting.prediction_errors import share_seen
 from hkrr.reporting.report_input import check_report_input
 from hkrr.reporting.text_formatting import formula, headline, number, percent, score
+from hkrr.tables import TableRegressor
 from support.models_to_report import TableStandIn, fitted_model, house_data, searched_model, table_model
 
 
@@ -159,6 +160,15 @@ def test_comparison_replaces_given_initial_map_and_centers():
     assert len(gather(model, X, y).comparison.r2) == 3
 
 
+def test_values_of_a_text_column_may_contain_an_equals_sign():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"code": rng.choice(["x=y", "z=w", "q"], 60), "size": rng.normal(size=60)})
+    model = TableRegressor(HyperKernelRidge(1, max_iter=3)).fit(frame, frame["size"] + (frame["code"] == "q"))
+    found = gather(model, frame, frame["size"], compare=False).directions
+    assert {each.column for each in found.importances} == {"code=x=y", "code=z=w", "code=q", "size"}
+    assert {each.column for each in found.table_importances} == {"code", "size"}
+
+
 def test_table_regressor_is_reported_with_the_columns_of_the_table(table):
     model, frame, y = table
     facts = gather(model, frame, y, coverage=0.5)
@@ -187,7 +197,7 @@ def test_models_without_intervals(table):
             return np.full(len(frame), -np.inf), np.full(len(frame), np.inf)
 
     for cls, reason in ((NoIntervals, "no rows were kept for this"), (InfiniteIntervals, "too few rows")):
-        found = gather(cls(model.model_, model.feature_names_out_), frame, y).errors
+        found = gather(cls(model.model_), frame, y).errors
         assert found.interval is None
         assert reason in found.no_interval_reason
 

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
+from hkrr.tables.encoding import Column, Encoder
 
 
 def house_data(n_rows=160, columns=("area", "age", "floor", "rooms", "noise"), seed=0):
@@ -44,8 +45,10 @@ class TableStandIn:
         n_test: int = 40
         level: float = 0.95
 
-    def __init__(self, model, names):
-        self.model_, self.feature_names_out_ = model, names
+    def __init__(self, model):
+        self.model_ = model
+        numbers = [Column(name, "number") for name in ("area", "age", "floor", "rooms")]
+        self.encoder_ = Encoder((*numbers, Column("colour", "text", values=("red",))))
         self.feature_names_in_ = np.array(["area", "age", "floor", "rooms", "colour"], dtype=object)
         self.held_out_ = self.Scores()
 
@@ -64,6 +67,5 @@ class TableStandIn:
 def table_model():
     X, y = house_data()
     frame = X.drop(columns="noise").assign(colour=np.where(X["noise"] > 0, "red", "<i>blue</i>"))
-    numbers = TableStandIn(None, None).transform(frame)
-    names = ["area", "age", "floor", "rooms", "colour=red"]
-    return TableStandIn(HyperKernelRidge(2, random_state=0).fit(numbers[:120], y[:120]), names), frame, y
+    numbers = TableStandIn(None).transform(frame)
+    return TableStandIn(HyperKernelRidge(2, random_state=0).fit(numbers[:120], y[:120])), frame, y

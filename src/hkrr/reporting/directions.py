@@ -94,15 +94,18 @@ def describe_directions(data: ReportInput) -> Directions:
     total = float(np.sum(effects))
     shares = effects / total if total > 0 else np.zeros_like(effects)
     order = np.argsort(-shares, kind="stable")[:MOST_DIRECTIONS]
-    ranking = [Loading(data.columns[j], float(by_column[j])) for j in np.argsort(-by_column, kind="stable")]
+    ranked = np.argsort(-by_column, kind="stable")
+    by_table_column: dict[str, float] = {}  # the largest importance of the columns that encode a table column
+    for j in ranked:
+        by_table_column.setdefault(data.origins[j], float(by_column[j]))
     return Directions(
         n_components=len(B),
         n_columns=B.shape[-1],
         shape=getattr(model, "map_shape_", "full"),
         directions=[_direction(data, int(k), float(shares[k])) for k in np.sort(order)],
-        importances=ranking[:MOST_LOADINGS],
-        table_importances=_by_table_column(ranking, data.table_columns)[:MOST_LOADINGS],
-        n_columns_left_out=max(0, len(ranking) - MOST_LOADINGS),
+        importances=[Loading(data.columns[j], float(by_column[j])) for j in ranked[:MOST_LOADINGS]],
+        table_importances=[Loading(name, largest) for name, largest in by_table_column.items()][:MOST_LOADINGS],
+        n_columns_left_out=max(0, len(ranked) - MOST_LOADINGS),
     )
 
 
@@ -118,16 +121,3 @@ def _direction(data: ReportInput, k: int, share: float) -> Direction:
         n_left_out=len(rest),
         left_out=float(np.sum(weights[rest] ** 2)),
     )
-
-
-def _by_table_column(ranking: list[Loading], columns: list[str]) -> list[Loading]:
-    """Return the importance of each table column: the largest importance of the model's columns that encode it.
-
-    For example, a text column "colour" is encoded as the columns "colour=red" and "colour=blue". The ranking must be
-    in decreasing order.
-    """
-    known, largest = set(columns), dict[str, float]()
-    for each in ranking:
-        origin = each.column if each.column in known else each.column.rsplit("=", 1)[0]
-        largest.setdefault(origin, each.weight)
-    return [Loading(name, weight) for name, weight in largest.items()]

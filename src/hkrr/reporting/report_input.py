@@ -35,6 +35,7 @@ class ReportInput:
     predicted: Array
     row_names: Sequence[Any]
     table_columns: list[str]  # names of the columns that the user passed; they differ from `columns` if X was encoded
+    origins: list[str]  # for each of `columns`, the table column that it encodes
     cell: Callable[[int, str], Any]  # returns the value in a row (a number) and a table column (a name)
     # Returns the bounds (n, 2) of the prediction intervals with a given coverage. None if the model has no method
     # ``predict_interval``.
@@ -65,7 +66,9 @@ def check_report_input(model: AnyModel, X: Any, y: Any, target: int = 0) -> Repo
     check_is_fitted(inner)
     if is_external(X):
         raise ValueError("X must be an array or a data frame in memory; load some of the rows first")
-    matrix, columns, table_columns, cell = _from_matrix(inner, X) if inner is model else _from_table(model, X)
+    matrix, columns, origins, table_columns, cell = (
+        _from_matrix(inner, X) if inner is model else _from_table(model, X)
+    )
     one_target = inner.dual_coef_.ndim == 1
     n_targets = 1 if one_target else inner.dual_coef_.shape[1]
     if check_int("target", target, 0) >= n_targets:
@@ -95,6 +98,7 @@ def check_report_input(model: AnyModel, X: Any, y: Any, target: int = 0) -> Repo
         predicted=of_target(model.predict(X)),
         row_names=_row_names(X),
         table_columns=table_columns,
+        origins=origins,
         cell=cell,
         interval=interval if hasattr(model, "predict_interval") else None,
         held_out=getattr(model, "held_out_", None),
@@ -108,10 +112,11 @@ def sample_indices(n_rows: int, most: int) -> Array:
     return np.sort(np.random.default_rng(0).choice(n_rows, most, replace=False))
 
 
-def _from_matrix(model: Model, X: Any) -> tuple[Array, list[str], list[str], Callable[[int, str], Any]]:
-    """Return the fields `X`, `columns`, `table_columns` and `cell` of `ReportInput` for an array or numeric data frame.
+def _from_matrix(model: Model, X: Any) -> tuple[Array, list[str], list[str], list[str], Callable[[int, str], Any]]:
+    """Return the fields of `ReportInput` that describe X, for an array or numeric data frame.
 
-    The table columns are the same as the columns of the model.
+    These fields are `X`, `columns`, `origins`, `table_columns` and `cell`. The table columns are the columns of the
+    model.
     """
     matrix = validate_data(model, X, reset=False, dtype=np.float64)
     names = getattr(model, "feature_names_in_", None)
@@ -119,19 +124,18 @@ def _from_matrix(model: Model, X: Any) -> tuple[Array, list[str], list[str], Cal
         names = getattr(X, "columns", [f"x{j}" for j in range(matrix.shape[1])])
     columns = [str(name) for name in names]
     position = {name: j for j, name in enumerate(columns)}
-    return matrix, columns, columns, lambda row, name: float(matrix[row, position[name]])
+    return matrix, columns, columns, columns, lambda row, name: float(matrix[row, position[name]])
 
 
-def _from_table(model: TableRegressor, X: Any) -> tuple[Array, list[str], list[str], Callable[[int, str], Any]]:
+def _from_table(
+    model: TableRegressor, X: Any
+) -> tuple[Array, list[str], list[str], list[str], Callable[[int, str], Any]]:
     """Return the same fields as `_from_matrix`, for a data frame that a table regressor encodes."""
     X = as_frame(X)
-    encoded = model.transform(X)
-    columns = [str(name) for name in getattr(model, "feature_names_out_", getattr(encoded, "columns", ()))]
-    matrix = np.asarray(encoded, dtype=np.float64)
-    columns = columns or [f"x{j}" for j in range(matrix.shape[1])]
-    used = getattr(model, "feature_names_in_", X.columns)
-    position = {str(name): X.columns.get_loc(name) for name in used}
-    return matrix, columns, list(position), lambda row, name: X.iat[row, position[name]]
+    encoded = [column for column in model.encoder_.columns for _ in column.names_out]
+    position = {str(name): X.columns.get_loc(name) for name in model.feature_names_in_}
+    columns, origins = model.encoder_.names_out, [column.name for column in encoded]
+    return model.transform(X), columns, origins, list(position), lambda row, name: X.iat[row, position[name]]
 
 
 def _target_values(y: Any, n_targets: int, target: int) -> Array:
