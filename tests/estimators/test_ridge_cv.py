@@ -221,6 +221,7 @@ def test_selection_by_held_out_error(cv, warm_start):
 _GRID = {"cv": 2, "criterion": "training", "reg_lambdas": [1e-2]}
 
 
+@pytest.mark.filterwarnings("ignore::hkrr.exceptions.IllConditionedWarning", "ignore::hkrr.exceptions.OverfitWarning")
 @pytest.mark.parametrize(("options", "factor"), [({}, 2.0), pytest.param(_GRID, 1.0, marks=pytest.mark.thorough)])
 def test_predictions_are_truncated(options, factor):
     """Test that predictions are clipped at the largest absolute target with `cv`, and at twice that without `cv`."""
