@@ -442,7 +442,6 @@ def _pool_threads():
 @pytest.fixture
 def endless(monkeypatch):
     """Return a criterion and starts whose runs take many iterations, and the event of the tenth batch."""
-    monkeypatch.setattr(candidates, "Plateau", lambda least: lambda state: False)
     criterion, starts, tenth, calls, real = _criterion(*_data(m=200)), _starts(), threading.Event(), [], answer
 
     def slow(criterion, maps):

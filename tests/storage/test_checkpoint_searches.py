@@ -18,8 +18,8 @@ from hkrr import CheckpointError, HyperKernelRidge, HyperKernelRidgeCV
 from hkrr._base.threads import in_threads, raise_if_stopped
 from hkrr._storage.checkpoint_file import read
 from hkrr.estimators import _grid_search as grid
-from hkrr.estimators.search import candidates
 from hkrr.estimators.search import search_stages as tuning
+from hkrr.solvers import driver
 from support.child_processes import TIMEOUT, child_process
 from support.killed_fits import data, model_of
 from support.paths import DOCS
@@ -36,9 +36,9 @@ def whole_search():
 
 
 def count_runs(patch):
-    """Return a list that gets an entry for each run of a solver from now on."""
-    runs, original = [], candidates.run
-    patch.setattr(candidates, "run", lambda *a, **k: runs.append(1) or original(*a, **k))
+    """Return a list that gets an entry for each run of a solver from now on, except for runs that are replayed."""
+    runs, original = [], driver._run
+    patch.setattr(driver, "_run", lambda *a, **k: runs.append(1) or original(*a, **k))
     return runs
 
 

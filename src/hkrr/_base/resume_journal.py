@@ -34,7 +34,7 @@ _T = TypeVar("_T")
 # Maximum fraction of the fitting time that is spent on writing the journal. If ``every=0``, there is no maximum, and
 # the journal is written at every step.
 _WRITING_SHARE = 0.05
-_REMEDY = "use another path for checkpoint, or delete the file to start over"
+REMEDY = "use another path for checkpoint, or delete the file to start over"
 
 
 @dataclass
@@ -257,7 +257,7 @@ def step(
             valid = False
         if not valid:
             raise CheckpointError(
-                f"the checkpoint contains an invalid {key[0]}, so another program has changed the file; {_REMEDY}"
+                f"the checkpoint contains an invalid {key[0]}, so another program has changed the file; {REMEDY}"
             )
         return stored
     token = _current.set((journal, f"{name}/"))

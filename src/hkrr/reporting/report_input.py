@@ -66,9 +66,7 @@ def check_report_input(model: AnyModel, X: Any, y: Any, target: int = 0) -> Repo
     check_is_fitted(inner)
     if is_external(X):
         raise ValueError("X must be an array or a data frame in memory; load some of the rows first")
-    matrix, columns, origins, table_columns, cell = (
-        _from_matrix(inner, X) if inner is model else _from_table(model, X)
-    )
+    matrix, columns, origins, table_columns, cell = _from_matrix(inner, X) if inner is model else _from_table(model, X)
     one_target = inner.dual_coef_.ndim == 1
     n_targets = 1 if one_target else inner.dual_coef_.shape[1]
     if check_int("target", target, 0) >= n_targets:

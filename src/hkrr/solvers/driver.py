@@ -23,13 +23,15 @@ from hkrr._base import resume_journal as journal
 from hkrr._base.linear_algebra import Array
 from hkrr._base.progress_bar import progress_bar
 from hkrr._base.threads import blas_for, raise_if_stopped
-from hkrr.exceptions import FitError
+from hkrr.exceptions import CheckpointError, FitError
 from hkrr.objective import Quadratic, Reduced
 from hkrr.solvers.recorded_objective import ReplayedObjective
 
 # A map is treated as zero if its norm is at most this fraction of the norm of the starting map. The kernel is then
 # constant up to rounding.
 _COLLAPSED = 1e-6
+# Number of iterations over which the decrease of the objective is averaged, to find out whether it has stalled.
+_PLATEAU_LENGTH = 5
 # The attributes of an objective that every run uses.
 _REQUIRED_BY_RUN = ("n_centers", "loss_at_zero", "reg_lambda")
 
@@ -161,8 +163,9 @@ class Monitor:
         callbacks: Iterable[Callback],
         bar: Any,
         journal_run: journal.Run | None = None,
+        plateau: float = 0.0,
     ) -> None:
-        self._loss_scale, self._max_iter, self._tol = loss_scale, max_iter, tol
+        self._loss_scale, self._max_iter, self._tol, self._plateau = loss_scale, max_iter, tol, plateau
         self._reg_lambda = reg_lambda
         self._time_limit, self._callbacks, self._bar = time_limit, tuple(callbacks), bar
         self._started = self._called = time.perf_counter()
@@ -243,11 +246,18 @@ class Monitor:
             answers = [callback(self.state) for callback in self._callbacks]
         if self.state.grad_norm <= self._tol * self._loss_scale:
             raise StopRun("converged")
+        if self._plateau > 0.0 and self._is_flat():
+            raise StopRun("stalled")
         if any(isinstance(answer, bool | np.bool_) and answer for answer in answers):
             raise StopRun("callback")
         if self.state.n_iter >= self._max_iter:
             raise StopRun("max_iter")
         self.check_time()
+
+    def _is_flat(self) -> bool:
+        """Return whether the objective decreased by less than `plateau`, on average over the last five iterations."""
+        last = self.history["objective"][-_PLATEAU_LENGTH - 1 :]
+        return len(last) > _PLATEAU_LENGTH and last[0] - last[-1] < _PLATEAU_LENGTH * self._plateau * self._loss_scale
 
     def check_time(self) -> None:
         """Raise StopRun if the time limit has passed and at least one iterate has been recorded.
@@ -282,6 +292,7 @@ def run(
     time_limit: float | None = None,
     callbacks: Iterable[Callback] = (),
     verbose: int = 0,
+    plateau: float = 0.0,
 ) -> Result:
     """Run a solver from B0 until it converges, or until a limit or a callback stops it.
 
@@ -306,6 +317,9 @@ def run(
         Functions that are called with the `State` of every iterate. If a function returns True, the run stops.
     verbose : int, default=0
         If it is not 0, a progress bar is shown.
+    plateau : float, default=0.0
+        If it is not 0, the run stops when the objective decreases by less than ``plateau`` times the loss of the zero
+        function per iteration, on average over five iterations.
 
     Returns
     -------
@@ -320,11 +334,11 @@ def run(
         If the objective is not finite at the starting map, or the solver never calls the monitor.
     """
     _check_attributes(solver, objective)
-    with journal.open_run(type(solver).__qualname__, _key(objective), B0, max_iter, tol) as journal_run:
+    key = run_key(solver, objective, B0, max_iter=max_iter, tol=tol, plateau=plateau)
+    with journal.open_run(*key) as journal_run:
         if journal_run is not None and journal_run.result is not None:
-            stored: Result = journal_run.result
-            return stored
-        result = _run(solver, objective, B0, max_iter, tol, time_limit, callbacks, verbose, journal_run)
+            return check_stored(journal_run.result, B0)
+        result = _run(solver, objective, B0, max_iter, tol, time_limit, callbacks, verbose, journal_run, plateau)
         # A run that was stopped by its time limit or a callback is not finished: a later call can continue it.
         if journal_run is not None and result.reason not in ("time_limit", "callback"):
             journal_run.finish(result)
@@ -352,13 +366,14 @@ def _run(
     callbacks: Iterable[Callback],
     verbose: int,
     journal_run: journal.Run | None,
+    plateau: float,
 ) -> Result:
     with (
         blas_for(objective.n_centers),
         progress_bar(shown=verbose, total=max_iter, desc=type(solver).__name__, unit="it") as bar,
     ):
         scale, reg_lambda = objective.loss_at_zero, objective.reg_lambda
-        monitor = Monitor(scale, reg_lambda, max_iter, tol, time_limit, callbacks, bar, journal_run)
+        monitor = Monitor(scale, reg_lambda, max_iter, tol, time_limit, callbacks, bar, journal_run, plateau)
         if journal_run is not None:
             objective = ReplayedObjective(objective, journal_run, monitor.elapsed, monitor.skip_to)
         try:
@@ -396,15 +411,25 @@ def _result(monitor: Monitor, state: State, reason: str) -> Result:
     )
 
 
-def _key(objective: ReducedObjective) -> Any:
-    """Return values that identify an objective in the journal of a checkpoint.
+def run_key(
+    solver: Solver, objective: ReducedObjective, B0: Array, *, max_iter: int, tol: float, plateau: float = 0.0
+) -> tuple[Any, ...]:
+    """Return the key of a run in the journal of a checkpoint: everything that the result of the run depends on.
 
     The attribute ``content`` contains everything that an objective depends on. User-defined objectives may lack this
     attribute. They are identified by their class, number of centers, loss of the zero function and lambda. Different
     objectives that agree in all four values cannot be distinguished.
     """
     approximate = (type(objective).__qualname__, objective.n_centers, journal.rounded(objective.loss_at_zero))
-    return getattr(objective, "content", (*approximate, objective.reg_lambda))
+    content = getattr(objective, "content", (*approximate, objective.reg_lambda))
+    return (type(solver).__qualname__, content, B0, max_iter, tol, plateau)
+
+
+def check_stored(stored: Any, B0: Array) -> Result:
+    """Return a result that a checkpoint stores for a run from B0. Raise a CheckpointError if it has another form."""
+    if not isinstance(stored, Result) or stored.B.shape != B0.shape:
+        raise CheckpointError(f"the checkpoint contains an invalid result of a run; {journal.REMEDY}")
+    return stored
 
 
 def _copy(value: Any) -> Any:

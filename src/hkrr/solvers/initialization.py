@@ -9,6 +9,7 @@ the end of the path becomes the starting map.
 
 from __future__ import annotations
 
+import math
 import time
 from typing import NamedTuple
 
@@ -71,6 +72,11 @@ def sample_map(n_components: int, n_features: int, rng: np.random.RandomState) -
 def median_sample(rows: Rows, rng: np.random.RandomState, n_rows: int = MEDIAN_ROWS) -> Array:
     """Return the inputs of at most `n_rows` randomly drawn rows, for the median rule."""
     return rows.take(rows.draw(n_rows, rng))
+
+
+def median_scale(kernel: Kernel, rows: Rows, rng: np.random.RandomState, n_rows: int = MEDIAN_ROWS) -> float:
+    """Return the scale s for which the map ``s I``, with gamma 1, follows the median rule."""
+    return math.sqrt(kernel.median_gamma(median_sample(rows, rng, n_rows)))
 
 
 def median_kernel(kernel: Kernel, rows: InMemoryRows, B: Array, rng: np.random.RandomState) -> Kernel:

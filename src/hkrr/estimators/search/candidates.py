@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from itertools import product, starmap
@@ -27,15 +28,14 @@ import numpy as np
 from hkrr._base import resume_journal as journal
 from hkrr._base.linear_algebra import Array
 from hkrr._base.threads import Lockstep, in_threads, single_threaded_blas
-from hkrr._maps import Full, Scaled, Shape, ShapedCriterion, shape_key
-from hkrr._storage.json_codec import storable
+from hkrr._maps import Full, Scaled, Shape, ShapedCriterion
 from hkrr.criteria import Criterion, Grouped
 from hkrr.criteria.batched_evidence import InLockstep, answer, can_be_batched
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel, kernel_name
-from hkrr.solvers import LBFGS, Result, State, at_bound, run
-from hkrr.solvers.driver import MESSAGES, empty_history
-from hkrr.solvers.initialization import median_sample
+from hkrr.solvers import LBFGS, Result, at_bound, run
+from hkrr.solvers.driver import MESSAGES, check_stored, empty_history, run_key
+from hkrr.solvers.initialization import median_scale
 
 # Initial value of lambda of a run.
 FIRST_LAMBDA = 0.03
@@ -43,8 +43,9 @@ FIRST_LAMBDA = 0.03
 SHORT, LONG = 12, 60
 # Maximum number of rows for the median rule. In the search, this rule only sets the scale of starting maps.
 MEDIAN_ROWS = 500
-# A run stops when the criterion decreases by less than this fraction of its `loss_at_zero` per iteration.
-_PLATEAU = 1e-6
+# A run stops when the gradient is below the first number, or when the criterion decreases by less than the second
+# number per iteration, both relative to `loss_at_zero`.
+_TOL, _PLATEAU = 1e-5, 1e-6
 
 
 class Origin(StrEnum):
@@ -207,17 +208,6 @@ class Candidate:
         return self.shape.degrees_of_freedom(self.B.shape[0], columns, self.kernel.rotation_invariant)
 
 
-class Plateau:
-    """Callback that stops a run when the mean decrease of the objective over five iterations is below ``least``."""
-
-    def __init__(self, least: float) -> None:
-        self._least, self._last = least, [math.inf] * 5
-
-    def __call__(self, state: State) -> bool:
-        oldest, self._last = self._last[0], [*self._last[1:], state.objective]
-        return oldest - state.objective < 5 * self._least
-
-
 def optimism(dof: float, n_rows: float, total_weight: float) -> float:
     """Return the optimism, in nats, of a criterion that was minimized on n rows and is extrapolated to W rows.
 
@@ -257,97 +247,57 @@ def descend(
     max_iter: int,
     deadline: float = math.inf,
     *,
-    tol: float = 1e-5,
+    tol: float = _TOL,
     plateau: float = _PLATEAU,
     verbose: int = 0,
 ) -> tuple[Candidate, Result]:
     """Run at most ``max_iter`` iterations of L-BFGS on the map and lambda. Return the new candidate and the result."""
-    W = criterion.rows.total_weight
-
-    def compute() -> tuple[Result, float]:
-        began = time.perf_counter()
-        result = run(
-            LBFGS(),
-            ShapedCriterion(criterion.at(start.nu / W, start.kernel), start.shape),
-            start.shape.parameters(start.B),
-            max_iter=max_iter,
-            tol=tol,
-            time_limit=None if math.isinf(deadline) else deadline - began,
-            callbacks=[Plateau(plateau * criterion.loss_at_zero)],
-            verbose=verbose,
-        )
-        return result, time.perf_counter() - began
-
-    key = ("descend", *_key(criterion, start), max_iter, tol, plateau)
-    result, seconds = journal.step(key, compute, lambda found: found[0].reason != "time_limit")
-    result = replace(result, B=start.shape.map(result.B))
-    if result.reason == "callback":
-        result = replace(result, reason="stalled", message="the criterion stopped decreasing")
-    elif result.reason == "converged":
-        result = replace(result, message="the criterion is at a minimum")
-    elif result.reason == "max_iter":
+    time_limit = None if math.isinf(deadline) else deadline - time.perf_counter()
+    settings: dict[str, Any] = {"max_iter": max_iter, "tol": tol, "plateau": plateau}
+    result = run(*_problem(criterion, start), **settings, time_limit=time_limit, verbose=verbose)
+    end = _ended(criterion, start, result)
+    message = result.message
+    if result.reason == "max_iter":
         message = "the iteration limit of the search was reached; this is usual, as the last iterations change little"
-        result = replace(result, message=message)
-    end = replace(
+    return end, replace(result, B=end.B, message=message)
+
+
+def _problem(criterion: Criterion | Grouped, start: Candidate) -> tuple[LBFGS, ShapedCriterion, Array]:
+    """Return the solver, the objective and the starting parameters of a run."""
+    at_start = criterion.at(start.nu / criterion.rows.total_weight, start.kernel)
+    return LBFGS(), ShapedCriterion(at_start, start.shape), start.shape.parameters(start.B)
+
+
+def _ended(criterion: Criterion | Grouped, start: Candidate, result: Result | None) -> Candidate:
+    """Return the candidate at the end of its run, given the result of the run, or None if the run failed."""
+    if result is None:
+        return replace(start, value=math.inf, score=math.inf)
+    return replace(
         start,
-        B=result.B,
-        nu=result.reg_lambda * W,
+        B=start.shape.map(result.B),
+        nu=result.reg_lambda * criterion.rows.total_weight,
         value=result.objective,
         score=score(criterion, result.objective, start.degrees_of_freedom),
-        seconds=start.seconds + seconds,
+        seconds=start.seconds + result.history["time"][-1],
         lambda_at_bound=at_bound(result.reg_lambda),
     )
-    return end, result
-
-
-def _key(criterion: Criterion | Grouped, start: Candidate) -> tuple[Any, ...]:
-    """Return everything that the result of a run depends on, as part of the run's key in the journal."""
-    return criterion.content, start.kernel, start.B, start.nu, *shape_key(start.shape)
 
 
 def improve(criterion: Criterion | Grouped, start: Candidate, max_iter: int, deadline: float = math.inf) -> Candidate:
     """Return the candidate after a run of `descend`. If the run fails, the value and the score are infinite."""
-
-    def compute() -> DescentEnd:
-        with single_threaded_blas():
-            try:
-                return _end_of(descend(criterion, start, max_iter, deadline)[0])
-            except FitError:
-                return _end_of(replace(start, value=math.inf, score=math.inf))
-
-    def is_end(known: Any) -> bool:
-        if not isinstance(known, DescentEnd):
-            return False
-        B, nu, *numbers, at_bound = known
-        fits = isinstance(B, np.ndarray) and B.shape == start.B.shape and bool(np.all(np.isfinite(B)))
-        return fits and 0.0 < nu < math.inf and all(isinstance(one, float) for one in numbers) and at_bound in (0, 1)
-
-    key = ("improve", *_key(criterion, start), max_iter)
-    return _ended(start, journal.step(key, compute, lambda _: time.perf_counter() < deadline, is_end))
+    with single_threaded_blas():
+        try:
+            return descend(criterion, start, max_iter, deadline)[0]
+        except FitError:
+            return _ended(criterion, start, None)
 
 
-@storable
-class DescentEnd(NamedTuple):
-    """The fields of a `Candidate` that `descend` changes. The journal records them."""
-
-    B: Array
-    nu: float
-    value: float
-    score: float
-    seconds: float
-    lambda_at_bound: bool
-
-
-def _end_of(candidate: Candidate) -> DescentEnd:
-    return DescentEnd(*(getattr(candidate, name) for name in DescentEnd._fields))
-
-
-def _ended(start: Candidate, end: DescentEnd) -> Candidate:
-    return replace(start, **end._asdict())
-
-
-def _improve_within(criterion: Criterion | Grouped, start: Candidate, max_iter: int, seconds: float) -> Candidate:
-    return improve(criterion, start, max_iter, time.perf_counter() + seconds)
+def _run_within(criterion: Criterion | Grouped, start: Candidate, max_iter: int, seconds: float) -> Result | None:
+    """Return the result of a run in a worker process, or None if the run fails."""
+    limit = None if math.isinf(seconds) else seconds
+    with single_threaded_blas(), suppress(FitError):
+        return run(*_problem(criterion, start), max_iter=max_iter, tol=_TOL, plateau=_PLATEAU, time_limit=limit)
+    return None
 
 
 def improve_each(
@@ -381,15 +331,20 @@ def improve_each(
         # The deadline is passed as the number of seconds left, because a worker may run on a machine with a different
         # clock.
         left = deadline - time.perf_counter()
-        keys = [("improve", *_key(criterion, start), max_iter) for start in starts]
-        ends: list[DescentEnd | None] = [journal.lookup(key) for key in keys]
-        missing = [k for k, end in enumerate(ends) if end is None]
-        jobs = (joblib.delayed(_improve_within)(criterion, starts[k], max_iter, left) for k in missing)
-        for k, found in zip(missing, joblib.Parallel(n_jobs=n_jobs, return_as="generator")(jobs), strict=True):
-            ends[k] = _end_of(found)
-            if time.perf_counter() < deadline:
-                journal.record(keys[k], ends[k])
-        return [_ended(start, end) for start, end in zip(starts, ends, strict=True) if end is not None]
+        settings: dict[str, Any] = {"max_iter": max_iter, "tol": _TOL, "plateau": _PLATEAU}
+        problems = [_problem(criterion, start) for start in starts]
+        keys = [run_key(*problem, **settings) for problem in problems]
+        results: list[Result | None] = [journal.lookup(key) for key in keys]
+        missing = [k for k, result in enumerate(results) if result is None]
+        jobs = (joblib.delayed(_run_within)(criterion, starts[k], max_iter, left) for k in missing)
+        for k, result in zip(missing, joblib.Parallel(n_jobs=n_jobs, return_as="generator")(jobs), strict=True):
+            results[k] = result
+            if result is not None and result.reason != "time_limit":
+                journal.record(keys[k], result)  # a worker process has no journal
+        for (*_, B0), result in zip(problems, results, strict=True):
+            if result is not None:
+                check_stored(result, B0)
+        return [_ended(criterion, start, result) for start, result in zip(starts, results, strict=True)]
 
     return in_threads(one, range(len(starts)), n_threads)
 
@@ -408,7 +363,7 @@ def plain_kernel_ridge(
     """
     rows = criterion.rows
     identity = np.ones(rows.n_features)
-    scale = math.sqrt(kernel.median_gamma(median_sample(rows, rng, MEDIAN_ROWS)))
+    scale = median_scale(kernel, rows, rng, MEDIAN_ROWS)
     start = Candidate(
         Origin.PLAIN, kernel, scale * identity, 1.0, shape=Scaled(identity), n_free_columns=rows.n_free_columns
     )

@@ -31,7 +31,7 @@ from hkrr.kernels import Kernel
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
 from hkrr.rows.in_memory import in_memory
-from hkrr.solvers.initialization import median_sample
+from hkrr.solvers.initialization import median_scale
 
 # The check is made if the score of the map is better than the score of its rival by less than this number of nats per
 # parameter of the map.
@@ -131,7 +131,7 @@ class HeldOutCheck:
         return min(ends, key=lambda end: end.value)
 
     def _typical_scale(self, rows: InMemoryRows, kernel: Kernel) -> float:
-        return math.sqrt(kernel.median_gamma(median_sample(rows, self.task.rng, MEDIAN_ROWS)))
+        return median_scale(kernel, rows, self.task.rng, MEDIAN_ROWS)
 
 
 def squared_errors(training: InMemoryRows, test: InMemoryRows, candidate: Candidate) -> Array:

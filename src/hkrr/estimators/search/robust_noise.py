@@ -30,7 +30,7 @@ from hkrr._base.linear_algebra import Array, inverse_from_factor, jittered_chole
 from hkrr._base.threads import single_threaded_blas
 from hkrr.kernels import Kernel
 from hkrr.rows import InMemoryRows
-from hkrr.solvers.initialization import median_sample
+from hkrr.solvers.initialization import median_scale
 
 # Degrees of freedom of the Student-t distribution.
 DEGREES = 4.0
@@ -219,7 +219,7 @@ def plain_weights(rows: InMemoryRows, kernel: Kernel, rng: np.random.RandomState
     The median rule sets the scale of the kernel. The weights are computed for several values of nu. The weights for the
     nu with the highest log density of the errors are returned.
     """
-    scale = math.sqrt(kernel.median_gamma(median_sample(rows, rng, _PLAIN_ROWS)))
+    scale = median_scale(kernel, rows, rng, _PLAIN_ROWS)
     B = np.full(rows.n_features, scale)
     few = np.sort(rows.draw(_PLAIN_ROWS, rng))
     some = rows.subset(few)
