@@ -105,7 +105,7 @@ def test_threads_of_a_pool_are_recognised():
     foreign = []
     thread = Thread(target=lambda: foreign.append(in_pool_thread()))
     thread.start()
-    thread.join()
+    thread.join(timeout=60)
     assert foreign == [False]
     assert not in_pool_thread()
     assert in_threads(lambda k: in_pool_thread(), range(3), 2) == [True] * 3
@@ -148,7 +148,7 @@ print(json.dumps({"nested": nested(3, 0), "sums": in_threads(sums, range(7), 2)}
 
 def test_nested_calls_do_not_deadlock():
     """Test nested calls with more items than threads in the pool: waiting for a free thread would be a deadlock."""
-    done = subprocess.run([sys.executable, "-c", _NESTED], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-c", _NESTED], capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["nested"] == sum(i + j + k for i in range(5) for j in range(5) for k in range(5))

@@ -107,7 +107,7 @@ class PathDisplay:
         table = getattr(model, "cv_results_", getattr(model, "path_", None))
         if table is None:
             raise TypeError(f"estimator must be a HyperKernelRidgeCV; a {type(model).__name__} has no search to draw")
-        chosen = f"{kernel_name(model.kernel_)}, {getattr(model, 'map_shape_', 'full')}"
+        chosen = f"{kernel_name(model.kernel_)}, {model._map_shape}"
         display = cls(
             table=table,
             n_components=model.n_components_,

@@ -101,7 +101,7 @@ def describe_directions(data: ReportInput) -> Directions:
     return Directions(
         n_components=len(B),
         n_columns=B.shape[-1],
-        shape=getattr(model, "map_shape_", "full"),
+        shape=model._map_shape,
         directions=[_direction(data, int(k), float(shares[k])) for k in np.sort(order)],
         importances=[Loading(data.columns[j], float(by_column[j])) for j in ranked[:MOST_LOADINGS]],
         table_importances=[Loading(name, largest) for name, largest in by_table_column.items()][:MOST_LOADINGS],

@@ -15,6 +15,7 @@ from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 import hkrr
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
 from hkrr._base import linear_algebra as _arrays
+from hkrr._maps import Diagonal, Full, Scaled
 from hkrr.datasets import make_mim_sines
 from hkrr.estimators.fitted import conformal
 from hkrr.estimators.fitted.conformal import conformal_quantile, equal_weight_scores
@@ -216,7 +217,7 @@ def test_weighted_scores_against_explicit_leave_one_out(name, monkeypatch):
     np.testing.assert_allclose(np.sort(scores, axis=0), expected, rtol=2e-3, atol=2e-4)
 
 
-@pytest.mark.parametrize("shape", ["diagonal", "identity"])
+@pytest.mark.parametrize("shape", [Diagonal(), Scaled(np.ones(4))], ids=["diagonal", "identity"])
 def test_scores_of_diagonal_and_identity_maps(shape, monkeypatch):
     original = conformal.estimate_uncertainty
     monkeypatch.setattr(
@@ -228,7 +229,7 @@ def test_scores_of_diagonal_and_identity_maps(shape, monkeypatch):
     B = model.components_ * X.std(axis=0)
     # The map is still diagonal, up to the order of its rows.
     assert np.count_nonzero(np.abs(B) > 1e-12) == 4
-    expected = explicit_scores(model, X, y, np.ones(len(X)), shape)
+    expected = explicit_scores(model, X, y, np.ones(len(X)), shape.name)
     np.testing.assert_allclose(model.interval_scores_[:, None], expected, rtol=2e-3, atol=2e-4)
 
 
@@ -252,9 +253,9 @@ def test_scores_without_tangents_against_fits_without_the_row(monkeypatch):
 def test_projected_tangents_keep_their_inner_products(monkeypatch):
     rng = np.random.RandomState(0)
     X, slopes, B = rng.standard_normal((40, 60)), rng.standard_normal((40, 1, 3)), np.ones((3, 60))
-    all_of_them = conformal._tangents(X, B, slopes, "full")[:, 0]
+    all_of_them = conformal._tangents(X, B, slopes, Full())[:, 0]
     monkeypatch.setattr(conformal, "_MAX_TANGENTS", 170)
-    mixed = conformal._tangents(X, B, slopes, "full")[:, 0]
+    mixed = conformal._tangents(X, B, slopes, Full())[:, 0]
     assert mixed.shape == (40, 170)
     exact, about = all_of_them @ all_of_them.T, mixed @ mixed.T
     size = np.sqrt(np.outer(np.diag(exact), np.diag(exact)))
@@ -286,7 +287,7 @@ def test_large_systems_give_the_same_scores(monkeypatch):
         monkeypatch.setattr(_arrays, "_LARGE", large)
         objective, info = Objective(InMemoryRows(X, y), None, Gaussian(gamma=0.3), 1e-3), _arrays.SolveInfo()
         alpha = objective.solve_alpha(B, info)
-        scores.append(conformal.estimate_uncertainty(objective, B, alpha, alpha, info, "full").scores)
+        scores.append(conformal.estimate_uncertainty(objective, B, alpha, alpha, info, Full()).scores)
     np.testing.assert_allclose(*scores, rtol=1e-8)
 
 

@@ -44,6 +44,7 @@ from hkrr._base.linear_algebra import (
     project,
     solve_triangular,
 )
+from hkrr._maps import Full, Scaled, Shape
 from hkrr._storage.json_codec import storable
 from hkrr.estimators.fitted.posterior import center_factor, pack_lower, shrinkage_factor
 from hkrr.kernels import Kernel
@@ -117,7 +118,7 @@ class _ScoredRows(NamedTuple):
 
 
 def estimate_uncertainty(
-    objective: Objective, B: Array, alpha: Array, solution: Array, info: SolveInfo, shape: str
+    objective: Objective, B: Array, alpha: Array, solution: Array, info: SolveInfo, shape: Shape
 ) -> Uncertainty | None:
     """Return the uncertainty of a fit, or None if a factorization fails or memory runs out.
 
@@ -133,8 +134,8 @@ def estimate_uncertainty(
         Solution of the linear system at B. It differs from `alpha` if the solver stopped before the system was solved.
     info : SolveInfo
         Details of the linear solve that gave `solution`.
-    shape : {"full", "diagonal", "identity"}
-        Which part of B was learned: all entries, one scale per column, or a single scale.
+    shape : Shape
+        The shape of the map, which determines what was learned: all entries of B, one scale per column, or one scale.
     """
     if info.factor is None:
         return None
@@ -148,7 +149,7 @@ def estimate_uncertainty(
 
 
 def _estimate_exact(
-    objective: Objective, B: Array, alpha: Array, solution: Array, info: SolveInfo, shape: str
+    objective: Objective, B: Array, alpha: Array, solution: Array, info: SolveInfo, shape: Shape
 ) -> Uncertainty:
     """Return the uncertainty if all rows are centers.
 
@@ -186,7 +187,7 @@ def _estimate_exact(
 
 
 def _estimate_with_centers(
-    objective: Objective, B: Array, alpha: Array, solution: Array, info: SolveInfo, shape: str
+    objective: Objective, B: Array, alpha: Array, solution: Array, info: SolveInfo, shape: Shape
 ) -> Uncertainty:
     """Return the uncertainty of a fit with fewer centers than rows (Nystrom), from sums over a sample of the rows.
 
@@ -284,16 +285,16 @@ def _values_and_slopes(rows: Rows, kernel: Kernel, B: Array, centers: Array, alp
     return found[:, :t], found[:, t:].reshape(-1, t, d)
 
 
-def _tangents(X: Array, B: Array, slopes: Array, shape: str) -> Array:
+def _tangents(X: Array, B: Array, slopes: Array, shape: Shape) -> Array:
     """Return J, shape (n, t, p): the derivatives of f with respect to the p learned parameters of B."""
     D, rng = X.shape[1], np.random.RandomState(0)
 
     def random_projection() -> Array:
         return rng.standard_normal((D, _MAX_TANGENTS)) / math.sqrt(_MAX_TANGENTS)
 
-    if shape != "full":
+    if not isinstance(shape, Full):
         by_scale = slopes * project(X, B)[:, None, :]
-        if shape == "identity":
+        if isinstance(shape, Scaled):
             return np.sum(by_scale, axis=2, keepdims=True)
         return by_scale if D <= _MAX_TANGENTS else by_scale @ random_projection()
     n, t, d = slopes.shape
@@ -305,9 +306,9 @@ def _tangents(X: Array, B: Array, slopes: Array, shape: str) -> Array:
     return J
 
 
-def _prior_precision(B: Array, shape: str) -> float:
+def _prior_precision(B: Array, shape: Shape) -> float:
     """Return the inverse of the prior variance of the learned parameters of B."""
-    return B.size / max(float(np.sum(B * B)), np.finfo(np.float64).tiny) if shape == "full" else 1.0
+    return B.size / max(float(np.sum(B * B)), np.finfo(np.float64).tiny) if isinstance(shape, Full) else 1.0
 
 
 def _scores(rows: _ScoredRows, nu: float, precision: float) -> Array:

@@ -38,7 +38,7 @@ from scipy.linalg.lapack import dpocon
 from hkrr._base.linear_algebra import EPS, Array, SolveInfo, project
 from hkrr._base.resume_journal import step
 from hkrr._base.threads import blas_for
-from hkrr._maps import Full
+from hkrr._maps import Full, Shape
 from hkrr._storage.json_codec import storable
 from hkrr.criteria import Criterion
 from hkrr.estimators.fitted.conformal import Uncertainty, estimate_uncertainty
@@ -394,7 +394,7 @@ def repeat_solve(
         with np.errstate(all="ignore"), blas_for(len(objective.centers)):
             try:
                 solution = last.solve_alpha(result.B, info)
-                uncertainty = estimate_uncertainty(last, result.B, result.alpha, solution, info, "full")
+                uncertainty = estimate_uncertainty(last, result.B, result.alpha, solution, info, Full())
             except (ArithmeticError, np.linalg.LinAlgError):
                 info = SolveInfo()
             return solve_diagnostics(info, rows), uncertainty
@@ -568,7 +568,7 @@ class SearchCandidate(Protocol):
     @property
     def dropped(self) -> bool: ...
     @property
-    def shape(self) -> Any: ...
+    def shape(self) -> Shape: ...
     @property
     def value(self) -> float: ...
     @property

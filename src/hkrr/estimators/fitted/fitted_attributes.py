@@ -35,6 +35,11 @@ class FittedMap:
         return np.diag(self.map_) if self.map_.ndim == 1 else self.map_
 
     @property
+    def _map_shape(self) -> str:
+        """The shape of the map. It is "full" unless a search selected a different shape and set ``map_shape_``."""
+        return getattr(self, "map_shape_", "full")
+
+    @property
     def _expansion(self) -> KernelExpansion:
         """The fitted function: the predictions before truncation, or the scores of a classifier."""
         return KernelExpansion(self.kernel_, self.map_, self.centers_, self.dual_coef_, self.intercept_, self.x_offset_)

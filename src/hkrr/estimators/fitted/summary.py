@@ -196,7 +196,7 @@ def map_facts(
         Whether `n_rows` counts identical rows once.
     """
     d, D = len(model.map_), model.map_.shape[-1]
-    shape = getattr(model, "map_shape_", "full")
+    shape = model._map_shape
     if n_rows is not None:
         yield "Rows", f"{n_rows:,}{' distinct' if distinct else ''}"
     yield "Columns", f"{D:,}"
@@ -235,7 +235,7 @@ def _criterion(model: MapModel) -> str:
 
 
 def _direction_lines(model: FittedMap, names: list[str]) -> Iterator[str]:
-    if model.map_.ndim == 1 or getattr(model, "map_shape_", "full") != "full":
+    if model.map_.ndim == 1 or model._map_shape != "full":
         yield "None: the map does not mix columns. See the feature importances."
         return
     table, weight = loadings(model), direction_weights(model)

@@ -90,7 +90,7 @@ def final_fit(
         uncertainty = None
         with blas_for(len(objective.centers)):
             if with_uncertainty:
-                uncertainty = estimate_uncertainty(objective, B, alpha, alpha, info, winner.shape.name)
+                uncertainty = estimate_uncertainty(objective, B, alpha, alpha, info, winner.shape)
             return alpha, solve_diagnostics(info, rows), uncertainty
 
     def is_fit(found: Any) -> bool:
