@@ -58,7 +58,7 @@ def many_centers() -> None:
 
 def no_rescaling() -> None:
     """Leave out the refit of the scales, which follows the refinement of the best map on more rows."""
-    change(f"{SEARCH}.search_stages", "rescale", lambda task, candidate: candidate)
+    change(f"{SEARCH}.search_stages", "rescale", lambda problem, candidate: candidate)
 
 
 VARIANTS: dict[str, Callable[[], None]] = {

@@ -18,8 +18,8 @@ from tqdm.auto import tqdm
 
 from hkrr.criteria import Evidence
 from hkrr.estimators.search.held_out_check import HeldOutCheck, needs_check, squared_errors
+from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.estimators.search.search_stages import compare_with_plain, find_directions, polish, select_for_polishing
-from hkrr.estimators.search.task import Task
 from hkrr.kernels import Gaussian
 from hkrr.rows import InMemoryRows
 from objective import RESULTS, Row, machine, markdown, write
@@ -42,10 +42,10 @@ def run_case(m: int, D: int, noise: float, seed: int) -> Row:
     y[:m] += (noise if math.isfinite(noise) else 1.0) * rng.standard_normal(m)
     rows = InMemoryRows(X[:m], y[:m] - y[:m].mean()).count_free_columns()
     fresh = InMemoryRows(X[m:], y[m:] - y[:m].mean())
-    task = Task(rows, Evidence, list(range(1, D + 1)), True, 4, rng, n_threads=2)
-    best, _, searched_weight = find_directions(task, Gaussian(gamma=1.0))
-    polished, _ = polish(task, select_for_polishing(task, best, searched_weight))
-    chosen, rival, _ = compare_with_plain(task, polished)
+    problem = SearchProblem(rows, Evidence, list(range(1, D + 1)), True, 4, rng, n_threads=2)
+    best, _, searched_weight = find_directions(problem, Gaussian(gamma=1.0))
+    polished, _ = polish(problem, select_for_polishing(problem, best, searched_weight))
+    chosen, rival, _ = compare_with_plain(problem, polished)
     row: Row = {"m": m, "D": D, "noise": noise, "seed": seed, "d": chosen.n_components}
     row["lead"] = round(rival.score - chosen.score, 1)
     row["dof"] = chosen.degrees_of_freedom
@@ -54,7 +54,7 @@ def run_case(m: int, D: int, noise: float, seed: int) -> Row:
     asked = chosen.score <= rival.score and needs_check(chosen, rival)
     row["asked"] = asked
     if asked:
-        verdict = HeldOutCheck(task).compare(chosen, rival)
+        verdict = HeldOutCheck(problem).compare(chosen, rival)
         row["held_out_of_map"], row["held_out_of_plain"] = round(verdict.error, 4), round(verdict.error_of_rival, 4)
         row["kept"] = verdict.holds
         row["right"] = verdict.holds == (errors[0] <= errors[1])

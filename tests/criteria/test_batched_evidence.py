@@ -25,7 +25,7 @@ from hkrr.criteria import batched_evidence as module
 from hkrr.criteria.batched_evidence import InLockstep, answer, can_be_batched, profiled_batch
 from hkrr.estimators.search import candidates
 from hkrr.estimators.search.candidates import FIRST_LAMBDA, Candidate, Origin, improve, improve_each
-from hkrr.estimators.search.task import Task
+from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.kernels import get_kernel
 from hkrr.kernels.batched import pull_back, squared_distances
 from hkrr.rows import InMemoryRows
@@ -480,12 +480,12 @@ def test_ctrl_c_before_all_threads_have_started(endless, n_started, monkeypatch)
     class Interrupted(ThreadPoolExecutor):
         n = 0
 
-        def submit(self, *task):
+        def submit(self, *problem):
             if self.n == n_started:
                 time.sleep(0.1)  # the other threads are waiting for an answer
                 raise KeyboardInterrupt
             self.n += 1
-            return super().submit(*task)
+            return super().submit(*problem)
 
     before = set(_pool_threads())
     monkeypatch.setattr(threads, "ThreadPoolExecutor", Interrupted)
@@ -587,13 +587,15 @@ def like_a_gpu(monkeypatch):
 
 
 def test_rows_on_the_device_keep_what_the_search_knows(like_a_gpu):
-    """Test the rows that `Task.criterion` moves: data, weights, and the number of independent columns."""
+    """Test the rows that `SearchProblem.criterion` moves: data, weights, and the number of independent columns."""
     X, Y, w = _data(2, True)
     X[:, 3] = X[:, 0] + X[:, 1]
     rows = InMemoryRows(X, Y, w).count_free_columns()
     assert rows.n_free_columns == 3
-    task = Task(rows, Evidence, [1], False, 1, np.random.RandomState(0), place=TorchRows(X, Y, device="cpu").to_device)
-    moved = task.criterion(rows, X[:N_CENTERS], _kernel("gaussian"))
+    problem = SearchProblem(
+        rows, Evidence, [1], False, 1, np.random.RandomState(0), place=TorchRows(X, Y, device="cpu").to_device
+    )
+    moved = problem.criterion(rows, X[:N_CENTERS], _kernel("gaussian"))
     assert isinstance(moved.rows, TorchRows)
     assert can_be_batched(moved)
     assert (moved.rows.n_free_columns, moved.rows.n_rows) == (3, M)

@@ -7,8 +7,8 @@ from hkrr import HyperKernelRidge, HyperKernelRidgeCV
 from hkrr._maps import Diagonal
 from hkrr.criteria import Evidence
 from hkrr.estimators.search.candidates import Candidate, Origin, plain_kernel_ridge
+from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.estimators.search.search_stages import tune
-from hkrr.estimators.search.task import Task
 from hkrr.kernels import Gaussian, ProductLaplace
 from hkrr.rows import InMemoryRows
 
@@ -126,8 +126,10 @@ def test_the_parameters_of_all_candidates_count_independent_columns_only(kernel)
     X = _columns(m=80, D=4)
     y = np.sin(2.0 * X[:, 0]) + 0.3 * np.random.default_rng(1).normal(size=80)
     rows = InMemoryRows(np.hstack([X, X, np.zeros((80, 2))]), y - y.mean())
-    task = Task(rows, Evidence, range(1, 11), choose_dimension=True, n_starts=2, rng=np.random.RandomState(0))
-    found = tune(task, kernel)
+    problem = SearchProblem(
+        rows, Evidence, range(1, 11), choose_dimension=True, n_starts=2, rng=np.random.RandomState(0)
+    )
+    found = tune(problem, kernel)
     winner, ends = found.winner, found.candidates
     shapes = set()
     for end in [winner, *ends]:

@@ -10,14 +10,14 @@ import pytest
 from hkrr import HyperKernelRidgeCV
 from hkrr.criteria import Criterion, Evidence
 from hkrr.estimators import ridge_cv
-from hkrr.estimators.search import candidates, directions, final_fit, task
+from hkrr.estimators.search import candidates, directions, final_fit, search_problem
 from hkrr.estimators.search import search_stages as tuning
 from hkrr.kernels import Gaussian
 from hkrr.rows import InMemoryRows
 from hkrr.solvers import LBFGS, driver
 
 # Modules that read the clock.
-READERS = [candidates, final_fit, task, ridge_cv, tuning, driver]
+READERS = [candidates, final_fit, search_problem, ridge_cv, tuning, driver]
 
 
 class Ticks:
@@ -130,7 +130,7 @@ def test_the_best_map_is_kept_if_there_is_no_time_to_improve_all_maps_with_more_
     """Test that, after the limit, the map with the lowest score is the one that is evaluated with more centers."""
     rng = np.random.default_rng(0)
     rows, kernel = InMemoryRows(rng.normal(size=(110, 3)), rng.normal(size=110)), Gaussian(gamma=1.0)
-    given = task.Task(rows, Evidence, [1, 2, 3], True, 1, np.random.RandomState(0), deadline=0.0)
+    given = search_problem.SearchProblem(rows, Evidence, [1, 2, 3], True, 1, np.random.RandomState(0), deadline=0.0)
     search = directions.DirectionSearch(given, kernel)
     assert search._resize(0)  # 100 centers
     search.best = {

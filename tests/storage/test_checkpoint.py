@@ -13,7 +13,7 @@ import pytest
 import hkrr
 from hkrr import CheckpointError, HyperKernelRidge, HyperKernelRidgeCV
 from hkrr._base.value_hashing import digest
-from hkrr._storage.checkpoint_file import as_bytes, packed, read
+from hkrr._storage.checkpoint_format import as_bytes, packed, read
 from hkrr.solvers import LBFGS
 from support.child_processes import child_process, read_line
 from support.killed_fits import data, model_of

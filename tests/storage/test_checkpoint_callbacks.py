@@ -10,7 +10,7 @@ import hkrr
 from hkrr import HyperKernelRidge
 from hkrr._base.progress_bar import NoBar
 from hkrr._storage.atomic_write import replace_file
-from hkrr._storage.checkpoint_file import read
+from hkrr._storage.checkpoint_format import read
 from hkrr.objective import Objective
 from hkrr.rows import standardize as scaling
 from hkrr.solvers import Monitor

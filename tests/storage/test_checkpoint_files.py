@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 from hkrr import CheckpointError, __version__
 from hkrr._storage import atomic_write as disk
 from hkrr._storage.atomic_write import remove_unfinished, replace_file
-from hkrr._storage.checkpoint_file import as_bytes, packed, read, unpacked
+from hkrr._storage.checkpoint_format import as_bytes, packed, read, unpacked
 from hkrr._storage.safetensors_format import CHECKPOINT_FORMAT, Refusal, pack
 from hkrr.solvers import Result, State
 from support.killed_fits import data

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hkrr import CheckpointError
-from hkrr._storage.checkpoint_file import as_bytes, packed, read
+from hkrr._storage.checkpoint_format import as_bytes, packed, read
 from support.mutated_checkpoints import (
     CHECKPOINT_MUTATIONS,
     FITS,

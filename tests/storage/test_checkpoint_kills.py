@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from hkrr._storage.checkpoint_file import read
+from hkrr._storage.checkpoint_format import read
 from support.killed_fits import CASES, FitServer
 from support.platforms import posix_only
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hkrr import CheckpointError, HyperKernelRidgeCV
-from hkrr._storage.checkpoint_file import as_bytes, packed, read
+from hkrr._storage.checkpoint_format import as_bytes, packed, read
 from hkrr.estimators import _grid_search as grid
 from hkrr.kernels import Gaussian, Laplace
 from hkrr.objective import Objective

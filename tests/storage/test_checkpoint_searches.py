@@ -16,7 +16,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import hkrr
 from hkrr import CheckpointError, HyperKernelRidge, HyperKernelRidgeCV
 from hkrr._base.threads import in_threads, raise_if_stopped
-from hkrr._storage.checkpoint_file import read
+from hkrr._storage.checkpoint_format import read
 from hkrr.estimators import _grid_search as grid
 from hkrr.estimators.search import search_stages as tuning
 from hkrr.solvers import driver

@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 
 from hkrr._base.resume_journal import Journal, Run
 from hkrr._storage.atomic_write import explain_write_error, remove_unfinished, replace_file, stem
-from hkrr._storage.checkpoint_file import Packed, as_bytes, packed, read
+from hkrr._storage.checkpoint_format import Packed, as_bytes, packed, read
 from hkrr._storage.fingerprint import CheckpointedModel, difference, fingerprint
 from hkrr._storage.safetensors_format import Refusal
 from hkrr._version import __version__

@@ -32,8 +32,8 @@ from hkrr.estimators.search.final_fit import TimeBudget, full_size, quick_fit
 from hkrr.estimators.search.progress import Progress, SearchCallback
 from hkrr.estimators.search.robust_noise import find_outliers
 from hkrr.estimators.search.search_and_refit import robust_rows, select_model
+from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.estimators.search.search_stages import SAMPLE_ROWS
-from hkrr.estimators.search.task import Task
 from hkrr.kernels import KERNELS, Kernel, get_kernel
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.rows.base import targets, weights
@@ -310,7 +310,7 @@ class HyperKernelRidgeCV(MapModel):
 
             budget = TimeBudget(rows, self.time_limit, began, reading, n_threads)
             likely_kernel = KERNELS["product_matern32"] if kernel is None else kernel
-            task = Task(
+            problem = SearchProblem(
                 sample,
                 CRITERIA[self.criterion],
                 dimensions,
@@ -325,7 +325,7 @@ class HyperKernelRidgeCV(MapModel):
                 progress=Progress(self.callbacks or (), began, fit_candidate),
                 place=rows.to_device,
             )
-            selected = select_model(rows, task, kernel, n_centers, budget, keep_best=self.checkpoint is not None)
+            selected = select_model(rows, problem, kernel, n_centers, budget, keep_best=self.checkpoint is not None)
             winner, (objective, result, solve, uncertainty) = selected.winner, selected.fit
             scaling = _shifted(scaling, selected.y_offset)
             self._store(result, winner.kernel, objective.centers, scaling, one_target=one_target)

@@ -13,7 +13,7 @@ This package needs pandas and pyarrow: ``pip install "hkrr[cli]"``.
 
 from __future__ import annotations
 
-from hkrr.tables.directions import Direction, directions
+from hkrr.tables.direction_summary import Direction, directions
 from hkrr.tables.encoding import Column, Encoder, HeldOutScores
 from hkrr.tables.held_out_comparison import Split, compare, hold_out
 from hkrr.tables.model_description import describe

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 
 from hkrr.estimators.fitted.importance import FeatureImportancesMixin, column_names
 from hkrr.kernels import kernel_name
-from hkrr.tables.directions import directions
+from hkrr.tables.direction_summary import directions
 from hkrr.tables.regressor import TableRegressor
 
 _CLASSIFIER_ATTRIBUTES = (

@@ -157,9 +157,7 @@ def test_intervals_of_unusual_data_are_finite(name, n_centers, reg_lambda):
 def test_too_few_rows_raise():
     X, y = data(n=5)
     model = quick(n_centers="all").fit(X, y)
-    with pytest.raises(
-        ValueError, match=r"coverage=0\.9 needs at least 9 conformal scores .* this model has 5: use"
-    ):
+    with pytest.raises(ValueError, match=r"coverage=0\.9 needs at least 9 conformal scores .* this model has 5: use"):
         model.predict_interval(X)
 
 

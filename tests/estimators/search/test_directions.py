@@ -33,7 +33,7 @@ from hkrr.estimators.search.directions import (
     widen,
 )
 from hkrr.estimators.search.progress import Phase, Progress
-from hkrr.estimators.search.task import Task
+from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.kernels import KERNELS, Gaussian, ProductLaplace, Radial
 from hkrr.metrics import subspace_distance
 from hkrr.rows import InMemoryRows
@@ -88,7 +88,7 @@ def _prepared(rows, dimensions=None, *, seed=0, make=Evidence, kernel="gaussian"
     dimensions = range(1, rows.n_features + 1) if dimensions is None else dimensions
     kernel = kernel if not isinstance(kernel, str) else KERNELS[kernel].with_gamma(1.0)
     rng = np.random.RandomState(seed)
-    return DirectionSearch(Task(rows, make, dimensions, choose, n_starts, rng, **options), kernel)
+    return DirectionSearch(SearchProblem(rows, make, dimensions, choose, n_starts, rng, **options), kernel)
 
 
 def _search(rows, dimensions=None, **options):
@@ -541,7 +541,7 @@ def test_the_best_of_each_number_has_the_lowest_value_of_all_its_runs(problem, s
 def test_each_neighbour_of_the_best_number_was_tried(problem, seed, make, kernel):
     search = _found(problem, seed, make, kernel)[0]
     d = _winner(search).n_components
-    assert {d - 1, d, d + 1} & set(search.task.dimensions) <= set(search.best)
+    assert {d - 1, d, d + 1} & set(search.problem.dimensions) <= set(search.best)
 
 
 @finished
@@ -573,7 +573,7 @@ def test_the_spectra_of_all_candidates_belong_to_the_maps_from_which_they_were_c
 def test_two_starts_survive_and_the_others_are_dropped():
     """Test the first candidates of a search: the starts that were dropped after a short run, then the two survivors."""
     search = _search(_rows(PROBLEMS["single"](0)), n_starts=4)
-    width = starting_width(search.task.rows)
+    width = starting_width(search.problem.rows)
     starts, others = search.ends[:5], search.ends[5:]
     assert {start.n_components for start in starts} == {width}
     assert [start.dropped for start in starts] == [True] * (5 - SURVIVORS) + [False] * SURVIVORS
@@ -683,7 +683,7 @@ def test_a_decided_search_has_two_phases_and_few_centers():
     assert _phases(states) == [Phase.STARTS, Phase.CUT]
     assert {end.n_centers for end in search.ends} == {30}
     assert states[0].stage == "4 directions at the start, gaussian"
-    assert search.criterion.rows.n_rows == search.task.rows.n_rows
+    assert search.criterion.rows.n_rows == search.problem.rows.n_rows
 
 
 def test_a_search_that_leaves_much_of_y_unexplained_widens_with_more_centers():
@@ -702,7 +702,7 @@ def test_a_search_that_leaves_much_of_y_unexplained_widens_with_more_centers():
 def test_each_new_best_candidate_is_reported():
     """Test that the last report is the winner, and scores with the same number of centers only decrease."""
     search = _found("noisy", 0)[0]
-    progress = search.task.progress
+    progress = search.problem.progress
     assert progress.best[-1] is _winner(search)
     for n in {candidate.n_centers for candidate in progress.best}:
         scores = [candidate.score for candidate in progress.best if candidate.n_centers == n]
@@ -753,7 +753,7 @@ def test_the_widest_map_is_not_the_best_before_a_wider_map_was_tried():
     X = rng.normal(size=(120, 20))
     y = X[:, 0] + 0.6 * X[:, 1] ** 2 + X[:, 0] * X[:, 2] + 0.2 * X[:, 3] ** 2 + 0.02 * rng.normal(size=120)
     search = _search(InMemoryRows(X, y - y.mean()))
-    assert starting_width(search.task.rows) == 3
+    assert starting_width(search.problem.rows) == 3
     assert _winner(search).n_components + 1 in search.best
 
 
@@ -783,7 +783,7 @@ def test_a_map_is_widened_at_most_six_times(monkeypatch):
     def improve_each(criterion, starts, *given, **options):
         return [replace(start, value=value, score=value) for start, value in zip(starts, values, strict=False)]
 
-    monkeypatch.setattr("hkrr.estimators.search.task.improve_each", improve_each)
+    monkeypatch.setattr("hkrr.estimators.search.search_problem.improve_each", improve_each)
     monkeypatch.setattr(directions, "same_directions", lambda *given: False)
     states, rng = [], np.random.default_rng(0)
     rows = InMemoryRows(rng.normal(size=(60, 9)), rng.normal(size=60))
@@ -825,7 +825,7 @@ def test_a_decided_search_needs_few_evaluations(problem, seed):
     assert Origin.WIDENED not in {end.origin for end in search.ends}
     n_cuts = sum(end.origin is Origin.CUT for end in search.ends)
     assert n_cuts <= 3 * SURVIVORS
-    assert n_evaluations <= 2.5 * ((search.task.n_starts + 1) * SHORT + SURVIVORS * LONG + n_cuts * AFTER_CUT)
+    assert n_evaluations <= 2.5 * ((search.problem.n_starts + 1) * SHORT + SURVIVORS * LONG + n_cuts * AFTER_CUT)
 
 
 @short_runs

@@ -15,8 +15,8 @@ from hkrr.estimators.search import held_out_check as held_out
 from hkrr.estimators.search import search_stages as tuning
 from hkrr.estimators.search.candidates import Candidate, Origin
 from hkrr.estimators.search.held_out_check import HeldOutCheck, Verdict, needs_check, squared_errors
+from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.estimators.search.search_stages import FAILED_CHECK
-from hkrr.estimators.search.task import Task
 from hkrr.kernels import Gaussian
 from hkrr.rows import InMemoryRows
 from support.random_problems import SEEDS
@@ -72,7 +72,7 @@ def _candidates(D, d=1):
 
 
 def _task(rows, make=Evidence, seed=0, **options):
-    return Task(rows, make, range(1, rows.n_features + 1), True, 2, np.random.RandomState(seed), **options)
+    return SearchProblem(rows, make, range(1, rows.n_features + 1), True, 2, np.random.RandomState(seed), **options)
 
 
 def _compare(X, y, w=None, d=1, seed=0, make=Evidence, **options):

@@ -14,7 +14,7 @@ from hkrr.criteria import Evidence, Grouped, LeaveOneOut
 from hkrr.estimators.search import kernel_and_map_shape as kernel_search
 from hkrr.estimators.search.candidates import Candidate, Origin
 from hkrr.estimators.search.kernel_and_map_shape import PRODUCT, RADIAL, grouped, search_kernels
-from hkrr.estimators.search.task import Task
+from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.kernels import KERNELS, Radial, kernel_name
 from hkrr.rows import InMemoryRows
 from support import oracles_criteria as criteria_oracles
@@ -35,7 +35,7 @@ def _small(m=80, D=3, T=1, seed=0):
 def _task(rows, make=Evidence, only=False, **options):
     """Return a search in which the number of directions is chosen, unless `only` is True."""
     options = {"rng": np.random.RandomState(0)} | options
-    return Task(rows, make, range(1, rows.n_features + 1), not only, 2, **options)
+    return SearchProblem(rows, make, range(1, rows.n_features + 1), not only, 2, **options)
 
 
 def _search(make=Evidence, m=40, T=1, weighted=False, starts=1, only=False, **options):
@@ -254,8 +254,8 @@ def test_a_square_map_needs_twice_as_many_rows_as_it_has_parameters(n_rows, D, e
 
 
 def _runs(deadline=math.inf, total_weight=40.0, tried=()):
-    task = _task(InMemoryRows(*_small()), represented_weight=total_weight, deadline=deadline)
-    runs = kernel_search._Runs(task, SimpleNamespace(update=lambda n: None))
+    problem = _task(InMemoryRows(*_small()), represented_weight=total_weight, deadline=deadline)
+    runs = kernel_search._Runs(problem, SimpleNamespace(update=lambda n: None))
     runs.tried = list(tried)
     return runs
 

@@ -14,7 +14,7 @@ from hkrr.criteria import Evidence
 from hkrr.estimators.search import directions
 from hkrr.estimators.search import search_stages as tuning
 from hkrr.estimators.search.candidates import Candidate, Origin, plain_kernel_ridge
-from hkrr.estimators.search.task import Task
+from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.kernels import KERNELS, Gaussian
 from hkrr.rows import InMemoryRows
 from support import oracles_criteria as criteria_oracles
@@ -38,7 +38,7 @@ def _single(m, D, seed, noise=1.0, m_test=0):
 
 def _task(X, y, w=None, **options):
     options = {"choose_dimension": True, "n_starts": 1, "rng": np.random.RandomState(0)} | options
-    return Task(InMemoryRows(X, y - y.mean(), w), Evidence, range(1, X.shape[1] + 1), **options)
+    return SearchProblem(InMemoryRows(X, y - y.mean(), w), Evidence, range(1, X.shape[1] + 1), **options)
 
 
 # ------------------------------------------------------------------------------------------- polishing
@@ -71,21 +71,21 @@ def test_the_best_candidates_on_the_sample_and_on_all_rows_are_polished(n_rows, 
 
     With ten columns, a second direction adds 9 parameters and a third direction adds 8.
     """
-    task, n_searched = _task(np.zeros((n_rows, 10)), np.zeros(n_rows)), min(n_rows, 2000)
-    chosen = tuning.select_for_polishing(task, _found(losses, n_searched), n_searched)
+    problem, n_searched = _task(np.zeros((n_rows, 10)), np.zeros(n_rows)), min(n_rows, 2000)
+    chosen = tuning.select_for_polishing(problem, _found(losses, n_searched), n_searched)
     assert [candidate.n_components for candidate in chosen] == expected
 
 
 def test_of_equal_candidates_only_the_first_is_polished():
-    task, (one, *_) = _task(np.zeros((5000, 10)), np.zeros(5000)), _found([0.0], 2000)
-    assert tuning.select_for_polishing(task, [one, replace(one, origin=Origin.WIDENED)], 2000.0) == [one]
+    problem, (one, *_) = _task(np.zeros((5000, 10)), np.zeros(5000)), _found([0.0], 2000)
+    assert tuning.select_for_polishing(problem, [one, replace(one, origin=Origin.WIDENED)], 2000.0) == [one]
 
 
 def test_frequency_weights_are_not_extrapolated():
     """Test that the scores of fifty rows of weight 100 count as scores of 5,000 rows, without extrapolation."""
-    task = _task(np.zeros((50, 10)), np.zeros(50), np.full(50, 100.0))
+    problem = _task(np.zeros((50, 10)), np.zeros(50), np.full(50, 100.0))
     found = _found([0.0, -0.0075], 5000)  # a gain of 37.5 nats, a penalty of 38.3
-    chosen = tuning.select_for_polishing(task, found, task.rows.total_weight)
+    chosen = tuning.select_for_polishing(problem, found, problem.rows.total_weight)
     assert [candidate.n_components for candidate in chosen] == [1]
 
 
@@ -167,9 +167,9 @@ def _compare(monkeypatch, m=150, seed=0, few_rows=60, exact_rows=100):
 
     monkeypatch.setattr(tuning, "plain_kernel_ridge", recorded)
     X, y, b = _single(m, 3, seed, noise=0.05)
-    task = _task(X, y)
+    problem = _task(X, y)
     polished = Candidate(Origin.POLISHED, KERNEL, 3.0 * b[None, :] / np.linalg.norm(b), 2.0, -9.0, -99.0)
-    return polished, given, tuning._against_plain(task, polished, "its run", ["before"])
+    return polished, given, tuning._against_plain(problem, polished, "its run", ["before"])
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (1, 2))])
@@ -210,7 +210,7 @@ def test_an_unclear_comparison_is_repeated_on_more_rows(monkeypatch, reason):
         monkeypatch.setattr(tuning, "score", score)
         monkeypatch.setattr(tuning, "needs_check", lambda chosen, rival: False)
     decided = []
-    monkeypatch.setattr(tuning, "_is_better", lambda task, *both: (decided.append(both) or True, []))
+    monkeypatch.setattr(tuning, "_is_better", lambda problem, *both: (decided.append(both) or True, []))
     _, criteria, (winner, _, (_, compared, rival)) = _compare(monkeypatch)
     assert [criterion.rows.n_rows for criterion in criteria] == [60, 100]
     # Only the second comparison counts.
@@ -281,19 +281,19 @@ def test_rescaling_refits_the_scales_and_keeps_the_directions(kernel):
     At the end, doubling or halving a scale or the noise does not improve the evidence.
     """
     X, y, *_ = _single(120, 4, seed=0, noise=0.3)
-    task = _task(X, y)
+    problem = _task(X, y)
     B = np.random.default_rng(1).normal(size=(2, 4))
     start = Candidate(Origin.POLISHED, KERNELS[kernel].with_gamma(1.0), B, nu=10.0)
-    end = tuning.rescale(task, start)
+    end = tuning.rescale(problem, start)
     assert (end.kind.label, end.shape.name) == ("rescaled", "full")
     assert np.linalg.matrix_rank(np.vstack([end.B, B])) == 2
     if kernel != "gaussian":  # this kernel is not rotation invariant, so each row must keep its direction
         cosines = np.sum(end.B * B, axis=1) / np.linalg.norm(end.B, axis=1) / np.linalg.norm(B, axis=1)
         np.testing.assert_allclose(cosines, 1.0, rtol=1e-12)
-    exact = Evidence(task.rows, None, start.kernel, 1.0, True)
+    exact = Evidence(problem.rows, None, start.kernel, 1.0, True)
 
     def evidence(B, nu):
-        return exact.reduced(B, nu / task.rows.total_weight).value
+        return exact.reduced(B, nu / problem.rows.total_weight).value
 
     assert end.value == pytest.approx(evidence(end.B, end.nu))
     assert end.value < evidence(B, 10.0) - 0.01

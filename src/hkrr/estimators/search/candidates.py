@@ -254,7 +254,7 @@ def descend(
     """Run at most ``max_iter`` iterations of L-BFGS on the map and lambda. Return the new candidate and the result."""
     time_limit = None if math.isinf(deadline) else deadline - time.perf_counter()
     settings: dict[str, Any] = {"max_iter": max_iter, "tol": tol, "plateau": plateau}
-    result = run(*_problem(criterion, start), **settings, time_limit=time_limit, verbose=verbose)
+    result = run(*_arguments(criterion, start), **settings, time_limit=time_limit, verbose=verbose)
     end = _ended(criterion, start, result)
     message = result.message
     if result.reason == "max_iter":
@@ -262,7 +262,7 @@ def descend(
     return end, replace(result, B=end.B, message=message)
 
 
-def _problem(criterion: Criterion | Grouped, start: Candidate) -> tuple[LBFGS, ShapedCriterion, Array]:
+def _arguments(criterion: Criterion | Grouped, start: Candidate) -> tuple[LBFGS, ShapedCriterion, Array]:
     """Return the solver, the objective and the starting parameters of a run."""
     at_start = criterion.at(start.nu / criterion.rows.total_weight, start.kernel)
     return LBFGS(), ShapedCriterion(at_start, start.shape), start.shape.parameters(start.B)
@@ -296,7 +296,7 @@ def _run_within(criterion: Criterion | Grouped, start: Candidate, max_iter: int,
     """Return the result of a run in a worker process, or None if the run fails."""
     limit = None if math.isinf(seconds) else seconds
     with single_threaded_blas(), suppress(FitError):
-        return run(*_problem(criterion, start), max_iter=max_iter, tol=_TOL, plateau=_PLATEAU, time_limit=limit)
+        return run(*_arguments(criterion, start), max_iter=max_iter, tol=_TOL, plateau=_PLATEAU, time_limit=limit)
     return None
 
 
@@ -332,8 +332,8 @@ def improve_each(
         # clock.
         left = deadline - time.perf_counter()
         settings: dict[str, Any] = {"max_iter": max_iter, "tol": _TOL, "plateau": _PLATEAU}
-        problems = [_problem(criterion, start) for start in starts]
-        keys = [run_key(*problem, **settings) for problem in problems]
+        arguments = [_arguments(criterion, start) for start in starts]
+        keys = [run_key(*each, **settings) for each in arguments]
         results: list[Result | None] = [journal.lookup(key) for key in keys]
         missing = [k for k, result in enumerate(results) if result is None]
         jobs = (joblib.delayed(_run_within)(criterion, starts[k], max_iter, left) for k in missing)
@@ -341,7 +341,7 @@ def improve_each(
             results[k] = result
             if result is not None and result.reason != "time_limit":
                 journal.record(keys[k], result)  # a worker process has no journal
-        for (*_, B0), result in zip(problems, results, strict=True):
+        for (*_, B0), result in zip(arguments, results, strict=True):
             if result is not None:
                 check_stored(result, B0)
         return [_ended(criterion, start, result) for start, result in zip(starts, results, strict=True)]

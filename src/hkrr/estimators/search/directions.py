@@ -43,7 +43,7 @@ from hkrr.estimators.search.candidates import (
     score_on_all_rows,
 )
 from hkrr.estimators.search.progress import Phase
-from hkrr.estimators.search.task import Task
+from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel, kernel_name
 from hkrr.metrics import subspace_distance
@@ -201,7 +201,7 @@ class DirectionSearch:
 
     Attributes
     ----------
-    task : Task
+    problem : SearchProblem
         The input of the search. The search uses a sample of at most 4,000 of its rows. If the numbers of directions are
         given by the user, `run` returns a candidate for each of these numbers.
     kernel : Kernel
@@ -214,7 +214,7 @@ class DirectionSearch:
         All candidates, in the order of their runs.
     """
 
-    task: Task
+    problem: SearchProblem
     kernel: Kernel
     criterion: Criterion = field(init=False)
     best: dict[int, Candidate] = field(init=False, default_factory=dict)
@@ -225,18 +225,16 @@ class DirectionSearch:
 
     def run(self) -> dict[int, Candidate]:
         """Return the best candidate for each number of directions that was tried."""
-        with progress_bar(shown=self.task.verbose, desc="directions", unit="run") as self._bar:
-            self._resize(_line(1 if self.task.choose_dimension else self.task.dimensions[-1]))
-            wide = [
-                self._truncations(candidate) for candidate in self._start_wide() if self.task.in_time or not self.best
-            ]
+        with progress_bar(shown=self.problem.verbose, desc="directions", unit="run") as self._bar:
+            self._resize(_line(1 if self.problem.choose_dimension else self.problem.dimensions[-1]))
+            wide = [self._truncations(one) for one in self._start_wide() if self.problem.in_time or not self.best]
             decided = self._agree([_lowest(cuts) for cuts in wide])
             cuts = self._cut(wide[:1] if decided else wide)
             decided = decided or self._agree(cuts)
-            if not self.task.choose_dimension and self.task.in_time:
+            if not self.problem.choose_dimension and self.problem.in_time:
                 self._start_narrow()
             for _ in range(_WIDENINGS):
-                if not self.best or not self.task.in_time:
+                if not self.best or not self.problem.in_time:
                     break
                 needs_more = self._depends_on_rows or self._leaves_much(self._winner)
                 grown = self._resize(_line(self._winner.n_components) + needs_more)
@@ -255,12 +253,12 @@ class DirectionSearch:
     def _larger_was_tried(self) -> bool:
         """Whether a map with one direction more than the best map was tried, or cannot be selected."""
         larger = self._winner.n_components + 1
-        return larger in self.best or larger not in self.task.dimensions
+        return larger in self.best or larger not in self.problem.dimensions
 
     @property
     def _best_on_all_rows(self) -> Candidate:
         """The candidate with the lowest score, extrapolated to all rows."""
-        n, total = self._sample.total_weight, self.task.total_weight
+        n, total = self._sample.total_weight, self.problem.total_weight
         return min(self.best.values(), key=lambda one: score_on_all_rows(one, n, total))
 
     @property
@@ -277,10 +275,10 @@ class DirectionSearch:
             return one is not winner and one.score - winner.score < _CLOSE * penalty
 
         close = any(is_close(one) for one in self.best.values())
-        return self.task.choose_dimension and (close or winner is not self._best_on_all_rows)
+        return self.problem.choose_dimension and (close or winner is not self._best_on_all_rows)
 
     def _begin(self, what: str, phase: Phase) -> None:
-        self.task.progress.begin(f"{what}, {kernel_name(self.kernel)}", phase)
+        self.problem.progress.begin(f"{what}, {kernel_name(self.kernel)}", phase)
 
     def _leaves_much(self, candidate: Candidate) -> bool:
         """Return whether the residuals of a candidate have more than a tenth of the target's mean square."""
@@ -296,7 +294,7 @@ class DirectionSearch:
 
     def _resize(self, line: int) -> bool:
         """Use the numbers of rows and centers of an entry of `SIZES`. Return whether these are more than before."""
-        rows, rng = self.task.rows, self.task.rng
+        rows, rng = self.problem.rows, self.problem.rng
         n_rows, n_centers = (min(number, rows.n_rows) for number in SIZES[min(line, len(SIZES) - 1)][1:])
         if n_centers <= self._size[1]:
             return False
@@ -306,7 +304,7 @@ class DirectionSearch:
         found, before = dict(self.best), (self.criterion, self._sample) if self.best else None
         again = self._contenders() if found else []
         centers = uniform_or_all(some, n_centers, rng)
-        self._sample, self.criterion = some, self.task.criterion(some, centers, self.kernel)
+        self._sample, self.criterion = some, self.problem.criterion(some, centers, self.kernel)
         # At a map that explains nothing of the target, the best lambda would be very large. The gradient with respect
         # to the map would then vanish, and the map would never change.
         self.criterion.most_lambda = FIRST_LAMBDA
@@ -326,12 +324,12 @@ class DirectionSearch:
         # If the time runs out, only the first candidate is evaluated. Therefore the best comes first.
         ordered, winner = sorted(self.best.values(), key=lambda one: one.score), self._winner.n_components
         kept = {winner - 1, winner, winner + 1, self._best_on_all_rows.n_components}
-        return [one for one in ordered if one.n_components in kept or not self.task.choose_dimension]
+        return [one for one in ordered if one.n_components in kept or not self.problem.choose_dimension]
 
     def _improve(self, starts: Sequence[Candidate], max_iter: int) -> list[Candidate]:
         """Optimize the candidates in `starts`. Return them in the same order. The value of a failed run is infinite."""
         starts = [replace(start, n_centers=self.criterion.n_centers) for start in starts]
-        ends = self.task.improve_each(self.criterion, starts, max_iter)
+        ends = self.problem.improve_each(self.criterion, starts, max_iter)
         self._bar.update(len(ends))
         return ends
 
@@ -340,18 +338,18 @@ class DirectionSearch:
         for candidate in candidates:
             d, failed = candidate.n_components, not math.isfinite(candidate.value)
             self.ends.append(replace(candidate, dropped=failed))
-            if failed or d not in self.task.dimensions or (d in self.best and candidate.value >= self.best[d].value):
+            if failed or d not in self.problem.dimensions or (d in self.best and candidate.value >= self.best[d].value):
                 continue
             self.best[d] = candidate
             if candidate is self._winner:
-                self.task.progress.found(candidate)
+                self.problem.progress.found(candidate)
 
     def _start_wide(self) -> list[Candidate]:
         """Optimize wide starting maps by short runs. Return the best two maps, after a long run of each."""
         rows = self._sample
-        width = starting_width(rows, 1 if self.task.choose_dimension else self.task.dimensions[-1])
+        width = starting_width(rows, 1 if self.problem.choose_dimension else self.problem.dimensions[-1])
         self._begin(f"{width} directions at the start" if width > 1 else "one direction", Phase.STARTS)
-        starts = random_starts(rows, self.kernel, width, self.task.n_starts, self.task.rng)
+        starts = random_starts(rows, self.kernel, width, self.problem.n_starts, self.problem.rng)
         ended = self._improve([*starts, *moment_starts(rows, self.kernel, width)], SHORT)
         ended = sorted(ended, key=lambda end: end.value)
         self.ends += [replace(end, dropped=True) for end in ended[_SURVIVORS:]]
@@ -365,7 +363,7 @@ class DirectionSearch:
         This helps if the given number is far below the number of directions that the target needs.
         """
         rows = self._sample
-        starts = random_starts(rows, self.kernel, self.task.dimensions[-1], self.task.n_starts, self.task.rng)
+        starts = random_starts(rows, self.kernel, self.problem.dimensions[-1], self.problem.n_starts, self.problem.rng)
         ended = sorted(self._improve(starts, SHORT), key=lambda end: end.value)
         self.ends += [replace(end, dropped=True) for end in ended[1:]]
         self._keep(self._improve(ended[:1], LONG))
@@ -386,7 +384,7 @@ class DirectionSearch:
         """
         self._begin("keeping the directions that matter", Phase.CUT)
         found: list[dict[int, Candidate]] = [{} for _ in cuts]
-        while self.task.in_time or not self.best:  # after the deadline, one cut is evaluated if there is no candidate
+        while self.problem.in_time or not self.best:  # after the deadline, one cut is made if there is no candidate
             chosen = [(i, d) for i, some in enumerate(cuts) for d in self._next(some, found[i])]
             if not chosen:
                 break
@@ -403,7 +401,7 @@ class DirectionSearch:
         Both arguments map numbers of directions to candidates. `cuts` holds all truncations of the wide map, and
         `found` holds those that have already been optimized.
         """
-        if not self.task.choose_dimension:
+        if not self.problem.choose_dimension:
             return [d for d in cuts if d not in found]
         center = _lowest(found or cuts).n_components
         return [d for d in (center, center - 1, center + 1) if d in cuts and d not in found]
@@ -414,7 +412,7 @@ class DirectionSearch:
         spectrum = tuple((lengths / (lengths[0] or 1.0)).tolist())
         cuts = {}
         with single_threaded_blas():
-            for d in self.task.dimensions:
+            for d in self.problem.dimensions:
                 if d > len(B):
                     break
                 value = math.inf
@@ -432,9 +430,9 @@ class DirectionSearch:
     def _widen(self) -> bool:
         """Add directions to the best map, optimize and truncate it. Return True if this found no new direction."""
         before = self._winner
-        if before.n_components < self.task.rows.n_features:
+        if before.n_components < self.problem.rows.n_features:
             self._begin(f"directions in addition to the {before.n_components} found", Phase.WIDENING)
-            wide = self._improve([widen(before, length, self.task.rng) for length in _ADDED_LENGTHS], LONG)
+            wide = self._improve([widen(before, length, self.problem.rng) for length in _ADDED_LENGTHS], LONG)
             self._keep(wide)
         elif before.origin is Origin.CUT:
             return True

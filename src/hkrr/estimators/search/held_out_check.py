@@ -25,7 +25,7 @@ from hkrr.criteria import Grouped
 from hkrr.estimators.search.candidates import FIRST_LAMBDA, LONG, MEDIAN_ROWS, Candidate, improve
 from hkrr.estimators.search.directions import DirectionSearch
 from hkrr.estimators.search.progress import Progress
-from hkrr.estimators.search.task import Task
+from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel
 from hkrr.objective import Objective
@@ -64,9 +64,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class HeldOutCheck:
-    """The held-out check, with the rows, the criterion and the resources of a task."""
+    """The held-out check, with the rows, the criterion and the resources of the search."""
 
-    task: Task
+    problem: SearchProblem
 
     def compare(self, chosen: Candidate, rival: Candidate) -> Verdict:
         """Return the verdict: the map passes if it predicts held-out rows at least as well as its rival.
@@ -80,8 +80,8 @@ class HeldOutCheck:
         held out in turn. If the deadline passes, or if there are fewer than 8 rows, the map passes without a
         comparison.
         """
-        rows = self.task.rows
-        drawn = rows.draw(_ROWS, self.task.rng)
+        rows = self.problem.rows
+        drawn = rows.draw(_ROWS, self.problem.rng)
         if len(drawn) < 2 * _FOLDS:
             return Verdict(True)  # too few rows for a comparison
         n_repeats = _FOLDS if len(drawn) < _VERY_FEW_ROWS else 2 if len(drawn) < _FEW_ROWS else 1
@@ -90,9 +90,9 @@ class HeldOutCheck:
             held_out = np.arange(len(drawn)) % _FOLDS == fold
             training, test = rows.subset(drawn[~held_out]), rows.subset(drawn[held_out])
             n_groups = max(1, training.n_rows // _GROUP_ROWS)
-            groups = Grouped(self.task.make, training, n_groups, chosen.kernel, 1.0, self.task.n_threads)
+            groups = Grouped(self.problem.make, training, n_groups, chosen.kernel, 1.0, self.problem.n_threads)
             again, other = self._relearn_map(groups, chosen), self._relearn_scales(groups, rival)
-            if not self.task.in_time:
+            if not self.problem.in_time:
                 return Verdict(True)
             errors.append([squared_errors(training, test, again), squared_errors(training, test, other)])
         error, error_of_rival = (float(error) for error in np.mean(np.concatenate(errors, axis=1), axis=1))
@@ -111,15 +111,15 @@ class HeldOutCheck:
         starts = []
         if square_map_is_affordable(training.n_rows, training.n_features, chosen.kernel):
             identity = self._typical_scale(training, chosen.kernel) * np.eye(training.n_features)
-            square = improve(groups, replace(fresh, B=identity, nu=_FIRST_NOISE), LONG, self.task.deadline)
+            square = improve(groups, replace(fresh, B=identity, nu=_FIRST_NOISE), LONG, self.problem.deadline)
             if math.isfinite(square.value):
                 with single_threaded_blas():
                     starts.append(replace(square, B=principal_form(square.B)[0][:d]))
-        search = replace(self.task, rows=training, dimensions=[d], choose_dimension=False, represented_weight=None)
+        search = replace(self.problem, rows=training, dimensions=[d], choose_dimension=False, represented_weight=None)
         search = replace(search, verbose=0, progress=Progress(), place=in_memory)
         with suppress(FitError):
             starts.append(DirectionSearch(search, chosen.kernel).run()[d])
-        ends = [improve(groups, start, LONG, self.task.deadline) for start in starts]
+        ends = [improve(groups, start, LONG, self.problem.deadline) for start in starts]
         return min(ends, key=lambda end: end.value, default=fresh)
 
     def _relearn_scales(self, groups: Grouped, rival: Candidate) -> Candidate:
@@ -127,11 +127,11 @@ class HeldOutCheck:
         B = self._typical_scale(groups.rows, rival.kernel) * np.ones(groups.rows.n_features)
         noises = (_FIRST_NOISE, FIRST_LAMBDA * groups.rows.total_weight / groups.n_groups)
         starts = [replace(rival, B=B, nu=nu, value=math.inf, score=math.inf) for nu in noises]
-        ends = [improve(groups, start, LONG, self.task.deadline) for start in starts]
+        ends = [improve(groups, start, LONG, self.problem.deadline) for start in starts]
         return min(ends, key=lambda end: end.value)
 
     def _typical_scale(self, rows: InMemoryRows, kernel: Kernel) -> float:
-        return median_scale(kernel, rows, self.task.rng, MEDIAN_ROWS)
+        return median_scale(kernel, rows, self.problem.rng, MEDIAN_ROWS)
 
 
 def squared_errors(training: InMemoryRows, test: InMemoryRows, candidate: Candidate) -> Array:

@@ -44,7 +44,7 @@ from hkrr.estimators.search.candidates import (
     score,
 )
 from hkrr.estimators.search.progress import describe_runs
-from hkrr.estimators.search.task import Task
+from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.exceptions import FitError
 from hkrr.kernels import KERNELS, Kernel
 from hkrr.rows import InMemoryRows
@@ -89,26 +89,26 @@ class _Counter(Protocol):
         """Advance the bar by n runs."""
 
 
-def search_kernels(task: Task, few_directions: Sequence[Candidate]) -> tuple[Candidate, list[Candidate]]:
+def search_kernels(problem: SearchProblem, few_directions: Sequence[Candidate]) -> tuple[Candidate, list[Candidate]]:
     """Return the best candidate over all kernels and shapes, and the list of all candidates tried, finalists last.
 
     Parameters
     ----------
-    task : Task
+    problem : SearchProblem
         The input of the search. If the number of directions is given, only full maps are tried.
     few_directions : sequence of Candidate
         Candidates with full maps, best first, found with one radial kernel. The runs with that kernel start from all of
         these candidates. The runs with the other radial kernels start from the best result of the first runs. If there
         is no time for a run, the first candidate is returned unchanged.
     """
-    make, rows, rng = task.make, task.rows, task.rng
+    make, rows, rng = problem.make, problem.rows, problem.rng
     product = PRODUCT if rows.n_features <= _WIDE else _CHEAPEST
     kernels = {name: KERNELS[name].with_gamma(1.0) for name in (*RADIAL, *product)}
     sample = median_sample(rows, rng, MEDIAN_ROWS)
     typical = {kernel: math.sqrt(kernel.median_gamma(sample)) for kernel in kernels.values()}
     groups = grouped(make, rows, _GROUP_ROWS, _GROUPS, rng)
-    with progress_bar(shown=task.verbose, desc="kernels", unit="run") as bar:
-        runs = _Runs(task, bar)
+    with progress_bar(shown=problem.verbose, desc="kernels", unit="run") as bar:
+        runs = _Runs(problem, bar)
         # The given maps with few directions come first, so that there is a result even with a very short time limit.
         directions = runs.improve([_warm(start, origin=Origin.DIRECTIONS) for start in few_directions], SHORT, groups)
         others = [
@@ -118,7 +118,7 @@ def search_kernels(task: Task, few_directions: Sequence[Candidate]) -> tuple[Can
             if kernels[name] != end.kernel
         ]
         runs.improve(others, SHORT, groups)
-        if task.choose_dimension:
+        if problem.choose_dimension:
             half = groups.first(-(-groups.n_groups // 2))
             diagonals = _run_diagonal_maps(runs, groups, half, typical)
             _run_square_maps(runs, groups, diagonals)
@@ -127,7 +127,7 @@ def search_kernels(task: Task, few_directions: Sequence[Candidate]) -> tuple[Can
             if not few_directions or not math.isfinite(few_directions[0].score):
                 raise FitError("The criterion is not finite for any kernel: check the scale of X and y.")
             return few_directions[0], []
-        if not runs.task.in_time or not runs.on_all_groups:
+        if not runs.problem.in_time or not runs.on_all_groups:
             # The search was stopped. Its best candidate is kept, even if it was evaluated on half of the groups only.
             return best_on_most_rows(runs.tried), runs.tried
         finalists = _finalists(runs, groups)
@@ -141,8 +141,8 @@ def search_kernels(task: Task, few_directions: Sequence[Candidate]) -> tuple[Can
 class _Runs:
     """The optimization runs of a kernel search, and the list of candidates tried."""
 
-    def __init__(self, task: Task, bar: _Counter) -> None:
-        self.task, self._bar = task, bar
+    def __init__(self, problem: SearchProblem, bar: _Counter) -> None:
+        self.problem, self._bar = problem, bar
         self.tried: list[Candidate] = []
 
     @property
@@ -156,7 +156,7 @@ class _Runs:
         With more rows, the penalty for a parameter is smaller relative to the decrease of the criterion.
         """
         dof, n_rows = end.degrees_of_freedom, on.rows.total_weight
-        total = score(on, end.value, dof, self.task.total_weight) + optimism(dof, n_rows, self.task.total_weight)
+        total = score(on, end.value, dof, self.problem.total_weight) + optimism(dof, n_rows, self.problem.total_weight)
         return replace(end, score=total)
 
     def improve(self, starts: Sequence[Candidate], max_iter: int, on: Grouped) -> list[Candidate]:
@@ -165,19 +165,21 @@ class _Runs:
         Return the candidates with a finite score, lowest score first. If there are at least as many groups as threads,
         the threads process the groups of one run in parallel. Otherwise the threads process several runs in parallel.
         """
-        if not self.task.in_time or not starts:
+        if not self.problem.in_time or not starts:
             return []
-        self.task.progress.begin(*describe_runs(starts))
-        if joblib.effective_n_jobs(self.task.n_jobs) == 1 and on.n_groups >= self.task.n_threads:
-            threaded = on.on_threads(self.task.n_threads)
-            ends = [improve(threaded, start, max_iter, self.task.deadline) for start in starts if self.task.in_time]
+        self.problem.progress.begin(*describe_runs(starts))
+        if joblib.effective_n_jobs(self.problem.n_jobs) == 1 and on.n_groups >= self.problem.n_threads:
+            threaded = on.on_threads(self.problem.n_threads)
+            ends = [
+                improve(threaded, start, max_iter, self.problem.deadline) for start in starts if self.problem.in_time
+            ]
         else:
-            ends = self.task.improve_each(on, starts, max_iter)
+            ends = self.problem.improve_each(on, starts, max_iter)
         self._bar.update(len(ends))
         ends = [self.extrapolate_score(end, on) for end in ends if math.isfinite(end.score)]
         self.tried.extend(ends)
         if self.tried:
-            self.task.progress.found(best_on_most_rows(self.tried))
+            self.problem.progress.found(best_on_most_rows(self.tried))
         return sorted(ends, key=lambda end: end.score)
 
     def hopeful(self, ends: Sequence[Candidate]) -> list[Candidate]:
@@ -185,7 +187,7 @@ class _Runs:
 
         `ends` must be sorted by score, with the lowest score first.
         """
-        far = _HOPELESS * self.task.total_weight * self.task.rows.n_targets
+        far = _HOPELESS * self.problem.total_weight * self.problem.rows.n_targets
         return [end for end in ends if end.score - ends[0].score <= far]
 
     def errors(self, candidates: Sequence[Candidate], on: Grouped) -> list[float]:
@@ -194,12 +196,12 @@ class _Runs:
         The penalty grows with the number of parameters of the map. After the deadline, only the first candidate is
         evaluated, and the errors of all other candidates are infinite.
         """
-        leave_one_out = Grouped(LeaveOneOut, on.rows, on.n_groups, on.kernel, 1.0, self.task.n_threads)
+        leave_one_out = Grouped(LeaveOneOut, on.rows, on.n_groups, on.kernel, 1.0, self.problem.n_threads)
         n = on.rows.total_weight
         errors: list[float] = []
         for candidate in candidates:
             error = math.inf
-            if self.task.in_time or not errors:
+            if self.problem.in_time or not errors:
                 with suppress(ArithmeticError, np.linalg.LinAlgError):
                     error = leave_one_out.at(candidate.nu / n, candidate.kernel).reduced(candidate.B).value
             errors.append(error * (1.0 + 2.0 * candidate.degrees_of_freedom / n))
@@ -239,7 +241,7 @@ def _run_diagonal_maps(runs: _Runs, groups: Grouped, half: Grouped, typical: dic
 def _run_square_maps(runs: _Runs, groups: Grouped, diagonals: Sequence[Candidate]) -> None:
     """Run square maps that start from the best diagonal maps, then run these maps truncated to fewer directions."""
     D = groups.rows.n_features
-    radial = [end for end in diagonals if square_map_is_affordable(runs.task.total_weight, D, end.kernel)]
+    radial = [end for end in diagonals if square_map_is_affordable(runs.problem.total_weight, D, end.kernel)]
     starts = [_warm(replace(end, B=end.matrix), origin=Origin.SQUARE, shape=Full()) for end in radial[:_SQUARES]]
     squares = runs.improve(starts, LONG, groups)
     runs.improve([cut for end in squares for cut in _truncated(runs, groups, end)], SHORT, groups)
@@ -322,7 +324,7 @@ def _truncated(runs: _Runs, groups: Grouped, square: Candidate) -> list[Candidat
     with single_threaded_blas():
         B, _ = principal_form(square.B)
         for rank in range(len(B) - 1, 0, -1):
-            if not runs.task.in_time:
+            if not runs.problem.in_time:
                 break
             cut = replace(square, origin=Origin.SQUARE_CUT, B=B[:rank], value=criterion.reduced(B[:rank]).value)
             cuts.append(runs.extrapolate_score(cut, groups))

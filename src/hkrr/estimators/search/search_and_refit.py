@@ -12,8 +12,8 @@ from hkrr.estimators.search.candidates import Candidate
 from hkrr.estimators.search.final_fit import FinalFit, TimeBudget, final_fit, quick_fit
 from hkrr.estimators.search.progress import Phase
 from hkrr.estimators.search.robust_noise import Errors, student_weights
+from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.estimators.search.search_stages import tune
-from hkrr.estimators.search.task import Task
 from hkrr.kernels import Kernel
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.rows.reweighted import ReweightedRows
@@ -47,15 +47,15 @@ class Selection:
 
 
 def select_model(
-    rows: Rows, task: Task, kernel: Kernel | None, n_centers: int, budget: TimeBudget, keep_best: bool
+    rows: Rows, problem: SearchProblem, kernel: Kernel | None, n_centers: int, budget: TimeBudget, keep_best: bool
 ) -> Selection:
-    """Run the search of a task, fit the coefficients of the winner on all rows, and return the result.
+    """Run the search, fit the coefficients of the winner on all rows, and return the result.
 
     Parameters
     ----------
     rows : Rows
         All rows, standardized, for the final fit.
-    task : Task
+    problem : SearchProblem
         The input of the search. Its rows are a sample of `rows` in memory.
     kernel : Kernel or None
         The kernel. If None, the kernel and the shape of the map are selected too.
@@ -67,19 +67,19 @@ def select_model(
         Whether the best model so far is returned after Ctrl-C. Otherwise KeyboardInterrupt is raised.
     """
     try:
-        tuned = tune(task, kernel)
+        tuned = tune(problem, kernel)
         winner = tuned.winner
         n_centers = budget.affordable_centers(winner.kernel, n_centers)
-        task.progress.begin("final fit on all rows", Phase.FINAL_FIT)
-        robust, y_offset = robust_rows(rows, task.rows, winner, tuned.omega)
-        fit = final_fit(robust, winner, tuned.result, n_centers, task.rng)
+        problem.progress.begin("final fit on all rows", Phase.FINAL_FIT)
+        robust, y_offset = robust_rows(rows, problem.rows, winner, tuned.omega)
+        fit = final_fit(robust, winner, tuned.result, n_centers, problem.rng)
         return Selection(winner, tuned.candidates, fit, y_offset)
     except KeyboardInterrupt as stop:
-        if not keep_best or not task.progress.best:
+        if not keep_best or not problem.progress.best:
             raise
-        best = task.progress.best[-1]
+        best = problem.progress.best[-1]
         try:
-            robust, y_offset = robust_rows(task.rows, task.rows, best, task.progress.omega_of_best)
+            robust, y_offset = robust_rows(problem.rows, problem.rows, best, problem.progress.omega_of_best)
             return Selection(best, [best], quick_fit(robust.in_memory(), best), y_offset, stop)
         except (ArithmeticError, np.linalg.LinAlgError):
             # The best candidate cannot be fitted, so there is no model to keep.

@@ -19,7 +19,7 @@ from hkrr.rows.in_memory import in_memory
 
 
 @dataclass(frozen=True)
-class Task:
+class SearchProblem:
     """The input of a search: rows, criterion, numbers of directions to try, and resources.
 
     Attributes
@@ -68,7 +68,7 @@ class Task:
     def improve_each(self, on: Criterion | Grouped, starts: Sequence[Candidate], max_iter: int) -> list[Candidate]:
         """Improve each candidate in `starts` by at most `max_iter` iterations on a criterion.
 
-        The improved candidates are returned in the same order. The runs use the workers and threads of the task, and
+        The improved candidates are returned in the same order. The runs use the workers and threads of the search, and
         stop at its deadline.
         """
         return improve_each(on, starts, max_iter, self.deadline, n_jobs=self.n_jobs, n_threads=self.n_threads)

@@ -42,7 +42,7 @@ from hkrr.estimators.search.robust_noise import (
     plain_weights,
     target_errors,
 )
-from hkrr.estimators.search.task import Task
+from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.exceptions import FitError
 from hkrr.kernels import KERNELS, Kernel
 from hkrr.rows import InMemoryRows
@@ -99,28 +99,28 @@ class Tuned:
     omega: Array | None = None
 
 
-def tune(task: Task, kernel: Kernel | None) -> Tuned:
+def tune(problem: SearchProblem, kernel: Kernel | None) -> Tuned:
     """Run the search. If `kernel` is None, the kernel and the shape of the map are selected too."""
-    task = replace(task, rows=task.rows.count_free_columns())
+    problem = replace(problem, rows=problem.rows.count_free_columns())
 
     def search(omega: Array | None) -> Tuned:
-        weighted = replace(task, rows=task.rows if omega is None else task.rows.reweighted(omega))
-        task.progress.omega = omega
+        weighted = replace(problem, rows=problem.rows if omega is None else problem.rows.reweighted(omega))
+        problem.progress.omega = omega
         stages = _search_all_kernels(weighted) if kernel is None else _search_one_kernel(weighted, kernel)
         return Tuned(*stages, omega)
 
     try:
-        found = _choose_noise(task, search) if can_have_outliers(task.rows) else search(None)
+        found = _choose_noise(problem, search) if can_have_outliers(problem.rows) else search(None)
         # If there were two searches, the result of the first one may have been kept.
-        task.progress.omega = found.omega
-        task.progress.found(found.winner)
+        problem.progress.omega = found.omega
+        problem.progress.found(found.winner)
         return found
     except SearchStopped as stop:
-        winner, result = _without_run(task, stop.best[-1], "callback")
-        return Tuned(winner, result, list(stop.best), task.progress.omega_of_best)
+        winner, result = _without_run(problem, stop.best[-1], "callback")
+        return Tuned(winner, result, list(stop.best), problem.progress.omega_of_best)
 
 
-def _choose_noise(task: Task, search: Callable[[Array | None], Tuned]) -> Tuned:
+def _choose_noise(problem: SearchProblem, search: Callable[[Array | None], Tuned]) -> Tuned:
     """Run the search with normal noise, with robust noise, or with both.
 
     If the targets have heavy tails, the search begins with robust noise. If the leave-one-out errors of the selected
@@ -128,30 +128,30 @@ def _choose_noise(task: Task, search: Callable[[Array | None], Tuned]) -> Tuned:
     normal noise. If the errors of its maps have heavy tails, the search is made again with robust noise.
     """
     gaussian = KERNELS["gaussian"].with_gamma(1.0)
-    if target_errors(task.rows).heavy_tailed:
-        found = search(plain_weights(task.rows, gaussian, task.rng)[0])
-        errors = _errors(task, found.winner, found.omega)
+    if target_errors(problem.rows).heavy_tailed:
+        found = search(plain_weights(problem.rows, gaussian, problem.rng)[0])
+        errors = _errors(problem, found.winner, found.omega)
         if errors is None or errors.heavy_tailed:
-            return _refine_with_weights(task, found, errors)[0]
-        normal = _refined(task, found, None)
-        return _better(task, (normal, _errors(task, normal.winner, normal.omega)), (found, errors))
+            return _refine_with_weights(problem, found, errors)[0]
+        normal = _refined(problem, found, None)
+        return _better(problem, (normal, _errors(problem, normal.winner, normal.omega)), (found, errors))
     found = search(None)
-    errors = _errors(task, found.winner, None)
+    errors = _errors(problem, found.winner, None)
     if errors is None:
         return found
-    weights = errors.weights if errors.heavy_tailed else _weights_of_smaller_map(task, found, errors)
-    if weights is None or not task.in_time:
+    weights = errors.weights if errors.heavy_tailed else _weights_of_smaller_map(problem, found, errors)
+    if weights is None or not problem.in_time:
         return found
-    plain, density = plain_weights(task.rows, gaussian, task.rng)
+    plain, density = plain_weights(problem.rows, gaussian, problem.rng)
     robust = search(plain if errors.heavy_tailed and density > errors.student_density else weights)
     robust = replace(robust, candidates=[*found.candidates, *robust.candidates])
-    robust, robust_errors = _refine_with_weights(task, robust, _errors(task, robust.winner, robust.omega))
+    robust, robust_errors = _refine_with_weights(problem, robust, _errors(problem, robust.winner, robust.omega))
     if robust_errors is None and errors.heavy_tailed:
         return robust  # there was no time for a comparison, and the fit with normal noise is affected by outliers
-    return _better(task, (robust, robust_errors), (found, errors))
+    return _better(problem, (robust, robust_errors), (found, errors))
 
 
-def _weights_of_smaller_map(task: Task, found: Tuned, errors_of_winner: Errors) -> Array | None:
+def _weights_of_smaller_map(problem: SearchProblem, found: Tuned, errors_of_winner: Errors) -> Array | None:
     """Return the weights of robust noise for a map with fewer directions, if this map is better than the selected one.
 
     The selected map can have a direction along which the function fits an outlier. The errors of the selected map then
@@ -164,54 +164,56 @@ def _weights_of_smaller_map(task: Task, found: Tuned, errors_of_winner: Errors) 
     for d in (winner.n_components - 1, winner.n_components - 2):
         maps = [one for one in found.candidates if one.kind.stage is Stage.DIRECTIONS and one.n_components == d]
         smaller = min(maps, key=lambda one: (-(one.n_centers or 0), one.score), default=None)
-        if smaller is None or not math.isfinite(smaller.score) or not task.in_time:
+        if smaller is None or not math.isfinite(smaller.score) or not problem.in_time:
             continue
-        errors = _errors(task, smaller, None)
+        errors = _errors(problem, smaller, None)
         if errors is not None and errors.heavy_tailed:
-            robust = _refined(task, replace(found, winner=smaller), errors.weights)
-            errors = _errors(task, robust.winner, robust.omega)
-            if errors is not None and _quality(task, smaller, errors) > _quality(task, winner, errors_of_winner):
+            robust = _refined(problem, replace(found, winner=smaller), errors.weights)
+            errors = _errors(problem, robust.winner, robust.omega)
+            if errors is not None and _quality(problem, smaller, errors) > _quality(problem, winner, errors_of_winner):
                 return errors.weights
     return None
 
 
-def _errors(task: Task, candidate: Candidate, omega: Array | None) -> Errors | None:
+def _errors(problem: SearchProblem, candidate: Candidate, omega: Array | None) -> Errors | None:
     """Return the leave-one-out errors of a candidate. Return None if they are not finite, or after the deadline."""
-    if not task.in_time:
+    if not problem.in_time:
         return None
     with suppress(ArithmeticError, np.linalg.LinAlgError):
-        return leave_one_out_errors(task.rows, omega, candidate.kernel, candidate.B, candidate.nu, task.rng)
+        return leave_one_out_errors(problem.rows, omega, candidate.kernel, candidate.B, candidate.nu, problem.rng)
     return None
 
 
-def _better(task: Task, new: tuple[Tuned, Errors | None], old: tuple[Tuned, Errors]) -> Tuned:
+def _better(problem: SearchProblem, new: tuple[Tuned, Errors | None], old: tuple[Tuned, Errors]) -> Tuned:
     """Return the new or the old result, whichever has the higher `_quality`.
 
     The old result is returned if the errors of the new one are not known.
     """
     (found, errors), (found_before, errors_before) = new, old
-    if errors is None or _quality(task, found.winner, errors) <= _quality(task, found_before.winner, errors_before):
+    if errors is None or _quality(problem, found.winner, errors) <= _quality(
+        problem, found_before.winner, errors_before
+    ):
         return found_before
     return found
 
 
-def _quality(task: Task, candidate: Candidate, errors: Errors) -> float:
+def _quality(problem: SearchProblem, candidate: Candidate, errors: Errors) -> float:
     """Return the mean log density of the errors, minus the penalty of the score (BIC) for the parameters of the map."""
-    n = task.rows.n_rows
+    n = problem.rows.n_rows
     return errors.density - 0.5 * candidate.degrees_of_freedom * math.log(n) / n
 
 
-def _refined(task: Task, found: Tuned, omega: Array | None) -> Tuned:
+def _refined(problem: SearchProblem, found: Tuned, omega: Array | None) -> Tuned:
     """Refine the selected candidate on rows with the weights `omega`. If this fails, return `found` unchanged."""
-    task.progress.omega = omega
-    weighted = replace(task, rows=task.rows if omega is None else task.rows.reweighted(omega))
+    problem.progress.omega = omega
+    weighted = replace(problem, rows=problem.rows if omega is None else problem.rows.reweighted(omega))
     with suppress(FitError):
         winner, result = refine(weighted, found.winner)
         return Tuned(winner, result, [*found.candidates, winner], omega)
     return found
 
 
-def _refine_with_weights(task: Task, found: Tuned, errors: Errors | None) -> tuple[Tuned, Errors | None]:
+def _refine_with_weights(problem: SearchProblem, found: Tuned, errors: Errors | None) -> tuple[Tuned, Errors | None]:
     """Refine the weights of robust noise and the map in turn. Return the last result with known errors, and its errors.
 
     `errors` are the errors of `found`. If they are None, both arguments are returned unchanged.
@@ -219,61 +221,65 @@ def _refine_with_weights(task: Task, found: Tuned, errors: Errors | None) -> tup
     for _ in range(_REWEIGHTINGS):
         if errors is None:
             break
-        refined = _refined(task, found, errors.weights)
-        errors_of_refined = _errors(task, refined.winner, refined.omega)
+        refined = _refined(problem, found, errors.weights)
+        errors_of_refined = _errors(problem, refined.winner, refined.omega)
         if errors_of_refined is None:
             break
         found, errors = refined, errors_of_refined
     return found, errors
 
 
-def refine(task: Task, candidate: Candidate) -> tuple[Candidate, Result]:
+def refine(problem: SearchProblem, candidate: Candidate) -> tuple[Candidate, Result]:
     """Improve a candidate after a change of the row weights. Return the candidate and the result of its run."""
     if isinstance(candidate.shape, Full):
-        polished, result = polish(task, [candidate])
-        return rescale(task, polished), result
-    exact = task.criterion(subset(task.rows, _EXACT_ROWS, task.rng), None, candidate.kernel)
+        polished, result = polish(problem, [candidate])
+        return rescale(problem, polished), result
+    exact = problem.criterion(subset(problem.rows, _EXACT_ROWS, problem.rng), None, candidate.kernel)
     with single_threaded_blas():
-        return descend(exact, replace(candidate, seconds=0.0), _POLISH_ITERATIONS, task.deadline)
+        return descend(exact, replace(candidate, seconds=0.0), _POLISH_ITERATIONS, problem.deadline)
 
 
-def _search_one_kernel(task: Task, kernel: Kernel) -> tuple[Candidate, Result, list[Candidate]]:
+def _search_one_kernel(problem: SearchProblem, kernel: Kernel) -> tuple[Candidate, Result, list[Candidate]]:
     """Find directions, polish the best map on more rows, and compare this map with plain kernel ridge regression.
 
     Return the selected candidate, the result of its last run, and all candidates tried.
     """
-    compares = task.choose_dimension and task.rows.n_features > 1
-    plain = _begin_with_plain(task, kernel)
-    best, ends, searched_weight = find_directions(task, kernel)
-    task.progress.begin("refining the best directions on more rows", Phase.POLISHING)
-    polished, result = polish(task, select_for_polishing(task, best, searched_weight))
-    task.progress.found(polished)
+    compares = problem.choose_dimension and problem.rows.n_features > 1
+    plain = _begin_with_plain(problem, kernel)
+    best, ends, searched_weight = find_directions(problem, kernel)
+    problem.progress.begin("refining the best directions on more rows", Phase.POLISHING)
+    polished, result = polish(problem, select_for_polishing(problem, best, searched_weight))
+    problem.progress.found(polished)
     ends = [*ends, polished]
-    if task.in_time:
+    if problem.in_time:
         # If the scales cannot be refitted, the map is kept as it is.
         with suppress(FitError):
-            polished = rescale(task, polished)
-            task.progress.found(polished)
+            polished = rescale(problem, polished)
+            problem.progress.found(polished)
             ends = [*ends, polished]
-    if compares and task.in_time:
-        task.progress.begin("plain kernel ridge on all columns", Phase.AGAINST_PLAIN)
-        return _against_plain(task, polished, result, ends)
-    return _at_least_plain(task, plain, polished, result, ends)
+    if compares and problem.in_time:
+        problem.progress.begin("plain kernel ridge on all columns", Phase.AGAINST_PLAIN)
+        return _against_plain(problem, polished, result, ends)
+    return _at_least_plain(problem, plain, polished, result, ends)
 
 
-def _begin_with_plain(task: Task, kernel: Kernel) -> tuple[Criterion, Candidate] | None:
+def _begin_with_plain(problem: SearchProblem, kernel: Kernel) -> tuple[Criterion, Candidate] | None:
     """Fit plain kernel ridge regression to few rows if there is a time limit, so that a model is ready soon."""
-    if math.isinf(task.deadline) or not task.choose_dimension or task.rows.n_features == 1:
+    if math.isinf(problem.deadline) or not problem.choose_dimension or problem.rows.n_features == 1:
         return None
     with suppress(FitError, ArithmeticError):
-        plain = fit_plain(task, kernel, _FEW_ROWS)
-        task.progress.found(plain[1])
+        plain = fit_plain(problem, kernel, _FEW_ROWS)
+        problem.progress.found(plain[1])
         return plain
     return None
 
 
 def _at_least_plain(
-    task: Task, plain: tuple[Criterion, Candidate] | None, winner: Candidate, result: Result, ends: list[Candidate]
+    problem: SearchProblem,
+    plain: tuple[Criterion, Candidate] | None,
+    winner: Candidate,
+    result: Result,
+    ends: list[Candidate],
 ) -> tuple[Candidate, Result, list[Candidate]]:
     """Return plain kernel ridge regression if its score is better than that of the winner, otherwise the winner.
 
@@ -285,58 +291,58 @@ def _at_least_plain(
         with single_threaded_blas(), suppress(ArithmeticError, np.linalg.LinAlgError):
             at_winner = criterion.at(winner.nu / criterion.rows.total_weight, winner.kernel)
             if score(criterion, at_winner.reduced(winner.B).value, winner.degrees_of_freedom) > rival.score:
-                return *_without_run(task, rival), [*ends, rival]
+                return *_without_run(problem, rival), [*ends, rival]
     return winner, result, ends
 
 
-def fit_plain(task: Task, kernel: Kernel, n_rows: int) -> tuple[Criterion, Candidate]:
+def fit_plain(problem: SearchProblem, kernel: Kernel, n_rows: int) -> tuple[Criterion, Candidate]:
     """Fit plain kernel ridge regression on at most `n_rows` rows. Return the criterion on these rows and the fit."""
-    some = subset(task.rows, n_rows, task.rng)
-    exact = task.criterion(some, None, kernel)
+    some = subset(problem.rows, n_rows, problem.rng)
+    exact = problem.criterion(some, None, kernel)
     with single_threaded_blas():
-        return exact, plain_kernel_ridge(exact, kernel, (0.1, FIRST_LAMBDA * some.total_weight), task.rng)[0]
+        return exact, plain_kernel_ridge(exact, kernel, (0.1, FIRST_LAMBDA * some.total_weight), problem.rng)[0]
 
 
-def find_directions(task: Task, kernel: Kernel) -> tuple[list[Candidate], list[Candidate], float]:
+def find_directions(problem: SearchProblem, kernel: Kernel) -> tuple[list[Candidate], list[Candidate], float]:
     """Return the best candidate for each number of directions, all candidates, and the weight of the rows used.
 
     The candidates of the first list are sorted, lowest score first.
     """
-    search = DirectionSearch(task, kernel)
+    search = DirectionSearch(problem, kernel)
     best = sorted(search.run().values(), key=lambda one: one.score)
     return best, search.ends, search.criterion.rows.total_weight
 
 
-def select_for_polishing(task: Task, best: list[Candidate], searched_weight: float) -> list[Candidate]:
+def select_for_polishing(problem: SearchProblem, best: list[Candidate], searched_weight: float) -> list[Candidate]:
     """Return the best candidate on the rows of the search and, if it differs, the best candidate on all rows.
 
     The score on all rows is extrapolated from the score on the rows of the search, whose total weight is
     `searched_weight`.
     """
-    other = min(best, key=lambda one: score_on_all_rows(one, searched_weight, task.total_weight))
+    other = min(best, key=lambda one: score_on_all_rows(one, searched_weight, problem.total_weight))
     return best[:1] if other is best[0] else [best[0], other]
 
 
-def polish(task: Task, candidates: Sequence[Candidate]) -> tuple[Candidate, Result]:
+def polish(problem: SearchProblem, candidates: Sequence[Candidate]) -> tuple[Candidate, Result]:
     """Improve the candidates on more rows with more centers. Return the best candidate and the result of its run."""
-    many = task.rows
+    many = problem.rows
     n_centers = min(_POLISH_CENTERS, _POLISH_RATIO * max(one.n_centers or _POLISH_CENTERS for one in candidates))
-    centers = None if many.n_rows <= _EXACT_ROWS else uniform_or_all(many, n_centers, task.rng)
-    criterion = task.criterion(many, centers, candidates[0].kernel)
-    options: dict[str, Any] = {"tol": 1e-6, "plateau": 1e-7, "verbose": task.verbose}
+    centers = None if many.n_rows <= _EXACT_ROWS else uniform_or_all(many, n_centers, problem.rng)
+    criterion = problem.criterion(many, centers, candidates[0].kernel)
+    options: dict[str, Any] = {"tol": 1e-6, "plateau": 1e-7, "verbose": problem.verbose}
     ends = []
     with blas_for(criterion.n_centers):
         for candidate in candidates:
-            if not task.in_time:
+            if not problem.in_time:
                 break
             start = replace(candidate, origin=Origin.POLISHED, seconds=0.0)
             # If the criterion is not finite on more rows, the candidate remains valid, and its run is ignored.
             with suppress(FitError):
-                ends.append(descend(criterion, start, _POLISH_ITERATIONS, task.deadline, **options))
-    return min(ends, key=lambda end: end[0].score) if ends else _without_run(task, candidates[0])
+                ends.append(descend(criterion, start, _POLISH_ITERATIONS, problem.deadline, **options))
+    return min(ends, key=lambda end: end[0].score) if ends else _without_run(problem, candidates[0])
 
 
-def rescale(task: Task, candidate: Candidate) -> Candidate:
+def rescale(problem: SearchProblem, candidate: Candidate) -> Candidate:
     """Return the candidate with the scales of its directions and its noise refitted on at most 1,000 rows.
 
     The directions themselves are held fixed. L-BFGS on the whole map converges slowly along the valley in which all
@@ -344,21 +350,21 @@ def rescale(task: Task, candidate: Candidate) -> Candidate:
     there are few rows per parameter.
     """
     B = principal_form(candidate.B)[0] if candidate.kernel.rotation_invariant else candidate.B
-    exact = task.criterion(subset(task.rows, _EXACT_ROWS, task.rng), None, candidate.kernel)
+    exact = problem.criterion(subset(problem.rows, _EXACT_ROWS, problem.rng), None, candidate.kernel)
     start = replace(candidate, origin=Origin.RESCALED, B=B, shape=ScaledRows(B), seconds=0.0)
     with single_threaded_blas():
-        end, _ = descend(exact, start, _SCALES_ITERATIONS, task.deadline, tol=1e-7, plateau=1e-9)
+        end, _ = descend(exact, start, _SCALES_ITERATIONS, problem.deadline, tol=1e-7, plateau=1e-9)
     return replace(end, shape=candidate.shape)
 
 
-def _without_run(task: Task, candidate: Candidate, reason: str | None = None) -> tuple[Candidate, Result]:
+def _without_run(problem: SearchProblem, candidate: Candidate, reason: str | None = None) -> tuple[Candidate, Result]:
     """Return the unchanged candidate, and the result of a run without iterations that ends at this candidate."""
-    reason = reason or ("stalled" if task.in_time else "time_limit")
-    return candidate, unchanged(candidate, candidate.nu / task.total_weight, reason)
+    reason = reason or ("stalled" if problem.in_time else "time_limit")
+    return candidate, unchanged(candidate, candidate.nu / problem.total_weight, reason)
 
 
 def _against_plain(
-    task: Task, polished: Candidate, result: Result, ends: list[Candidate]
+    problem: SearchProblem, polished: Candidate, result: Result, ends: list[Candidate]
 ) -> tuple[Candidate, Result, list[Candidate]]:
     """Return the better of the polished map and plain kernel ridge regression, by their scores on the same rows.
 
@@ -367,47 +373,47 @@ def _against_plain(
     try:
         # If the difference is large, few rows are enough to see it.
         for n_rows in (_FEW_ROWS, _EXACT_ROWS):
-            compared, rival, rival_result = compare_with_plain(task, polished, n_rows)
+            compared, rival, rival_result = compare_with_plain(problem, polished, n_rows)
             if compared.score < rival.score and not needs_check(compared, rival):
                 break
     except (FitError, ArithmeticError):
         # The comparison failed, but the map is still valid.
         return polished, result, ends
     ends = [*ends, compared, rival]
-    keep, checked = _is_better(task, compared, rival)
+    keep, checked = _is_better(problem, compared, rival)
     if keep:
         return replace(polished, score=compared.score), result, [*ends, *checked]
     message = FAILED_CHECK if checked else PLAIN_WINS
-    if task.verbose:
+    if problem.verbose:
         print(message)
     return rival, replace(rival_result, message=message), [*ends, *checked]
 
 
 def compare_with_plain(
-    task: Task, polished: Candidate, n_rows: int = _EXACT_ROWS
+    problem: SearchProblem, polished: Candidate, n_rows: int = _EXACT_ROWS
 ) -> tuple[Candidate, Candidate, Result]:
     """Return the map and plain kernel ridge regression as candidates that were scored on the same rows.
 
     The third value is the result of the run of plain kernel ridge regression. The scale and the noise of the two
     candidates are refitted on at most `n_rows` rows, with all of these rows as centers. The scores are extrapolated to
-    the total weight of the task, including the penalty for the parameters (BIC).
+    the total weight of the problem, including the penalty for the parameters (BIC).
     """
-    some = subset(task.rows, n_rows, task.rng)
-    exact = task.criterion(some, None, polished.kernel)
+    some = subset(problem.rows, n_rows, problem.rng)
+    exact = problem.criterion(some, None, polished.kernel)
     noises = (polished.nu, 0.1, FIRST_LAMBDA * some.total_weight)
     compared = replace(polished, origin=Origin.COMPARED, shape=Scaled(polished.B), seconds=0.0)
     with single_threaded_blas():
-        rival, result = plain_kernel_ridge(exact, polished.kernel, noises, task.rng, task.deadline)
-        compared, _ = descend(exact, compared, _RESCALE_ITERATIONS, task.deadline)
+        rival, result = plain_kernel_ridge(exact, polished.kernel, noises, problem.rng, problem.deadline)
+        compared, _ = descend(exact, compared, _RESCALE_ITERATIONS, problem.deadline)
     compared = replace(compared, shape=polished.shape)
     compared, rival = (
-        replace(one, score=score(exact, one.value, one.degrees_of_freedom, task.total_weight))
+        replace(one, score=score(exact, one.value, one.degrees_of_freedom, problem.total_weight))
         for one in (compared, rival)
     )
     return compared, rival, result
 
 
-def _is_better(task: Task, chosen: Candidate, rival: Candidate) -> tuple[bool, list[Candidate]]:
+def _is_better(problem: SearchProblem, chosen: Candidate, rival: Candidate) -> tuple[bool, list[Candidate]]:
     """Return whether the map is better than its rival, and the entries of the held-out check for ``path_``.
 
     The scores decide. If the map is full and its lead in score is small, the held-out check decides instead. The list
@@ -415,11 +421,11 @@ def _is_better(task: Task, chosen: Candidate, rival: Candidate) -> tuple[bool, l
     """
     if chosen.score > rival.score:
         return False, []
-    if not needs_check(chosen, rival) or not task.in_time:
+    if not needs_check(chosen, rival) or not problem.in_time:
         return True, []
-    task.progress.begin("checking the directions on held-out rows", Phase.HELD_OUT_CHECK)
+    problem.progress.begin("checking the directions on held-out rows", Phase.HELD_OUT_CHECK)
     began = time.perf_counter()
-    verdict = HeldOutCheck(task).compare(chosen, rival)
+    verdict = HeldOutCheck(problem).compare(chosen, rival)
     seconds = time.perf_counter() - began
     errors = ((chosen, verdict.error, seconds), (rival, verdict.error_of_rival, 0.0))
     return verdict.holds, [
@@ -428,46 +434,46 @@ def _is_better(task: Task, chosen: Candidate, rival: Candidate) -> tuple[bool, l
     ]
 
 
-def _search_all_kernels(task: Task) -> tuple[Candidate, Result, list[Candidate]]:
+def _search_all_kernels(problem: SearchProblem) -> tuple[Candidate, Result, list[Candidate]]:
     """Find directions with the Gaussian kernel, compare all kernels and map shapes, and refit the scale and noise.
 
     Return the selected candidate, the result of its last run, and all candidates tried.
     """
-    plain = _begin_with_plain(task, KERNELS["gaussian"].with_gamma(1.0))
+    plain = _begin_with_plain(problem, KERNELS["gaussian"].with_gamma(1.0))
     now = time.perf_counter()
-    first = replace(task, deadline=now + _SHARE_OF_DIRECTIONS * (task.deadline - now))
+    first = replace(problem, deadline=now + _SHARE_OF_DIRECTIONS * (problem.deadline - now))
     best: list[Candidate] = []
     ends: list[Candidate] = []
     # If the Gaussian kernel fails, a different kernel may still work.
     with suppress(FitError):
         best, ends, _ = find_directions(first, KERNELS["gaussian"].with_gamma(1.0))
-    winner, tried = search_kernels(task, best[:_FEW_DIRECTIONS])
+    winner, tried = search_kernels(problem, best[:_FEW_DIRECTIONS])
     message = None
     others = [end for end in tried if not isinstance(end.shape, Full) and not end.half_groups]
-    if others and task.choose_dimension and isinstance(winner.shape, Full):
+    if others and problem.choose_dimension and isinstance(winner.shape, Full):
         rival = best_on_most_rows(others)
-        keep, checked = _is_better(task, winner, rival)
+        keep, checked = _is_better(problem, winner, rival)
         tried += checked
         if not keep:
             winner, message = rival, FAILED_CHECK if checked else None
     # The noise and the length scale were fitted to groups of a few hundred rows. They are refitted on more rows.
-    criterion: Grouped = grouped(task.make, task.rows, min(task.rows.n_rows, _RESCALE_ROWS), 1, task.rng)
+    criterion: Grouped = grouped(problem.make, problem.rows, min(problem.rows.n_rows, _RESCALE_ROWS), 1, problem.rng)
     start = replace(
         winner, origin=Origin.RESCALED, half_groups=False, finalist=False, shape=Scaled(winner.B), seconds=0.0
     )
-    end, result = _without_run(task, winner)
-    if task.in_time:
+    end, result = _without_run(problem, winner)
+    if problem.in_time:
         with suppress(FitError):
-            end, result = descend(criterion, start, _RESCALE_ITERATIONS, task.deadline)
+            end, result = descend(criterion, start, _RESCALE_ITERATIONS, problem.deadline)
             end = replace(end, shape=winner.shape, score=score(criterion, end.value, winner.degrees_of_freedom))
     if isinstance(winner.shape, Scaled):
         message = message or PLAIN_WINS
     if message is not None:
         result = replace(result, message=message)
-        if task.verbose:
+        if problem.verbose:
             print(message)
-    stopped = None if task.in_time else plain
-    return _at_least_plain(task, stopped, end, result, [*ends, *tried, end])
+    stopped = None if problem.in_time else plain
+    return _at_least_plain(problem, stopped, end, result, [*ends, *tried, end])
 
 
 def subset(rows: InMemoryRows, n: int, rng: np.random.RandomState) -> InMemoryRows:
