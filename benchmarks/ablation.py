@@ -57,7 +57,7 @@ def many_centers() -> None:
 
 
 def no_rescaling() -> None:
-    """Leave out the refit of the scales, which follows the refinement of the best map on more rows."""
+    """Leave out the refit of the scales, which follows the refinement of the best map on all rows."""
     change(f"{SEARCH}.search_stages", "rescale", lambda problem, candidate: candidate)
 
 
@@ -104,7 +104,7 @@ def summary(rows: Sequence[Row], problems: Sequence[str]) -> Iterator[Row]:
             "success": f"{sum(map(is_success, some))} of {len(some)}",
             "median R2": median(valid(some, "R2")),
             "least R2": least(valid(some, "R2")),
-            "least R2 - KRR on the true map": least(gaps),
+            "least R2 - KRR on the true Bx": least(gaps),
             "median seconds": median(valid(some, "seconds"), 2),
             "time / default": median(ratios, 2),
         }
@@ -115,7 +115,7 @@ def page(rows: Sequence[Row]) -> str:
     from objective import machine, markdown
 
     text = ["# benchmarks/ablation.py", "", machine(), "", used_commits(rows, "variant")]
-    text += ["Success: d is right, and R2 is close to that of kernel ridge regression on the true map (see search.md)."]
+    text += ["Success: d is right, and R2 is close to that of kernel ridge regression on the true Bx (see search.md)."]
     present = list(dict.fromkeys(row["problem"] for row in rows))
     parts = {f"Group {group}": [name for name in names if name in present] for group, names in GROUPS.items()}
     parts |= {f"Problem {name}": [name] for name in present}

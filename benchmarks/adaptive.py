@@ -1,9 +1,10 @@
-"""Accuracy of `HyperKernelRidgeCV` with default parameters, compared with kernel ridge regression on the true map.
+"""Accuracy of `HyperKernelRidgeCV` with default parameters, compared with kernel ridge regression on the true Bx.
 
     python benchmarks/adaptive.py [paper] [planted]
 
-The arguments select the paper's data sets or ten kinds of planted models. By default, both run, which takes ten minutes
-on two cores. The results are written to adaptive-*.csv, adaptive.md and adaptive.png in benchmarks/results.
+The arguments select the paper's data sets or ten kinds of planted models (synthetic data with known directions). By
+default, both run, which takes ten minutes on two cores. The results are written to adaptive-*.csv, adaptive.md and
+adaptive.png in benchmarks/results.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ _MEDIANS = ("R2", "R2_krr_on_true_map", "R2_krr_on_inputs", "subspace_distance",
 
 
 def plot(rows: list[Row]) -> None:
-    """Plot R2 for each problem and seed, with the R2 of kernel ridge regression on the true map."""
+    """Plot R2 for each problem and seed, with the R2 of kernel ridge regression on the true coordinates Bx."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -3,10 +3,10 @@
     python benchmarks/classification.py [DATA]
 
 The run takes some minutes and writes classification.csv and classification.md to benchmarks/results. The problems are
-planted models with known probabilities, scikit-learn data sets, and regression tables. DATA is the folder of the
-tables: each table is a file NAME/data.csv.gz with the target in the last column. The target is divided into two or
-three classes at its median or terciles. Without DATA, the tables are omitted. Each problem has at most 400 training
-rows and 4,000 test rows.
+synthetic data with known directions and probabilities (planted models), scikit-learn data sets, and regression tables.
+DATA is the folder of the tables: each table is a file NAME/data.csv.gz with the target in the last column. The target
+is divided into two or three classes at its median or terciles. Without DATA, the tables are omitted. Each problem has
+at most 400 training rows and 4,000 test rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Coverage of the prediction intervals on new rows, for planted models and tables.
+"""Coverage of the prediction intervals on new rows, for planted models (data with known directions) and tables.
 
     python benchmarks/coverage.py [DATA]
 

@@ -1,4 +1,4 @@
-"""Benchmark on one GPU: the reduced function, fits of a planted model, data streamed from the host, and xRFM.
+"""Benchmark on one GPU: the reduced function, fits to synthetic data, data streamed from the host, and xRFM.
 
     python benchmarks/device.py [--out benchmarks/results] [--quick]
 
@@ -178,12 +178,27 @@ def starts(m=4000, c=100):
 
     path(maps, memory)
     seconds, _ = timed(lambda: path(maps, memory), 3)
-    yield {"what": "path of four starts, host threads", "m": m, "seconds": seconds, "note": f"{os.cpu_count()} cores"}
+    yield {
+        "what": "four starting maps, decreasing lambdas, host threads",
+        "m": m,
+        "seconds": seconds,
+        "note": f"{os.cpu_count()} cores",
+    }
     path(maps, card)
     seconds, _ = timed(lambda: [path([B], card) for B in maps], 3)
-    yield {"what": "path of four starts, one after another on the GPU", "m": m, "seconds": seconds, "note": ""}
+    yield {
+        "what": "four starting maps, decreasing lambdas, one after another on the GPU",
+        "m": m,
+        "seconds": seconds,
+        "note": "",
+    }
     seconds, _ = timed(lambda: path(maps, card), 3)
-    yield {"what": "path of four starts, one batch on the GPU", "m": m, "seconds": seconds, "note": ""}
+    yield {
+        "what": "four starting maps, decreasing lambdas, one batch on the GPU",
+        "m": m,
+        "seconds": seconds,
+        "note": "",
+    }
 
 
 def xrfm_beside(m, limit):

@@ -2,8 +2,8 @@
 
     python benchmarks/held_out.py
 
-The run takes some minutes and writes held_out.csv and held_out.md to benchmarks/results. The problems have few rows and
-much noise. For each problem and seed, the learned map and plain kernel ridge regression are fitted as in
+The run takes some minutes and writes held_out.csv and held_out.md to benchmarks/results. The problems are small and
+noisy. For each problem and seed, the learned map and plain kernel ridge regression are fitted as in
 `HyperKernelRidgeCV`. If `HyperKernelRidgeCV` would run the check, the check decides between the two models. The
 decision is right if the chosen model has the lower error on 4,000 new rows without noise.
 """

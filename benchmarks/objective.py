@@ -76,7 +76,7 @@ def evaluation() -> list[Row]:
     for n, (objective, B) in ours.items():
 
         def reduced(objective: Objective = objective, B: np.ndarray = B) -> object:
-            with single_threaded_blas():  # the solvers also use one BLAS thread if there are few centers
+            with single_threaded_blas():  # the solvers also use one BLAS thread below 3,000 centers
                 return objective.reduced(B)
 
         def bare(n: int = n) -> object:

@@ -38,7 +38,7 @@ MAP = np.random.RandomState(0).standard_normal((5, D)) / np.sqrt(D)
 
 
 def block(k, n=CHUNK):
-    """Return the k-th block of float32 rows of a sum of sines."""
+    """Return block k of the data: float32 inputs X, and targets y that are a sum of sines of the coordinates X MAP'."""
     X = np.random.default_rng(k).standard_normal((n, D), dtype=np.float32)
     return X, np.sin(1.5 * X @ MAP.T.astype(np.float32)).sum(axis=1)
 

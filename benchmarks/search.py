@@ -8,8 +8,8 @@ hard). `--seeds` is the number of data sets of each problem. `--states` is the n
 the first data set. With `--append`, cases that are in the CSV file already are skipped, so that a run can be resumed or
 extended. The results are written to NAME.csv and NAME.md in benchmarks/results. The default NAME is `search`.
 
-Each R2 is compared with the R2 of kernel ridge regression on the true map (`tuned_krr` of adaptive.py). The latter is
-computed once for each data set, before the fits, and kept in true_map.csv.
+Each R2 is compared with the R2 of kernel ridge regression on the true coordinates Bx (`tuned_krr` of adaptive.py). The
+latter is computed once for each data set, before the fits, and kept in true_map.csv.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ GROUPS: dict[str, list[str]] = {
     "hard": [name for name in PROBLEMS if not name.startswith("data set") and name not in PLANTED],
 }
 # A fit succeeds if the number of directions is right, and if R2 is at least the R2 of kernel ridge regression on the
-# true map minus this tolerance.
+# true coordinates Bx minus this tolerance.
 TOLERANCE, TOLERANCE_STEPS = 0.01, 0.03
 KEYS = ("cases", "problem", "seed", "state", "version")
 RESULTS_OF_A_FIT = ("seconds", "R2", "R2_krr_on_true_map", "n_components", "true_n_components", "error")
@@ -98,7 +98,7 @@ def names_of_problems(given: Sequence[str]) -> list[str]:
 
 
 class TrueMap:
-    """The R2 of kernel ridge regression on the true map, computed once for each problem and seed."""
+    """The R2 of kernel ridge regression on the true coordinates Bx, computed once for each problem and seed."""
 
     def __init__(self) -> None:
         self._table = Table("true_map", ("problem", "seed", "R2_krr_on_true_map"), 2, append=True)
@@ -134,7 +134,7 @@ def is_right(row: Row) -> bool:
 
 
 def is_success(row: Row) -> bool:
-    """Return whether the number of directions is right and R2 is close to kernel ridge regression on the true map."""
+    """Return whether the number of directions is right and R2 is close to that of kernel ridge on the true Bx."""
     tolerance = TOLERANCE_STEPS if row["problem"] == "steps" else TOLERANCE
     return is_right(row) and row["R2"] >= row["R2_krr_on_true_map"] - tolerance
 
@@ -156,7 +156,7 @@ def summary(rows: Sequence[Row]) -> Iterator[Row]:
                     "success": f"{sum(map(is_success, some))} of {len(some)}",
                     "median R2": median(valid(some, "R2")),
                     "least R2": least(valid(some, "R2")),
-                    "least R2 - KRR on the true map": least(gaps),
+                    "least R2 - KRR on the true Bx": least(gaps),
                     "median seconds": median(valid(some, "seconds"), 2),
                     "time / other": ratio(rows, some) if version != "other" else "",
                 }
@@ -179,10 +179,8 @@ def page(rows: Sequence[Row]) -> str:
     from objective import machine, markdown
 
     text = ["# benchmarks/search.py", "", machine(), "", used_commits(rows, "version")]
-    text += [
-        "A fit succeeds if d is right and R2 is not much less than that of kernel ridge regression on the true map:"
-    ]
-    text += [f"by at most {TOLERANCE}, or {TOLERANCE_STEPS} for steps."]
+    text += [f"A fit succeeds if d is right and R2 is at most {TOLERANCE} ({TOLERANCE_STEPS} for the problem `steps`)"]
+    text += ["below the R2 of kernel ridge regression on the true coordinates Bx."]
     titles = {"seeds": "Different data sets", "states": "One data set, different values of random_state"}
     for cases, title in titles.items():
         if some := [row for row in rows if row["cases"] == cases]:

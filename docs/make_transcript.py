@@ -53,7 +53,8 @@ def transcript(tables: list[Path], folder: Path) -> str:
     machine = f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}"
     if os.getloadavg()[0] > (os.cpu_count() or 1):
         machine += "; the machine was also busy with other work"
-    parts = [_HEAD.format(machine=machine), "## A planted model\n", _block([run("hkrr demo", folder)])]
+    heading = "## A planted model: synthetic data with known directions\n"
+    parts = [_HEAD.format(machine=machine), heading, _block([run("hkrr demo", folder)])]
     for table in tables:
         source = table / "data.csv.gz" if table.is_dir() else table
         name, suffix = (table.name, ".csv.gz") if table.is_dir() else (table.stem, table.suffix)

@@ -32,8 +32,8 @@ settings = {
 
 # %%
 # VarPro and AGD keep the coefficients fixed during the line search for B. Their steps are therefore short, and they
-# need thousands of steps. The library includes both algorithms to reproduce the paper. The command ``hkrr reproduce
-# convergence`` runs this comparison with the data sizes of the paper.
+# need thousands of iterations. The library includes both algorithms to reproduce the paper. The command
+# ``hkrr reproduce convergence`` runs this comparison with the data sizes of the paper.
 
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), layout="constrained", sharey=True)
 styles = {"varpro": ("VarPro", "#D55E00", "--"), "agd": ("AGD", "#0072B2", "-."), "lbfgs": ("L-BFGS", "#009E73", "-")}
