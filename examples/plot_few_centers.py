@@ -21,10 +21,10 @@ numbers = [5, 10, 20, 40, 80]
 styles = {"uniform": ("#0072B2", "o-"), "leverage": ("#D55E00", "s--"), "kmeans": ("#009E73", "^:")}
 
 # %%
-# All fits start from the true map, so that they differ only in the centers. Leverage scores help if some regions of the
-# input space contain few rows. Here the inputs are uniform on a cube, and there are no such regions. The paper's
-# theorem on the Nystrom approximation requires a number of centers of order ``1 / lambda``, which does not depend on
-# the number of rows. The default ``n_centers="auto"`` uses this number.
+# The starting map of every fit is the true map, so that the fits differ only in the centers. Leverage scores help if
+# some regions of the input space contain few rows. Here the inputs are uniform on a cube, and there are no such
+# regions. The paper's theorem on the Nystrom approximation requires a number of centers of order ``1 / lambda``, which
+# does not depend on the number of rows. The default ``n_centers="auto"`` uses this number.
 
 figure, ax = plt.subplots(figsize=(6.5, 4), layout="constrained")
 for how, (colour, style) in styles.items():
