@@ -20,8 +20,8 @@ from hkrr._base.checks import check_int
 from hkrr._base.linear_algebra import Array
 from hkrr.exceptions import PoorFitWarning
 
-# Directions of the standardized inputs are treated as constant if their variance is at most this fraction of the
-# largest variance.
+# A direction is treated as constant if the variance of the standardized inputs along it is at most this fraction of the
+# largest variance along any direction.
 _RANK = 1e-10
 # A column is treated as constant if its standard deviation is at most this fraction of its absolute mean.
 _ROUNDING = 1e-14
@@ -101,7 +101,8 @@ def _whiten(X: Array) -> tuple[Array, Array]:
     mean = X.mean(axis=0)
     centred = X - mean
     spread = centred.std(axis=0)
-    # Standardize first, so that the choice of constant directions does not depend on the units of X.
+    # Divide each column by its standard deviation first. The rank, and hence the set of directions that are treated as
+    # constant, then does not depend on the units of X.
     scale = np.where(spread > _ROUNDING * np.maximum(np.abs(mean), spread.max(initial=0.0) * 1e-150), spread, np.inf)
     _, s, Vt = np.linalg.svd(centred / scale, full_matrices=False)
     keep = s > np.sqrt(_RANK) * s[0] if s.size and s[0] > 0 else np.zeros(s.shape, dtype=bool)

@@ -1,13 +1,14 @@
 """BKerNN: kernel regression with a mean of Brownian kernels along learned, penalized directions.
 
-The directions are the columns w_1, ..., w_p of W. The kernel is ``(1/p) sum_j k(w_j'x, w_j'x')``, where
-``k(s, t) = (|s| + |t| - |s - t|) / 2`` is the covariance of Brownian motion on the line. K denotes the kernel matrix of
-the m training rows after centring its rows and columns, and y the centred target. For given W, the coefficients are
-``alpha = (K + m lambda I)^-1 y``. The coefficients are eliminated, and proximal gradient steps on W minimize
+The directions are the columns w_1, ..., w_p of W. The kernel is ``(1/p) sum_j k(w_j'x, w_j'x')``, where ``k(s, t) =
+(|s| + |t| - |s - t|) / 2`` is the covariance of Brownian motion on the line. K denotes the kernel matrix of the m
+training rows after centring its rows and columns, and y the centred target. For given W, the coefficients are ``alpha =
+(K + m lambda I)^-1 y``. With these coefficients, the objective is a function of W only. Proximal gradient descent
+minimizes
 
     G(W) + lambda Omega(W),     G(W) = (lambda / 2) y' (K + m lambda I)^-1 y,
 
-where Omega is the penalty. Because the coefficients sum to zero, the gradient of G with respect to w_j is
+over W, where Omega is the penalty. Because the coefficients sum to zero, the gradient of G with respect to w_j is
 ``(lambda / (2 p)) sum_a alpha_a s_a x_a``, where ``s_a = sum_b alpha_b sign(w_j'(x_a - x_b))``. All s_a are computed in
 O(m log m) by sorting. The kernel matrix needs ``sum_j |w_j'(x_a - x_b)|``, the L1 distance between rows a and b of X W.
 """
@@ -52,9 +53,9 @@ class BKerNN(RegressorMixin, BaseEstimator):
         few columns of X: ``sum_a |row a of W| / (2 sqrt(p))``. "basic" penalizes the length of each direction:
         ``sum_j |w_j| / (2 p)``.
     max_iter : int, default=100
-        Maximum number of proximal gradient steps.
+        Maximum number of proximal gradient iterations.
     tol : float, default=1e-5
-        Stop when the norm of the change of W in a step is at most this fraction of the norm of W.
+        Stop when the norm of the change of W in an iteration is at most this fraction of the norm of W.
     random_state : int, RandomState instance or None, default=None
         Seed of the initial directions.
 
@@ -67,7 +68,7 @@ class BKerNN(RegressorMixin, BaseEstimator):
         and converted to the original units of X. Directions are dropped if their singular value is below 1/n_features
         of the sum of all singular values.
     n_iter_ : int
-        Number of proximal gradient steps.
+        Number of proximal gradient iterations.
 
     Examples
     --------

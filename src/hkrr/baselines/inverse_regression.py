@@ -12,10 +12,10 @@ from hkrr.baselines._subspace_estimator import SubspaceEstimator, slices
 class SIR(SubspaceEstimator):
     """Sliced inverse regression.
 
-    The matrix is ``M = sum_h p_h m_h m_h'``, where p_h is the fraction of the rows in slice h of the target, and m_h is
-    the mean of the whitened inputs z in the slice. SIR finds directions along which the mean of the inputs changes with
-    the target. It misses directions along which the link function is even. Source: Li (1991), Sliced inverse regression
-    for dimension reduction, JASA 86.
+    The directions are the leading eigenvectors of ``M = sum_h p_h m_h m_h'``, where p_h is the fraction of the rows in
+    slice h of the target, and m_h is the mean of the whitened inputs z in the slice. SIR finds directions along which
+    the mean of the inputs changes with the target. It misses directions along which the link function is even. Source:
+    Li (1991), Sliced inverse regression for dimension reduction, JASA 86.
 
     Parameters
     ----------
@@ -54,9 +54,10 @@ class SIR(SubspaceEstimator):
 class SAVE(SubspaceEstimator):
     """Sliced average variance estimation.
 
-    The matrix is ``M = sum_h p_h (I - V_h)^2``, where p_h is the fraction of the rows in slice h of the target, and V_h
-    is the covariance of the whitened inputs z in the slice. Unlike SIR, SAVE also finds directions along which the link
-    function is even, but it needs more rows. Source: Cook and Weisberg (1991), discussion of Li's paper, JASA 86.
+    The directions are the leading eigenvectors of ``M = sum_h p_h (I - V_h)^2``, where p_h is the fraction of the rows
+    in slice h of the target, and V_h is the covariance of the whitened inputs z in the slice. Unlike SIR, SAVE also
+    finds directions along which the link function is even, but it needs a larger sample for the same accuracy. Source:
+    Cook and Weisberg (1991), discussion of Li's paper, JASA 86.
 
     Parameters
     ----------
@@ -104,10 +105,10 @@ class SAVE(SubspaceEstimator):
 class PHD(SubspaceEstimator):
     """Principal Hessian directions.
 
-    The matrix is ``M = (1/m) sum_i r_i z_i z_i'``, where r_i are the residuals of a linear fit of y. For normal inputs
-    M estimates the mean Hessian of the regression function. Directions are ranked by the absolute value of their
-    eigenvalues. PHD detects curvature but not linear trends. Source: Li (1992), On principal Hessian directions, JASA
-    87.
+    The directions are the leading eigenvectors of ``M = (1/m) sum_i r_i z_i z_i'``, where z_i are the whitened inputs
+    of the m rows, and r_i are the residuals of a linear fit of y. For normal inputs M estimates the mean Hessian of the
+    regression function. Directions are ranked by the absolute value of their eigenvalues. PHD detects curvature but not
+    linear trends. Source: Li (1992), On principal Hessian directions, JASA 87.
 
     Parameters
     ----------

@@ -45,13 +45,13 @@ class KDR(SubspaceEstimator):
     epsilon : float, default=1e-2
         Regularization of the inverse kernel matrix.
     max_iter : int, default=50
-        Maximum number of gradient steps.
+        Maximum number of gradient descent iterations.
     tol : float, default=1e-4
         Stop when the norm of the projected gradient is at most this fraction of the objective. The projection removes
         changes of B within its row space.
     max_rows : int, default=1000
-        Maximum number of rows to use. If X has more rows, a random subsample is drawn. The cost of a step is cubic in
-        the number of rows.
+        Maximum number of rows to use. If X has more rows, a random subsample is drawn. The cost of an iteration is
+        cubic in the number of rows that are used.
     random_state : int, RandomState instance or None, default=None
         Seed of the subsample.
 
@@ -125,7 +125,8 @@ class KDR(SubspaceEstimator):
                 break
             B, size = step.point, step.size
             value, gradient = conditional_variance(Z, G_y, B, kernel, self.epsilon)
-        # Weight and order the directions by the size of the gradients along each direction.
+        # The eigenvectors of this matrix are the directions of B, ordered by the mean squared gradient along each of
+        # them.
         return B.T @ gradient_matrix(Z @ B.T, y, self.epsilon) @ B
 
 
@@ -165,7 +166,7 @@ class GradientKDR(SubspaceEstimator):
         Regularization of the inverse kernel matrix.
     max_rows : int, default=2000
         Maximum number of rows to use. If X has more rows, a random subsample is drawn. The cost is cubic in the number
-        of rows.
+        of rows that are used.
     random_state : int, RandomState instance or None, default=None
         Seed of the subsample.
 

@@ -28,14 +28,15 @@ from hkrr.kernels import Kernel, get_kernel
 from hkrr.kernels.base import MEDIAN_ROWS
 from hkrr.rows import InMemoryRows
 
-# Multiples of the median heuristic's gamma that gamma="auto" tries.
+# The median heuristic sets gamma to 1 / (2 median^2), where median is the median distance between two rows.
+# gamma="auto" tries these multiples of that value.
 _FACTORS = (1 / 16, 1 / 4, 1.0, 4.0)
 # Values of lambda that reg_lambdas="auto" tries.
 _LAMBDAS = tuple(10.0 ** (-k / 2) for k in range(1, 21))
 
 
 class _Path(NamedTuple):
-    """The decomposition ``K ~ F F'`` with ``F'F = diag(s)`` for one kernel. It can be used for all values of lambda."""
+    """The decomposition ``K ~ F F'`` with ``F'F = diag(s)`` for one kernel, which is used for all values of lambda."""
 
     kernel: Kernel
     centers: Array
@@ -87,8 +88,9 @@ class KernelRidgeCV(KernelExpansionRegressor):
     kernel : str or Kernel, default="gaussian"
         The kernel.
     gamma : "auto", "median" or float, default="auto"
-        Scale of the kernel. "median" uses the value of the median heuristic. "auto" chooses the best of four multiples
-        of this value. If ``kernel`` is an instance with its own gamma, "auto" and "median" keep that gamma.
+        Scale of the kernel. "median" uses the median heuristic: ``1 / (2 median^2)``, where median is the median
+        distance between two rows (see `Kernel.median_gamma`). "auto" chooses the best of four multiples of this value.
+        If ``kernel`` is an instance with its own gamma, "auto" and "median" keep that gamma.
     reg_lambdas : "auto" or sequence of float, default="auto"
         Values of lambda to try. "auto" tries twenty values from 0.3 to 1e-10.
     n_centers : "all" or int, default="all"

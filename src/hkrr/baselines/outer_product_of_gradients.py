@@ -1,14 +1,14 @@
 """OPG and MAVE: subspace estimation from the gradients of local linear fits.
 
-At each anchor row j, a linear function of the whitened inputs z is fitted to the target, with the weight
-``w_ij = exp(-|P (z_i - z_j)|^2 / (2 h^2))`` for row i and the bandwidth h. The slopes of the fit estimate the gradient
-of the regression function at row j. This gradient lies in the row space of B. The matrix P is the identity in the first
-iteration and the current map afterwards, so that the neighbourhoods adapt to the relevant directions. This is the
-refined version of Xia and others (2002).
+At each anchor row j, a linear function of the whitened inputs z is fitted to the target, with the weight ``w_ij =
+exp(-|P (z_i - z_j)|^2 / (2 h^2))`` for row i and the bandwidth h. The slopes of the fit estimate the gradient of the
+regression function at row j. This gradient lies in the row space of B. The matrix P is the identity in the first
+iteration and the current map afterwards, as in the refined version of Xia and others (2002). The neighbourhoods thus
+adapt to the relevant directions.
 
-In many dimensions the neighbourhood of an anchor may have fewer rows than there are slopes. The local fits therefore
-use a ridge penalty of 0.001 times the mean variance of the neighbourhood. Rows whose weight is at most 1e-12 times the
-largest weight are ignored.
+In many dimensions the neighbourhood of an anchor may have fewer rows than the local fit has slopes. The local fits
+therefore use a ridge penalty of 0.001 times the mean variance of the neighbourhood. Rows whose weight is at most 1e-12
+times the largest weight are ignored.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class _LocalLinear(SubspaceEstimator):
 class OPG(_LocalLinear):
     """Outer product of gradients.
 
-    The matrix is ``M = (1/n) sum_j b_j b_j'``, where b_j are the slopes of the local linear fit at anchor j and n is
-    the number of anchors. Source: Xia, Tong, Li and Zhu (2002), An adaptive estimation of dimension reduction space,
-    JRSS B 64.
+    The directions are the leading eigenvectors of ``M = (1/n) sum_j b_j b_j'``, where b_j are the slopes of the local
+    linear fit at anchor j and n is the number of anchors. Source: Xia, Tong, Li and Zhu (2002), An adaptive estimation
+    of dimension reduction space, JRSS B 64.
 
     Parameters
     ----------
@@ -95,16 +95,16 @@ class MAVE(_LocalLinear):
     """Minimum average variance estimation: ``min sum_ij w_ij (y_i - a_j - b_j' B (z_i - z_j))^2`` over a, b and B.
 
     Here w_ij is the weight of row i in the local fit at anchor j, a_j is the intercept of this fit, and b_j are its
-    slopes. The fit starts from the map of OPG with ``n_iter=3``. It then alternates two steps: compute the local fits
-    for the current map, and compute the map for the current local fits. The second step is a linear least-squares
-    problem. Source: Xia, Tong, Li and Zhu (2002), see `OPG`.
+    slopes. The fit starts from the map of OPG with ``n_iter=3``. Each iteration then computes the local fits for the
+    current map, and a new map for these local fits. The new map is the solution of a linear least-squares problem.
+    Source: Xia, Tong, Li and Zhu (2002), see `OPG`.
 
     Parameters
     ----------
     n_components : int, default=2
         Number of directions to estimate.
     n_iter : int, default=10
-        Number of alternating iterations.
+        Number of iterations.
     n_anchors : int, default=500
         Maximum number of anchor rows. If X has more rows, the anchor rows are drawn at random.
     random_state : int, RandomState instance or None, default=None

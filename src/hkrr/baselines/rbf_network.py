@@ -41,7 +41,7 @@ class RBFNetwork(KernelExpansionRegressor):
     """Radial basis function network: ``f(x) = sum_j a_j k(|x - t_j|) + b`` with learned centers t_j.
 
     Stochastic gradient descent learns the centers and the coefficients a_j together. Source: Poggio and Girosi (1990),
-    Networks for approximation and learning, Proceedings of the IEEE 78. In that paper these models are regularization
+    Networks for approximation and learning, Proceedings of the IEEE 78. That paper calls these models regularization
     networks with fewer units than rows and movable centers.
 
     Parameters
@@ -59,8 +59,8 @@ class RBFNetwork(KernelExpansionRegressor):
     max_iter : int, default=500
         Maximum number of epochs.
     patience : int, default=50
-        Stop after this many epochs without a lower error on the held-out rows, a tenth of the training data. With fewer
-        than ten rows no rows are held out, and the training error is used.
+        Stop after this many epochs without a lower error on the held-out rows. A tenth of the training rows are held
+        out. If there are fewer than ten training rows, none are held out, and the training error is used.
     random_state : int, RandomState instance or None, default=None
         Seed of the held-out rows, the initial centers and the batches.
 

@@ -1,4 +1,4 @@
-"""The recursive feature machine. It alternates kernel ridge regression and the average gradient outer product."""
+"""The recursive feature machine: kernel ridge regression, with a distance learned from gradient outer products."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ KERNELS = {"laplace": Laplace, "gaussian": Gaussian}
 class RecursiveFeatureMachine(KernelExpansionRegressor):
     """Recursive feature machine: kernel ridge regression with a learned Mahalanobis distance.
 
-    The fit alternates two steps: solve ``(K_M + reg I) a = y``, then set M to ``sum_i grad f(x_i) grad f(x_i)'``
-    divided by its largest entry. K_M is the kernel matrix for the distance ``|M^(1/2) (x - x')|``, f is the fitted
-    function with the coefficients a, and M starts as the identity. The model is the iterate with the lowest error on
-    held-out rows. Source: Radhakrishnan, Beaglehole, Pandit and Belkin (2024), Mechanism for feature learning in neural
-    networks and backpropagation-free machine learning models, Science 383.
+    Each iteration solves ``(K_M + reg I) a = y`` for a, and then sets M to ``sum_i grad f(x_i) grad f(x_i)'`` divided
+    by its largest entry. K_M is the kernel matrix for the distance ``|M^(1/2) (x - x')|``, f is the fitted function
+    with the coefficients a, and M is the identity in the first iteration. The fitted model is that of the iteration
+    with the lowest error on held-out rows. Source: Radhakrishnan, Beaglehole, Pandit and Belkin (2024), Mechanism for
+    feature learning in neural networks and backpropagation-free machine learning models, Science 383.
 
     Parameters
     ----------
@@ -40,8 +40,8 @@ class RecursiveFeatureMachine(KernelExpansionRegressor):
     diagonal : bool, default=False
         Whether to restrict M to a diagonal matrix.
     validation_fraction : float, default=0.2
-        Fraction of the rows that are held out to choose the iterate. With 0, no rows are held out, and the last iterate
-        is used.
+        Fraction of the rows that are held out to choose the iteration. With 0, no rows are held out, and the model of
+        the last iteration is used.
     scale_features : bool, default=True
         Whether to standardize the columns of X.
     random_state : int, RandomState instance or None, default=None
@@ -54,7 +54,7 @@ class RecursiveFeatureMachine(KernelExpansionRegressor):
     components_ : array (n_features, n_features)
         A square root of M in the original units of X: the distance of two rows is ``|components_ (x - x')|``.
     best_iter_ : int
-        Number of updates of M before the chosen iterate.
+        Number of updates of M before the chosen iteration.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class RecursiveFeatureMachine(KernelExpansionRegressor):
         )
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Alternate the two steps, and select the iterate with the lowest held-out error."""
+        """Run the iterations, and keep the model of the iteration with the lowest held-out error."""
         self._check()
         Z, Y, scaling = self._standardize(X, y, scale=self.scale_features)
         training, held_out = self._split(len(Z))
@@ -98,7 +98,7 @@ class RecursiveFeatureMachine(KernelExpansionRegressor):
             P = C @ B.T
             alpha, _ = solve_positive_definite(kernel(P, P), targets, self.reg)
             predicted = KernelExpansion(kernel, B, C, alpha).at(Z[held_out])
-            # Without held-out rows, the error is set to -k, so that the last iterate is selected.
+            # Without held-out rows, the error is set to -k, so that the last iteration is selected.
             error = float(np.mean((predicted - Y[held_out]) ** 2)) if len(held_out) else -k
             if k == 0 or error < lowest:
                 best, lowest = (B, alpha, M, k), error

@@ -18,7 +18,7 @@ from hkrr.rows.standardize import moments
 class ReLUNetwork(RegressorMixin, BaseEstimator):
     """Neural network with one hidden layer, for a single target: ``f(x) = sum_j a_j max(w_j'x + c_j, 0) + b``.
 
-    Adam learns all parameters. With 20 or more rows, early stopping on a tenth of the rows ends the training.
+    Adam learns all parameters. If there are at least 20 rows, a tenth of them are held out for early stopping.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class ReLUNetwork(RegressorMixin, BaseEstimator):
         self.n_units, self.reg_lambda, self.max_iter, self.random_state = n_units, reg_lambda, max_iter, random_state
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Train the network. With 20 or more rows, a tenth of the rows are held out for early stopping."""
+        """Train the network. If there are at least 20 rows, a tenth of them are held out for early stopping."""
         check_int("n_units", self.n_units, 1)
         check_int("max_iter", self.max_iter, 1)
         check_positive("reg_lambda", self.reg_lambda, zero=True)

@@ -25,17 +25,18 @@ _MAX_LOG2_CELLS = 62
 class RCLSDirections(SubspaceEstimator):
     """Subspace estimation by response-conditional least squares.
 
-    The matrix is ``M = sum_h p_h b_h b_h'``, where p_h is the fraction of the rows in slice h of the target, and b_h
-    are the least-squares slopes of y on the whitened inputs within the slice. Source: Klock, Lanteri and Vigogna
-    (2021), Estimating multi-index models with response-conditional least squares, Electronic Journal of Statistics 15.
+    The directions are the leading eigenvectors of ``M = sum_h p_h b_h b_h'``, where p_h is the fraction of the rows in
+    slice h of the target, and b_h are the least-squares slopes of y on the whitened inputs within the slice. Source:
+    Klock, Lanteri and Vigogna (2021), Estimating multi-index models with response-conditional least squares, Electronic
+    Journal of Statistics 15.
 
     Parameters
     ----------
     n_components : int, default=2
         Number of directions to estimate.
     n_slices : int, default=10
-        Maximum number of slices. Fewer slices are used if a slice would have fewer than two rows for each column of X,
-        but never fewer than n_components. If the target is constant within every slice, all rows form one slice.
+        Maximum number of slices. The number is reduced until each slice has at least two rows for each column of X, but
+        not below n_components. If the target is constant within every slice, all rows form one slice.
 
     Attributes
     ----------

@@ -10,7 +10,8 @@ from hkrr.baselines.inverse_regression import PHD, SAVE, SIR
 from hkrr.baselines.outer_product_of_gradients import MAVE, OPG
 from hkrr.rows import InMemoryRows
 
-# The estimators are fitted to at most this many rows: an initial map need not be accurate.
+# Maximum number of rows to which the estimators are fitted. More rows are not needed, because an initial map need not
+# be accurate.
 _MAX_ROWS = 4000
 
 

@@ -26,7 +26,7 @@ def matern_in_place(nu: float, z: Array) -> Array:
 
 
 def matern_polynomial(nu: float, z: Array) -> Array:
-    """Return the polynomial 1 + z for nu = 3/2 (z is then overwritten), or 1 + z + z^2 / 3 for nu = 5/2."""
+    """Return the polynomial 1 + z for nu = 3/2, or 1 + z + z^2 / 3 for nu = 5/2. For nu = 3/2, z is overwritten."""
     if nu == 1.5:
         z += 1.0
         return z

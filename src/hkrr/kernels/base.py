@@ -1,4 +1,4 @@
-"""The base class of kernels, and the median rule for choosing gamma."""
+"""The base class of kernels, and the median heuristic, which chooses gamma from the distances between points."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hkrr._base.linear_algebra import Array, array_namespace, low_rank_product
 Pullback = Callable[[Array], tuple[Array, Array]]
 LowRankPullback = Callable[[Array, Array], tuple[Array, Array]]
 
-# Maximum number of rows for the median rule. If there are more rows, this many rows are drawn at random.
+# Maximum number of rows for the median heuristic. If there are more rows, this many rows are drawn at random.
 MEDIAN_ROWS = 1000
 # A kernel without a formula for its diagonal computes it from kernel matrices with at most this many rows.
 _DIAGONAL_BLOCK = 64
@@ -29,7 +29,7 @@ class Kernel(ABC):
     Parameters
     ----------
     gamma : float or None, default=None
-        Scale of the kernel. None means that gamma has not been chosen yet. The kernel is then evaluated with gamma = 1.
+        Scale of the kernel. If None, the estimator chooses gamma. A kernel that is called directly then uses 1.
 
     Examples
     --------
@@ -99,7 +99,10 @@ class Kernel(ABC):
         return xp.concat(parts)
 
     def median_gamma(self, P: Array) -> float:
-        """Return ``1 / (2 median^2)`` for the median distance between distinct rows of P (section 5 of the paper)."""
+        """Return the gamma of the median heuristic (section 5 of the paper).
+
+        It is ``1 / (2 median^2)``, where median is the median distance between distinct rows of P.
+        """
         return median_rule(P, "euclidean")
 
 
@@ -109,7 +112,11 @@ def _diagonal_matrix(values: Array) -> Array:
 
 
 def median_rule(P: Array, metric: str) -> float:
-    """Return ``1 / (2 median^2)`` of the distances between distinct rows, or 1 if there is only one distinct row."""
+    """Return the gamma of the median heuristic for a given metric.
+
+    It is ``1 / (2 median^2)``, where median is the median distance between distinct rows of P. If P has only one
+    distinct row, or if this value is not finite, 1 is returned.
+    """
     points = np.unique(np.asarray(P, dtype=np.float64), axis=0)
     if len(points) < 2:
         return 1.0

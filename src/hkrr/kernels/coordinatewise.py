@@ -60,7 +60,8 @@ class Coordinatewise(Kernel):
         P, C = self._rate * P, self._rate * C
         if is_torch_array(P):
             return self._product(P, C)
-        # Process a few rows at a time, so that the temporary arrays stay in the cache. This is twice as fast.
+        # Process the rows in small blocks, so that the temporary arrays stay in the cache. This is twice as fast as one
+        # block.
         K = np.empty((len(P), len(C)), dtype=np.result_type(P, C))
         step = max(1, _CACHED // max(1, len(C)))
         for start in range(0, len(P), step):
@@ -118,7 +119,7 @@ class Coordinatewise(Kernel):
         return array_namespace(P).zeros_like(P)
 
     def median_gamma(self, P: Array) -> float:
-        """Return ``1 / (2 median^2)`` for the median L1 distance, because product kernels decay with this distance."""
+        """Return the gamma of the median heuristic for L1 distances, in which product kernels decay."""
         return median_rule(P, "cityblock")
 
 
@@ -133,7 +134,8 @@ class ProductMatern(Coordinatewise):
     Parameters
     ----------
     gamma : float or None, default=None
-        Scale of the kernel, ``1 / (2 ell^2)``.
+        Scale of the kernel, ``1 / (2 ell^2)``. If None, the estimator chooses gamma. A kernel that is called directly
+        then uses 1.
     nu : {0.5, 1.5, 2.5}, default=1.5
         Smoothness.
 
@@ -218,7 +220,8 @@ class Anova(Coordinatewise):
     Parameters
     ----------
     gamma : float or None, default=None
-        Scale of the kernel, ``1 / (2 ell^2)``.
+        Scale of the kernel, ``1 / (2 ell^2)``. If None, the estimator chooses gamma. A kernel that is called directly
+        then uses 1.
     nu : {0.5, 1.5, 2.5}, default=0.5
         Smoothness.
 

@@ -18,7 +18,7 @@ class Polynomial(Kernel):
     Parameters
     ----------
     gamma : float or None, default=None
-        Scale of the scalar product.
+        Scale of the scalar product. If None, the estimator chooses gamma. A kernel that is called directly then uses 1.
     degree : int, default=3
         Degree, at least 1.
     coef0 : float, default=1.0
@@ -66,7 +66,7 @@ class Polynomial(Kernel):
         return (2.0 * self.degree * self.scale * g * base ** (self.degree - 1))[:, None] * P
 
     def median_gamma(self, P: Array) -> float:
-        """Return ``1 / mean |p|^2``, so that gamma p.p is 1 on average. This kernel does not depend on distances."""
+        """Return ``1 / mean |p|^2``, for which gamma p.p is 1 on average. This kernel does not depend on distances."""
         square = float(np.mean(np.sum(np.square(np.asarray(P, dtype=np.float64)), axis=1)))
         gamma = 1.0 / square if square > 0 else math.inf
         return gamma if math.isfinite(gamma) else 1.0

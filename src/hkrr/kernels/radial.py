@@ -71,9 +71,9 @@ class Radial(Kernel):
         if not self.smooth_at_zero:
             of_P, of_C = xp.sum(P * P, axis=1, keepdims=True), xp.sum(C * C, axis=1, keepdims=True).T
             rounding = 8.0 * EPS * self.scale
-            # Setting tiny distances to zero takes four passes over u. Testing the smallest entry first usually avoids
-            # these passes, because few rows are so close to a center. For PyTorch tensors the test is skipped, because
-            # on a GPU it would force a synchronization.
+            # Setting tiny distances to zero takes four passes over u. Usually no row is so close to a center, and a
+            # test of the smallest entry avoids these passes. For PyTorch tensors the test is skipped, because on a GPU
+            # it would force a synchronization.
             if is_torch_array(u) or (u.size > 0 and np.min(u) < rounding * (np.max(of_P) + np.max(of_C))):
                 u[u < rounding * (of_P + of_C)] = 0.0
         return u
@@ -94,7 +94,7 @@ class Radial(Kernel):
 
         def pullback(G: Array) -> tuple[Array, Array]:
             G *= decay
-            # BLAS multiplies (few rows) @ (n x c) a third faster than (n x c) @ (few columns).
+            # In BLAS, ((d + 1) x c) @ (c x n) is a third faster than (n x c) @ (c x (d + 1)).
             to_P = (xp.concat([C, xp.ones_like(C[:, :1])], axis=1).T @ G.T).T
             to_C = (xp.concat([P, xp.ones_like(P[:, :1])], axis=1).T @ G).T
             factor = 2.0 * self.scale
@@ -117,7 +117,7 @@ class Radial(Kernel):
             to_P, to_C = xp.zeros_like(P1), xp.zeros_like(C1)
             for t in range(R.shape[1]):
                 r, a = R[:, t : t + 1], A[:, t : t + 1]
-                # BLAS multiplies (few rows) @ (n x c) a third faster than (n x c) @ (few columns).
+                # In BLAS, ((d + 1) x c) @ (c x n) is a third faster than (n x c) @ (c x (d + 1)).
                 to_P += r * ((a * C1).T @ decay.T).T
                 to_C += a * ((r * P1).T @ decay).T
             factor = 2.0 * self.scale
@@ -176,7 +176,8 @@ class RationalQuadratic(Radial):
     Parameters
     ----------
     gamma : float or None, default=None
-        Scale of the squared distance.
+        Scale of the squared distance. If None, the estimator chooses gamma, and a kernel that is called directly uses
+        1.
     alpha : float, default=1.0
         Exponent. As alpha grows, the kernel approaches the Gaussian kernel.
 
@@ -226,7 +227,8 @@ class Matern(Radial):
     Parameters
     ----------
     gamma : float or None, default=None
-        Scale of the squared distance, ``1 / (2 ell^2)``.
+        Scale of the squared distance, ``1 / (2 ell^2)``. If None, the estimator chooses gamma. A kernel that is called
+        directly then uses 1.
     nu : {0.5, 1.5, 2.5}, default=1.5
         Smoothness.
 

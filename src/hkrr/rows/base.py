@@ -1,9 +1,9 @@
 """The interface of all row sources.
 
-A fit needs two things from the data: sums over rows (K'K, K'y, |r|^2, the gradient) and a few rows by index.
-`Rows.sum` computes the sums block by block. The callers of `Rows` do not know how many blocks there are, where they
-are stored, or which device processes them. The map and other small arrays are passed to the block function
-as arguments, so that a row source can send these arrays to the place where the blocks are stored.
+A fit needs two things from the data: sums over all rows (K'K, K'y, |r|^2, the gradient), and the rows at given indices,
+such as the centers. `Rows.sum` computes the sums block by block. The callers of `Rows` do not know how many blocks
+there are, where they are stored, or which device processes them. The map and other small arrays are passed to the block
+function as arguments, so that a row source can send these arrays to the place where the blocks are stored.
 
 A block function receives float64 blocks in the coordinates set by `Rows.with_coordinates`. Each block is shifted and
 scaled just before it is passed to the block function, so X is never copied as a whole.
@@ -54,8 +54,7 @@ class Rows(ABC):
     n_threads : int
         Number of threads that sums and large linear systems may use.
     pays_to_batch : bool, default=False
-        Whether evaluating several small problems at once costs little more than evaluating one problem. This is the
-        case on a GPU.
+        Whether a batch of several small evaluations takes little more time than a single evaluation, as on a GPU.
 
     Examples
     --------

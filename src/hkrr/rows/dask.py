@@ -96,7 +96,8 @@ class DaskRows(Rows):
         if y is not None:
             if not _lengths_known(X) or not _lengths_known(y):
                 if X.numblocks[0] != y.numblocks[0]:
-                    # X and y are partitioned differently, so the lengths of the partitions must be computed first.
+                    # X and y are partitioned differently. To repartition y like X, Dask must know the lengths of the
+                    # partitions.
                     return self._pair_up(self._with_known_lengths(X), self._with_known_lengths(y))
             elif len(X) != len(y):
                 raise ValueError(_LENGTHS.format(len(y), len(X)))

@@ -144,8 +144,9 @@ class InMemoryRows(Rows):
         """Return the same rows, with ``n_free_columns`` set to the number of linearly independent columns of X.
 
         Subsets of the returned rows inherit this number. It determines how many parameters of a map are identifiable: a
-        column that is constant, or a linear combination of other columns, adds no identifiable parameters. If there are
-        too few rows to compute the rank, all columns that are not constant are counted.
+        column that is constant, or a linear combination of other columns, adds no identifiable parameters. If the rank
+        cannot be computed, because there are too few rows or more than 1,000 columns, all columns that are not constant
+        are counted.
         """
         other = copy.copy(self)
         X = self.take(np.arange(0, self.n_rows, -(-self.n_rows // _RANK_ROWS)))

@@ -26,7 +26,7 @@ def find_near_copies(table: Array) -> Array:
     A row is a copy of another row if they differ by at most 1e-5 times the scale of the column, in every column. The
     scale is the smaller of two numbers: the standard deviation, and the distance between the first and the last decile.
     With the standard deviation alone, a few outliers could turn all other rows into copies. If both deciles are equal,
-    the values of the column must be equal.
+    the scale is 0, and the values of the column must be equal.
 
     The row of which another row is a copy is never a copy itself. Two copies of the same row therefore differ by at
     most twice the tolerance, and no two of the remaining rows are copies of each other.

@@ -1,4 +1,4 @@
-"""Rows whose weights are a function of their residuals, computed block by block."""
+"""Rows whose weights are multiplied by factors that are computed block by block, such as functions of the residuals."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ def moments(rows: Rows) -> Moments:
 
     x_sum, y_sum = rows.fetch(*rows.sum(means))
     x_mean, y_mean = x_sum / rows.total_weight, y_sum / rows.total_weight
-    # Select a row with positive weight as a reference for detecting constant columns. If all weights are positive, this
-    # is the first row: to get a random row of a file, half of the file would have to be read on average.
+    # Select a row with positive weight as a reference for detecting constant columns. If all weights are positive, the
+    # first row is used, because reaching a random row of a file would mean reading half of the file on average.
     one = np.zeros(1, dtype=int) if rows.n_counted == rows.n_rows else rows.draw(1, np.random.RandomState(0))
     first_x, first_y, _ = rows.subset(one).gather()
 

@@ -13,7 +13,7 @@ from hkrr.rows.near_copies import find_near_copies
 
 # Number of rows that `any_identical` processes at once.
 _BLOCK = 10_000
-# Largest number of rows among which near copies are searched.
+# Maximum number of rows for the search for near copies. With more rows, only identical rows are merged.
 _NEAR_ROWS = 20_000
 
 
@@ -74,9 +74,9 @@ def normalize_weights(weight: Array | None) -> Array | None:
 
 
 def any_identical(X: Array, y: Array) -> bool:
-    """Return whether any two samples may be identical.
+    """Return whether any two samples may be identical. This test is fast, but different samples can pass it.
 
-    Samples are compared by a random linear combination of their entries, which is equal for identical samples.
+    It compares a random linear combination of the entries of each sample.
     """
     Y = y[:, None] if y.ndim == 1 else y
     u = np.random.RandomState(0).uniform(1.0, 2.0, X.shape[1] + Y.shape[1])
@@ -112,18 +112,16 @@ def any_copies(X: Array, y: Array, weight: Array | None) -> bool:
 
 
 def merge_identical(X: Array, y: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
-    """Return each distinct sample of positive weight once, in a fixed order, with the sum of its weights.
+    """Return each distinct sample of positive weight once, sorted, with the sum of its weights.
 
     Merging does not change the training objective. If all rows are centers, a repeated row would only enlarge the
-    linear system. After merging, a repeated sample gives bitwise the same fit as a single sample with the corresponding
-    weight.
+    linear system. After merging, w copies of a sample give bitwise the same fit as a single sample with the weight w.
 
-    Copies that come from a bootstrap or a join carry no information about the noise variance, so the merged weights
-    are normalized to a mean of one. Rows can also repeat because inputs and targets take few distinct values. Such
+    Copies that come from a bootstrap or a join carry no information about the noise variance, so the merged weights are
+    normalized to a mean of one. Rows can also repeat because inputs and targets take few distinct values. Such
     repetitions are called frequencies. They do carry information about the noise, so the weights are not normalized.
-    Repetitions are treated as frequencies under two conditions. All weights are integers, and most of the repeated
-    weight belongs to inputs that occur with different targets. The repeated weight of a distinct sample is the sum of
-    its weights minus one.
+    Repetitions are treated as frequencies under two conditions. All weights are integers, and most repetitions belong
+    to inputs that also occur with other targets. A sample whose weights sum to w is repeated w - 1 times.
     """
     X, y, weight = _without_zero_weights(X, y, weight)
     samples, index, inverse = np.unique(np.column_stack([X, y]), axis=0, return_index=True, return_inverse=True)
@@ -139,8 +137,9 @@ def merge_identical(X: Array, y: Array, weight: Array | None) -> tuple[Array, Ar
 def merge_copies(X: Array, y: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
     """Return the samples as `merge_identical` does, but merge near copies too.
 
-    A criterion that learns the noise variance would conclude from near copies that there is no noise. If there are no
-    near copies, or if the repetitions are frequencies, the result is that of `merge_identical`.
+    Near copies have nearly equal targets, from which a criterion that learns the noise variance would conclude that
+    there is no noise. If there are no near copies, or if the repetitions are frequencies, the result is that of
+    `merge_identical`.
     """
     X, y, weight = _without_zero_weights(X, y, weight)
     source = find_copies(X, y, weight)
@@ -180,9 +179,11 @@ def _find_sources(table: Array, n_near: int = _NEAR_ROWS) -> Array:
 
 
 def _are_frequencies(X: Array, counts: Array, n_near: int = 0) -> bool:
-    """Return whether most of the repeated weight belongs to inputs that occur with different targets.
+    """Return whether samples repeat because their inputs and targets take few distinct values, not because of copying.
 
-    `counts` contains the sum of the weights of each distinct sample. `merge_identical` defines the repeated weight.
+    This is assumed if most repetitions belong to inputs that also occur with other targets. X contains the inputs of
+    the distinct samples. `counts` contains the number of times that each sample occurs. If X has at most `n_near` rows,
+    inputs that are near copies of each other are treated as equal.
     """
     source = _find_sources(X, n_near)
     seen_with_other_targets = np.bincount(source)[source] > 1

@@ -1,9 +1,9 @@
 """Saving and loading of models as safetensors files with JSON metadata, and export of models to ONNX.
 
-`save` has three steps. It converts the model to JSON and arrays (`model_file`, `hkrr._storage.json_codec`), packs them
-into bytes (`hkrr._storage.safetensors_format`), and writes the bytes atomically (`hkrr._storage.atomic_write`). `load`
-reverses these steps. It also checks that the bytes match the checksum, and that the fitted attributes are valid
-(`schemas`, `checks`). A loaded model can therefore always predict.
+`save` converts the model to JSON and arrays (`model_file`, `hkrr._storage.json_codec`), packs them into bytes
+(`hkrr._storage.safetensors_format`), and writes the bytes atomically (`hkrr._storage.atomic_write`). `load` does the
+reverse. It also checks the checksum of the bytes and the fitted attributes (`schemas`, `checks`). A loaded model can
+therefore always predict.
 """
 
 from __future__ import annotations

@@ -29,6 +29,9 @@ from hkrr.tables.encoding import DAY_FIRST, KINDS, MONTH_FIRST, Column, Encoder,
 Sizes = dict[str, tuple[int, ...]]
 Check = Callable[[str, Any, Sizes], None]
 
+# Names of sizes in error messages, by letter.
+_SIZE_NAMES = {"c": "n_centers", "D": "n_features", "d": "n_components", "K": "n_classes", "*t": "n_targets"}
+
 
 def _bind(name: str, shape: tuple[int, ...], letters: tuple[str, ...], sizes: Sizes) -> None:
     rest = shape
@@ -37,9 +40,17 @@ def _bind(name: str, shape: tuple[int, ...], letters: tuple[str, ...], sizes: Si
         part, rest = rest[:n], rest[n:]
         fits = len(part) == n and (n <= 1) and 0 not in part
         if not fits or sizes.setdefault(letter, part) != part:
-            raise Refusal(f"{name} has the shape {shape}, which does not match the rest of the model")
+            raise _wrong_shape(name, shape, letters, sizes)
     if rest:
-        raise Refusal(f"{name} has the shape {shape}, which does not match the rest of the model")
+        raise _wrong_shape(name, shape, letters, sizes)
+
+
+def _wrong_shape(name: str, shape: tuple[int, ...], letters: tuple[str, ...], sizes: Sizes) -> Refusal:
+    """Return an error that states the required shape: known sizes as numbers, and other sizes by their names."""
+    expected = [str(size) for letter in letters for size in sizes.get(letter, (_SIZE_NAMES.get(letter, letter),))]
+    return Refusal(
+        f"{name} has the shape {shape}, but must have the shape ({', '.join(expected)}{',' if len(expected) == 1 else ''})"
+    )
 
 
 def _finite(name: str, value: Any) -> None:
@@ -118,7 +129,10 @@ def packed(name: str, value: Any, sizes: Sizes) -> None:
     """Check a lower triangular float32 matrix with one row per center, stored as a vector of its entries."""
     floats("packed")(name, value, sizes)
     if value.dtype != np.float32 or len(value) != packed_length(sizes["c"][0]):
-        raise Refusal(f"{name} does not match centers_")
+        raise Refusal(
+            f"{name} must have {packed_length(sizes['c'][0])} float32 entries, because there are {sizes['c'][0]} "
+            f"centers; it has {len(value)} entries of type {value.dtype}"
+        )
 
 
 def number(*, positive: bool = False) -> Check:
@@ -238,7 +252,7 @@ def moments(name: str, value: Any, sizes: Sizes) -> None:
 
 
 def record(cls: Any) -> Check:
-    """Return a check for an instance of the dataclass `cls`, whose fields must match their annotations.
+    """Return a check for an instance of the dataclass `cls`, whose fields must have the annotated types.
 
     The annotations may contain plain types, None, unions and tuples.
     """
@@ -254,13 +268,13 @@ def record(cls: Any) -> Check:
     return check
 
 
-# For each annotation, the class whose instances match it. Integers also match float, and NumPy scalars also match
-# built-in types.
+# For each annotation, the class whose instances are accepted. An integer is accepted for float, and NumPy scalars are
+# accepted for the built-in types.
 _KINDS: dict[Any, Any] = {float: numbers.Real, int: numbers.Integral, bool: bool | np.bool_}
 
 
 def _is_a(value: Any, hint: Any) -> bool:
-    """Return whether a value matches an annotation. Integers match float, but booleans match only bool."""
+    """Return whether a value is of the annotated type. Integers are valid as float. Booleans are valid only as bool."""
     if isinstance(hint, UnionType):
         return any(_is_a(value, each) for each in get_args(hint))
     if get_origin(hint) is tuple:
@@ -292,11 +306,18 @@ def encoder(name: str, value: Any, sizes: Sizes) -> None:
         if column.kind not in KINDS:
             raise Refusal(f"{name} has a column of unknown kind {column.kind[:40]!r}")
         if not math.isfinite(column.fill):
-            raise Refusal(f"{name} fills missing values with NaN or infinity")
+            raise Refusal(
+                f"the fill value of the column {column.name[:40]!r} in {name} must be finite, got {column.fill}"
+            )
         if column.kind == "truth" and len(column.values) != 2:
-            raise Refusal(f"{name} has a boolean column that does not have two values")
+            raise Refusal(
+                f"the boolean column {column.name[:40]!r} in {name} must have two values; it has {len(column.values)}"
+            )
         if column.kind == "date" and column.values not in ((), (DAY_FIRST,), (MONTH_FIRST,)):
-            raise Refusal(f"{name} has a date column with an unknown format")
+            raise Refusal(
+                f"the order of the date column {column.name[:40]!r} in {name} must be empty, {DAY_FIRST!r} or "
+                f"{MONTH_FIRST!r}"
+            )
 
 
 def text(name: str, value: Any, sizes: Sizes) -> None:
@@ -317,19 +338,24 @@ def held_out(name: str, value: Any, sizes: Sizes) -> None:
     """Check `HeldOutScores`, whose lists must have one entry for each method."""
     _scores(name, value, sizes)
     if len({len(each) for each in (value.methods, value.r2, value.low, value.high)}) != 1:
-        raise Refusal(f"{name} does not have one score for each method")
+        raise Refusal(f"{name} must have one r2, one low and one high for each of its {len(value.methods)} methods")
 
 
 def table_regressor(model: TableRegressor) -> None:
-    """Check that the parameters of a TableRegressor are valid, and that its columns match its inner model."""
+    """Check the parameters of a TableRegressor, and that its model was fitted to the columns that its encoder gives."""
     check_choice("missing", model.missing, ("impute", "refuse"))
     check_choice("missing", model.encoder_.missing, ("impute", "refuse"))
     if not isinstance(model.regressor, bool | None) and not hasattr(model.regressor, "get_params"):
         raise Refusal("regressor is not an estimator")
     names = [column.name for column in model.encoder_.columns]
     if names != list(getattr(model, "feature_names_in_", ())):
-        raise Refusal("encoder_ and feature_names_in_ have different columns")
+        raise Refusal("the columns of encoder_ must have the names in feature_names_in_, in the same order")
     if len(getattr(model, "missing_variances_", names)) != len(names):
-        raise Refusal("missing_variances_ and encoder_ have different numbers of columns")
+        raise Refusal(
+            f"missing_variances_ has {len(model.missing_variances_)} entries, but encoder_ has {len(names)} columns"
+        )
     if len(model.encoder_.names_out) != model.model_.n_features_in_:
-        raise Refusal("the number of columns of model_ differs from the number of encoded columns of encoder_")
+        raise Refusal(
+            f"model_ was fitted with {model.model_.n_features_in_} columns, but encoder_ gives "
+            f"{len(model.encoder_.names_out)} columns"
+        )

@@ -1,7 +1,7 @@
 """Functions that save a fitted model to one file and load it again. Files from any source are safe to load.
 
-A file that was written by an earlier version of the library can lack parameters. They get their default values. A file
-that was written by a later version can contain unknown parameters or attributes. `load` then raises an error.
+If a file was written by an earlier version of the library, parameters that the file lacks get their default values. If
+a file was written by a later version and contains unknown parameters or attributes, `load` raises an error.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from hkrr.exceptions import ModelFileError
 from hkrr.saving.schemas import SCHEMAS, Schema, check_model
 
 _DAMAGED = "it is damaged, or was not written by hkrr.save"
-# Parameters that are stored as None. Callbacks are functions, which cannot be stored. The path of a checkpoint is only
-# valid on one machine.
+# Parameters that are stored as None. Callbacks are functions, which cannot be stored. The path of a checkpoint is valid
+# only on the machine of the fit.
 LEFT_OUT = ("callbacks", "checkpoint")
 # Attributes that are stored elsewhere: the feature names in the hkrr metadata, and the history in result_.
 _ELSEWHERE = {"feature_names_in_", "history_"}
@@ -271,7 +271,7 @@ def _as_bytes(model: Any) -> bytes:
 
 
 def _summary(model: Any) -> dict[str, Any]:
-    """Return facts about the fit, such as the number of centers, that are stored in the metadata for human readers.
+    """Return facts about the fit, such as the number of centers, which the metadata stores for human readers only.
 
     `load` does not use them.
     """

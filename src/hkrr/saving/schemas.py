@@ -128,9 +128,9 @@ def _map_model(model: HyperKernelRidge | HyperKernelRidgeCV) -> None:
     check_shared_parameters(model)
     _check_device(model)
     if len({name in vars(model) for name in ("prior_variance_", "noise_variance_")}) > 1:
-        raise Refusal("it has only one of prior_variance_ and noise_variance_")
+        raise Refusal("it must have both prior_variance_ and noise_variance_, or neither")
     if model.map_.shape != model.result_.B.shape:
-        raise Refusal("map_ and result_.B have different shapes")
+        raise Refusal(f"map_ has the shape {model.map_.shape}, but result_.B has the shape {model.result_.B.shape}")
 
 
 def _check_device(model: HyperKernelRidge | HyperKernelRidgeCV | HyperKernelClassifier) -> None:
@@ -148,14 +148,23 @@ def _classifier(model: HyperKernelClassifier) -> None:
     check_choice("loss", model.loss, ("logistic", "squared"))
     n_classes = len(model.classes_)
     if np.shape(model.dual_coef_)[1:] != (() if n_classes == 2 else (n_classes,)):
-        raise Refusal("dual_coef_ does not match classes_")
+        shape = "(n_centers,)" if n_classes == 2 else f"(n_centers, {n_classes})"
+        raise Refusal(
+            f"dual_coef_ must have the shape {shape}, because there are {n_classes} classes; "
+            f"it has the shape {np.shape(model.dual_coef_)}"
+        )
     known = [name in vars(model) for name in _CLASSES]
-    if any(known) and not (all(known) and len(model.class_count_) == n_classes):
-        raise Refusal(f"the attributes {', '.join(_CLASSES)} are incomplete, or do not match classes_")
+    if any(known) and not all(known):
+        raise Refusal(f"it has some of the attributes {', '.join(_CLASSES)}, but not all of them")
+    if any(known) and len(model.class_count_) != n_classes:
+        raise Refusal(f"class_count_ has {len(model.class_count_)} entries, but classes_ has {n_classes}")
     if (model.softness_ is None) != (model.loss == "logistic"):
-        raise Refusal("softness_ does not match loss")
+        raise Refusal("softness_ must be None if loss is 'logistic', and a number otherwise")
     if model.regressor_.n_features_in_ != model.n_features_in_:
-        raise Refusal("regressor_ was fitted with a different number of columns")
+        raise Refusal(
+            f"regressor_ was fitted with {model.regressor_.n_features_in_} columns, but the model with "
+            f"{model.n_features_in_}"
+        )
 
 
 _MAP_MODEL: Attributes = {
@@ -208,7 +217,7 @@ def _piecewise(model: baselines.PiecewisePolynomial) -> None:
     D = model.n_features_in_
     n_cells, degree = check_int("n_cells", model.n_cells, 1), check_int("degree", model.degree, 0)
     if D * math.log2(n_cells) > 62:
-        raise Refusal("n_cells is too large")
+        raise Refusal(f"n_cells={n_cells} is too large for {D} columns: n_cells^n_features must be at most 2^62")
     # Compute the binomial coefficient (D + degree choose degree) factor by factor, and stop before it becomes huge.
     n_monomials = 1
     for k in range(1, degree + 1):
@@ -216,25 +225,31 @@ def _piecewise(model: baselines.PiecewisePolynomial) -> None:
         if n_monomials > len(model.everywhere_):
             break
     if n_monomials != len(model.everywhere_):
-        raise Refusal(f"everywhere_ does not match degree={degree}")
+        raise Refusal(
+            f"everywhere_ must have one coefficient for each monomial of degree at most {degree} in {D} columns; "
+            f"it has {len(model.everywhere_)}"
+        )
     if not all(0 <= cell < n_cells**D for cell in model.cells_):
-        raise Refusal(f"cells_ does not match n_cells={n_cells}")
+        raise Refusal(f"the keys of cells_ must be at least 0 and below n_cells^n_features = {n_cells}^{D}")
 
 
 def _rcls(model: baselines.RCLS) -> None:
     n_inputs = model.link_._fit_X.shape[1] if hasattr(model.link_, "_fit_X") else model.link_.n_features_in_
     if n_inputs != len(model.components_):
-        raise Refusal("link_ does not match components_")
+        raise Refusal(f"link_ was fitted with {n_inputs} columns, but components_ has {len(model.components_)} rows")
 
 
 def _relu(model: baselines.ReLUNetwork) -> None:
     if model.network_.n_features_in_ != model.n_features_in_:
-        raise Refusal("network_ was fitted with a different number of columns")
+        raise Refusal(
+            f"network_ was fitted with {model.network_.n_features_in_} columns, but the model with "
+            f"{model.n_features_in_}"
+        )
 
 
 def _neighbors(model: KNeighborsRegressor) -> None:
     if check_int("n_neighbors", model.n_neighbors, 1) > len(model._y):
-        raise Refusal(f"n_neighbors={model.n_neighbors} exceeds the number of rows")
+        raise Refusal(f"n_neighbors={model.n_neighbors} exceeds the number of training rows, {len(model._y)}")
 
 
 def _layers(*shapes: tuple[str, ...]) -> Check:

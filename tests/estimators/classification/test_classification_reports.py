@@ -118,7 +118,7 @@ def test_saved_models(tmp_path):
     [
         ("class_count_", np.array([1, 2]), "class_prior_ has the shape"),
         ("class_prior_", np.array([0.5, 0.5, 0.0]), "class_prior_ is not positive"),
-        ("classes_", np.array(["a", "b"]), "does not match classes_"),
+        ("classes_", np.array(["a", "b"]), r"dual_coef_ must have the shape \(n_centers,\)"),
         ("map_shape_", "round", "map_shape_ is not one of"),
     ],
 )
