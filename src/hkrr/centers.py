@@ -5,7 +5,7 @@ The regression function is a linear combination of kernel functions at c centers
 leverage of a point, kappa the largest value k(x, x), and 1 - delta the probability with which the theorem holds. Since
 N_inf(lambda) <= kappa / lambda, the remark after the theorem states that c of order kappa / lambda suffices. If m rows
 are fitted with lambda = m^-zeta, this order is m^zeta. `auto_size` uses this order. Sampling by leverage scores
-(appendix B of the paper) prefers rows with a large influence on the fit, and needs fewer centers.
+(appendix B of the paper) prefers rows with a large influence on the fit, and needs fewer centers than uniform sampling.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def draw_centers(
     (4, 2)
     """
     if how == "leverage":
-        # Remove repeated centers, because a repeated center adds no new kernel function.
+        # Rows are drawn with replacement. Repeated centers are removed, because they add no new kernel function.
         return np.unique(leverage(rows, n_centers, rng, B=B, kernel=kernel, t0=t0), axis=0)
     return kmeans(rows, n_centers, rng) if how == "kmeans" else uniform(rows, n_centers, rng)
 

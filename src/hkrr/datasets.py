@@ -1,7 +1,7 @@
 """Synthetic multi-index models y = g(B x) + noise with a known map B. The coordinates of B x are called indices.
 
-`make_mim_sines` and `make_mim_mixed` generate the data sets of the paper. `make_planted` generates the models in
-`PLANTED`, each of which is difficult in a different way. `make_mim_classes` generates class labels and their true
+`make_mim_sines` and `make_mim_mixed` generate the data sets of the paper. `make_planted` generates the planted models
+in `PLANTED`, each of which is difficult in a different way. `make_mim_classes` generates class labels and their true
 probabilities.
 """
 
@@ -152,7 +152,7 @@ def _five(V: Matrix) -> Matrix:
 
 @dataclass(frozen=True)
 class Planted:
-    """Definition of a synthetic model: its link function, its size, and the distribution of its inputs and noise."""
+    """Definition of a planted model (synthetic data with known directions): link function, size, inputs and noise."""
 
     link: Callable[[Matrix], Matrix]
     n_components: int
@@ -178,7 +178,9 @@ PLANTED: dict[str, Planted] = {
 def make_planted(
     kind: str, n_samples: int, *, n_features: int | None = None, noise: float = 0.01, random_state: Any = None
 ) -> Dataset:
-    """Generate one of the synthetic models in `PLANTED`. The link is applied to indices of mean 0 and variance 1.
+    """Generate data of a planted model, a key of `PLANTED`: synthetic data with known directions.
+
+    The link function is applied to indices of mean 0 and variance 1. The models are:
 
     - "product": the product of two indices, a saddle.
     - "ratio": a steep ratio of two indices.

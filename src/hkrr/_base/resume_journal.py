@@ -31,8 +31,8 @@ from hkrr._base.value_hashing import digest
 from hkrr.exceptions import CheckpointError
 
 _T = TypeVar("_T")
-# Maximum fraction of the fitting time that is spent on writing the journal. If ``every=0``, there is no maximum, and
-# the journal is written at every step.
+# Maximum fraction of the fitting time that is spent on writing the journal. It is ignored if ``every=0``: the journal
+# is then written at every step.
 _WRITING_SHARE = 0.05
 REMEDY = "use another path for checkpoint, or delete the file to start over"
 

@@ -19,7 +19,8 @@ _PREFIX = "hkrr"
 _T = TypeVar("_T")
 _U = TypeVar("_U")
 
-# With fewer centers than this, BLAS is slower with several threads than with one, especially on a busy machine.
+# Minimum number of centers for several BLAS threads. With fewer centers, several threads are slower than one,
+# especially on a busy machine.
 _FEW_CENTERS = 3000
 
 

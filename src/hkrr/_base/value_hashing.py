@@ -1,4 +1,4 @@
-"""Hashes of values regardless of their types, for the fingerprints of checkpoints and the keys of the journal.
+"""Hashes of values regardless of their types, for the fingerprints of checkpoints and the keys of their entries.
 
 Equal values of different types have the same hash: 3, 3.0 and NumPy scalars; a list, a tuple, a range and an array of
 the same numbers; a path and its string; a PyTorch device and its name; objects of the library's own classes with the

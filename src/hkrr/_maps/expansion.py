@@ -34,7 +34,7 @@ class KernelExpansion:
     intercept : float or array (n_targets,), default=0.0
         The intercept, which is added to the kernel expansion.
     x_offset : array (D,) or None, default=None
-        Offset that is subtracted from X and from the centers before the map is applied.
+        Offset that is subtracted from X and from the centers before the map is applied. None means zero.
     """
 
     kernel: Kernel

@@ -67,7 +67,7 @@ class Full:
 
 
 def square_map_is_affordable(n_rows: float, n_features: int, kernel: Kernel) -> bool:
-    """Return whether a full D x D map has fewer parameters than half the number of rows, and is therefore worth trying.
+    """Return whether a full D x D map is worth trying, because it has fewer parameters than half the number of rows.
 
     A map with more parameters would not be selected by any score. The function also returns False if there is only one
     column, or if the kernel is not rotation invariant.

@@ -87,10 +87,11 @@ def difference(found: Any, expected: dict[str, Any]) -> str | None:
 
 
 def _digest_of(name: str, value: Any) -> str:
-    """Return a hash of a parameter.
+    """Return a hash of the value of a parameter.
 
-    If `cv` cannot be pickled, for example because it is a generator, the name of its class is returned. The splits
-    themselves need no hash, because the keys of the journal contain them.
+    A value that cannot be pickled has no hash, and a CheckpointError is raised. The parameter `cv` is an exception: if
+    it cannot be pickled, for example because it is a generator, the name of its class is returned. Different splits are
+    still detected, because the keys of the journal (`hkrr._base.resume_journal`) contain the splits.
     """
     if name in _RESOLVE and isinstance(value, str) and value != "auto":
         value = _RESOLVE[name](value)

@@ -1,4 +1,4 @@
-"""Conversion of values to JSON and back, for parameters, fitted attributes and journal entries.
+"""Conversion of values to JSON and back, for parameters, fitted attributes and the entries of checkpoints.
 
 None, booleans, strings, integers, finite floats and lists are represented by the corresponding JSON values. Every other
 value is represented by a JSON object whose only key names the type of the value. For example:

@@ -10,7 +10,7 @@ arrays in C and in Fortran order round differently. The entry "checksum" is a SH
 metadata without this entry, followed by the bytes of the tensors in the order of their names.
 
 Reading a file from an untrusted source is safe. Lengths are compared with the size of the file before memory is
-allocated, the size and depth of the header are checked before it is parsed, and the rest is read as numbers only.
+allocated, the size and depth of the header are checked before it is parsed, and the tensors are read as numbers only.
 """
 
 from __future__ import annotations
@@ -307,7 +307,7 @@ def _tensor(entry: Any) -> _Tensor:
     # array.
     too_long = math.prod(max(n, 1) for n in shape) >= _MAX_AXIS
     if too_long or end - begin != math.prod(shape) * _DTYPES[dtype].itemsize:
-        raise Refusal("the shape of a tensor does not match its bytes, so it is damaged")
+        raise Refusal("a tensor does not have the number of bytes that its shape and type require, so it is damaged")
     return _Tensor(_DTYPES[dtype], tuple(shape), begin, end)
 
 

@@ -39,7 +39,8 @@ def _kernel_ridge(
 ) -> Method:
     """Return kernel ridge regression on all inputs as a benchmark method, tuned by the leave-one-out error.
 
-    With ``n_centers=None`` all rows are centers if there are at most 2,000 rows. Otherwise 2,000 centers are drawn.
+    With ``n_centers=None``, all rows are centers if there are at most 2,000 rows, and 2,000 centers are drawn if there
+    are more.
     """
 
     def run(task: Task) -> Answer:

@@ -59,7 +59,7 @@ class Answer(NamedTuple):
     fit_seconds: float | None = None
     # A description of the chosen setting.
     note: str = ""
-    # Whether the rows of the map are sorted by importance. If they are, the lengths of the rows have no meaning.
+    # Whether the rows of the map are sorted by importance. If False, the singular values of the map give the order.
     ordered: bool = False
 
 
@@ -104,8 +104,8 @@ def tuned(make: Callable[[Setting, Task], Any], draw: Draw) -> Callable[[Task], 
         best, lowest, longest, n_failed, failure = None, np.inf, 0.0, 0, ""
         tried: set[str] = set()
         while len(tried) < MOST_SETTINGS:
-            # Leave time for one more setting and for the final fit, which has more rows. The default setting is always
-            # tried.
+            # Leave time for one more setting and for the final fit, which uses all training rows. The default setting
+            # is always tried.
             if tried and time.perf_counter() - began + 2.5 * longest > task.seconds:
                 break
             setting = _new_setting(draw, rng, task, tried)
@@ -137,7 +137,7 @@ def tuned(make: Callable[[Setting, Task], Any], draw: Draw) -> Callable[[Task], 
 
 
 def _new_setting(draw: Draw, rng: np.random.RandomState, task: Task, tried: set[str]) -> Setting | None:
-    """Return the default setting in the first call, and later a random setting that was not tried yet.
+    """Return the next setting to try: first the default setting, then random settings that were not tried yet.
 
     Return None if 100 successive draws give only settings that were tried before.
     """

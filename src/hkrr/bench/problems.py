@@ -35,7 +35,8 @@ N_TEST = 4000
 # The two data sets of the paper.
 _PAPERS: dict[str, Callable[..., Dataset]] = {"sines": make_mim_sines, "mixed": make_mim_mixed}
 
-# The planted models of the published report: every model of `PLANTED` once, then series with increasing m or D.
+# The problems of the published report that are planted models: each model of `PLANTED` once, then series with
+# increasing m or D.
 PLANTED_SUITE = (
     *(f"{kind}:m=600,D={model.n_features}" for kind, model in PLANTED.items()),
     *(f"{kind}:m={m},D=50" for kind in _PAPERS for m in (300, 600, 1200, 4000, 16000)),
@@ -52,7 +53,7 @@ class Problem:
     y: Array
     X_test: Array
     y_test: Array
-    # The true map of a planted model, or None for a table.
+    # The true map of a planted model (synthetic data with known directions), or None for a table.
     B: Array | None = None
     # A description of a table after preprocessing, or "" for a planted model.
     about: str = ""

@@ -31,6 +31,6 @@ def code_of(method: str) -> str:
         try:
             digest.update(f"{package} {version(package)}".encode())
         except PackageNotFoundError:
-            # The import name differs from the distribution name, so the hash does not include the package's version.
+            # No distribution has this import name, so the hash does not include the version of the package.
             continue
     return digest.hexdigest()[:12]

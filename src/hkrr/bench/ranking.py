@@ -16,7 +16,7 @@ from hkrr.bench.problems import parse, planted_names
 
 # Name of the method of this library. The names of its variants start with this name.
 OURS = "hkrr"
-# `hkrr` matches the error of a peer if its error exceeds the peer's error by at most this fraction.
+# `hkrr` matches a peer if the error 1 - R2 of `hkrr` exceeds the error of the peer by at most this fraction.
 TIE = 0.01
 # `hkrr` takes clearly less time than a peer if its time is below this fraction of the peer's time.
 CLEARLY = 0.9
@@ -48,7 +48,7 @@ class Results(NamedTuple):
         return self._replace(problems=wanted, columns={name: values[index] for name, values in self.columns.items()})
 
     def planted(self) -> list[str]:
-        """Return the planted models among the problems. Their true map is known."""
+        """Return the planted models among the problems: synthetic data with known directions."""
         return [problem for problem in self.problems if parse(problem)[0] in planted_names()]
 
     def failed_peers(self) -> Any:
@@ -104,16 +104,16 @@ class Standing(NamedTuple):
     first: int
     # Number of problems on which `hkrr` matches the error of the best peer, up to the tolerance TIE.
     reached: int
-    # Number of these problems on which `hkrr` takes less time than the best peer.
+    # Number of problems on which `hkrr` matches the best peer and takes less time.
     sooner: int
-    # Number of these problems on which `hkrr` takes clearly less time than the best peer.
+    # Number of problems on which `hkrr` matches the best peer and takes clearly less time.
     clearly_sooner: int
-    # Number of these problems on which `hkrr` takes clearly less time than the final fit of the best peer alone.
+    # Number of problems on which `hkrr` matches the best peer and takes clearly less time than its final fit alone.
     sooner_than_fit: int
 
 
 def standing(results: Results) -> Standing:
-    """Count the problems on which `hkrr` has the lowest error, matches the best peer, or matches it in less time."""
+    """Return the numbers of problems that `Standing` defines."""
     ours, seconds = results.values("R2", OURS), results.values("seconds", OURS)
     counts = np.zeros(5, dtype=int)
     for k, peer in enumerate(best_peer(results)):

@@ -29,7 +29,7 @@ _PACKAGES = (
     "xgboost",
     "xgboost-cpu",
 )
-# The page reports the runs that took longer than their time budget times this number.
+# The page lists the methods with runs that took longer than this multiple of their time budget.
 _OVERRUN = 1.2
 _COLUMNS = """The first table of each section has one line for each method:
 
@@ -275,7 +275,7 @@ def _grid(results: Results, column: str, digits: int) -> list[Row]:
 
 
 def _number(values: Any, digits: int) -> str:
-    """Return the median of the values that are not NaN as text, or "" if all values are NaN."""
+    """Return the median of the values as text, without the values that are NaN. Return "" if all values are NaN."""
     return "" if np.all(np.isnan(values)) else f"{np.nanmedian(values):.{digits}f}"
 
 

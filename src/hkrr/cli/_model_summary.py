@@ -66,8 +66,12 @@ def show_map(console: Console, content: dict[str, Any]) -> None:
         print_line(console, "Each line: weight of the direction, then the largest loadings of its columns:")
         _show_rows(console, [(f"{each['weight']:.2f}", _format_direction(each)) for each in content["directions"]])
     else:
-        method = "Kernel ridge regression on all" if shape == "identity" else "One scale for each of"
-        print_line(console, f"\n{method} {D} columns ({kernel} kernel); no directions were selected.")
+        scales = "all with the same scale" if shape == "identity" else "each with its own scale"
+        print_line(
+            console,
+            f"\nThe model uses all {D} columns, {scales} ({kernel} kernel). "
+            "It does not combine columns into directions.",
+        )
     _show_importances(console, content.get("importances", []))
 
 

@@ -14,9 +14,10 @@ import math
 from hkrr.estimators.search.progress import Phase, SearchState
 
 # Phases of a search in their order, and the fraction of the total time that has passed when each phase starts. The
-# fractions are averages over tables and planted models of 300 to 1,500 rows. Many searches skip the phase WIDENING. The
-# held-out check runs only in doubtful cases. It makes the fit longer and takes a third of the longer total time. This
-# is why the fraction at which it starts is smaller than the fraction at which the phase before it starts.
+# fractions are averages over tables and planted models (synthetic data with known directions) of 300 to 1,500 rows.
+# Many searches skip the phase WIDENING. The held-out check runs only in doubtful cases. It makes the fit longer and
+# takes a third of the longer total time. The fraction at which it starts is therefore smaller than the fraction at
+# which the phase before it starts.
 _ONE_KERNEL = (
     (Phase.STARTS, 0.0),
     (Phase.CUT, 0.40),
@@ -78,7 +79,7 @@ class TimeLeft:
         """Record that a stage starts. `state` is the state of the search at this moment."""
         seconds = state.seconds
         share, end_share = self._shares(state)
-        if share in (0.0, self._share):  # the stage is unknown, or it is a step within the current stage
+        if share in (0.0, self._share):  # the stage is unknown, or belongs to the current phase
             return
         before = self.estimate(seconds)
         if self._origin is None and seconds - self._stage_start > _MIN_SECONDS:

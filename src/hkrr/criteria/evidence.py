@@ -109,9 +109,9 @@ class Evidence(Criterion):
     def best_nu(self, eigenvalues: Array, squares: Array, kappa_sum: float) -> float:
         """Return the nu that minimizes the bound.
 
-        In the eigenbasis of VV', the bound costs a few operations per center for each nu. It can have several minima,
-        so each local minimum on a grid of log nu is refined. `squares` contains the squared coordinates of V sqrt(w) y
-        in this basis, and `kappa_sum` is the sum of the kernel's diagonal over the rows.
+        In the eigenbasis of VV', evaluating the bound at one nu takes a few operations per center. It can have several
+        minima, so each local minimum on a grid of log nu is refined. `squares` contains the squared coordinates of V
+        sqrt(w) y in this basis, and `kappa_sum` is the sum of the kernel's diagonal over the rows.
         """
         W, c = self.rows.total_weight, self.n_centers
         share = np.asarray(self.rows.fetch(self.share)[0])

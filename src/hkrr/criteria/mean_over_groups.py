@@ -1,4 +1,4 @@
-"""The mean of an exact criterion over disjoint groups of rows. It costs far less than the criterion of all rows."""
+"""The mean of an exact criterion over disjoint groups of rows, which costs far less than the criterion on all rows."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Selection by held-out error on a grid of pairs (number of directions d, lambda): the adaptive rule of the paper.
+"""The adaptive rule of the paper: selection of d, the number of directions, and lambda on a grid, by held-out error.
 
-A model is fitted for each pair on the training rows of every split. The error of the pair on a split is the mean
-squared error of the truncated predictions on the held-out rows. The pair with the smallest mean error over the splits
-is then fitted on all rows.
+A model is fitted for each pair (d, lambda) on the training rows of every split. The error of the pair on a split is the
+mean squared error of the truncated predictions on the held-out rows. The pair with the smallest mean error over the
+splits is then fitted on all rows.
 
 If Ctrl-C stops a fit that has a checkpoint, the result is a model for the best pair so far. The map of this model is
 the map from the split on which the pair had its smallest error. The coefficients are fitted on all rows.
@@ -36,8 +36,8 @@ from hkrr.solvers.driver import MESSAGES
 
 # Default values of lambda for criterion="training".
 _LAMBDAS = tuple(10.0**-k for k in range(1, 7))
-# With at least this many distinct rows, copies of a row are kept in the same part of a split. The training part then
-# still has at least two distinct rows.
+# Copies of a row are kept in the same part of a split if there are at least this many distinct rows. With fewer
+# distinct rows, the training part could have fewer than two of them.
 _LEAST_DISTINCT = 4
 # Maximum number of centers of the model that is returned after Ctrl-C.
 _QUICK_CENTERS = 500
@@ -105,9 +105,9 @@ def lambda_grid(reg_lambdas: Any, criterion: str) -> Lambdas:
 def make_splits(cv: Any, X: Array, y: Array, seed: int) -> list[tuple[Array, Array]]:
     """Return the training and held-out indices of each split.
 
-    `cv` is "holdout" (one random quarter of the rows is held out), a number of folds, or a scikit-learn splitter.
-    Copies of a row are in the same part of each split, because a held-out copy of a training row would measure the
-    error on training rows. The splits of a splitter that the user passes are not changed.
+    `cv` is "holdout" (one random quarter of the rows is held out), a number of folds, or a scikit-learn splitter. For
+    "holdout" and a number of folds, all copies of a row are in the same part of each split, because a held-out copy of
+    a training row would measure the error on training rows. The splits of a splitter are used as they are.
     """
     splitter = ShuffleSplit(1, test_size=0.25, random_state=seed) if cv == "holdout" else check_cv(cv)
     source = find_copies(X, y) if isinstance(cv, str | Integral) else None
@@ -136,7 +136,7 @@ def search_grid(grid: Grid, final: HyperKernelRidge, n_jobs: int | None, verbose
     verbose : int
         If above 0, a progress bar is shown.
     keep_best : bool
-        Whether the best pair so far is returned after Ctrl-C. Otherwise KeyboardInterrupt is raised.
+        If True, the best pair so far is returned after Ctrl-C. If False, KeyboardInterrupt is raised.
     """
     found: list[list[_Score] | None] = []
     try:
@@ -178,15 +178,16 @@ def _score_pairs(found: list[list[_Score] | None], grid: Grid, n_jobs: int | Non
     bar = progress_bar(scored, shown=verbose, desc=description, total=len(jobs), initial=len(jobs) - len(missing))
     for k, scores in zip(missing, bar, strict=True):
         found[k] = scores
-        # The scores are recorded here, because a worker process has no journal.
+        # The scores are recorded here, because worker processes do not have the journal of the checkpoint.
         journal.record(keys[k], scores)
 
 
 def _recorded_scores(key: tuple[Any, ...], grid: Grid, n_components: int, split: tuple[Array, Array]) -> list[_Score]:
-    """Return the scores for a given number of directions and a given split, computed as a step of the journal.
+    """Return the scores for a number of directions and a split. If the checkpoint contains the scores, use these.
 
-    When the step is done, the journal deletes the entries that were recorded during the step. A worker process has no
-    journal, so it only computes the scores.
+    The journal of the checkpoint (`hkrr._base.resume_journal`) stores the scores as one step. When the step is done,
+    the journal deletes the entries that were recorded during the step. A worker process has no journal, so it only
+    computes the scores.
     """
     return journal.step(key, lambda: _scores_along_lambda(grid, n_components, split))
 

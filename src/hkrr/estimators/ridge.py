@@ -90,9 +90,9 @@ class HyperKernelRidge(MapModel):
         rows. If `kernel` is an instance whose gamma is set, the gamma of the kernel is used instead.
     n_centers : "auto", "all" or int, default="auto"
         Number of Nystrom centers. "auto" takes ``1 / reg_lambda`` centers, or 1,000 if lambda is learned. The paper's
-        Nystrom theorem requires a number of this order. The number is at least 100, at most 2,896 to limit memory, and
-        never exceeds the number of rows. "all" takes every row as a center. The fit is then exact, and its cost is
-        cubic in the number of rows.
+        Nystrom theorem requires a number of this order. The number is raised to at least 100, and limited to 2,896
+        (because of memory) and to the number of rows. "all" takes every row as a center. The fit is then exact, and its
+        cost is cubic in the number of rows.
     centers : "uniform", "leverage", "kmeans" or array (n_centers, n_features), default="uniform"
         How the centers are chosen. "uniform" draws rows uniformly. "leverage" draws rows by approximate leverage scores
         at the starting map. "kmeans" uses the centroids of k-means. An array contains the centers themselves. If
@@ -132,7 +132,8 @@ class HyperKernelRidge(MapModel):
         variance of y. With ``criterion="evidence"``, the norm must be at most ``tol``, because the evidence has no
         units.
     time_limit : float or None, default=None
-        Time limit in seconds. When the limit is reached, the fit stops and keeps the best map so far.
+        Time limit in seconds. None means no limit. When the limit is reached, the fit stops and keeps the best map so
+        far.
     block_size : "auto" or int, default="auto"
         Number of rows that are processed at once. "auto" adapts to the cache of the processor or to the memory of the
         GPU.
@@ -142,18 +143,18 @@ class HyperKernelRidge(MapModel):
         are always processed on the CPU.
     n_jobs : int or None, default=None
         Number of threads for the passes over the rows. None means as many threads as BLAS uses, and -1 means all
-        processors. `n_jobs` has no effect on computations by PyTorch and on the workers of a Dask cluster.
+        processors. `n_jobs` does not limit the threads of PyTorch and of the workers of a Dask cluster.
     callbacks : list of callables or None, default=None
-        Functions that are called with a `hkrr.solvers.State` at the start and after every iteration. If a function
-        returns True, the fit stops.
+        Functions that are called with a `hkrr.solvers.State` at the starting map and after every iteration. If a
+        function returns True, the fit stops. None means no functions.
     verbose : int, default=0
         If above 0, a progress bar is shown.
     random_state : int, RandomState or None, default=None
         Seed for the random maps, the held-out rows and the centers.
     checkpoint : str, path or None, default=None
-        File in which the state of the fit is saved. If a fit is interrupted in any way, calling `fit` again with the
-        same arguments resumes it and gives the same model. With a checkpoint, Ctrl-C also stores the best model so far
-        in the estimator. See docs/checkpoints.md.
+        File in which the state of the fit is saved. None means that nothing is saved. If a fit is interrupted in any
+        way, calling `fit` again with the same arguments resumes it and gives the same model. With a checkpoint, Ctrl-C
+        also stores the best model so far in the estimator. See docs/checkpoints.md.
     checkpoint_every : float, default=60
         Seconds between two writes of the checkpoint.
 
@@ -292,7 +293,7 @@ class HyperKernelRidge(MapModel):
             of a column. If X is a function, y must be None. For a Dask data frame, y is the name of a column or a Dask
             collection.
         sample_weight : array or tensor (n_samples,) or None, default=None
-            Weights of the rows.
+            Weights of the rows. None means that all rows have the weight 1.
 
         Returns
         -------
@@ -453,8 +454,8 @@ def _find_start(
 ) -> _Start:
     """Return the starting map of a fit: a given map, a classical estimate, or the best of several random maps.
 
-    If ``follow_path`` is True, the best random maps are first optimized with a decreasing lambda. The resulting map
-    with the lowest objective is returned.
+    If ``follow_path`` is True, the best random maps are first optimized with decreasing values of lambda. The resulting
+    map with the lowest objective is returned.
     """
 
     def compute() -> _Start:
@@ -503,10 +504,10 @@ def _recorded_start(
     rng: np.random.RandomState,
     deadline: float,
 ) -> _Start:
-    """Return the starting map recorded in the journal under the key. If there is none, compute it and record it.
+    """Return the starting map of a fit. If the checkpoint contains it, return the stored map, otherwise compute it.
 
-    The state of the random number generator after the computation is recorded too, so that a resumed fit draws the same
-    centers.
+    The map is stored in the journal of the checkpoint (`hkrr._base.resume_journal`) under the given key. The state of
+    the random number generator after the computation is stored too, so that a resumed fit draws the same centers.
     """
 
     def values() -> tuple[Array, float | None, np.random.RandomState, tuple[int, int, int]]:

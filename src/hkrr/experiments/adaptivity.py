@@ -1,4 +1,4 @@
-"""Excess risk if d and lambda are chosen from the data, on held-out rows or by the evidence (theorem 3).
+"""Excess risk if d and lambda are chosen by the error on held-out rows, or by the evidence (theorem 3).
 
 Two rules are compared. The paper's rule, "held-out", fits one model to the training rows for every pair (d, lambda) on
 a grid. It chooses the model with the lowest error on separate validation rows, where predictions are clipped at the

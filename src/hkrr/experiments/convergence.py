@@ -157,9 +157,9 @@ def plot(table: Table) -> Any:
     """Plot the loss curves from two starting maps, and the final losses from all starting maps.
 
     From the first map, VarPro and AGD reach the same loss. From the second map, AGD escapes a minimum in which VarPro
-    gets stuck. If several maps have this property, the map with the largest ratio of VarPro's final loss to AGD's is
-    shown. If AGD never escapes, the second map is chosen by the same ratio among all starting maps from which AGD ends
-    with a lower loss.
+    gets stuck. If there are several such maps, the map with the largest ratio of VarPro's final loss to AGD's is shown.
+    If there is none, the second map is the one with the largest ratio among the starting maps from which AGD ends with
+    a lower loss.
     """
     import matplotlib.pyplot as plt
 

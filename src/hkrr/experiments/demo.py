@@ -76,7 +76,7 @@ def describe(outcome: Outcome) -> str:
     rows = [
         ("kernel ridge on the 50 inputs (tuned)", outcome.score_on_inputs),
         ("hkrr, learning the map", outcome.score),
-        ("kernel ridge on the true map (tuned)", outcome.score_on_true_map),
+        ("kernel ridge on the true directions (tuned)", outcome.score_on_true_map),
         ("upper limit because of the noise", 1 / 1.01),
     ]
     return "\n".join(

@@ -11,7 +11,8 @@ An experiment is a module with
 
 A table is a list of rows, and a row is a dict with one observation. The result of a case depends only on the case and
 the config. Cases can therefore run in any order and in any process, and finished cases can be reused. The cases are
-sorted by repeat (in `nystrom`, within each of its two parts), so that an interrupted experiment has complete repeats.
+sorted by repeat, so that an interrupted experiment has complete repeats. In `nystrom`, the cases of each of its two
+parts are sorted by repeat.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ def reproduce(
     out : Path
         The folder into which the files are written. It is created if it does not exist.
     n_jobs : int or None, default=None
-        Number of cases to run in parallel, as in joblib.
+        Number of cases to run in parallel, as in joblib. None means 1.
     on_progress : callable
         Called with the number of finished cases, the number of all cases, and the estimated seconds left. The estimate
         is None before the first case has finished.

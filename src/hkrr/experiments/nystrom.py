@@ -1,13 +1,13 @@
-"""Excess risk against the number of Nystrom centers, and its rate with few centers (theorem 2).
+"""Excess risk against the number of Nystrom centers, and its rate with 4 sqrt(m) centers for m rows (theorem 2).
 
 The experiment has two parts, "centers" and "rate".
 
 The part "centers" compares uniform sampling of the centers with leverage-score sampling. It uses kernel ridge
-regression at the true map with fixed gamma and lambda, so that only the centers differ between the fits. The theorem's
-N (the effective dimension) and N_inf (the number of rows times the largest leverage score) are defined for this
-regression. The risk is divided by the risk with all rows as centers, on the same data. There are two kinds of inputs.
-The inputs "cube" are uniform on a cube, as in the paper. Nine tenths of the inputs "clustered" are in the middle fifth
-of the cube, so uniform sampling draws few centers outside this region.
+regression on the true coordinates Bx with fixed gamma and lambda, so that only the centers differ between the fits. The
+theorem's N (the effective dimension) and N_inf (the number of rows times the largest leverage score) are defined for
+this regression. The risk is divided by the risk with all rows as centers, on the same data. There are two kinds of
+inputs. The inputs "cube" are uniform on a cube, as in the paper. Nine tenths of the inputs "clustered" are in the
+middle fifth of the cube, so uniform sampling draws few centers outside this region.
 
 The part "rate" fits hyper-kernel ridge regression to m rows with lambda = 0.03 / sqrt(m), once with 4 sqrt(m) centers
 and once with all rows as centers.
@@ -79,7 +79,7 @@ def cases(config: Config) -> list[Case]:
     """Return the cases of both parts.
 
     The part "centers" has one case for each combination of a kind of inputs and a repeat. The part "rate" has two cases
-    for each combination of a number of rows and a repeat: one with few centers, and one with all rows as centers.
+    for each combination of a number of rows and a repeat: one with 4 sqrt(m) centers, and one with all rows as centers.
     """
     by_centers = [
         {"part": "centers", "inputs": inputs, "m": config.n_samples, "repeat": repeat}
@@ -189,14 +189,14 @@ def sufficient_centers(table: Table, inputs: str, how: str) -> float:
 
 
 def rate_curve(table: Table, few: bool) -> tuple[list[int], list[float]]:
-    """Return the numbers of rows and the median risks, with few centers or with all rows as centers."""
+    """Return the numbers of rows and the median risks, with 4 sqrt(m) centers or with all rows as centers."""
     finished = {(row["m"], row["few"]) for row in table if row["part"] == "rate"}
     sizes = [m for m in sorted({m for m, _ in finished}) if (m, True) in finished and (m, False) in finished]
     return sizes, [float(np.median(column(table, "excess_risk", part="rate", m=m, few=few))) for m in sizes]
 
 
 def claims(table: Table) -> list[Claim]:
-    """Check the claims about the rate with few centers, and about the centers that the two kinds of sampling need."""
+    """Check the claims about the rate with 4 sqrt(m) centers, and about the numbers of centers that sampling needs."""
     slopes = {few: slope(*rate_curve(table, few)) for few in (True, False)}
     ends = {few: rate_curve(table, few)[1][-1:] for few in (True, False)}
     # A rate can only be estimated if the models fit the data, and if the risk with all rows decreases with m.

@@ -51,7 +51,7 @@ def solver(method: str, **options: Any) -> Solver:
 
 
 def seed_of(seed: int, repeat: int, role: str) -> int:
-    """Return a separate seed for each repeat and role ("data", "start" or "model").
+    """Return a seed that is different for each repeat and each role ("data", "start" or "model").
 
     With the same seed for all roles, the entries of a starting map could equal the entries of the true map.
     """

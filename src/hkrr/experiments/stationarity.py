@@ -1,14 +1,14 @@
 """A check of the convergence theorem: squared gradients, path lengths and the smallest eigenvalue of K_mm.
 
-The theorem says that the squared norm of the gradient with respect to B, at the best of the first N steps, is at most
-``C / N``. The constant is ``C = L(B0, alpha0) / (c s)``, where L(B0, alpha0) is the initial loss, c is the
-constant of the Armijo condition and s is the smallest step. If the norm constraint on B is active, the gradient need
-not converge to zero, but the gradient mapping ``(B - proj(B - s dL/dB)) / s`` does. For AGD the gradient mapping also
-includes the gradient with respect to alpha. Both the gradient and the gradient mapping are recorded.
+The theorem bounds the squared norm of the gradient with respect to B. Its minimum over the first N steps (iterations)
+is at most ``C / N``. The constant is ``C = L(B0, alpha0) / (c s)``, where L(B0, alpha0) is the initial loss, c is the
+constant of the Armijo condition and s is the smallest step size. If the norm constraint on B is active, the gradient
+need not converge to zero, but the gradient mapping ``(B - proj(B - s dL/dB)) / s`` does. For AGD the gradient mapping
+also includes the gradient with respect to alpha. Both the gradient and the gradient mapping are recorded.
 
 The theorem assumes that the smallest eigenvalue of K_mm, the kernel matrix of the centers, is bounded away from zero.
-The assumption fails if the map moves two centers to the same point. The number of such runs is reported, and the claims
-are checked on the other runs.
+The assumption fails if the map moves two centers to the same point. The number of runs in which this happens is
+reported, and the claims are checked on the other runs.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ _SIGMA = 1e-4
 class Config:
     """A problem for which many runs satisfy the assumptions of the theorem.
 
-    K_mm is well conditioned because there are few centers, and because gamma is larger than in the median heuristic.
+    K_mm is well conditioned because there are only 5 centers, and because gamma is 4 times the value of the median
+    heuristic.
     """
 
     n_samples: int = 300

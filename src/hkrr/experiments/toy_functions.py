@@ -31,8 +31,8 @@ N_ALPHA = 1
 class Toy:
     """The function f(x, y) with x = alpha and y = B, as an objective for the solvers.
 
-    ``x0`` is the initial x of AGD (the paper's alpha^0). AGD calls `solve_alpha` only before its first step, to get
-    the initial x. `solve_alpha` therefore returns ``x0`` if it is set. For VarPro and L-BFGS, ``x0`` is None, and
+    ``x0`` is the initial x of AGD (the paper's alpha^0). AGD calls `solve_alpha` only before its first iteration, to
+    get the initial x. `solve_alpha` therefore returns ``x0`` if it is set. For VarPro and L-BFGS, ``x0`` is None, and
     `solve_alpha` returns h(y).
     """
 

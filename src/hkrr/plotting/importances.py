@@ -81,7 +81,7 @@ class ImportanceDisplay:
         self.bars_ = ax.barh(range(len(lengths)), lengths, color=BLUE)
         ax.bar_label(self.bars_, [f"{length:.2g}" for length in lengths], padding=2, fontsize=SMALL)
         ax.set_yticks(range(len(lengths)), [short(self.names[j]) for j in top], fontsize=SMALL)
-        ax.set(xlabel="importance (share of the total)", xlim=(0.0, 1.14 * float(np.max(lengths)) or 1.0))
+        ax.set(xlabel="importance (fraction of the total)", xlim=(0.0, 1.14 * float(np.max(lengths)) or 1.0))
         ax.xaxis.get_major_locator().set_params(nbins=6)
         ax.invert_yaxis()
         ax.spines[["top", "right"]].set_visible(False)

@@ -44,7 +44,7 @@ class PathDisplay:
     chosen : str
         Chosen kernel and shape of the map, such as "gaussian, full".
     spectrum : array or None, default=None
-        The attribute ``spectrum_`` of the model.
+        The attribute ``spectrum_`` of the model, or None if the model has no such attribute.
 
     Attributes
     ----------

@@ -91,7 +91,9 @@ def headline(facts: Facts) -> str:
         return f"The model found nothing that {target} depends on. It predicts nearly the same value for every row."
     columns = count(found.n_columns, "column")
     if found.shape == "identity":
-        result = f"{subject} is predicted from {columns} with equal weights. No smaller set of directions did better."
+        result = (
+            f"{subject} is predicted from {columns} with equal weights. The columns are not combined into directions."
+        )
     elif found.shape == "diagonal":
         result = f"{subject} depends on {columns}, each with its own weight."
     else:

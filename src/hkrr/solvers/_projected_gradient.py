@@ -39,15 +39,15 @@ class ProjectedGradient:
         return B if self.norm_bound is None else spectral_ball(B, self.norm_bound)
 
     def own_length_step(self, B: Array, grad: Array) -> float:
-        """Return the step size at which a gradient step moves B by a distance equal to the norm of B."""
+        """Return the step size for which a gradient step moves B by a distance equal to the norm of B."""
         length = float(np.linalg.norm(grad))
         return float(np.linalg.norm(B)) / length if length > 0 else 1.0
 
     def mapping_norm(self, B: Array, grad: Array, size: float) -> float:
         """Return the norm of the gradient mapping, ``|B - proj(B - s grad)| / s``, for the step size s.
 
-        This norm is zero exactly at the critical points of the problem with the norm bound. The step size is increased
-        if necessary, so that the gradient step is at least 1e-6 times as long as B. Shorter steps would be lost in the
+        This norm is zero exactly at the critical points of the problem with the norm bound. If the gradient step is
+        shorter than 1e-6 times the norm of B, the step size is increased, because a shorter step would be lost in the
         rounding of B.
         """
         size = max(size, 1e-6 * self.own_length_step(B, grad))

@@ -89,7 +89,8 @@ class AGD(ProjectedGradient):
             inner = objective.inner(B)
             alpha, size_alpha = self._steps_in_alpha(inner, alpha, size_alpha)
             value, grad = objective.value_and_grad_B(B, alpha)
-            # Measure both gradients in the same units: dL/dalpha has the units of y, and dL/dB has the units of y^2.
+            # Multiply dL/dalpha by the root of the loss of the zero function. It then has the units of y^2, as dL/dB
+            # has.
             slope = math.sqrt(objective.loss_at_zero) * float(np.linalg.norm(inner.grad(alpha)))
             norm = math.hypot(self.mapping_norm(B, grad, size_B), slope)
             memory = {"B": B, "alpha": alpha, "value": value, "grad": grad, "size_B": size_B, "size_alpha": size_alpha}

@@ -30,7 +30,7 @@ from hkrr.solvers.recorded_objective import ReplayedObjective
 # A map is treated as zero if its norm is at most this fraction of the norm of the starting map. The kernel is then
 # constant up to rounding.
 _COLLAPSED = 1e-6
-# Number of iterations over which the decrease of the objective is averaged, to find out whether it has stalled.
+# Number of iterations over which the decrease of the objective is averaged, to detect a plateau.
 _PLATEAU_LENGTH = 5
 # The attributes of an objective that every run uses.
 _REQUIRED_BY_RUN = ("n_centers", "loss_at_zero", "reg_lambda")
@@ -193,9 +193,10 @@ class Monitor:
         objective, grad_norm, step : float
             Value of the objective, norm of its gradient, and size of the step that led to this iterate.
         reg_lambda : float or None, default=None
-            The value of lambda, if the solver learns it.
+            The value of lambda at this iterate. If None, the lambda of the objective is recorded.
         memory : dict or None, default=None
-            Values that the solver needs to continue from this iterate. Checkpoints store these values.
+            Values that the solver needs to continue from this iterate. Checkpoints store these values. If None, nothing
+            is stored.
         """
         if not (math.isfinite(objective) and math.isfinite(grad_norm) and np.all(np.isfinite(alpha))):
             raise StopRun("not_finite")
@@ -229,7 +230,7 @@ class Monitor:
         self._started = time.perf_counter() - max(seconds, *self.history["time"][-1:], 0.0)
 
     def resume(self) -> dict[str, Any] | None:
-        """Return the last ``memory`` of an interrupted run and restore its history, or return None for a new run."""
+        """Return the last ``memory`` of an interrupted run and restore its history. For a new run, return None."""
         record = None if self._journal_run is None else self._journal_run.record
         if record is None or record.memory is None:
             return None
@@ -242,7 +243,7 @@ class Monitor:
     def _stop_if_done(self) -> None:
         assert self.state is not None
         with journal.paused():  # models that a callback fits do not belong to this fit
-            # Call all callbacks before looking at their answers: if one stops the run, the others must still be called.
+            # Call all callbacks before the run stops. If one callback returns True, the others must still be called.
             answers = [callback(self.state) for callback in self._callbacks]
         if self.state.grad_norm <= self._tol * self._loss_scale:
             raise StopRun("converged")
@@ -255,15 +256,15 @@ class Monitor:
         self.check_time()
 
     def _is_flat(self) -> bool:
-        """Return whether the objective decreased by less than `plateau`, on average over the last five iterations."""
+        """Return whether the run has reached a plateau, as defined by the parameter `plateau` of `run`."""
         last = self.history["objective"][-_PLATEAU_LENGTH - 1 :]
         return len(last) > _PLATEAU_LENGTH and last[0] - last[-1] < _PLATEAU_LENGTH * self._plateau * self._loss_scale
 
     def check_time(self) -> None:
         """Raise StopRun if the time limit has passed and at least one iterate has been recorded.
 
-        Raise Stopped if this thread runs a task of `in_threads`, and that call of `in_threads` has failed or was
-        interrupted. Solvers call this method within long iterations.
+        Raise Stopped if the call of `in_threads` that started this task has failed or was interrupted. Solvers call
+        this method within long iterations.
         """
         raise_if_stopped()
         late = self._time_limit is not None and time.perf_counter() - self._called >= self._time_limit
@@ -312,13 +313,14 @@ def run(
         VarPro and AGD, which can bound the norm of B, use the norm of the gradient mapping instead: the change of B in
         a projected gradient step, divided by the step size.
     time_limit : float or None, default=None
-        Maximum number of seconds. The objective is evaluated at the starting map even if the limit has passed.
+        Maximum number of seconds. None means no limit. The objective is evaluated at the starting map even if the limit
+        has passed.
     callbacks : iterable of callables, default=()
         Functions that are called with the `State` of every iterate. If a function returns True, the run stops.
     verbose : int, default=0
-        If it is not 0, a progress bar is shown.
+        If above 0, a progress bar is shown.
     plateau : float, default=0.0
-        If it is not 0, the run stops when the objective decreases by less than ``plateau`` times the loss of the zero
+        If above 0, the run stops when the objective decreases by less than ``plateau`` times the loss of the zero
         function per iteration, on average over five iterations.
 
     Returns
@@ -339,7 +341,8 @@ def run(
         if journal_run is not None and journal_run.result is not None:
             return check_stored(journal_run.result, B0)
         result = _run(solver, objective, B0, max_iter, tol, time_limit, callbacks, verbose, journal_run, plateau)
-        # A run that was stopped by its time limit or a callback is not finished: a later call can continue it.
+        # A run that was stopped by its time limit or a callback has no final result in the checkpoint, so that the next
+        # call of `fit` continues it.
         if journal_run is not None and result.reason not in ("time_limit", "callback"):
             journal_run.finish(result)
         return result

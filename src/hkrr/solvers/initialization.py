@@ -1,10 +1,11 @@
 """Starting maps of the optimization.
 
-The paper's rule (section 5) samples random maps, each with the gamma of the median rule, and scores them on held-out
-rows. In many dimensions one random map is hardly better than another, and at a small lambda most random maps lead to
-poor local minima. For L-BFGS the best sampled maps are therefore optimized along a path of decreasing lambda. At a
-large lambda the objective is smooth, and it becomes rougher as lambda decreases. The map with the lowest objective at
-the end of the path becomes the starting map.
+The paper's rule (section 5) samples random maps and scores them on held-out rows. The median heuristic sets the gamma
+of each map, from the median distance between the mapped rows. In many dimensions one random map is hardly better than
+another, and at a small lambda most random maps lead to poor local minima. For L-BFGS each of the best sampled maps is
+therefore optimized for a sequence of decreasing values of lambda, called the path. At a large lambda the objective is
+smooth, and it becomes rougher as lambda decreases. The map with the lowest objective at the end of the path becomes the
+starting map.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from hkrr.solvers.batched_objective import can_be_batched, reduced_batch
 # Maximum numbers of rows and centers that are used to score starting maps.
 _SCORING_ROWS = 4000
 _SCORING_CENTERS = 300
-# With fewer rows than this, no rows are held out, and maps are scored by the training objective.
+# Minimum number of rows for holding rows out. With fewer rows, maps are scored by the training objective.
 _TOO_FEW_TO_HOLD_OUT = 50
 # Number of maps that are optimized along the path of decreasing lambda.
 _PATH_STARTS = 4
@@ -70,17 +71,20 @@ def sample_map(n_components: int, n_features: int, rng: np.random.RandomState) -
 
 
 def median_sample(rows: Rows, rng: np.random.RandomState, n_rows: int = MEDIAN_ROWS) -> Array:
-    """Return the inputs of at most `n_rows` randomly drawn rows, for the median rule."""
+    """Return the inputs of at most `n_rows` randomly drawn rows, for the median heuristic."""
     return rows.take(rows.draw(n_rows, rng))
 
 
 def median_scale(kernel: Kernel, rows: Rows, rng: np.random.RandomState, n_rows: int = MEDIAN_ROWS) -> float:
-    """Return the scale s for which the map ``s I``, with gamma 1, follows the median rule."""
+    """Return ``s = sqrt(gamma)``, where gamma is the value of the median heuristic.
+
+    The map ``s I`` with gamma 1 is equivalent to the identity map with this gamma.
+    """
     return math.sqrt(kernel.median_gamma(median_sample(rows, rng, n_rows)))
 
 
 def median_kernel(kernel: Kernel, rows: InMemoryRows, B: Array, rng: np.random.RandomState) -> Kernel:
-    """Return the kernel with the gamma of the median rule at the map B.
+    """Return the kernel with the gamma of the median heuristic at the map B.
 
     The median is taken over the distances between at most 1,000 mapped rows. A kernel that already has a gamma is
     returned unchanged.
@@ -103,7 +107,7 @@ def ranked_maps(
 ) -> Ranked:
     """Sample ``n_init`` maps, and return them with their kernels, sorted from best to worst.
 
-    Each map has its own gamma from the median rule, unless the kernel already has a gamma. For each map, the
+    The median heuristic sets the gamma of each map, unless the kernel already has a gamma. For each map, the
     closed-form coefficients are computed on two thirds of the rows. The score of the map is the mean squared error on
     the remaining third. At most 4,000 rows and 300 centers are used. With fewer than 50 rows, all rows are centers, and
     the score is the training objective.
@@ -168,7 +172,8 @@ def descend_lambda(
     if rows.n_counted > _SCORING_ROWS:
         rows = rows.subset(rows.draw(_SCORING_ROWS, rng))
     centers = uniform(rows, min(n_centers, _PATH_CENTERS, rows.n_counted), rng)
-    # Use one thread for each starting map. Sums use no further threads, because splitting so few rows does not pay off.
+    # Use one thread for each starting map. The sums over at most 4,000 rows are too small to be split among further
+    # threads.
     n_threads, rows = rows.n_threads, rows.on_threads(1)
     starts = starts[:_PATH_STARTS]
     lockstep = Lockstep(len(starts), _reduced_of_each)

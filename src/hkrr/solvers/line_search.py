@@ -1,8 +1,8 @@
 """Armijo backtracking with adaptive steps (the paper's appendix C), and the projection onto a spectral-norm ball.
 
 Let s be the last accepted step size. Each search starts with ``min(s / (rho delta), s_max)`` and multiplies this step
-size by rho, at least once, until the objective decreases sufficiently. If delta < 1, step sizes can grow as well as
-shrink.
+size by rho until the objective decreases sufficiently. It multiplies once before the first trial, so the first step
+size that is tried is ``min(s / delta, rho s_max)``. If delta < 1, step sizes can grow as well as shrink.
 
 The paper requires ``L(B+) - L(B) < -c s |grad|^2`` for the step from B to B+. This never holds at a critical point on
 the boundary of the ball, where the step is zero but the gradient is not. The search here uses the displacement B+ - B

@@ -1,4 +1,4 @@
-"""Recording of the evaluations of an objective in the journal, and their replay when a run resumes."""
+"""Recording and replay of evaluations in the journal of a checkpoint (`hkrr._base.resume_journal`)."""
 
 from __future__ import annotations
 

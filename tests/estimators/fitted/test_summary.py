@@ -77,7 +77,7 @@ def test_missing_information():
 
 
 @pytest.mark.parametrize(
-    ("shape", "says"), [("identity", "no directions were found"), ("diagonal", "one scale per column")]
+    ("shape", "says"), [("identity", "all columns have the same scale"), ("diagonal", "one scale per column")]
 )
 def test_maps_without_directions(shape, says):
     model = made_model(3, 3, cls=HyperKernelRidgeCV)

@@ -1,8 +1,8 @@
 """GPyTorch Gaussian processes, with one length scale per input or with a learned linear map.
 
 Adam maximizes the evidence (the marginal likelihood) on at most 1,000 rows. The predictions are those of the exact
-Gaussian process with at most 5,000 training rows. Linear maps with 1, 3 and 6 rows are tried. Each number of rows gets
-an equal part of the learning time, and the map with the highest evidence is used.
+Gaussian process with at most 5,000 training rows. The linear maps that are tried have 1, 3 or 6 rows. Each of these
+numbers gets a third of the learning time, and the map with the highest evidence is used.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from hkrr.bench.method_interface import Answer, Method, Task
 # Maximum number of rows for learning, maximum number of training rows for predictions, and number of test rows in a
 # block.
 _LEARNING_ROWS, _EXACT_ROWS, _BLOCK = 1000, 5000, 2000
-# Learning rate and maximum number of steps of Adam.
+# Learning rate and maximum number of iterations of Adam.
 _LEARNING_RATE, _MOST_STEPS = 0.05, 1000
-# Learning stops if the evidence per row increases by at most _GAIN in _PATIENCE steps.
+# Learning stops if the evidence per row increases by at most _GAIN in _PATIENCE iterations.
 _PATIENCE, _GAIN = 50, 1e-4
 # Fraction of the time budget for learning. The rest is for the predictions.
 _SHARE = 0.7
@@ -59,7 +59,7 @@ def _process(X: Any, y: Any, likelihood: Any, n_directions: int | None) -> Any:
 
 
 class _Learned(NamedTuple):
-    """A learned Gaussian process, with its evidence per row, the number of steps and the learning time."""
+    """A learned Gaussian process, with its evidence per row, the number of iterations and the learning time."""
 
     evidence: float
     model: Any
@@ -68,7 +68,7 @@ class _Learned(NamedTuple):
 
 
 def _learn(X: Any, y: Any, n_directions: int | None, seconds: float) -> _Learned:
-    """Maximize the evidence until it stops improving or the time is up. Return the process at the best step."""
+    """Maximize the evidence until it stops improving or the time is up. Return the best process."""
     import gpytorch
     import torch
 

@@ -10,8 +10,8 @@ import numpy as np
 from hkrr._base.linear_algebra import Array
 from hkrr.bench.method_interface import Answer, Method, Setting, Task, describe, log_uniform
 
-# With more than twice this many training rows a fit takes minutes. In this case random settings are first compared on a
-# subsample of this many rows.
+# If there are more than twice this many training rows, a fit takes minutes. Random settings are then first compared on
+# a subsample of this many rows.
 _SCREENING_ROWS = 1000
 
 
@@ -84,9 +84,9 @@ def _defaults(task: Task) -> Answer:
 def _tuned(task: Task) -> Answer:
     """Run xRFM with the default setting and random settings, and predict with the model of lowest validation error.
 
-    The search stops when the time budget is used up. A fit that has started is not interrupted. With many rows, half of
-    the time left after the default fit is used to compare random settings on a subsample. Only the best of them is then
-    fitted to all training rows and compared with the default setting.
+    The search stops when the time budget is used up. A fit that has started is not interrupted. With more than 2,000
+    training rows, half of the time left after the default fit is used to compare random settings on a subsample of
+    1,000 rows. Only the best of them is then fitted to all training rows and compared with the default setting.
     """
     began = time.perf_counter()
     data, (training, validation) = _Standardized(task), task.validation_split()

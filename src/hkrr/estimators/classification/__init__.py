@@ -1,4 +1,4 @@
-"""Classification in three steps: learn a map by regression, fit scores by minimizing a loss, compute probabilities.
+"""Classification: a map is learned by regression, scores are fitted by minimizing a loss, and then calibrated.
 
 The targets of the regression are class codes: the classes encoded as numbers.
 
@@ -9,7 +9,7 @@ Each module uses only the modules before it:
 - `logistic_path` learns the map by the logistic loss.
 - `score_function` is the function from inputs to scores.
 - `probability_calibration` turns scores into probabilities.
-- `losses` combines these steps for the logistic and the squared loss.
+- `losses` fits and calibrates the scores, for the logistic and for the squared loss.
 - `summary` is the summary of a fitted classifier.
 - `classifier` is the estimator.
 """

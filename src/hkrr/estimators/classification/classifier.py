@@ -47,27 +47,29 @@ class HyperKernelClassifier(
     depending on the loss:
 
     - ``loss="logistic"``: the map is refined and the scores f(x) = g(Bx) are fitted by minimizing the penalized log
-      loss ``sum_i w_i loss(y_i, f(x_i)) + (nu / 2) |f|^2``. This is repeated for decreasing values of the penalty nu;
-      see `hkrr.estimators.classification.logistic_objective`. The probabilities are ``softmax(f)``.
+      loss ``sum_i w_i loss(y_i, f(x_i)) + (nu / 2) |f|^2``. The minimization is repeated for decreasing values of the
+      penalty nu; see `hkrr.estimators.classification.logistic_objective`. The probabilities are ``softmax(f)``.
     - ``loss="squared"``: the scores are the outputs of ``regressor_``. A link function maps the scores to
       probabilities.
 
     The penalty nu and the parameters of the link (slope, offsets and softness) are chosen on held-out rows; see
     `hkrr.estimators.classification.probability_calibration`. The scores of the held-out rows are computed by models
     fitted without these rows. The regression is repeated without the held-out rows only if there are fewer than 30 rows
-    per entry of a full map. For more than 20,000 rows, ``loss="squared"`` uses training rows instead of held-out rows.
+    per entry of a full map. With ``loss="squared"`` and more than 20,000 rows, training rows are used instead of
+    held-out rows.
 
     Parameters
     ----------
     n_components : "auto", int or list of int, default="auto"
-        Numbers of directions to choose from, as in `HyperKernelRidgeCV`. A single number instead of "auto" saves nearly
-        half of the time.
+        Numbers of directions to choose from, as in `HyperKernelRidgeCV`. A fit with a single number takes little more
+        than half of the time of a fit with "auto".
     loss : {"logistic", "squared"}, default="logistic"
         Loss function of the scores and, with "logistic", of the map. "squared" is faster: for 300 to 1,000 rows it
-        takes 6 to 13 seconds on one core, and "logistic" takes 7 to 20 seconds. But "squared" is less accurate if there
-        are few rows per parameter of the map.
+        takes 6 to 13 seconds on one core, and "logistic" takes 7 to 20 seconds. But "squared" is less accurate if the
+        map has many parameters relative to the number of rows.
     class_weight : "balanced", dict or None, default=None
-        Weights of the classes. They multiply `sample_weight`. The predicted probabilities refer to the weighted data.
+        Weights of the classes, by which `sample_weight` is multiplied. None means that all classes have the weight 1.
+        The predicted probabilities refer to the weighted data.
     kernel : str or Kernel, default="gaussian"
         Kernel, as in `HyperKernelRidgeCV`.
     n_init : int, default=4
@@ -76,7 +78,7 @@ class HyperKernelClassifier(
         Number of centers of ``regressor_``, as in `HyperKernelRidgeCV`. With ``loss="logistic"``, the scores have at
         most 2,000 centers.
     time_limit : float or None, default=None
-        Approximate time limit of the fit in seconds. ``regressor_`` gets half of this time.
+        Approximate time limit of the fit in seconds. None means no limit. ``regressor_`` gets half of this time.
     scale_features : bool, default=True
         Whether to standardize the columns, as in `HyperKernelRidgeCV`.
     block_size : "auto" or int, default="auto"
@@ -90,8 +92,8 @@ class HyperKernelClassifier(
     random_state : int, RandomState or None, default=None
         Seed, as in `HyperKernelRidgeCV`.
     checkpoint : path or None, default=None
-        Checkpoint file of ``regressor_``, as in `HyperKernelRidgeCV`. The later steps of the fit are not stored, so a
-        resumed fit repeats these steps.
+        Checkpoint file of ``regressor_``, as in `HyperKernelRidgeCV`. The fit of the scores is not stored, so a resumed
+        fit repeats it.
     checkpoint_every : float, default=60.0
         Seconds between two writes of the checkpoint.
 
@@ -183,7 +185,8 @@ class HyperKernelClassifier(
         y : array (n_samples,)
             Class labels: strings, integers or booleans.
         sample_weight : array (n_samples,) or None, default=None
-            Weights of the rows. Rows of weight zero are removed. Classes that have only such rows are removed too.
+            Weights of the rows. None means that all rows have the weight 1. Rows of weight zero are removed. Classes
+            that have only such rows are removed too.
 
         Returns
         -------

@@ -18,7 +18,7 @@ from hkrr._base.checks import check_choice
 from hkrr._base.linear_algebra import Array
 from hkrr.rows.weights import any_copies, merge_copies, normalize_weights
 
-# Maximum number of rows that are searched for identical rows.
+# Maximum number of rows among which copies are searched and merged.
 _MAX_MERGED_ROWS = 20_000
 # Number of folds into which the rows are divided.
 _N_FOLDS = 5
@@ -78,7 +78,8 @@ def merge_copies_of_rows(X: Array, index: Array, weight: Array | None) -> tuple[
     The weight of a merged row is the sum of the weights of its copies.
     """
     if weight is not None and np.all(weight == weight[0]):
-        # Equal weights must give the same model as no weights. Merging would sort the rows and so change the folds.
+        # Equal weights must give the same model as no weights. They are dropped, because rows with weights are merged
+        # below, which sorts the rows and so changes the folds.
         weight = None
     if len(X) <= _MAX_MERGED_ROWS and (weight is not None or any_copies(X, index, weight)):
         X, index, weight = merge_copies(X, index, weight)

@@ -4,7 +4,7 @@ The initial map is the map of a regression whose targets are class codes (the cl
 targets, a flexible map tends to interpolate the training rows. For example, on 300 rows with 20 columns, where the best
 possible accuracy is 87%, the regression classifies all training rows correctly, but only 75% of new rows. The logistic
 loss with a large nu undoes this overfitting: the scores are small and smooth, and the map is refined for such scores.
-Then nu is lowered step by step. The refinement at each nu starts from the map of the previous nu.
+Then nu is lowered. The refinement at each nu starts from the map of the previous nu.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hkrr.rows import InMemoryRows, Rows
 
 # The penalties nu, from 10 to 0.001.
 NUS = tuple(10.0 ** (1.0 - 0.5 * k) for k in range(9))
-# Maximum number of L-BFGS steps at each nu.
+# Maximum number of L-BFGS iterations at each nu.
 _MAX_STEPS = 20
 # Tolerance on the gradient for the solver of the coefficients.
 _COEFFICIENT_TOL = 1e-5
@@ -74,7 +74,7 @@ def refined_maps(
     """Yield nu, the refined map, the objective and the coefficients for each nu, in decreasing order.
 
     The objective uses at most 2,000 rows and 300 centers. The iteration ends early if the objective cannot be evaluated
-    at a map. After the deadline, the map is refined by a single L-BFGS step at each nu.
+    at a map. After the deadline, the map is refined by a single L-BFGS iteration at each nu.
     """
     rows = subsample_rows(rows, _MAX_ROWS)
     points, found, scores = evenly_spaced(rows.gather()[0], _MAX_CENTERS), start, None
@@ -103,7 +103,7 @@ def independent_points(points: Array, at: Map) -> Array:
 def _refine(
     objective: LogisticObjective, start: Map, nu: float, scores: Array | None, deadline: float
 ) -> tuple[Map, Array | None]:
-    """Minimize ``min over a, b of J(B, a, b)`` over B by a few L-BFGS steps. Return the map and its last scores.
+    """Minimize ``min over a, b of J(B, a, b)`` over B by at most 20 L-BFGS iterations. Return the map and its scores.
 
     J is the objective of `hkrr.estimators.classification.logistic_objective`.
     """
@@ -120,7 +120,7 @@ def _refine(
         try:
             found = objective.solve(B, nu, last, _COEFFICIENT_TOL)
         except (ArithmeticError, np.linalg.LinAlgError):
-            # The large value makes the line search take a shorter step.
+            # The line search rejects a point with this large value and tries a shorter step.
             return _FAILED_VALUE, np.zeros_like(theta)
         last = found.scores
         value, grad = objective.value_and_gradient_in_map(B, found, nu)

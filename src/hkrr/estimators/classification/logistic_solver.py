@@ -24,13 +24,13 @@ from hkrr._base.linear_algebra import Array, add_to_diagonal, jittered_cholesky,
 
 # Prior precision of the intercepts.
 INTERCEPT_PRECISION = 0.01
-# Maximum number of iterations of L-BFGS, and number of past steps that it uses.
+# Maximum number of iterations of L-BFGS, and number of past iterations that it uses.
 MAX_ITER, MEMORY = 500, 20
 # Lower bound on the curvature of a loss. The coordinates in which L-BFGS works are defined by this curvature.
 _MIN_CURVATURE = 1e-3
 # Maximum number of unknowns for Newton's method. With more unknowns, L-BFGS is faster.
 _MAX_NEWTON_UNKNOWNS = 600
-# Maximum number of Newton steps, and of halvings of each step.
+# Maximum number of Newton iterations, and of halvings of the step in each iteration.
 _MAX_NEWTON_STEPS, _MAX_HALVINGS = 50, 30
 
 

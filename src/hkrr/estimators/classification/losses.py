@@ -3,8 +3,8 @@
 The targets of the regression are class codes: the classes encoded as numbers.
 
 `fit_squared` and `fit_logistic` take a `Task` and return a `ScoreFit`. Hyperparameters and the calibration are chosen
-on held-out rows. If there are few rows per parameter of the map, the map is learned again without the held-out rows.
-Otherwise an overfitted map would look too good on the held-out rows, because the map was learned from these rows.
+on held-out rows. If there are fewer than 30 rows per entry of a full map, the map is learned again without the held-out
+rows. Without this, an overfitted map would look too good on the held-out rows, because it was learned from these rows.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _MAX_CENTERS = 2_000
 _MAX_ROWS = 20_000
 # With fewer than this number of rows per entry of a full map, the map is learned again without the held-out rows.
 _ROWS_PER_PARAMETER = 30
-# With fewer than this number of rows in total, the map is never learned again.
+# With fewer than this number of rows in total, the map is not learned again.
 _MIN_ROWS = 40
 # The smallest directions of a square map are dropped if together they contribute at most this fraction of the squared
 # distances.
 _NEGLIGIBLE_SHARE = 0.01
-# No smaller nu is tried after this many consecutive values of nu that do not improve the held-out loss.
+# The path of decreasing nu ends when this many consecutive values of nu do not improve the held-out loss.
 _PATIENCE = 2
 
 
@@ -107,7 +107,7 @@ class Task:
         return replace(self, X=self.X[selected], index=self.index[selected], weight=weight)
 
     def regressor_without(self, held_out: Array) -> HyperKernelRidgeCV:
-        """Return the regression that provides the map for the scores of the held-out rows.
+        """Return the regression whose map is used to compute the scores of the held-out rows.
 
         The regression is fitted again without the held-out rows if its map is full, there are fewer than 30 rows per
         entry of the map but at least 40 rows in total, and the deadline has not passed. Otherwise the regression of the
@@ -169,7 +169,7 @@ def fit_squared(task: Task) -> ScoreFit:
         outputs = np.concatenate([_held_out_outputs(task, fold) for fold in _with_progress(task, folds)])
         found = _calibrate(task, folds, outputs, soft=True)
     else:
-        # With so many rows, a row hardly influences its own score, so the calibration can use training rows.
+        # With more than 20,000 rows, a row hardly influences its own score, so the calibration can use training rows.
         all_rows = np.ones(len(sample.X), dtype=bool)
         outputs = function.of_rows(InMemoryRows(sample.X, np.empty((len(sample.X), 0))))
         found = _calibrate(sample, [all_rows], outputs, soft=True)

@@ -25,8 +25,8 @@ from scipy.special import expit, log_softmax
 
 from hkrr._base.linear_algebra import Array
 
-# Lower bound on probabilities. A score far outside the training range means that no similar row was seen. It does not
-# mean that the class is certain.
+# Lower bound on probabilities. A very large score means that the row is unlike all training rows, and not that its
+# class is certain.
 MIN_PROBABILITY = 1e-9
 # Bounds on the slope, and on the softness.
 _SLOPE_BOUNDS, _SOFTNESS_BOUNDS = (0.02, 50.0), (0.02, 10.0)

@@ -73,11 +73,10 @@ class MapModel(
         X : array, data frame, tensor, path(s), callable that returns blocks, or Dask collection
             Rows to predict, in any form that `fit` accepts. Files are read in blocks.
         return_std : bool, default=False
-            Whether to return the standard deviations of new observations too. They are computed from the equivalent
-            Gaussian process at the learned map and include the noise of this process (see
-            `hkrr.estimators.fitted.posterior`). The standard deviation of the function without noise is
-            ``sqrt(std**2 - noise_variance_)``. The standard deviations do not include the uncertainty of the map
-            itself, but the intervals of `predict_interval` do.
+            Whether to return the standard deviations of new observations too. They are those of the equivalent Gaussian
+            process at the learned map, including its noise (see `hkrr.estimators.fitted.posterior`). The standard
+            deviation of the function without noise is ``sqrt(std**2 - noise_variance_)``. The standard deviations do
+            not include the uncertainty of the map itself, but the intervals of `predict_interval` do.
 
         Returns
         -------
@@ -146,7 +145,7 @@ class MapModel(
         X, y : as in `fit`
             Rows and their targets.
         sample_weight : array or tensor (n_samples,) or None, default=None
-            Weights of the rows.
+            Weights of the rows. None means that all rows have the weight 1.
 
         Returns
         -------
@@ -202,8 +201,9 @@ class MapModel(
 
     def _standardize(self, data: Rows) -> tuple[Rows, Moments]:
         """Return the rows in standardized coordinates, and the moments that define these coordinates."""
-        # The moments are recorded in the journal. If a resumed fit computed the moments again with a different block
-        # size, they could differ by rounding errors. The later steps of the fit would then not match the records.
+        # The moments are recorded in the journal of the checkpoint (`hkrr._base.resume_journal`). If a resumed fit
+        # computed them again with a different block size, they could differ by rounding errors. The fit would then not
+        # find its recorded results, whose keys depend on the moments.
         found = step(("moments", data.n_rows), lambda: moments(data))
         if not self.scale_features:
             zero = np.zeros_like(found.x_mean)
@@ -241,7 +241,7 @@ class MapModel(
         issue_warnings(self.diagnostics_)
 
     def _exhausted_parameters(self) -> set[str]:
-        """Return the names of the parameters whose change cannot improve this fit. Warnings do not suggest them."""
+        """Return the parameters that warnings must not suggest, because changing them cannot improve this fit."""
         uses_lbfgs = isinstance(get_solver(self.solver), LBFGS)
         exhausted = {
             "scale_features": self.scale_features,
@@ -254,7 +254,7 @@ class MapModel(
 
 
 def _as_dtype(values: Array, dtype: Any) -> Array:
-    """Return the values in the given dtype, or unchanged if the largest value would overflow or underflow."""
+    """Return the values in the given dtype. If the largest value would overflow or underflow, return them unchanged."""
     limits, largest = np.finfo(dtype), float(np.max(np.abs(values)))
     fits = largest == 0.0 or float(limits.tiny) <= largest <= float(limits.max)
     return values.astype(dtype, copy=False) if fits else values

@@ -2,8 +2,8 @@
 
 No rows are held out of the fit. At a fixed map, a row with residual r_i and leverage h_i has the leave-one-out residual
 ``r_i / (1 - h_i)``. But the d x D map B was learned from that row too, so intervals based on these residuals are too
-narrow. The map is therefore included to first order. The derivatives of f(x) = g(Bx) with respect to B are the slopes
-of g times x,
+narrow. The effect of the row on the map is therefore included to first order. The derivatives of f(x) = g(Bx) with
+respect to B are the slopes of g times x,
 
     J_i = dg(B x_i) x_i'
 
@@ -24,8 +24,8 @@ of this standard deviation is ``s (slack + nu + (nu / w_i) h_i / (1 - h_i))``. H
 Several targets share the map. A row is then left out with all its targets, and 1 - h'_i is a matrix. Each target is
 divided by sqrt(s).
 
-At most 1,000 rows get a score. With fewer centers than rows (Nystrom), the sums over rows use a sample of at most
-20,000 rows, or of at most 4,000 rows if the rows are not in memory.
+At most 1,000 rows get a score. If there are fewer centers than rows (Nystrom), the sums over rows use a sample of at
+most 20,000 rows. If the rows are not in memory, the sample has at most 4,000 rows.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ _MAX_SUMMED_ROWS, _MAX_FETCHED_ROWS = 20_000, 4_000
 # Maximum number of derivatives with respect to the map. If there are more, a random projection reduces their number
 # and approximately preserves inner products.
 _MAX_TANGENTS = 1_000
-# Lower bound on 1 - h (with fewer centers than rows), and on (1 - h') / (1 - h), with h and h' as in the module
-# docstring.
+# Lower bound on (1 - h') / (1 - h), with h and h' as in the module docstring. If there are fewer centers than rows, it
+# is also a lower bound on 1 - h.
 _MIN_FREEDOM = 1e-6
 
 
@@ -79,8 +79,7 @@ class Uncertainty(NamedTuple):
     factor : array or None
         The matrix G of `hkrr.estimators.fitted.posterior`, packed by `pack_lower`. None if all rows are centers.
     center_weight : array (n_centers,) or None
-        Weights of the centers if all rows are centers. None if the rows have no weights, or if not all rows are
-        centers.
+        Weights of the centers. None if the rows have no weights, or if not all rows are centers.
     """
 
     prior_variance: Array
@@ -370,7 +369,7 @@ def conformal_quantile(scores: Array, coverage: float) -> Array:
     The bound is the k-th smallest of the n scores, where ``k = ceil((n + 1) coverage)``.
     """
     n = len(scores)
-    # The last factor makes k robust to rounding errors of the product.
+    # Because of the last factor, a rounding error of the product does not increase k by one.
     k = math.ceil((n + 1) * coverage * (1.0 - 1e-12))
     if k > n:
         raise TooFewScores(coverage, n)

@@ -6,8 +6,8 @@ coefficients are the solution of a linear system with a positive definite matrix
 lambda:
 
     all rows are centers                     A = sqrt(D) K sqrt(D) + lambda W I,    R = lambda W I
-    fewer centers, lambda >= 1e-4 kappa      A = K'DK / W + lambda K_cc,            R = lambda K_cc
-    fewer centers, lambda < 1e-4 kappa       A = T^-1 K'DK T^-T / W + lambda I,     R = lambda I    (T T' = K_cc)
+    otherwise, if lambda >= 1e-4 kappa       A = K'DK / W + lambda K_cc,            R = lambda K_cc
+    otherwise, if lambda < 1e-4 kappa        A = T^-1 K'DK T^-T / W + lambda I,     R = lambda I    (T T' = K_cc)
 
 The effective dimension, or degrees of freedom of the function, is the trace of the hat matrix. With L the Cholesky
 factor of A, it is ``d_eff = tr A^-1 (A - R) = c - tr L^-1 R L^-T``. For more than 512 centers the last trace is
@@ -63,7 +63,8 @@ from hkrr.solvers import Result, at_bound
 _MIN_DIGITS = 3.0
 # Largest value of `Diagnostics.jitter` that causes no warning.
 _MAX_JITTER = 1e-8
-# A prediction overshoots if it exceeds 1.5 `truncation_`. A tenth of the rows may overshoot without a warning.
+# A prediction overshoots if it exceeds 1.5 `truncation_`. If more than a tenth of the rows overshoot, a warning is
+# issued.
 _OVERSHOOT, _MAX_OVERSHOOTING_SHARE = 1.5, 0.1
 # Smallest value of `Diagnostics.explained_share` that causes no warning.
 _MIN_EXPLAINED = 1e-3
@@ -108,15 +109,15 @@ class Diagnostics:
         Fraction of these rows whose prediction is truncated at ``truncation_``. None if predictions are not truncated.
     overshooting_share : float or None
         Fraction of these rows whose prediction before truncation exceeds 1.5 ``truncation_`` in absolute value. A
-        smaller excess is normal for a bounded target. None if predictions are not truncated.
+        smaller excess is common if the target is bounded. None if predictions are not truncated.
     starts_tried, starts_dropped, starts_failed : int
         Numbers of starting maps: all maps that were tried, maps that were dropped early because other maps were better,
-        and maps at which the objective could not be evaluated. Dropped maps are normal. For a search with a time limit,
-        `starts_dropped` includes the failed maps.
+        and maps at which the objective could not be evaluated. Dropped maps are not a problem. For a search with a time
+        limit, `starts_dropped` includes the failed maps.
     stopped : str
         Why the solver stopped; the same as ``result_.reason``.
     still_falling : bool
-        Whether a run of at least 50 iterations stopped at `max_iter` while the objective was still falling. The
+        Whether the run stopped at `max_iter`, after at least 50 iterations, while the objective was still falling. The
         objective is still falling if the last fifth of the iterations lowered it by more than 1% of the loss of
         predicting the mean.
     at_edge : tuple of str
@@ -130,17 +131,18 @@ class Diagnostics:
           different points are all 1 or all 0.
     adjusted_share : float or None
         Estimate of the fraction of the variance of y that the model explains on new rows, by generalized
-        cross-validation that also counts the parameters of the map. For n rows and a map with p parameters, it is
-        ``1 - (1 - explained_share) / f^2``, but at least -1, where ``f = (n - effective_dimension - p) / n``. A full
-        map from D linearly independent columns to d directions has ``p = d D - d (d - 1) / 2`` parameters if the kernel
-        is rotation invariant, and ``p = d D`` otherwise. The formula uses at most half of ``n - effective_dimension``
-        as p. None if `explained_share` is None, for fewer than 100 rows, and if the function interpolates all rows.
+        cross-validation that also counts the parameters of the map. For n rows and a map with p parameters, it is ``1 -
+        (1 - explained_share) / f^2``, but at least -1, where ``f = (n - effective_dimension - p) / n``. A full map from
+        D linearly independent columns to d directions has ``p = d D - d (d - 1) / 2`` parameters if the kernel is
+        rotation invariant, and ``p = d D`` otherwise. If p exceeds half of ``n - effective_dimension``, this half is
+        used as p. None if `explained_share` is None, if there are fewer than 100 rows, or if the function interpolates
+        all rows.
     remedies : tuple of str
-        Names of the parameters of the estimator whose change can still improve the fit. The warnings suggest only these
-        parameters.
+        Names of the parameters of the estimator that the warnings may suggest to change. Changing any other parameter
+        cannot improve the fit.
     outliers : tuple of int
         Indices of at most 100 training rows whose targets are outliers, the farthest outlier first.
-        `HyperKernelRidgeCV` gives outliers a small weight (robust noise).
+        `HyperKernelRidgeCV` gives outliers a small weight, by a heavy-tailed (Student-t) noise model.
     n_outliers : int
         Number of outliers.
     n_rows, n_centers : int or None
@@ -310,7 +312,7 @@ def _possible_findings(found: Diagnostics) -> Iterator[tuple[bool, type[HKRRWarn
         and adjusted is not None
         and explained > _OVERFIT_EXPLAINED
         and adjusted < _OVERFIT_ADJUSTED
-        # If gamma is at an edge, the more specific warning about gamma is issued instead.
+        # If gamma is at an edge, only the warning about gamma is issued, which is more specific.
         and "gamma" not in found.at_edge,
         OverfitWarning,
         f"the model explains {100.0 * (explained or 0.0):.0f}% of the variance of y on its training rows, but it has "
@@ -361,7 +363,7 @@ def issue_warnings(found: Diagnostics) -> None:
 
 # Maximum number of centers for which the effective dimension is computed exactly.
 _EXACT_TRACE_CENTERS = 512
-# Number of random vectors for estimating the effective dimension if there are more centers.
+# Number of random vectors with which the effective dimension is estimated if there are more centers than this.
 _TRACE_PROBES = 64
 
 
@@ -691,7 +693,7 @@ def adjusted_share(explained: float | None, effective_dimension: float, map_para
     The fraction f is ``(n - effective_dimension - map_parameters) / n``, where `map_parameters` is limited to half of
     ``n - effective_dimension``. The limit matters for functions that nearly interpolate the rows: the error and the
     unused degrees of freedom then both approach zero, and only their ratio is informative. The result is None if even
-    the ratio consists of rounding errors, for fewer than 100 rows, and if `explained` is None.
+    the ratio consists of rounding errors, if there are fewer than 100 rows, or if `explained` is None.
     """
     left = n - effective_dimension
     if explained is None or n < _MIN_ROWS_FOR_OVERFITTING or not left > _MIN_FREEDOM * n:
@@ -716,7 +718,7 @@ def _sample_shares(
     exceeds this value by more than the relative tolerance `tol`, the coefficients consist of rounding errors, and
     FitError is raised.
     """
-    # The rows stay on their device or in their files. Only a few numbers per row are fetched.
+    # The rows stay on their device or in their files. Only the targets and the predictions are fetched.
     centered, Y = sample.map(targets), sample.with_coordinates(None, None, None).map(targets)
     w = sample.map(weights)[:, 0]
     predicted = predict(sample).reshape(Y.shape)
@@ -749,7 +751,7 @@ def _kernel_discriminates(sample: Rows, kernel: Kernel, B: Array, C: Array) -> b
     C = C[rng.permutation(len(C))[:_COMPARED_POINTS]]
     differ = np.array([np.any(p != C, axis=1) for p in P])
     if np.count_nonzero(np.any(differ, axis=1)) < _MIN_DISTINCT_POINTS:
-        # So few distinct points may all be close together, or all be far apart, for any reasonable gamma.
+        # Fewer than 10 distinct points may all be close together, or all be far apart, for any reasonable gamma.
         return True
     correlations = kernel(P, C) / np.sqrt(kernel.diagonal(P)[:, None] * kernel.diagonal(C))
     largest, smallest = float(np.max(correlations[differ])), float(np.min(correlations[differ]))

@@ -72,8 +72,8 @@ class FeatureImportancesMixin(FittedMap):
         `hkrr.estimators.fitted.importance`). Standard deviations are over the centers. Mean squares are over the
         centers too, or over a sample of 200 to 1,000 centers if there are more. Centers are training rows, or cluster
         means of training rows with ``centers="kmeans"``. Centers drawn by leverage scores overrepresent the edges of
-        the data. To average over rows of your choice, use `average_gradient_outer_product`. Several targets are
-        weighted by their variances, as in `fit`. All importances are zero if the function is constant.
+        the data. `average_gradient_outer_product` averages over any given rows instead. Several targets are weighted by
+        their variances, as in `fit`. All importances are zero if the function is constant.
         """
         check_is_fitted(self)
         return importances(self)
@@ -160,7 +160,7 @@ def has_single_columns(model: FittedMap) -> bool:
 
 
 def single_column_effects(model: FittedMap, by_column: Array) -> Array:
-    """Return the effect of each direction, given the effects of the columns, if each direction is a single column."""
+    """Return the effects of directions that are single columns, given the effects of the columns."""
     return np.asarray(project(by_column, model.map_ != 0))
 
 
@@ -247,8 +247,8 @@ def finite_difference_effects(model: FittedMap, columns: dict[int, tuple[Array, 
     columns : dict
         Result of `columns_with_few_values`.
     dual_coef : array (n_centers, n_targets)
-        Coefficients of the function, divided by their largest absolute value. A classifier uses its own coefficients
-        instead, and divides the probabilities by the largest absolute coefficient.
+        Coefficients of the function, divided by their largest absolute value. For a classifier, they are not used: the
+        probabilities are computed from its own coefficients, and divided by the largest absolute coefficient.
     """
     if not columns:
         return np.zeros(0)

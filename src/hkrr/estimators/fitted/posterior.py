@@ -91,8 +91,8 @@ def packed_length(n: int) -> int:
     return n * (n + 1) // 2
 
 
-# Cached factors of each model, with the coefficients of the fit for which the factors were computed. Fitting the model
-# again replaces the coefficients and makes the cached factors invalid. The cache is neither pickled nor saved.
+# Cached factors of each model, with the coefficients for which the factors were computed. If the model has other
+# coefficients, because it was fitted again, its factors are computed again. The cache is neither pickled nor saved.
 _cache: WeakKeyDictionary[FittedMap, tuple[Array, PosteriorFactors]] = WeakKeyDictionary()
 
 

@@ -31,7 +31,7 @@ _MAX_DIRECTIONS, _MAX_LOADINGS, _MAX_COLUMNS = 6, 4, 10
 _MAX_NAME_LENGTH = 24
 # Description of each value of `map_shape_`.
 _SHAPES = {
-    "identity": "scaled identity: all columns on one scale, no directions were found",
+    "identity": "scaled identity: all columns have the same scale, and are not combined into directions",
     "diagonal": "diagonal: one scale per column",
     "full": "full",
 }
@@ -75,7 +75,8 @@ class Summary:
         longest = max(len(name) for name, _ in self.importances)
         largest = max(share for _, share in self.importances[:_MAX_COLUMNS]) or 1.0
         for place, (name, share) in enumerate(self.importances):
-            # An entry after the first ten is the sum over all remaining columns, and has no bar.
+            # If there are more than ten columns, the last entry is the sum over all columns that are not shown. It has
+            # no bar.
             bar = "#" * round((_WIDTH - longest - 12) * share / largest) if place < _MAX_COLUMNS else ""
             lines.append(f"  {name:<{longest}}  {share:6.3f}  {bar}".rstrip())
         lines.append(single)
@@ -269,7 +270,7 @@ def fit_notes(model: MapModel, found: Diagnostics | None) -> Iterator[str]:
         yield "No diagnostics: the fit was interrupted, or an earlier version of hkrr saved the model."
         return
     if found.n_outliers:
-        yield f"Robust noise: the targets have outliers: {found.named_outliers}."
+        yield f"Heavy-tailed (Student-t) noise model, because the targets have outliers: {found.named_outliers}."
     for _, message in found.findings():
         yield f"! {message}"
 

@@ -41,9 +41,9 @@ class UncertaintyMixin(FittedMap):
         process, the same as in ``predict(X, return_std=True)``. The factor q is a quantile of the leave-one-out errors
         of the training rows. These errors are divided by sigma and corrected to first order for the learned map (see
         `hkrr.estimators.fitted.conformal`). After `calibrate`, q is a quantile of the errors on the calibration rows,
-        divided by sigma. The probability that an interval contains a new observation is an average over training rows
-        and new rows. For a single x, this probability can differ. The ends of the intervals are not truncated, because
-        noisy observations can lie outside the range of the predictions.
+        divided by sigma. The coverage holds on average over random training rows and new rows. For a single x, the
+        probability can differ. The ends of the intervals are not truncated, because noisy observations can lie outside
+        the range of the predictions.
 
         Parameters
         ----------

@@ -3,7 +3,7 @@
 - `search_and_refit` runs a search and the final fit.
 - `search_stages` combines the stages of the search. `directions` finds directions, `kernel_and_map_shape`
   compares kernels and shapes of the map, and `held_out_check` tests a map on held-out rows.
-- `robust_noise` computes the weights with which a search reduces the influence of outliers.
+- `robust_noise` computes the weights of a heavy-tailed (Student-t) noise model, which reduce the influence of outliers.
 - `search_problem` is the input of the search, with the resources that its stages share.
 - `candidates` defines the models that are compared.
 - `final_fit` computes the coefficients on all rows.

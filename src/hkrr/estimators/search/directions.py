@@ -1,20 +1,21 @@
 """Search for directions with one kernel and one criterion: start wide, then cut.
 
-A map with more directions than the target needs is easier to optimize than a map with just enough directions. While
-the criterion is minimized, superfluous directions shrink. The search has three steps:
+A map with more directions than the target needs is easier to optimize than a map with just enough directions. While the
+criterion is minimized, superfluous directions shrink. The search has three stages:
 
-1. **Start wide.** Random maps and one map from moments, all with more directions than expected, get a short run. The
-   best two continue with a long run.
+1. **Start wide.** Random maps and one map from moments, each with up to 8 directions, get a short run. The best two
+   continue with a long run.
 2. **Cut.** A wide map is truncated to its k largest singular values. The k with the lowest score and its neighbours are
    optimized again. This is repeated until both neighbours of the best k have been tried. The score is a BIC
    (`hkrr.estimators.search.candidates`): for a rotation-invariant kernel and D columns, a map with d directions has
    ``dof = d D - d (d - 1) / 2`` parameters.
-3. **Widen**, unless the two maps of step 2 have the same directions and explain the target. Random directions are added
-   to the best map, and the result is optimized and cut. This is repeated until no new direction is found.
+3. **Widen**, unless the best cuts of the two wide maps have the same directions and explain the target. Random
+   directions are added to the best map, and the result is optimized and cut. This is repeated until no new direction is
+   found.
 
-A function of many directions needs more centers, and more rows, than a function of few directions: with too few centers
-the criterion is flat around the solution. If the best map has many directions, or leaves much of the target
-unexplained, the search continues on more rows with more centers.
+The more directions a function depends on, the more centers and rows are needed: with too few centers, the criterion is
+flat around the solution. The search begins with 2,000 rows and 100 centers. If the best map has more than 3 directions,
+or leaves much of the target unexplained, the search continues with up to 4,000 rows and 400 centers.
 """
 
 from __future__ import annotations
@@ -23,13 +24,11 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from hkrr._base.linear_algebra import Array
-from hkrr._base.progress_bar import NoBar, progress_bar
 from hkrr._base.threads import single_threaded_blas
 from hkrr._maps import KernelExpansion, principal_form
 from hkrr.centers import uniform_or_all
@@ -54,14 +53,15 @@ from hkrr.solvers.initialization import median_sample, sample_map
 # are used for maps with at most this number of directions. If the best map leaves much of the target unexplained, the
 # search continues with the next entry.
 SIZES = ((3, 2_000, 100), (5, 2_000, 200), (math.inf, 4_000, 400))
-# Much of the target is unexplained if the mean square of the residuals exceeds this fraction of that of the target.
+# A map leaves much of the target unexplained if the mean square of its residuals exceeds this fraction of the mean
+# square of the target.
 _MUCH = 0.1
 # Two scores are almost the same if they differ by less than this fraction of the difference of their penalties.
 _CLOSE = 0.2
 # Minimum and maximum number of directions of a starting map. Between these limits, the number is chosen such that there
 # are at least _ROWS_PER_ENTRY rows for each entry of the map.
 _LEAST_WIDTH, _MOST_WIDTH, _ROWS_PER_ENTRY = 3, 8, 2
-# Maximum numbers of iterations: of a short run, of a long run, and of a run after a cut.
+# Maximum numbers of iterations of a short run, of a long run, and of a run after a cut.
 SHORT, LONG, AFTER_CUT = 20, 60, 30
 # Number of starting maps whose short runs are followed by long runs.
 _SURVIVORS = 2
@@ -77,7 +77,7 @@ _FEW_COLUMNS = 300
 
 
 def starting_width(rows: InMemoryRows, at_least: int = 1) -> int:
-    """Return the number of directions of the starting maps: 8, or fewer if there are few rows per entry of a map.
+    """Return the number of directions of the starting maps: 8, or fewer to have at least two rows per entry of a map.
 
     The number is at least `at_least`, and at most the number of columns.
     """
@@ -88,7 +88,7 @@ def starting_width(rows: InMemoryRows, at_least: int = 1) -> int:
 def random_starts(
     rows: InMemoryRows, kernel: Kernel, n_components: int, n_starts: int, rng: np.random.RandomState
 ) -> list[Candidate]:
-    """Return random maps, alternately at the scale of the median rule and at half of this scale."""
+    """Return random maps, alternately at the scale of the median heuristic and at half of this scale."""
     sample = median_sample(rows, rng, MEDIAN_ROWS)
     starts = []
     for k in range(n_starts):
@@ -103,8 +103,8 @@ def moment_starts(rows: InMemoryRows, kernel: Kernel, n_components: int) -> list
 
     The moment matrix is ``sum_i w_i y_i x_i x_i'``, where x_i, y_i and w_i are the inputs, the target and the weight of
     row i. Its eigenvectors are called principal Hessian directions (Li, 1992). They are the rows of the map. The median
-    rule sets the scale of the map. If there are several targets, the target with the largest sum of squares is used.
-    The list is empty if fewer than ``n_components`` eigenvectors are found.
+    heuristic sets the scale of the map. If there are several targets, the target with the largest sum of squares is
+    used. The list is empty if fewer than ``n_components`` eigenvectors are found.
 
     This map helps if the target is an even function of a few directions, for example the product of two directions. A
     random map in many dimensions then contains almost no information on the target. The moment matrix contains this
@@ -221,26 +221,24 @@ class DirectionSearch:
     ends: list[Candidate] = field(init=False, default_factory=list)
     _sample: InMemoryRows = field(init=False)
     _size: tuple[int, int] = field(init=False, default=(0, 0))
-    _bar: Any = field(init=False, default_factory=NoBar)
 
     def run(self) -> dict[int, Candidate]:
         """Return the best candidate for each number of directions that was tried."""
-        with progress_bar(shown=self.problem.verbose, desc="directions", unit="run") as self._bar:
-            self._resize(_line(1 if self.problem.choose_dimension else self.problem.dimensions[-1]))
-            wide = [self._truncations(one) for one in self._start_wide() if self.problem.in_time or not self.best]
-            decided = self._agree([_lowest(cuts) for cuts in wide])
-            cuts = self._cut(wide[:1] if decided else wide)
-            decided = decided or self._agree(cuts)
-            if not self.problem.choose_dimension and self.problem.in_time:
-                self._start_narrow()
-            for _ in range(_WIDENINGS):
-                if not self.best or not self.problem.in_time:
-                    break
-                needs_more = self._depends_on_rows or self._leaves_much(self._winner)
-                grown = self._resize(_line(self._winner.n_components) + needs_more)
-                if decided and not grown and self._larger_was_tried:
-                    break
-                decided = self._widen()
+        self._resize(_line(1 if self.problem.choose_dimension else self.problem.dimensions[-1]))
+        wide = [self._truncations(one) for one in self._start_wide() if self.problem.in_time or not self.best]
+        decided = self._agree([_lowest(cuts) for cuts in wide])
+        cuts = self._cut(wide[:1] if decided else wide)
+        decided = decided or self._agree(cuts)
+        if not self.problem.choose_dimension and self.problem.in_time:
+            self._start_narrow()
+        for _ in range(_WIDENINGS):
+            if not self.best or not self.problem.in_time:
+                break
+            needs_more = self._depends_on_rows or self._leaves_much(self._winner)
+            grown = self._resize(_line(self._winner.n_components) + needs_more)
+            if decided and not grown and self._larger_was_tried:
+                break
+            decided = self._widen()
         if not self.best:
             raise FitError("The criterion is not finite for any starting map: check the scale of X and y.")
         return self.best
@@ -263,10 +261,10 @@ class DirectionSearch:
 
     @property
     def _depends_on_rows(self) -> bool:
-        """Whether more rows and centers may change the number of directions.
+        """Whether the best number of directions may be different on all rows.
 
-        This is the case if another number would be the best on all rows, by extrapolation of the scores, or if another
-        number has almost the same score.
+        This is assumed if another number has the lowest score after extrapolation to all rows, or almost the same score
+        on the current rows.
         """
         winner, per_parameter = self._winner, 0.5 * math.log(max(self._sample.total_weight, 2.0))
 
@@ -281,7 +279,7 @@ class DirectionSearch:
         self.problem.progress.begin(f"{what}, {kernel_name(self.kernel)}", phase)
 
     def _leaves_much(self, candidate: Candidate) -> bool:
-        """Return whether the residuals of a candidate have more than a tenth of the target's mean square."""
+        """Return whether a candidate leaves more than a tenth of the target's mean square unexplained."""
         X, Y, w = self._sample.gather()
         try:
             with single_threaded_blas():
@@ -293,7 +291,7 @@ class DirectionSearch:
         return bool(np.sum(weight @ residuals**2) > _MUCH * np.sum(weight @ Y**2))
 
     def _resize(self, line: int) -> bool:
-        """Use the numbers of rows and centers of an entry of `SIZES`. Return whether these are more than before."""
+        """Change to an entry of `SIZES`, if it has more centers than the current entry. Return whether it did so."""
         rows, rng = self.problem.rows, self.problem.rng
         n_rows, n_centers = (min(number, rows.n_rows) for number in SIZES[min(line, len(SIZES) - 1)][1:])
         if n_centers <= self._size[1]:
@@ -316,12 +314,12 @@ class DirectionSearch:
         return True
 
     def _contenders(self) -> list[Candidate]:
-        """Return the candidates that may win with more rows and centers. The current best candidate comes first.
+        """Return the candidates that may win on a larger sample. The current best candidate comes first.
 
         These are the best candidate, its neighbours, and the best candidate by extrapolation. If the number of
         directions is given, all candidates are returned.
         """
-        # If the time runs out, only the first candidate is evaluated. Therefore the best comes first.
+        # The best candidate comes first, because only the first candidate is evaluated if the time runs out.
         ordered, winner = sorted(self.best.values(), key=lambda one: one.score), self._winner.n_components
         kept = {winner - 1, winner, winner + 1, self._best_on_all_rows.n_components}
         return [one for one in ordered if one.n_components in kept or not self.problem.choose_dimension]
@@ -329,9 +327,7 @@ class DirectionSearch:
     def _improve(self, starts: Sequence[Candidate], max_iter: int) -> list[Candidate]:
         """Optimize the candidates in `starts`. Return them in the same order. The value of a failed run is infinite."""
         starts = [replace(start, n_centers=self.criterion.n_centers) for start in starts]
-        ends = self.problem.improve_each(self.criterion, starts, max_iter)
-        self._bar.update(len(ends))
-        return ends
+        return self.problem.improve_each(self.criterion, starts, max_iter)
 
     def _keep(self, candidates: Sequence[Candidate]) -> None:
         """Add candidates to the results."""

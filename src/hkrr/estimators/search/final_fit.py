@@ -22,9 +22,10 @@ from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows, Rows, threads_for_sums
 from hkrr.solvers import Result
 
-# Maximum number of rows for which all rows are centers, and number of centers for more rows.
+# If there are at most EXACT_ROWS rows, all rows are centers. If there are more rows, CENTERS rows are centers.
 EXACT_ROWS, CENTERS = 5_000, 2_000
-# The same numbers for kernel="auto", which often selects rough kernels. Rough kernels need more centers.
+# The same numbers for kernel="auto". They are larger, because kernel="auto" often selects non-smooth kernels (such as
+# Laplace), which need more centers than smooth ones.
 EXACT_ROWS_ROUGH, CENTERS_ROUGH = 10_000, 4_000
 # Maximum number of centers of a quick fit.
 _QUICK_CENTERS = 500
@@ -36,10 +37,10 @@ _LEAST_CENTERS = 500
 _FACTOR_SAMPLE, _PRODUCT_SAMPLE, _KERNEL_SAMPLE = 1000, 500, 150
 # Maximum number of rows from which the interval scores and the diagnostics are computed.
 _EXAMINED_ROWS = 20_000
-# Fraction of a time limit that is kept in reserve, because the predicted duration of the final fit is not exact.
+# Fraction of the time limit that is kept as a reserve, because the predicted duration of the final fit is not exact.
 _RESERVE = 0.03
-# Minimum number of rows per thread in a factorization. With fewer rows per thread, some threads would have no work: the
-# factorization works in blocks of 512 rows, and fewer blocks remain at each step.
+# Minimum number of rows per thread in a factorization. With fewer rows per thread, some threads would have no work,
+# because the factorization splits the remaining rows into blocks of 512 rows.
 _ROWS_PER_THREAD = 1_000
 
 
@@ -58,8 +59,8 @@ class FinalFit(NamedTuple):
 def full_size(n_rows: int, smooth: bool) -> int:
     """Return the number of centers for ``refit="full"``.
 
-    `smooth` says whether the kernel is known to be smooth. It is False for ``kernel="auto"``, which may select a rough
-    kernel.
+    `smooth` says whether the kernel is known to be smooth. It is False for ``kernel="auto"``, which may select a
+    non-smooth kernel.
     """
     exact, centers = (EXACT_ROWS, CENTERS) if smooth else (EXACT_ROWS_ROUGH, CENTERS_ROUGH)
     return n_rows if n_rows <= exact else centers
@@ -75,9 +76,9 @@ def final_fit(
 ) -> FinalFit:
     """Return the fit of the coefficients on all rows, at the map of the candidate `winner`.
 
-    The journal stores the coefficients, the diagnostics of the solve and the uncertainty, so that a resumed fit does
-    not have to solve again. The uncertainty takes longer than the coefficients. Use ``with_uncertainty=False`` for a
-    temporary fit.
+    The journal of the checkpoint (`hkrr._base.resume_journal`) stores the coefficients, the diagnostics of the solve
+    and the uncertainty, so that a resumed fit does not have to solve again. The uncertainty takes longer than the
+    coefficients. Use ``with_uncertainty=False`` for a temporary fit.
     """
     reg_lambda, B = winner.nu / rows.total_weight, winner.B
     with single_threaded_blas():

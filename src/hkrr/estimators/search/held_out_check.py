@@ -1,9 +1,9 @@
 """Check on held-out rows whether a map with many parameters generalizes.
 
 The score (BIC) penalizes each parameter of a map by log(m) / 2 nats, where m is the number of rows. This penalty is
-only valid if there are many rows per parameter. With few rows, the directions of a map can be chosen such that a rough
-function of these directions fits all the noise. For example, with 600 rows, 200 columns, and signal and noise of equal
-variance, each parameter improves the criterion by 3.2 nats in this way.
+only valid if there are many rows per parameter. If there are only a few, the directions of a map can be chosen such
+that an irregular function of these directions fits all the noise. For example, with 600 rows, 200 columns, and signal
+and noise of equal variance, each parameter improves the criterion by 3.2 nats in this way.
 
 The rival of a full map is plain kernel ridge regression or a diagonal map, which has fewer parameters. If the score of
 the full map is only slightly better than the score of its rival, the two are learned again on three quarters of the
@@ -38,15 +38,18 @@ from hkrr.solvers.initialization import median_scale
 _LEAD = 3.0
 # Number of folds, maximum number of rows of the check, and number of rows in each group of the criterion.
 _FOLDS, _ROWS, _GROUP_ROWS = 4, 6_000, 500
-# With fewer rows than the first number, two folds are held out in turn. With fewer rows than the second number, all
-# four folds are held out in turn.
+# One fold is held out if there are at least _FEW_ROWS rows. With fewer rows, two folds are held out in turn. With fewer
+# than _VERY_FEW_ROWS rows, all four folds are held out in turn.
 _FEW_ROWS, _VERY_FEW_ROWS = 2_000, 1_000
 # Initial value of nu of a run.
 _FIRST_NOISE = 0.1
 
 
 def needs_check(chosen: Candidate, rival: Candidate) -> bool:
-    """Return whether the chosen map is full, and its score is better by less than three nats per parameter."""
+    """Return whether the held-out check must decide between the chosen map and its rival.
+
+    This is the case if the chosen map is full, and its score is better by less than three nats per parameter.
+    """
     return isinstance(chosen.shape, Full) and rival.score - chosen.score < _LEAD * chosen.degrees_of_freedom
 
 
@@ -75,10 +78,10 @@ class HeldOutCheck:
         error in at least half of the comparisons.
 
         At most 6,000 rows are used, and a quarter of these rows is held out. The map and the rival are learned from
-        scratch on the remaining rows. The error on few rows is unreliable. With fewer than 2,000 rows, the comparison
-        is therefore repeated with a second quarter held out. With fewer than 1,000 rows, each of the four quarters is
-        held out in turn. If the deadline passes, or if there are fewer than 8 rows, the map passes without a
-        comparison.
+        scratch on the remaining rows. The fewer rows are held out, the less reliable is the error. With fewer than
+        2,000 rows, the comparison is therefore repeated with a second quarter held out. With fewer than 1,000 rows,
+        each of the four quarters is held out in turn. If there is no time before the deadline, or if there are fewer
+        than 8 rows, no comparison is made, and the map passes.
         """
         rows = self.problem.rows
         drawn = rows.draw(_ROWS, self.problem.rng)
@@ -96,7 +99,7 @@ class HeldOutCheck:
                 return Verdict(True)
             errors.append([squared_errors(training, test, again), squared_errors(training, test, other)])
         error, error_of_rival = (float(error) for error in np.mean(np.concatenate(errors, axis=1), axis=1))
-        # The map must also be at least as good in half of the folds. Otherwise a single fold could decide.
+        # The map must also be at least as good in half of the folds, so that a single fold cannot decide.
         n_better = sum(float(np.mean(one)) <= float(np.mean(other)) for one, other in errors)
         return Verdict(error <= error_of_rival and 2 * n_better >= n_repeats, error, error_of_rival)
 
@@ -116,14 +119,14 @@ class HeldOutCheck:
                 with single_threaded_blas():
                     starts.append(replace(square, B=principal_form(square.B)[0][:d]))
         search = replace(self.problem, rows=training, dimensions=[d], choose_dimension=False, represented_weight=None)
-        search = replace(search, verbose=0, progress=Progress(), place=in_memory)
+        search = replace(search, progress=Progress(), place=in_memory)
         with suppress(FitError):
             starts.append(DirectionSearch(search, chosen.kernel).run()[d])
         ends = [improve(groups, start, LONG, self.problem.deadline) for start in starts]
         return min(ends, key=lambda end: end.value, default=fresh)
 
     def _relearn_scales(self, groups: Grouped, rival: Candidate) -> Candidate:
-        """Learn a map of the same shape as the rival (identity or diagonal), from the scale of the median rule."""
+        """Learn an identity or diagonal map, as the rival has, starting at the scale of the median heuristic."""
         B = self._typical_scale(groups.rows, rival.kernel) * np.ones(groups.rows.n_features)
         noises = (_FIRST_NOISE, FIRST_LAMBDA * groups.rows.total_weight / groups.n_groups)
         starts = [replace(rival, B=B, nu=nu, value=math.inf, score=math.inf) for nu in noises]

@@ -1,10 +1,10 @@
-"""Robust noise: a Student-t distribution instead of a normal distribution, if the residuals have heavy tails.
+"""The heavy-tailed (Student-t) noise model, which replaces normal noise if the residuals have heavy tails.
 
 The criteria assume normal noise. A gross error in y can then determine the model: the criterion improves most by a map
 along which the function has a spike at that row. The remedy is a Student-t distribution with 4 degrees of freedom. It
-is a scale mixture of normal distributions: row i has the noise variance ``nu / omega_i``, where omega_i is small for
-an outlier. In all criteria, a row with weight w has the noise variance nu / w. Robust noise is therefore a fit with the
-weights omega, in which the weights and the fit are computed in turn (iteratively reweighted least squares).
+is a scale mixture of normal distributions: row i has the noise variance ``nu / omega_i``, where omega_i is small for an
+outlier. In all criteria, a row with weight w has the noise variance nu / w. A fit with heavy-tailed noise is therefore
+a fit with the weights omega. The weights and the fit are computed in turn (iteratively reweighted least squares).
 
 The weights are computed from leave-one-out errors. Let e_it be the error of target t at row i, v_i the variance of the
 function at row i given all other rows, in units of the signal variance, and T the number of targets. Then
@@ -15,7 +15,7 @@ The scale q_t is the maximum likelihood estimate under the Student-t distributio
 two distributions: the Student-t distribution is used if it increases the log density of the errors by more than 0.2
 nats per row. For example, outliers that increase the variance of the residuals by half have this effect. The Student-t
 distribution is not used if more than a tenth of the rows would be outliers, because so many rows are signal and not
-errors. It is not used either if most rows have the same target.
+errors. Nor is it used if most rows have the same target.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _LEAST_UNEXPLAINED = 1e-4
 _MAD_TO_STD = 1.4826
 # Lower bound on the scale of the Student-t distribution, relative to the median of the squared errors.
 _LEAST_SCALE = 0.01
-# Maximum number of rows whose leave-one-out errors are computed. The errors of other rows are prediction errors.
+# Maximum number of rows whose leave-one-out errors are computed. For the other rows, prediction errors are used.
 _EXACT_ROWS = 1_000
 # Settings of `plain_weights`: the maximum number of rows, the values of nu that are tried, and the maximum number of
 # rounds of reweighting.
@@ -127,7 +127,7 @@ class Errors(NamedTuple):
 
     @property
     def heavy_tailed(self) -> bool:
-        """Whether the Student-t distribution describes the errors much better than the normal distribution."""
+        """Whether a Student-t distribution fits the errors much better than a normal one, with few outliers."""
         gain = self.student_density - self.normal_density
         if not (gain > LEAST_GAIN and gain * len(self.squares) > _LEAST_TOTAL_GAIN):
             return False
@@ -151,8 +151,8 @@ def find_outliers(residuals: Array, sample_weight: Array) -> list[int]:
 def can_have_outliers(rows: InMemoryRows) -> bool:
     """Return whether outliers can be distinguished from signal.
 
-    This is not possible if more than half of the rows have the same value of a target, or if a few rows have nearly all
-    of the sample weight.
+    This is not possible if more than half of the rows have the same value of a target, or if the effective number of
+    rows, ``(sum w)^2 / sum w^2`` for sample weights w, is below 10.
     """
     _, Y, w = rows.gather()
     if w is not None and float(np.sum(w)) ** 2 < _LEAST_ROWS * float(np.sum(w * w)):
@@ -172,14 +172,14 @@ def leave_one_out_errors(
 ) -> Errors:
     """Return the errors of kernel ridge regression at the map B with the noise level nu.
 
-    B may also be the diagonal of a diagonal map. `omega` contains the weights of robust noise, which `rows` do not yet
-    include. At most 1,000 rows are centers. The errors of the centers are leave-one-out errors. The errors of all other
-    rows are prediction errors.
+    B may also be the diagonal of a diagonal map. `omega` contains the weights of the heavy-tailed noise, which are not
+    included in the weights of `rows`. At most 1,000 rows are centers. The errors of the centers are leave-one-out
+    errors. The errors of all other rows are prediction errors.
     """
     weighted = rows if omega is None else rows.reweighted(omega)
     X, Y, w = weighted.gather()
     w = np.ones(len(Y)) if w is None else w
-    # The noise variances without the weights of robust noise.
+    # The noise variances without the weights of the heavy-tailed noise.
     noise = nu / w if omega is None else nu * omega / w
     some = np.arange(len(Y)) if len(Y) <= _EXACT_ROWS else np.sort(rows.draw(_EXACT_ROWS, rng))
     P = project(X, B)
@@ -190,8 +190,8 @@ def leave_one_out_errors(
 def _standardized(kernel: Kernel, P: Array, Y: Array, weighted_noise: Array, noise: Array, some: Array) -> Errors:
     """Return the standardized errors at the latent points P.
 
-    `weighted_noise` and `noise` are the noise variances with and without the weights of robust noise. `some` contains
-    the indices of the centers.
+    `weighted_noise` and `noise` are the noise variances with and without the weights of the heavy-tailed noise. `some`
+    contains the indices of the centers.
     """
     K = kernel(P[some], P[some])
     K[np.diag_indices_from(K)] += weighted_noise[some]
@@ -216,8 +216,8 @@ def _standardized(kernel: Kernel, P: Array, Y: Array, weighted_noise: Array, noi
 def plain_weights(rows: InMemoryRows, kernel: Kernel, rng: np.random.RandomState) -> tuple[Array, float]:
     """Return weights from plain kernel ridge regression, and the log density of its errors.
 
-    The median rule sets the scale of the kernel. The weights are computed for several values of nu. The weights for the
-    nu with the highest log density of the errors are returned.
+    The median heuristic sets the scale of the kernel, from the median distance between rows. The weights are computed
+    for several values of nu. The weights for the nu with the highest log density of the errors are returned.
     """
     scale = median_scale(kernel, rows, rng, _PLAIN_ROWS)
     B = np.full(rows.n_features, scale)

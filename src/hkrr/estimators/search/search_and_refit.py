@@ -32,8 +32,8 @@ class Selection:
     fit : FinalFit
         The final fit, with the coefficients.
     y_offset : array (n_targets,) or None
-        With robust noise, the weighted mean of the targets minus their unweighted mean. The weights are those of robust
-        noise, so outliers have little weight. None with normal noise.
+        With the heavy-tailed (Student-t) noise model, the weighted mean of the targets minus their unweighted mean. The
+        weights of the noise model give outliers little influence on this mean. None with normal noise.
     interrupted_by : KeyboardInterrupt or None
         The exception if Ctrl-C stopped the search, otherwise None. After Ctrl-C, the winner is the best candidate so
         far, and its coefficients are fitted on the sample of the search instead of all rows.
@@ -64,7 +64,7 @@ def select_model(
     budget : TimeBudget
         Divides the time limit between the search and the final fit.
     keep_best : bool
-        Whether the best model so far is returned after Ctrl-C. Otherwise KeyboardInterrupt is raised.
+        If True, the best model so far is returned after Ctrl-C. If False, KeyboardInterrupt is raised.
     """
     try:
         tuned = tune(problem, kernel)
@@ -87,7 +87,7 @@ def select_model(
 
 
 def robust_rows(rows: Rows, sample: InMemoryRows, winner: Candidate, omega: Array | None) -> tuple[Rows, Array | None]:
-    """Return the rows with the weights of robust noise, and the offset by which their targets were shifted.
+    """Return the rows with the weights of the heavy-tailed noise, and the offset by which their targets were shifted.
 
     `omega` contains the weights of the rows of `sample`. If the sample contains all rows, these weights are used.
     Otherwise the weights of all rows are computed from the residuals of a fit to the sample. If `omega` is None, the
