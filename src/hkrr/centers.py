@@ -62,7 +62,7 @@ def uniform(rows: Rows, n_centers: int, rng: np.random.RandomState) -> Array:
 
 
 def uniform_or_all(rows: Rows, n_centers: int, rng: np.random.RandomState) -> Array | None:
-    """Return n_centers rows drawn uniformly, or None (which stands for all rows) if there are at most n_centers rows.
+    """Return n_centers rows drawn uniformly. If there are at most n_centers rows, return None, which means all rows.
 
     Examples
     --------

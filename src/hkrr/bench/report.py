@@ -34,7 +34,7 @@ _OVERRUN = 1.2
 _COLUMNS = """The first table of each section has one line for each method:
 
 - mean rank: the mean of the ranks by test R2. The best method has rank 1, and a method that failed is last.
-- first: the number of problems on which the method has rank 1. If two methods are tied for rank 1, both count as first.
+- first: the number of problems on which the method has rank 1, alone or tied with another method.
 - median R2, worst R2: the median and the lowest test R2 over all problems.
 - distance: the median sine of the largest angle between the true directions and the leading learned directions. It is 0
   for an exact match and 1 if a direction is missed entirely. Methods that learn no directions have no distance.

@@ -137,7 +137,10 @@ def _runs(table: Table, method: str) -> list[Table]:
 
 
 def _satisfies_assumptions(rows: Table) -> bool:
-    """Return whether the loss of a run fell by more than 1% and the smallest eigenvalue of K_mm stayed above 1e-4."""
+    """Return whether a run is used for the claims.
+
+    Its loss must fall by more than 1%, and the smallest eigenvalue of K_mm must stay above 1e-4.
+    """
     moved = rows[-1]["loss"] < (1.0 - _MOVED) * rows[0]["loss"]
     return bool(moved and rows[-1]["least_eigenvalue"] >= _SIGMA)
 

@@ -1,9 +1,9 @@
 """Rows of Dask collections.
 
 The partitions stay on the workers. Each pass sends the small arrays to the workers and returns the sums. In a pass, one
-task per partition computes the sums of this partition, with `InMemoryRows` (or with `TorchRows` if a device is given).
-The workers then add the results in groups of eight, always in the same order. The task graph contains everything that a
-task needs, so Dask can recompute the partitions of a worker that died.
+task per partition computes the sums of this partition. It uses `TorchRows` if a device is given, and `InMemoryRows`
+otherwise. The workers then add the results in groups of eight, always in the same order. The task graph contains
+everything that a task needs, so Dask can recompute the partitions of a worker that died.
 """
 
 from __future__ import annotations

@@ -361,7 +361,7 @@ def _csv_header(path: Path) -> list[str]:
 
 
 def _is_number(text: str, booleans: bool) -> bool:
-    """Return whether pyarrow reads the text as a number, a missing value, or a boolean (if ``booleans`` is true)."""
+    """Return whether pyarrow reads the text as a number or a missing value, or as a boolean if ``booleans`` is true."""
     from pyarrow import csv as arrow
 
     known = arrow.ConvertOptions()

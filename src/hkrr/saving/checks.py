@@ -48,9 +48,8 @@ def _bind(name: str, shape: tuple[int, ...], letters: tuple[str, ...], sizes: Si
 def _wrong_shape(name: str, shape: tuple[int, ...], letters: tuple[str, ...], sizes: Sizes) -> Refusal:
     """Return an error that states the required shape: known sizes as numbers, and other sizes by their names."""
     expected = [str(size) for letter in letters for size in sizes.get(letter, (_SIZE_NAMES.get(letter, letter),))]
-    return Refusal(
-        f"{name} has the shape {shape}, but must have the shape ({', '.join(expected)}{',' if len(expected) == 1 else ''})"
-    )
+    comma = "," if len(expected) == 1 else ""
+    return Refusal(f"{name} has the shape {shape}, but must have the shape ({', '.join(expected)}{comma})")
 
 
 def _finite(name: str, value: Any) -> None:

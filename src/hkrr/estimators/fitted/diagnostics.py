@@ -218,7 +218,7 @@ class Diagnostics:
             f"effective dimension      {self.effective_dimension:.1f}{limit}",
             f"variance explained       {explained}",
             f"truncation               {truncated}",
-            f"starts                   {starts}",
+            f"starting maps            {starts}",
             f"stopped                  {self.stopped}: {STOP_REASONS.get(self.stopped, 'see result_.message')}",
             f"at an edge               {', '.join(self.at_edge) or 'nothing'}",
         ]
@@ -742,7 +742,7 @@ def _sample_shares(
 
 
 def _kernel_discriminates(sample: Rows, kernel: Kernel, B: Array, C: Array) -> bool:
-    """Return whether the kernel correlations between rows and centers are neither all 1 nor all 0.
+    """Return whether the kernel distinguishes rows: its correlations with the centers are neither all 1 nor all 0.
 
     The correlations are ``k(p, c) / sqrt(k(p, p) k(c, c))``. Pairs of identical points are left out.
     """
