@@ -141,7 +141,7 @@ STAGES = {
     Phase.STARTS: "8 directions at the start, gaussian",
     Phase.CUT: "keeping the directions that matter, gaussian",
     Phase.WIDENING: "directions in addition to the 1 found, gaussian",
-    Phase.POLISHING: "refining the best directions on more rows",
+    Phase.POLISHING: "refining the best directions",
 }
 
 
@@ -186,7 +186,7 @@ def test_without_a_terminal_each_stage_is_a_line(clock):
         "    1 s  8 directions at the start, gaussian",
         "    9 s  keeping the directions that matter, gaussian  (best held-out R2 so far 0.625; about 10 s left)",
         "   19 s  directions in addition to the 1 found, gaussian  (best held-out R2 so far 0.985; about 20 s left)",
-        "   29 s  refining the best directions on more rows  (best held-out R2 so far 0.985; about 25 s left)",
+        "   29 s  refining the best directions  (best held-out R2 so far 0.985; about 25 s left)",
     ]
 
 

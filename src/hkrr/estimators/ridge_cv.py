@@ -67,10 +67,10 @@ class HyperKernelRidgeCV(MapModel):
     criterion : {"evidence", "loo", "training"}, default="evidence"
         The criterion that the map minimizes, as in `HyperKernelRidge`. "training" needs `cv`.
     cv : None, "holdout", int or splitter, default=None
-        How the model is selected. None means that the criterion itself selects the model. Otherwise the number of
-        directions is selected by held-out error. So is lambda, unless lambda is learned. "holdout" holds out one random
-        quarter of the rows. An int is a number of folds. "holdout" and an int hold out all copies of a row together. A
-        splitter may separate them.
+        How the model is selected. None means that the criterion itself selects the model. With any other value, the
+        number of directions is selected by held-out error, and so is lambda, unless lambda is learned. "holdout" holds
+        out one random quarter of the rows. An int is a number of folds. With "holdout" or an int, all copies of a row
+        are held out together.
     reg_lambdas : "auto" or list of float, default="auto"
         Values of lambda to compare with `cv`. For ``criterion="training"``, "auto" means 1e-1, 1e-2, ..., 1e-6. For the
         criteria "evidence" and "loo", "auto" means that lambda is learned.
@@ -91,20 +91,21 @@ class HyperKernelRidgeCV(MapModel):
         most 5,000 rows, and 2,000 centers otherwise. With ``kernel="auto"`` these numbers are 10,000 rows and 4,000
         centers. With `cv`, "full" takes as many centers as ``HyperKernelRidge(n_centers="auto")``.
     time_limit : float or None, default=None
-        Time limit in seconds for the whole fit. It cannot be combined with `cv`. The search stops early enough to leave
-        time for the final fit of the best model so far. The number of centers of the final fit is reduced if necessary.
+        Time limit in seconds for the whole fit. None means no limit. A limit cannot be combined with `cv`. The search
+        stops early enough to leave time for the final fit of the best model so far. The number of centers of the final
+        fit is reduced if necessary.
     fit_intercept, scale_features, block_size, device, verbose, random_state
         As in `HyperKernelRidge`. The search runs on the CPU, with at most 20,000 rows. The final fit runs on
         `device`.
     n_jobs : int or None, default=None
-        Number of joblib workers. The optimization runs of the search, or the fits of the grid, are distributed among
-        them. The model does not depend on `n_jobs`.
+        Number of joblib workers, among which the optimization runs of the search, or the fits of the grid, are
+        distributed. None means one worker. The model does not depend on `n_jobs`.
     checkpoint, checkpoint_every
         As in `HyperKernelRidge`. After Ctrl-C, the estimator contains the best model so far, with at most 500 centers.
     callbacks : list of callables or None, default=None
         Functions that are called with a `hkrr.estimators.search.progress.SearchState` when the search enters a stage or
         finds a better candidate. If a function returns True, the search stops, and the final fit is made for the best
-        candidate so far. Callbacks cannot be combined with `cv`.
+        candidate so far. None means no functions. Callbacks cannot be combined with `cv`.
 
     Attributes
     ----------
@@ -115,9 +116,9 @@ class HyperKernelRidgeCV(MapModel):
     map_shape_ : {"full", "diagonal", "identity"}
         Shape of the selected map, only without `cv`. "identity" means plain kernel ridge regression.
     spectrum_ : array
-        The selected map is the truncation of a map with more directions. ``spectrum_`` contains the singular values of
-        the untruncated map in standardized coordinates, divided by the largest one. Directions that the target does not
-        need have small singular values. Only present without `cv`, and if the selected map is such a truncation.
+        Singular values of the map before superfluous directions were cut off, in standardized coordinates, divided by
+        the largest one. Directions that the target does not need have small singular values. Only present without `cv`,
+        and only if the selected map was cut in this way.
     best_score_ : float
         The score of the selected model; lower is better. Without `cv`, the score is a BIC in nats, from the last stage
         of the search that computed a score for this model. With `cv`, the score is the mean squared error on held-out
@@ -131,7 +132,7 @@ class HyperKernelRidgeCV(MapModel):
 
         - "random", "moments", "cut" and "widened", with or without the mark "dropped": the search for directions. Only
           scores with the same number of centers are comparable.
-        - "polished": the best directions, refined on more rows.
+        - "polished": the best directions, refined on all rows of the search (at most 20,000).
         - "rescaled": the selected map after a refit of its scales.
         - "compared" and "plain": the selected map and plain kernel ridge regression.
         - With ``kernel="auto"``, the runs marked "half" use half of the groups of rows, the runs without a mark use all
@@ -361,8 +362,8 @@ class HyperKernelRidgeCV(MapModel):
     def _load(self, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, Callable[[], Rows], bool, list[int]]:
         """Check the data and the parameters, and set ``truncation_``.
 
-        Return the rows, a function that returns the same rows in their original order, whether there is a single
-        target, and the numbers of directions to try.
+        Return four values: the rows, a function that returns the given rows in their original order (before rows were
+        removed or merged), whether there is a single target, and the numbers of directions to try.
 
         Tensors, files and Dask collections with at most 20,000 rows are copied to memory. Identical rows and near
         copies are merged if there are at most 20,000 rows. With more rows, identical rows in memory are merged if all
@@ -405,7 +406,7 @@ class HyperKernelRidgeCV(MapModel):
         return np.clip(predicted, -self.truncation_, self.truncation_) if self.truncate else predicted
 
     def _exhausted_parameters(self) -> set[str]:
-        """Return the names of the parameters whose change cannot improve this fit. Warnings do not suggest them."""
+        """Return the parameters that warnings must not suggest, because changing them cannot improve this fit."""
         exhausted = super()._exhausted_parameters()
         # Without cv, lambda is learned, and reg_lambdas must be "auto".
         return exhausted if self.cv is not None else exhausted | {"reg_lambdas"}

@@ -39,9 +39,9 @@ from hkrr.solvers.initialization import median_scale
 
 # Initial value of lambda of a run.
 FIRST_LAMBDA = 0.03
-# Maximum numbers of iterations of a short run and of a long run. Poor candidates are dropped after their short run.
+# Maximum numbers of iterations of a short run and of a long run. Only the best candidates get a long run.
 SHORT, LONG = 12, 60
-# Maximum number of rows for the median rule. In the search, this rule only sets the scale of starting maps.
+# Maximum number of rows for the median heuristic (`Kernel.median_gamma`), which sets the scale of starting maps.
 MEDIAN_ROWS = 500
 # A run stops when the gradient is below the first number, or when the criterion decreases by less than the second
 # number per iteration, both relative to `loss_at_zero`.
@@ -55,7 +55,7 @@ class Origin(StrEnum):
     MOMENTS = "moments"  # leading eigenvectors of a moment matrix
     CUT = "cut"  # a map truncated to its largest directions
     WIDENED = "widened"  # the best map, plus short random directions
-    POLISHED = "polished"  # the best directions, refined on more rows
+    POLISHED = "polished"  # the best directions, refined on all rows of the search
     RESCALED = "rescaled"  # the chosen map, with its scales and noise refitted
     COMPARED = "compared"  # the chosen map, scored against plain kernel ridge regression
     HELD_OUT = "held out"  # the chosen map or a simpler rival, scored on held-out rows
@@ -232,8 +232,8 @@ def score(criterion: Criterion | Grouped, value: float, dof: float, total_weight
 def score_on_all_rows(candidate: Candidate, searched_weight: float, total_weight: float) -> float:
     """Return the score of a candidate, extrapolated from the rows of a search to all rows, given their total weights.
 
-    A weak direction can lower the score on many rows even if, on few rows, the gain is smaller than the penalty for its
-    parameters.
+    A weak direction can be worth its parameters on all rows even if it is not on the rows of the search: its gain is
+    proportional to the number of rows, but the penalty grows only with the logarithm of this number.
     """
     dof = candidate.degrees_of_freedom
     nats = candidate.score - 0.5 * dof * math.log(max(searched_weight, 2.0))
@@ -312,8 +312,8 @@ def improve_each(
     """Run `improve` on each candidate in `starts`. Return the improved candidates in the same order.
 
     On a GPU, the runs are made in lockstep, and their evaluations are computed in batches. Otherwise the runs are
-    distributed over joblib workers if ``n_jobs`` means more than one worker, and over threads if not. After the
-    deadline, threads evaluate only the first candidate, and workers evaluate each candidate once.
+    distributed over joblib workers, or over threads if ``n_jobs`` stands for a single worker. After the deadline,
+    threads evaluate only the first candidate, and workers evaluate each candidate once.
     """
 
     def one(k: int, criterion: Criterion | Grouped = criterion) -> Candidate:
@@ -340,7 +340,7 @@ def improve_each(
         for k, result in zip(missing, joblib.Parallel(n_jobs=n_jobs, return_as="generator")(jobs), strict=True):
             results[k] = result
             if result is not None and result.reason != "time_limit":
-                journal.record(keys[k], result)  # a worker process has no journal
+                journal.record(keys[k], result)  # a worker process has no journal (`hkrr._base.resume_journal`)
         for (*_, B0), result in zip(arguments, results, strict=True):
             if result is not None:
                 check_stored(result, B0)
@@ -396,7 +396,7 @@ def comparable_runs(path: dict[str, Any]) -> Array:
     """Return which runs of the attribute ``path_`` have comparable scores, as a boolean array.
 
     These are the runs of the search over the number of directions that ended with a finite score and were not stopped
-    early. If these runs have different numbers of centers, only the runs with the most centers are comparable.
+    early. Among these runs, only those with the largest number of centers are comparable.
     """
     kinds = [RUN_KINDS.get(label) for label in path["start"]]  # None for a label that only a later version of hkrr uses
     searched = [kind is not None and kind.stage is Stage.DIRECTIONS and not kind.dropped for kind in kinds]

@@ -1,12 +1,12 @@
 """Search over kernels and shapes of the map, by the same score that selects the number of directions.
 
-Real tables rarely follow a multi-index model. Their columns have individual meanings, and a rough kernel with one scale
-per column (a diagonal map) often fits better than a few directions. The criterion is therefore minimized for several
-kernels and for maps of three shapes:
+Real tables rarely follow a multi-index model. Their columns have individual meanings. For such tables, a non-smooth
+kernel (such as Laplace) with one scale per column (a diagonal map) often fits better than a few directions. The
+criterion is therefore minimized for several kernels and for maps of three shapes:
 
 - Multiples of the identity, which is plain kernel ridge regression.
 - Diagonal maps. For each kernel, one run starts from the result of plain kernel ridge regression, and one run starts
-  from the median rule. All runs are short. The best maps then get a long run.
+  with all scales set by the median heuristic. All runs are short. The best maps then get a long run.
 - Full maps, for radial kernels only. Some start from the directions found with the Gaussian kernel. The others are
   square maps that start from the best diagonal maps. Each square map is then truncated to the rank with the lowest
   score.
@@ -74,11 +74,12 @@ _LONG_RUNS = 2
 _HOPELESS = 0.05
 # Maximum number of finalists, and number of finalists selected by leave-one-out error.
 _FINALISTS, _FINALISTS_BY_ERROR = 9, 3
-# Initial value of nu of a run that starts from the median rule.
+# Initial value of nu of a run whose scales are set by the median heuristic.
 _MEDIAN_NOISE = 0.1
-# Limits for warm starts: smallest nu, largest nu, and largest factor by which a scale may be above or below the scale
-# of the median rule. If nu is close to 0 or very large, the gradient with respect to nu vanishes, and nu would not
-# change any more. The same holds for the scale of a column that became almost 0 or infinite on a small sample.
+# Limits for the starting point of a run that continues from the result of another run: smallest nu, largest nu, and
+# largest factor by which a scale may be above or below the scale of the median heuristic. If nu is close to 0 or very
+# large, the gradient with respect to nu vanishes, and nu would not change any more. The same holds for the scale of a
+# column that became almost 0 or infinite on a small sample.
 _LEAST_NOISE, _MOST_NOISE, _FARTHEST_SCALE = 0.01, 1.0, 100.0
 
 
@@ -109,7 +110,7 @@ def search_kernels(problem: SearchProblem, few_directions: Sequence[Candidate]) 
     groups = grouped(make, rows, _GROUP_ROWS, _GROUPS, rng)
     with progress_bar(shown=problem.verbose, desc="kernels", unit="run") as bar:
         runs = _Runs(problem, bar)
-        # The given maps with few directions come first, so that there is a result even with a very short time limit.
+        # The runs from `few_directions` come first, so that there is a result even with a very short time limit.
         directions = runs.improve([_warm(start, origin=Origin.DIRECTIONS) for start in few_directions], SHORT, groups)
         others = [
             _warm(end, origin=Origin.DIRECTIONS, kernel=kernels[name])
@@ -153,7 +154,8 @@ class _Runs:
     def extrapolate_score(self, end: Candidate, on: Grouped) -> Candidate:
         """Return the candidate with its score extrapolated from the rows of `on` to all rows.
 
-        With more rows, the penalty for a parameter is smaller relative to the decrease of the criterion.
+        The extrapolation matters, because the penalty for a parameter is smaller on all rows, relative to the decrease
+        of the criterion, than on the rows of the search.
         """
         dof, n_rows = end.degrees_of_freedom, on.rows.total_weight
         total = score(on, end.value, dof, self.problem.total_weight) + optimism(dof, n_rows, self.problem.total_weight)
@@ -217,7 +219,7 @@ def _run_diagonal_maps(runs: _Runs, groups: Grouped, half: Grouped, typical: dic
     """Run plain kernel ridge regression and diagonal maps. Return the best diagonal maps, lowest score first.
 
     All kernels are tried on half of the groups. The best plain candidate, and the best diagonal map of each of the best
-    four kernels, continue on all groups. ``typical`` contains the scale of the median rule for each kernel.
+    four kernels, continue on all groups. ``typical`` contains the scale of the median heuristic for each kernel.
     """
     ones = np.ones(groups.rows.n_features)
     nu = FIRST_LAMBDA * groups.rows.total_weight / groups.n_groups
@@ -228,8 +230,9 @@ def _run_diagonal_maps(runs: _Runs, groups: Grouped, half: Grouped, typical: dic
     ]
     plains = runs.improve(starts, SHORT, half)
     runs.improve([_warm(end, half_groups=False) for end in plains[:_PLAINS]], SHORT, groups)
-    # Diagonal maps start from plain kernel ridge regression and from the median rule. The median rule is needed if
-    # plain kernel ridge regression attributes everything to noise, although one scale per column would fit well.
+    # Diagonal maps start from plain kernel ridge regression, and from the scale of the median heuristic. The second run
+    # is needed if plain kernel ridge regression attributes everything to noise, although one scale per column would fit
+    # well.
     starts = [replace(start, nu=_MEDIAN_NOISE) for start in starts]
     starts = [_warm(end, typical[end.kernel], origin=Origin.DIAGONAL, shape=Diagonal()) for end in [*plains, *starts]]
     best = _first_of_each(runs.improve(starts, SHORT, half), lambda end: end.kernel)[:_DIAGONALS]
@@ -252,7 +255,7 @@ def _finalists(runs: _Runs, groups: Grouped) -> list[Candidate]:
 
     The finalists are the best candidate of each kind (see `_kind`), the three candidates with the smallest
     leave-one-out error, and the candidates with the lowest scores, up to nine in total. Diagonal maps with different
-    kernels are different kinds, because a rough kernel gains more from larger groups than a smooth kernel.
+    kernels are different kinds, because a non-smooth kernel gains more from larger groups than a smooth kernel.
     """
     ranked = sorted(runs.on_all_groups, key=lambda end: end.score)
     distinct = _first_of_each(ranked, _configuration)
@@ -269,7 +272,7 @@ def _winner(runs: _Runs, large: Grouped, finalists: Sequence[Candidate], typical
     long run.
     """
     # Each finalist starts from its own map. Some finalists start a second time with clipped scales and noise, because a
-    # column whose scale became zero on a small sample may be useful with more rows.
+    # column whose scale became zero on a small sample may be useful on the larger groups.
     again = [replace(end, finalist=True, seconds=0.0) for end in finalists]
     again += [
         _warm(end, typical[end.kernel]) for end in again if end.nu < _LEAST_NOISE or isinstance(end.shape, Diagonal)
@@ -302,8 +305,8 @@ def grouped(
 def _warm(candidate: Candidate, typical: float | None = None, **changes: Any) -> Candidate:
     """Return the candidate as a warm start, with noise and scales clipped to a range where gradients do not vanish.
 
-    ``typical`` is the scale of the median rule for the kernel. If ``typical`` is given, the scales of a diagonal or
-    identity map are clipped to a range around this scale. ``changes`` are other fields of the candidate to replace.
+    ``typical`` is the scale of the median heuristic for the kernel. If ``typical`` is given, the scales of a diagonal
+    or identity map are clipped to a range around this scale. ``changes`` are other fields of the candidate to replace.
     """
     B = candidate.B
     if typical is not None and not isinstance(candidate.shape, Full):

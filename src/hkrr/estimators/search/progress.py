@@ -27,7 +27,7 @@ class Phase(Enum):
     STARTS = auto()  # optimization of starting maps with many directions
     CUT = auto()  # truncation to the directions that matter
     WIDENING = auto()  # search for further directions, in addition to those of the best map
-    POLISHING = auto()  # refinement of the best directions on more rows
+    POLISHING = auto()  # refinement of the best directions on all rows of the search
     AGAINST_PLAIN = auto()  # comparison with plain kernel ridge regression
     KERNELS_OF_DIRECTIONS = auto()  # comparison of kernels for maps with few directions
     KERNELS_OF_PLAIN = auto()  # comparison of kernels for plain kernel ridge regression
@@ -108,15 +108,16 @@ class Progress:
         Time (of ``time.perf_counter``) at which the fit started.
     fit_candidate : callable or None
         Function that fits the coefficients of a candidate and returns the fitted model. Its arguments are the candidate
-        and the weights of robust noise, or None for normal noise. The function should be fast. If `fit_candidate` is
-        None, callbacks cannot call ``SearchState.predict``.
+        and the weights of the heavy-tailed (Student-t) noise model, or None for normal noise. The function should be
+        fast. If `fit_candidate` is None, callbacks cannot call ``SearchState.predict``.
 
     Attributes
     ----------
     best : list of Candidate
         Each new best candidate, in the order of discovery.
     omega, omega_of_best : array (n,) or None
-        The weights of robust noise in the current search, and those of the best candidate. None means normal noise.
+        The weights of the heavy-tailed noise in the current search, and those of the best candidate. None means normal
+        noise.
     """
 
     def __init__(
@@ -150,11 +151,12 @@ class Progress:
         if not self._callbacks:
             return
         state = self._state()
-        # Fits made by a callback do not belong in the journal of this fit.
+        # The fits of a callback must not be recorded in the journal of this fit's checkpoint
+        # (`hkrr._base.resume_journal`).
         with journal.paused():
             answers = [callback(state) for callback in self._callbacks]
         self._stop |= any(isinstance(answer, bool | np.bool_) and answer for answer in answers)
-        # The search continues until there is a candidate to return.
+        # If a callback returns True before there is a candidate, the search continues until there is one.
         if self._stop and self.best and self._current.phase is not Phase.FINAL_FIT:
             raise SearchStopped(self.best)
 
@@ -197,8 +199,8 @@ _SHAPES = {
 def describe_runs(starts: Sequence[Candidate]) -> tuple[str, Phase | None]:
     """Return a description of a batch of runs, and the phase of the runs.
 
-    The description lists the shapes of the maps, and the kernel or the number of kernels. The phase is None if the maps
-    have different shapes, except in the comparison of finalists.
+    The description lists the shapes of the maps, and the kernel or the number of kernels. In the comparison of
+    finalists, the phase is FINALISTS. Otherwise the phase is None if the maps have different shapes.
     """
     phases = list(dict.fromkeys(_phase(start) for start in starts))
     kernels = list(dict.fromkeys(kernel_name(start.kernel) for start in starts))

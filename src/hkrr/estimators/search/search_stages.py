@@ -1,7 +1,8 @@
 """The complete search: from rows to one candidate.
 
-The first stages use few rows and few centers. The candidates that survive are refined on more rows with more centers.
-If the residuals have heavy tails, the search is made with robust noise (`hkrr.estimators.search.robust_noise`).
+The first stages use a sample of the rows and at most 400 centers. The best candidates are then refined on all rows of
+the search. If the residuals have heavy tails, the search uses a heavy-tailed (Student-t) noise model, called
+heavy-tailed noise below (`hkrr.estimators.search.robust_noise`).
 """
 
 from __future__ import annotations
@@ -54,17 +55,17 @@ SAMPLE_ROWS = 20_000
 _EXACT_ROWS = 1_000
 # Number of rows of the first fit of plain kernel ridge regression, and of the first comparison with a map.
 _FEW_ROWS = 300
-# Settings for polishing, the refinement of the best directions on more rows. If there are more than _EXACT_ROWS rows,
-# the number of centers of the search for directions is multiplied by the first number, up to the second number. The
-# third number is the maximum number of iterations.
+# Settings for polishing, the refinement of the best directions on all rows of the search. If there are more than
+# _EXACT_ROWS rows, the number of centers of the search for directions is multiplied by _POLISH_RATIO, up to
+# _POLISH_CENTERS. _POLISH_ITERATIONS is the maximum number of iterations.
 _POLISH_RATIO, _POLISH_CENTERS, _POLISH_ITERATIONS = 2, 400, 20
 # Maximum number of rows for the last refit of the scale and noise with kernel="auto".
 _RESCALE_ROWS = 2_000
-# Maximum numbers of iterations: for one common scale of the map, and for one scale per direction.
+# Maximum numbers of iterations for refitting one common scale of the map, and for refitting one scale per direction.
 _RESCALE_ITERATIONS, _SCALES_ITERATIONS = 8, 30
 # Number of maps, found with the Gaussian kernel, from which the search over kernels starts.
 _FEW_DIRECTIONS = 2
-# Maximum number of times that the weights of robust noise and the map are refined in turn.
+# Maximum number of times that the weights of the heavy-tailed noise and the map are refined in turn.
 _REWEIGHTINGS = 3
 # Fraction of the time that the search for directions may take if the kernel is selected too.
 _SHARE_OF_DIRECTIONS = 0.3
@@ -90,7 +91,7 @@ class Tuned:
     candidates : list of Candidate
         All candidates tried. Their scores are comparable only if they were computed on the same rows.
     omega : array (n,) or None
-        The weights of robust noise with which the winner was found. None means normal noise.
+        The weights of the heavy-tailed noise with which the winner was found. None means normal noise.
     """
 
     winner: Candidate
@@ -121,11 +122,14 @@ def tune(problem: SearchProblem, kernel: Kernel | None) -> Tuned:
 
 
 def _choose_noise(problem: SearchProblem, search: Callable[[Array | None], Tuned]) -> Tuned:
-    """Run the search with normal noise, with robust noise, or with both.
+    """Run the search with normal noise, with heavy-tailed noise, or once with each of them.
 
-    If the targets have heavy tails, the search begins with robust noise. If the leave-one-out errors of the selected
-    map then show that the tails were signal, the map is refined with normal noise. Otherwise the search begins with
-    normal noise. If the errors of its maps have heavy tails, the search is made again with robust noise.
+    If the targets have heavy tails, the search is made with heavy-tailed noise. If the leave-one-out errors of the
+    selected map have no heavy tails, the tails of the targets were signal, and the map is refined with normal noise.
+
+    If the targets have no heavy tails, the search is made with normal noise. If the errors of the selected map, or of a
+    map with fewer directions, have heavy tails, the search is made again with heavy-tailed noise. The better result is
+    returned.
     """
     gaussian = KERNELS["gaussian"].with_gamma(1.0)
     if target_errors(problem.rows).heavy_tailed:
@@ -147,12 +151,12 @@ def _choose_noise(problem: SearchProblem, search: Callable[[Array | None], Tuned
     robust = replace(robust, candidates=[*found.candidates, *robust.candidates])
     robust, robust_errors = _refine_with_weights(problem, robust, _errors(problem, robust.winner, robust.omega))
     if robust_errors is None and errors.heavy_tailed:
-        return robust  # there was no time for a comparison, and the fit with normal noise is affected by outliers
+        return robust  # no time for a comparison; the fit with normal noise is affected by outliers
     return _better(problem, (robust, robust_errors), (found, errors))
 
 
 def _weights_of_smaller_map(problem: SearchProblem, found: Tuned, errors_of_winner: Errors) -> Array | None:
-    """Return the weights of robust noise for a map with fewer directions, if this map is better than the selected one.
+    """Return the heavy-tailed noise weights of a map with fewer directions, if it is better than the selected map.
 
     The selected map can have a direction along which the function fits an outlier. The errors of the selected map then
     do not show the outlier, but the errors of a map with fewer directions do. Return None if no map with one or two
@@ -214,9 +218,10 @@ def _refined(problem: SearchProblem, found: Tuned, omega: Array | None) -> Tuned
 
 
 def _refine_with_weights(problem: SearchProblem, found: Tuned, errors: Errors | None) -> tuple[Tuned, Errors | None]:
-    """Refine the weights of robust noise and the map in turn. Return the last result with known errors, and its errors.
+    """Refine the weights of the heavy-tailed noise and the map in turn. Return the last result and its errors.
 
-    `errors` are the errors of `found`. If they are None, both arguments are returned unchanged.
+    `errors` are the errors of `found`. If they are None, both arguments are returned unchanged. The refinement ends if
+    the errors of a new result cannot be computed.
     """
     for _ in range(_REWEIGHTINGS):
         if errors is None:
@@ -240,14 +245,14 @@ def refine(problem: SearchProblem, candidate: Candidate) -> tuple[Candidate, Res
 
 
 def _search_one_kernel(problem: SearchProblem, kernel: Kernel) -> tuple[Candidate, Result, list[Candidate]]:
-    """Find directions, polish the best map on more rows, and compare this map with plain kernel ridge regression.
+    """Find directions, polish the best map, and compare it with plain kernel ridge regression.
 
     Return the selected candidate, the result of its last run, and all candidates tried.
     """
     compares = problem.choose_dimension and problem.rows.n_features > 1
     plain = _begin_with_plain(problem, kernel)
     best, ends, searched_weight = find_directions(problem, kernel)
-    problem.progress.begin("refining the best directions on more rows", Phase.POLISHING)
+    problem.progress.begin("refining the best directions", Phase.POLISHING)
     polished, result = polish(problem, select_for_polishing(problem, best, searched_weight))
     problem.progress.found(polished)
     ends = [*ends, polished]
@@ -264,7 +269,7 @@ def _search_one_kernel(problem: SearchProblem, kernel: Kernel) -> tuple[Candidat
 
 
 def _begin_with_plain(problem: SearchProblem, kernel: Kernel) -> tuple[Criterion, Candidate] | None:
-    """Fit plain kernel ridge regression to few rows if there is a time limit, so that a model is ready soon."""
+    """Fit plain kernel ridge regression to at most 300 rows, if a time limit requires that a model is ready soon."""
     if math.isinf(problem.deadline) or not problem.choose_dimension or problem.rows.n_features == 1:
         return None
     with suppress(FitError, ArithmeticError):
@@ -324,7 +329,7 @@ def select_for_polishing(problem: SearchProblem, best: list[Candidate], searched
 
 
 def polish(problem: SearchProblem, candidates: Sequence[Candidate]) -> tuple[Candidate, Result]:
-    """Improve the candidates on more rows with more centers. Return the best candidate and the result of its run."""
+    """Improve the candidates on all rows of the search. Return the best candidate and the result of its run."""
     many = problem.rows
     n_centers = min(_POLISH_CENTERS, _POLISH_RATIO * max(one.n_centers or _POLISH_CENTERS for one in candidates))
     centers = None if many.n_rows <= _EXACT_ROWS else uniform_or_all(many, n_centers, problem.rng)
@@ -336,7 +341,8 @@ def polish(problem: SearchProblem, candidates: Sequence[Candidate]) -> tuple[Can
             if not problem.in_time:
                 break
             start = replace(candidate, origin=Origin.POLISHED, seconds=0.0)
-            # If the criterion is not finite on more rows, the candidate remains valid, and its run is ignored.
+            # If the criterion is not finite on these rows, skip the candidate. If all candidates are skipped, the first
+            # one is returned unchanged.
             with suppress(FitError):
                 ends.append(descend(criterion, start, _POLISH_ITERATIONS, problem.deadline, **options))
     return min(ends, key=lambda end: end[0].score) if ends else _without_run(problem, candidates[0])
@@ -346,8 +352,8 @@ def rescale(problem: SearchProblem, candidate: Candidate) -> Candidate:
     """Return the candidate with the scales of its directions and its noise refitted on at most 1,000 rows.
 
     The directions themselves are held fixed. L-BFGS on the whole map converges slowly along the valley in which all
-    scales and the noise change together. Running L-BFGS on the whole map to convergence could overfit the directions if
-    there are few rows per parameter.
+    scales and the noise change together. If the map has many parameters relative to the number of rows, running L-BFGS
+    on the whole map to convergence could also overfit the directions.
     """
     B = principal_form(candidate.B)[0] if candidate.kernel.rotation_invariant else candidate.B
     exact = problem.criterion(subset(problem.rows, _EXACT_ROWS, problem.rng), None, candidate.kernel)
@@ -371,7 +377,7 @@ def _against_plain(
     The result of the run of the better candidate and all candidates tried are returned too.
     """
     try:
-        # If the difference is large, few rows are enough to see it.
+        # The comparison is made on 300 rows first. It is repeated on 1,000 rows only if the difference is not clear.
         for n_rows in (_FEW_ROWS, _EXACT_ROWS):
             compared, rival, rival_result = compare_with_plain(problem, polished, n_rows)
             if compared.score < rival.score and not needs_check(compared, rival):
@@ -456,7 +462,8 @@ def _search_all_kernels(problem: SearchProblem) -> tuple[Candidate, Result, list
         tried += checked
         if not keep:
             winner, message = rival, FAILED_CHECK if checked else None
-    # The noise and the length scale were fitted to groups of a few hundred rows. They are refitted on more rows.
+    # The noise and the length scale were fitted to groups of a few hundred rows. They are refitted on at most 2,000
+    # rows.
     criterion: Grouped = grouped(problem.make, problem.rows, min(problem.rows.n_rows, _RESCALE_ROWS), 1, problem.rng)
     start = replace(
         winner, origin=Origin.RESCALED, half_groups=False, finalist=False, shape=Scaled(winner.B), seconds=0.0
