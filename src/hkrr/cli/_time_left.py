@@ -39,7 +39,7 @@ _ANY_KERNEL = (
     (Phase.HELD_OUT_CHECK, 0.63),
     (Phase.FINAL_FIT, 0.97),
 )
-# Maximum fraction of the total time that is assumed to have passed before the fit is finished.
+# Upper bound on the estimated fraction of the total time that has passed while the fit is running.
 _MAX_SHARE = 0.99
 # Phases that many searches skip.
 _OPTIONAL = (Phase.WIDENING, Phase.HELD_OUT_CHECK)

@@ -304,7 +304,7 @@ def column_stds(model: FittedMap) -> Array:
 
 
 def _standardized_map(model: FittedMap) -> Array:
-    """Return the map for standardized columns, divided by its largest absolute entry: a vector if it is diagonal."""
+    """Return the map for standardized columns, divided by its largest absolute entry. A diagonal map is a vector."""
     B = require_finite("directions", lambda: model.map_ * column_stds(model), _CAUSE)
     return B / (float(np.max(np.abs(B))) or 1.0)
 

@@ -79,7 +79,7 @@ _FEW_COLUMNS = 300
 def starting_width(rows: InMemoryRows, at_least: int = 1) -> int:
     """Return the number of directions of the starting maps: 8, or fewer to have at least two rows per entry of a map.
 
-    The number is at least `at_least`, and at most the number of columns.
+    The number is at least 3 and at least `at_least`, but at most the number of columns.
     """
     affordable = rows.n_rows // (_ROWS_PER_ENTRY * rows.n_free_columns)
     return min(max(min(max(affordable, _LEAST_WIDTH), _MOST_WIDTH), at_least), rows.n_features)
@@ -372,7 +372,7 @@ class DirectionSearch:
         return len(candidates) == _SURVIVORS and same_directions(*candidates)
 
     def _cut(self, cuts: Sequence[dict[int, Candidate]]) -> list[Candidate]:
-        """Optimize truncations of each wide map. Return the best one of each wide map, lowest score first.
+        """Optimize truncations of each wide map. Return the best truncation of each wide map, lowest score first.
 
         Each dict in `cuts` contains the truncations of one wide map, by number of directions. If the number of
         directions is chosen by score, the truncation with the lowest score and its neighbours (one direction more, one
