@@ -297,6 +297,7 @@ def test_unusual_data_give_finite_predictions(case, criterion):
         ({"time_limit": 1, "cv": 3}, "time_limit"),
         ({"warm_start": True}, "warm_start"),
         ({"n_components": []}, "n_components"),
+        ({"n_components": [1, 2.5]}, "n_components must be an integer of at least 1, got 2.5"),
         ({"cv": 3, "reg_lambdas": 0.1}, "reg_lambdas"),
         ({"block_size": 0}, "block_size"),
         ({"truncate": "no"}, "truncate"),

@@ -30,7 +30,7 @@ def _answers(model, X):
     yield lambda: np.concatenate(model.predict(X, return_std=True))
     yield lambda: np.concatenate(model.predict_interval(X))
     yield lambda: inner.feature_importances_
-    yield lambda: [each.weight for each in hkrr.tables.direction_summary(model)]
+    yield lambda: [each.weight for each in hkrr.tables.directions(model)]
     yield lambda: [share for _, share in inner.summary().importances]
     yield lambda: [each["share"] for each in describe(model)["importances"]]
 

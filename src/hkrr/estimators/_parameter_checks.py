@@ -142,6 +142,7 @@ def check_cv_parameters(model: HyperKernelRidgeCV, n_features: int) -> list[int]
         return list(range(1, (n_features if model.cv is None else min(n_features, _GRID_COMPONENTS)) + 1))
     if np.size(model.n_components) == 0:
         raise ValueError("n_components is empty: pass at least one number of directions")
-    dimensions = sorted({check_int("n_components", d, 1) for d in np.atleast_1d(model.n_components).tolist()})
+    given = [model.n_components] if np.ndim(model.n_components) == 0 else list(model.n_components)
+    dimensions = sorted({check_int("n_components", d, 1) for d in given})
     _check_n_components(dimensions[-1], n_features)
     return dimensions

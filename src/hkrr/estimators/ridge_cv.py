@@ -322,8 +322,7 @@ class HyperKernelRidgeCV(MapModel):
                 n_jobs=self.n_jobs,
                 n_threads=n_threads if joblib.effective_n_jobs(self.n_jobs) == 1 else 1,
                 deadline=budget.search_deadline(likely_kernel, n_centers),
-                verbose=self.verbose,
-                progress=Progress(self.callbacks or (), began, fit_candidate),
+                progress=Progress(self.callbacks or (), began, fit_candidate, self.verbose),
                 place=rows.to_device,
             )
             selected = select_model(rows, problem, kernel, n_centers, budget, keep_best=self.checkpoint is not None)

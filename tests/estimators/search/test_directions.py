@@ -6,6 +6,7 @@ Most searches here use fewer centers than the library, so that a search takes ab
 import functools
 import itertools
 import math
+import re
 import time
 from dataclasses import dataclass, replace
 
@@ -661,11 +662,13 @@ def test_the_result_does_not_depend_on_worker_processes():
 
 
 @short_runs
-def test_the_bar_is_shown_if_the_search_is_verbose(capsys):
-    _search(_rows(PROBLEMS["single"](0)), verbose=0, deadline=0.0)
-    assert capsys.readouterr().err == ""
-    _search(_rows(PROBLEMS["single"](0)), verbose=1, deadline=0.0)
-    assert "directions" in capsys.readouterr().err
+def test_a_verbose_search_prints_its_stages_and_the_best_map(capsys):
+    _search(_rows(PROBLEMS["single"](0)), progress=Progress())
+    assert capsys.readouterr() == ("", "")
+    _search(_rows(PROBLEMS["single"](0)), progress=Progress(verbose=1))
+    lines = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r" +\d+\.\d s  \d directions at the start, gaussian", lines[0])
+    assert re.search(r"best so far: 1 direction, gaussian kernel; singular values 1\.00( 0\.\d\d)+$", lines[-1])
 
 
 # ------------------------------------------------------------------------------------- stages and more centers

@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -255,7 +254,7 @@ def test_a_square_map_needs_twice_as_many_rows_as_it_has_parameters(n_rows, D, e
 
 def _runs(deadline=math.inf, total_weight=40.0, tried=()):
     problem = _task(InMemoryRows(*_small()), represented_weight=total_weight, deadline=deadline)
-    runs = kernel_search._Runs(problem, SimpleNamespace(update=lambda n: None))
+    runs = kernel_search._Runs(problem)
     runs.tried = list(tried)
     return runs
 

@@ -249,12 +249,11 @@ def descend(
     *,
     tol: float = _TOL,
     plateau: float = _PLATEAU,
-    verbose: int = 0,
 ) -> tuple[Candidate, Result]:
     """Run at most ``max_iter`` iterations of L-BFGS on the map and lambda. Return the new candidate and the result."""
     time_limit = None if math.isinf(deadline) else deadline - time.perf_counter()
     settings: dict[str, Any] = {"max_iter": max_iter, "tol": tol, "plateau": plateau}
-    result = run(*_arguments(criterion, start), **settings, time_limit=time_limit, verbose=verbose)
+    result = run(*_arguments(criterion, start), **settings, time_limit=time_limit)
     end = _ended(criterion, start, result)
     message = result.message
     if result.reason == "max_iter":

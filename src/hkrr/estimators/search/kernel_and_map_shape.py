@@ -23,12 +23,11 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import joblib
 import numpy as np
 
-from hkrr._base.progress_bar import progress_bar
 from hkrr._base.threads import single_threaded_blas
 from hkrr._maps import Diagonal, Full, Scaled, principal_form, square_map_is_affordable
 from hkrr.criteria import Criterion, Grouped, LeaveOneOut
@@ -83,13 +82,6 @@ _MEDIAN_NOISE = 0.1
 _LEAST_NOISE, _MOST_NOISE, _FARTHEST_SCALE = 0.01, 1.0, 100.0
 
 
-class _Counter(Protocol):
-    """The method of a progress bar that the search uses."""
-
-    def update(self, n: int) -> object:
-        """Advance the bar by n runs."""
-
-
 def search_kernels(problem: SearchProblem, few_directions: Sequence[Candidate]) -> tuple[Candidate, list[Candidate]]:
     """Return the best candidate over all kernels and shapes, and the list of all candidates tried, finalists last.
 
@@ -108,42 +100,41 @@ def search_kernels(problem: SearchProblem, few_directions: Sequence[Candidate]) 
     sample = median_sample(rows, rng, MEDIAN_ROWS)
     typical = {kernel: math.sqrt(kernel.median_gamma(sample)) for kernel in kernels.values()}
     groups = grouped(make, rows, _GROUP_ROWS, _GROUPS, rng)
-    with progress_bar(shown=problem.verbose, desc="kernels", unit="run") as bar:
-        runs = _Runs(problem, bar)
-        # The runs from `few_directions` come first, so that there is a result even with a very short time limit.
-        directions = runs.improve([_warm(start, origin=Origin.DIRECTIONS) for start in few_directions], SHORT, groups)
-        others = [
-            _warm(end, origin=Origin.DIRECTIONS, kernel=kernels[name])
-            for end in directions[:1]
-            for name in RADIAL
-            if kernels[name] != end.kernel
-        ]
-        runs.improve(others, SHORT, groups)
-        if problem.choose_dimension:
-            half = groups.first(-(-groups.n_groups // 2))
-            diagonals = _run_diagonal_maps(runs, groups, half, typical)
-            _run_square_maps(runs, groups, diagonals)
-        if not runs.tried:
-            # Either the deadline has passed, or the criterion is not finite for any kernel.
-            if not few_directions or not math.isfinite(few_directions[0].score):
-                raise FitError("The criterion is not finite for any kernel: check the scale of X and y.")
-            return few_directions[0], []
-        if not runs.problem.in_time or not runs.on_all_groups:
-            # The search was stopped. Its best candidate is kept, even if it was evaluated on half of the groups only.
-            return best_on_most_rows(runs.tried), runs.tried
-        finalists = _finalists(runs, groups)
-        if rows.n_rows <= _ONE_GROUP_ROWS:
-            large = grouped(make, rows, rows.n_rows, 1, rng)
-        else:
-            large = grouped(make, rows, _LARGE_GROUP_ROWS, _LARGE_GROUPS, rng)
-        return _winner(runs, large, finalists, typical), runs.tried
+    runs = _Runs(problem)
+    # The runs from `few_directions` come first, so that there is a result even with a very short time limit.
+    directions = runs.improve([_warm(start, origin=Origin.DIRECTIONS) for start in few_directions], SHORT, groups)
+    others = [
+        _warm(end, origin=Origin.DIRECTIONS, kernel=kernels[name])
+        for end in directions[:1]
+        for name in RADIAL
+        if kernels[name] != end.kernel
+    ]
+    runs.improve(others, SHORT, groups)
+    if problem.choose_dimension:
+        half = groups.first(-(-groups.n_groups // 2))
+        diagonals = _run_diagonal_maps(runs, groups, half, typical)
+        _run_square_maps(runs, groups, diagonals)
+    if not runs.tried:
+        # Either the deadline has passed, or the criterion is not finite for any kernel.
+        if not few_directions or not math.isfinite(few_directions[0].score):
+            raise FitError("The criterion is not finite for any kernel: check the scale of X and y.")
+        return few_directions[0], []
+    if not runs.problem.in_time or not runs.on_all_groups:
+        # The search was stopped. Its best candidate is kept, even if it was evaluated on half of the groups only.
+        return best_on_most_rows(runs.tried), runs.tried
+    finalists = _finalists(runs, groups)
+    if rows.n_rows <= _ONE_GROUP_ROWS:
+        large = grouped(make, rows, rows.n_rows, 1, rng)
+    else:
+        large = grouped(make, rows, _LARGE_GROUP_ROWS, _LARGE_GROUPS, rng)
+    return _winner(runs, large, finalists, typical), runs.tried
 
 
 class _Runs:
     """The optimization runs of a kernel search, and the list of candidates tried."""
 
-    def __init__(self, problem: SearchProblem, bar: _Counter) -> None:
-        self.problem, self._bar = problem, bar
+    def __init__(self, problem: SearchProblem) -> None:
+        self.problem = problem
         self.tried: list[Candidate] = []
 
     @property
@@ -177,7 +168,6 @@ class _Runs:
             ]
         else:
             ends = self.problem.improve_each(on, starts, max_iter)
-        self._bar.update(len(ends))
         ends = [self.extrapolate_score(end, on) for end in ends if math.isfinite(end.score)]
         self.tried.extend(ends)
         if self.tried:

@@ -110,6 +110,8 @@ class Progress:
         Function that fits the coefficients of a candidate and returns the fitted model. Its arguments are the candidate
         and the weights of the heavy-tailed (Student-t) noise model, or None for normal noise. The function should be
         fast. If `fit_candidate` is None, callbacks cannot call ``SearchState.predict``.
+    verbose : int
+        If it is above 0, a line is printed for each stage, and when the best candidate changes.
 
     Attributes
     ----------
@@ -125,7 +127,9 @@ class Progress:
         callbacks: Iterable[SearchCallback] = (),
         began: float = 0.0,
         fit_candidate: Callable[[Candidate, Array | None], Predictor] | None = None,
+        verbose: int = 0,
     ) -> None:
+        self._verbose, self._described = verbose, ""
         self._callbacks, self._began, self._fit_candidate = tuple(callbacks), began, fit_candidate
         self._current, self._stop = SearchState("starting", 0.0), False
         self.best: list[Candidate] = []
@@ -137,6 +141,7 @@ class Progress:
         """Start a stage and call the callbacks. In the phase FINAL_FIT, callbacks can no longer stop the search."""
         if stage != self._current.stage:
             self._current = SearchState(stage, 0.0, phase=phase)
+            self.print(stage)
             self._notify()
 
     def found(self, candidate: Candidate) -> None:
@@ -145,7 +150,15 @@ class Progress:
             self.best.append(candidate)
             self.omega_of_best = self.omega
             self._predict = self._predictor(candidate)
+            if (described := _describe(candidate)) != self._described:
+                self.print(f"    best so far: {described}")
+            self._described = described
             self._notify()
+
+    def print(self, text: str) -> None:
+        """Print a line with the time since the start of the fit, if the search is verbose."""
+        if self._verbose:
+            print(f"{time.perf_counter() - self._began:7.1f} s  {text}", flush=True)
 
     def _notify(self) -> None:
         if not self._callbacks:
@@ -187,6 +200,19 @@ class Progress:
             return models[0].predict(X)
 
         return predict
+
+
+def _describe(candidate: Candidate) -> str:
+    """Return a description of a candidate, with the spectrum of the wide map from which its map was cut."""
+    if isinstance(candidate.shape, Full):
+        d = candidate.n_components
+        text = f"{d} direction{'s' if d > 1 else ''}"
+    else:
+        text = "one scale per column" if isinstance(candidate.shape, Diagonal) else "plain kernel ridge regression"
+    text += f", {kernel_name(candidate.kernel)} kernel"
+    if candidate.spectrum is not None:
+        text += f"; singular values {' '.join(f'{value:.2f}' for value in candidate.spectrum)}"
+    return text
 
 
 _SHAPES = {

@@ -43,8 +43,6 @@ class SearchProblem:
         Numbers of joblib workers and of threads.
     deadline : float
         Time (of ``time.perf_counter``) at which the search stops.
-    verbose : int
-        If above 0, progress bars and messages are shown.
     progress : Progress
         Object that is notified of each stage and of each new best candidate.
     place : callable
@@ -61,7 +59,6 @@ class SearchProblem:
     n_jobs: int | None = None
     n_threads: int = 1
     deadline: float = math.inf
-    verbose: int = 0
     progress: Progress = field(default_factory=Progress)
     place: Callable[[InMemoryRows], Rows] = in_memory
 

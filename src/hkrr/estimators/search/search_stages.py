@@ -334,7 +334,7 @@ def polish(problem: SearchProblem, candidates: Sequence[Candidate]) -> tuple[Can
     n_centers = min(_POLISH_CENTERS, _POLISH_RATIO * max(one.n_centers or _POLISH_CENTERS for one in candidates))
     centers = None if many.n_rows <= _EXACT_ROWS else uniform_or_all(many, n_centers, problem.rng)
     criterion = problem.criterion(many, centers, candidates[0].kernel)
-    options: dict[str, Any] = {"tol": 1e-6, "plateau": 1e-7, "verbose": problem.verbose}
+    options: dict[str, Any] = {"tol": 1e-6, "plateau": 1e-7}
     ends = []
     with blas_for(criterion.n_centers):
         for candidate in candidates:
@@ -390,8 +390,7 @@ def _against_plain(
     if keep:
         return replace(polished, score=compared.score), result, [*ends, *checked]
     message = FAILED_CHECK if checked else PLAIN_WINS
-    if problem.verbose:
-        print(message)
+    problem.progress.print(message)
     return rival, replace(rival_result, message=message), [*ends, *checked]
 
 
@@ -477,8 +476,7 @@ def _search_all_kernels(problem: SearchProblem) -> tuple[Candidate, Result, list
         message = message or PLAIN_WINS
     if message is not None:
         result = replace(result, message=message)
-        if problem.verbose:
-            print(message)
+        problem.progress.print(message)
     stopped = None if problem.in_time else plain
     return _at_least_plain(problem, stopped, end, result, [*ends, *tried, end])
 
