@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-# Folder of this version of hkrr.
+# Root folder of the repository that contains this file. Workers can also run the code in another folder.
 HERE = Path(__file__).resolve().parent.parent
 Row = dict[str, Any]
 # The line that a worker prints when it is ready for the first case.

@@ -182,10 +182,10 @@ def test_no_warnings(change):
         ({"n_rows": 3000, "n_centers": 40}, "effective dimension      5.0, at most 40 (the number of centers)"),
         ({}, "variance explained       90% on the training rows"),
         ({"explained_share": None}, "variance explained       undefined, because y is constant"),
-        ({}, "truncation               not used"),
+        ({}, "clipped predictions      not used"),
         (
             {"truncated_share": 0.02, "overshooting_share": 0.0},
-            "truncation               2% of the training rows, 0% by a large amount",
+            "clipped predictions      2% of the training rows; far outside the range: 0%",
         ),
         (
             {"stopped": "stalled"},

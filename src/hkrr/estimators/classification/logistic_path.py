@@ -88,11 +88,11 @@ def refined_maps(
 
 
 def independent_points(points: Array, at: Map) -> Array:
-    """Return a subset of the points whose kernels are linearly independent at the map `at`.
+    """Return a subset of the points such that the kernel functions at these points are linearly independent.
 
-    The subset consists of the pivots of a pivoted Cholesky decomposition of the kernel matrix, with a tolerance of 1e-6
-    times its largest diagonal entry. The error of leaving out the other points is negligible compared with the effect
-    of nu.
+    The kernel functions are those of the map `at`. The subset consists of the pivots of a pivoted Cholesky
+    decomposition of the kernel matrix, with a tolerance of 1e-6 times its largest diagonal entry. Leaving out the other
+    points changes the solution much less than the penalty nu does.
     """
     P = points @ at.B.T
     K = at.kernel(P, P)

@@ -202,8 +202,8 @@ class Diagnostics:
         truncated = "not used"
         if self.truncated_share is not None:
             truncated = (
-                f"{percent(self.truncated_share)} of the training rows, {percent(self.overshooting_share)} by a large "
-                "amount"
+                f"{percent(self.truncated_share)} of the training rows; far outside the range: "
+                f"{percent(self.overshooting_share)}"
             )
         rows, limit = "", ""
         if self.n_rows is not None and self.n_centers is not None:
@@ -213,14 +213,14 @@ class Diagnostics:
             limit = f", at most {self.n_centers:,} (the number of centers)"
         starts = f"{self.starts_tried} tried, {self.starts_dropped} dropped, {self.starts_failed} failed"
         lines = [
-            f"{rows}condition of the solve   {self.condition:.2g}, jitter {self.jitter:.2g}; "
+            f"{rows}condition number         {self.condition:.2g}, jitter {self.jitter:.2g}; "
             f"reliable digits: {self.digits:.1f}",
             f"effective dimension      {self.effective_dimension:.1f}{limit}",
             f"variance explained       {explained}",
-            f"truncation               {truncated}",
+            f"clipped predictions      {truncated}",
             f"starting maps            {starts}",
             f"stopped                  {self.stopped}: {STOP_REASONS.get(self.stopped, 'see result_.message')}",
-            f"at an edge               {', '.join(self.at_edge) or 'nothing'}",
+            f"at the edge of a range   {', '.join(self.at_edge) or 'no parameter'}",
         ]
         if self.n_outliers:
             lines.append(f"outliers in y            {self.named_outliers}")

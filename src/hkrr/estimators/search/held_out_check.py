@@ -36,7 +36,8 @@ from hkrr.solvers.initialization import median_scale
 # The check is made if the score of the map is better than the score of its rival by less than this number of nats per
 # parameter of the map.
 _LEAD = 3.0
-# Number of folds, maximum number of rows of the check, and number of rows in each group of the criterion.
+# Number of folds, maximum number of rows used by the check, and number of rows in each group. The maps are learned with
+# `Grouped`, the mean of the criterion over groups of rows.
 _FOLDS, _ROWS, _GROUP_ROWS = 4, 6_000, 500
 # One fold is held out if there are at least _FEW_ROWS rows. With fewer rows, two folds are held out in turn. With fewer
 # than _VERY_FEW_ROWS rows, all four folds are held out in turn.
