@@ -57,6 +57,10 @@ PROBLEMS: dict[str, tuple[int, Callable[[int, int], Dataset]]] = {
         3000,
         lambda n, seed: make_planted("single", n, n_features=500, random_state=seed),
     ),
+    "product of 200 columns, m = 1,500": (
+        1500,
+        lambda n, seed: make_planted("product", n, n_features=200, random_state=seed),
+    ),
 }
 
 
