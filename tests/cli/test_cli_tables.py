@@ -436,14 +436,14 @@ def test_maps_of_every_shape_are_shown(fitted):
 
     each = {"columns": ["a"], "loadings": [1.0], "n_more": 0, "weight": 1.0}
     base = {"n_features": 3, "n_components": 3, "kernel": "anova", "directions": [each] * 20}
-    assert "Kernel ridge regression on all 3 columns (anova kernel)" in shown(show_map, **base, map_shape="identity")
+    assert "The model uses all 3 columns, all with the same scale" in shown(show_map, **base, map_shape="identity")
     assert "The time limit stopped the search" in shown(show_map, **base, stopped="time_limit")
     text = shown(show_map, **base)
     assert "  1.00  +1.00 a\n" in text
     assert "  and 5 more\n" in text
     shares = [{"column": f"x{k}", "share": share} for k, share in enumerate([0.6, *[0.05] * 8, 0.0])]
     text = shown(show_map, **base, map_shape="diagonal", importances=shares)
-    assert "One scale for each of 3 columns (anova kernel)" in text
+    assert "The model uses all 3 columns, each with its own scale" in text
     assert "Most important columns:\n  x0 60%, x1 5%, " in text
     assert text.endswith("x7 5%,\n  and 2 more\n")
     plain = {"name": "a [b]", "kind": "number", "about": ""}

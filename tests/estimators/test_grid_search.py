@@ -166,8 +166,8 @@ def test_without_a_warm_start_the_final_model_is_a_separate_fit():
 
 def _small_integers(m=60):
     X, y = _data(m=m)
-    y = np.round(90.0 * y / np.abs(y).max())
-    y[0] = -128.0
+    y = np.round(120.0 * y / np.abs(y).max())
+    y[np.argmin(y)] = -128.0
     return X, y
 
 

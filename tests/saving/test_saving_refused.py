@@ -59,7 +59,7 @@ def test_an_empty_tensor_with_huge_axes_is_refused():
         inner["checksum"] = checksum(inner, [arrays["components_"].tobytes()])
         table["__metadata__"]["hkrr"] = as_json(inner)
 
-    refused(with_table(data, change), "the shape of a tensor")
+    refused(with_table(data, change), "a tensor does not have the number of bytes that its shape and type require")
 
 
 def test_swapped_tensors_are_refused():

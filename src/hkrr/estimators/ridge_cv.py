@@ -30,7 +30,7 @@ from hkrr.estimators.ridge import FITTED_ATTRIBUTES, HyperKernelRidge
 from hkrr.estimators.search.candidates import Candidate, path_table
 from hkrr.estimators.search.final_fit import TimeBudget, full_size, quick_fit
 from hkrr.estimators.search.progress import Progress, SearchCallback
-from hkrr.estimators.search.robust_noise import find_outliers
+from hkrr.estimators.search.robust_noise import find_outliers, shows_outliers
 from hkrr.estimators.search.search_and_refit import robust_rows, select_model
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.estimators.search.search_stages import SAMPLE_ROWS
@@ -337,6 +337,9 @@ class HyperKernelRidgeCV(MapModel):
             self.path_ = path_table(selected.candidates, rows.total_weight)
             if selected.interrupted_by is not None:
                 raise FitInterrupted(self, selected.interrupted_by) from None
+            outliers = [] if selected.y_offset is None else self._find_outliers(given())
+            if outliers:
+                self.truncation_ = _TRUNCATION_FACTOR * self._largest_without(given(), outliers)
             self._set_diagnostics(
                 diagnose_search(
                     objective.rows,
@@ -349,14 +352,21 @@ class HyperKernelRidgeCV(MapModel):
                     time_limited=self.time_limit is not None,
                     truncation=self.truncation_ if self.truncate else None,
                     solve=solve,
-                    outliers=() if selected.y_offset is None else self._find_outliers(given()),
+                    outliers=outliers,
                 )
             )
 
     def _find_outliers(self, rows: Rows) -> list[int]:
         """Return the indices of the outliers among rows in the original units of X and y, the farthest first."""
         Y = rows.map(targets)
-        return find_outliers(Y - self._untruncated(rows).reshape(Y.shape), rows.map(weights)[:, 0])
+        residuals = Y - self._untruncated(rows).reshape(Y.shape)
+        return find_outliers(residuals[:, shows_outliers(Y)], rows.map(weights)[:, 0])
+
+    def _largest_without(self, rows: Rows, outliers: list[int]) -> Any:
+        """Return the largest absolute value of each target over the rows that are not outliers."""
+        Y, counted = rows.map(targets), rows.map(weights)[:, 0] > 0
+        counted[outliers] = False
+        return largest_target(Y[counted][:, 0] if self.dual_coef_.ndim == 1 else Y[counted])
 
     def _load(self, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, Callable[[], Rows], bool, list[int]]:
         """Check the data and the parameters, and set ``truncation_``.

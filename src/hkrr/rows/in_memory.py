@@ -170,7 +170,9 @@ class InMemoryRows(Rows):
         other = copy.copy(self)
         other._weight = weight * (self.total_weight / np.sum(weight))
         if self._y_offset is not None:
-            other._y_offset = np.average(self._Y, axis=0, weights=weight)
+            # The first row is subtracted, so that the mean of a constant target has no rounding error.
+            first = self._Y[0].astype(np.float64)
+            other._y_offset = first + np.average(self._Y - first, axis=0, weights=weight)
         return other
 
     def with_weights(self, weight: Array, y_shift: Array) -> InMemoryRows:

@@ -104,7 +104,9 @@ class TorchRows(Rows):
         weight = weight if self._weight is None else self._weight.to(torch.float64) * weight
         x_offset, x_scale, y_offset = self._raw_coordinates
         if y_offset is not None:
-            y_offset = ((weight @ self._Y.to(torch.float64)) / torch.sum(weight)).cpu().numpy()
+            # The first row is subtracted, so that the mean of a constant target has no rounding error.
+            first = self._Y[0].to(torch.float64)
+            y_offset = (first + (weight @ (self._Y.to(torch.float64) - first)) / torch.sum(weight)).cpu().numpy()
         other = self.with_coordinates(x_offset, x_scale, y_offset)
         other._weight = weight * (self.total_weight / float(torch.sum(weight)))
         return other

@@ -286,11 +286,11 @@ def test_an_interrupted_fit_resumes_to_the_same_model(loss, tmp_path, monkeypatc
     expected = clone(model).set_params(checkpoint=None).fit(X, y).predict_proba(X_test)
     final_fit, calls = selection.final_fit, []
 
-    def interrupted_once(*arguments):
+    def interrupted_once(*arguments, **options):
         calls.append(arguments)
         if len(calls) == 1:
             raise KeyboardInterrupt
-        return final_fit(*arguments)
+        return final_fit(*arguments, **options)
 
     monkeypatch.setattr(selection, "final_fit", interrupted_once)
     with pytest.raises(KeyboardInterrupt) as stop:

@@ -668,7 +668,10 @@ def test_a_verbose_search_prints_its_stages_and_the_best_map(capsys):
     _search(_rows(PROBLEMS["single"](0)), progress=Progress(verbose=1))
     lines = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r" +\d+\.\d s  \d directions at the start, gaussian", lines[0])
-    assert re.search(r"best so far: 1 direction, gaussian kernel; singular values 1\.00( 0\.\d\d)+$", lines[-1])
+    assert re.search(
+        r"best so far: 1 direction of 3, gaussian kernel; singular values before the cut: 1\.00 \|( 0\.\d\d)+$",
+        lines[-1],
+    )
 
 
 # ------------------------------------------------------------------------------------- stages and more centers

@@ -229,7 +229,8 @@ def test_one_value_of_most_targets_is_no_noise():
 
     zeros = np.where(x < 6, 0.0, x)
     assert check(zeros)
-    assert check(x, zeros)
+    assert check(zeros, np.ones(10))
+    assert not check(x, zeros)
     assert not check(x)
     assert not check(np.where(x < 5, 0.0, x))
     assert not check(np.where((x < 3) | (x > 7), x, 4.0))

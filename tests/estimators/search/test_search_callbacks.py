@@ -75,7 +75,7 @@ def test_the_phase_agrees_with_the_description(observed):
         Phase.CUT: r"keeping the directions that matter, gaussian",
         Phase.WIDENING: r"directions in addition to the \d+ found, gaussian",
         Phase.POLISHING: r"refining the best directions",
-        Phase.AGAINST_PLAIN: r"plain kernel ridge on all columns",
+        Phase.AGAINST_PLAIN: r"comparison with plain kernel ridge on all columns",
         Phase.KERNELS_OF_DIRECTIONS: r"directions, (\w+|\d+ kernels)",
         Phase.KERNELS_OF_PLAIN: r"plain kernel ridge, (\w+|\d+ kernels)",
         Phase.KERNELS_OF_SCALES: r"a scale for each column, (\w+|\d+ kernels)",

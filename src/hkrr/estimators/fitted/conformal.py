@@ -62,6 +62,8 @@ _MAX_TANGENTS = 1_000
 # Lower bound on (1 - h') / (1 - h), with h and h' as in the module docstring. If there are fewer centers than rows, it
 # is also a lower bound on 1 - h.
 _MIN_FREEDOM = 1e-6
+# Half of the values of a normal distribution are farther from the mean than this number of standard deviations.
+_NORMAL_QUARTILE = 0.6745
 
 
 @storable
@@ -117,7 +119,13 @@ class _ScoredRows(NamedTuple):
 
 
 def estimate_uncertainty(
-    objective: Objective, B: Array, alpha: Array, solution: Array, info: SolveInfo, shape: Shape
+    objective: Objective,
+    B: Array,
+    alpha: Array,
+    solution: Array,
+    info: SolveInfo,
+    shape: Shape,
+    given: Rows | None = None,
 ) -> Uncertainty | None:
     """Return the uncertainty of a fit, or None if a factorization fails or memory runs out.
 
@@ -135,20 +143,39 @@ def estimate_uncertainty(
         Details of the linear solve that gave `solution`.
     shape : Shape
         The shape of the map, which determines what was learned: all entries of B, one scale per column, or one scale.
+    given : Rows or None, default=None
+        With heavy-tailed noise, the rows with the weights that the user gave. The rows of the objective then have other
+        weights, which are small for outliers. None if the rows of the objective have the given weights.
     """
     if info.factor is None:
         return None
     try:
         with np.errstate(all="ignore"):
             estimate = _estimate_exact if objective.exact else _estimate_with_centers
-            return estimate(objective, B, alpha, solution, info, shape)
+            found = estimate(objective, B, alpha, solution, info, shape, given)
+            return found if given is None else _at_typical_rows(found)
     except (ArithmeticError, LinAlgError, MemoryError):
         # The fit itself is complete and remains valid without an uncertainty estimate.
         return None
 
 
+def _at_typical_rows(found: Uncertainty) -> Uncertainty:
+    """Return the uncertainty with variances that fit typical rows: half of the errors exceed .67 standard deviations.
+
+    The variances of a fit with heavy-tailed noise are in units of the scale of the Student-t distribution, which is
+    smaller than the standard deviation of the errors.
+    """
+    factor = np.median(found.scores, axis=0) / _NORMAL_QUARTILE
+    factor = np.where(factor > 0.0, factor, 1.0)
+    return found._replace(
+        prior_variance=found.prior_variance * factor**2,
+        noise_variance=found.noise_variance * factor**2,
+        scores=found.scores / factor,
+    )
+
+
 def _estimate_exact(
-    objective: Objective, B: Array, alpha: Array, solution: Array, info: SolveInfo, shape: Shape
+    objective: Objective, B: Array, alpha: Array, solution: Array, info: SolveInfo, shape: Shape, given: Rows | None
 ) -> Uncertainty:
     """Return the uncertainty if all rows are centers.
 
@@ -181,12 +208,13 @@ def _estimate_exact(
         residual=(Y / unit - fitted)[scored],
         weight=weight[scored],
     )
-    scores = _scores(scored_rows, nu, _prior_precision(B, shape))
+    counts = weight if given is None else _given_weights(given)
+    scores = equal_weight_scores(_scores(scored_rows, nu, _prior_precision(B, shape)), counts[scored])
     return Uncertainty(scale, nu * scale, scores, None, w)
 
 
 def _estimate_with_centers(
-    objective: Objective, B: Array, alpha: Array, solution: Array, info: SolveInfo, shape: Shape
+    objective: Objective, B: Array, alpha: Array, solution: Array, info: SolveInfo, shape: Shape, given: Rows | None
 ) -> Uncertainty:
     """Return the uncertainty of a fit with fewer centers than rows (Nystrom), from sums over a sample of the rows.
 
@@ -197,9 +225,13 @@ def _estimate_with_centers(
     """
     kernel, centers, t = objective.kernel, objective.centers, alpha.shape[1]
     nu, C = objective.reg_lambda * objective.rows.total_weight, project(centers, B)
-    sample = _draw_sample(objective.rows)
+    drawn = _draw_sample(objective.rows)
+    sample = objective.rows.in_memory() if drawn is None else objective.rows.subset(drawn)
     X, Y, w = sample.gather()
     weight = np.ones(len(X)) if w is None else w
+    counts = weight
+    if given is not None:
+        counts = _given_weights(given if drawn is None else given.subset(drawn))
     sample_factor = objective.rows.total_weight / sample.total_weight
     T = center_factor(kernel, C)
     G = shrinkage_factor(info, T, objective.reg_lambda, objective.rows)
@@ -242,17 +274,22 @@ def _estimate_with_centers(
         residual=(Y / unit - fitted)[scored],
         weight=weight[scored],
     )
-    scores = _scores(scored_rows, nu, _prior_precision(B, shape))
+    scores = equal_weight_scores(_scores(scored_rows, nu, _prior_precision(B, shape)), counts[scored])
     return Uncertainty(scale, nu * scale, scores, pack_lower(G), None)
 
 
-def _draw_sample(rows: Rows) -> InMemoryRows:
-    """Return the sample of the rows over which the sums are computed."""
+def _draw_sample(rows: Rows) -> Array | None:
+    """Return the indices of the rows over which the sums are computed, or None if all rows are used."""
     if isinstance(rows, InMemoryRows) and rows.n_rows <= _MAX_SUMMED_ROWS:
-        return rows
+        return None
     size = _MAX_SUMMED_ROWS if isinstance(rows, InMemoryRows) else _MAX_FETCHED_ROWS
-    sample: InMemoryRows = rows.subset(rows.draw(size, np.random.RandomState(0)))
-    return sample
+    return rows.draw(size, np.random.RandomState(0))
+
+
+def _given_weights(rows: Rows) -> Array:
+    """Return the weights of the rows as an array, which contains ones if the rows have no weights."""
+    weight = rows.gather()[2]
+    return np.ones(rows.n_rows) if weight is None else weight
 
 
 def _choose_scored_rows(weight: Array) -> Array:
@@ -311,13 +348,13 @@ def _prior_precision(B: Array, shape: Shape) -> float:
 
 
 def _scores(rows: _ScoredRows, nu: float, precision: float) -> Array:
-    """Return the scores, with a column for each target. Each column is sorted."""
+    """Return the scores of the rows, with a column for each target."""
     freedom, weight = rows.freedom[:, None], rows.weight[:, None]
     variance = rows.slack[:, None] + nu * (1.0 + (1.0 - freedom) / freedom / weight)
     scores = np.abs(_leave_one_out_residuals(rows, nu * precision)) / np.sqrt(variance)
     if not np.all(np.isfinite(scores)):
         raise FloatingPointError("a leave-one-out residual is not finite")
-    return equal_weight_scores(scores, rows.weight)
+    return scores
 
 
 def _leave_one_out_residuals(rows: _ScoredRows, rho: float) -> Array:

@@ -617,10 +617,8 @@ def diagnose_search(
     dropped = sum(candidate.dropped and math.isfinite(candidate.value) for candidate in candidates)
     starts = Starts(len(candidates), dropped + failed, 0) if time_limited else Starts(len(candidates), dropped, failed)
     edges: tuple[str, ...] = ()
-    if isinstance(winner.shape, Full):
-        tried = {candidate.n_components for candidate in candidates if isinstance(candidate.shape, Full)}
-        tried = tried if given is None else set(given)
-        edges = _range_edge("n_components", winner.n_components, tried, rows.n_features)
+    if given is not None and isinstance(winner.shape, Full):
+        edges = _range_edge("n_components", winner.n_components, set(given), rows.n_features)
     if winner.lambda_at_bound:
         edges = (*edges, "reg_lambda")
     found = diagnose(

@@ -219,6 +219,7 @@ class DirectionSearch:
     criterion: Criterion = field(init=False)
     best: dict[int, Candidate] = field(init=False, default_factory=dict)
     ends: list[Candidate] = field(init=False, default_factory=list)
+    _unfinished: list[Candidate] = field(init=False, default_factory=list)
     _sample: InMemoryRows = field(init=False)
     _size: tuple[int, int] = field(init=False, default=(0, 0))
 
@@ -239,6 +240,8 @@ class DirectionSearch:
             if decided and not grown and self._larger_was_tried:
                 break
             decided = self._widen()
+        if not self.problem.in_time:
+            self._keep_unfinished()
         if not self.best:
             raise FitError("The criterion is not finite for any starting map: check the scale of X and y.")
         return self.best
@@ -279,7 +282,7 @@ class DirectionSearch:
         self.problem.progress.begin(f"{what}, {kernel_name(self.kernel)}", phase)
 
     def _leaves_much(self, candidate: Candidate) -> bool:
-        """Return whether a candidate leaves more than a tenth of the target's mean square unexplained."""
+        """Return whether a candidate leaves more than a tenth of the mean square of a target unexplained."""
         X, Y, w = self._sample.gather()
         try:
             with single_threaded_blas():
@@ -288,7 +291,7 @@ class DirectionSearch:
         except (ArithmeticError, np.linalg.LinAlgError):
             return False
         weight = np.ones(len(Y)) if w is None else w
-        return bool(np.sum(weight @ residuals**2) > _MUCH * np.sum(weight @ Y**2))
+        return bool(np.any(weight @ residuals**2 > _MUCH * (weight @ Y**2)))
 
     def _resize(self, line: int) -> bool:
         """Change to an entry of `SIZES`, if it has more centers than the current entry. Return whether it did so."""
@@ -328,6 +331,15 @@ class DirectionSearch:
         """Optimize the candidates in `starts`. Return them in the same order. The value of a failed run is infinite."""
         starts = [replace(start, n_centers=self.criterion.n_centers) for start in starts]
         return self.problem.improve_each(self.criterion, starts, max_iter)
+
+    def _keep_unfinished(self) -> None:
+        """Add truncations that were scored, but not optimized before the deadline, if nothing better was found."""
+        for candidate in self._unfinished:
+            d = candidate.n_components
+            comparable = candidate.n_centers == self.criterion.n_centers and math.isfinite(candidate.value)
+            if comparable and (d not in self.best or candidate.value < self.best[d].value):
+                self.best[d] = candidate
+                self.ends.append(candidate)
 
     def _keep(self, candidates: Sequence[Candidate]) -> None:
         """Add candidates to the results."""
@@ -416,6 +428,7 @@ class DirectionSearch:
                     value = self._value(B[:d], wide.nu)
                 cut = replace(wide, origin=Origin.CUT, B=B[:d], value=value, seconds=0.0, spectrum=spectrum)
                 cuts[d] = replace(cut, score=score(self.criterion, value, cut.degrees_of_freedom))
+        self._unfinished += cuts.values()
         return cuts
 
     def _value(self, B: Array, nu: float) -> float:

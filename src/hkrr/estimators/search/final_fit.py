@@ -73,6 +73,7 @@ def final_fit(
     n_centers: int,
     rng: np.random.RandomState,
     with_uncertainty: bool = True,
+    given: Rows | None = None,
 ) -> FinalFit:
     """Return the fit of the coefficients on all rows, at the map of the candidate `winner`.
 
@@ -91,7 +92,7 @@ def final_fit(
         uncertainty = None
         with blas_for(len(objective.centers)):
             if with_uncertainty:
-                uncertainty = estimate_uncertainty(objective, B, alpha, alpha, info, winner.shape)
+                uncertainty = estimate_uncertainty(objective, B, alpha, alpha, info, winner.shape, given)
             return alpha, solve_diagnostics(info, rows), uncertainty
 
     def is_fit(found: Any) -> bool:

@@ -81,8 +81,8 @@ class HeldOutCheck:
         At most 6,000 rows are used, and a quarter of these rows is held out. The map and the rival are learned from
         scratch on the remaining rows. The fewer rows are held out, the less reliable is the error. With fewer than
         2,000 rows, the comparison is therefore repeated with a second quarter held out. With fewer than 1,000 rows,
-        each of the four quarters is held out in turn. If there is no time before the deadline, or if there are fewer
-        than 8 rows, no comparison is made, and the map passes.
+        each of the four quarters is held out in turn. If the deadline passes, only the comparisons so far are used, and
+        the map fails if there are none. With fewer than 8 rows, no comparison is made, and the map passes.
         """
         rows = self.problem.rows
         drawn = rows.draw(_ROWS, self.problem.rng)
@@ -97,12 +97,14 @@ class HeldOutCheck:
             groups = Grouped(self.problem.make, training, n_groups, chosen.kernel, 1.0, self.problem.n_threads)
             again, other = self._relearn_map(groups, chosen), self._relearn_scales(groups, rival)
             if not self.problem.in_time:
-                return Verdict(True)
+                break
             errors.append([squared_errors(training, test, again), squared_errors(training, test, other)])
+        if not errors:
+            return Verdict(False)  # the deadline has passed
         error, error_of_rival = (float(error) for error in np.mean(np.concatenate(errors, axis=1), axis=1))
         # The map must also be at least as good in half of the folds, so that a single fold cannot decide.
         n_better = sum(float(np.mean(one)) <= float(np.mean(other)) for one, other in errors)
-        return Verdict(error <= error_of_rival and 2 * n_better >= n_repeats, error, error_of_rival)
+        return Verdict(error <= error_of_rival and 2 * n_better >= len(errors), error, error_of_rival)
 
     def _relearn_map(self, groups: Grouped, chosen: Candidate) -> Candidate:
         """Learn a full map with as many directions as the chosen map, and return the best candidate.

@@ -37,6 +37,10 @@ class Phase(Enum):
     FINAL_FIT = auto()  # fit on all rows
 
 
+# Phases in which the best candidate of a search has been found, and is refined or checked.
+_LATE_PHASES = (Phase.POLISHING, Phase.FINALISTS, Phase.AGAINST_PLAIN, Phase.HELD_OUT_CHECK, Phase.FINAL_FIT)
+
+
 @dataclass(frozen=True)
 class SearchState:
     """The state of a search, passed to the callbacks of `HyperKernelRidgeCV`.
@@ -129,7 +133,7 @@ class Progress:
         fit_candidate: Callable[[Candidate, Array | None], Predictor] | None = None,
         verbose: int = 0,
     ) -> None:
-        self._verbose, self._described = verbose, ""
+        self._verbose, self._described, self._on_hold = verbose, "", False
         self._callbacks, self._began, self._fit_candidate = tuple(callbacks), began, fit_candidate
         self._current, self._stop = SearchState("starting", 0.0), False
         self.best: list[Candidate] = []
@@ -139,13 +143,21 @@ class Progress:
 
     def begin(self, stage: str, phase: Phase | None) -> None:
         """Start a stage and call the callbacks. In the phase FINAL_FIT, callbacks can no longer stop the search."""
+        if phase in _LATE_PHASES:
+            self._on_hold = False
         if stage != self._current.stage:
             self._current = SearchState(stage, 0.0, phase=phase)
             self.print(stage)
             self._notify()
 
+    def hold(self) -> None:
+        """Keep the best candidate of an earlier search until this search refines its own best candidate."""
+        self._on_hold = bool(self.best)
+
     def found(self, candidate: Candidate) -> None:
         """Record a new best candidate and call the callbacks."""
+        if self._on_hold:
+            return
         if not self.best or candidate is not self.best[-1]:
             self.best.append(candidate)
             self.omega_of_best = self.omega
@@ -207,11 +219,15 @@ def _describe(candidate: Candidate) -> str:
     if isinstance(candidate.shape, Full):
         d = candidate.n_components
         text = f"{d} direction{'s' if d > 1 else ''}"
+        if candidate.spectrum is not None:
+            text += f" of {len(candidate.spectrum)}"
     else:
         text = "one scale per column" if isinstance(candidate.shape, Diagonal) else "plain kernel ridge regression"
     text += f", {kernel_name(candidate.kernel)} kernel"
     if candidate.spectrum is not None:
-        text += f"; singular values {' '.join(f'{value:.2f}' for value in candidate.spectrum)}"
+        sizes = [f"{value:.2f}" for value in candidate.spectrum]
+        sizes.insert(candidate.n_components, "|")
+        text += f"; singular values before the cut: {' '.join(sizes)}"
     return text
 
 

@@ -21,6 +21,7 @@ errors. Nor is it used if most rows have the same target.
 from __future__ import annotations
 
 import math
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -157,12 +158,18 @@ def can_have_outliers(rows: InMemoryRows) -> bool:
     _, Y, w = rows.gather()
     if w is not None and float(np.sum(w)) ** 2 < _LEAST_ROWS * float(np.sum(w * w)):
         return False
-    return bool(np.all(np.mean(np.median(Y, axis=0) == Y, axis=0) <= 0.5))
+    return bool(np.any(shows_outliers(Y)))
+
+
+def shows_outliers(Y: Array) -> Array:
+    """Return which targets can show outliers: those for which at most half of the rows have the same value."""
+    return np.mean(np.median(Y, axis=0) == Y, axis=0) <= 0.5
 
 
 def target_errors(rows: InMemoryRows) -> Errors:
     """Return the errors of a constant prediction, the median of each target."""
     _, Y, w = rows.gather()
+    Y = Y[:, shows_outliers(Y)]
     variance = np.ones(len(Y)) if w is None else 1.0 / w
     return Errors((Y - np.median(Y, axis=0)) ** 2 / variance[:, None], np.log(variance))
 
@@ -178,6 +185,7 @@ def leave_one_out_errors(
     """
     weighted = rows if omega is None else rows.reweighted(omega)
     X, Y, w = weighted.gather()
+    Y = Y[:, shows_outliers(Y)]
     w = np.ones(len(Y)) if w is None else w
     # The noise variances without the weights of the heavy-tailed noise.
     noise = nu / w if omega is None else nu * omega / w
@@ -213,7 +221,9 @@ def _standardized(kernel: Kernel, P: Array, Y: Array, weighted_noise: Array, noi
     return Errors(errors**2 / variance[:, None], np.log(variance), float(np.max(unexplained)))
 
 
-def plain_weights(rows: InMemoryRows, kernel: Kernel, rng: np.random.RandomState) -> tuple[Array, float]:
+def plain_weights(
+    rows: InMemoryRows, kernel: Kernel, rng: np.random.RandomState, deadline: float = math.inf
+) -> tuple[Array, float]:
     """Return weights from plain kernel ridge regression, and the log density of its errors.
 
     The median heuristic sets the scale of the kernel, from the median distance between rows. The weights are computed
@@ -223,8 +233,10 @@ def plain_weights(rows: InMemoryRows, kernel: Kernel, rng: np.random.RandomState
     B = np.full(rows.n_features, scale)
     few = np.sort(rows.draw(_PLAIN_ROWS, rng))
     some = rows.subset(few)
-    ends = []
+    ends: list[tuple[float, float, Array]] = []
     for nu in _PLAIN_NOISES:
+        if ends and time.perf_counter() > deadline:
+            break
         omega, errors = _iterate(some, target_errors(some).weights, kernel, B, nu, rng)
         ends.append((errors.student_density, nu, omega))
     density, nu, omega = max(ends, key=lambda end: end[0])

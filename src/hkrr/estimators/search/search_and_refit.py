@@ -11,7 +11,7 @@ from hkrr._maps import KernelExpansion
 from hkrr.estimators.search.candidates import Candidate
 from hkrr.estimators.search.final_fit import FinalFit, TimeBudget, final_fit, quick_fit
 from hkrr.estimators.search.progress import Phase
-from hkrr.estimators.search.robust_noise import Errors, student_weights
+from hkrr.estimators.search.robust_noise import Errors, shows_outliers, student_weights
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.estimators.search.search_stages import tune
 from hkrr.kernels import Kernel
@@ -72,7 +72,9 @@ def select_model(
         n_centers = budget.affordable_centers(winner.kernel, n_centers)
         problem.progress.begin("final fit on all rows", Phase.FINAL_FIT)
         robust, y_offset = robust_rows(rows, problem.rows, winner, tuned.omega)
-        fit = final_fit(robust, winner, tuned.result, n_centers, problem.rng)
+        given = None if y_offset is None else rows
+        fit = final_fit(robust, winner, tuned.result, n_centers, problem.rng, given=given)
+        problem.progress.print("the fit is complete")
         return Selection(winner, tuned.candidates, fit, y_offset)
     except KeyboardInterrupt as stop:
         if not keep_best or not problem.progress.best:
@@ -103,10 +105,12 @@ def robust_rows(rows: Rows, sample: InMemoryRows, winner: Candidate, omega: Arra
     B, centers, alpha, kernel = winner.B, fitted.objective.centers, fitted.result.alpha, winner.kernel
     X, Y, _ = weighted.gather()
     residuals = Y - KernelExpansion(kernel, B, centers, alpha).at(X)
-    scale = Errors(residuals**2, np.zeros(len(Y))).scale
+    shown = np.flatnonzero(shows_outliers(Y))
+    scale = Errors(residuals[:, shown] ** 2, np.zeros(len(Y))).scale
 
     def factors(X: Array, Y: Array, B: Array, C: Array, alpha: Array, shift: Array, scale: Array) -> Array:
-        return student_weights((Y - shift - kernel(project(X, B), C) @ alpha) ** 2, scale)
+        residuals = Y - shift - kernel(project(X, B), C) @ alpha
+        return student_weights(residuals[:, shown] ** 2, scale)
 
     small = tuple(rows.place(array) for array in (B, project(centers, B), alpha, shift, scale))
     robust = ReweightedRows(rows, factors, len(centers), small, center=sample.y_offset is not None)

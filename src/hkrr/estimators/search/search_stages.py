@@ -107,6 +107,9 @@ def tune(problem: SearchProblem, kernel: Kernel | None) -> Tuned:
     def search(omega: Array | None) -> Tuned:
         weighted = replace(problem, rows=problem.rows if omega is None else problem.rows.reweighted(omega))
         problem.progress.omega = omega
+        problem.progress.hold()
+        if omega is not None:
+            problem.progress.print("search with heavy-tailed noise, because y seems to contain outliers")
         stages = _search_all_kernels(weighted) if kernel is None else _search_one_kernel(weighted, kernel)
         return Tuned(*stages, omega)
 
@@ -133,7 +136,7 @@ def _choose_noise(problem: SearchProblem, search: Callable[[Array | None], Tuned
     """
     gaussian = KERNELS["gaussian"].with_gamma(1.0)
     if target_errors(problem.rows).heavy_tailed:
-        found = search(plain_weights(problem.rows, gaussian, problem.rng)[0])
+        found = search(plain_weights(problem.rows, gaussian, problem.rng, problem.deadline)[0])
         errors = _errors(problem, found.winner, found.omega)
         if errors is None or errors.heavy_tailed:
             return _refine_with_weights(problem, found, errors)[0]
@@ -146,7 +149,7 @@ def _choose_noise(problem: SearchProblem, search: Callable[[Array | None], Tuned
     weights = errors.weights if errors.heavy_tailed else _weights_of_smaller_map(problem, found, errors)
     if weights is None or not problem.in_time:
         return found
-    plain, density = plain_weights(problem.rows, gaussian, problem.rng)
+    plain, density = plain_weights(problem.rows, gaussian, problem.rng, problem.deadline)
     robust = search(plain if errors.heavy_tailed and density > errors.student_density else weights)
     robust = replace(robust, candidates=[*found.candidates, *robust.candidates])
     robust, robust_errors = _refine_with_weights(problem, robust, _errors(problem, robust.winner, robust.omega))
@@ -263,7 +266,7 @@ def _search_one_kernel(problem: SearchProblem, kernel: Kernel) -> tuple[Candidat
             problem.progress.found(polished)
             ends = [*ends, polished]
     if compares and problem.in_time:
-        problem.progress.begin("plain kernel ridge on all columns", Phase.AGAINST_PLAIN)
+        problem.progress.begin("comparison with plain kernel ridge on all columns", Phase.AGAINST_PLAIN)
         return _against_plain(problem, polished, result, ends)
     return _at_least_plain(problem, plain, polished, result, ends)
 
@@ -286,16 +289,20 @@ def _at_least_plain(
     result: Result,
     ends: list[Candidate],
 ) -> tuple[Candidate, Result, list[Candidate]]:
-    """Return plain kernel ridge regression if its score is better than that of the winner, otherwise the winner.
+    """Return the winner of a search that was stopped, or plain kernel ridge regression if the winner may be worse.
 
-    The winner can be worse if the search was stopped early. `plain` is the result of `_begin_with_plain`. The result of
-    the run and all candidates tried are returned too.
+    The winner must have the better score, with a lead that makes the held-out check unnecessary. `plain` is the result
+    of `_begin_with_plain`. The result of the run and all candidates tried are returned too.
     """
     if plain is not None:
         criterion, rival = plain
+        W = problem.rows.total_weight
         with single_threaded_blas(), suppress(ArithmeticError, np.linalg.LinAlgError):
             at_winner = criterion.at(winner.nu / criterion.rows.total_weight, winner.kernel)
-            if score(criterion, at_winner.reduced(winner.B).value, winner.degrees_of_freedom) > rival.score:
+            value = at_winner.reduced(winner.B).value
+            scored = replace(winner, score=score(criterion, value, winner.degrees_of_freedom, W))
+            rival = replace(rival, score=score(criterion, rival.value, rival.degrees_of_freedom, W))
+            if scored.score > rival.score or needs_check(scored, rival):
                 return *_without_run(problem, rival), [*ends, rival]
     return winner, result, ends
 
@@ -303,9 +310,9 @@ def _at_least_plain(
 def fit_plain(problem: SearchProblem, kernel: Kernel, n_rows: int) -> tuple[Criterion, Candidate]:
     """Fit plain kernel ridge regression on at most `n_rows` rows. Return the criterion on these rows and the fit."""
     some = subset(problem.rows, n_rows, problem.rng)
-    exact = problem.criterion(some, None, kernel)
+    exact, noises = problem.criterion(some, None, kernel), (0.1, FIRST_LAMBDA * some.total_weight)
     with single_threaded_blas():
-        return exact, plain_kernel_ridge(exact, kernel, (0.1, FIRST_LAMBDA * some.total_weight), problem.rng)[0]
+        return exact, plain_kernel_ridge(exact, kernel, noises, problem.rng)[0]
 
 
 def find_directions(problem: SearchProblem, kernel: Kernel) -> tuple[list[Candidate], list[Candidate], float]:
@@ -388,6 +395,7 @@ def _against_plain(
     ends = [*ends, compared, rival]
     keep, checked = _is_better(problem, compared, rival)
     if keep:
+        problem.progress.print("    the directions are better")
         return replace(polished, score=compared.score), result, [*ends, *checked]
     message = FAILED_CHECK if checked else PLAIN_WINS
     problem.progress.print(message)
@@ -426,8 +434,10 @@ def _is_better(problem: SearchProblem, chosen: Candidate, rival: Candidate) -> t
     """
     if chosen.score > rival.score:
         return False, []
-    if not needs_check(chosen, rival) or not problem.in_time:
+    if not needs_check(chosen, rival):
         return True, []
+    if not problem.in_time:
+        return False, []
     problem.progress.begin("checking the directions on held-out rows", Phase.HELD_OUT_CHECK)
     began = time.perf_counter()
     verdict = HeldOutCheck(problem).compare(chosen, rival)
