@@ -95,8 +95,8 @@ class HyperKernelRidgeCV(MapModel):
         stops early enough to leave time for the final fit of the best model so far. The number of centers of the final
         fit is reduced if necessary.
     fit_intercept, scale_features, block_size, device, verbose, random_state
-        As in `HyperKernelRidge`. The search runs on the CPU, with at most 20,000 rows. The final fit runs on
-        `device`.
+        As in `HyperKernelRidge`. The search uses at most 20,000 rows. The search for directions and the final fit
+        run on `device`. The comparison of kernels with ``kernel="auto"`` runs on the CPU.
     n_jobs : int or None, default=None
         Number of joblib workers, among which the optimization runs of the search, or the fits of the grid, are
         distributed. None means one worker. The model does not depend on `n_jobs`.
