@@ -137,7 +137,7 @@ def test_the_model_does_not_depend_on_n_jobs(model, n_jobs):
 
 
 @pytest.mark.filterwarnings("ignore::hkrr.PoorFitWarning")  # the shortest limit allows no search
-@pytest.mark.filterwarnings("ignore::hkrr.IllConditionedWarning")  # a search may stop at a smooth kernel; y has no noise
+@pytest.mark.filterwarnings("ignore::hkrr.IllConditionedWarning")  # y has no noise
 @pytest.mark.parametrize(
     "seconds", [1e-9, 0.1, *(pytest.param(limit, marks=pytest.mark.thorough) for limit in (0.4, 1.0))]
 )
