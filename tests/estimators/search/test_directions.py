@@ -665,7 +665,7 @@ def test_the_result_does_not_depend_on_worker_processes():
 def test_a_verbose_search_prints_its_stages_and_the_best_map(capsys):
     _search(_rows(PROBLEMS["single"](0)), progress=Progress())
     assert capsys.readouterr() == ("", "")
-    _search(_rows(PROBLEMS["single"](0)), progress=Progress(verbose=1))
+    _search(_rows(PROBLEMS["single"](0)), progress=Progress(began=time.perf_counter(), verbose=1))
     lines = capsys.readouterr().out.splitlines()
     assert re.fullmatch(r" +\d+\.\d s  \d directions at the start, gaussian", lines[0])
     assert re.search(
