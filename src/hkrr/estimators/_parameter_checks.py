@@ -101,48 +101,64 @@ def check_ridge_parameters(model: HyperKernelRidge, n_rows: int, n_features: int
 
 def check_cv_parameters(model: HyperKernelRidgeCV, n_features: int) -> list[int]:
     """Raise ValueError if a parameter of a HyperKernelRidgeCV is invalid. Return the numbers of directions to try."""
-    if not (isinstance(model.kernel, str) and model.kernel == "auto"):
-        get_kernel(model.kernel)
-    elif model.cv is not None:
-        raise ValueError("kernel='auto' cannot be combined with cv: pass one kernel, or leave cv at None")
-    if not isinstance(get_solver(model.solver), LBFGS) and model.cv is None:
-        raise ValueError(
-            f"solver={model.solver!r} needs cv: without cv, L-BFGS learns the map and lambda together; leave solver at "
-            "'lbfgs', or pass cv"
-        )
     check_choice("criterion", model.criterion, ("evidence", "loo", "training"))
-    if model.criterion == "training" and model.cv is None:
-        raise ValueError("criterion='training' cannot select lambda by itself: pass cv, for example cv='holdout'")
-    if model.cv is None and not isinstance(model.reg_lambdas, str):
-        raise ValueError("reg_lambdas needs cv: without cv, lambda is learned; leave reg_lambdas at 'auto', or pass cv")
-    if isinstance(model.reg_lambdas, str):
-        check_choice("reg_lambdas", model.reg_lambdas, ("auto",), " or a list of positive numbers")
-    elif np.ndim(model.reg_lambdas) != 1 or len(model.reg_lambdas) == 0:
-        raise ValueError(f"reg_lambdas must be 'auto' or a list of positive numbers, got {model.reg_lambdas!r}")
-    if isinstance(model.cv, str):
-        check_choice("cv", model.cv, ("holdout",), ", a number of folds or a splitter")
     check_int("n_init", model.n_init, 1)
     check_shared_parameters(model)
     check_bool("truncate", model.truncate)
     check_bool("warm_start", model.warm_start)
-    if model.time_limit is not None and model.cv is not None:
-        raise ValueError("time_limit cannot be combined with cv: pass fewer values in n_components and reg_lambdas")
-    _check_callbacks(model.callbacks)
-    if model.callbacks and model.cv is not None:
-        raise ValueError(
-            "callbacks cannot be combined with cv, because they report the progress of a search that runs only if cv "
-            "is None; leave cv at None, or omit callbacks"
-        )
-    if model.warm_start and model.cv is None:
-        raise ValueError("warm_start=True needs cv, which compares a grid of lambdas; pass cv, or use warm_start=False")
     if model.refit != "full":
         check_int("refit (if not 'full')", model.refit, 1)
+    _check_callbacks(model.callbacks)
+    if isinstance(model.reg_lambdas, str):
+        check_choice("reg_lambdas", model.reg_lambdas, ("auto",), " or a list of positive numbers")
+    elif np.ndim(model.reg_lambdas) != 1 or len(model.reg_lambdas) == 0:
+        raise ValueError(f"reg_lambdas must be 'auto' or a list of positive numbers, got {model.reg_lambdas!r}")
+    if model.cv is None:
+        _check_search_parameters(model)
+        most = n_features
+    else:
+        _check_grid_parameters(model)
+        most = min(n_features, _GRID_COMPONENTS)
     if isinstance(model.n_components, str):
         check_choice("n_components", model.n_components, ("auto",), ", an integer or a list of integers")
-        return list(range(1, (n_features if model.cv is None else min(n_features, _GRID_COMPONENTS)) + 1))
+        return list(range(1, most + 1))
     if np.size(model.n_components) == 0:
         raise ValueError("n_components is empty: pass at least one number of directions")
     given = [model.n_components] if np.ndim(model.n_components) == 0 else list(model.n_components)
     dimensions = sorted({check_int("n_components", d, 1) for d in given})
     _check_n_components(dimensions[-1], n_features)
     return dimensions
+
+
+def _check_search_parameters(model: HyperKernelRidgeCV) -> None:
+    """Raise ValueError if a parameter of a HyperKernelRidgeCV without `cv` is invalid."""
+    if not (isinstance(model.kernel, str) and model.kernel == "auto"):
+        get_kernel(model.kernel)
+    if not isinstance(get_solver(model.solver), LBFGS):
+        raise ValueError(
+            f"solver={model.solver!r} needs cv: without cv, L-BFGS learns the map and lambda together; leave solver at "
+            "'lbfgs', or pass cv"
+        )
+    if model.criterion == "training":
+        raise ValueError("criterion='training' cannot select lambda by itself: pass cv, for example cv='holdout'")
+    if not isinstance(model.reg_lambdas, str):
+        raise ValueError("reg_lambdas needs cv: without cv, lambda is learned; leave reg_lambdas at 'auto', or pass cv")
+    if model.warm_start:
+        raise ValueError("warm_start=True needs cv, which compares a grid of lambdas; pass cv, or use warm_start=False")
+
+
+def _check_grid_parameters(model: HyperKernelRidgeCV) -> None:
+    """Raise ValueError if a parameter of a HyperKernelRidgeCV with `cv` is invalid."""
+    if isinstance(model.cv, str):
+        check_choice("cv", model.cv, ("holdout",), ", a number of folds or a splitter")
+    if isinstance(model.kernel, str) and model.kernel == "auto":
+        raise ValueError("kernel='auto' cannot be combined with cv: pass one kernel, or leave cv at None")
+    get_kernel(model.kernel)
+    get_solver(model.solver)
+    if model.time_limit is not None:
+        raise ValueError("time_limit cannot be combined with cv: pass fewer values in n_components and reg_lambdas")
+    if model.callbacks:
+        raise ValueError(
+            "callbacks cannot be combined with cv, because they report the progress of a search that runs only if cv "
+            "is None; leave cv at None, or omit callbacks"
+        )

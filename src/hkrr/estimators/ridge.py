@@ -40,27 +40,6 @@ _FIRST_LAMBDA = 1e-3
 # Maximum number of rows for which the criteria "evidence" and "loo" merge identical rows. For this purpose, rows
 # from files or GPUs are copied to memory. If all rows are centers, identical rows are merged for any number of rows.
 _MERGED_ROWS = 20_000
-# Names of the attributes that a fit sets. The docstring of HyperKernelRidge describes them.
-FITTED_ATTRIBUTES = (
-    "map_",
-    "singular_values_",
-    "gamma_",
-    "kernel_",
-    "centers_",
-    "x_offset_",
-    "dual_coef_",
-    "intercept_",
-    "reg_lambda_",
-    "n_iter_",
-    "result_",
-    "history_",
-    "diagnostics_",
-    "prior_variance_",
-    "noise_variance_",
-    "interval_scores_",
-    "posterior_factor_",
-    "center_weight_",
-)
 
 
 class HyperKernelRidge(MapModel):

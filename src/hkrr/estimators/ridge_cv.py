@@ -26,7 +26,7 @@ from hkrr.estimators._grid_search import Grid, lambda_grid, largest_target, make
 from hkrr.estimators._parameter_checks import check_cv_parameters
 from hkrr.estimators.fitted.base import MapModel
 from hkrr.estimators.fitted.diagnostics import diagnose_grid, diagnose_search
-from hkrr.estimators.ridge import FITTED_ATTRIBUTES, HyperKernelRidge
+from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.estimators.search.candidates import Candidate, path_table
 from hkrr.estimators.search.final_fit import TimeBudget, full_size, quick_fit
 from hkrr.estimators.search.progress import Progress, SearchCallback
@@ -228,12 +228,12 @@ class HyperKernelRidgeCV(MapModel):
         # NumPy's floating-point warnings are silenced: numbers that overflow are reported as a FitError.
         with restored_on_failure(self), np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             if self.cv is None:
-                self._fit_by_criterion(X, y, sample_weight, began)
+                self._fit_by_search(X, y, sample_weight, began)
             else:
-                self._fit_by_held_out_error(X, y, sample_weight)
+                self._fit_on_grid(X, y, sample_weight)
         return self
 
-    def _fit_by_held_out_error(self, X: Any, y: Any, sample_weight: Any) -> None:
+    def _fit_on_grid(self, X: Any, y: Any, sample_weight: Any) -> None:
         """Select the pair (number of directions, lambda) with the smallest held-out error, and fit it to all rows."""
         if is_external(X):
             raise ValueError(
@@ -264,10 +264,7 @@ class HyperKernelRidgeCV(MapModel):
             lambdas, splits = lambda_grid(self.reg_lambdas, self.criterion), make_splits(self.cv, X, y, seed)
             grid = Grid(base, X, y, weight, splits, dimensions, lambdas, self.warm_start)
             chosen = search_grid(grid, final, self.n_jobs, self.verbose, keep_best=self.checkpoint is not None)
-            for name in FITTED_ATTRIBUTES:
-                self.__dict__.pop(name, None)  # set by an earlier fit; the chosen model may lack it
-                if hasattr(chosen.model, name):
-                    setattr(self, name, getattr(chosen.model, name))
+            self._adopt(chosen.model)
             self.cv_results_, self.n_components_, self.best_score_ = chosen.table, chosen.n_components, chosen.error
             if chosen.interrupted:
                 self.__dict__.pop("diagnostics_", None)
@@ -285,7 +282,7 @@ class HyperKernelRidgeCV(MapModel):
             )
         )
 
-    def _fit_by_criterion(self, X: Any, y: Any, sample_weight: Any, began: float) -> None:
+    def _fit_by_search(self, X: Any, y: Any, sample_weight: Any, began: float) -> None:
         """Search for the best model on a sample of the rows in memory, then fit its coefficients on all rows."""
         data, given, one_target, dimensions = self._load(X, y, sample_weight)
         with checkpointing(self, data) as rng:
@@ -331,7 +328,7 @@ class HyperKernelRidgeCV(MapModel):
             self._store(result, winner.kernel, objective.centers, scaling, one_target=one_target)
             self._store_uncertainty(uncertainty)
             self.n_components_, self.best_score_ = winner.n_components, winner.score
-            self.map_shape_ = winner.shape.name
+            self.map_shape_ = winner.shape.name.value
             if winner.spectrum is not None:
                 self.spectrum_ = np.array(winner.spectrum)
             self.path_ = path_table(selected.candidates, rows.total_weight)

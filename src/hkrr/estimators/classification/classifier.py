@@ -242,7 +242,7 @@ class HyperKernelClassifier(
         self.x_offset_, self.centers_ = function.x_offset, function.centers
         self.dual_coef_ = function.alpha[:, 0] if one else function.alpha
         self.intercept_ = float(np.asarray(function.intercept)[0]) if one else function.intercept
-        self.softness_, self.nu_, self.map_shape_ = found.softness, found.nu, found.shape
+        self.softness_, self.nu_, self.map_shape_ = found.softness, found.nu, found.shape.value
         self.held_out_log_loss_, self.held_out_accuracy_ = found.held_out.log_loss, found.held_out.accuracy
         return self
 

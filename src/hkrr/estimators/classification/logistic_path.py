@@ -20,7 +20,7 @@ from scipy.linalg.lapack import dpstrf
 from scipy.optimize import minimize
 
 from hkrr._base.linear_algebra import Array
-from hkrr._maps import Diagonal, Full, Scaled, Shape
+from hkrr._maps import Diagonal, Full, Scaled, Shape, ShapeName
 from hkrr.estimators.classification.logistic_objective import Coefficients, LogisticObjective
 from hkrr.kernels import Kernel
 from hkrr.rows import InMemoryRows, Rows
@@ -48,24 +48,24 @@ class Map:
     shape: Shape
 
     @classmethod
-    def of(cls, components: Array, kernel: Kernel, x_scale: Array, shape: str) -> Map:
+    def of(cls, components: Array, kernel: Kernel, x_scale: Array, shape: ShapeName) -> Map:
         """Return the map of a fitted model.
 
         `components` is the map in the original units of X, and `x_scale` contains the numbers by which standardization
-        divides the columns. `shape` is "full", "diagonal" or "identity".
+        divides the columns.
         """
         B = np.sqrt(kernel.scale) * components * x_scale
-        if shape == "diagonal":
+        if shape == ShapeName.DIAGONAL:
             scales = np.linalg.norm(B, axis=0)
             # The scale of a constant column is arbitrary.
             B = np.diag(np.where(scales > 0, scales, 1.0))
         return cls(B, kernel.with_gamma(1.0), _shape(shape, B))
 
 
-def _shape(name: str, B: Array) -> Shape:
-    if name == "identity":
+def _shape(name: ShapeName, B: Array) -> Shape:
+    if name == ShapeName.IDENTITY:
         return Scaled(B)
-    return Diagonal() if name == "diagonal" else Full()
+    return Diagonal() if name == ShapeName.DIAGONAL else Full()
 
 
 def refined_maps(

@@ -19,7 +19,7 @@ import numpy as np
 from hkrr._base.linear_algebra import Array
 from hkrr._base.progress_bar import progress_bar
 from hkrr._base.threads import single_threaded_blas
-from hkrr._maps import Full, canonical_map, principal_form, square_map_is_affordable
+from hkrr._maps import Full, ShapeName, canonical_map, principal_form, square_map_is_affordable
 from hkrr.estimators.classification.labels import class_codes, held_out_folds, one_hot
 from hkrr.estimators.classification.logistic_objective import Coefficients, LogisticObjective
 from hkrr.estimators.classification.logistic_path import Map, evenly_spaced, refined_maps
@@ -116,7 +116,7 @@ class Task:
         model, learn = self.regressor, ~held_out
         few = len(self.X) < _ROWS_PER_PARAMETER * model.map_.size
         late = time.perf_counter() > self.deadline
-        if model.map_shape_ != "full" or not few or late or len(self.X) < _MIN_ROWS:
+        if model.map_shape_ != ShapeName.FULL or not few or late or len(self.X) < _MIN_ROWS:
             return model
         other = HyperKernelRidgeCV(
             model.n_components_,
@@ -152,7 +152,7 @@ class ScoreFit:
 
     function: ScoreFunction
     singular_values: Array
-    shape: str
+    shape: ShapeName
     held_out: HeldOutCalibration
     softness: float | None = None
     nu: float | None = None
@@ -174,7 +174,7 @@ def fit_squared(task: Task) -> ScoreFit:
         outputs = function.of_rows(InMemoryRows(sample.X, np.empty((len(sample.X), 0))))
         found = _calibrate(sample, [all_rows], outputs, soft=True)
     calibrated, link = function.calibrated(found.link.slope, found.link.offsets), found.link
-    return ScoreFit(calibrated, model.singular_values_, model.map_shape_, found, softness=link.softness)
+    return ScoreFit(calibrated, model.singular_values_, ShapeName(model.map_shape_), found, softness=link.softness)
 
 
 def fit_logistic(task: Task) -> ScoreFit:
@@ -240,10 +240,10 @@ class _Path:
         self._weights = np.ones(len(self._labels)) if task.weight is None else task.weight[held_out]
         self.held_out_rows = InMemoryRows(task.X[held_out], self._labels)
         x_scale = np.where(self._scaling.constant, 0.0, self._scaling.x_scale)
-        initial = Map.of(start.components_, start.kernel_, x_scale, start.map_shape_)
+        initial = Map.of(start.components_, start.kernel_, x_scale, ShapeName(start.map_shape_))
         # If the regression chose a scaled identity, the logistic loss may still find directions. A full square map is
         # then learned, starting from the scaled identity.
-        self._square = square and start.map_shape_ == "identity"
+        self._square = square and start.map_shape_ == ShapeName.IDENTITY
         if self._square:
             initial = replace(initial, shape=Full())
         self._steps, self._maps = refined_maps(self._rows, initial, task.deadline), dict[float, Map]()

@@ -35,6 +35,28 @@ from hkrr.rows.standardize import Moments, moments
 from hkrr.rows.weights import check_lengths, check_numbers
 from hkrr.solvers import LBFGS, Result, get_solver
 
+# Names of the attributes that `_store`, `_store_uncertainty` and `_set_diagnostics` set.
+_FITTED_ATTRIBUTES = (
+    "map_",
+    "singular_values_",
+    "gamma_",
+    "kernel_",
+    "centers_",
+    "x_offset_",
+    "dual_coef_",
+    "intercept_",
+    "reg_lambda_",
+    "n_iter_",
+    "result_",
+    "history_",
+    "diagnostics_",
+    "prior_variance_",
+    "noise_variance_",
+    "interval_scores_",
+    "posterior_factor_",
+    "center_weight_",
+)
+
 
 class MapModel(
     UncertaintyMixin,
@@ -232,6 +254,13 @@ class MapModel(
         # Remove the diagnostics of an earlier fit.
         self.__dict__.pop("diagnostics_", None)
         self._store_uncertainty(None)
+
+    def _adopt(self, fitted: MapModel) -> None:
+        """Set the fitted attributes to those of another model."""
+        for name in _FITTED_ATTRIBUTES:
+            self.__dict__.pop(name, None)
+            if hasattr(fitted, name):
+                setattr(self, name, getattr(fitted, name))
 
     def _set_diagnostics(self, found: Diagnostics) -> None:
         """Set ``diagnostics_`` and issue its warnings."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hkrr._base.linear_algebra import Array
-from hkrr._maps import KernelExpansion
+from hkrr._maps import KernelExpansion, ShapeName
 from hkrr.kernels import Kernel
 
 
@@ -35,9 +35,9 @@ class FittedMap:
         return np.diag(self.map_) if self.map_.ndim == 1 else self.map_
 
     @property
-    def _map_shape(self) -> str:
+    def _map_shape(self) -> ShapeName:
         """The shape of the map. It is "full" unless a search selected a different shape and set ``map_shape_``."""
-        return getattr(self, "map_shape_", "full")
+        return ShapeName(getattr(self, "map_shape_", ShapeName.FULL))
 
     @property
     def _expansion(self) -> KernelExpansion:

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from hkrr._base.linear_algebra import Array
+from hkrr._maps import ShapeName
 from hkrr.estimators.fitted.diagnostics import STOP_REASONS, Diagnostics
 from hkrr.estimators.fitted.fitted_attributes import FittedMap
 from hkrr.estimators.fitted.importance import FeatureImportancesMixin, column_names, direction_weights, loadings
@@ -31,9 +32,9 @@ _MAX_DIRECTIONS, _MAX_LOADINGS, _MAX_COLUMNS = 6, 4, 10
 _MAX_NAME_LENGTH = 24
 # Description of each value of `map_shape_`.
 _SHAPES = {
-    "identity": "scaled identity: all columns have the same scale, and are not combined into directions",
-    "diagonal": "diagonal: one scale per column",
-    "full": "full",
+    ShapeName.IDENTITY: "scaled identity: all columns have the same scale, and are not combined into directions",
+    ShapeName.DIAGONAL: "diagonal: one scale per column",
+    ShapeName.FULL: "full",
 }
 
 
@@ -203,7 +204,7 @@ def map_facts(
     yield "Columns", f"{D:,}"
     yield "Centers", f"{len(model.centers_):,}"
     yield from target_facts.items()
-    yield "Directions", f"{d}" if shape == "full" else f"{d} (the columns)"
+    yield "Directions", f"{d}" if shape == ShapeName.FULL else f"{d} (the columns)"
     yield "Map", _SHAPES[shape]
     yield "Kernel", f"{kernel_name(model.kernel_)}, gamma {model.gamma_:.4g}"
 
@@ -236,7 +237,7 @@ def _criterion(model: MapModel) -> str:
 
 
 def _direction_lines(model: FittedMap, names: list[str]) -> Iterator[str]:
-    if model.map_.ndim == 1 or model._map_shape != "full":
+    if model.map_.ndim == 1 or model._map_shape != ShapeName.FULL:
         yield "None: the map does not mix columns. See the feature importances."
         return
     table, weight = loadings(model), direction_weights(model)

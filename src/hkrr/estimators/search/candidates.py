@@ -380,7 +380,7 @@ def path_table(candidates: Sequence[Candidate], total_weight: float) -> dict[str
     return {
         "start": [one.kind.label for one in candidates],
         "kernel": [kernel_name(one.kernel) for one in candidates],
-        "shape": [one.shape.name for one in candidates],
+        "shape": [one.shape.name.value for one in candidates],
         "n_components": [one.n_components for one in candidates],
         "n_centers": [one.n_centers for one in candidates],
         "reg_lambda": [one.nu / total_weight for one in candidates],

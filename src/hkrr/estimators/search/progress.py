@@ -194,7 +194,7 @@ class Progress:
             state,
             n_components=best.n_components,
             kernel=kernel_name(best.kernel),
-            shape=best.shape.name,
+            shape=best.shape.name.value,
             score=best.score,
             n_found=len(self.best),
             _predict=self._predict,
