@@ -9,6 +9,7 @@ from hkrr._maps.shapes import (
     ScaledRows,
     Shape,
     ShapedCriterion,
+    ShapeName,
     shape_key,
     square_map_is_affordable,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "Scaled",
     "ScaledRows",
     "Shape",
+    "ShapeName",
     "ShapedCriterion",
     "canonical_map",
     "map_row",

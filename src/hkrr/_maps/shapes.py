@@ -9,6 +9,7 @@ positive factor. A diagonal map is stored as the vector of its diagonal, so no D
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import StrEnum
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,10 +30,18 @@ def _scales(logs: Array) -> tuple[Array, Array]:
     return scales, np.where(np.abs(logs) < _LARGEST_LOG, scales, 0.0)
 
 
+class ShapeName(StrEnum):
+    """The names of the shapes. The attribute ``map_shape_`` of a model is one of these strings."""
+
+    FULL = "full"
+    DIAGONAL = "diagonal"
+    IDENTITY = "identity"
+
+
 class Shape(Protocol):
     """Interface of the shapes of a map."""
 
-    name: str
+    name: ShapeName
 
     def parameters(self, B: Array) -> Array:
         """Return the parameters of a map of this shape, as a matrix."""
@@ -50,7 +59,7 @@ class Shape(Protocol):
 class Full:
     """Any d x D matrix. It has ``d D`` parameters, or ``d D - d (d - 1) / 2`` if the kernel is rotation invariant."""
 
-    name = "full"
+    name = ShapeName.FULL
 
     def parameters(self, B: Array) -> Array:
         return B
@@ -80,7 +89,7 @@ def square_map_is_affordable(n_rows: float, n_features: int, kernel: Kernel) -> 
 class Diagonal:
     """Diagonal map ``B = diag(exp(p))`` with D parameters, one scale per column."""
 
-    name = "diagonal"
+    name = ShapeName.DIAGONAL
 
     def parameters(self, B: Array) -> Array:
         return np.log(B)[None, :]
@@ -102,7 +111,7 @@ class Scaled:
     regression.
     """
 
-    name = "identity"
+    name = ShapeName.IDENTITY
 
     def __init__(self, base: Array) -> None:
         self.base = base

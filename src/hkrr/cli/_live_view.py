@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.table import Table
 
 from hkrr._base.linear_algebra import Array
+from hkrr._maps import ShapeName
 from hkrr.cli._console import format_duration, print_line
 from hkrr.cli._time_left import TimeLeft, format_time_left
 from hkrr.estimators.search.progress import SearchState
@@ -24,7 +25,7 @@ _MAX_SCORING_SHARE = 0.05
 # Maximum number of held-out rows on which a candidate is scored.
 _MAX_SCORED_ROWS = 2_000
 # Displayed descriptions of maps without directions.
-_SHAPES = {"identity": "all columns", "diagonal": "a scale for each column"}
+_SHAPES: dict[str, str] = {ShapeName.IDENTITY: "all columns", ShapeName.DIAGONAL: "a scale for each column"}
 
 
 class View:

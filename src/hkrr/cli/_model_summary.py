@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from hkrr._maps import ShapeName
 from hkrr.cli._console import print_line
 
 if TYPE_CHECKING:
@@ -59,14 +60,14 @@ def show_map(console: Console, content: dict[str, Any]) -> None:
         print_line(console, "\nThe time limit stopped the search. A longer limit may give a better model.")
     if content.get("stopped") == "interrupted":
         print_line(console, "\nThe fit was interrupted. This is the best model found before the interruption.")
-    shape = content.get("map_shape", "full")
-    if shape == "full":
+    shape = content.get("map_shape", ShapeName.FULL)
+    if shape == ShapeName.FULL:
         n = f"{d} direction{'s' if d > 1 else ''}"
         print_line(console, f"\n{n} in {D} columns ({kernel} kernel), largest weight first.")
         print_line(console, "Each line: weight of the direction, then the largest loadings of its columns:")
         _show_rows(console, [(f"{each['weight']:.2f}", _format_direction(each)) for each in content["directions"]])
     else:
-        scales = "all with the same scale" if shape == "identity" else "each with its own scale"
+        scales = "all with the same scale" if shape == ShapeName.IDENTITY else "each with its own scale"
         print_line(
             console,
             f"\nThe model uses all {D} columns, {scales} ({kernel} kernel). "

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hkrr._base.linear_algebra import Array, project
-from hkrr._maps import map_row
+from hkrr._maps import ShapeName, map_row
 from hkrr.estimators.fitted.importance import (
     direction_weights,
     has_single_columns,
@@ -64,7 +64,7 @@ class Directions:
 
     n_components: int
     n_columns: int
-    shape: str  # shape of the map: "full", "diagonal" or "identity"
+    shape: ShapeName
     directions: list[Direction]
     # The largest importances of the model's columns, in decreasing order. The importances of all columns sum to 1.
     importances: list[Loading]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
+from hkrr._maps import ShapeName
 from hkrr.reporting.directions import Direction, Directions, Loading
 from hkrr.reporting.html_elements import bars, figure, panel
 from hkrr.reporting.report_data import Facts
@@ -22,7 +23,7 @@ def directions_section(facts: Facts) -> str:
             + bars(found.importances, False, found.n_columns_left_out, others),
         )
     ]
-    if found.shape == "full" and len(found.directions) > 1:
+    if found.shape == ShapeName.FULL and len(found.directions) > 1:
         shares = [Loading(f"Direction {each.number}", each.share) for each in found.directions]
         panels.append(
             panel(
@@ -31,7 +32,7 @@ def directions_section(facts: Facts) -> str:
                 "of the total.</p>" + bars(shares, signed=False),
             )
         )
-    if found.shape == "full":
+    if found.shape == ShapeName.FULL:
         panels += [panel(f"Direction {each.number}", _direction(each, found)) for each in found.directions]
     return (
         f'<p>{escape(_introduction(found))}</p><div class="tabs" data-tabs="Columns and directions">'
@@ -40,9 +41,9 @@ def directions_section(facts: Facts) -> str:
 
 
 def _introduction(found: Directions) -> str:
-    if found.shape == "identity":
+    if found.shape == ShapeName.IDENTITY:
         return "The search found that a model of all columns with equal weights is better than a few directions."
-    if found.shape == "diagonal":
+    if found.shape == ShapeName.DIAGONAL:
         return "The search found that a model with one weight per column is better than sums of several columns."
     text = "A direction is a weighted sum of the columns. The model predicts each row from " + (
         "the value of this direction alone."
@@ -78,7 +79,7 @@ def link_section(facts: Facts) -> str:
     link = facts.link
     dots = "A dot is a row of the data."
     if link.n_held > 0:
-        others = "directions" if facts.directions.shape == "full" else "columns"
+        others = "directions" if facts.directions.shape == ShapeName.FULL else "columns"
         dots = (
             "A dot is a row of the data. Its height above or below the function is the row's prediction error. "
             f"The other {others} are fixed at their medians."
@@ -114,7 +115,7 @@ def link_section(facts: Facts) -> str:
 
 def direction_name(facts: Facts, direction: int) -> str:
     """Return the name of a direction: the name of its column if it has a single column, else "direction k"."""
-    if facts.directions.shape != "full":
+    if facts.directions.shape != ShapeName.FULL:
         for each in facts.directions.directions:
             if each.number == direction and len(each.loadings) == 1:
                 return shortened(each.loadings[0].column, 30)

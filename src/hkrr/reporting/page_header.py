@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
+from hkrr._maps import ShapeName
 from hkrr.reporting.report_data import Facts
 from hkrr.reporting.text_formatting import count, headline, number, percent, score, shortened
 
@@ -34,7 +35,7 @@ def header(facts: Facts) -> str:
             f"{number(errors.target_std)}",
         )
     )
-    if facts.directions.shape == "full":
+    if facts.directions.shape == ShapeName.FULL:
         d = facts.directions.n_components
         meaning = f"the model predicts each row from {'this number' if d == 1 else 'these numbers'} alone"
         cards.append((f"{d:,}", "direction" if d == 1 else "directions", meaning))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
+from hkrr._maps import ShapeName
 from hkrr.estimators.fitted.diagnostics import STOP_REASONS
 from hkrr.reporting.directions_and_link_sections import directions_section, link_section
 from hkrr.reporting.html_elements import figure, table
@@ -132,7 +133,7 @@ def _training(facts: Facts) -> str:
     if n > 1:
         caption = f"The objective over {count(n - 1, 'iteration')}. Lower is better."
         figures.append(figure(objective_chart(found), caption))
-    if found.spectrum is not None and facts.directions.shape == "full":
+    if found.spectrum is not None and facts.directions.shape == ShapeName.FULL:
         n_kept, n = facts.directions.n_components, len(found.spectrum)
         figures.append(
             figure(
@@ -144,7 +145,7 @@ def _training(facts: Facts) -> str:
         )
     if found.path is not None:
         chosen = "The chosen model uses all columns, not a few directions."
-        if facts.directions.shape == "full" and found.path.chosen in found.path.n_components:
+        if facts.directions.shape == ShapeName.FULL and found.path.chosen in found.path.n_components:
             chosen = f"The ring marks the chosen number, {found.path.chosen}."
         figures.append(
             figure(

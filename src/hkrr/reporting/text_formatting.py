@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hkrr._maps import ShapeName
 from hkrr.reporting.directions import Direction, Directions
 from hkrr.reporting.report_data import Facts
 
@@ -90,11 +91,11 @@ def headline(facts: Facts) -> str:
     if facts.errors.constant_prediction or not found.importances or found.importances[0].weight == 0:
         return f"The model found nothing that {target} depends on. It predicts nearly the same value for every row."
     columns = count(found.n_columns, "column")
-    if found.shape == "identity":
+    if found.shape == ShapeName.IDENTITY:
         result = (
             f"{subject} is predicted from {columns} with equal weights. The columns are not combined into directions."
         )
-    elif found.shape == "diagonal":
+    elif found.shape == ShapeName.DIAGONAL:
         result = f"{subject} depends on {columns}, each with its own weight."
     else:
         directions = count(found.n_components, "direction")

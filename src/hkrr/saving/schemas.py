@@ -21,6 +21,7 @@ from sklearn.neural_network import MLPRegressor
 
 from hkrr import baselines
 from hkrr._base.checks import check_bool, check_choice, check_int
+from hkrr._maps import ShapeName
 from hkrr._storage.safetensors_format import Refusal
 from hkrr.estimators._parameter_checks import check_shared_parameters
 from hkrr.estimators.classification import HyperKernelClassifier
@@ -167,6 +168,7 @@ def _classifier(model: HyperKernelClassifier) -> None:
         )
 
 
+_SHAPE = one_of(*(name.value for name in ShapeName))
 _MAP_MODEL: Attributes = {
     **FUNCTION,
     "gamma_": number(positive=True),
@@ -195,7 +197,7 @@ _CLASSES: dict[str, Check] = {
     "class_prior_": floats("K", positive=True),
     "held_out_log_loss_": checks.finite_number,
     "held_out_accuracy_": checks.finite_number,
-    "map_shape_": one_of("full", "diagonal", "identity"),
+    "map_shape_": _SHAPE,
 }
 _UNCERTAINTY: dict[str, Check] = {
     **dict.fromkeys(("prior_variance_", "noise_variance_"), float_per_target("*t", at_least=0.0)),
@@ -206,7 +208,7 @@ _UNCERTAINTY: dict[str, Check] = {
 _MAP: dict[str, Check] = {**OUTPUT, **_UNCERTAINTY, "diagnostics_": checks.record(Diagnostics)}
 _SEARCHED: dict[str, Check] = {
     **_MAP,
-    "map_shape_": one_of("full", "diagonal", "identity"),
+    "map_shape_": _SHAPE,
     "spectrum_": floats("width"),
     "path_": checks.table,
     "cv_results_": checks.table,

@@ -237,6 +237,10 @@ def test_balanced_class_weights():
     assert np.mean(balanced[:, 1]) > np.mean(clone(model).fit(X, y).predict_proba(X_test)[:, 1]) + 0.02
 
 
+def test_the_shape_of_the_map_is_a_plain_string(small):
+    assert type(small.map_shape_) is str
+
+
 def test_a_dict_of_class_weights_is_saved(small, tmp_path):
     model = deepcopy(small).set_params(class_weight={0: 1.0, 1: 2.0})
     hkrr.save(model, tmp_path / "model")

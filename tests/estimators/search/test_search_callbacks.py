@@ -62,6 +62,7 @@ def test_states(observed):
     assert [state.n_found for state in states] == sorted(state.n_found for state in states)
     last = states[-1]
     assert (last.n_components, last.shape) == (found.n_components_, found.map_shape_)
+    assert {type(shape) for shape in (last.shape, found.map_shape_, *found.path_["shape"])} == {str}
     assert last.kernel in found.path_["kernel"]
     assert np.isfinite(last.score)
     # The predictions of the last state are close to the predictions of the final model. Both use all rows as centers.
