@@ -12,7 +12,7 @@ from hkrr.kernels import Kernel
 
 
 class FittedMap:
-    """Base class of fitted models ``f(x) = g(Bx)``, where g is a sum of kernels at centers.
+    """Base class of fitted models ``f(x) = g(Bx)``, where g is a linear combination of kernel functions at centers.
 
     The class declares the attributes that `fit` sets. `hkrr.HyperKernelRidge` documents these attributes.
     """

@@ -34,7 +34,7 @@ from hkrr.criteria.batched_evidence import InLockstep, answer, can_be_batched
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel, kernel_name
 from hkrr.solvers import LBFGS, Result, at_bound, run
-from hkrr.solvers.driver import MESSAGES, check_stored, empty_history, run_key
+from hkrr.solvers.driver import MESSAGES, StopReason, check_stored, empty_history, run_key
 from hkrr.solvers.initialization import median_scale
 
 # Initial value of lambda of a run.
@@ -230,10 +230,11 @@ def score(criterion: Criterion | Grouped, value: float, dof: float, total_weight
 
 
 def score_on_all_rows(candidate: Candidate, searched_weight: float, total_weight: float) -> float:
-    """Return the score of a candidate, extrapolated from the rows of a search to all rows, given their total weights.
+    """Return the score of a candidate, extrapolated from the rows of the search to all rows.
 
-    A weak direction can be worth its parameters on all rows even if it is not on the rows of the search: its gain is
-    proportional to the number of rows, but the penalty grows only with the logarithm of this number.
+    `searched_weight` is the total weight of the rows of the search, and `total_weight` is that of all rows. A weak
+    direction may improve the score on all rows although it does not improve the score on the rows of the search,
+    because its gain is proportional to the number of rows, whereas its penalty grows with the logarithm of this number.
     """
     dof = candidate.degrees_of_freedom
     nats = candidate.score - 0.5 * dof * math.log(max(searched_weight, 2.0))
@@ -256,7 +257,7 @@ def descend(
     result = run(*_arguments(criterion, start), **settings, time_limit=time_limit)
     end = _ended(criterion, start, result)
     message = result.message
-    if result.reason == "max_iter":
+    if result.reason == StopReason.MAX_ITER:
         message = "the iteration limit of the search was reached; this is usual, as the last iterations change little"
     return end, replace(result, B=end.B, message=message)
 
@@ -338,7 +339,7 @@ def improve_each(
         jobs = (joblib.delayed(_run_within)(criterion, starts[k], max_iter, left) for k in missing)
         for k, result in zip(missing, joblib.Parallel(n_jobs=n_jobs, return_as="generator")(jobs), strict=True):
             results[k] = result
-            if result is not None and result.reason != "time_limit":
+            if result is not None and result.reason != StopReason.TIME_LIMIT:
                 journal.record(keys[k], result)  # a worker process has no journal (`hkrr._base.resume_journal`)
         for (*_, B0), result in zip(arguments, results, strict=True):
             if result is not None:
@@ -405,7 +406,7 @@ def comparable_runs(path: dict[str, Any]) -> Array:
     return found & (centers == np.max(centers[found], initial=0))
 
 
-def unchanged(candidate: Candidate, reg_lambda: float, reason: str) -> Result:
+def unchanged(candidate: Candidate, reg_lambda: float, reason: StopReason) -> Result:
     """Return the result of a run without iterations that ends at the candidate for the given reason."""
     B, no_coefficients = candidate.B, np.zeros((0, 1))
-    return Result(B, no_coefficients, candidate.value, reg_lambda, 0, reason, MESSAGES[reason], empty_history())
+    return Result(B, no_coefficients, candidate.value, reg_lambda, 0, reason.value, MESSAGES[reason], empty_history())
