@@ -56,6 +56,6 @@ class KernelExpansionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _set_expansion(self, B: Array, kernel: Kernel, centers: Array, alpha: Array, scaling: Moments) -> None:
         """Convert an expansion for standardized inputs to the original units of X, and set the fitted attributes."""
         self.components_, self.kernel_, self.x_offset_ = B / scaling.x_scale, kernel, scaling.x_mean
-        self.centers_ = centers * scaling.x_scale + scaling.x_mean
+        self.centers_ = scaling.original(centers)
         self.dual_coef_ = alpha[:, 0] if self._one_target else alpha
         self.intercept_ = float(scaling.y_mean[0]) if self._one_target else scaling.y_mean

@@ -34,6 +34,10 @@ class Moments:
         """Return points in standardized coordinates. Constant columns become zero."""
         return np.where(self.constant, 0.0, (points - self.x_mean) / self.x_scale)
 
+    def original(self, points: Array) -> Array:
+        """Return points in the original units of X, given their standardized coordinates."""
+        return points * self.x_scale + self.x_mean
+
 
 def moments(rows: Rows) -> Moments:
     """Return the weighted moments. Two passes over the rows avoid a loss of precision when the means are large."""

@@ -280,8 +280,8 @@ class _Path:
         scaling = self._scaling
         B = np.where(scaling.constant, 0.0, refined.B)
         components, kernel, singular_values = canonical_map(B, refined.kernel, scaling.x_scale)
-        raw = centers * scaling.x_scale + scaling.x_mean
-        return ScoreFunction(kernel, components, raw, found.alpha, found.intercept, scaling.x_mean), singular_values
+        centers = scaling.original(centers)
+        return ScoreFunction(kernel, components, centers, found.alpha, found.intercept, scaling.x_mean), singular_values
 
 
 def _drop_negligible_directions(B: Array) -> Array:

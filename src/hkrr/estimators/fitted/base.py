@@ -244,7 +244,7 @@ class MapModel(
         B = np.where(scaling.constant, 0.0, result.B)
         self.map_, self.kernel_, self.singular_values_ = canonical_map(B, kernel, scaling.x_scale)
         self.gamma_ = self.kernel_.scale
-        self.centers_ = centers * scaling.x_scale + scaling.x_mean
+        self.centers_ = scaling.original(centers)
         self.x_offset_ = scaling.x_mean
         self.dual_coef_ = result.alpha[:, 0] if one_target else result.alpha
         self.intercept_ = float(scaling.y_mean[0]) if one_target else scaling.y_mean
