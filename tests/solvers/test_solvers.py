@@ -127,6 +127,7 @@ def test_result_is_the_last_state(recorded):
     assert_array_equal(result.B, last.B)
     assert_array_equal(result.alpha, last.alpha)
     assert (result.objective, result.n_iter) == (last.objective, last.n_iter)
+    assert type(result.reason) is str
     assert result.reason in ("max_iter", "stalled", "converged")
     assert result.message
 

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from hkrr._maps import ShapeName
 from hkrr.cli._console import print_line
+from hkrr.solvers.driver import StopReason
 
 if TYPE_CHECKING:
     from hkrr.estimators.fitted.summary import SummaryMixin
@@ -56,9 +57,9 @@ def show_map(console: Console, content: dict[str, Any]) -> None:
     if "directions" not in content:
         return
     D, d, kernel = content["n_features"], content["n_components"], content["kernel"]
-    if content.get("stopped") == "time_limit":
+    if content.get("stopped") == StopReason.TIME_LIMIT:
         print_line(console, "\nThe time limit stopped the search. A longer limit may give a better model.")
-    if content.get("stopped") == "interrupted":
+    if content.get("stopped") == StopReason.INTERRUPTED:
         print_line(console, "\nThe fit was interrupted. This is the best model found before the interruption.")
     shape = content.get("map_shape", ShapeName.FULL)
     if shape == ShapeName.FULL:

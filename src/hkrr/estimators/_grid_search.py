@@ -32,7 +32,7 @@ from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.exceptions import FitError
 from hkrr.kernels import get_kernel
 from hkrr.rows.weights import find_copies
-from hkrr.solvers.driver import MESSAGES
+from hkrr.solvers.driver import MESSAGES, StopReason
 
 # Default values of lambda for criterion="training".
 _LAMBDAS = tuple(10.0**-k for k in range(1, 7))
@@ -297,7 +297,8 @@ def _best_so_far(stop: KeyboardInterrupt, grid: Grid, found: list[list[_Score] |
             quick.fit(grid.X, grid.y, grid.weight)
     except FitError:
         return None
-    quick.result_ = replace(quick.result_, reason="interrupted", message=MESSAGES["interrupted"])
+    reason = StopReason.INTERRUPTED
+    quick.result_ = replace(quick.result_, reason=reason.value, message=MESSAGES[reason])
     return GridChoice(quick, d, error, table, interrupted=True)
 
 

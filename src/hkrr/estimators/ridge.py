@@ -33,6 +33,7 @@ from hkrr.rows.input_types import is_external
 from hkrr.rows.standardize import Moments
 from hkrr.rows.weights import any_copies, check_weights, merge_copies, merge_identical, normalize_weights
 from hkrr.solvers import LBFGS, Callback, Interrupted, Solver, get_solver, run
+from hkrr.solvers.driver import StopReason
 from hkrr.solvers.initialization import descend_lambda, median_kernel, ranked_maps, starting_rows
 
 # Initial value of lambda if lambda is learned (reg_lambda="auto").
@@ -361,7 +362,7 @@ class HyperKernelRidge(MapModel):
             except Interrupted as stop:
                 self._store(stop.result, objective.kernel, objective.centers, scaling, one_target=one_target)
                 raise FitInterrupted(self, stop) from None
-        if result.reason in ("collapsed", "not_finite"):
+        if result.reason in (StopReason.COLLAPSED, StopReason.NOT_FINITE):
             raise FitError(f"The fit stopped after {result.n_iter} iterations: {result.message}.")
         self._store(result, objective.kernel, objective.centers, scaling, one_target=one_target)
         solve, uncertainty = repeat_solve(rows, objective, result)

@@ -15,6 +15,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Protocol
 
 import numpy as np
@@ -35,16 +36,30 @@ _PLATEAU_LENGTH = 5
 # The attributes of an objective that every run uses.
 _REQUIRED_BY_RUN = ("n_centers", "loss_at_zero", "reg_lambda")
 
-# The reasons why a run can end, and the message for each reason.
-MESSAGES = {
-    "converged": "the gradient is below tol",
-    "stalled": "no step decreases the objective by more than rounding error",
-    "max_iter": "max_iter iterations were made; increase max_iter or tol",
-    "time_limit": "the time limit was reached",
-    "callback": "a callback stopped the run",
-    "interrupted": "Ctrl-C stopped the run; the same call of fit resumes from the checkpoint",
-    "collapsed": "the map collapsed to zero; decrease reg_lambda, or check that y depends on X",
-    "not_finite": "the objective is no longer finite; check the scale of X and y, or increase reg_lambda",
+
+class StopReason(StrEnum):
+    """The reasons why a run can end. ``Result.reason`` is one of these strings."""
+
+    CONVERGED = "converged"
+    STALLED = "stalled"
+    MAX_ITER = "max_iter"
+    TIME_LIMIT = "time_limit"
+    CALLBACK = "callback"
+    INTERRUPTED = "interrupted"
+    COLLAPSED = "collapsed"
+    NOT_FINITE = "not_finite"
+
+
+# The message for each reason.
+MESSAGES: dict[str, str] = {
+    StopReason.CONVERGED: "the gradient is below tol",
+    StopReason.STALLED: "no step decreases the objective by more than rounding error",
+    StopReason.MAX_ITER: "max_iter iterations were made; increase max_iter or tol",
+    StopReason.TIME_LIMIT: "the time limit was reached",
+    StopReason.CALLBACK: "a callback stopped the run",
+    StopReason.INTERRUPTED: "Ctrl-C stopped the run; the same call of fit resumes from the checkpoint",
+    StopReason.COLLAPSED: "the map collapsed to zero; decrease reg_lambda, or check that y depends on X",
+    StopReason.NOT_FINITE: "the objective is no longer finite; check the scale of X and y, or increase reg_lambda",
 }
 
 
@@ -130,18 +145,18 @@ Callback = Callable[[State], Any]
 
 
 class StopRun(Exception):
-    """Raised by the monitor to end a run. Solvers must not catch it. ``reason`` is a key of ``MESSAGES``."""
+    """Raised by the monitor to end a run. Solvers must not catch it. ``reason`` is a value of `StopReason`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(MESSAGES[reason])
-        self.reason = reason
+        self.reason = str(reason)
 
 
 class Interrupted(KeyboardInterrupt):
     """Raised when Ctrl-C interrupts a run with a checkpoint. ``result`` is the result up to the last iterate."""
 
     def __init__(self, result: Result) -> None:
-        super().__init__(MESSAGES["interrupted"])
+        super().__init__(MESSAGES[StopReason.INTERRUPTED])
         self.result = result
 
 
@@ -199,12 +214,12 @@ class Monitor:
             is stored.
         """
         if not (math.isfinite(objective) and math.isfinite(grad_norm) and np.all(np.isfinite(alpha))):
-            raise StopRun("not_finite")
+            raise StopRun(StopReason.NOT_FINITE)
         norm = float(np.linalg.norm(B))
         if self.state is None:
             self._start_norm = norm
         elif norm <= _COLLAPSED * self._start_norm:
-            raise StopRun("collapsed")
+            raise StopRun(StopReason.COLLAPSED)
         elapsed = self.elapsed()
         n_iter = 0 if self.state is None else self.state.n_iter + 1
         reg_lambda = self._reg_lambda if reg_lambda is None else reg_lambda
@@ -246,13 +261,13 @@ class Monitor:
             # Call all callbacks before the run stops. If one callback returns True, the others must still be called.
             answers = [callback(self.state) for callback in self._callbacks]
         if self.state.grad_norm <= self._tol * self._loss_scale:
-            raise StopRun("converged")
+            raise StopRun(StopReason.CONVERGED)
         if self._plateau > 0.0 and self._is_flat():
-            raise StopRun("stalled")
+            raise StopRun(StopReason.STALLED)
         if any(isinstance(answer, bool | np.bool_) and answer for answer in answers):
-            raise StopRun("callback")
+            raise StopRun(StopReason.CALLBACK)
         if self.state.n_iter >= self._max_iter:
-            raise StopRun("max_iter")
+            raise StopRun(StopReason.MAX_ITER)
         self.check_time()
 
     def _is_flat(self) -> bool:
@@ -269,7 +284,7 @@ class Monitor:
         raise_if_stopped()
         late = self._time_limit is not None and time.perf_counter() - self._called >= self._time_limit
         if late and self.state is not None:
-            raise StopRun("time_limit")
+            raise StopRun(StopReason.TIME_LIMIT)
 
 
 class Solver(Protocol):
@@ -343,7 +358,7 @@ def run(
         result = _run(solver, objective, B0, max_iter, tol, time_limit, callbacks, verbose, journal_run, plateau)
         # A run that was stopped by its time limit or a callback has no final result in the checkpoint, so that the next
         # call of `fit` continues it.
-        if journal_run is not None and result.reason not in ("time_limit", "callback"):
+        if journal_run is not None and result.reason not in (StopReason.TIME_LIMIT, StopReason.CALLBACK):
             journal_run.finish(result)
         return result
 
@@ -381,23 +396,23 @@ def _run(
             objective = ReplayedObjective(objective, journal_run, monitor.elapsed, monitor.skip_to)
         try:
             solver.minimize(objective, B0, monitor)
-            reason = "stalled"
+            reason: str = StopReason.STALLED
         except StopRun as stop:
             reason = stop.reason
         except (ArithmeticError, np.linalg.LinAlgError):
             # NumPy and SciPy raise different errors for overflow and NaN, depending on the function.
-            reason = "not_finite"
+            reason = StopReason.NOT_FINITE
         except KeyboardInterrupt:
             if journal_run is None or monitor.state is None:
                 raise
-            raise Interrupted(_result(monitor, monitor.state, "interrupted")) from None
+            raise Interrupted(_result(monitor, monitor.state, StopReason.INTERRUPTED)) from None
         bar.total = bar.n  # show the bar as complete, even if the run needed fewer than max_iter iterations
         bar.refresh()
     state = monitor.state
-    if state is None and reason != "not_finite":
+    if state is None and reason != StopReason.NOT_FINITE:
         raise FitError(f"{type(solver).__name__} reported no iterate: its method minimize must call the monitor.")
     if state is None:
-        raise FitError(f"The solver could not complete an iteration: {MESSAGES['not_finite']}.")
+        raise FitError(f"The solver could not complete an iteration: {MESSAGES[StopReason.NOT_FINITE]}.")
     return _result(monitor, state, reason)
 
 
@@ -408,7 +423,7 @@ def _result(monitor: Monitor, state: State, reason: str) -> Result:
         state.objective,
         state.reg_lambda,
         state.n_iter,
-        reason,
+        str(reason),
         MESSAGES[reason],
         monitor.history,
     )

@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from hkrr._base.checks import check_int
 from hkrr._base.linear_algebra import EPS, Array
 from hkrr.objective import LAMBDA_BOUNDS, Reduced
-from hkrr.solvers.driver import Monitor, ReducedObjective, StopRun
+from hkrr.solvers.driver import Monitor, ReducedObjective, StopReason, StopRun
 
 # Tolerance on the decrease of the objective in an iteration, relative to the loss of the zero function. A smaller
 # decrease is within rounding error.
@@ -78,7 +78,7 @@ class LBFGS:
             monitor.check_time()
             reduced = problem.reduced(x, B0.shape)
             if not (np.isfinite(reduced.value) and np.all(np.isfinite(reduced.grad))):
-                raise StopRun("not_finite")
+                raise StopRun(StopReason.NOT_FINITE)
             evaluated.clear()
             evaluated[x.tobytes()] = reduced
             return reduced.value / unit, problem.gradient(reduced) / unit

@@ -129,6 +129,7 @@ def test_a_candidate_that_cannot_be_polished_is_kept(monkeypatch, deadline, reas
     candidates, end, run, n_begun = _polish_to(monkeypatch, [None, None], deadline)
     assert end is candidates[0]
     assert n_begun == (0 if reason == "time_limit" else 2)
+    assert type(run.reason) is str
     assert (run.reason, run.n_iter, run.objective, run.reg_lambda) == (reason, 0, 0.5, 0.01)
     assert_array_equal(run.B, candidates[0].B)
     assert set(map(len, run.history.values())) == {0}

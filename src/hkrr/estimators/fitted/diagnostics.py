@@ -57,6 +57,7 @@ from hkrr.objective import Objective
 from hkrr.rows import Rows
 from hkrr.rows.base import targets, weights
 from hkrr.solvers import Result, at_bound
+from hkrr.solvers.driver import StopReason
 
 # Thresholds of the warnings.
 # Smallest value of `Diagnostics.digits` that causes no warning.
@@ -72,13 +73,13 @@ _MIN_EXPLAINED = 1e-3
 _OVERFIT_EXPLAINED, _OVERFIT_ADJUSTED = 0.4, 0.1
 
 # Explanation of each value of ``result_.reason``.
-STOP_REASONS = {
-    "converged": "the gradient is close to zero",
-    "stalled": "no step lowers the objective further, which is the usual end of a run",
-    "max_iter": "the maximum number of iterations was reached",
-    "time_limit": "the time limit was reached",
-    "callback": "a callback requested the stop",
-    "interrupted": "the user pressed Ctrl-C",
+STOP_REASONS: dict[str, str] = {
+    StopReason.CONVERGED: "the gradient is close to zero",
+    StopReason.STALLED: "no step lowers the objective further, which is the usual end of a run",
+    StopReason.MAX_ITER: "the maximum number of iterations was reached",
+    StopReason.TIME_LIMIT: "the time limit was reached",
+    StopReason.CALLBACK: "a callback requested the stop",
+    StopReason.INTERRUPTED: "the user pressed Ctrl-C",
 }
 
 
@@ -759,7 +760,7 @@ def _kernel_discriminates(sample: Rows, kernel: Kernel, B: Array, C: Array) -> b
 def _is_still_falling(result: Result, loss_at_zero: float) -> bool:
     """Return the value of `Diagnostics.still_falling`."""
     values = result.history["objective"]
-    if result.reason != "max_iter" or result.n_iter < _MIN_ITERATIONS:
+    if result.reason != StopReason.MAX_ITER or result.n_iter < _MIN_ITERATIONS:
         return False
     before = values[-1 - math.ceil(_LAST_PART * result.n_iter)]
     return bool(before - values[-1] > _MIN_FALL * loss_at_zero)

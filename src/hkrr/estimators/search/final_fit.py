@@ -21,6 +21,7 @@ from hkrr.kernels import Kernel
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows, Rows, threads_for_sums
 from hkrr.solvers import Result
+from hkrr.solvers.driver import StopReason
 
 # If there are at most EXACT_ROWS rows, all rows are centers. If there are more rows, CENTERS rows are centers.
 EXACT_ROWS, CENTERS = 5_000, 2_000
@@ -111,7 +112,7 @@ def quick_fit(sample: InMemoryRows, candidate: Candidate, with_uncertainty: bool
 
     The fit uses a random number generator of its own, so that it does not change the random numbers of the search.
     """
-    result = unchanged(candidate, 0.0, "interrupted")
+    result = unchanged(candidate, 0.0, StopReason.INTERRUPTED)
     return final_fit(sample, candidate, result, _QUICK_CENTERS, np.random.RandomState(0), with_uncertainty)
 
 

@@ -48,6 +48,7 @@ from hkrr.exceptions import FitError
 from hkrr.kernels import KERNELS, Kernel
 from hkrr.rows import InMemoryRows
 from hkrr.solvers import Result
+from hkrr.solvers.driver import StopReason
 
 # Maximum number of rows that a search uses.
 SAMPLE_ROWS = 20_000
@@ -120,7 +121,7 @@ def tune(problem: SearchProblem, kernel: Kernel | None) -> Tuned:
         problem.progress.found(found.winner)
         return found
     except SearchStopped as stop:
-        winner, result = _without_run(problem, stop.best[-1], "callback")
+        winner, result = _without_run(problem, stop.best[-1], StopReason.CALLBACK)
         return Tuned(winner, result, list(stop.best), problem.progress.omega_of_best)
 
 
@@ -370,9 +371,11 @@ def rescale(problem: SearchProblem, candidate: Candidate) -> Candidate:
     return replace(end, shape=candidate.shape)
 
 
-def _without_run(problem: SearchProblem, candidate: Candidate, reason: str | None = None) -> tuple[Candidate, Result]:
+def _without_run(
+    problem: SearchProblem, candidate: Candidate, reason: StopReason | None = None
+) -> tuple[Candidate, Result]:
     """Return the unchanged candidate, and the result of a run without iterations that ends at this candidate."""
-    reason = reason or ("stalled" if problem.in_time else "time_limit")
+    reason = reason or (StopReason.STALLED if problem.in_time else StopReason.TIME_LIMIT)
     return candidate, unchanged(candidate, candidate.nu / problem.total_weight, reason)
 
 
