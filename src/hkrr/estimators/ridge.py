@@ -490,16 +490,16 @@ def _recorded_start(
     the random number generator after the computation is stored too, so that a resumed fit draws the same centers.
     """
 
-    def values() -> tuple[Array, float | None, np.random.RandomState, tuple[int, int, int]]:
+    def values() -> tuple[Array, float | None, np.random.RandomState, Starts]:
         B, started, counts = compute()
-        return B, started.gamma, copy.deepcopy(rng), (counts.tried, counts.dropped, counts.failed)
+        return B, started.gamma, copy.deepcopy(rng), counts
 
     def is_start(stored: Any) -> bool:
         B, gamma, after, counts = stored
         fits = isinstance(B, np.ndarray) and B.shape == shape
-        counted = isinstance(counts, tuple) and len(counts) == 3 and all(type(one) is int for one in counts)
+        counted = isinstance(counts, Starts) and all(type(one) is int for one in counts)
         return fits and counted and isinstance(after, np.random.RandomState) and (gamma is None or 0.0 < gamma < np.inf)
 
     B, gamma, after, counts = step(key, values, lambda _: time.perf_counter() < deadline, is_start)
     rng.set_state(after.get_state())
-    return _Start(B, kernel if gamma is None else kernel.with_gamma(gamma), Starts(*counts))
+    return _Start(B, kernel if gamma is None else kernel.with_gamma(gamma), counts)

@@ -467,8 +467,8 @@ _ROUNDING_MESSAGE = (
 Predict = Callable[[Rows], Array]
 
 
-@dataclass(frozen=True)
-class Starts:
+@storable
+class Starts(NamedTuple):
     """Numbers of starting maps that were tried, dropped and failed, as in `Diagnostics`."""
 
     tried: int = 1
