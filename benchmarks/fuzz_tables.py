@@ -26,7 +26,8 @@ from support.mutated_tables import KINDS, mutated, originals, outcome
 
 # Maximum number of seconds for one file, even on a busy machine.
 LIMIT = 60
-# Maximum address space of the process in bytes. Reading a file whose header claims a huge size must fail.
+# Maximum address space of the process in bytes. With this limit, reading a file whose header
+# claims a huge size fails instead of using up the memory of the machine.
 MOST_BYTES = 6 << 30
 # Outcomes that are correct.
 FINE = ("read", "refused", "fitted")

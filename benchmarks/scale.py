@@ -211,7 +211,8 @@ def line(sizes=(10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_0
     R2 = 1.0 - np.sum(residual**2) / np.sum((seconds - np.mean(seconds)) ** 2)
     yield {"what": "R2 of a straight line in m", "m": sizes[-1], "value": R2}
     yield {"what": "intercept of this line (m = 0), seconds", "m": 0, "value": intercept}
-    # The R2 of the line depends mostly on the largest sizes. The exponent of m gives all sizes a similar weight.
+    # The R2 of the line depends mostly on the largest sizes. A line fit to the logarithms gives all sizes a similar
+    # weight. Its slope is the exponent of m.
     power = np.polyfit(np.log(sizes), np.log(seconds), 1)[0]
     yield {"what": "exponent of m (line fit of the logarithms)", "m": sizes[-1], "value": power}
     for m in sizes[::2]:

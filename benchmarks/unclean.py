@@ -271,13 +271,15 @@ def fit(case: str, seed: int, method: str, limit: float) -> Row:
 def peak_memory() -> int:
     """Return the peak memory of this process in MB.
 
-    On Linux, the value of `getrusage` would include the memory of the parent process.
+    On Linux, the value is read from /proc, because the value of `getrusage` can include the memory of the parent
+    process.
     """
     status = Path("/proc/self/status")
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
         return round(int(line.split()[1]) / 1024)
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    unit = 1 if sys.platform == "darwin" else 1024  # bytes on macOS, kB elsewhere
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20)
 
 
 def file_size(model: Any) -> int:

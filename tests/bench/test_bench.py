@@ -96,7 +96,7 @@ def test_an_invalid_problem_is_explained(name, message):
     ("text", "message"),
     [
         ("", "cannot be read as a table"),
-        ("x,y\n1,2\n3,4\n", "too few rows \\(2 without missing values"),
+        ("x,y\n1,2\n3,4\n", "2 rows without missing values"),
         ("x,y\n" + "1,red\n" * 30, "the target 'y' must be numeric, but contains 'red'"),
         ("x,y\n" + "".join(f"{k},1\n" for k in range(30)), "the target is constant"),
     ],

@@ -175,8 +175,8 @@ def _finite(value: Any, ndim: int | None = None) -> bool:
 def _is_run(value: Any) -> bool:
     """Return whether a value is a valid RunRecord.
 
-    The lists of evaluations must have equal lengths. If the record has a memory, its history must contain the iterate
-    in ``state``.
+    The lists of evaluations must have equal lengths. If ``memory`` is not None, ``history`` must include the
+    iteration of ``state``.
     """
     if not isinstance(value, RunRecord) or not all(isinstance(column, list) for column in value.columns):
         return False

@@ -144,8 +144,8 @@ def _split(name: str, X: Array, y: Array, test: Array, seed: int, about: str) ->
     """
     if len(y) < FEWEST_ROWS or not 0 < test.sum() < len(y):
         raise ValueError(
-            f"problem {name!r}: too few rows ({len(y)} without missing values, {test.sum()} of them test rows); "
-            f"at least {FEWEST_ROWS} rows are needed, including training rows and test rows"
+            f"problem {name!r}: {len(y)} rows without missing values, {test.sum()} of them test rows; at least "
+            f"{FEWEST_ROWS} rows are needed, with at least one training row and one test row"
         )
     if np.all(y == y[0]):
         raise ValueError(f"problem {name!r}: the target is constant; choose another target")

@@ -119,7 +119,7 @@ class Coordinatewise(Kernel):
         return array_namespace(P).zeros_like(P)
 
     def median_gamma(self, P: Array) -> float:
-        """Return the gamma of the median heuristic for L1 distances, in which product kernels decay."""
+        """Return the gamma of the median heuristic with L1 distances."""
         return median_rule(P, "cityblock")
 
 

@@ -20,7 +20,7 @@ from hkrr.plotting._unwrap_estimator import unwrap
 # Number of grid points of a curve, and along each side of a surface.
 _N_CURVE, _N_SIDE = 200, 60
 # A grid point is far from the data if its distance to the nearest row exceeds this fraction of the range of the grid.
-# The threshold is larger if the rows are sparse; see `LinkDisplay._distances`.
+# The threshold is larger if the rows are far apart; see `LinkDisplay._distances`.
 _NEAR = 0.08
 # Maximum number of contour bands.
 _N_LEVELS = 12
@@ -262,7 +262,7 @@ class LinkDisplay:
         width = [float(np.ptp(side)) or 1.0 for side in self.grid]
         places = np.stack(np.meshgrid(*self.grid, indexing="ij"), axis=-1) / width
         tree = cKDTree(self.points / width)
-        # If the rows are sparse, the threshold is larger: twice the distance between neighbouring rows.
+        # If the rows are far apart, the threshold is larger: twice the distance between neighbouring rows.
         neighbours = tree.query(self.points / width, k=[min(2, len(self.points))])[0]
         apart = float(np.quantile(neighbours, 0.9))
         distances: Array = tree.query(places)[0]
