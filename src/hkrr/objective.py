@@ -44,6 +44,7 @@ from hkrr._base.linear_algebra import (
 )
 from hkrr._base.resume_journal import rounded
 from hkrr.kernels import Kernel
+from hkrr.kernels.expansion import expand
 from hkrr.rows import Rows
 
 # The normal equations are whitened if lambda / kappa is below this value. Above it, the relative error without
@@ -158,7 +159,7 @@ class Objective:
         kernel = self.kernel
 
         def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array) -> tuple[Array]:
-            return (_weighted_square(kernel(project(X, B), C) @ alpha - Y, w),)
+            return (_weighted_square(expand(kernel, X, B, C, alpha) - Y, w),)
 
         (loss,) = self.rows.sum(block, self.n_centers, B, C, alpha)
         return float(loss / self.rows.total_weight + self._penalty(kernel(C, C), alpha))

@@ -14,6 +14,7 @@ import numpy as np
 
 from hkrr._base.linear_algebra import Array, project
 from hkrr.kernels import Kernel
+from hkrr.kernels.expansion import expand
 from hkrr.rows import Rows
 
 
@@ -47,8 +48,11 @@ class KernelExpansion:
     @property
     def latent_centers(self) -> Array:
         """Latent centers, ``B (c_j - o)``."""
-        centers = self.centers if self.x_offset is None else self.centers - self.x_offset
-        return project(centers, self.B)
+        return self.latent(self.centers)
+
+    def latent(self, X: Array) -> Array:
+        """Return the latent points ``B (x - o)`` of points x in the original units."""
+        return project(X if self.x_offset is None else X - self.x_offset, self.B)
 
     def at_latent(self, P: Array) -> Array:
         """Return the values at latent points ``P = B (x - o)``."""
@@ -56,14 +60,14 @@ class KernelExpansion:
 
     def at(self, X: Array) -> Array:
         """Return the values at points in memory. One kernel matrix is computed for all points."""
-        return self.at_latent(project(X if self.x_offset is None else X - self.x_offset, self.B))
+        return self.at_latent(self.latent(X))
 
     def of_rows(self, rows: Rows) -> Array:
         """Return the values at all rows of a row source, computed block by block."""
         kernel, C = self.kernel, self.latent_centers
 
         def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array, b: Array) -> tuple[Array]:
-            return (kernel(project(X, B), C) @ alpha + b,)
+            return (expand(kernel, X, B, C, alpha) + b,)
 
         small = (self.B, C, self.alpha, np.atleast_1d(self.intercept))
         rows = rows if self.x_offset is None else rows.with_coordinates(self.x_offset, None, None)

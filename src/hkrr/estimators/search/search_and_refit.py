@@ -15,6 +15,7 @@ from hkrr.estimators.search.robust_noise import Errors, shows_outliers, student_
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.estimators.search.search_stages import tune
 from hkrr.kernels import Kernel
+from hkrr.kernels.expansion import expand
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.rows.reweighted import ReweightedRows
 
@@ -109,7 +110,7 @@ def robust_rows(rows: Rows, sample: InMemoryRows, winner: Candidate, omega: Arra
     scale = Errors(residuals[:, shown] ** 2, np.zeros(len(Y))).scale
 
     def factors(X: Array, Y: Array, B: Array, C: Array, alpha: Array, shift: Array, scale: Array) -> Array:
-        residuals = Y - shift - kernel(project(X, B), C) @ alpha
+        residuals = Y - shift - expand(kernel, X, B, C, alpha)
         return student_weights(residuals[:, shown] ** 2, scale)
 
     small = tuple(rows.place(array) for array in (B, project(centers, B), alpha, shift, scale))

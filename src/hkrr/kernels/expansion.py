@@ -1,0 +1,19 @@
+"""Values and slopes of a kernel expansion ``k(P, C) alpha``, as block functions for rows in memory or on a device."""
+
+from __future__ import annotations
+
+from hkrr._base.linear_algebra import Array, array_namespace, project
+from hkrr.kernels.base import Kernel
+
+
+def expand(kernel: Kernel, X: Array, B: Array, C: Array, alpha: Array) -> Array:
+    """Return ``k(X B', C) alpha``, the values at the rows of X for the latent centers C."""
+    return kernel(project(X, B), C) @ alpha
+
+
+def kernel_and_slopes(kernel: Kernel, P: Array, C: Array, alpha: Array) -> tuple[Array, Array]:
+    """Return ``K = k(P, C)`` (n, c), and the gradients of ``K alpha`` at the latent points P (n, n_targets, d)."""
+    xp = array_namespace(P)
+    K, pullback = kernel.vjp_low_rank(P, C)
+    ones = xp.ones_like(P[:, :1])
+    return K, xp.stack([pullback(ones, alpha[:, t : t + 1])[0] for t in range(alpha.shape[1])], axis=1)
