@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose
 
 from hkrr._maps import KernelExpansion
 from hkrr.kernels import get_kernel
+from hkrr.kernels.expansion import kernel_and_slopes
 from hkrr.rows import InMemoryRows
 from support.random_problems import make_problem
 
@@ -64,3 +65,16 @@ def test_the_default_has_no_intercept_and_no_offset():
     f = KernelExpansion(get_kernel("gaussian").with_gamma(0.3), p.B, p.centers, p.alpha)
     assert_allclose(f.at(p.X), _naive(f, p.X), rtol=1e-12, atol=1e-13)
     assert_allclose(f.latent_centers, p.centers @ p.B.T, rtol=1e-14)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "product_matern32", "polynomial"])
+def test_slopes_equal_finite_differences(kernel):
+    p, step = make_problem(T=3), 1e-6
+    kernel = get_kernel(kernel).with_gamma(0.3)
+    P, C = p.X @ p.B.T, p.centers @ p.B.T
+    K, slopes = kernel_and_slopes(kernel, P, C, p.alpha)
+    assert_allclose(K, kernel(P, C), rtol=1e-12)
+    assert slopes.shape == (17, 3, len(p.B))
+    for k, e in enumerate(step * np.eye(len(p.B))):
+        expected = (kernel(P + e, C) - kernel(P - e, C)) @ p.alpha / (2.0 * step)
+        assert_allclose(slopes[:, :, k], expected, rtol=1e-6, atol=1e-8)

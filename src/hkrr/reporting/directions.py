@@ -24,6 +24,7 @@ from hkrr.estimators.fitted.importance import (
     loadings,
     single_column_effects,
 )
+from hkrr.kernels.expansion import kernel_and_slopes
 from hkrr.reporting.report_input import ReportInput, sample_indices
 
 # Maximum number of directions in a report.
@@ -76,11 +77,9 @@ class Directions:
 
 def latent_gradients(data: ReportInput, X: Array) -> Array:
     """Return the gradient of g with respect to z at ``z = Bx``, for every row x of X and the target of the report."""
-    expansion = data.model._expansion
-    P = project(X - data.model.x_offset_, expansion.B)
-    C = expansion.latent_centers
-    alpha = expansion.alpha.reshape(len(C), -1)[:, [data.target_index]]
-    return np.asarray(expansion.kernel.vjp_low_rank(P, C)[1](np.ones((len(P), 1)), alpha)[0])
+    f, C = data.model._expansion, data.model._expansion.latent_centers
+    alpha = f.alpha.reshape(len(C), -1)[:, [data.target_index]]
+    return kernel_and_slopes(f.kernel, f.latent(X), C, alpha)[1][:, 0]
 
 
 def describe_directions(data: ReportInput) -> Directions:

@@ -44,10 +44,11 @@ from hkrr._base.linear_algebra import (
     project,
     solve_triangular,
 )
-from hkrr._maps import Full, Scaled, Shape
+from hkrr._maps import Full, KernelExpansion, Scaled, Shape
 from hkrr._storage.json_codec import storable
 from hkrr.estimators.fitted.posterior import center_factor, pack_lower, shrinkage_factor
 from hkrr.kernels import Kernel
+from hkrr.kernels.expansion import expand, kernel_and_slopes
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows, Rows
 
@@ -235,7 +236,7 @@ def _estimate_with_centers(
     sample_factor = objective.rows.total_weight / sample.total_weight
     T = center_factor(kernel, C)
     G = shrinkage_factor(info, T, objective.reg_lambda, objective.rows)
-    residual = Y - _values_and_slopes(sample, kernel, B, centers, solution)[0]
+    residual = Y - KernelExpansion(kernel, B, centers, solution).of_rows(sample)
     scale = np.maximum(weight @ (Y * residual), 0.0) / (sample.total_weight * nu)
     unit = _unit(scale)
     fitted, slopes = _values_and_slopes(sample, kernel, B, centers, alpha / unit)
@@ -243,7 +244,7 @@ def _estimate_with_centers(
     def smoothing_residual(X: Array, S: Array, B: Array, C: Array, Z: Array) -> Array:
         """Return ``J - K Z``."""
         J = _tangents(X, B, S.reshape(len(X), t, len(B)), shape)
-        return J - (kernel(project(X, B), C) @ Z).reshape(J.shape)
+        return J - expand(kernel, X, B, C, Z).reshape(J.shape)
 
     def kernel_products(X: Array, S: Array, w: Array | None, B: Array, C: Array) -> tuple[Array]:
         """Return ``K' W J``."""
@@ -310,11 +311,8 @@ def _values_and_slopes(rows: Rows, kernel: Kernel, B: Array, centers: Array, alp
     t, d = alpha.shape[1], len(B)
 
     def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array) -> tuple[Array]:
-        xp = array_namespace(X)
-        K, pullback = kernel.vjp_low_rank(project(X, B), C)
-        ones = xp.ones_like(X[:, :1])
-        slopes = [pullback(ones, alpha[:, k : k + 1])[0] for k in range(t)]
-        return (xp.concat([K @ alpha, *slopes], axis=1),)
+        K, slopes = kernel_and_slopes(kernel, project(X, B), C, alpha)
+        return (array_namespace(X).concat([K @ alpha, slopes.reshape(len(X), -1)], axis=1),)
 
     arrays = (rows.place(array) for array in (B, project(centers, B), alpha))
     found = rows.map(block, len(centers), *arrays)

@@ -42,6 +42,7 @@ from hkrr._base.linear_algebra import Array, project
 from hkrr._maps import map_row
 from hkrr.estimators.fitted.fitted_attributes import FittedMap
 from hkrr.kernels import Coordinatewise, Kernel
+from hkrr.kernels.expansion import kernel_and_slopes
 
 # Likely cause of values that are not finite, used in error messages.
 _CAUSE = "the units of X are too large or too small"
@@ -173,7 +174,7 @@ def _normalized_coefficients(model: FittedMap, target: int | None = None) -> Arr
 
 def _in_kernel_units(model: FittedMap, X: Array) -> Array:
     """Return the latent coordinates ``sqrt(gamma) B x``. In these units gamma is 1, and slopes do not overflow."""
-    return math.sqrt(model.kernel_.scale) * project(X - model.x_offset_, model.map_)
+    return math.sqrt(model.kernel_.scale) * model._expansion.latent(X)
 
 
 def _sample_rows(n_rows: int, entries_per_row: int) -> Array:
@@ -194,16 +195,16 @@ def _sampled_centers(model: FittedMap) -> Array:
 def _mean_slopes_at_centers(model: FittedMap, dual_coef: Array) -> Array:
     """Return the root mean square slope along each direction, ``sqrt(M_kk)``, without forming M."""
     X = _sampled_centers(model)
-    return np.sqrt(sum(np.sum(slope * slope, axis=0) for slope in _latent_slopes(model, X, dual_coef)) / len(X))
+    return np.sqrt(sum(np.sum(slopes**2, axis=0) for slopes in _latent_slopes(model, X, dual_coef)) / len(X))
 
 
 def _latent_outer_product(model: FittedMap, X: Array, dual_coef: Array) -> Array:
     """Return the matrix M, averaged over the rows of X."""
-    return sum(slope.T @ slope for slope in _latent_slopes(model, X, dual_coef)) / len(X)
+    return sum(slopes.T @ slopes for slopes in _latent_slopes(model, X, dual_coef)) / len(X)
 
 
 def _latent_slopes(model: FittedMap, X: Array, dual_coef: Array) -> Iterator[Array]:
-    """Yield the slopes (n, n_components) at blocks of the rows of X, for each target or predicted probability.
+    """Yield the slopes (n * n_predicted, n_components) of all targets or predicted probabilities, for blocks of X.
 
     The slopes are derivatives with respect to the latent coordinates of `_in_kernel_units`.
     """
@@ -211,13 +212,9 @@ def _latent_slopes(model: FittedMap, X: Array, dual_coef: Array) -> Iterator[Arr
     kernel, alpha = model.kernel_.with_gamma(1.0), dual_coef.reshape(len(C), -1)
     n_rows = max(1, _BLOCK_ENTRIES // len(C))
     for start in range(0, len(P), n_rows):
-        block = P[start : start + n_rows]
-        K, pullback = kernel.vjp_low_rank(block, C)
-        slopes = [pullback(np.ones((len(block), 1)), alpha[:, t : t + 1])[0] for t in range(alpha.shape[1])]
+        K, slopes = kernel_and_slopes(kernel, P[start : start + n_rows], C, alpha)
         jacobian = model._link_jacobian(K @ model.dual_coef_.reshape(len(C), -1) + model.intercept_)
-        if jacobian is not None:
-            slopes = list(np.moveaxis(jacobian @ np.stack(slopes, axis=1), 1, 0))
-        yield from slopes
+        yield (slopes if jacobian is None else jacobian @ slopes).reshape(-1, P.shape[1])
 
 
 def columns_with_few_values(X: Array) -> dict[int, tuple[Array, Array]]:
