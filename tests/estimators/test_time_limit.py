@@ -66,7 +66,7 @@ def _late(monkeypatch, limit, n_threads, n_unlimited=0, **options):
     else: it checks the clock before every further evaluation. The first `n_unlimited` runs have no limit and do not
     count.
     """
-    monkeypatch.setattr("hkrr.estimators.fitted.base.blas_threads", lambda: n_threads)
+    monkeypatch.setattr("hkrr._base.threads.blas_threads", lambda: n_threads)
     ticks, rng = Ticks(monkeypatch), np.random.default_rng(0)
     X = rng.normal(size=(130, 4))  # more rows than the 100 centers of the first runs
     y = np.sin(2.0 * X[:, 0]) + X[:, 1] ** 2 + 0.1 * rng.normal(size=130)

@@ -11,6 +11,7 @@ from functools import cache
 from threading import Condition, Event, Lock, current_thread
 from typing import Any, TypeVar
 
+import joblib
 from threadpoolctl import ThreadpoolController
 
 # Prefix of the names of pool threads.
@@ -54,6 +55,11 @@ def blas_threads() -> int:
     If nothing has changed this number, it is the value of OMP_NUM_THREADS or the number of cores.
     """
     return max(_threads_of_each_blas(), default=1)
+
+
+def count_threads(n_jobs: int | None) -> int:
+    """Return the number of threads for a parameter `n_jobs`. None means as many threads as BLAS uses."""
+    return blas_threads() if n_jobs is None else int(joblib.effective_n_jobs(n_jobs))
 
 
 class _SharedLimit:

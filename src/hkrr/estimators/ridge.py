@@ -30,7 +30,7 @@ from hkrr.kernels import Kernel, get_kernel
 from hkrr.objective import Objective
 from hkrr.rows import Rows
 from hkrr.rows.input_types import is_external
-from hkrr.rows.standardize import Moments
+from hkrr.rows.standardize import Moments, standardize
 from hkrr.rows.weights import any_copies, check_weights, merge_copies, merge_identical, normalize_weights
 from hkrr.solvers import LBFGS, Callback, Interrupted, Solver, get_solver, run
 from hkrr.solvers.driver import StopReason
@@ -327,7 +327,7 @@ class HyperKernelRidge(MapModel):
     def _fit_rows(self, data: Rows, one_target: bool, rng: np.random.RandomState, began: float) -> None:
         deadline = began + (np.inf if self.time_limit is None else self.time_limit)
         kernel, solver = _kernel_with_gamma(self.kernel, self.gamma), get_solver(self.solver)
-        rows, scaling = self._standardize(data)
+        rows, scaling = standardize(data, scale_features=self.scale_features, fit_intercept=self.fit_intercept)
         # Read the number of threads before entering blas_for, because blas_for may limit BLAS to one thread.
         n_threads, n_centers = self._n_threads, self._count_centers(rows.n_counted)
         with blas_for(n_centers):

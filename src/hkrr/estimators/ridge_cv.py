@@ -38,7 +38,7 @@ from hkrr.kernels import KERNELS, Kernel, get_kernel
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.rows.base import targets, weights
 from hkrr.rows.input_types import is_external
-from hkrr.rows.standardize import Moments
+from hkrr.rows.standardize import Moments, standardize
 from hkrr.rows.weights import any_copies, check_weights, merge_copies, merge_copies_of_rows, normalize_weights
 
 # Without cv, truncation_ is this factor times the largest absolute target.
@@ -288,7 +288,7 @@ class HyperKernelRidgeCV(MapModel):
         with checkpointing(self, data) as rng:
             kernel = None if self._selects_kernel else get_kernel(self.kernel).with_gamma(1.0)
             reading_began = time.perf_counter()
-            rows, scaling = self._standardize(data)
+            rows, scaling = standardize(data, scale_features=self.scale_features, fit_intercept=self.fit_intercept)
             # Standardization makes two passes over the rows. The time to read the rows in the final fit is estimated
             # from the time of these passes.
             reading = _FINAL_PASSES * (time.perf_counter() - reading_began) / 2

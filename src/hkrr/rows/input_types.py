@@ -1,19 +1,20 @@
 """External inputs of `fit` and `predict`: tensors, files, functions that return blocks, and Dask collections.
 
-This module checks external inputs and opens them as `Rows`. Arrays and data frames in memory are not handled here.
+This module checks external inputs and opens them as `Rows`. `array_rows` makes `Rows` of arrays, which are checked
+elsewhere.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hkrr._base.checks import check_installed
 from hkrr._base.linear_algebra import Array, is_torch_array
-from hkrr.rows import Rows
+from hkrr.rows import InMemoryRows, Rows
 from hkrr.rows.file_readers import is_index, open_source
 from hkrr.rows.file_rows import FileRows
 
@@ -24,16 +25,6 @@ class InputRows(NamedTuple):
     rows: Rows  # the rows, in the original units of X and y
     one_target: bool  # whether predictions have the shape (n_rows,) rather than (n_rows, n_targets)
     names: list[str] | None  # column names of X, or None if X has no column names
-
-
-class FittedModel(Protocol):
-    """Interface of a fitted model: the attributes that `apply_to_external` uses."""
-
-    n_features_in_: int
-    block_size: int | Literal["auto"]
-
-    @property
-    def _n_threads(self) -> int: ...
 
 
 def is_file(X: Any) -> bool:
@@ -53,6 +44,16 @@ def is_dask(X: Any) -> bool:
 def is_external(X: Any) -> bool:
     """Return whether X is a tensor, a Dask collection, a file or a function, and not an in-memory array or table."""
     return is_torch_array(X) or is_dask(X) or is_file(X)
+
+
+def array_rows(X: Array, y: Array, weight: Array | None, *, device: Any, block_size: Any, n_threads: int) -> Rows:
+    """Return arrays as PyTorch rows on the given device, or as NumPy rows in memory if `device` is None."""
+    if device is None:
+        return InMemoryRows(X, y, weight, block_size=block_size, n_threads=n_threads)
+    check_installed("torch", "torch", "devices")
+    from hkrr.rows.torch_device import TorchRows
+
+    return TorchRows(X, y, weight, device=device, block_size=block_size)
 
 
 def open_rows(
@@ -169,63 +170,80 @@ def _select_columns(X: Any, names: list[str]) -> Any:
     return X[names]
 
 
-def apply_to_external(model: FittedModel, X: Any, name: str, tail: tuple[int, ...], of_rows: Any) -> Any:
-    """Apply a method of a fitted model to an external input.
+def apply_to_external(
+    X: Any,
+    of_block: Callable[[Any], Array],
+    tail: tuple[int, ...],
+    of_rows: Callable[[Rows], Array],
+    *,
+    n_features: int,
+    names: list[str] | None,
+    block_size: Any,
+    n_threads: int,
+) -> Any:
+    """Apply a function to all rows of an external input.
 
     The result is a tensor if X is a tensor, a lazy collection if X is a Dask collection, and an array otherwise.
 
     Parameters
     ----------
-    model : FittedModel
-        The fitted model. If it has the attribute ``feature_names_in_``, these columns of X are used.
     X : tensor, path, list of paths, callable or Dask collection
-        The rows to which the method is applied.
-    name : str
-        Name of the method. For Dask collections, the workers call this method on each partition.
+        The rows to which the function is applied.
+    of_block : callable
+        The function for an array or a data frame. It is called for the partitions of Dask collections, by the workers.
     tail : tuple of int
         Shape of the result for one row. It is () if the result for one row is a number.
     of_rows : callable
-        Function that computes the result from `Rows`. It is called for tensors, files and functions.
+        The function for `Rows`. It is called for tensors, files and functions.
+    n_features : int
+        Number of columns that X must have.
+    names : list of str or None
+        Names of the columns of X to use. None means all columns.
+    block_size : "auto" or int
+        Number of rows in a block.
+    n_threads : int
+        Number of threads that read files.
     """
     if is_dask(X):
-        return _apply_to_collection(model, X, name, tail)
+        return _apply_to_collection(X, of_block, tail, n_features, names)
     if is_torch_array(X):
         import torch
 
         from hkrr.rows.torch_device import TorchRows
 
-        if X.ndim != 2 or X.shape[1] != model.n_features_in_:
-            raise ValueError(f"X must be a matrix of {model.n_features_in_} columns, got shape {tuple(X.shape)}")
+        if X.ndim != 2 or X.shape[1] != n_features:
+            raise ValueError(f"X must be a matrix of {n_features} columns, got shape {tuple(X.shape)}")
         if len(X) == 0:
             raise ValueError("X has 0 rows; at least 1 row is needed")
         _check_tensor("X", X, len(X), (2,))
-        rows = TorchRows(X, torch.empty((len(X), 0), device=X.device), device=X.device, block_size=model.block_size)
+        rows = TorchRows(X, torch.empty((len(X), 0), device=X.device), device=X.device, block_size=block_size)
         dtype = X.dtype if X.is_floating_point() else torch.float64
         return torch.as_tensor(of_rows(rows), dtype=dtype, device=X.device)
-    names = getattr(model, "feature_names_in_", None)
-    source = open_source(X, None, None if names is None else list(names))
-    if source.n_features != model.n_features_in_:
+    source = open_source(X, None, names)
+    if source.n_features != n_features:
         where = "" if callable(X) else f"{X if isinstance(X, str | Path) else X[0]}: "
-        n, expected = source.n_features, model.n_features_in_
         remedy = (
             "; if X includes the target, pass a function that returns blocks without the target"
-            if n == expected + 1
+            if source.n_features == n_features + 1
             else ""
         )
-        raise ValueError(f"{where}X has {n} columns, but the model was fitted with {expected}{remedy}")
-    return of_rows(FileRows(source, block_size=model.block_size, n_threads=model._n_threads))
+        raise ValueError(
+            f"{where}X has {source.n_features} columns, but the model was fitted with {n_features}{remedy}"
+        )
+    return of_rows(FileRows(source, block_size=block_size, n_threads=n_threads))
 
 
-def _apply_to_collection(model: FittedModel, X: Any, name: str, tail: tuple[int, ...]) -> Any:
+def _apply_to_collection(
+    X: Any, of_block: Callable[[Any], Array], tail: tuple[int, ...], n_features: int, names: list[str] | None
+) -> Any:
     """Return a lazy collection with the results. Each partition is computed on the worker that stores it."""
-    names = getattr(model, "feature_names_in_", None)
     if names is not None and hasattr(X, "columns"):
-        X = _select_columns(X, list(names))
-    if X.shape[1] != model.n_features_in_:
-        raise ValueError(f"X has {X.shape[1]} columns, but the model was fitted with {model.n_features_in_}")
+        X = _select_columns(X, names)
+    if X.shape[1] != n_features:
+        raise ValueError(f"X has {X.shape[1]} columns, but the model was fitted with {n_features}")
 
     def values(block: Any, dtype: Any = np.float64) -> Array:
-        return getattr(model, name)(block) if len(block) else np.empty((0, *tail), dtype=dtype)
+        return of_block(block) if len(block) else np.empty((0, *tail), dtype=dtype)
 
     if hasattr(X, "columns"):
         import pandas as pd

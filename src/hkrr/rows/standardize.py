@@ -7,11 +7,12 @@ of the columns.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hkrr._base.linear_algebra import EPS, Array
+from hkrr._base.resume_journal import step
 from hkrr.exceptions import FitError
 from hkrr.rows import Rows
 
@@ -37,6 +38,28 @@ class Moments:
     def original(self, points: Array) -> Array:
         """Return points in the original units of X, given their standardized coordinates."""
         return points * self.x_scale + self.x_mean
+
+
+def standardize(rows: Rows, *, scale_features: bool, fit_intercept: bool) -> tuple[Rows, Moments]:
+    """Return the rows in standardized coordinates, and the moments that define these coordinates.
+
+    The columns of X keep their original units if `scale_features` is False. The targets are centered if `fit_intercept`
+    is True.
+    """
+    # The moments are recorded in the journal of the checkpoint (`hkrr._base.resume_journal`). If a resumed fit computed
+    # them again with a different block size, they could differ by rounding errors. The fit would then not find its
+    # recorded results, whose keys depend on the moments.
+    found = step(("moments", rows.n_rows), lambda: moments(rows))
+    if not scale_features:
+        zero = np.zeros_like(found.x_mean)
+        found = replace(found, x_mean=zero, x_scale=zero + 1.0, constant=np.zeros_like(found.constant))
+    if not fit_intercept:
+        found = replace(found, y_mean=np.zeros_like(found.y_mean))
+    x_offset, x_scale = (None, None)
+    if scale_features:
+        # An infinite scale sets constant columns to zero.
+        x_offset, x_scale = found.x_mean, np.where(found.constant, np.inf, found.x_scale)
+    return rows.with_coordinates(x_offset, x_scale, found.y_mean if fit_intercept else None), found
 
 
 def moments(rows: Rows) -> Moments:

@@ -23,7 +23,9 @@ from hkrr.estimators.search.final_fit import final_fit
 from hkrr.kernels import get_kernel
 from hkrr.plotting import LinkDisplay, SubspaceDisplay
 from hkrr.reporting import gather
+from hkrr.rows.standardize import standardize
 from hkrr.rows.torch_device import TorchRows
+from hkrr.solvers.driver import StopReason
 from hkrr.tables import describe, directions
 from support.hostile_files import refused
 from support.models_to_save import assert_same, saved, through_a_file
@@ -60,11 +62,11 @@ def fit(case, *, dense, **parameters):
     X, y = data(n_targets=n_targets)
     model = HyperKernelRidgeCV(**parameters)
     loaded, _, one_target, _ = model._load(X, y, None)
-    rows, scaling = model._standardize(loaded)
+    rows, scaling = standardize(loaded, scale_features=model.scale_features, fit_intercept=model.fit_intercept)
     B = np.diag(SHAPES[shape]) if dense else SHAPES[shape]
     fixed = Diagonal() if shape == "diagonal" else Scaled(np.ones(D))
     winner = Candidate(Origin.PLAIN, get_kernel(kernel).with_gamma(1.0), B, 0.5, 0.0, shape=fixed)
-    found = final_fit(rows, winner, unchanged(winner, 0.01, "stalled"), n_centers, np.random.RandomState(0))
+    found = final_fit(rows, winner, unchanged(winner, 0.01, StopReason.STALLED), n_centers, np.random.RandomState(0))
     model._store(found.result, winner.kernel, found.objective.centers, scaling, one_target=one_target)
     model._store_uncertainty(found.uncertainty)
     model.n_components_, model.best_score_, model.map_shape_ = D, 0.0, shape

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hkrr._base.checks import check_choice
 from hkrr._base.linear_algebra import Array, project
+from hkrr._base.threads import count_threads
 from hkrr._storage.checkpoint import FitInterrupted, best_model_so_far, restored_on_failure
 from hkrr.estimators.classification.labels import check_labels, class_codes, class_weights, merge_copies_of_rows
 from hkrr.estimators.classification.losses import LOSSES, Task
@@ -27,7 +28,7 @@ from hkrr.estimators.fitted.importance import FeatureImportancesMixin
 from hkrr.estimators.fitted.summary import Summary, SummaryMixin
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.kernels import Kernel
-from hkrr.rows.input_types import is_external
+from hkrr.rows.input_types import array_rows, is_external
 from hkrr.rows.weights import check_lengths, check_numbers, check_weights
 
 
@@ -278,7 +279,9 @@ class HyperKernelClassifier(
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        rows = self.regressor_._array_rows(X, np.empty((len(X), 0)), None, self.device)
+        no_targets, fitted = np.empty((len(X), 0)), self.regressor_
+        threads = count_threads(fitted.n_jobs)
+        rows = array_rows(X, no_targets, None, device=self.device, block_size=fitted.block_size, n_threads=threads)
         with np.errstate(over="ignore", invalid="ignore"):
             scores = self._expansion.of_rows(rows)
         if not np.all(np.isfinite(scores)):

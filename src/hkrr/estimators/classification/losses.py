@@ -18,7 +18,7 @@ import numpy as np
 
 from hkrr._base.linear_algebra import Array
 from hkrr._base.progress_bar import progress_bar
-from hkrr._base.threads import single_threaded_blas
+from hkrr._base.threads import count_threads, single_threaded_blas
 from hkrr._maps import Full, ShapeName, canonical_map, principal_form, square_map_is_affordable
 from hkrr.estimators.classification.labels import class_codes, held_out_folds, one_hot
 from hkrr.estimators.classification.logistic_objective import Coefficients, LogisticObjective
@@ -31,7 +31,7 @@ from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.exceptions import FitError
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows, Rows
-from hkrr.rows.standardize import Moments
+from hkrr.rows.standardize import Moments, standardize
 
 # Maximum number of centers of the logistic score function.
 _MAX_CENTERS = 2_000
@@ -78,15 +78,10 @@ class Task:
     def rows(self, selected: Any, targets: Array) -> tuple[Rows, Moments]:
         """Return the selected rows with the given targets, in standardized coordinates, and the moments of the rows."""
         weight = None if self.weight is None else self.weight[selected]
-        data = InMemoryRows(
-            self.X[selected], targets, weight, block_size=self.regressor.block_size, n_threads=self.regressor._n_threads
-        )
-        scaled, scaling = self.regressor._standardize(data)
-        if not self.regressor.scale_features:
-            return scaled.with_coordinates(None, None, None), scaling
-        return scaled.with_coordinates(
-            scaling.x_mean, np.where(scaling.constant, np.inf, scaling.x_scale), None
-        ), scaling
+        model = self.regressor
+        n_threads = count_threads(model.n_jobs)
+        data = InMemoryRows(self.X[selected], targets, weight, block_size=model.block_size, n_threads=n_threads)
+        return standardize(data, scale_features=model.scale_features, fit_intercept=False)
 
     @property
     def total_weight(self) -> float:
@@ -306,7 +301,7 @@ def _held_out_outputs(task: Task, held_out: Array) -> Array:
     codes = class_codes(task.index, task.n_classes).reshape(len(task.X), -1)
     weight = None if task.weight is None else task.weight[learn]
     mean = np.average(codes[learn], axis=0, weights=weight)
-    data = InMemoryRows(task.X[learn], codes[learn], weight, n_threads=model._n_threads)
+    data = InMemoryRows(task.X[learn], codes[learn], weight, n_threads=count_threads(model.n_jobs))
     data = data.with_coordinates(model.x_offset_, None, mean)
     centers = None if len(model.centers_) >= len(task.X) else model.centers_ - model.x_offset_
     # The total weight W is smaller without the held-out rows. Lambda is increased to keep the noise level lambda W.

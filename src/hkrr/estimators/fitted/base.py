@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
-import joblib
 import numpy as np
 from sklearn.base import (
     BaseEstimator,
@@ -18,20 +17,19 @@ from sklearn.base import (
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hkrr._base.checks import check_installed, require_finite
-from hkrr._base.linear_algebra import Array, is_torch_array, project
-from hkrr._base.resume_journal import step
-from hkrr._base.threads import blas_threads
+from hkrr._base.checks import require_finite
+from hkrr._base.linear_algebra import Array, project
+from hkrr._base.threads import count_threads
 from hkrr._maps import canonical_map
 from hkrr.estimators.fitted.diagnostics import Diagnostics, issue_warnings
 from hkrr.estimators.fitted.importance import FeatureImportancesMixin
 from hkrr.estimators.fitted.summary import SummaryMixin
 from hkrr.estimators.fitted.uncertainty import UncertaintyMixin
 from hkrr.kernels import Kernel
-from hkrr.rows import InMemoryRows, Rows
+from hkrr.rows import Rows
 from hkrr.rows.base import targets
-from hkrr.rows.input_types import apply_to_external, is_external, open_rows
-from hkrr.rows.standardize import Moments, moments
+from hkrr.rows.input_types import apply_to_external, array_rows, is_external, open_rows
+from hkrr.rows.standardize import Moments
 from hkrr.rows.weights import check_lengths, check_numbers
 from hkrr.solvers import LBFGS, Result, get_solver
 
@@ -111,19 +109,27 @@ class MapModel(
         check_is_fitted(self)
         if return_std:
             return self._mean_and_std(X)
-        return self._apply(X, "predict", self.dual_coef_.shape[1:], self._predict_rows)
+        return self._apply(X, self.predict, self.dual_coef_.shape[1:], self._predict_rows)
 
-    def _apply(self, X: Any, name: str, tail: tuple[int, ...], of_rows: Callable[[Rows], Array]) -> Any:
+    def _apply(
+        self, X: Any, of_block: Callable[[Any], Array], tail: tuple[int, ...], of_rows: Callable[[Rows], Array]
+    ) -> Any:
         """Return ``of_rows(rows)`` for an input of any kind. See `apply_to_external` for the parameters."""
 
         def checked(rows: Rows) -> Array:
             return require_finite("predictions", lambda: of_rows(rows))
 
         if is_external(X):
-            return apply_to_external(self, X, name, tail, checked)
+            return apply_to_external(X, of_block, tail, checked, n_features=self.n_features_in_, **self._input_options)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         rows = self._array_rows(X, np.empty((len(X), 0)), None, self.device)
         return _as_dtype(checked(rows), X.dtype)
+
+    @property
+    def _input_options(self) -> dict[str, Any]:
+        """The names of the columns, the block size and the number of threads with which external inputs are read."""
+        names = list(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None
+        return {"names": names, "block_size": self.block_size, "n_threads": self._n_threads}
 
     def _predict_rows(self, rows: Rows) -> Array:
         return self._truncate(self._untruncated(rows))
@@ -154,8 +160,11 @@ class MapModel(
             def latent(X: Array, Y: Array, w: Array | None, B: Array) -> tuple[Array]:
                 return (project(X, B),)
 
-            B = self.map_
-            return apply_to_external(self, X, "transform", (len(B),), lambda rows: rows.map(latent, 1, rows.place(B)))
+            def of_rows(rows: Rows) -> Array:
+                return rows.map(latent, 1, rows.place(self.map_))
+
+            tail, n_features = (len(self.map_),), self.n_features_in_
+            return apply_to_external(X, self.transform, tail, of_rows, n_features=n_features, **self._input_options)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         return project(X, self.map_.astype(X.dtype, copy=False))
 
@@ -176,10 +185,7 @@ class MapModel(
         if not is_external(X):
             return float(super().score(X, y, sample_weight))
         check_is_fitted(self)
-        names = list(self.feature_names_in_) if hasattr(self, "feature_names_in_") and not is_torch_array(X) else None
-        opened = open_rows(
-            X, y, sample_weight, device=None, block_size=self.block_size, n_threads=self._n_threads, names=names
-        )
+        opened = open_rows(X, y, sample_weight, device=None, **self._input_options)
         if opened.rows.n_features != self.n_features_in_:
             n, expected = opened.rows.n_features, self.n_features_in_
             raise ValueError(f"X has {n} columns, but the model was fitted with {expected} columns")
@@ -210,34 +216,10 @@ class MapModel(
 
     @property
     def _n_threads(self) -> int:
-        return blas_threads() if self.n_jobs is None else int(joblib.effective_n_jobs(self.n_jobs))
+        return count_threads(self.n_jobs)
 
     def _array_rows(self, X: Array, y: Array, weight: Array | None, device: Any) -> Rows:
-        """Return the arrays as PyTorch rows on the given device, or as NumPy rows in memory if `device` is None."""
-        if device is not None:
-            check_installed("torch", "torch", "devices")
-            from hkrr.rows.torch_device import TorchRows
-
-            return TorchRows(X, y, weight, device=device, block_size=self.block_size)
-        return InMemoryRows(X, y, weight, block_size=self.block_size, n_threads=self._n_threads)
-
-    def _standardize(self, data: Rows) -> tuple[Rows, Moments]:
-        """Return the rows in standardized coordinates, and the moments that define these coordinates."""
-        # The moments are recorded in the journal of the checkpoint (`hkrr._base.resume_journal`). If a resumed fit
-        # computed them again with a different block size, they could differ by rounding errors. The fit would then not
-        # find its recorded results, whose keys depend on the moments.
-        found = step(("moments", data.n_rows), lambda: moments(data))
-        if not self.scale_features:
-            zero = np.zeros_like(found.x_mean)
-            found = replace(found, x_mean=zero, x_scale=zero + 1.0, constant=np.zeros_like(found.constant))
-        if not self.fit_intercept:
-            found = replace(found, y_mean=np.zeros_like(found.y_mean))
-        x_offset, x_scale = (None, None)
-        if self.scale_features:
-            # An infinite scale sets constant columns to zero.
-            x_offset, x_scale = found.x_mean, np.where(found.constant, np.inf, found.x_scale)
-        y_offset = found.y_mean if self.fit_intercept else None
-        return data.with_coordinates(x_offset, x_scale, y_offset), found
+        return array_rows(X, y, weight, device=device, block_size=self.block_size, n_threads=self._n_threads)
 
     def _store(self, result: Result, kernel: Kernel, centers: Array, scaling: Moments, one_target: bool) -> None:
         """Set the fitted attributes: the map in canonical form, and all values in the original units of X."""

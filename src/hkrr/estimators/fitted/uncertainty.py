@@ -141,7 +141,7 @@ class UncertaintyMixin(FittedMap):
         The unit of an interval is the standard deviation of new observations. The unit is 1 for a constant target, and
         for models without an uncertainty estimate.
         """
-        return self._apply(X, "_mean_and_std_columns", (2 * self._n_targets,), self._mean_and_std_of_rows)
+        return self._apply(X, self._mean_and_std_columns, (2 * self._n_targets,), self._mean_and_std_of_rows)
 
     def _mean_and_std_of_rows(self, rows: Rows) -> Array:
         if not hasattr(self, "noise_variance_"):
