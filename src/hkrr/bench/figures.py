@@ -15,7 +15,7 @@ from scipy.stats import studentized_range
 
 from hkrr.bench.benchmark_runner import Row
 from hkrr.bench.problems import parse
-from hkrr.bench.ranking import OURS, Results, collect_results
+from hkrr.bench.ranking import OURS, Results, collect_results, is_ours
 
 # Significance level of the test for differences between mean ranks.
 _LEVEL = 0.05
@@ -67,7 +67,7 @@ def draw(rows: Sequence[Row], out: Path) -> list[tuple[str, str]]:
 def _colours(methods: Sequence[str]) -> dict[str, Any]:
     import matplotlib.pyplot as plt
 
-    others = [method for method in methods if not method.startswith(OURS)]
+    others = [method for method in methods if not is_ours(method)]
     palette = plt.get_cmap("tab20")
     return {OURS: "black", f"{OURS}_auto": "dimgray", **{name: palette(k % _COLOURS) for k, name in enumerate(others)}}
 
@@ -119,7 +119,7 @@ def critical_difference(results: Results) -> Any:
     order = np.argsort(mean)
     figure, ax = plt.subplots(figsize=(9, 1.6 + 0.26 * k), layout="constrained")
     for place, j in enumerate(order):
-        colour = "black" if results.methods[j].startswith(OURS) else "tab:blue"
+        colour = "black" if is_ours(results.methods[j]) else "tab:blue"
         ax.plot([0.5, mean[j]], [place, place], color="gainsboro", lw=0.8, zorder=0)
         ax.scatter(mean[j], place, color=colour, zorder=3)
     # Draw the groups of methods without a significant difference as bars, to the right of the points.
@@ -162,7 +162,7 @@ def error_along(results: Results, option: str, meaning: str, series: dict[str, l
         rows = [results.problems.index(problem) for _, problem in points]
         for k, method in enumerate(results.methods):
             risk = np.clip(1.0 - results.values("R2", method)[rows], 1e-4, 2.0)
-            ours = method.startswith(OURS)
+            ours = is_ours(method)
             ax.plot(
                 [value for value, _ in points],
                 risk,

@@ -1,6 +1,6 @@
 """Statistics of benchmark results: ranks, the best peer on each problem, and how often this library is best.
 
-A peer is any method whose name does not start with ``hkrr``, that is, any method except ``hkrr`` and its variants.
+A peer is any method except ``hkrr`` and its variants.
 """
 
 from __future__ import annotations
@@ -24,6 +24,11 @@ _COLUMNS = ("R2", "subspace_distance", "seconds", "fit_seconds", "peak_mb", "n_t
 # Options that select a random draw or a split of the same problem. Results that differ only in these options are
 # averaged.
 _REPEATS = ("seed", "split")
+
+
+def is_ours(method: str) -> bool:
+    """Return whether a method is `hkrr` or one of its variants. All other methods are peers."""
+    return method.startswith(OURS)
 
 
 class Results(NamedTuple):
@@ -53,7 +58,7 @@ class Results(NamedTuple):
 
     def failed_peers(self) -> Any:
         """Return the number of peers that failed on each problem."""
-        peers = [k for k, method in enumerate(self.methods) if not method.startswith(OURS)]
+        peers = [k for k, method in enumerate(self.methods) if not is_ours(method)]
         return np.isnan(self.columns["R2"][:, peers]).sum(axis=1)
 
 
@@ -90,7 +95,7 @@ def _float(text: Any) -> float:
 
 def best_peer(results: Results) -> list[str | None]:
     """Return the peer with the highest R2 on each problem, or None if all peers failed."""
-    peers = [method for method in results.methods if not method.startswith(OURS)]
+    peers = [method for method in results.methods if not is_ours(method)]
     R2 = np.stack([results.values("R2", method) for method in peers], axis=1)
     return [peers[int(np.nanargmax(row))] if np.any(np.isfinite(row)) else None for row in R2]
 

@@ -14,7 +14,7 @@ import numpy as np
 from hkrr.bench.benchmark_runner import Row
 from hkrr.bench.method_interface import MOST_SETTINGS, Method
 from hkrr.bench.method_interface import __doc__ as rules_of_methods
-from hkrr.bench.ranking import OURS, TIE, Results, best_peer, collect_results, standing
+from hkrr.bench.ranking import OURS, TIE, Results, best_peer, collect_results, is_ours, standing
 
 # Packages whose versions are reported.
 _PACKAGES = (
@@ -110,7 +110,7 @@ def write(
 
 def _section(results: Results) -> list[str]:
     lines = [*markdown(summary(results)), ""]
-    if OURS in results.methods and any(not name.startswith(OURS) for name in results.methods):
+    if OURS in results.methods and any(not is_ours(name) for name in results.methods):
         lines += [*_standing(results), *_variants(results), "", *markdown(beside_best(results)), ""]
         lines += [*losses(results), ""]
     for title, column, digits in (
@@ -170,7 +170,7 @@ def _standing(results: Results) -> list[str]:
 def _variants(results: Results) -> list[str]:
     """Return a line for each variant of `hkrr` that compares the variant with `hkrr` itself."""
     lines = []
-    for variant in (name for name in results.methods if name.startswith(OURS) and name != OURS):
+    for variant in (name for name in results.methods if is_ours(name) and name != OURS):
         gain = results.values("R2", variant) - results.values("R2", OURS)
         if np.all(np.isnan(gain)):
             continue
@@ -232,11 +232,11 @@ def losses(results: Results) -> list[str]:
             better = {
                 method: results.values("R2", method)[k] - ours[k]
                 for method in results.methods
-                if not method.startswith(OURS) and results.values("R2", method)[k] > ours[k]
+                if not is_ours(method) and results.values("R2", method)[k] > ours[k]
             }
             named = (f"{name} by {_size(gain)}" for name, gain in sorted(better.items(), key=lambda item: -item[1]))
             lines.append(f"- {problem}: {', '.join(named) or f'{OURS} failed'}")
-    wins = [_wins_against(results, method) for method in results.methods if not method.startswith(OURS)]
+    wins = [_wins_against(results, method) for method in results.methods if not is_ours(method)]
     return [
         f"Problems on which a peer is better than `{OURS}`, with the difference of R2:"
         if lines
