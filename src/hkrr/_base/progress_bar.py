@@ -8,7 +8,16 @@ bar must not use tqdm at all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Self
+from typing import Any, Protocol, Self
+
+
+class ProgressBar(Protocol):
+    """The attributes of a tqdm bar that hkrr uses within a loop."""
+
+    n: int
+
+    def update(self, n: int = 1) -> Any: ...
+    def set_postfix(self, *, refresh: bool = True, **values: Any) -> None: ...
 
 
 class NoBar:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from filelock import FileLock, Timeout
+from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
 from hkrr._base.resume_journal import Journal, Run
@@ -46,7 +47,7 @@ class FitInterrupted(KeyboardInterrupt):
         _copy_notes(cause, self)
 
 
-def best_model_so_far(stop: KeyboardInterrupt) -> Any:
+def best_model_so_far(stop: KeyboardInterrupt) -> BaseEstimator | None:
     """Return the estimator, fitted with the best model found before Ctrl-C, or None if no model had been found."""
     return getattr(stop, "model", None)
 

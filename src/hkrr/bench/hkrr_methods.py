@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from hkrr.bench.method_interface import Answer, Method, Setting, Task, directions, log_uniform, tuned
+from hkrr.bench.method_interface import Answer, Draw, Method, Setting, Task, directions, log_uniform, tuned
 
 # Maximum numbers of centers of kernel ridge regression: for a fit on all inputs, and for a fit on an estimated
 # subspace.
@@ -57,7 +57,7 @@ def _kernel_ridge(
     return Method(run, about, ("hkrr.baselines",))
 
 
-def _baseline(name: str, draw: Any, about: str, *, seeded: bool = True, learns_map: bool = True) -> Method:
+def _baseline(name: str, draw: Draw, about: str, *, seeded: bool = True, learns_map: bool = True) -> Method:
     """Return a regressor of `hkrr.baselines` as a benchmark method, tuned by random search."""
 
     def make(setting: Setting, task: Task) -> Any:

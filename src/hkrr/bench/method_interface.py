@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -79,11 +79,21 @@ class Method:
         return [name for name in self.packages if find_spec(name.partition(".")[0]) is None]
 
 
+class Estimator(Protocol):
+    """A regressor in the style of scikit-learn."""
+
+    def fit(self, X: Array, y: Array) -> Self:
+        """Fit the training rows."""
+
+    def predict(self, X: Array) -> Array:
+        """Return the predictions for rows."""
+
+
 Setting = dict[str, Any]
 Draw = Callable[[np.random.RandomState, Task], Setting]
 
 
-def tuned(make: Callable[[Setting, Task], Any], draw: Draw) -> Callable[[Task], Answer]:
+def tuned(make: Callable[[Setting, Task], Estimator], draw: Draw) -> Callable[[Task], Answer]:
     """Return a function ``run(task)`` that tunes an estimator by random search.
 
     Parameters
@@ -149,7 +159,7 @@ def _new_setting(draw: Draw, rng: np.random.RandomState, task: Task, tried: set[
     return None
 
 
-def _validation_error(model: Any, task: Task, training: Array, validation: Array) -> float:
+def _validation_error(model: Estimator, task: Task, training: Array, validation: Array) -> float:
     """Fit the model to the training rows, and return its mean squared error on the validation rows."""
     X, y, X_validation, y_validation = task.X[training], task.y[training], task.X[validation], task.y[validation]
     if hasattr(model, "fit_and_validate"):
@@ -166,7 +176,7 @@ def describe(setting: Setting) -> str:
     return " ".join(pairs) or "default"
 
 
-def components_of(model: Any) -> tuple[Array | None, bool]:
+def components_of(model: object) -> tuple[Array | None, bool]:
     """Return the map (``components_``) of a fitted model, and whether its rows are sorted by importance.
 
     For a pipeline, return the map of the first step that has one. If there is no map, return ``(None, False)``.

@@ -135,8 +135,9 @@ def _kernel(graph: _Graph, kernel: kernels.Kernel, P: str, C: Array) -> str:
     if isinstance(kernel, kernels.Polynomial):
         product = graph.add("MatMul", P, kernel.scale * C.T)
         return graph.add("Pow", graph.add("Add", product, kernel.coef0), float(kernel.degree))
-    if isinstance(kernel, kernels.Coordinatewise):
+    if isinstance(kernel, kernels.ProductMatern | kernels.Anova):
         return _coordinatewise(graph, kernel, P, C)
+    assert isinstance(kernel, kernels.Radial)
     u = _scaled_squared_distances(graph, kernel, P, C)
     if isinstance(kernel, kernels.RationalQuadratic):
         return graph.add("Pow", graph.add("Add", graph.add("Div", u, kernel.alpha), 1.0), -float(kernel.alpha))
@@ -149,7 +150,7 @@ def _kernel(graph: _Graph, kernel: kernels.Kernel, P: str, C: Array) -> str:
     raise TypeError(f"hkrr.to_onnx has no formula for the kernel {type(kernel).__name__}")
 
 
-def _scaled_squared_distances(graph: _Graph, kernel: Any, P: str, C: Array) -> str:
+def _scaled_squared_distances(graph: _Graph, kernel: kernels.Radial, P: str, C: Array) -> str:
     """Add nodes that compute ``gamma |p_i - c_j|^2``, and return the name of their output.
 
     The mean of the centers is first subtracted from all points.
@@ -165,7 +166,7 @@ def _scaled_squared_distances(graph: _Graph, kernel: Any, P: str, C: Array) -> s
     return graph.add("Mul", u, kernel.scale)
 
 
-def _coordinatewise(graph: _Graph, kernel: Any, P: str, C: Array) -> str:
+def _coordinatewise(graph: _Graph, kernel: kernels.ProductMatern | kernels.Anova, P: str, C: Array) -> str:
     """Add nodes for a kernel that is a product over coordinates, and return the name of their output.
 
     The coordinates are processed one after another, because each coordinate needs an N x c matrix.

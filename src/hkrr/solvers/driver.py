@@ -22,7 +22,7 @@ import numpy as np
 
 from hkrr._base import resume_journal as journal
 from hkrr._base.linear_algebra import Array
-from hkrr._base.progress_bar import progress_bar
+from hkrr._base.progress_bar import ProgressBar, progress_bar
 from hkrr._base.threads import blas_for, raise_if_stopped
 from hkrr.exceptions import CheckpointError, FitError
 from hkrr.objective import Quadratic, Reduced
@@ -176,7 +176,7 @@ class Monitor:
         tol: float,
         time_limit: float | None,
         callbacks: Iterable[Callback],
-        bar: Any,
+        bar: ProgressBar,
         journal_run: journal.Run | None = None,
         plateau: float = 0.0,
     ) -> None:

@@ -484,7 +484,7 @@ def diagnose(
     starts: Starts,
     *,
     edges: tuple[str, ...] = (),
-    truncation: Any = None,
+    truncation: float | Array | None = None,
     solve: SolveDiagnostics | None = None,
     map_parameters: float | None = None,
 ) -> Diagnostics:
@@ -592,7 +592,7 @@ def diagnose_search(
     *,
     given: Sequence[int] | None,
     time_limited: bool,
-    truncation: Any,
+    truncation: float | Array | None,
     solve: SolveDiagnostics,
     outliers: Sequence[int] = (),
 ) -> Diagnostics:
@@ -643,7 +643,7 @@ def diagnose_grid(
     reg_lambda: float,
     X: Array,
     predict: Callable[[Array], Array],
-    truncation: Any,
+    truncation: float | Array | None,
 ) -> Diagnostics:
     """Return the diagnostics of a model whose number of directions and lambda were chosen from a grid.
 
@@ -701,7 +701,7 @@ def adjusted_share(explained: float | None, effective_dimension: float, map_para
     return max(1.0 - (1.0 - explained) / free**2, -1.0)
 
 
-def _truncated_shares(predicted: Array, truncation: Any, weights: Array) -> tuple[float, float]:
+def _truncated_shares(predicted: Array, truncation: float | Array, weights: Array) -> tuple[float, float]:
     """Return the fractions of the rows whose predictions exceed `truncation`, and 1.5 times `truncation`."""
     sizes = np.abs(predicted)
     beyond, far_beyond = (np.any(sizes > factor * truncation, axis=1) for factor in (1.0, _OVERSHOOT))
@@ -709,7 +709,7 @@ def _truncated_shares(predicted: Array, truncation: Any, weights: Array) -> tupl
 
 
 def _sample_shares(
-    sample: Rows, predict: Predict, truncation: Any, tol: float
+    sample: Rows, predict: Predict, truncation: float | Array | None, tol: float
 ) -> tuple[float | None, float | None, float | None]:
     """Return `explained_share`, `truncated_share` and `overshooting_share` of `Diagnostics`.
 
