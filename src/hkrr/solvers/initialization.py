@@ -41,6 +41,9 @@ _PATH_FACTOR = 10**-0.5
 _PATH_ITERATIONS = 10
 # Maximum number of centers on the path.
 _PATH_CENTERS = 100
+# Maximum number of rows for the scale of a map by the median heuristic. It is smaller than `MEDIAN_ROWS`, because a
+# rough scale is enough for maps that the search improves. The gamma of `median_kernel`, in contrast, stays fixed.
+_SCALE_ROWS = 500
 
 Start = tuple[Array, Kernel]
 
@@ -70,17 +73,17 @@ def sample_map(n_components: int, n_features: int, rng: np.random.RandomState) -
     return B / np.linalg.norm(B, 2)
 
 
-def median_sample(rows: Rows, rng: np.random.RandomState, n_rows: int = MEDIAN_ROWS) -> Array:
+def median_sample(rows: Rows, rng: np.random.RandomState, n_rows: int = _SCALE_ROWS) -> Array:
     """Return the inputs of at most `n_rows` randomly drawn rows, for the median heuristic."""
     return rows.take(rows.draw(n_rows, rng))
 
 
-def median_scale(kernel: Kernel, rows: Rows, rng: np.random.RandomState, n_rows: int = MEDIAN_ROWS) -> float:
-    """Return ``s = sqrt(gamma)``, where gamma is the value of the median heuristic.
+def median_scale(kernel: Kernel, P: Array) -> float:
+    """Return ``s = sqrt(gamma)``, where gamma is the value of the median heuristic at the latent points P.
 
-    The map ``s I`` with gamma 1 is equivalent to the identity map with this gamma.
+    The map ``s B`` with gamma 1 is equivalent to the map B with this gamma.
     """
-    return math.sqrt(kernel.median_gamma(median_sample(rows, rng, n_rows)))
+    return math.sqrt(kernel.median_gamma(P))
 
 
 def median_kernel(kernel: Kernel, rows: InMemoryRows, B: Array, rng: np.random.RandomState) -> Kernel:
@@ -91,7 +94,7 @@ def median_kernel(kernel: Kernel, rows: InMemoryRows, B: Array, rng: np.random.R
     """
     if kernel.gamma is not None:
         return kernel
-    return kernel.with_gamma(kernel.median_gamma(median_sample(rows, rng) @ B.T))
+    return kernel.with_gamma(kernel.median_gamma(median_sample(rows, rng, MEDIAN_ROWS) @ B.T))
 
 
 def ranked_maps(

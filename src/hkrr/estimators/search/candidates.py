@@ -35,14 +35,12 @@ from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel, kernel_name
 from hkrr.solvers import LBFGS, Result, at_bound, run
 from hkrr.solvers.driver import MESSAGES, StopReason, check_stored, empty_history, run_key
-from hkrr.solvers.initialization import median_scale
+from hkrr.solvers.initialization import median_sample, median_scale
 
 # Initial value of lambda of a run.
 FIRST_LAMBDA = 0.03
 # Maximum numbers of iterations of a short run and of a long run. Only the best candidates get a long run.
 SHORT, LONG = 12, 60
-# Maximum number of rows for the median heuristic (`Kernel.median_gamma`), which sets the scale of starting maps.
-MEDIAN_ROWS = 500
 # A run stops when the gradient is below the first number, or when the criterion decreases by less than the second
 # number per iteration, both relative to `loss_at_zero`.
 _TOL, _PLATEAU = 1e-5, 1e-6
@@ -363,7 +361,7 @@ def plain_kernel_ridge(
     """
     rows = criterion.rows
     identity = np.ones(rows.n_features)
-    scale = median_scale(kernel, rows, rng, MEDIAN_ROWS)
+    scale = median_scale(kernel, median_sample(rows, rng))
     start = Candidate(
         Origin.PLAIN, kernel, scale * identity, 1.0, shape=Scaled(identity), n_free_columns=rows.n_free_columns
     )

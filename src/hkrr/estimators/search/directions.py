@@ -33,21 +33,14 @@ from hkrr._base.threads import single_threaded_blas
 from hkrr._maps import KernelExpansion, principal_form
 from hkrr.centers import uniform_or_all
 from hkrr.criteria import Criterion
-from hkrr.estimators.search.candidates import (
-    FIRST_LAMBDA,
-    MEDIAN_ROWS,
-    Candidate,
-    Origin,
-    score,
-    score_on_all_rows,
-)
+from hkrr.estimators.search.candidates import FIRST_LAMBDA, Candidate, Origin, score, score_on_all_rows
 from hkrr.estimators.search.progress import Phase
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel, kernel_name
 from hkrr.metrics import subspace_distance
 from hkrr.rows import InMemoryRows
-from hkrr.solvers.initialization import median_sample, sample_map
+from hkrr.solvers.initialization import median_sample, median_scale, sample_map
 
 # Sample sizes of the search. Each entry holds a maximum number of directions, and the numbers of rows and centers that
 # are used for maps with at most this number of directions. If the best map leaves much of the target unexplained, the
@@ -89,11 +82,11 @@ def random_starts(
     rows: InMemoryRows, kernel: Kernel, n_components: int, n_starts: int, rng: np.random.RandomState
 ) -> list[Candidate]:
     """Return random maps, alternately at the scale of the median heuristic and at half of this scale."""
-    sample = median_sample(rows, rng, MEDIAN_ROWS)
+    sample = median_sample(rows, rng)
     starts = []
     for k in range(n_starts):
         B = sample_map(n_components, rows.n_features, rng)
-        scale = math.sqrt(kernel.median_gamma(sample @ B.T)) * (1.0 if k % 2 == 0 else 0.5)
+        scale = median_scale(kernel, sample @ B.T) * (1.0 if k % 2 == 0 else 0.5)
         starts.append(_start(Origin.RANDOM, kernel, scale * B, rows))
     return starts
 
@@ -118,7 +111,7 @@ def moment_starts(rows: InMemoryRows, kernel: Kernel, n_components: int) -> list
     if len(leading) < n_components:
         return []
     B = np.array(leading)
-    scale = math.sqrt(kernel.median_gamma(median_sample(rows, rng, MEDIAN_ROWS) @ B.T))
+    scale = median_scale(kernel, median_sample(rows, rng) @ B.T)
     return [_start(Origin.MOMENTS, kernel, scale * B, rows)]
 
 

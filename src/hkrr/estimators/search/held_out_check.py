@@ -22,7 +22,7 @@ from hkrr._base.linear_algebra import Array
 from hkrr._base.threads import single_threaded_blas
 from hkrr._maps import Full, KernelExpansion, principal_form, square_map_is_affordable
 from hkrr.criteria import Grouped
-from hkrr.estimators.search.candidates import FIRST_LAMBDA, LONG, MEDIAN_ROWS, Candidate, improve
+from hkrr.estimators.search.candidates import FIRST_LAMBDA, LONG, Candidate, improve
 from hkrr.estimators.search.directions import DirectionSearch
 from hkrr.estimators.search.progress import Progress
 from hkrr.estimators.search.search_problem import SearchProblem
@@ -31,7 +31,7 @@ from hkrr.kernels import Kernel
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
 from hkrr.rows.in_memory import in_memory
-from hkrr.solvers.initialization import median_scale
+from hkrr.solvers.initialization import median_sample, median_scale
 
 # The check is made if the score of the map is better than the score of its rival by less than this number of nats per
 # parameter of the map.
@@ -137,7 +137,7 @@ class HeldOutCheck:
         return min(ends, key=lambda end: end.value)
 
     def _typical_scale(self, rows: InMemoryRows, kernel: Kernel) -> float:
-        return median_scale(kernel, rows, self.problem.rng, MEDIAN_ROWS)
+        return median_scale(kernel, median_sample(rows, self.problem.rng))
 
 
 def squared_errors(training: InMemoryRows, test: InMemoryRows, candidate: Candidate) -> Array:

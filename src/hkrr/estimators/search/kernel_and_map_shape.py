@@ -31,23 +31,13 @@ import numpy as np
 from hkrr._base.threads import single_threaded_blas
 from hkrr._maps import Diagonal, Full, Scaled, principal_form, square_map_is_affordable
 from hkrr.criteria import Criterion, Grouped, LeaveOneOut
-from hkrr.estimators.search.candidates import (
-    FIRST_LAMBDA,
-    LONG,
-    MEDIAN_ROWS,
-    SHORT,
-    Candidate,
-    Origin,
-    improve,
-    optimism,
-    score,
-)
+from hkrr.estimators.search.candidates import FIRST_LAMBDA, LONG, SHORT, Candidate, Origin, improve, optimism, score
 from hkrr.estimators.search.progress import describe_runs
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.exceptions import FitError
 from hkrr.kernels import KERNELS, Kernel
 from hkrr.rows import InMemoryRows
-from hkrr.solvers.initialization import median_sample
+from hkrr.solvers.initialization import median_sample, median_scale
 
 # Radial kernels are tried with identity, diagonal and full maps. Product kernels are not rotation invariant: they are
 # tried with identity and diagonal maps only.
@@ -97,8 +87,8 @@ def search_kernels(problem: SearchProblem, few_directions: Sequence[Candidate]) 
     make, rows, rng = problem.make, problem.rows, problem.rng
     product = PRODUCT if rows.n_features <= _WIDE else _CHEAPEST
     kernels = {name: KERNELS[name].with_gamma(1.0) for name in (*RADIAL, *product)}
-    sample = median_sample(rows, rng, MEDIAN_ROWS)
-    typical = {kernel: math.sqrt(kernel.median_gamma(sample)) for kernel in kernels.values()}
+    sample = median_sample(rows, rng)
+    typical = {kernel: median_scale(kernel, sample) for kernel in kernels.values()}
     groups = grouped(make, rows, _GROUP_ROWS, _GROUPS, rng)
     runs = _Runs(problem)
     # The runs from `few_directions` come first, so that there is a result even with a very short time limit.

@@ -31,7 +31,7 @@ from hkrr._base.linear_algebra import Array, inverse_from_factor, jittered_chole
 from hkrr._base.threads import single_threaded_blas
 from hkrr.kernels import Kernel
 from hkrr.rows import InMemoryRows
-from hkrr.solvers.initialization import median_scale
+from hkrr.solvers.initialization import median_sample, median_scale
 
 # Degrees of freedom of the Student-t distribution.
 DEGREES = 4.0
@@ -229,8 +229,7 @@ def plain_weights(
     The median heuristic sets the scale of the kernel, from the median distance between rows. The weights are computed
     for several values of nu. The weights for the nu with the highest log density of the errors are returned.
     """
-    scale = median_scale(kernel, rows, rng, _PLAIN_ROWS)
-    B = np.full(rows.n_features, scale)
+    B = np.full(rows.n_features, median_scale(kernel, median_sample(rows, rng)))
     few = np.sort(rows.draw(_PLAIN_ROWS, rng))
     some = rows.subset(few)
     ends: list[tuple[float, float, Array]] = []
