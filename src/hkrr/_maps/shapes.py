@@ -75,15 +75,16 @@ class Full:
         return n_components * n_features if not rotation_invariant else d * n_features - d * (d - 1) / 2
 
 
-def square_map_is_affordable(n_rows: float, n_features: int, kernel: Kernel) -> bool:
-    """Return whether a full D x D map is worth trying, because it has fewer parameters than half the number of rows.
+def square_map_is_affordable(n_rows: float, n_free_columns: int, kernel: Kernel) -> bool:
+    """Return whether a full square map is worth trying, because it has fewer parameters than half the number of rows.
 
-    A map with more parameters would not be selected by any score. The function also returns False if there is only one
-    column, or if the kernel is not rotation invariant.
+    A map with more parameters would not be selected by any score. Only linearly independent columns have identifiable
+    parameters (see `hkrr.rows.InMemoryRows.count_free_columns`). The function also returns False if there is only one
+    such column, or if the kernel is not rotation invariant.
     """
-    if n_features == 1 or not kernel.rotation_invariant:
+    if n_free_columns == 1 or not kernel.rotation_invariant:
         return False
-    return Full().degrees_of_freedom(n_features, n_features, True) < n_rows / 2
+    return Full().degrees_of_freedom(n_free_columns, n_free_columns, True) < n_rows / 2
 
 
 class Diagonal:

@@ -160,6 +160,12 @@ class InMemoryRows(Rows):
             other.n_free_columns = rank if rank < len(X) - 1 else X.shape[1]
         return other
 
+    def varying_columns(self) -> Array:
+        """Return the rows of the D x D identity matrix that select the columns of X that are not constant."""
+        X = self.gather()[0]
+        varying = np.flatnonzero(np.any(X[0] != X, axis=0))
+        return (varying[:, None] == np.arange(self.n_features)).astype(np.float64)
+
     def with_coordinates(self, x_offset: Array | None, x_scale: Array | None, y_offset: Array | None) -> InMemoryRows:
         other = copy.copy(self)
         other._x_offset, other._x_scale, other._y_offset = x_offset, x_scale, y_offset

@@ -338,16 +338,18 @@ def test_no_progress_bars_by_default(loss, capfd):
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize(("n", "shape"), [(36, "identity"), (60, "full")])
-def test_folds_and_final_fit_use_maps_of_one_shape(n, shape):
+@pytest.mark.parametrize(("n", "n_constant", "shape"), [(36, 0, "identity"), (60, 0, "full"), (60, 10, "full")])
+def test_folds_and_final_fit_use_maps_of_one_shape(n, n_constant, shape):
     """A square map is learned only if it has fewer parameters than half the training rows of the smallest fold.
 
     A square map of five columns has 15 parameters. This is less than half of 36 rows, but more than half of the 28 rows
-    that are left without a fold. Hence all folds and the final fit use a scaled identity for 36 rows.
+    that are left without a fold. Hence all folds and the final fit use a scaled identity for 36 rows. Constant columns
+    have no parameters.
     """
     X, y, *_ = planted(2, m=n, D=5)
+    X = np.hstack([X, np.full((n, n_constant), 3.0)])
     model = HyperKernelRidgeCV(1, truncate=False, **QUICK).fit(X, class_codes(y, 2))
-    model.map_shape_, model.map_ = "identity", np.eye(5)
+    model.map_shape_, model.map_ = "identity", np.eye(X.shape[1])
     assert fit_logistic(Task(model, X, y, None, 2, deadline=0.0)).shape == shape
 
 

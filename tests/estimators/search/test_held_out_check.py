@@ -102,6 +102,15 @@ def test_a_map_fitted_to_noise_fails(seed):
     assert verdict.error_of_rival == pytest.approx(1.0, abs=0.2)
 
 
+def test_constant_columns_do_not_count_as_columns_of_a_square_map(monkeypatch):
+    """Test that a square map of 4 columns, with 10 parameters, is tried on 60 rows despite 10 constant columns."""
+    X, y = _data(_wave)
+    rows, shapes = InMemoryRows(np.hstack([X, np.full((80, 10), 3.0)]), y).count_free_columns(), set()
+    monkeypatch.setattr(held_out, "improve", lambda on, start, *limits: shapes.add(start.B.shape) or start)
+    HeldOutCheck(_task(rows)).compare(*_candidates(14))
+    assert shapes == {(4, 14), (1, 14), (14,)}
+
+
 def test_one_direction_fails_if_all_directions_matter():
     verdict = _compare(*_data(_distance, m=120, D=6))
     assert not verdict.holds

@@ -249,6 +249,14 @@ def test_a_square_map_needs_twice_as_many_rows_as_it_has_parameters(n_rows, D, e
     assert not square_map_is_affordable(10**6, D, KERNELS["anova"])
 
 
+def test_constant_columns_do_not_count_as_columns_of_a_square_map():
+    """Test that a square map of 3 columns, with 6 parameters, is tried on 40 rows despite 10 constant columns."""
+    X, y = _small(m=40)
+    rows = InMemoryRows(np.hstack([X, np.full((40, 10), 3.0)]), y - y.mean()).count_free_columns()
+    *_, tried = search_kernels(_task(rows), [])
+    assert {end.B.shape for end in tried if end.origin is Origin.SQUARE} == {(3, 13)}
+
+
 # ------------------------------------------------------------------------------------ finalists and winners
 
 

@@ -179,7 +179,8 @@ def fit_logistic(task: Task) -> ScoreFit:
     # Whether to learn a square map is decided once for all folds and the final fit, so that nu is chosen for maps of
     # the same shape as the final map.
     fewest = min(int(np.count_nonzero(~fold)) for fold in folds)
-    square = square_map_is_affordable(fewest, task.X.shape[1], task.regressor.kernel_)
+    rows = sample.rows(slice(None), sample.labels(slice(None)))[0].in_memory().count_free_columns()
+    square = square_map_is_affordable(fewest, rows.n_free_columns, task.regressor.kernel_)
     paths = [_Path(sample, sample.regressor_without(fold), ~fold, fold, square) for fold in _with_progress(task, folds)]
     best, nu, n_worse = np.inf, np.inf, 0
     with progress_bar(shown=task.regressor.verbose, desc="held-out log loss", unit="nu") as bar:
@@ -240,7 +241,9 @@ class _Path:
         # then learned, starting from the scaled identity.
         self._square = square and start.map_shape_ == ShapeName.IDENTITY
         if self._square:
-            initial = replace(initial, shape=Full())
+            # The rows of constant columns are zero and not needed, unless all columns are constant in this fold.
+            rows = np.any(initial.B, axis=1)
+            initial = replace(initial, B=initial.B[rows] if np.any(rows) else initial.B, shape=Full())
         self._steps, self._maps = refined_maps(self._rows, initial, task.deadline), dict[float, Map]()
         self.weight = float(np.sum(self._weights))
         self.nu, self.loss, self.shape = np.inf, 0.0, initial.shape.name

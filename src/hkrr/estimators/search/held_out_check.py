@@ -115,8 +115,8 @@ class HeldOutCheck:
         training, d = groups.rows, chosen.n_components
         fresh = replace(chosen, value=math.inf, score=math.inf)
         starts = []
-        if square_map_is_affordable(training.n_rows, training.n_features, chosen.kernel):
-            identity = self._typical_scale(training, chosen.kernel) * np.eye(training.n_features)
+        if square_map_is_affordable(training.n_rows, training.n_free_columns, chosen.kernel):
+            identity = self._typical_scale(training, chosen.kernel) * self.problem.rows.varying_columns()
             square = improve(groups, replace(fresh, B=identity, nu=_FIRST_NOISE), LONG, self.problem.deadline)
             if math.isfinite(square.value):
                 with single_threaded_blas():

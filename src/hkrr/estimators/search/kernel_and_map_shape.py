@@ -222,10 +222,15 @@ def _run_diagonal_maps(runs: _Runs, groups: Grouped, half: Grouped, typical: dic
 
 
 def _run_square_maps(runs: _Runs, groups: Grouped, diagonals: Sequence[Candidate]) -> None:
-    """Run square maps that start from the best diagonal maps, then run these maps truncated to fewer directions."""
-    D = groups.rows.n_features
-    radial = [end for end in diagonals if square_map_is_affordable(runs.problem.total_weight, D, end.kernel)]
-    starts = [_warm(replace(end, B=end.matrix), origin=Origin.SQUARE, shape=Full()) for end in radial[:_SQUARES]]
+    """Run square maps that start from the best diagonal maps, then run these maps truncated to fewer directions.
+
+    A square map has no rows for constant columns.
+    """
+    W, rows = runs.problem.total_weight, runs.problem.rows
+    radial = [end for end in diagonals if square_map_is_affordable(W, rows.n_free_columns, end.kernel)]
+    starts = [
+        _warm(end, B=end.B * rows.varying_columns(), origin=Origin.SQUARE, shape=Full()) for end in radial[:_SQUARES]
+    ]
     squares = runs.improve(starts, LONG, groups)
     runs.improve([cut for end in squares for cut in _truncated(runs, groups, end)], SHORT, groups)
 
