@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from hkrr import criteria, datasets, kernels, metrics, solvers
 from hkrr._version import __version__
+from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.diagnostics import Diagnostics
 from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
@@ -49,6 +50,7 @@ __all__ = [
     "FitError",
     "HKRRWarning",
     "HyperKernelClassifier",
+    "HyperKernelEnsemble",
     "HyperKernelRidge",
     "HyperKernelRidgeCV",
     "IllConditionedWarning",

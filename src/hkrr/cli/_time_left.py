@@ -29,20 +29,18 @@ _ONE_KERNEL = (
 )
 _ANY_KERNEL = (
     (Phase.STARTS, 0.0),
-    (Phase.CUT, 0.12),
-    (Phase.WIDENING, 0.14),
-    (Phase.KERNELS_OF_DIRECTIONS, 0.32),
-    (Phase.KERNELS_OF_PLAIN, 0.36),
-    (Phase.KERNELS_OF_SCALES, 0.42),
-    (Phase.KERNELS_OF_DIRECTIONS, 0.62),
-    (Phase.FINALISTS, 0.70),
+    (Phase.CUT, 0.07),
+    (Phase.WIDENING, 0.09),
+    (Phase.KERNELS, 0.12),
+    (Phase.FINALISTS, 0.43),
     (Phase.HELD_OUT_CHECK, 0.63),
-    (Phase.FINAL_FIT, 0.97),
+    (Phase.WEIGHTS, 0.93),
+    (Phase.FINAL_FIT, 0.96),
 )
 # Upper bound on the estimated fraction of the total time that has passed while the fit is running.
 _MAX_SHARE = 0.99
 # Phases that many searches skip.
-_OPTIONAL = (Phase.WIDENING, Phase.HELD_OUT_CHECK)
+_OPTIONAL = (Phase.WIDENING, Phase.HELD_OUT_CHECK, Phase.WEIGHTS)
 # Minimum fraction of the total time, and minimum number of seconds, that must have passed before an estimate is made.
 _MIN_SHARE, _MIN_SECONDS = 0.02, 1.0
 # Time constant, in seconds, with which the displayed value approaches the estimate.

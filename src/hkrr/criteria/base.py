@@ -25,9 +25,12 @@ import numpy as np
 from hkrr._base.linear_algebra import (
     EPS,
     Array,
+    add_to_diagonal,
     array_namespace,
     gram,
+    inverse_from_factor,
     jittered_cholesky,
+    project,
     solve_triangular,
     solve_with_lower,
 )
@@ -181,6 +184,17 @@ class Criterion(ABC):
         white = self._whiten(B, None)
         value, grad, alpha, slope = self.rows.fetch(*self._nystrom(white))
         return Reduced(float(value), grad, alpha, float(slope), white.nu / self.rows.total_weight)
+
+    def leave_one_out(self, B: Array) -> Array:
+        """Return the prediction (n, n_targets) of each row by the fit to all other rows, if all rows are centers.
+
+        The fit has the given map, the kernel and the lambda of the criterion.
+        """
+        P = project(self.placed_centers, self.rows.place(B))
+        noise = self.reg_lambda * self.rows.total_weight / self._w
+        inverse = inverse_from_factor(jittered_cholesky(add_to_diagonal(self.kernel(P, P), noise), 0.0)[0])
+        predicted: Array = self.rows.fetch(self._Y - inverse @ self._Y / inverse.diagonal()[:, None])[0]
+        return predicted
 
     def _best_nu(self, VV: Array, Vy: Array, kappa_sum: Array) -> float:
         """Return the nu that minimizes the criterion, given the sums over the rows."""

@@ -42,7 +42,7 @@ def check_shared_parameters(model: HyperKernelRidge | HyperKernelRidgeCV) -> Non
     check_int("verbose", int(model.verbose) if isinstance(model.verbose, bool) else model.verbose, 0)
 
 
-def _check_callbacks(callbacks: Any) -> None:
+def check_callbacks(callbacks: Any) -> None:
     if callbacks is not None and not (
         isinstance(callbacks, list | tuple) and all(callable(callback) for callback in callbacks)
     ):
@@ -78,7 +78,7 @@ def check_ridge_parameters(model: HyperKernelRidge, n_rows: int, n_features: int
     check_int("max_iter", model.max_iter, 0)
     check_positive("tol", model.tol, zero=True)
     check_shared_parameters(model)
-    _check_callbacks(model.callbacks)
+    check_callbacks(model.callbacks)
     if isinstance(model.init, str):
         check_choice("init", model.init, _INITS, " or an array (n_components, n_features)")
     elif isinstance(model.init, BaseEstimator):
@@ -108,7 +108,7 @@ def check_cv_parameters(model: HyperKernelRidgeCV, n_features: int) -> list[int]
     check_bool("warm_start", model.warm_start)
     if model.refit != "full":
         check_int("refit (if not 'full')", model.refit, 1)
-    _check_callbacks(model.callbacks)
+    check_callbacks(model.callbacks)
     if isinstance(model.reg_lambdas, str):
         check_choice("reg_lambdas", model.reg_lambdas, ("auto",), " or a list of positive numbers")
     elif np.ndim(model.reg_lambdas) != 1 or len(model.reg_lambdas) == 0:

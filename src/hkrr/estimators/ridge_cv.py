@@ -9,46 +9,33 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from copy import copy
-from dataclasses import replace
-from functools import partial
 from typing import Any, Literal, Self
 
-import joblib
 import numpy as np
 from sklearn.base import clone
 
 from hkrr._base.linear_algebra import Array
 from hkrr._storage.checkpoint import FitInterrupted, checkpointing, restored_on_failure
-from hkrr.criteria import CRITERIA
 from hkrr.estimators._grid_search import Grid, lambda_grid, largest_target, make_splits, search_grid
 from hkrr.estimators._parameter_checks import check_cv_parameters
+from hkrr.estimators._search_input import SearchInputMixin, find_outliers_of, largest_without
 from hkrr.estimators.fitted.base import MapModel
 from hkrr.estimators.fitted.diagnostics import diagnose_grid, diagnose_search
 from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.estimators.search.candidates import Candidate, path_table
-from hkrr.estimators.search.final_fit import TimeBudget, full_size, quick_fit
-from hkrr.estimators.search.progress import Progress, SearchCallback
-from hkrr.estimators.search.robust_noise import find_outliers, shows_outliers
-from hkrr.estimators.search.search_and_refit import robust_rows, select_model
-from hkrr.estimators.search.search_problem import SearchProblem
-from hkrr.estimators.search.search_stages import SAMPLE_ROWS
-from hkrr.kernels import KERNELS, Kernel, get_kernel
-from hkrr.rows import InMemoryRows, Rows
-from hkrr.rows.base import targets, weights
+from hkrr.estimators.search.final_fit import FinalFit
+from hkrr.estimators.search.progress import SearchCallback
+from hkrr.estimators.search.search_and_refit import select_model
+from hkrr.kernels import Kernel, get_kernel
+from hkrr.rows import InMemoryRows
 from hkrr.rows.input_types import is_external
-from hkrr.rows.standardize import Moments, standardize
-from hkrr.rows.weights import any_copies, check_weights, merge_copies, merge_copies_of_rows, normalize_weights
-
-# Without cv, truncation_ is this factor times the largest absolute target.
-_TRUNCATION_FACTOR = 2.0
-# Number of passes of the final fit over the rows. The passes draw the centers, sum the squares of the targets, and sum
-# the products of kernel values.
-_FINAL_PASSES = 3
+from hkrr.rows.standardize import Moments
+from hkrr.rows.weights import check_weights
 
 
-class HyperKernelRidgeCV(MapModel):
+class HyperKernelRidgeCV(SearchInputMixin, MapModel):
     """Hyper-kernel ridge regression with automatic selection of the number of directions and of lambda.
 
     By default, the map, lambda and the scale of the kernel are learned together, by maximizing the evidence of the
@@ -241,7 +228,7 @@ class HyperKernelRidgeCV(MapModel):
                 "and Dask collections"
             )
         X, y = self._validate_arrays(X, y, sample_weight)
-        dimensions = check_cv_parameters(self, X.shape[1])
+        dimensions = self._check_parameters(X.shape[1])
         weight = check_weights(sample_weight, X)
         self._delete_selection()
         self.truncation_ = largest_target(y if weight is None else y[weight > 0])
@@ -284,68 +271,29 @@ class HyperKernelRidgeCV(MapModel):
 
     def _fit_by_search(self, X: Any, y: Any, sample_weight: Any, began: float) -> None:
         """Search for the best model on a sample of the rows in memory, then fit its coefficients on all rows."""
-        data, given, one_target, dimensions = self._load(X, y, sample_weight)
-        with checkpointing(self, data) as rng:
+        loaded = self._load(X, y, sample_weight)
+        self._delete_selection()
+        with checkpointing(self, loaded.rows) as rng:
             kernel = None if self._selects_kernel else get_kernel(self.kernel).with_gamma(1.0)
-            reading_began = time.perf_counter()
-            rows, scaling = standardize(data, scale_features=self.scale_features, fit_intercept=self.fit_intercept)
-            # Standardization makes two passes over the rows. The time to read the rows in the final fit is estimated
-            # from the time of these passes.
-            reading = _FINAL_PASSES * (time.perf_counter() - reading_began) / 2
-            n_threads, n_centers = self._n_threads, self._count_final_centers(rows.n_rows)
-            if rows.n_rows <= SAMPLE_ROWS:
-                sample = rows.in_memory()
-            else:
-                sample = merge_copies_of_rows(rows.subset(rows.draw(SAMPLE_ROWS, rng)))
-            sample = sample.on_threads(n_threads)
-
-            def fit_candidate(candidate: Candidate, omega: Array | None) -> MapModel:
-                robust, y_offset = robust_rows(sample, sample, candidate, omega)
-                fitted, model = quick_fit(robust.in_memory(), candidate, with_uncertainty=False), copy(self)
-                centers, moments = fitted.objective.centers, _shifted(scaling, y_offset)
-                model._store(fitted.result, candidate.kernel, centers, moments, one_target=one_target)
-                return model
-
-            budget = TimeBudget(rows, self.time_limit, began, reading, n_threads)
-            likely_kernel = KERNELS["product_matern32"] if kernel is None else kernel
-            problem = SearchProblem(
-                sample,
-                CRITERIA[self.criterion],
-                dimensions,
-                represented_weight=rows.total_weight,
-                choose_dimension=isinstance(self.n_components, str),
-                n_starts=self.n_init,
-                rng=rng,
-                n_jobs=self.n_jobs,
-                n_threads=n_threads if joblib.effective_n_jobs(self.n_jobs) == 1 else 1,
-                deadline=budget.search_deadline(likely_kernel, n_centers),
-                progress=Progress(self.callbacks or (), began, fit_candidate, self.verbose),
-                place=rows.to_device,
-            )
-            selected = select_model(rows, problem, kernel, n_centers, budget, keep_best=self.checkpoint is not None)
-            winner, (objective, result, solve, uncertainty) = selected.winner, selected.fit
-            scaling = _shifted(scaling, selected.y_offset)
-            self._store(result, winner.kernel, objective.centers, scaling, one_target=one_target)
-            self._store_uncertainty(uncertainty)
-            self.n_components_, self.best_score_ = winner.n_components, winner.score
-            self.map_shape_ = winner.shape.name.value
-            if winner.spectrum is not None:
-                self.spectrum_ = np.array(winner.spectrum)
-            self.path_ = path_table(selected.candidates, rows.total_weight)
+            ready = self._prepare(loaded, kernel, rng, began)
+            selected = select_model(ready, kernel, keep_best=self.checkpoint is not None)
+            self._store_selected(selected.winner, selected.fit, ready.scaling, selected.y_offset, loaded.one_target)
+            self.path_ = path_table(selected.candidates, ready.rows.total_weight)
             if selected.interrupted_by is not None:
                 raise FitInterrupted(self, selected.interrupted_by) from None
-            outliers = [] if selected.y_offset is None else self._find_outliers(given())
+            outliers = [] if selected.y_offset is None else find_outliers_of(self._untruncated, loaded.given())
             if outliers:
-                self.truncation_ = _TRUNCATION_FACTOR * self._largest_without(given(), outliers)
+                self.truncation_ = largest_without(loaded, outliers)
+            objective, result, solve, _ = selected.fit
             self._set_diagnostics(
                 diagnose_search(
                     objective.rows,
                     objective,
                     result,
                     self._untruncated,
-                    winner,
+                    selected.winner,
                     selected.candidates,
-                    given=None if isinstance(self.n_components, str) else dimensions,
+                    given=None if isinstance(self.n_components, str) else loaded.dimensions,
                     time_limited=self.time_limit is not None,
                     truncation=self.truncation_ if self.truncate else None,
                     solve=solve,
@@ -353,54 +301,25 @@ class HyperKernelRidgeCV(MapModel):
                 )
             )
 
-    def _find_outliers(self, rows: Rows) -> list[int]:
-        """Return the indices of the outliers among rows in the original units of X and y, the farthest first."""
-        Y = rows.map(targets)
-        residuals = Y - self._untruncated(rows).reshape(Y.shape)
-        return find_outliers(residuals[:, shows_outliers(Y)], rows.map(weights)[:, 0])
+    def _quick_model(self, candidate: Candidate, fit: FinalFit, scaling: Moments, one_target: bool) -> MapModel:
+        model = copy(self)
+        model._store(fit.result, candidate.kernel, fit.objective.centers, scaling, one_target=one_target)
+        return model
 
-    def _largest_without(self, rows: Rows, outliers: list[int]) -> Any:
-        """Return the largest absolute value of each target over the rows that are not outliers."""
-        Y, counted = rows.map(targets), rows.map(weights)[:, 0] > 0
-        counted[outliers] = False
-        return largest_target(Y[counted][:, 0] if self.dual_coef_.ndim == 1 else Y[counted])
+    def _store_selected(
+        self, winner: Candidate, fit: FinalFit, scaling: Moments, y_offset: Array | None, one_target: bool
+    ) -> None:
+        """Set the attributes of a model that a search selected."""
+        scaling = scaling.shifted(y_offset)
+        self._store(fit.result, winner.kernel, fit.objective.centers, scaling, one_target=one_target)
+        self._store_uncertainty(fit.uncertainty)
+        self.n_components_, self.best_score_ = winner.n_components, winner.score
+        self.map_shape_ = winner.shape.name.value
+        if winner.spectrum is not None:
+            self.spectrum_ = np.array(winner.spectrum)
 
-    def _load(self, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, Callable[[], Rows], bool, list[int]]:
-        """Check the data and the parameters, and set ``truncation_``.
-
-        Return four values: the rows, a function that returns the given rows in their original order (before rows were
-        removed or merged), whether there is a single target, and the numbers of directions to try.
-
-        Tensors, files and Dask collections with at most 20,000 rows are copied to memory. Identical rows and near
-        copies are merged if there are at most 20,000 rows. With more rows, identical rows in memory are merged if all
-        rows are centers of the final fit.
-        """
-        device = self.device
-        if is_external(X):
-            data, one_target = self._open_rows(X, y, sample_weight)
-            dimensions = check_cv_parameters(self, data.n_features)
-            if data.n_rows > SAMPLE_ROWS:
-                self._delete_selection()
-                largest = data.largest_targets()
-                self.truncation_ = _TRUNCATION_FACTOR * (float(largest[0]) if one_target else largest)
-                return data.with_normalized_weights(), lambda: data, one_target, dimensions
-            X, Y, sample_weight = data.gather()
-            y, device = Y[:, 0] if one_target else Y, getattr(data, "device", None)
-        else:
-            X, y = self._validate_arrays(X, y, sample_weight)
-            dimensions = check_cv_parameters(self, X.shape[1])
-        weight = check_weights(sample_weight, X)
-        # Rows on a device are copies of the arrays. These rows are therefore created only if they are needed.
-        given = partial(self._array_rows, X, y, weight, device)
-        if weight is not None and np.any(weight == 0):
-            X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
-        self._delete_selection()
-        self.truncation_ = _TRUNCATION_FACTOR * largest_target(y)
-        if self._count_final_centers(len(X)) == len(X) or (len(X) <= SAMPLE_ROWS and any_copies(X, y, weight)):
-            X, y, weight = merge_copies(X, y, weight)
-        else:
-            weight = normalize_weights(weight)
-        return self._array_rows(X, y, weight, device), given, y.ndim == 1, dimensions
+    def _check_parameters(self, n_features: int) -> list[int]:
+        return check_cv_parameters(self, n_features)
 
     def _delete_selection(self) -> None:
         """Delete the results of an earlier fit that exist only with `cv`, or only without `cv`."""
@@ -420,12 +339,3 @@ class HyperKernelRidgeCV(MapModel):
     @property
     def _selects_kernel(self) -> bool:
         return isinstance(self.kernel, str) and self.kernel == "auto"
-
-    def _count_final_centers(self, n_rows: int) -> int:
-        """Return the number of centers of the final fit."""
-        return full_size(n_rows, not self._selects_kernel) if self.refit == "full" else min(self.refit, n_rows)
-
-
-def _shifted(scaling: Moments, y_offset: Array | None) -> Moments:
-    """Return the moments with `y_offset` added to the mean of y, or unchanged if `y_offset` is None."""
-    return scaling if y_offset is None else replace(scaling, y_mean=scaling.y_mean + y_offset)

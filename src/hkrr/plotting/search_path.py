@@ -7,13 +7,11 @@ from typing import Any, Self
 import numpy as np
 
 from hkrr._base.linear_algebra import Array
-from hkrr.estimators.search.candidates import RUN_KINDS, Stage, comparable_runs
+from hkrr.estimators.search.candidates import comparable_runs, race_rows
 from hkrr.kernels import kernel_name
 from hkrr.plotting._style import BLUE, GREY, ORANGE, SEQUENTIAL, SIZE, SMALL, VERMILION, axes, ink, legend, note
 from hkrr.plotting._unwrap_estimator import unwrap
 
-# Stages of the search over kernels and shapes of the map, in the order in which they run.
-_KERNEL_STAGES = (Stage.HALF_GROUPS, Stage.KERNELS, Stage.FINALISTS)
 # Maximum number of combinations of a kernel and a shape of the map in the plot.
 _MOST_LINES = 16
 
@@ -221,21 +219,17 @@ class PathDisplay:
     def _column(self, name: str) -> Array:
         return np.asarray(self.table[name])
 
-    def _stages(self) -> Array:
-        kinds = [RUN_KINDS.get(label) for label in self.table["start"]]
-        return np.array([None if kind is None else kind.stage for kind in kinds], dtype=object)
-
     def _draw_kernels(self, ax: Any) -> Any:
         """Draw the best score of each combination of a kernel and a shape of the map.
 
-        The score is taken from the last stage that the combination reached. The best score of all candidates in that
-        stage is subtracted.
+        The score is taken from the last round that the combination reached. The best score of all candidates in that
+        round is subtracted.
         """
-        scores, stages = self._column("score"), self._stages()
+        scores, n_rows = self._column("score"), race_rows(self.table)
         names = [f"{kernel}, {shape}" for kernel, shape in zip(self.table["kernel"], self.table["shape"], strict=True)]
         found: dict[str, tuple[int, float]] = {}
-        for rank, stage in enumerate(_KERNEL_STAGES):
-            counted = np.isfinite(scores) & (stages == stage)
+        for rank in np.unique(n_rows[n_rows > 0]).tolist():
+            counted = np.isfinite(scores) & (n_rows == rank)
             for k in np.flatnonzero(counted):
                 above = float(scores[k] - np.min(scores[counted]))
                 if names[k] not in found or found[names[k]][0] < rank or above < found[names[k]][1]:
@@ -244,7 +238,7 @@ class PathDisplay:
         shown = order[:_MOST_LINES]
         ax = axes(ax, (SIZE[0], max(2.2, 1.0 + 0.2 * len(shown))))
         last = max((rank for rank, _ in found.values()), default=0)
-        for is_last, colour, label in ((True, BLUE, "in the last stage"), (False, VERMILION, "eliminated earlier")):
+        for is_last, colour, label in ((True, BLUE, "in the last round"), (False, VERMILION, "eliminated earlier")):
             lines = [line for line, name in enumerate(shown) if (found[name][0] == last) == is_last]
             values = [found[shown[line]][1] for line in lines]
             drawn = ax.scatter(values, lines, s=22, color=colour, marker="o" if is_last else "x", label=label)
@@ -258,7 +252,7 @@ class PathDisplay:
         ax.set_yticks(range(len(shown)), shown, fontsize=SMALL)
         ax.set_xscale("symlog", linthresh=1.0)
         most = max((above for _, above in found.values()), default=1.0)
-        ax.set(xlabel="score minus best of its stage (nats)", xlim=(-0.2, 1.5 * most + 0.5))
+        ax.set(xlabel="score minus best of its round (nats)", xlim=(-0.2, 1.5 * most + 0.5))
         ax.set_ylim(max(len(shown), 1) - 0.5, -0.5)
         ax.grid(axis="y", lw=0.3)
         more = f"; {len(order) - len(shown)} more not shown" if len(order) > len(shown) else ""

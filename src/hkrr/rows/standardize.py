@@ -35,6 +35,10 @@ class Moments:
         """Return points in standardized coordinates. Constant columns become zero."""
         return np.where(self.constant, 0.0, (points - self.x_mean) / self.x_scale)
 
+    def shifted(self, y_offset: Array | None) -> Moments:
+        """Return the moments with `y_offset` added to the mean of y, or unchanged if `y_offset` is None."""
+        return self if y_offset is None else replace(self, y_mean=self.y_mean + y_offset)
+
     def original(self, points: Array) -> Array:
         """Return points in the original units of X, given their standardized coordinates."""
         return points * self.x_scale + self.x_mean

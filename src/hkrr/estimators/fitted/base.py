@@ -1,7 +1,8 @@
-"""`MapModel`: the base class of the regressors. It implements everything except `fit`."""
+"""The base classes of the regressors: `Regressor` for all of them, and `MapModel` for those with a single map."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
@@ -21,8 +22,10 @@ from hkrr._base.checks import require_finite
 from hkrr._base.linear_algebra import Array, project
 from hkrr._base.threads import count_threads
 from hkrr._maps import canonical_map
+from hkrr.estimators.fitted.conformal import Uncertainty
 from hkrr.estimators.fitted.diagnostics import Diagnostics, issue_warnings
 from hkrr.estimators.fitted.importance import FeatureImportancesMixin
+from hkrr.estimators.fitted.posterior import mean_and_variance
 from hkrr.estimators.fitted.summary import SummaryMixin
 from hkrr.estimators.fitted.uncertainty import UncertaintyMixin
 from hkrr.kernels import Kernel
@@ -33,6 +36,8 @@ from hkrr.rows.standardize import Moments
 from hkrr.rows.weights import check_lengths, check_numbers
 from hkrr.solvers import LBFGS, Result, get_solver
 
+# Names of the attributes that `_store_uncertainty` sets.
+_UNCERTAINTY = ("prior_variance_", "noise_variance_", "interval_scores_", "posterior_factor_", "center_weight_")
 # Names of the attributes that `_store`, `_store_uncertainty` and `_set_diagnostics` set.
 _FITTED_ATTRIBUTES = (
     "map_",
@@ -48,42 +53,25 @@ _FITTED_ATTRIBUTES = (
     "result_",
     "history_",
     "diagnostics_",
-    "prior_variance_",
-    "noise_variance_",
-    "interval_scores_",
-    "posterior_factor_",
-    "center_weight_",
+    *_UNCERTAINTY,
 )
 
 
-class MapModel(
-    UncertaintyMixin,
-    FeatureImportancesMixin,
-    SummaryMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    MultiOutputMixin,
-    RegressorMixin,
-    BaseEstimator,
-):
-    """Base class of regressors ``f(x) = g(Bx)``.
+class Regressor(UncertaintyMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):
+    """Base class of regressors that read rows of every kind: arrays, data frames, tensors, files, Dask collections.
 
-    A subclass implements `fit`. Its `fit` calls `_store` with the result of a solver, then `_store_uncertainty` and
-    `_set_diagnostics`. This class adds `predict`, `transform` and `score`, for every kind of input. Its mixins add:
-
-    - `UncertaintyMixin`: `predict_interval`, `calibrate`, and the standard deviations of ``predict(return_std=True)``;
-    - `FeatureImportancesMixin`: ``feature_importances_``;
-    - `SummaryMixin`: `summary`.
+    A subclass implements `fit`, and `_predict_rows` and `_mean_and_std_of_rows` for row sources.
     """
 
-    fit_intercept: bool
-    scale_features: bool
-    solver: Any
-    criterion: Literal["training", "evidence", "loo"]
-    time_limit: float | None
     block_size: Literal["auto"] | int
     n_jobs: int | None
     device: Any = None
+    n_features_in_: int
+    feature_names_in_: Array
+
+    @abstractmethod
+    def _predict_rows(self, rows: Rows) -> Array:
+        """Return the predictions for a row source."""
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the targets of the rows of X.
@@ -109,7 +97,7 @@ class MapModel(
         check_is_fitted(self)
         if return_std:
             return self._mean_and_std(X)
-        return self._apply(X, self.predict, self.dual_coef_.shape[1:], self._predict_rows)
+        return self._apply(X, self.predict, self._output_shape, self._predict_rows)
 
     def _apply(
         self, X: Any, of_block: Callable[[Any], Array], tail: tuple[int, ...], of_rows: Callable[[Rows], Array]
@@ -130,43 +118,6 @@ class MapModel(
         """The names of the columns, the block size and the number of threads with which external inputs are read."""
         names = list(self.feature_names_in_) if hasattr(self, "feature_names_in_") else None
         return {"names": names, "block_size": self.block_size, "n_threads": self._n_threads}
-
-    def _predict_rows(self, rows: Rows) -> Array:
-        return self._truncate(self._untruncated(rows))
-
-    def _untruncated(self, rows: Rows) -> Array:
-        return self._expansion.of_rows(rows)
-
-    def _truncate(self, predicted: Array) -> Array:
-        """Return the predictions unchanged. `HyperKernelRidgeCV` overrides this method."""
-        return predicted
-
-    def transform(self, X: Any) -> Any:
-        """Return the latent coordinates ``X @ components_.T``.
-
-        Parameters
-        ----------
-        X : array, data frame, tensor, path(s), callable or Dask collection
-            As in `predict`.
-
-        Returns
-        -------
-        array (n_samples, n_components)
-            A tensor if X is a tensor, a Dask collection if X is a Dask collection.
-        """
-        check_is_fitted(self)
-        if is_external(X):
-
-            def latent(X: Array, Y: Array, w: Array | None, B: Array) -> tuple[Array]:
-                return (project(X, B),)
-
-            def of_rows(rows: Rows) -> Array:
-                return rows.map(latent, 1, rows.place(self.map_))
-
-            tail, n_features = (len(self.map_),), self.n_features_in_
-            return apply_to_external(X, self.transform, tail, of_rows, n_features=n_features, **self._input_options)
-        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        return project(X, self.map_.astype(X.dtype, copy=False))
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the coefficient of determination R2, averaged over the targets.
@@ -221,6 +172,81 @@ class MapModel(
     def _array_rows(self, X: Array, y: Array, weight: Array | None, device: Any) -> Rows:
         return array_rows(X, y, weight, device=device, block_size=self.block_size, n_threads=self._n_threads)
 
+
+class MapModel(
+    FeatureImportancesMixin,
+    SummaryMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    Regressor,
+):
+    """Base class of regressors ``f(x) = g(Bx)``.
+
+    A subclass implements `fit`. Its `fit` calls `_store` with the result of a solver, then `_store_uncertainty` and
+    `_set_diagnostics`. This class adds `predict`, `transform` and `score`, for every kind of input. Its bases add:
+
+    - `UncertaintyMixin`: `predict_interval`, `calibrate`, and the standard deviations of ``predict(return_std=True)``;
+    - `FeatureImportancesMixin`: ``feature_importances_``;
+    - `SummaryMixin`: `summary`.
+    """
+
+    fit_intercept: bool
+    scale_features: bool
+    solver: Any
+    criterion: Literal["training", "evidence", "loo"]
+    time_limit: float | None
+
+    @property
+    def _output_shape(self) -> tuple[int, ...]:
+        return tuple(self.dual_coef_.shape[1:])
+
+    def _predict_rows(self, rows: Rows) -> Array:
+        return self._truncate(self._untruncated(rows))
+
+    def _untruncated(self, rows: Rows) -> Array:
+        return self._expansion.of_rows(rows)
+
+    def _truncate(self, predicted: Array) -> Array:
+        """Return the predictions unchanged. `HyperKernelRidgeCV` overrides this method."""
+        return predicted
+
+    def _mean_and_std_of_rows(self, rows: Rows) -> Array:
+        if not hasattr(self, "noise_variance_"):
+            # The model was calibrated, but has no uncertainty estimate.
+            predicted = self._truncate(self._untruncated(rows)).reshape(-1, self._n_targets)
+            return np.hstack([predicted, np.ones_like(predicted)])
+        found = mean_and_variance(self, rows)
+        prior, noise = np.atleast_1d(self.prior_variance_), np.atleast_1d(self.noise_variance_)
+        std = np.sqrt(found[:, -1:] * prior + noise)
+        return np.hstack([self._truncate(found[:, :-1]), np.where(prior > 0, std, 1.0)])
+
+    def transform(self, X: Any) -> Any:
+        """Return the latent coordinates ``X @ components_.T``.
+
+        Parameters
+        ----------
+        X : array, data frame, tensor, path(s), callable or Dask collection
+            As in `predict`.
+
+        Returns
+        -------
+        array (n_samples, n_components)
+            A tensor if X is a tensor, a Dask collection if X is a Dask collection.
+        """
+        check_is_fitted(self)
+        if is_external(X):
+
+            def latent(X: Array, Y: Array, w: Array | None, B: Array) -> tuple[Array]:
+                return (project(X, B),)
+
+            def of_rows(rows: Rows) -> Array:
+                return rows.map(latent, 1, rows.place(self.map_))
+
+            tail, n_features = (len(self.map_),), self.n_features_in_
+            return apply_to_external(X, self.transform, tail, of_rows, n_features=n_features, **self._input_options)
+        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        return project(X, self.map_.astype(X.dtype, copy=False))
+
     def _store(self, result: Result, kernel: Kernel, centers: Array, scaling: Moments, one_target: bool) -> None:
         """Set the fitted attributes: the map in canonical form, and all values in the original units of X."""
         B = np.where(scaling.constant, 0.0, result.B)
@@ -236,6 +262,21 @@ class MapModel(
         # Remove the diagnostics of an earlier fit.
         self.__dict__.pop("diagnostics_", None)
         self._store_uncertainty(None)
+
+    def _store_uncertainty(self, found: Uncertainty | None) -> None:
+        """Store the uncertainty of a fit as attributes, and remove the attributes of an earlier fit."""
+        for name in _UNCERTAINTY:
+            self.__dict__.pop(name, None)
+        if found is None:
+            return
+        one_target = self.dual_coef_.ndim == 1
+        for name, value in (("prior_variance_", found.prior_variance), ("noise_variance_", found.noise_variance)):
+            setattr(self, name, float(value[0]) if one_target else value)
+        scores = found.left_out.scores
+        self.interval_scores_ = scores[:, 0] if one_target else scores
+        for name, array in (("posterior_factor_", found.factor), ("center_weight_", found.center_weight)):
+            if array is not None:
+                setattr(self, name, array)
 
     def _adopt(self, fitted: MapModel) -> None:
         """Set the fitted attributes to those of another model."""

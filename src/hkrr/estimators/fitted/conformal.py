@@ -68,6 +68,33 @@ _NORMAL_QUARTILE = 0.6745
 
 
 @storable
+class LeftOut(NamedTuple):
+    """Leave-one-out errors of the rows that get a score, for t targets.
+
+    Attributes
+    ----------
+    targets : array (n_scores, t)
+        The targets.
+    errors : array (n_scores, t)
+        Targets minus their leave-one-out predictions.
+    deviations : array (n_scores, t)
+        Standard deviations of the errors, according to the equivalent Gaussian process.
+    counts : array (n_scores,)
+        Weights of the rows.
+    """
+
+    targets: Array
+    errors: Array
+    deviations: Array
+    counts: Array
+
+    @property
+    def scores(self) -> Array:
+        """The conformal scores. Each column is sorted."""
+        return equal_weight_scores(np.abs(self.errors) / self.deviations, self.counts)
+
+
+@storable
 class Uncertainty(NamedTuple):
     """Quantities that a fitted model stores for standard deviations and intervals.
 
@@ -77,8 +104,8 @@ class Uncertainty(NamedTuple):
         The scale s of the Gaussian process, for each target.
     noise_variance : array (n_targets,)
         Variance of the noise of each target.
-    scores : array (n_scores, n_targets)
-        Conformal scores. Each column is sorted.
+    left_out : LeftOut
+        Leave-one-out errors, from which the conformal scores are computed.
     factor : array or None
         The matrix G of `hkrr.estimators.fitted.posterior`, packed by `pack_lower`. None if all rows are centers.
     center_weight : array (n_centers,) or None
@@ -87,7 +114,7 @@ class Uncertainty(NamedTuple):
 
     prior_variance: Array
     noise_variance: Array
-    scores: Array
+    left_out: LeftOut
     factor: Array | None
     center_weight: Array | None
 
@@ -166,12 +193,12 @@ def _at_typical_rows(found: Uncertainty) -> Uncertainty:
     The variances of a fit with heavy-tailed noise are in units of the scale of the Student-t distribution, which is
     smaller than the standard deviation of the errors.
     """
-    factor = np.median(found.scores, axis=0) / _NORMAL_QUARTILE
+    factor = np.median(found.left_out.scores, axis=0) / _NORMAL_QUARTILE
     factor = np.where(factor > 0.0, factor, 1.0)
     return found._replace(
         prior_variance=found.prior_variance * factor**2,
         noise_variance=found.noise_variance * factor**2,
-        scores=found.scores / factor,
+        left_out=found.left_out._replace(deviations=found.left_out.deviations * factor),
     )
 
 
@@ -210,8 +237,9 @@ def _estimate_exact(
         weight=weight[scored],
     )
     counts = weight if given is None else _given_weights(given)
-    scores = equal_weight_scores(_scores(scored_rows, nu, _prior_precision(B, shape)), counts[scored])
-    return Uncertainty(scale, nu * scale, scores, None, w)
+    errors, deviations = _left_out(scored_rows, nu, _prior_precision(B, shape))
+    left_out = LeftOut(Y[scored], unit * errors, unit * deviations, counts[scored])
+    return Uncertainty(scale, nu * scale, left_out, None, w)
 
 
 def _estimate_with_centers(
@@ -275,8 +303,9 @@ def _estimate_with_centers(
         residual=(Y / unit - fitted)[scored],
         weight=weight[scored],
     )
-    scores = equal_weight_scores(_scores(scored_rows, nu, _prior_precision(B, shape)), counts[scored])
-    return Uncertainty(scale, nu * scale, scores, pack_lower(G), None)
+    errors, deviations = _left_out(scored_rows, nu, _prior_precision(B, shape))
+    left_out = LeftOut(Y[scored], unit * errors, unit * deviations, counts[scored])
+    return Uncertainty(scale, nu * scale, left_out, pack_lower(G), None)
 
 
 def _draw_sample(rows: Rows) -> Array | None:
@@ -345,14 +374,14 @@ def _prior_precision(B: Array, shape: Shape) -> float:
     return B.size / max(float(np.sum(B * B)), np.finfo(np.float64).tiny) if isinstance(shape, Full) else 1.0
 
 
-def _scores(rows: _ScoredRows, nu: float, precision: float) -> Array:
-    """Return the scores of the rows, with a column for each target."""
+def _left_out(rows: _ScoredRows, nu: float, precision: float) -> tuple[Array, Array]:
+    """Return the leave-one-out errors and their standard deviations, both divided by sqrt(s), for each target."""
     freedom, weight = rows.freedom[:, None], rows.weight[:, None]
     variance = rows.slack[:, None] + nu * (1.0 + (1.0 - freedom) / freedom / weight)
-    scores = np.abs(_leave_one_out_residuals(rows, nu * precision)) / np.sqrt(variance)
-    if not np.all(np.isfinite(scores)):
+    errors, deviations = _leave_one_out_residuals(rows, nu * precision), np.sqrt(variance)
+    if not np.all(np.isfinite(errors / deviations)):
         raise FloatingPointError("a leave-one-out residual is not finite")
-    return scores
+    return errors, np.broadcast_to(deviations, errors.shape)
 
 
 def _leave_one_out_residuals(rows: _ScoredRows, rho: float) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -11,28 +12,33 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 
 from hkrr._base.checks import require_finite
 from hkrr._base.linear_algebra import Array, is_torch_array
-from hkrr.estimators.fitted.conformal import Uncertainty, conformal_quantile
-from hkrr.estimators.fitted.fitted_attributes import FittedMap
-from hkrr.estimators.fitted.posterior import mean_and_variance
+from hkrr.estimators.fitted.conformal import conformal_quantile
 from hkrr.rows import Rows
 from hkrr.rows.input_types import is_external
 
-_ATTRIBUTES = ("prior_variance_", "noise_variance_", "interval_scores_", "posterior_factor_", "center_weight_")
 _NO_UNCERTAINTY = (
     "this model has no uncertainty estimate: it was saved by an earlier version of hkrr, its fit was interrupted, or "
     "its linear system could not be factorized again. "
 )
 
 
-class UncertaintyMixin(FittedMap):
-    """Mixin for fitted regressors: `predict_interval`, `calibrate`, and the standard deviations of `predict`."""
+class UncertaintyMixin:
+    """Mixin for fitted regressors: `predict_interval`, `calibrate`, and the standard deviations of `predict`.
+
+    A regressor implements `_mean_and_std_of_rows`, which returns 2 n_targets columns for a row source: the predictions
+    of all targets, followed by the units of their intervals.
+    """
 
     prior_variance_: Any
     noise_variance_: Any
     interval_scores_: Array
     _apply: Callable[..., Any]
-    _untruncated: Callable[[Rows], Array]
-    _truncate: Callable[[Array], Array]
+    _mean_and_std_of_rows: Callable[[Rows], Array]
+
+    @property
+    @abstractmethod
+    def _output_shape(self) -> tuple[int, ...]:
+        """Shape of the prediction of one row: () for a single target, or (n_targets,)."""
 
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Any, Any]:
         """Return prediction intervals, which contain a new observation with a given probability.
@@ -143,46 +149,22 @@ class UncertaintyMixin(FittedMap):
         """
         return self._apply(X, self._mean_and_std_columns, (2 * self._n_targets,), self._mean_and_std_of_rows)
 
-    def _mean_and_std_of_rows(self, rows: Rows) -> Array:
-        if not hasattr(self, "noise_variance_"):
-            # The model was calibrated, but has no uncertainty estimate.
-            predicted = self._truncate(self._untruncated(rows)).reshape(-1, self._n_targets)
-            return np.hstack([predicted, np.ones_like(predicted)])
-        found = mean_and_variance(self, rows)
-        prior, noise = np.atleast_1d(self.prior_variance_), np.atleast_1d(self.noise_variance_)
-        std = np.sqrt(found[:, -1:] * prior + noise)
-        return np.hstack([self._truncate(found[:, :-1]), np.where(prior > 0, std, 1.0)])
-
     @property
     def _n_targets(self) -> int:
-        return math.prod(self.dual_coef_.shape[1:])
+        return math.prod(self._output_shape)
 
     def _split_columns(self, both: Any) -> tuple[Any, Any]:
         """Return the left and the right half of the columns, each in the shape of predictions."""
         n = self._n_targets
         if hasattr(both, "columns"):
             # This is a Dask data frame.
-            if self.dual_coef_.ndim == 1:
+            if not self._output_shape:
                 return both[0], both[1]
             right = both[list(range(n, 2 * n))]
             return both[list(range(n))], right.rename(columns={n + k: k for k in range(n)})
-        if self.dual_coef_.ndim == 1:
+        if not self._output_shape:
             return both[:, 0], both[:, 1]
         return both[:, :n], both[:, n:]
-
-    def _store_uncertainty(self, found: Uncertainty | None) -> None:
-        """Store the uncertainty of a fit as attributes, and remove the attributes of an earlier fit."""
-        for name in _ATTRIBUTES:
-            self.__dict__.pop(name, None)
-        if found is None:
-            return
-        one_target = self.dual_coef_.ndim == 1
-        for name, value in (("prior_variance_", found.prior_variance), ("noise_variance_", found.noise_variance)):
-            setattr(self, name, float(value[0]) if one_target else value)
-        self.interval_scores_ = found.scores[:, 0] if one_target else found.scores
-        for name, array in (("posterior_factor_", found.factor), ("center_weight_", found.center_weight)):
-            if array is not None:
-                setattr(self, name, array)
 
 
 def _add_multiple(predicted: Any, std: Any, factor: Array) -> Any:

@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
-from itertools import product, starmap
 from typing import Any, NamedTuple
 
 import joblib
@@ -67,14 +66,12 @@ class Origin(StrEnum):
 class Stage(Enum):
     """The stages of a search.
 
-    Scores of different stages are not comparable, because each stage uses its own rows. Scores of the same stage are
-    comparable, except in the stage REFINEMENT.
+    Scores of different stages are not comparable, because each stage uses its own rows. In the stage KERNELS, scores
+    are comparable if they were computed on the same number of rows.
     """
 
     DIRECTIONS = "directions"  # search over the number of directions
-    HALF_GROUPS = "half"  # comparison of kernels and shapes on half of the groups of rows
-    KERNELS = "kernels"  # comparison of kernels and shapes on all groups
-    FINALISTS = "finalists"  # comparison of the best kernels and shapes on larger groups
+    KERNELS = "kernels"  # race between kernels and shapes of the map
     REFINEMENT = "refinement"  # refinement and checks of the selected map
 
 
@@ -84,39 +81,29 @@ _REFINE = (Origin.POLISHED, Origin.RESCALED, Origin.COMPARED, Origin.HELD_OUT)
 
 
 class RunKind(NamedTuple):
-    """The kind of a run: the origin of its starting map, and how the run was used.
-
-    The fields are explained in `Candidate`.
-    """
+    """The kind of a run: the origin of its starting map, and whether the candidate was dropped after a short run."""
 
     origin: Origin
     dropped: bool = False
-    half_groups: bool = False
-    finalist: bool = False
 
     @property
     def label(self) -> str:
-        """The label in ``path_["start"]``: the origin and suffixes such as ", dropped"."""
-        suffixes = ((self.dropped, ", dropped"), (self.half_groups, ", half"), (self.finalist, ", finalist"))
-        return self.origin + "".join(suffix for applies, suffix in suffixes if applies)
+        """The label in ``path_["start"]``: the origin, and the suffix ", dropped" if it applies."""
+        return self.origin + (", dropped" if self.dropped else "")
 
     @property
     def stage(self) -> Stage:
         """The stage of the search to which the run belongs."""
         if self.origin in _FIND_DIRECTIONS:
             return Stage.DIRECTIONS
-        if self.finalist:
-            return Stage.FINALISTS
-        if self.half_groups:
-            return Stage.HALF_GROUPS
         return Stage.REFINEMENT if self.origin in _REFINE else Stage.KERNELS
 
 
 # The kind of each run, by its label in ``path_["start"]``.
-RUN_KINDS = {
-    kind.label: kind for origin in Origin for kind in starmap(RunKind, product([origin], *[(False, True)] * 3))
-}
-# Labels in model files of version 0.1, whose search added and removed directions one at a time.
+RUN_KINDS = {kind.label: kind for origin in Origin for kind in (RunKind(origin), RunKind(origin, dropped=True))}
+# Labels in model files of version 0.1, whose search added and removed directions one at a time, and compared kernels in
+# three stages with these suffixes, of which the first used the fewest rows.
+RUN_KINDS |= {f"{origin}{suffix}": RunKind(origin) for origin in Origin for suffix in (", half", ", finalist")}
 RUN_KINDS |= {"grown": RunKind(Origin.WIDENED), "grown, dropped": RunKind(Origin.WIDENED, dropped=True)}
 RUN_KINDS |= {"shrunk": RunKind(Origin.CUT), "shrunk, dropped": RunKind(Origin.CUT, dropped=True)}
 
@@ -149,10 +136,10 @@ class Candidate:
         Whether lambda ended at a bound of its range.
     dropped : bool
         Whether the candidate was dropped after a short run, because other candidates were better or the run failed.
-    half_groups : bool
-        Whether the run used only half of the groups of rows.
-    finalist : bool
-        Whether the run was part of the final comparison of kernels and shapes.
+    n_rows : int or None
+        Number of rows of the criterion in the race between kernels and shapes. None for all other runs.
+    n_iter : int
+        Number of iterations of the last run.
     n_centers : int or None
         Number of centers of the criterion in the search for directions.
     spectrum : tuple of floats or None
@@ -170,15 +157,20 @@ class Candidate:
     n_free_columns: int | None = None
     lambda_at_bound: bool = False
     dropped: bool = False
-    half_groups: bool = False
-    finalist: bool = False
+    n_rows: int | None = None
+    n_iter: int = 0
     n_centers: int | None = None
     spectrum: tuple[float, ...] | None = None
 
     @property
     def kind(self) -> RunKind:
         """The kind of the run, which determines its label and its stage."""
-        return RunKind(self.origin, self.dropped, self.half_groups, self.finalist)
+        return RunKind(self.origin, self.dropped)
+
+    @property
+    def seconds_per_iteration(self) -> float:
+        """Time of one iteration of the last run."""
+        return self.seconds / max(self.n_iter, 1)
 
     @property
     def n_components(self) -> int:
@@ -277,6 +269,7 @@ def _ended(criterion: Criterion | Grouped, start: Candidate, result: Result | No
         value=result.objective,
         score=score(criterion, result.objective, start.degrees_of_freedom),
         seconds=start.seconds + result.history["time"][-1],
+        n_iter=result.n_iter,
         lambda_at_bound=at_bound(result.reg_lambda),
     )
 
@@ -381,6 +374,7 @@ def path_table(candidates: Sequence[Candidate], total_weight: float) -> dict[str
         "kernel": [kernel_name(one.kernel) for one in candidates],
         "shape": [one.shape.name.value for one in candidates],
         "n_components": [one.n_components for one in candidates],
+        "n_rows": [one.n_rows for one in candidates],
         "n_centers": [one.n_centers for one in candidates],
         "reg_lambda": [one.nu / total_weight for one in candidates],
         "gamma": [one.kernel.scale * one.norm**2 for one in candidates],
@@ -402,6 +396,23 @@ def comparable_runs(path: dict[str, Any]) -> Array:
     # Models saved by earlier versions have no column "n_centers".
     centers = np.array([n or 0 for n in path.get("n_centers", [0] * len(kinds))])
     return found & (centers == np.max(centers[found], initial=0))
+
+
+def race_rows(path: dict[str, Any]) -> Array:
+    """Return the number of rows of each run of ``path_`` in the race between kernels and shapes, or 0 for other runs.
+
+    Only runs with the same number of rows are comparable. Models saved by version 0.1 have no column "n_rows". The
+    suffixes of their labels give the order of their stages, which is returned instead.
+    """
+    kinds = [RUN_KINDS.get(label) for label in path["start"]]
+    raced = [kind is not None and kind.stage is Stage.KERNELS for kind in kinds]
+    if "n_rows" in path:
+        numbers = [n or 0 for n in path["n_rows"]]
+    else:
+        numbers = [
+            3 if label.endswith(", finalist") else 1 if label.endswith(", half") else 2 for label in path["start"]
+        ]
+    return np.where(raced, numbers, 0)
 
 
 def unchanged(candidate: Candidate, reg_lambda: float, reason: StopReason) -> Result:

@@ -190,13 +190,13 @@ def _lowest(candidates: dict[int, Candidate]) -> Candidate:
 
 @dataclass
 class DirectionSearch:
-    """The search for directions. `run` returns the best candidate for each number of directions.
+    """The search for directions, in two parts: `start` and `go_on`.
 
     Attributes
     ----------
     problem : SearchProblem
         The input of the search. The search uses a sample of at most 4,000 of its rows. If the numbers of directions are
-        given by the user, `run` returns a candidate for each of these numbers.
+        given by the user, there is a candidate for each of these numbers.
     kernel : Kernel
         The kernel, with gamma 1.
     criterion : Criterion
@@ -212,32 +212,46 @@ class DirectionSearch:
     criterion: Criterion = field(init=False)
     best: dict[int, Candidate] = field(init=False, default_factory=dict)
     ends: list[Candidate] = field(init=False, default_factory=list)
+    _decided: bool = field(init=False, default=False)
     _unfinished: list[Candidate] = field(init=False, default_factory=list)
     _sample: InMemoryRows = field(init=False)
     _size: tuple[int, int] = field(init=False, default=(0, 0))
 
     def run(self) -> dict[int, Candidate]:
-        """Return the best candidate for each number of directions that was tried."""
+        """Run the whole search. Return the best candidate for each number of directions that was tried."""
+        self.start()
+        self.go_on()
+        return self.best
+
+    @property
+    def ranked(self) -> list[Candidate]:
+        """The best candidate for each number of directions that was tried, lowest score first."""
+        return sorted(self.best.values(), key=lambda one: one.score)
+
+    def start(self) -> None:
+        """Learn maps with many directions, and cut them."""
         self._resize(_line(1 if self.problem.choose_dimension else self.problem.dimensions[-1]))
         wide = [self._truncations(one) for one in self._start_wide() if self.problem.in_time or not self.best]
-        decided = self._agree([_lowest(cuts) for cuts in wide])
-        cuts = self._cut(wide[:1] if decided else wide)
-        decided = decided or self._agree(cuts)
+        agree = self._agree([_lowest(cuts) for cuts in wide])
+        cuts = self._cut(wide[:1] if agree else wide)
+        self._decided = agree or self._agree(cuts)
         if not self.problem.choose_dimension and self.problem.in_time:
             self._start_narrow()
+
+    def go_on(self) -> None:
+        """Use more rows and search for further directions, unless the first maps were decisive."""
         for _ in range(_WIDENINGS):
             if not self.best or not self.problem.in_time:
                 break
             needs_more = self._depends_on_rows or self._leaves_much(self._winner)
             grown = self._resize(_line(self._winner.n_components) + needs_more)
-            if decided and not grown and self._larger_was_tried:
+            if self._decided and not grown and self._larger_was_tried:
                 break
-            decided = self._widen()
+            self._decided = self._widen()
         if not self.problem.in_time:
             self._keep_unfinished()
         if not self.best:
             raise FitError("The criterion is not finite for any starting map: check the scale of X and y.")
-        return self.best
 
     @property
     def _winner(self) -> Candidate:

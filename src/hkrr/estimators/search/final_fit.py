@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -218,13 +218,31 @@ class TimeBudget:
         reserved = duration.seconds(self._rows.n_rows, affordable) + self._reading + _RESERVE * self._limit
         return self._began + self._limit - reserved
 
-    def affordable_centers(self, kernel: Kernel, n_centers: int) -> int:
-        """Return how many centers, at most ``n_centers``, the final fit can have in the time that is left.
+    def affordable_centers(self, kernel: Kernel, n_centers: int, n_fits: int = 1) -> int:
+        """Return how many centers, at most ``n_centers``, a final fit can have if the time left is divided by `n_fits`.
 
-        If less than a tenth of the time limit is left, the final fit still gets a tenth.
+        If less than a tenth of the time limit is left, the final fits still get a tenth.
         """
         if self._limit is None:
             return n_centers
-        left = self._began + (1.0 - _RESERVE) * self._limit - time.perf_counter() - self._reading
         duration = DurationModel(kernel, self._rows.n_features, self._n_threads)
-        return duration.affordable(self._rows.n_rows, n_centers, max(left, self._limit / 10))
+        return duration.affordable(self._rows.n_rows, n_centers, self._left / n_fits)
+
+    def affordable_fits(self, kernels: Sequence[Kernel], n_centers: int) -> int:
+        """Return how many final fits with these kernels, in this order, there is time for. At least one is made."""
+        if self._limit is None:
+            return len(kernels)
+        left, n_rows = self._left, self._rows.n_rows
+        for n_fits, kernel in enumerate(kernels):
+            duration = DurationModel(kernel, self._rows.n_features, self._n_threads)
+            left -= duration.seconds(n_rows, n_centers) + self._reading
+            if left < 0.0:
+                return max(n_fits, 1)
+        return len(kernels)
+
+    @property
+    def _left(self) -> float:
+        """The number of seconds left for final fits, at least a tenth of the time limit."""
+        assert self._limit is not None
+        left = self._began + (1.0 - _RESERVE) * self._limit - time.perf_counter() - self._reading
+        return max(left, self._limit / 10)

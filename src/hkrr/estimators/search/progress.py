@@ -29,16 +29,22 @@ class Phase(Enum):
     WIDENING = auto()  # search for further directions, in addition to those of the best map
     POLISHING = auto()  # refinement of the best directions on all rows of the search
     AGAINST_PLAIN = auto()  # comparison with plain kernel ridge regression
-    KERNELS_OF_DIRECTIONS = auto()  # comparison of kernels for maps with few directions
-    KERNELS_OF_PLAIN = auto()  # comparison of kernels for plain kernel ridge regression
-    KERNELS_OF_SCALES = auto()  # comparison of kernels for maps with one scale per column
-    FINALISTS = auto()  # comparison of the best kernels and shapes
+    KERNELS = auto()  # first round of the race between kernels and shapes
+    FINALISTS = auto()  # later rounds of the race, on more rows
+    WEIGHTS = auto()  # weights of the members of an ensemble
     HELD_OUT_CHECK = auto()  # check of the directions on held-out rows
     FINAL_FIT = auto()  # fit on all rows
 
 
 # Phases in which the best candidate of a search has been found, and is refined or checked.
-_LATE_PHASES = (Phase.POLISHING, Phase.FINALISTS, Phase.AGAINST_PLAIN, Phase.HELD_OUT_CHECK, Phase.FINAL_FIT)
+_LATE_PHASES = (
+    Phase.POLISHING,
+    Phase.AGAINST_PLAIN,
+    Phase.FINALISTS,
+    Phase.HELD_OUT_CHECK,
+    Phase.WEIGHTS,
+    Phase.FINAL_FIT,
+)
 
 
 @dataclass(frozen=True)
@@ -229,31 +235,3 @@ def _describe(candidate: Candidate) -> str:
         sizes.insert(candidate.n_components, "|")
         text += f"; singular values before the cut: {' '.join(sizes)}"
     return text
-
-
-_SHAPES = {
-    Phase.KERNELS_OF_DIRECTIONS: "directions",
-    Phase.KERNELS_OF_PLAIN: "plain kernel ridge",
-    Phase.KERNELS_OF_SCALES: "a scale for each column",
-}
-
-
-def describe_runs(starts: Sequence[Candidate]) -> tuple[str, Phase | None]:
-    """Return a description of a batch of runs, and the phase of the runs.
-
-    The description lists the shapes of the maps, and the kernel or the number of kernels. In the comparison of
-    finalists, the phase is FINALISTS. Otherwise the phase is None if the maps have different shapes.
-    """
-    phases = list(dict.fromkeys(_phase(start) for start in starts))
-    kernels = list(dict.fromkeys(kernel_name(start.kernel) for start in starts))
-    which = kernels[0] if len(kernels) == 1 else f"{len(kernels)} kernels"
-    description = f"{' and '.join(_SHAPES[phase] for phase in phases)}, {which}"
-    if all(start.finalist for start in starts):
-        return f"finalists: {description}", Phase.FINALISTS
-    return description, phases[0] if len(phases) == 1 else None
-
-
-def _phase(candidate: Candidate) -> Phase:
-    if isinstance(candidate.shape, Full):
-        return Phase.KERNELS_OF_DIRECTIONS
-    return Phase.KERNELS_OF_SCALES if isinstance(candidate.shape, Diagonal) else Phase.KERNELS_OF_PLAIN

@@ -1,23 +1,33 @@
-"""Model selection by a criterion: the search on a sample, then the final fit on all rows."""
+"""Model selection by a criterion: the search on a sample, then the final fits of one model or of an ensemble."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hkrr._base.linear_algebra import Array, project
+from hkrr._base.threads import single_threaded_blas
 from hkrr._maps import KernelExpansion
-from hkrr.estimators.search.candidates import Candidate
+from hkrr.estimators.search.candidates import Candidate, unchanged
 from hkrr.estimators.search.final_fit import FinalFit, TimeBudget, final_fit, quick_fit
 from hkrr.estimators.search.progress import Phase
 from hkrr.estimators.search.robust_noise import Errors, shows_outliers, student_weights
 from hkrr.estimators.search.search_problem import SearchProblem
-from hkrr.estimators.search.search_stages import tune
+from hkrr.estimators.search.search_stages import Tuned, refit_scale, subset, tune
+from hkrr.estimators.search.stacking import stacking_weights
 from hkrr.kernels import Kernel
 from hkrr.kernels.expansion import expand
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.rows.reweighted import ReweightedRows
+from hkrr.rows.standardize import Moments
+from hkrr.solvers import Result
+from hkrr.solvers.driver import StopReason
+
+# The weights of an ensemble are computed on at least this number of rows, if there are so many.
+_WEIGHING_ROWS = 2_000
 
 
 @dataclass(frozen=True)
@@ -47,46 +57,137 @@ class Selection:
     interrupted_by: KeyboardInterrupt | None = None
 
 
-def select_model(
-    rows: Rows, problem: SearchProblem, kernel: Kernel | None, n_centers: int, budget: TimeBudget, keep_best: bool
-) -> Selection:
-    """Run the search, fit the coefficients of the winner on all rows, and return the result.
+@dataclass(frozen=True)
+class Ready:
+    """Everything that a search and its final fits need.
 
-    Parameters
+    Attributes
     ----------
     rows : Rows
-        All rows, standardized, for the final fit.
+        All rows, standardized, for the final fits.
+    scaling : Moments
+        The moments with which the rows were standardized.
     problem : SearchProblem
         The input of the search. Its rows are a sample of `rows` in memory.
-    kernel : Kernel or None
-        The kernel. If None, the kernel and the shape of the map are selected too.
-    n_centers : int
-        Maximum number of centers of the final fit. The fit uses fewer centers if too little time is left.
     budget : TimeBudget
-        Divides the time limit between the search and the final fit.
-    keep_best : bool
-        If True, the best model so far is returned after Ctrl-C. If False, KeyboardInterrupt is raised.
+        Divides the time limit between the search and the final fits.
+    n_centers : int
+        Maximum number of centers of a final fit. The fit uses fewer centers if too little time is left.
     """
+
+    rows: Rows
+    scaling: Moments
+    problem: SearchProblem
+    budget: TimeBudget
+    n_centers: int
+
+
+def select_model(ready: Ready, kernel: Kernel | None, keep_best: bool) -> Selection:
+    """Run the search, fit the coefficients of the winner on all rows, and return the result.
+
+    If `kernel` is None, the kernel and the shape of the map are selected too. After Ctrl-C, the best model so far is
+    returned if `keep_best` is True. Otherwise KeyboardInterrupt is raised.
+    """
+    problem = ready.problem
     try:
         tuned = tune(problem, kernel)
-        winner = tuned.winner
-        n_centers = budget.affordable_centers(winner.kernel, n_centers)
+        n_centers = ready.budget.affordable_centers(tuned.winner.kernel, ready.n_centers)
         problem.progress.begin("final fit on all rows", Phase.FINAL_FIT)
-        robust, y_offset = robust_rows(rows, problem.rows, winner, tuned.omega)
-        given = None if y_offset is None else rows
-        fit = final_fit(robust, winner, tuned.result, n_centers, problem.rng, given=given)
+        fit, y_offset = _fit_on_all_rows(ready, tuned.winner, tuned.result, tuned.omega, n_centers)
         problem.progress.print("the fit is complete")
-        return Selection(winner, tuned.candidates, fit, y_offset)
+        return Selection(tuned.winner, tuned.candidates, fit, y_offset)
     except KeyboardInterrupt as stop:
-        if not keep_best or not problem.progress.best:
-            raise
-        best = problem.progress.best[-1]
-        try:
-            robust, y_offset = robust_rows(problem.rows, problem.rows, best, problem.progress.omega_of_best)
-            return Selection(best, [best], quick_fit(robust.in_memory(), best), y_offset, stop)
-        except (ArithmeticError, np.linalg.LinAlgError):
-            # The best candidate cannot be fitted, so there is no model to keep.
-            raise stop from None
+        return _best_so_far(problem, stop, keep_best)
+
+
+def select_members(ready: Ready, keep_best: bool) -> tuple[list[Selection], Array]:
+    """Run the search, compute the weights of its finalists, and fit those with positive weights on all rows.
+
+    Return the members of the ensemble, largest weight first, and their weights. There is at least one member, possibly
+    with the weight 0. See `select_model` for `keep_best`.
+    """
+    problem, budget = ready.problem, ready.budget
+    try:
+        tuned = tune(problem, None)
+        finalists, weigh = _weights_of_finalists(problem, tuned)
+        weights = weigh(np.arange(len(finalists)))
+        order = np.argsort(-weights, kind="stable")
+        order = order[: max(1, np.count_nonzero(weights))]
+        kernels = [finalists[k].kernel for k in order]
+        n_members = budget.affordable_fits(kernels, ready.n_centers)
+        if n_members < len(order):
+            order = order[:n_members]
+            weights = weigh(order)
+        problem.progress.begin("final fit on all rows", Phase.FINAL_FIT)
+        members = []
+        for position, k in enumerate(order):
+            winner, n_left = finalists[k], len(order) - position
+            n_centers = budget.affordable_centers(winner.kernel, ready.n_centers, n_left)
+            result = tuned.result if winner is tuned.winner else unchanged(winner, 0.0, StopReason.MAX_ITER)
+            fit, y_offset = _fit_on_all_rows(ready, winner, result, tuned.omega, n_centers)
+            members.append(Selection(winner, tuned.candidates, fit, y_offset))
+        problem.progress.print("the fit is complete")
+        return members, weights[order]
+    except KeyboardInterrupt as stop:
+        return [_best_so_far(problem, stop, keep_best)], np.ones(1)
+
+
+def _weights_of_finalists(problem: SearchProblem, tuned: Tuned) -> tuple[list[Candidate], Callable[[Array], Array]]:
+    """Return the finalists of a search, and a function that computes their weights.
+
+    The function takes the indices of the finalists that may be used, and returns the weights of all finalists.
+    """
+    finalists = list(tuned.finalists) or [tuned.winner]
+    if len(finalists) == 1 or not problem.in_time:
+        return [tuned.winner], lambda some: np.ones(1)
+    problem.progress.begin("weights of the ensemble", Phase.WEIGHTS)
+    rows = problem.rows if tuned.omega is None else problem.rows.reweighted(tuned.omega)
+    n_rows = max(_WEIGHING_ROWS, *(one.n_rows or 0 for one in finalists))
+    criterion = problem.criterion(subset(rows, n_rows, problem.rng), None, tuned.winner.kernel)
+    refitted: list[Candidate] = []
+    predictions: list[Array] = []
+    for finalist in finalists:
+        if refitted and not problem.in_time:
+            break
+        with suppress(ArithmeticError, np.linalg.LinAlgError), single_threaded_blas():
+            candidate = refit_scale(replace(problem, rows=rows), finalist)[0]
+            at = criterion.at(candidate.nu / criterion.rows.total_weight, candidate.kernel)
+            predictions.append(at.leave_one_out(candidate.B))
+            refitted.append(tuned.winner if finalist is tuned.winner else candidate)
+    if not refitted:
+        return [tuned.winner], lambda some: np.ones(1)
+    _, Y, w = criterion.rows.gather()
+    row_weight = np.ones(len(Y)) if w is None else w
+    n_parameters = np.array([one.degrees_of_freedom for one in refitted])
+
+    def weigh(some: Array) -> Array:
+        weights = np.zeros(len(refitted))
+        weights[some] = stacking_weights([predictions[k] for k in some], Y, row_weight, n_parameters[some])
+        return weights
+
+    return refitted, weigh
+
+
+def _fit_on_all_rows(
+    ready: Ready, winner: Candidate, result: Result, omega: Array | None, n_centers: int
+) -> tuple[FinalFit, Array | None]:
+    """Return the final fit of a candidate, and the offset of the targets with heavy-tailed noise."""
+    robust, y_offset = robust_rows(ready.rows, ready.problem.rows, winner, omega)
+    given = None if y_offset is None else ready.rows
+    return final_fit(robust, winner, result, n_centers, ready.problem.rng, given=given), y_offset
+
+
+def _best_so_far(problem: SearchProblem, stop: KeyboardInterrupt, keep_best: bool) -> Selection:
+    """Return a quick fit of the best candidate so far, or raise KeyboardInterrupt if there is no model to keep."""
+    if not keep_best or not problem.progress.best:
+        raise stop
+    best = problem.progress.best[-1]
+    try:
+        robust, y_offset = robust_rows(problem.rows, problem.rows, best, problem.progress.omega_of_best)
+        return Selection(best, [best], quick_fit(robust.in_memory(), best), y_offset, stop)
+    except (ArithmeticError, np.linalg.LinAlgError):
+        # The best candidate cannot be fitted.
+        raise stop from None
 
 
 def robust_rows(rows: Rows, sample: InMemoryRows, winner: Candidate, omega: Array | None) -> tuple[Rows, Array | None]:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import joblib
 import numpy as np
 
 from hkrr._base.linear_algebra import Array
@@ -80,6 +81,17 @@ class SearchProblem:
         return self.rows.total_weight if self.represented_weight is None else self.represented_weight
 
     @property
+    def n_parallel(self) -> int:
+        """The number of runs that are made at the same time."""
+        n_workers = int(joblib.effective_n_jobs(self.n_jobs))
+        return n_workers if n_workers > 1 else self.n_threads
+
+    @property
+    def seconds_left(self) -> float:
+        """The number of seconds before the deadline."""
+        return self.deadline - time.perf_counter()
+
+    @property
     def in_time(self) -> bool:
         """Whether there is time left before the deadline."""
-        return time.perf_counter() < self.deadline
+        return self.seconds_left > 0.0

@@ -18,11 +18,12 @@ import numpy as np
 
 from hkrr._base.linear_algebra import Array
 from hkrr._base.threads import blas_for, single_threaded_blas
-from hkrr._maps import Full, Scaled, ScaledRows, principal_form
+from hkrr._maps import Diagonal, Full, Scaled, ScaledRows, principal_form
 from hkrr.centers import uniform_or_all
-from hkrr.criteria import Criterion, Grouped
+from hkrr.criteria import Criterion
 from hkrr.estimators.search.candidates import (
     FIRST_LAMBDA,
+    SHORT,
     Candidate,
     Origin,
     Stage,
@@ -34,7 +35,7 @@ from hkrr.estimators.search.candidates import (
 )
 from hkrr.estimators.search.directions import DirectionSearch
 from hkrr.estimators.search.held_out_check import HeldOutCheck, needs_check
-from hkrr.estimators.search.kernel_and_map_shape import best_on_most_rows, grouped, search_kernels
+from hkrr.estimators.search.kernel_race import Race
 from hkrr.estimators.search.progress import Phase, SearchStopped
 from hkrr.estimators.search.robust_noise import (
     Errors,
@@ -49,6 +50,7 @@ from hkrr.kernels import KERNELS, Kernel
 from hkrr.rows import InMemoryRows
 from hkrr.solvers import Result
 from hkrr.solvers.driver import StopReason
+from hkrr.solvers.initialization import median_sample, median_scale
 
 # Maximum number of rows that a search uses.
 SAMPLE_ROWS = 20_000
@@ -68,6 +70,16 @@ _RESCALE_ITERATIONS, _SCALES_ITERATIONS = 8, 30
 _FEW_DIRECTIONS = 2
 # Maximum number of times that the weights of the heavy-tailed noise and the map are refined in turn.
 _REWEIGHTINGS = 3
+# Directions lead clearly if they explain the target better by this number of nats per row and target. Their noise
+# variance is then at most a quarter of that of other models.
+_CLEAR_LEAD = 0.7
+# Directions also lead clearly if their criterion is lower than that of a model that predicts zero by this factor times
+# the number of nats of other models.
+_CLEAR_RATIO = 2.0
+# A model explains almost nothing if its criterion, relative to a model that predicts zero, is above this number.
+_UNEXPLAINED = -0.05
+# Directions are few if there is at most one for this number of columns.
+_FEW_PER_COLUMNS = 4
 # Fraction of the time that the search for directions may take if the kernel is selected too.
 _SHARE_OF_DIRECTIONS = 0.3
 
@@ -93,12 +105,16 @@ class Tuned:
         All candidates tried. Their scores are comparable only if they were computed on the same rows.
     omega : array (n,) or None
         The weights of the heavy-tailed noise with which the winner was found. None means normal noise.
+    finalists : tuple of Candidate
+        The winner and the best candidates with other kernels and shapes, from which an ensemble can be made. Empty if
+        only the winner is worth using.
     """
 
     winner: Candidate
     result: Result
     candidates: list[Candidate]
     omega: Array | None = None
+    finalists: tuple[Candidate, ...] = ()
 
 
 def tune(problem: SearchProblem, kernel: Kernel | None) -> Tuned:
@@ -111,8 +127,8 @@ def tune(problem: SearchProblem, kernel: Kernel | None) -> Tuned:
         problem.progress.hold()
         if omega is not None:
             problem.progress.print("search with heavy-tailed noise, because y seems to contain outliers")
-        stages = _search_all_kernels(weighted) if kernel is None else _search_one_kernel(weighted, kernel)
-        return Tuned(*stages, omega)
+        found = _search_all_kernels(weighted) if kernel is None else Tuned(*_search_one_kernel(weighted, kernel))
+        return replace(found, omega=omega)
 
     try:
         found = _choose_noise(problem, search) if can_have_outliers(problem.rows) else search(None)
@@ -217,7 +233,9 @@ def _refined(problem: SearchProblem, found: Tuned, omega: Array | None) -> Tuned
     weighted = replace(problem, rows=problem.rows if omega is None else problem.rows.reweighted(omega))
     with suppress(FitError):
         winner, result = refine(weighted, found.winner)
-        return Tuned(winner, result, [*found.candidates, winner], omega)
+        others = tuple(one for one in found.finalists if one is not found.winner)
+        finalists = (winner, *others) if others else ()
+        return Tuned(winner, result, [*found.candidates, winner], omega, finalists)
     return found
 
 
@@ -253,9 +271,21 @@ def _search_one_kernel(problem: SearchProblem, kernel: Kernel) -> tuple[Candidat
 
     Return the selected candidate, the result of its last run, and all candidates tried.
     """
-    compares = problem.choose_dimension and problem.rows.n_features > 1
     plain = _begin_with_plain(problem, kernel)
-    best, ends, searched_weight = find_directions(problem, kernel)
+    return _finish_directions(problem, plain, *find_directions(problem, kernel))
+
+
+def _finish_directions(
+    problem: SearchProblem,
+    plain: tuple[Criterion, Candidate] | None,
+    best: list[Candidate],
+    ends: list[Candidate],
+    searched_weight: float,
+) -> tuple[Candidate, Result, list[Candidate]]:
+    """Polish the best directions, and compare them with plain kernel ridge regression.
+
+    `plain` is the result of `_begin_with_plain`. The other arguments are the result of `find_directions`.
+    """
     problem.progress.begin("refining the best directions", Phase.POLISHING)
     polished, result = polish(problem, select_for_polishing(problem, best, searched_weight))
     problem.progress.found(polished)
@@ -266,7 +296,7 @@ def _search_one_kernel(problem: SearchProblem, kernel: Kernel) -> tuple[Candidat
             polished = rescale(problem, polished)
             problem.progress.found(polished)
             ends = [*ends, polished]
-    if compares and problem.in_time:
+    if problem.choose_dimension and problem.rows.n_features > 1 and problem.in_time:
         problem.progress.begin("comparison with plain kernel ridge on all columns", Phase.AGAINST_PLAIN)
         return _against_plain(problem, polished, result, ends)
     return _at_least_plain(problem, plain, polished, result, ends)
@@ -322,8 +352,12 @@ def find_directions(problem: SearchProblem, kernel: Kernel) -> tuple[list[Candid
     The candidates of the first list are sorted, lowest score first.
     """
     search = DirectionSearch(problem, kernel)
-    best = sorted(search.run().values(), key=lambda one: one.score)
-    return best, search.ends, search.criterion.rows.total_weight
+    search.run()
+    return _found_by(search)
+
+
+def _found_by(search: DirectionSearch) -> tuple[list[Candidate], list[Candidate], float]:
+    return search.ranked, search.ends, search.criterion.rows.total_weight
 
 
 def select_for_polishing(problem: SearchProblem, best: list[Candidate], searched_weight: float) -> list[Candidate]:
@@ -447,51 +481,95 @@ def _is_better(problem: SearchProblem, chosen: Candidate, rival: Candidate) -> t
     seconds = time.perf_counter() - began
     errors = ((chosen, verdict.error, seconds), (rival, verdict.error_of_rival, 0.0))
     return verdict.holds, [
-        replace(one, origin=Origin.HELD_OUT, half_groups=False, finalist=False, value=error, score=error, seconds=spent)
+        replace(one, origin=Origin.HELD_OUT, n_rows=None, value=error, score=error, seconds=spent)
         for one, error, spent in errors
     ]
 
 
-def _search_all_kernels(problem: SearchProblem) -> tuple[Candidate, Result, list[Candidate]]:
-    """Find directions with the Gaussian kernel, compare all kernels and map shapes, and refit the scale and noise.
-
-    Return the selected candidate, the result of its last run, and all candidates tried.
-    """
-    plain = _begin_with_plain(problem, KERNELS["gaussian"].with_gamma(1.0))
-    now = time.perf_counter()
-    first = replace(problem, deadline=now + _SHARE_OF_DIRECTIONS * (problem.deadline - now))
-    best: list[Candidate] = []
-    ends: list[Candidate] = []
+def _search_all_kernels(problem: SearchProblem) -> Tuned:
+    """Find directions with the Gaussian kernel, then compare all kernels and shapes of the map."""
+    gaussian = KERNELS["gaussian"].with_gamma(1.0)
+    plain = _begin_with_plain(problem, gaussian)
+    first = replace(problem, deadline=time.perf_counter() + _SHARE_OF_DIRECTIONS * problem.seconds_left)
+    search = DirectionSearch(first, gaussian)
     # If the Gaussian kernel fails, a different kernel may still work.
     with suppress(FitError):
-        best, ends, _ = find_directions(first, KERNELS["gaussian"].with_gamma(1.0))
-    winner, tried = search_kernels(problem, best[:_FEW_DIRECTIONS])
-    message = None
-    others = [end for end in tried if not isinstance(end.shape, Full) and not end.half_groups]
+        search.start()
+        if not problem.choose_dimension or _is_worth_more(problem, search.ranked[0]):
+            search.go_on()
+        if problem.choose_dimension and _is_multi_index(problem, search.ranked[0]):
+            return Tuned(*_finish_directions(problem, plain, *_found_by(search)))
+    ends, race = search.ends, Race(problem)
+    race.run(search.ranked[:_FEW_DIRECTIONS])
+    winner, tried, message = race.best, race.tried, None
+    others = [one for one in race.survivors if not isinstance(one.shape, Full) and one.n_rows == winner.n_rows]
     if others and problem.choose_dimension and isinstance(winner.shape, Full):
-        rival = best_on_most_rows(others)
-        keep, checked = _is_better(problem, winner, rival)
+        keep, checked = _is_better(problem, winner, others[0])
         tried += checked
         if not keep:
-            winner, message = rival, FAILED_CHECK if checked else None
-    # The noise and the length scale were fitted to groups of a few hundred rows. They are refitted on at most 2,000
-    # rows.
-    criterion: Grouped = grouped(problem.make, problem.rows, min(problem.rows.n_rows, _RESCALE_ROWS), 1, problem.rng)
-    start = replace(
-        winner, origin=Origin.RESCALED, half_groups=False, finalist=False, shape=Scaled(winner.B), seconds=0.0
-    )
-    end, result = _without_run(problem, winner)
-    if problem.in_time:
-        with suppress(FitError):
-            end, result = descend(criterion, start, _RESCALE_ITERATIONS, problem.deadline)
-            end = replace(end, shape=winner.shape, score=score(criterion, end.value, winner.degrees_of_freedom))
+            winner, message = others[0], FAILED_CHECK if checked else None
+    end, result = refit_scale(problem, winner)
     if isinstance(winner.shape, Scaled):
         message = message or PLAIN_WINS
     if message is not None:
         result = replace(result, message=message)
         problem.progress.print(message)
     stopped = None if problem.in_time else plain
-    return _at_least_plain(problem, stopped, end, result, [*ends, *tried, end])
+    found = Tuned(*_at_least_plain(problem, stopped, end, result, [*ends, *tried, end]))
+    if found.winner is not end:
+        return found
+    return replace(found, finalists=(end, *(one for one in race.survivors if one is not winner)))
+
+
+def _lead(problem: SearchProblem, directions: Candidate) -> tuple[float, float]:
+    """Compare directions with models that do not combine columns, on at most 300 rows.
+
+    Return two values of the criterion in nats per row and target, relative to a model that predicts zero: that of the
+    directions, and the lowest one of plain kernel ridge regression and diagonal maps, with a smooth and a rough kernel.
+    """
+    some = subset(problem.rows, _FEW_ROWS, problem.rng)
+    exact, ones = problem.criterion(some, None, directions.kernel), np.ones(some.n_features)
+    starts = [replace(directions, shape=Scaled(directions.B))]
+    for name in ("gaussian", "laplace"):
+        kernel = KERNELS[name].with_gamma(1.0)
+        B = median_scale(kernel, median_sample(some, problem.rng)) * ones
+        starts += [Candidate(Origin.PLAIN, kernel, B, 0.1, shape=shape) for shape in (Scaled(ones), Diagonal())]
+    own, *others = (exact.nats(end.value) for end in problem.improve_each(exact, starts, SHORT))
+    varying = exact.squares[exact.squares > 0] / some.total_weight
+    zero = 0.5 * float(np.mean(np.log(varying))) if len(varying) else 0.0
+    return own - zero, min(others) - zero
+
+
+def _is_worth_more(problem: SearchProblem, directions: Candidate) -> bool:
+    """Return whether the search for directions should go on, because the target may be a multi-index model.
+
+    This is the case if the directions are few and lead clearly, or if no model explains the target.
+    """
+    own, others = _lead(problem, directions)
+    return others > _UNEXPLAINED or _lead_clearly(directions, own, others)
+
+
+def _is_multi_index(problem: SearchProblem, directions: Candidate) -> bool:
+    """Return whether the directions are few, and explain the target far better than models without directions."""
+    return _lead_clearly(directions, *_lead(problem, directions))
+
+
+def _lead_clearly(directions: Candidate, own: float, others: float) -> bool:
+    few = directions.n_components <= max(1, directions.B.shape[1] // _FEW_PER_COLUMNS)
+    return few and own < _UNEXPLAINED and own < max(others - _CLEAR_LEAD, _CLEAR_RATIO * others)
+
+
+def refit_scale(problem: SearchProblem, candidate: Candidate) -> tuple[Candidate, Result]:
+    """Refit the scale of the map and the noise on at most 2,000 rows, if the candidate was learned on fewer rows."""
+    n_rows = min(problem.rows.n_rows, _RESCALE_ROWS)
+    if problem.in_time and (candidate.n_rows or 0) < n_rows:
+        criterion = problem.criterion(subset(problem.rows, n_rows, problem.rng), None, candidate.kernel)
+        start = replace(candidate, origin=Origin.RESCALED, n_rows=None, shape=Scaled(candidate.B), seconds=0.0)
+        with suppress(FitError), single_threaded_blas():
+            end, result = descend(criterion, start, _RESCALE_ITERATIONS, problem.deadline)
+            dof = candidate.degrees_of_freedom
+            return replace(end, shape=candidate.shape, score=score(criterion, end.value, dof)), result
+    return _without_run(problem, candidate)
 
 
 def subset(rows: InMemoryRows, n: int, rng: np.random.RandomState) -> InMemoryRows:

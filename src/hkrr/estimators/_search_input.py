@@ -1,0 +1,179 @@
+"""The input of a search: from the data of a fit to standardized rows, a `SearchProblem` and a time budget."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import joblib
+import numpy as np
+
+from hkrr._base.linear_algebra import Array
+from hkrr.criteria import CRITERIA
+from hkrr.estimators._grid_search import largest_target
+from hkrr.estimators.fitted.base import MapModel, Regressor
+from hkrr.estimators.search.candidates import Candidate
+from hkrr.estimators.search.final_fit import FinalFit, TimeBudget, full_size, quick_fit
+from hkrr.estimators.search.progress import Progress, SearchCallback
+from hkrr.estimators.search.robust_noise import find_outliers, shows_outliers
+from hkrr.estimators.search.search_and_refit import Ready, robust_rows
+from hkrr.estimators.search.search_problem import SearchProblem
+from hkrr.estimators.search.search_stages import SAMPLE_ROWS
+from hkrr.kernels import KERNELS, Kernel
+from hkrr.rows import Rows
+from hkrr.rows.base import targets, weights
+from hkrr.rows.input_types import is_external
+from hkrr.rows.standardize import Moments, standardize
+from hkrr.rows.weights import any_copies, check_weights, merge_copies, merge_copies_of_rows, normalize_weights
+
+# ``truncation_`` is this factor times the largest absolute target.
+_TRUNCATION_FACTOR = 2.0
+# Number of passes of the final fit over the rows. The passes draw the centers, sum the squares of the targets, and sum
+# the products of kernel values.
+_FINAL_PASSES = 3
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The checked data of a fit.
+
+    Attributes
+    ----------
+    rows : Rows
+        The rows, in the original units of X and y. Copies of a row may have been merged.
+    given : callable
+        Function that returns the given rows in their original order, before rows were removed or merged.
+    one_target : bool
+        Whether there is a single target.
+    dimensions : list of int
+        The numbers of directions to try.
+    """
+
+    rows: Rows
+    given: Callable[[], Rows]
+    one_target: bool
+    dimensions: list[int]
+
+
+class SearchInputMixin(Regressor):
+    """Mixin of the estimators that search for a model without `cv`."""
+
+    n_components: Any = "auto"
+    criterion: Literal["training", "evidence", "loo"] = "evidence"
+    n_init: int
+    refit: Literal["full"] | int
+    time_limit: float | None
+    fit_intercept: bool
+    scale_features: bool
+    verbose: int
+    callbacks: Any
+    truncation_: Any
+
+    @abstractmethod
+    def _check_parameters(self, n_features: int) -> list[int]:
+        """Raise ValueError if a parameter is invalid. Return the numbers of directions to try."""
+
+    @abstractmethod
+    def _quick_model(self, candidate: Candidate, fit: FinalFit, scaling: Moments, one_target: bool) -> MapModel:
+        """Return a fitted model for a candidate that was fitted quickly, for the callbacks."""
+
+    @property
+    @abstractmethod
+    def _selects_kernel(self) -> bool:
+        """Whether the kernel is selected by the search."""
+
+    def _load(self, X: Any, y: Any, sample_weight: Any) -> Loaded:
+        """Check the data and the parameters, and set ``truncation_``.
+
+        Tensors, files and Dask collections with at most 20,000 rows are copied to memory. Identical rows and near
+        copies are merged if there are at most 20,000 rows. With more rows, identical rows in memory are merged if all
+        rows are centers of the final fit.
+        """
+        device = self.device
+        if is_external(X):
+            data, one_target = self._open_rows(X, y, sample_weight)
+            dimensions = self._check_parameters(data.n_features)
+            if data.n_rows > SAMPLE_ROWS:
+                largest = data.largest_targets()
+                self.truncation_ = _TRUNCATION_FACTOR * (float(largest[0]) if one_target else largest)
+                return Loaded(data.with_normalized_weights(), lambda: data, one_target, dimensions)
+            X, Y, sample_weight = data.gather()
+            y, device = Y[:, 0] if one_target else Y, getattr(data, "device", None)
+        else:
+            X, y = self._validate_arrays(X, y, sample_weight)
+            dimensions = self._check_parameters(X.shape[1])
+        weight = check_weights(sample_weight, X)
+        # Rows on a device are copies of the arrays. These rows are therefore created only if they are needed.
+        given = partial(self._array_rows, X, y, weight, device)
+        if weight is not None and np.any(weight == 0):
+            X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
+        self.truncation_ = _TRUNCATION_FACTOR * largest_target(y)
+        if self._count_final_centers(len(X)) == len(X) or (len(X) <= SAMPLE_ROWS and any_copies(X, y, weight)):
+            X, y, weight = merge_copies(X, y, weight)
+        else:
+            weight = normalize_weights(weight)
+        return Loaded(self._array_rows(X, y, weight, device), given, y.ndim == 1, dimensions)
+
+    def _prepare(self, loaded: Loaded, kernel: Kernel | None, rng: np.random.RandomState, began: float) -> Ready:
+        """Return the standardized rows, the problem of the search and its time budget.
+
+        `kernel` is None if the kernel is selected too. `began` is the time at which the fit started.
+        """
+        reading_began = time.perf_counter()
+        rows, scaling = standardize(loaded.rows, scale_features=self.scale_features, fit_intercept=self.fit_intercept)
+        # Standardization makes two passes over the rows. The time to read the rows in the final fit is estimated from
+        # the time of these passes.
+        reading = _FINAL_PASSES * (time.perf_counter() - reading_began) / 2
+        n_threads, n_centers = self._n_threads, self._count_final_centers(rows.n_rows)
+        if rows.n_rows <= SAMPLE_ROWS:
+            sample = rows.in_memory()
+        else:
+            sample = merge_copies_of_rows(rows.subset(rows.draw(SAMPLE_ROWS, rng)))
+        sample = sample.on_threads(n_threads)
+
+        def fit_candidate(candidate: Candidate, omega: Array | None) -> MapModel:
+            robust, y_offset = robust_rows(sample, sample, candidate, omega)
+            fit = quick_fit(robust.in_memory(), candidate, with_uncertainty=False)
+            return self._quick_model(candidate, fit, scaling.shifted(y_offset), loaded.one_target)
+
+        callbacks: tuple[SearchCallback, ...] = tuple(self.callbacks or ())
+        budget = TimeBudget(rows, self.time_limit, began, reading, n_threads)
+        likely_kernel = KERNELS["product_matern32"] if kernel is None else kernel
+        problem = SearchProblem(
+            sample,
+            CRITERIA[self.criterion],
+            loaded.dimensions,
+            represented_weight=rows.total_weight,
+            choose_dimension=isinstance(self.n_components, str),
+            n_starts=self.n_init,
+            rng=rng,
+            n_jobs=self.n_jobs,
+            n_threads=n_threads if joblib.effective_n_jobs(self.n_jobs) == 1 else 1,
+            deadline=budget.search_deadline(likely_kernel, n_centers),
+            progress=Progress(callbacks, began, fit_candidate, self.verbose),
+            place=rows.to_device,
+        )
+        return Ready(rows, scaling, problem, budget, n_centers)
+
+    def _count_final_centers(self, n_rows: int) -> int:
+        """Return the number of centers of the final fit."""
+        return full_size(n_rows, not self._selects_kernel) if self.refit == "full" else min(self.refit, n_rows)
+
+
+def find_outliers_of(predict: Callable[[Rows], Array], rows: Rows) -> list[int]:
+    """Return the indices of the outliers among rows in the original units of X and y, the farthest first."""
+    Y = rows.map(targets)
+    residuals = Y - predict(rows).reshape(Y.shape)
+    return find_outliers(residuals[:, shows_outliers(Y)], rows.map(weights)[:, 0])
+
+
+def largest_without(loaded: Loaded, outliers: list[int]) -> Any:
+    """Return the level of truncation, computed from the rows that are not outliers."""
+    rows = loaded.given()
+    Y, counted = rows.map(targets), rows.map(weights)[:, 0] > 0
+    counted[outliers] = False
+    return _TRUNCATION_FACTOR * largest_target(Y[counted][:, 0] if loaded.one_target else Y[counted])

@@ -1,0 +1,253 @@
+"""`HyperKernelEnsemble`: a weighted sum of models with different kernels and maps, for tables."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from hkrr._base.checks import check_int
+from hkrr._base.linear_algebra import Array
+from hkrr._storage.checkpoint import FitInterrupted, checkpointing, restored_on_failure
+from hkrr.estimators._parameter_checks import check_callbacks, check_shared_parameters
+from hkrr.estimators._search_input import SearchInputMixin, find_outliers_of, largest_without
+from hkrr.estimators.fitted.base import MapModel
+from hkrr.estimators.fitted.conformal import LeftOut
+from hkrr.estimators.fitted.diagnostics import diagnose_search, issue_warnings
+from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
+from hkrr.estimators.search.candidates import Candidate, path_table
+from hkrr.estimators.search.final_fit import FinalFit
+from hkrr.estimators.search.progress import SearchCallback
+from hkrr.estimators.search.search_and_refit import Selection, select_members
+from hkrr.rows import Rows
+from hkrr.rows.standardize import Moments
+
+
+class HyperKernelEnsemble(SearchInputMixin):
+    """Weighted sum of hyper-kernel ridge regressions with different kernels and maps, for tables.
+
+    Use this class for tables whose columns are individually meaningful. The candidates combine smooth and rough radial
+    kernels, product kernels and the ANOVA kernel with maps of several shapes: one scale for all columns, one scale per
+    column, full maps, and a few directions. They are learned by maximizing the evidence on growing samples of the rows,
+    and the worst are dropped on the way. The best are fitted on all rows. Their weights minimize the leave-one-out
+    error, with a penalty for the parameters of the maps. If the target depends on a few directions only, the result is
+    the single model that `HyperKernelRidgeCV` selects.
+
+    Parameters
+    ----------
+    n_init, refit, time_limit, fit_intercept, scale_features, block_size, device, n_jobs, verbose, random_state
+        As in `HyperKernelRidgeCV` with ``kernel="auto"``.
+    checkpoint, checkpoint_every, callbacks
+        As in `HyperKernelRidgeCV`. After Ctrl-C, the estimator contains a single member, the best model so far.
+
+    Attributes
+    ----------
+    members_ : list of HyperKernelRidgeCV
+        The fitted models, largest weight first.
+    weights_ : array (n_members,)
+        The weights of the members. They are not negative, and their sum is close to 1. The prediction is
+        ``intercept_ + sum_k weights_[k] * (members_[k].predict(X) - intercept_)``.
+    intercept_ : float or array (n_targets,)
+        Mean of the targets.
+    feature_importances_ : array (n_features,)
+        Importances of the columns, averaged over the members with their weights.
+    path_ : dict of lists
+        A table of the optimization runs of the search, as in `HyperKernelRidgeCV`.
+    diagnostics_ : Diagnostics
+        Health checks of the fit: those of the first member, and the errors of the ensemble.
+    truncation_ : float or array (n_targets,)
+        The level at which the predictions of the members are clipped: twice the largest absolute target.
+    noise_variance_, prior_variance_, interval_scores_
+        As in `HyperKernelRidge`. The variances are averaged over the members with their weights.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    See Also
+    --------
+    HyperKernelRidgeCV : A single model. With ``kernel="auto"``, the best member of the ensemble.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_friedman1
+    >>> from hkrr import HyperKernelEnsemble
+    >>> X, y = make_friedman1(500, noise=0.5, random_state=0)
+    >>> model = HyperKernelEnsemble(random_state=0).fit(X[:250], y[:250])
+    >>> model.score(X[250:], y[250:]) > 0.95
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        n_init: int = 4,
+        refit: Literal["full"] | int = "full",
+        time_limit: float | None = None,
+        fit_intercept: bool = True,
+        scale_features: bool = True,
+        block_size: Literal["auto"] | int = "auto",
+        device: Any = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        random_state: Any = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: float = 60.0,
+        callbacks: Iterable[SearchCallback] | None = None,
+    ) -> None:
+        self.n_init = n_init
+        self.refit = refit
+        self.time_limit = time_limit
+        self.fit_intercept = fit_intercept
+        self.scale_features = scale_features
+        self.block_size = block_size
+        self.device = device
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+        self.checkpoint = checkpoint
+        self.checkpoint_every = checkpoint_every
+        self.callbacks = callbacks
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Select the members and their weights, and fit the members.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in `HyperKernelRidge.fit`.
+
+        Returns
+        -------
+        self
+        """
+        began = time.perf_counter()
+        # NumPy's floating-point warnings are silenced: numbers that overflow are reported as a FitError.
+        with restored_on_failure(self), np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            loaded = self._load(X, y, sample_weight)
+            with checkpointing(self, loaded.rows) as rng:
+                ready = self._prepare(loaded, None, rng, began)
+                selected, weights = select_members(ready, keep_best=self.checkpoint is not None)
+                self._store_members(selected, weights, ready.scaling, loaded.one_target)
+                first = selected[0]
+                self.path_ = path_table(first.candidates, ready.rows.total_weight)
+                self.__dict__.pop("diagnostics_", None)
+                if first.interrupted_by is not None:
+                    raise FitInterrupted(self, first.interrupted_by) from None
+                outliers = [] if first.y_offset is None else find_outliers_of(self._predict_rows, loaded.given())
+                if outliers:
+                    self.truncation_ = largest_without(loaded, outliers)
+                    for member in self.members_:
+                        member.truncation_ = self.truncation_
+                objective, result, solve, _ = first.fit
+                self.diagnostics_ = diagnose_search(
+                    objective.rows,
+                    objective,
+                    result,
+                    self._predict_rows,
+                    first.winner,
+                    first.candidates,
+                    given=None,
+                    time_limited=self.time_limit is not None,
+                    truncation=self.truncation_,
+                    solve=solve,
+                    outliers=outliers,
+                )
+                issue_warnings(self.diagnostics_)
+        return self
+
+    def _check_parameters(self, n_features: int) -> list[int]:
+        check_int("n_init", self.n_init, 1)
+        if self.refit != "full":
+            check_int("refit (if not 'full')", self.refit, 1)
+        check_shared_parameters(self)
+        check_callbacks(self.callbacks)
+        return list(range(1, n_features + 1))
+
+    @property
+    def _selects_kernel(self) -> bool:
+        return True
+
+    def _store_members(self, selected: list[Selection], weights: Array, scaling: Moments, one_target: bool) -> None:
+        """Set the members, their weights and the uncertainty of their sum."""
+        self.members_ = []
+        for one in selected:
+            member = self._member(one.winner)
+            member._store_selected(one.winner, one.fit, scaling, one.y_offset, one_target)
+            self.members_.append(member)
+        self.weights_ = weights
+        self.intercept_ = self.members_[0].intercept_
+        for name in ("noise_variance_", "prior_variance_", "interval_scores_"):
+            self.__dict__.pop(name, None)
+        found = [one.fit.uncertainty for one in selected]
+        if any(one is None for one in found):
+            return
+        shares = self._shares
+        for name in ("noise_variance_", "prior_variance_"):
+            setattr(self, name, sum(share * getattr(m, name) for share, m in zip(shares, self.members_, strict=True)))
+        parts = [one.left_out for one in found if one is not None]
+        scores = _combined(parts, weights, shares).scores
+        self.interval_scores_ = scores[:, 0] if one_target else scores
+
+    def _member(self, candidate: Candidate) -> HyperKernelRidgeCV:
+        """Return a model with the kernel of the candidate and the settings of the ensemble, before it is fitted."""
+        member = HyperKernelRidgeCV(
+            kernel=candidate.kernel,
+            n_init=self.n_init,
+            refit=self.refit,
+            fit_intercept=self.fit_intercept,
+            scale_features=self.scale_features,
+            block_size=self.block_size,
+            device=self.device,
+            n_jobs=self.n_jobs,
+        )
+        member.truncation_, member.n_features_in_ = self.truncation_, self.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            member.feature_names_in_ = self.feature_names_in_
+        return member
+
+    def _quick_model(self, candidate: Candidate, fit: FinalFit, scaling: Moments, one_target: bool) -> MapModel:
+        model = self._member(candidate)
+        model._store(fit.result, candidate.kernel, fit.objective.centers, scaling, one_target=one_target)
+        return model
+
+    @property
+    def _shares(self) -> Array:
+        """The weights divided by their sum, or equal numbers if all weights are zero."""
+        total = float(np.sum(self.weights_))
+        return self.weights_ / total if total > 0 else np.full(len(self.weights_), 1.0 / len(self.weights_))
+
+    @property
+    def _output_shape(self) -> tuple[int, ...]:
+        return self.members_[0]._output_shape
+
+    def _predict_rows(self, rows: Rows) -> Array:
+        return self._sum([member._predict_rows(rows) for member in self.members_])
+
+    def _sum(self, predictions: list[Array]) -> Array:
+        """Return the weighted sum of the predictions of the members."""
+        b = self.intercept_
+        return b + sum(weight * (one - b) for weight, one in zip(self.weights_, predictions, strict=True))
+
+    def _mean_and_std_of_rows(self, rows: Rows) -> Array:
+        columns, t = [member._mean_and_std_of_rows(rows) for member in self.members_], self._n_targets
+        variance = sum(share * one[:, t:] ** 2 for share, one in zip(self._shares, columns, strict=True))
+        return np.hstack([self._sum([one[:, :t] for one in columns]), np.sqrt(variance)])
+
+    @property
+    def feature_importances_(self) -> Array:
+        """Importances of the columns, averaged over the members with their weights."""
+        return sum(s * member.feature_importances_ for s, member in zip(self._shares, self.members_, strict=True))
+
+
+def _combined(parts: list[LeftOut], weights: Array, shares: Array) -> LeftOut:
+    """Return the leave-one-out errors and standard deviations of a weighted sum of models.
+
+    The sum predicts ``sum_k w_k f_k`` for centered targets, so its error is ``(1 - sum_k w_k) y + sum_k w_k e_k``.
+    """
+    first = parts[0]
+    errors = (1.0 - np.sum(weights)) * first.targets
+    errors = errors + sum(weight * one.errors for weight, one in zip(weights, parts, strict=True))
+    variance = sum(share * one.deviations**2 for share, one in zip(shares, parts, strict=True))
+    return first._replace(errors=errors, deviations=np.sqrt(variance))
