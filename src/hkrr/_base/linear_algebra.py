@@ -143,7 +143,7 @@ def inverse_from_factor(factor: Array) -> Array:
     root, inverse = np.zeros((n, n)), np.empty((n, n))  # root is L^-1
     for start in range(0, n, _BLOCK):
         rows = slice(start, start + _BLOCK)
-        corner, _ = dtrtri(np.asfortranarray(factor[rows, rows]), lower=1)
+        corner, _ = dtrtri(np.tril(factor[rows, rows]), lower=1)
         for column in range(0, start, _BLOCK):
             columns = slice(column, column + _BLOCK)
             root[rows, columns] = -corner @ (factor[rows, column:start] @ root[column:start, columns])

@@ -1,0 +1,57 @@
+"""The blocked inverse from a Cholesky factor, compared with NumPy, for sizes around the size of the blocks."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from hkrr._base.linear_algebra import inverse_from_factor
+
+sizes = pytest.mark.parametrize("n", [1, 2, 127, 128, 129, 256, 300])
+
+
+def _matrix(n, condition):
+    """Return a symmetric matrix with eigenvalues between 1 and `condition`, and random eigenvectors."""
+    Q = np.linalg.qr(np.random.default_rng(n).normal(size=(n, n)))[0]
+    A = (Q * np.geomspace(1.0, condition, n)) @ Q.T
+    return (A + A.T) / 2.0
+
+
+@sizes
+@pytest.mark.parametrize("condition", [10.0, 1e6, 1e12])
+def test_matches_numpy(n, condition):
+    """Test the inverse. Its largest eigenvalue is 1, and rounding errors grow with the condition number."""
+    A = _matrix(n, condition)
+    found = inverse_from_factor(np.linalg.cholesky(A))
+    assert_allclose(found, np.linalg.inv(A), rtol=0, atol=1e-14 * condition)
+
+
+@sizes
+def test_the_factor_is_not_overwritten(n):
+    factor = np.linalg.cholesky(_matrix(n, 1e6))
+    given = factor.copy()
+    inverse_from_factor(factor)
+    assert_array_equal(factor, given)
+
+
+@sizes
+def test_entries_above_the_diagonal_are_not_read(n):
+    """Test a factor whose upper triangle is undefined, in both memory orders."""
+    factor = np.linalg.cholesky(_matrix(n, 10.0))
+    expected = inverse_from_factor(factor)
+    undefined = np.where(np.tri(n, dtype=bool), factor, np.nan)
+    for order in "CF":
+        assert_allclose(inverse_from_factor(np.array(undefined, order=order)), expected, rtol=0, atol=1e-15)
+
+
+def test_rows_of_very_different_sizes():
+    """Test a matrix with a condition number of 1e120, which is diagonal up to scaling of rows and columns."""
+    scale = np.geomspace(1e-30, 1e30, 300)
+    A = _matrix(300, 10.0)
+    found = inverse_from_factor(np.linalg.cholesky(scale[:, None] * A * scale))
+    assert_allclose(scale[:, None] * found * scale, np.linalg.inv(A), rtol=0, atol=1e-13)
+
+
+def test_tensors_give_the_same_inverse():
+    torch = pytest.importorskip("torch")
+    factor = np.linalg.cholesky(_matrix(129, 1e6))
+    assert_allclose(inverse_from_factor(torch.tensor(factor)).numpy(), inverse_from_factor(factor), rtol=0, atol=1e-9)
