@@ -58,7 +58,7 @@ def test_tensors_give_the_same_predictions(T, weighted, diagonal):
 
 @pytest.mark.parametrize("make", CRITERIA.values(), ids=CRITERIA)
 def test_another_kernel_and_lambda(make):
-    """Test that `at` changes the kernel and lambda of the predictions, and that the original criterion keeps its own."""
+    """Test that `at` changes the kernel and lambda of the predictions, and leaves the original criterion unchanged."""
     p = make_problem(T=2)
     case = next(case for case in ONE_GAMMA if case.name == "product_laplace")
     criterion = make(InMemoryRows(p.X, p.y, p.w), None, Gaussian(gamma=1.0), LAMBDA)

@@ -1,4 +1,4 @@
-"""Tests of the weights of an ensemble: a naive oracle, the price of the parameters, weighted rows and odd predictions."""
+"""Tests of the weights of an ensemble: a naive oracle, the price of the parameters, row weights, odd predictions."""
 
 from itertools import chain, combinations
 
