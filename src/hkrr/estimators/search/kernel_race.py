@@ -81,10 +81,12 @@ def _kept(directions: int, square: int, diagonal: int, product: int, plain: int)
 
 _ROUNDS = (
     _Round(500, 30, 100, _kept(1, 3, 2, 2, 1)),
-    _Round(1_000, 15, 100, _kept(1, 2, 1, 1, 0)),
+    _Round(1_000, 20, 100, _kept(1, 2, 1, 1, 0)),
     _Round(2_000, 10, 100, _kept(1, 2, 1, 1, 0)),
     _Round(4_000, 10, 2, _kept(1, 2, 1, 1, 0)),
 )
+# On a GPU, later rounds cost little more than the first one, so they have more iterations and more runs.
+_ROUNDS_ON_GPU = tuple(this._replace(max_iter=40, n_runs=100) for this in _ROUNDS)
 # How many candidates of each kind remain after a round with all rows.
 _FINALISTS = _kept(1, 3, 2, 2, 1)
 
@@ -123,11 +125,13 @@ class Race:
 
     def run(self, few_directions: Sequence[Candidate]) -> None:
         """Run all rounds for which there is time. `few_directions` are candidates with few directions, best first."""
-        for number, this in enumerate(_ROUNDS):
+        on_gpu = self.criterion(1).rows.pays_to_batch
+        for number, this in enumerate(_ROUNDS_ON_GPU if on_gpu else _ROUNDS):
             n_rows = min(this.n_rows, len(self._order))
             before = self.survivors
             starts = self._first_starts(few_directions) if number == 0 else self._affordable(before, n_rows, this)
-            if not starts or not self.problem.in_time:
+            # The first round is run even after the deadline, because it gives a model.
+            if not starts or (number > 0 and not self.problem.in_time):
                 break
             criterion = self.criterion(n_rows)
             what = f"kernels and maps on {n_rows:,} rows"

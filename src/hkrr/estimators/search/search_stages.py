@@ -495,7 +495,7 @@ def _search_all_kernels(problem: SearchProblem) -> Tuned:
     # If the Gaussian kernel fails, a different kernel may still work.
     with suppress(FitError):
         search.start()
-        if not problem.choose_dimension or _is_worth_more(problem, search.ranked[0]):
+        if not (problem.choose_dimension and search.best) or _is_worth_more(problem, search.ranked[0]):
             search.go_on()
         if problem.choose_dimension and _is_multi_index(problem, search.ranked[0]):
             return Tuned(*_finish_directions(problem, plain, *_found_by(search)))
