@@ -64,6 +64,8 @@ class SearchInputMixin(Regressor):
 
     n_components: Any = "auto"
     criterion: Literal["training", "evidence", "loo"] = "evidence"
+    # Maximum number of final fits for which time is reserved.
+    _most_fits = 1
     n_init: int
     refit: Literal["full"] | int
     time_limit: float | None
@@ -142,7 +144,7 @@ class SearchInputMixin(Regressor):
 
         callbacks: tuple[SearchCallback, ...] = tuple(self.callbacks or ())
         budget = TimeBudget(rows, self.time_limit, began, reading, n_threads)
-        likely_kernel = KERNELS["product_matern32"] if kernel is None else kernel
+        likely_kernel = KERNELS["matern32"] if kernel is None else kernel
         problem = SearchProblem(
             sample,
             CRITERIA[self.criterion],
@@ -153,7 +155,7 @@ class SearchInputMixin(Regressor):
             rng=rng,
             n_jobs=self.n_jobs,
             n_threads=n_threads if joblib.effective_n_jobs(self.n_jobs) == 1 else 1,
-            deadline=budget.search_deadline(likely_kernel, n_centers),
+            deadline=budget.search_deadline(likely_kernel, n_centers, self._most_fits),
             progress=Progress(callbacks, began, fit_candidate, self.verbose),
             place=rows.to_device,
         )

@@ -217,19 +217,18 @@ def _estimate_exact(
     nu = objective.reg_lambda * W
     scale = np.sum(Y * solution, axis=0) / W
     unit = _unit(scale)
-    factor = rows.fetch(info.factor)[0]
     fitted, slopes = _values_and_slopes(rows, objective.kernel, B, objective.centers, alpha / unit)
     J = root[:, :, None] * _tangents(X, B, slopes, shape)
     n, t, p = J.shape
-    # Two triangular solves are used, because they need no copy of the factor.
-    half = solve_triangular(factor, J.reshape(n, t * p).copy())
-    R = nu * solve_triangular(factor, half, transpose=True).reshape(n, t, p)
+    # The factor stays on the device of the rows. Two triangular solves are used, because they need no copy of the factor.
+    half = solve_triangular(info.factor, rows.place(J.reshape(n, t * p).copy()))
+    R = nu * rows.fetch(solve_triangular(info.factor, half, transpose=True))[0].reshape(n, t, p)
     scored = _choose_scored_rows(weight)
     columns = np.zeros((n, len(scored)))
     columns[scored, np.arange(len(scored))] = 1.0
-    columns = solve_triangular(factor, columns)
+    columns = solve_triangular(info.factor, rows.place(columns))
     scored_rows = _ScoredRows(
-        freedom=nu * np.sum(columns * columns, axis=0),
+        freedom=nu * rows.fetch((columns * columns).sum(axis=0))[0],
         slack=np.zeros(len(scored)),
         R=R[scored],
         Q=np.tensordot(J, R, ((0, 1), (0, 1))),

@@ -337,7 +337,8 @@ def improve_each(
                 check_stored(result, B0)
         return [_ended(criterion, start, result) for start, result in zip(starts, results, strict=True)]
 
-    return in_threads(one, range(len(starts)), n_threads)
+    # Runs on a GPU share the GPU, so threads would not be faster.
+    return in_threads(one, range(len(starts)), 1 if criterion.rows.pays_to_batch else n_threads)
 
 
 def plain_kernel_ridge(
@@ -401,18 +402,16 @@ def comparable_runs(path: dict[str, Any]) -> Array:
 def race_rows(path: dict[str, Any]) -> Array:
     """Return the number of rows of each run of ``path_`` in the race between kernels and shapes, or 0 for other runs.
 
-    Only runs with the same number of rows are comparable. Models saved by version 0.1 have no column "n_rows". The
-    suffixes of their labels give the order of their stages, which is returned instead.
+    Only runs with the same number of rows are comparable. If a search with heavy-tailed noise followed a search with
+    normal noise, only the second race counts. Models saved by version 0.1 have no column "n_rows". The suffixes of
+    their labels give the order of their stages, which is returned instead.
     """
-    kinds = [RUN_KINDS.get(label) for label in path["start"]]
-    raced = [kind is not None and kind.stage is Stage.KERNELS for kind in kinds]
-    if "n_rows" in path:
-        numbers = [n or 0 for n in path["n_rows"]]
-    else:
-        numbers = [
-            3 if label.endswith(", finalist") else 1 if label.endswith(", half") else 2 for label in path["start"]
-        ]
-    return np.where(raced, numbers, 0)
+    labels = path["start"]
+    kinds = [RUN_KINDS.get(label) for label in labels]
+    stages = np.array([None if kind is None else kind.stage for kind in kinds])
+    in_last_search = np.arange(len(labels)) > np.max(np.flatnonzero(stages == Stage.DIRECTIONS), initial=-1)
+    numbers = path.get("n_rows", [2 + label.endswith(", finalist") - label.endswith(", half") for label in labels])
+    return np.where((stages == Stage.KERNELS) & in_last_search, [n or 0 for n in numbers], 0)
 
 
 def unchanged(candidate: Candidate, reg_lambda: float, reason: StopReason) -> Result:

@@ -40,6 +40,10 @@ _FACTOR_SAMPLE, _PRODUCT_SAMPLE, _KERNEL_SAMPLE = 1000, 500, 150
 _EXAMINED_ROWS = 20_000
 # Fraction of the time limit that is kept as a reserve, because the predicted duration of the final fit is not exact.
 _RESERVE = 0.03
+# Fraction of the time limit that is reserved for the final fits.
+_SHARE_OF_FIT = 0.4
+# Fractions of the rows that are tried if there is no time for a fit with all rows as centers.
+_SUBSETS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 # Minimum number of rows per thread in a factorization. With fewer rows per thread, some threads would have no work,
 # because the factorization splits the remaining rows into blocks of 512 rows.
 _ROWS_PER_THREAD = 1_000
@@ -163,25 +167,32 @@ class DurationModel:
         It is the sum of the times for the kernel matrices, the matrix products, the factorizations, the interval scores
         and the diagnostics.
         """
-        scores = self._product * min(n_centers, n_rows) ** 2 * 3.0 * min(SCORED_ROWS, n_rows)
-        scores += 4.0 * self._entry * min(n_rows, _EXAMINED_ROWS) * n_centers / self._n_threads
+        products = self._product * min(n_centers, n_rows) ** 2 * min(SCORED_ROWS, n_rows)
+        scores = 4.0 * self._entry * min(n_rows, _EXAMINED_ROWS) * n_centers / self._n_threads
         if n_centers >= n_rows:
             n_threads = min(self._n_threads, max(1, n_rows // _ROWS_PER_THREAD))
             solve = self._entry * n_rows**2 / self._n_threads + self._factor * n_rows**3 / n_threads
-            return solve + scores
+            return solve + products + scores
+        scores += 3.0 * products
         n_threads = min(self._n_threads, threads_for_sums(n_centers))
         sums = self._entry * n_rows * n_centers + self._sum * n_rows * n_centers**2
         return sums / n_threads + self._entry * n_centers**2 + 4.0 * self._factor * n_centers**3 + scores
 
-    def affordable(self, n_rows: int, n_centers: int, seconds: float) -> int:
-        """Return the number of centers, at most ``n_centers``, that can be fitted in the given time.
+    def affordable(self, n_rows: int, n_centers: int, seconds: float) -> tuple[int, int]:
+        """Return the numbers of rows and of centers, at most `n_centers`, that can be fitted in the given time.
 
-        The number is not reduced below 500, because a fit with fewer centers is hardly faster.
+        If all rows are to be centers, but there is no time for this, rows are left out, at most half of them. Otherwise
+        the number of centers is reduced, at most to 500, because a fit with fewer centers is hardly faster. For the
+        same time, the square system of a subset of the rows has several times as many centers.
         """
+        if n_centers >= n_rows:
+            for share in _SUBSETS:
+                if self.seconds(int(share * n_rows), int(share * n_rows)) <= seconds:
+                    return int(share * n_rows), int(share * n_rows)
         n_centers = min(n_centers, n_rows)
         while n_centers > _LEAST_CENTERS and self.seconds(n_rows, n_centers) > seconds:
             n_centers = max(_LEAST_CENTERS, int(0.8 * n_centers))
-        return n_centers
+        return n_rows, n_centers
 
 
 class TimeBudget:
@@ -205,26 +216,28 @@ class TimeBudget:
         self._rows, self._limit, self._began = rows, limit, began
         self._reading, self._n_threads = reading, n_threads
 
-    def search_deadline(self, kernel: Kernel, n_centers: int) -> float:
+    def search_deadline(self, kernel: Kernel, n_centers: int, n_fits: int = 1) -> float:
         """Return the time (of ``time.perf_counter``) at which the search has to stop.
 
-        The number of centers is reduced, to 500 if necessary, until the final fit needs at most a third of the time
-        limit. The predicted time of this fit, the time for reading the rows and a small reserve are kept free.
+        The size of a final fit is reduced until it needs at most 0.4 of the time limit (`DurationModel.affordable`).
+        The predicted time of this fit, the time for reading the rows and a small reserve are kept free. If there are up
+        to `n_fits` final fits, time is kept free for as many of them as need at most 0.4 of the time limit.
         """
         if self._limit is None:
             return math.inf
         duration = DurationModel(kernel, self._rows.n_features, self._n_threads)
-        affordable = duration.affordable(self._rows.n_rows, n_centers, self._limit / 3)
-        reserved = duration.seconds(self._rows.n_rows, affordable) + self._reading + _RESERVE * self._limit
-        return self._began + self._limit - reserved
+        size = duration.affordable(self._rows.n_rows, n_centers, _SHARE_OF_FIT * self._limit)
+        each = duration.seconds(*size) + self._reading
+        n_fits = min(n_fits, max(1, int(_SHARE_OF_FIT * self._limit / each)))
+        return self._began + (1.0 - _RESERVE) * self._limit - n_fits * each
 
-    def affordable_centers(self, kernel: Kernel, n_centers: int, n_fits: int = 1) -> int:
-        """Return how many centers, at most ``n_centers``, a final fit can have if the time left is divided by `n_fits`.
+    def affordable_size(self, kernel: Kernel, n_centers: int, n_fits: int = 1) -> tuple[int, int]:
+        """Return the numbers of rows and of centers of a final fit, if the time left is divided by `n_fits`.
 
         If less than a tenth of the time limit is left, the final fits still get a tenth.
         """
         if self._limit is None:
-            return n_centers
+            return self._rows.n_rows, n_centers
         duration = DurationModel(kernel, self._rows.n_features, self._n_threads)
         return duration.affordable(self._rows.n_rows, n_centers, self._left / n_fits)
 

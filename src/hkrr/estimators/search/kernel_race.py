@@ -27,7 +27,7 @@ import numpy as np
 
 from hkrr._maps import Diagonal, Full, Scaled, square_map_is_affordable
 from hkrr.criteria import Criterion
-from hkrr.estimators.search.candidates import Candidate, Origin, optimism, score
+from hkrr.estimators.search.candidates import SHORT, Candidate, Origin, optimism, score
 from hkrr.estimators.search.progress import Phase
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.exceptions import FitError
@@ -100,7 +100,8 @@ class Race:
     problem : SearchProblem
         The input of the search. If the number of directions is given, only maps with these directions compete.
     survivors : list of Candidate
-        The candidates that were not dropped, best first. Scores are comparable only for the same number of rows.
+        The candidates that were not dropped, lowest score first. If time ran out in a round, some scores are from the
+        round before.
     tried : list of Candidate
         The result of each run.
     """
@@ -120,13 +121,12 @@ class Race:
 
     @property
     def best(self) -> Candidate:
-        """The survivor with the lowest score among those that were improved on the largest number of rows."""
-        return min(self.survivors, key=lambda one: (-(one.n_rows or 0), one.score))
+        """The survivor with the lowest score."""
+        return self.survivors[0]
 
     def run(self, few_directions: Sequence[Candidate]) -> None:
         """Run all rounds for which there is time. `few_directions` are candidates with few directions, best first."""
-        on_gpu = self.criterion(1).rows.pays_to_batch
-        for number, this in enumerate(_ROUNDS_ON_GPU if on_gpu else _ROUNDS):
+        for number, this in enumerate(_ROUNDS_ON_GPU if self.problem.on_gpu else _ROUNDS):
             n_rows = min(this.n_rows, len(self._order))
             before = self.survivors
             starts = self._first_starts(few_directions) if number == 0 else self._affordable(before, n_rows, this)
@@ -136,15 +136,17 @@ class Race:
             criterion = self.criterion(n_rows)
             what = f"kernels and maps on {n_rows:,} rows"
             self.problem.progress.begin(what, Phase.KERNELS if number == 0 else Phase.FINALISTS)
-            ends = self._improve(criterion, starts, this.max_iter)
+            ends = self._improve(criterion, starts, this.max_iter if number > 0 else SHORT)
             if number == 0:
                 ends += self._diagonal_maps(criterion, ends, this.max_iter)
             ends += self._square_maps(criterion, ends, this.max_iter)
             if not ends:
                 break
-            # Candidates for which there was no time stay as they are.
+            # Candidates for which there was no time stay as they are. They are evaluated, so that scores are comparable.
             improved = {(one.kernel, _kind(one)) for one in ends}
             skipped = [one for one in before if (one.kernel, _kind(one)) not in improved]
+            if self.problem.in_time:
+                skipped = self._improve(criterion, skipped, 0)
             is_last = n_rows == self.problem.rows.n_rows and number > 0
             self.survivors = _best_of_each_kind([*ends, *skipped], _FINALISTS if is_last else this.kept)
             self.problem.progress.found(self.best)
@@ -191,10 +193,10 @@ class Race:
         return starts
 
     def _diagonal_maps(self, criterion: Criterion, ends: Sequence[Candidate], max_iter: int) -> list[Candidate]:
-        """Return the better of two diagonal maps for each kernel.
+        """Return the better of two diagonal maps for each kernel, after a long run.
 
-        One run starts from plain kernel ridge regression, the other from the scale of the median heuristic. The second
-        run is needed if plain kernel ridge regression attributes everything to noise.
+        One short run starts from plain kernel ridge regression, the other from the scale of the median heuristic. The
+        second run is needed if plain kernel ridge regression attributes everything to noise.
         """
         plain = [end for end in ends if isinstance(end.shape, Scaled)]
         starts = []
@@ -202,10 +204,10 @@ class Race:
             median = replace(end, B=np.full_like(end.B, self._typical[end.kernel]), nu=_FIRST_NOISE)
             starts += [self._warm(one, origin=Origin.DIAGONAL, shape=Diagonal()) for one in (end, median)]
         best: dict[Kernel, Candidate] = {}
-        for end in self._improve(criterion, starts, max_iter):
+        for end in self._improve(criterion, starts, SHORT):
             if end.kernel not in best or end.score < best[end.kernel].score:
                 best[end.kernel] = end
-        return list(best.values())
+        return self._improve(criterion, list(best.values()), max_iter - SHORT)
 
     def _square_maps(self, criterion: Criterion, ends: Sequence[Candidate], max_iter: int) -> list[Candidate]:
         """Return square maps, started from the diagonal maps of radial kernels that have no square map yet."""
@@ -221,9 +223,14 @@ class Race:
         return self._improve(criterion, starts, max_iter)
 
     def _affordable(self, candidates: Sequence[Candidate], n_rows: int, this: _Round) -> list[Candidate]:
-        """Return the starts of a round for which there is time, best first. The time is predicted from earlier runs."""
+        """Return the starts of a round for which there is time, best first. The time is predicted from earlier runs.
+
+        The best square map comes second, because its score is the one that gains most from more rows.
+        """
         starts, left = [], self.problem.seconds_left
-        for one in candidates:
+        rest = candidates[1:]
+        square = next((k for k, one in enumerate(rest) if _kind(one) is _Kind.SQUARE), 0)
+        for one in [*candidates[:1], *rest[square : square + 1], *rest[:square], *rest[square + 1 :]]:
             growth = (n_rows / (one.n_rows or n_rows)) ** _COST_EXPONENT
             each = one.seconds_per_iteration * growth / self.problem.n_parallel
             if each * _LEAST_ITERATIONS > left:
@@ -252,6 +259,6 @@ def _kind(candidate: Candidate) -> _Kind:
 
 def _best_of_each_kind(candidates: Sequence[Candidate], kept: dict[_Kind, int]) -> list[Candidate]:
     """Return the candidates with the lowest scores of each kind, lowest score first."""
-    ranked = sorted(candidates, key=lambda one: (-(one.n_rows or 0), one.score))
+    ranked = sorted(candidates, key=lambda one: one.score)
     chosen = [one for kind in _Kind for one in [one for one in ranked if _kind(one) is kind][: kept[kind]]]
-    return sorted(chosen, key=lambda one: (-(one.n_rows or 0), one.score))
+    return sorted(chosen, key=lambda one: one.score)

@@ -13,7 +13,7 @@ from hkrr._base.threads import single_threaded_blas
 from hkrr._maps import KernelExpansion
 from hkrr.estimators.search.candidates import Candidate, unchanged
 from hkrr.estimators.search.final_fit import FinalFit, TimeBudget, final_fit, quick_fit
-from hkrr.estimators.search.progress import Phase
+from hkrr.estimators.search.progress import Phase, SearchStopped
 from hkrr.estimators.search.robust_noise import Errors, shows_outliers, student_weights
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.estimators.search.search_stages import Tuned, refit_scale, subset, tune
@@ -91,9 +91,9 @@ def select_model(ready: Ready, kernel: Kernel | None, keep_best: bool) -> Select
     problem = ready.problem
     try:
         tuned = tune(problem, kernel)
-        n_centers = ready.budget.affordable_centers(tuned.winner.kernel, ready.n_centers)
+        size = ready.budget.affordable_size(tuned.winner.kernel, ready.n_centers)
         problem.progress.begin("final fit on all rows", Phase.FINAL_FIT)
-        fit, y_offset = _fit_on_all_rows(ready, tuned.winner, tuned.result, tuned.omega, n_centers)
+        fit, y_offset = _final_fit(ready, tuned.winner, tuned.result, tuned.omega, *size)
         problem.progress.print("the fit is complete")
         return Selection(tuned.winner, tuned.candidates, fit, y_offset)
     except KeyboardInterrupt as stop:
@@ -109,27 +109,35 @@ def select_members(ready: Ready, keep_best: bool) -> tuple[list[Selection], Arra
     problem, budget = ready.problem, ready.budget
     try:
         tuned = tune(problem, None)
-        finalists, weigh = _weights_of_finalists(problem, tuned)
+        try:
+            finalists, weigh = _weights_of_finalists(problem, tuned)
+        except SearchStopped:
+            tuned = replace(tuned, result=unchanged(tuned.winner, 0.0, StopReason.CALLBACK), finalists=())
+            finalists, weigh = _weights_of_finalists(problem, tuned)
         weights = weigh(np.arange(len(finalists)))
-        order = np.argsort(-weights, kind="stable")
-        order = order[: max(1, np.count_nonzero(weights))]
+        order = _largest_first(weights)
         kernels = [finalists[k].kernel for k in order]
         n_members = budget.affordable_fits(kernels, ready.n_centers)
         if n_members < len(order):
-            order = order[:n_members]
-            weights = weigh(order)
+            weights = weigh(order[:n_members])
+            order = _largest_first(weights)
         problem.progress.begin("final fit on all rows", Phase.FINAL_FIT)
         members = []
         for position, k in enumerate(order):
             winner, n_left = finalists[k], len(order) - position
-            n_centers = budget.affordable_centers(winner.kernel, ready.n_centers, n_left)
-            result = tuned.result if winner is tuned.winner else unchanged(winner, 0.0, StopReason.MAX_ITER)
-            fit, y_offset = _fit_on_all_rows(ready, winner, result, tuned.omega, n_centers)
+            size = budget.affordable_size(winner.kernel, ready.n_centers, n_left)
+            result = tuned.result if winner is tuned.winner else unchanged(winner, 0.0, StopReason(tuned.result.reason))
+            fit, y_offset = _final_fit(ready, winner, result, tuned.omega, *size)
             members.append(Selection(winner, tuned.candidates, fit, y_offset))
         problem.progress.print("the fit is complete")
         return members, weights[order]
     except KeyboardInterrupt as stop:
         return [_best_so_far(problem, stop, keep_best)], np.ones(1)
+
+
+def _largest_first(weights: Array) -> Array:
+    """Return the indices of the positive weights, largest weight first. If all weights are zero, return one index."""
+    return np.argsort(-weights, kind="stable")[: max(1, np.count_nonzero(weights))]
 
 
 def _weights_of_finalists(problem: SearchProblem, tuned: Tuned) -> tuple[list[Candidate], Callable[[Array], Array]]:
@@ -158,7 +166,9 @@ def _weights_of_finalists(problem: SearchProblem, tuned: Tuned) -> tuple[list[Ca
         return [tuned.winner], lambda some: np.ones(1)
     _, Y, w = criterion.rows.gather()
     row_weight = np.ones(len(Y)) if w is None else w
-    n_parameters = np.array([one.degrees_of_freedom for one in refitted])
+    # The price of a parameter is that of a fit on all rows, of which the rows here may be a sample.
+    share = criterion.rows.total_weight / problem.total_weight
+    n_parameters = share * np.array([one.degrees_of_freedom for one in refitted])
 
     def weigh(some: Array) -> Array:
         weights = np.zeros(len(refitted))
@@ -168,12 +178,16 @@ def _weights_of_finalists(problem: SearchProblem, tuned: Tuned) -> tuple[list[Ca
     return refitted, weigh
 
 
-def _fit_on_all_rows(
-    ready: Ready, winner: Candidate, result: Result, omega: Array | None, n_centers: int
+def _final_fit(
+    ready: Ready, winner: Candidate, result: Result, omega: Array | None, n_rows: int, n_centers: int
 ) -> tuple[FinalFit, Array | None]:
     """Return the final fit of a candidate, and the offset of the targets with heavy-tailed noise."""
     robust, y_offset = robust_rows(ready.rows, ready.problem.rows, winner, omega)
     given = None if y_offset is None else ready.rows
+    if n_rows < robust.n_rows:
+        # The generator is a new one, so that all members of an ensemble use the same rows.
+        some = robust.draw(n_rows, np.random.RandomState(0))
+        robust, given = robust.subset(some), None if given is None else given.subset(some)
     return final_fit(robust, winner, result, n_centers, ready.problem.rng, given=given), y_offset
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import joblib
 import numpy as np
@@ -79,6 +79,15 @@ class SearchProblem:
     def total_weight(self) -> float:
         """The total weight of all rows of the fit, even if the search uses only a sample of these rows."""
         return self.rows.total_weight if self.represented_weight is None else self.represented_weight
+
+    def with_share(self, share: float) -> SearchProblem:
+        """Return the problem with a deadline after this fraction of the time that is left."""
+        return replace(self, deadline=time.perf_counter() + share * self.seconds_left)
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether the criteria are evaluated on a GPU."""
+        return self.place(self.rows.subset(np.arange(1))).pays_to_batch
 
     @property
     def n_parallel(self) -> int:

@@ -62,8 +62,8 @@ _FEW_ROWS = 300
 # _EXACT_ROWS rows, the number of centers of the search for directions is multiplied by _POLISH_RATIO, up to
 # _POLISH_CENTERS. _POLISH_ITERATIONS is the maximum number of iterations.
 _POLISH_RATIO, _POLISH_CENTERS, _POLISH_ITERATIONS = 2, 400, 20
-# Maximum number of rows for the last refit of the scale and noise with kernel="auto".
-_RESCALE_ROWS = 2_000
+# Maximum number of rows for the last refit of the scale and noise with kernel="auto", and the same number on a GPU.
+_RESCALE_ROWS, _RESCALE_ROWS_ON_GPU = 2_000, 10_000
 # Maximum numbers of iterations for refitting one common scale of the map, and for refitting one scale per direction.
 _RESCALE_ITERATIONS, _SCALES_ITERATIONS = 8, 30
 # Number of maps, found with the Gaussian kernel, from which the search over kernels starts.
@@ -80,8 +80,9 @@ _CLEAR_RATIO = 2.0
 _UNEXPLAINED = -0.05
 # Directions are few if there is at most one for this number of columns.
 _FEW_PER_COLUMNS = 4
-# Fraction of the time that the search for directions may take if the kernel is selected too.
-_SHARE_OF_DIRECTIONS = 0.3
+# If the kernel is selected too, fraction of the time that the search for directions may take, and fraction of the time
+# left after it that the race between kernels may take.
+_SHARE_OF_DIRECTIONS, _SHARE_OF_RACE = 0.3, 0.85
 
 PLAIN_WINS = "plain kernel ridge regression on all inputs scores better than any map with few directions"
 
@@ -490,8 +491,7 @@ def _search_all_kernels(problem: SearchProblem) -> Tuned:
     """Find directions with the Gaussian kernel, then compare all kernels and shapes of the map."""
     gaussian = KERNELS["gaussian"].with_gamma(1.0)
     plain = _begin_with_plain(problem, gaussian)
-    first = replace(problem, deadline=time.perf_counter() + _SHARE_OF_DIRECTIONS * problem.seconds_left)
-    search = DirectionSearch(first, gaussian)
+    search = DirectionSearch(problem.with_share(_SHARE_OF_DIRECTIONS), gaussian)
     # If the Gaussian kernel fails, a different kernel may still work.
     with suppress(FitError):
         search.start()
@@ -499,7 +499,7 @@ def _search_all_kernels(problem: SearchProblem) -> Tuned:
             search.go_on()
         if problem.choose_dimension and _is_multi_index(problem, search.ranked[0]):
             return Tuned(*_finish_directions(problem, plain, *_found_by(search)))
-    ends, race = search.ends, Race(problem)
+    ends, race = search.ends, Race(problem.with_share(_SHARE_OF_RACE))
     race.run(search.ranked[:_FEW_DIRECTIONS])
     winner, tried, message = race.best, race.tried, None
     others = [one for one in race.survivors if not isinstance(one.shape, Full) and one.n_rows == winner.n_rows]
@@ -560,8 +560,8 @@ def _lead_clearly(directions: Candidate, own: float, others: float) -> bool:
 
 
 def refit_scale(problem: SearchProblem, candidate: Candidate) -> tuple[Candidate, Result]:
-    """Refit the scale of the map and the noise on at most 2,000 rows, if the candidate was learned on fewer rows."""
-    n_rows = min(problem.rows.n_rows, _RESCALE_ROWS)
+    """Refit the scale of the map and the noise on more rows than those on which the candidate was learned."""
+    n_rows = min(problem.rows.n_rows, _RESCALE_ROWS_ON_GPU if problem.on_gpu else _RESCALE_ROWS)
     if problem.in_time and (candidate.n_rows or 0) < n_rows:
         criterion = problem.criterion(subset(problem.rows, n_rows, problem.rng), None, candidate.kernel)
         start = replace(candidate, origin=Origin.RESCALED, n_rows=None, shape=Scaled(candidate.B), seconds=0.0)
