@@ -70,6 +70,7 @@ def seeds() -> list[bytes]:
         ),
         hkrr.HyperKernelRidgeCV(n_components=1, **quick).fit(X, y),
         hkrr.HyperKernelRidgeCV([1], cv=2, criterion="training", reg_lambdas=[0.1], **quick).fit(X, y),
+        hkrr.HyperKernelEnsemble(**quick).fit(X, y),
         hkrr.HyperKernelClassifier(1, loss="squared", class_weight={0: 1.0, 1: 2.0}, **quick).fit(
             X, (y > 0).astype(int)
         ),
@@ -139,7 +140,7 @@ def answers(model: Any, X: Any) -> Iterator[Callable[[], Any]]:
         yield lambda: model.predict(X, return_std=True)[1]
     if hasattr(inner, "interval_scores_"):
         yield lambda: np.stack(model.predict_interval(X, coverage=0.5), axis=1)
-    if isinstance(inner, FeatureImportancesMixin):
+    if isinstance(inner, FeatureImportancesMixin | hkrr.HyperKernelEnsemble):
         yield lambda: np.resize(inner.feature_importances_, _ROWS)
 
 

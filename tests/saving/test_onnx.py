@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 
 import hkrr
 from hkrr import baselines, kernels
-from support.models_to_save import CLASSES, fitted, new_rows, rows, unfitted
+from support.models_to_save import CLASSES, copied, fitted, new_rows, rows, unfitted
 
 KERNELS = {
     **kernels.KERNELS,
@@ -88,6 +88,22 @@ def test_truncation(n_targets, truncate):
     assert_agrees(model, far, np.max(np.abs(model.predict(far))))
 
 
+@pytest.mark.parametrize("n_targets", [None, 2])
+def test_ensembles_clip_each_member(n_targets):
+    X, y = rows()
+    Y = y + 3 if n_targets is None else np.column_stack([y + 3, -3 * y])
+    model, kernel_names = copied("HyperKernelEnsemble"), ("polynomial", "laplace")
+    model.members_ = [unfitted("HyperKernelRidgeCV").set_params(kernel=name).fit(X, Y) for name in kernel_names]
+    model.intercept_ = model.members_[0].intercept_
+    assert abs(np.sum(model.weights_) - 1) > 0.05  # so that the intercept has an influence
+    far = 30 * new_rows()
+    clipped = np.abs(model.members_[0].predict(far)) == model.members_[0].truncation_
+    assert clipped.any()
+    assert not clipped.all()
+    for X in (far, new_rows()):
+        assert_agrees(model, X, np.ptp(model.predict(X)))
+
+
 @pytest.mark.parametrize("name", ["KernelRidgeCV", "RBFNetwork", "HyperRBFNetwork", "RecursiveFeatureMachine", "grid"])
 def test_other_kernel_expansions(name):
     model = fitted(name)
@@ -95,8 +111,8 @@ def test_other_kernel_expansions(name):
 
 
 def test_models_that_cannot_be_converted_are_refused():
-    sums = {"HyperKernelRidge", "HyperKernelRidgeCV", "KernelRidgeCV", "RBFNetwork", "HyperRBFNetwork"}
-    for name in set(CLASSES) - sums - {"RecursiveFeatureMachine"}:
+    sums = {"HyperKernelRidge", "HyperKernelRidgeCV", "HyperKernelEnsemble", "RecursiveFeatureMachine"}
+    for name in set(CLASSES) - sums - {"KernelRidgeCV", "RBFNetwork", "HyperRBFNetwork"}:
         with pytest.raises(TypeError, match=f"got a {name}"):
             hkrr.to_onnx(fitted(name))
     with pytest.raises(NotFittedError):

@@ -16,6 +16,7 @@ from hkrr import baselines, kernels
 from hkrr._storage import json_codec as codec
 from hkrr.saving import checks
 from hkrr.saving.schemas import SCHEMAS
+from hkrr.tables import TableRegressor
 from support.models_to_save import (
     CLASSES,
     apply,
@@ -27,6 +28,7 @@ from support.models_to_save import (
     rows,
     through_a_file,
     unfitted,
+    with_two_members,
 )
 
 VARIANTS = ["grid", "learned grid", "polynomials", "cells"]
@@ -96,6 +98,53 @@ def test_column_names_and_output_configuration(tmp_path):
     with pytest.raises(ValueError, match="feature names"):
         again.predict(frame[frame.columns[::-1]])
     assert header_of(tmp_path / "model.safetensors")["feature_names"] == list(frame.columns)
+
+
+@pytest.fixture(scope="module")
+def ensemble():
+    """Return an ensemble of two members with the same centers, fitted to named columns and two targets."""
+    X, y = rows()
+    frame, Y = pd.DataFrame(X, columns=["a", "b", "c"]), np.column_stack([y, 3 + X[:, 2]])
+    return with_two_members(unfitted("HyperKernelEnsemble").fit(frame, Y), frame, Y)
+
+
+def test_an_ensemble_keeps_its_outputs_and_its_members(ensemble, tmp_path):
+    again = through_a_file(ensemble, tmp_path)
+    assert_same(again, ensemble)
+    frame = pd.DataFrame(new_rows(), columns=["a", "b", "c"])
+    assert_same(again.predict(frame, return_std=True), ensemble.predict(frame, return_std=True))
+    assert_same(again.predict_interval(frame, 0.8), ensemble.predict_interval(frame, 0.8))
+    assert_same(again.feature_importances_, ensemble.feature_importances_)
+    for one, other in zip(again.members_, ensemble.members_, strict=True):
+        assert_same(one.predict(frame), other.predict(frame))
+        with pytest.raises(ValueError, match="feature names"):
+            one.predict(frame[["c", "b", "a"]])
+    assert header_of(tmp_path / "model.safetensors")["summary"] == {"n_features": 3, "n_members": 2}
+
+
+def test_centers_that_members_share_are_stored_once(ensemble, tmp_path):
+    def stored():
+        return [name for name in header_of(tmp_path / "model.safetensors")["tensors"] if name.endswith("centers_")]
+
+    first, second = through_a_file(ensemble, tmp_path).members_
+    assert stored() == ["members_.0.centers_"]
+    assert second.centers_ is first.centers_
+    other = pickle.loads(pickle.dumps(ensemble))
+    other.members_[1].centers_ += 1.0
+    again = through_a_file(other, tmp_path)
+    assert stored() == ["members_.0.centers_", "members_.1.centers_"]
+    assert_same(again, other)
+
+
+def test_an_ensemble_in_a_table_regressor(tmp_path):
+    X, y = rows()
+    model = TableRegressor(unfitted("HyperKernelEnsemble"))
+    model = model.fit(pd.DataFrame(X, columns=["a", "b", "c"]), y)
+    with_two_members(model.model_, X, y)
+    frame = pd.DataFrame(new_rows(), columns=["a", "b", "c"])
+    again = through_a_file(model, tmp_path)
+    assert_same(again.model_, model.model_)
+    assert_same(again.predict(frame, return_std=True), model.predict(frame, return_std=True))
 
 
 def test_a_fit_of_tensors(tmp_path):

@@ -16,7 +16,7 @@ from support.models_to_save import rows, through_a_file
 from support.mutated_model_files import parts
 
 FOLDER = Path(__file__).parent / "fixtures"
-NAMES = ["uncertain", "calibrated", "logistic", "squared", "table"]
+NAMES = ["uncertain", "calibrated", "ensemble", "logistic", "squared", "table"]
 MESSAGES = "contain NaN or infinity|hold NaN or infinity|cannot be computed"
 
 

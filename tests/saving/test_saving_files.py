@@ -58,7 +58,7 @@ def outputs_of(model, X):
     return {"predict": predicted, "std": std, "lower": lower, "upper": upper}
 
 
-@pytest.mark.parametrize("name", ["uncertain", "calibrated", "logistic", "squared", "table"])
+@pytest.mark.parametrize("name", ["uncertain", "calibrated", "ensemble", "logistic", "squared", "table"])
 def test_files_of_models_with_uncertainty(name):
     """Test files with the outputs of their models. Every later version must reproduce these outputs."""
     folder = HERE / "fixtures"

@@ -13,7 +13,7 @@ import hkrr
 from hkrr._storage.safetensors_format import as_json, checksum, pack
 from hkrr.saving.schemas import SCHEMAS
 from support.hostile_files import MODELS, changed, data_of, load, refused, refused_or_valid, with_value
-from support.models_to_save import CLASSES, apply, fitted, new_rows
+from support.models_to_save import CLASSES, apply, copied, fitted, new_rows, rows, unfitted
 from support.mutated_model_files import JUNK, MUTATIONS, nodes, parts, with_table
 
 
@@ -78,7 +78,10 @@ def test_mutated_files_are_refused_or_valid(name, kind, seed):
     refused_or_valid(MUTATIONS[kind](data_of(name), Random(seed)))
 
 
-@pytest.mark.parametrize("name", ["HyperKernelRidgeCV", "polynomials", "ReLUNetwork"])
+ENSEMBLE = pytest.param("HyperKernelEnsemble", marks=pytest.mark.thorough)  # the table path_ has hundreds of values
+
+
+@pytest.mark.parametrize("name", ["HyperKernelRidgeCV", ENSEMBLE, "polynomials", "ReLUNetwork"])
 def test_junk_in_any_place_is_refused_or_valid(name):
     """Replace each value of the header in turn by a random invalid value."""
     random = Random(0)
@@ -151,6 +154,62 @@ def test_unknown_and_invalid_values_are_refused(place, value, message):
 )
 def test_links_that_cannot_predict_are_refused(name, place, value, message):
     refused(with_value(name, ["attributes", "link_", "model", *place], value), message)
+
+
+MEMBER = ["attributes", "members_", 1]
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (["attributes", "members_"], None, "not a list of models"),
+        (["attributes", "members_"], {"model": {}}, "not a list of models"),
+        (["attributes", "members_"], [], "weights_ has 2 entries, but members_ has 0"),
+        (MEMBER, [], "its content is not a model"),
+        ([*MEMBER, "class"], "HyperKernelRidge", "class 'HyperKernelRidge' is unknown"),
+        ([*MEMBER, "class"], "HyperKernelEnsemble", "class 'HyperKernelEnsemble' is unknown"),
+        ([*MEMBER, "parameters", "truncate"], "yes", "truncate must be True or False"),
+        ([*MEMBER, "attributes", "centers_"], {"tensor": "members_.0.centers_"}, "the same tensor twice"),
+        ([*MEMBER, "attributes", "map_shape_"], "round", "map_shape_ is not one of"),
+        (["attributes", "n_features_in_"], 4, r"members_\[0\] was fitted with 3 columns, but the model with 4"),
+        (["attributes", "truncation_"], -1.0, "truncation_ is below 0"),
+        (["attributes", "path_"], {"dict": [["a", [1]], ["b", []]]}, "columns of different lengths"),
+        (["parameters", "n_jobs"], 0, "n_jobs must be"),
+        (["parameters", "device"], "cuda:0; rm", "not a PyTorch device"),
+    ],
+)
+def test_invalid_ensembles_are_refused(place, value, message):
+    refused(with_value("HyperKernelEnsemble", place, value), message)
+
+
+@pytest.mark.parametrize("weights", [[0.7, -0.2], [1e308, 1e308]])
+def test_ensembles_with_invalid_weights_are_refused(weights):
+    header, arrays = parts(data_of("HyperKernelEnsemble"))
+    refused(pack(header, {**arrays, "weights_": np.array(weights)}), "weights_ contains negative numbers, or numbers")
+
+
+@pytest.mark.parametrize(("member", "attribute"), [(0, "centers_"), (1, "map_shape_")])
+def test_members_without_a_required_attribute_are_refused(member, attribute):
+    """Only the members after the first can lack centers: they share those of the first."""
+    header, arrays = parts(data_of("HyperKernelEnsemble"))
+    del header["attributes"]["members_"][member]["attributes"][attribute]
+    refused(pack(header, arrays), f"lacks the attribute {attribute}")
+
+
+def test_members_that_do_not_fit_together_are_refused(tmp_path):
+    X, y = rows()
+    model = copied("HyperKernelEnsemble")
+    for other, message in (
+        (unfitted("HyperKernelRidgeCV").fit(X[:, :2], y), r"members_\[1\] was fitted with 2 columns"),
+        (unfitted("HyperKernelRidgeCV").fit(X, np.column_stack([y, y])), "have different numbers of targets"),
+        (fitted("HyperKernelRidge"), r"members_\[1\] is not one of HyperKernelRidgeCV"),
+    ):
+        model.members_[1] = other
+        with pytest.raises(ValueError, match=f"cannot be saved: .*{message}"):
+            hkrr.save(model, tmp_path / "model")
+    model.members_ = tuple(fitted("HyperKernelEnsemble").members_)
+    with pytest.raises(ValueError, match="cannot be saved: members_ is not a list"):
+        hkrr.save(model, tmp_path / "model")
 
 
 def test_missing_parts_are_refused_and_missing_parameters_are_defaults():

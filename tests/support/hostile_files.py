@@ -16,6 +16,7 @@ from support.mutated_model_files import parts
 MODELS = [
     "HyperKernelRidge",
     "HyperKernelRidgeCV",
+    "HyperKernelEnsemble",
     "grid",
     "RCLS",
     "polynomials",

@@ -12,7 +12,13 @@ from safetensors import safe_open
 import hkrr
 from hkrr import baselines
 
-CLASSES = ["HyperKernelRidge", "HyperKernelRidgeCV", "HyperKernelClassifier", *baselines.__all__]
+CLASSES = [
+    "HyperKernelRidge",
+    "HyperKernelRidgeCV",
+    "HyperKernelEnsemble",
+    "HyperKernelClassifier",
+    *baselines.__all__,
+]
 
 
 def rows(n=30, n_features=3, seed=0):
@@ -38,6 +44,8 @@ def unfitted(name):
         return _quick(hkrr.HyperKernelRidge, n_components=2)
     if name == "HyperKernelRidgeCV":
         return _quick(hkrr.HyperKernelRidgeCV, n_components=1)
+    if name == "HyperKernelEnsemble":
+        return _quick(hkrr.HyperKernelEnsemble)
     if name == "HyperKernelClassifier":
         return _quick(hkrr.HyperKernelClassifier, n_components=1, loss="squared")
     if name == "grid":
@@ -57,7 +65,16 @@ def fitted(name):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a network does not converge in three epochs
         X, y = rows()
-        return unfitted(name).fit(X, y > 0 if name == "HyperKernelClassifier" else y)
+        model = unfitted(name).fit(X, y > 0 if name == "HyperKernelClassifier" else y)
+        return with_two_members(model, X, y) if name == "HyperKernelEnsemble" else model
+
+
+def with_two_members(ensemble, X, y):
+    """Replace the members of an ensemble by the first one and a full map with another kernel, both with centers X."""
+    second = unfitted("HyperKernelRidgeCV").set_params(kernel="laplace").fit(X, y)
+    del second.path_, second.diagnostics_  # as in the members of an ensemble
+    ensemble.members_, ensemble.weights_ = [ensemble.members_[0], second], np.array([0.7, 0.2])
+    return ensemble
 
 
 def copied(name):

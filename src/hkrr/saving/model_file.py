@@ -43,8 +43,11 @@ def encode_model(model: Any, arrays: Arrays, prefix: str = "") -> dict[str, Any]
         raise Refusal(f"it has the unknown attribute {unknown[0]!r}, which cannot be stored; delete this attribute")
     attributes: dict[str, Any] = {}
     for name in (*schema.attributes, *schema.optional):
-        if name in held and isinstance(schema.attributes.get(name), tuple):
+        inner = schema.attributes.get(name)
+        if name in held and isinstance(inner, tuple):
             attributes[name] = {"model": encode_model(held[name], arrays, f"{prefix}{name}.")}
+        elif name in held and isinstance(inner, list):
+            attributes[name] = _encode_models(held[name], arrays, f"{prefix}{name}")
         elif name in held:
             attributes[name] = encode(held[name], f"{prefix}{name}", arrays)
     return {
@@ -59,6 +62,15 @@ def encode_model(model: Any, arrays: Arrays, prefix: str = "") -> dict[str, Any]
     }
 
 
+def _encode_models(models: list[Any], arrays: Arrays, name: str) -> list[Any]:
+    """Return the JSON representations of a list of models. Centers that equal those of the first are stored once."""
+    contents = [encode_model(model, arrays, f"{name}.{i}.") for i, model in enumerate(models)]
+    for i, content in enumerate(contents[1:], start=1):
+        if np.array_equal(models[i].centers_, models[0].centers_):
+            del arrays[f"{name}.{i}.centers_"], content["attributes"]["centers_"]
+    return contents
+
+
 def _encode_parameter(name: str, value: Any, arrays: Arrays, prefix: str) -> Any:
     if name in LEFT_OUT:
         return None
@@ -68,10 +80,17 @@ def _encode_parameter(name: str, value: Any, arrays: Arrays, prefix: str) -> Any
         raise Refusal(f"{error}; replace it with model.set_params({name}=...) before saving") from None
 
 
-def decode_model(content: Any, arrays: Arrays, allowed: tuple[str, ...], feature_names: Any = None) -> Any:
+def decode_model(
+    content: Any,
+    arrays: Arrays,
+    allowed: tuple[str, ...] | list[str],
+    feature_names: Any = None,
+    centers: Array | None = None,
+) -> Any:
     """Create a model from the JSON representation of `encode_model`, check the model, and return it.
 
-    The class of the model must be in `allowed`. The arrays of the model are removed from `arrays`.
+    The class of the model must be in `allowed`. The arrays of the model are removed from `arrays`. If the content lacks
+    centers, the model gets those in `centers`.
     """
     if not isinstance(content, dict) or set(content) != {"class", "parameters", "attributes"}:
         raise Refusal(f"its content is not a model ({_DAMAGED})")
@@ -88,7 +107,14 @@ def decode_model(content: Any, arrays: Arrays, allowed: tuple[str, ...], feature
     model = schema.cls(**{key: decode(value, arrays) for key, value in parameters.items()})
     for key, value in attributes.items():
         inner = schema.attributes.get(key)
-        setattr(model, key, _decode_inner(value, arrays, inner) if isinstance(inner, tuple) else decode(value, arrays))
+        if isinstance(inner, tuple):
+            setattr(model, key, _decode_inner(value, arrays, inner))
+        elif isinstance(inner, list):
+            setattr(model, key, _decode_models(value, arrays, inner, feature_names))
+        else:
+            setattr(model, key, decode(value, arrays))
+    if centers is not None and not hasattr(model, "centers_"):
+        model.centers_ = centers
     if feature_names is not None:
         model.feature_names_in_ = _names(feature_names)
     check_model(model)
@@ -124,6 +150,16 @@ def _decode_inner(value: Any, arrays: Arrays, allowed: tuple[str, ...]) -> Any:
     return decode_model(value["model"], arrays, allowed)
 
 
+def _decode_models(contents: Any, arrays: Arrays, allowed: list[str], feature_names: Any) -> list[Any]:
+    if not isinstance(contents, list):
+        raise Refusal(f"its content is not a list of models ({_DAMAGED})")
+    models: list[Any] = []
+    for content in contents:
+        centers = models[0].centers_ if models else None
+        models.append(decode_model(content, arrays, allowed, feature_names, centers))
+    return models
+
+
 def _check_names(what: str, found: Any, known: set[str]) -> None:
     if not isinstance(found, dict):
         raise Refusal(f"the {what} are not a JSON object ({_DAMAGED})")
@@ -152,8 +188,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     model : estimator
-        A fitted HyperKernelRidge, HyperKernelRidgeCV, HyperKernelClassifier, `hkrr.tables.TableRegressor` or estimator
-        of `hkrr.baselines`.
+        A fitted HyperKernelRidge, HyperKernelRidgeCV, HyperKernelEnsemble, HyperKernelClassifier,
+        `hkrr.tables.TableRegressor` or estimator of `hkrr.baselines`.
     path : str or path-like
         The file to write. An existing file is replaced only if saving succeeds.
 
@@ -276,6 +312,8 @@ def _summary(model: Any) -> dict[str, Any]:
     `load` does not use them.
     """
     found: dict[str, Any] = {"n_features": int(model.n_features_in_)}
+    if hasattr(model, "members_"):
+        found["n_members"] = len(model.members_)
     if hasattr(model, "dual_coef_"):
         found["n_centers"] = len(model.dual_coef_)
         found["n_targets"] = 1 if model.dual_coef_.ndim == 1 else model.dual_coef_.shape[1]

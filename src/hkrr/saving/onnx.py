@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from hkrr import kernels
 from hkrr._base.linear_algebra import EPS, Array
 from hkrr.baselines._kernel_expansion import KernelExpansionRegressor
+from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.base import MapModel
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 
@@ -33,8 +34,8 @@ def to_onnx(model: Any) -> Any:
     Parameters
     ----------
     model : estimator
-        A fitted HyperKernelRidge or HyperKernelRidgeCV, or a KernelRidgeCV, RBFNetwork, HyperRBFNetwork or
-        RecursiveFeatureMachine of `hkrr.baselines`. Its kernel must be one of `hkrr.kernels`.
+        A fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelEnsemble, or a KernelRidgeCV, RBFNetwork,
+        HyperRBFNetwork or RecursiveFeatureMachine of `hkrr.baselines`. Its kernels must be from `hkrr.kernels`.
 
     Returns
     -------
@@ -60,10 +61,11 @@ def to_onnx(model: Any) -> Any:
     >>> graph.graph.input[0].name, graph.graph.output[0].name
     ('X', 'y')
     """
-    if not isinstance(model, MapModel | KernelExpansionRegressor):
+    if not isinstance(model, MapModel | HyperKernelEnsemble | KernelExpansionRegressor):
         raise TypeError(
-            "hkrr.to_onnx supports HyperKernelRidge, HyperKernelRidgeCV, KernelRidgeCV, RBFNetwork, HyperRBFNetwork "
-            f"and RecursiveFeatureMachine; got a {type(model).__name__}. For scikit-learn estimators, use skl2onnx"
+            "hkrr.to_onnx supports HyperKernelRidge, HyperKernelRidgeCV, HyperKernelEnsemble, KernelRidgeCV, "
+            f"RBFNetwork, HyperRBFNetwork and RecursiveFeatureMachine; got a {type(model).__name__}. For scikit-learn "
+            "estimators, use skl2onnx"
         )
     check_is_fitted(model)
     try:
@@ -75,19 +77,12 @@ def to_onnx(model: Any) -> Any:
 
     graph = _Graph()
     X = graph.add("Cast", "X", to=onnx.TensorProto.DOUBLE)
-    P, B = graph.add("Sub", X, model.x_offset_), model._expansion.B
-    P = graph.add("Mul", P, B) if B.ndim == 1 else graph.add("MatMul", P, B.T)
-    C = model._expansion.latent_centers
-    K = _kernel(graph, model.kernel_, P, C)
-    y = graph.add("Add", graph.add("MatMul", K, model.dual_coef_), model.intercept_)
-    if isinstance(model, HyperKernelRidgeCV) and model.truncate:
-        # The operator Clip supports only one bound for all targets, but each target has its own bound.
-        y = graph.add("Min", graph.add("Max", y, np.negative(model.truncation_)), model.truncation_)
+    y = _weighted_sum(graph, model, X) if isinstance(model, HyperKernelEnsemble) else _prediction(graph, model, X)
     graph.add("Cast", y, to=onnx.TensorProto.FLOAT, output="y")
 
     real = onnx.TensorProto.FLOAT
     inputs = [onnx.helper.make_tensor_value_info("X", real, ["N", model.n_features_in_])]
-    outputs = [onnx.helper.make_tensor_value_info("y", real, ["N", *model.dual_coef_.shape[1:]])]
+    outputs = [onnx.helper.make_tensor_value_info("y", real, ["N", *np.shape(model.intercept_)])]
     proto = onnx.helper.make_model(
         onnx.helper.make_graph(graph.nodes, type(model).__name__, inputs, outputs, graph.constants),
         producer_name="hkrr",
@@ -126,6 +121,26 @@ class _Graph:
         dtype = np.int64 if isinstance(value, list) else np.float64
         self.constants.append(from_array(np.array(value, dtype=dtype, order="C"), name))
         return name
+
+
+def _weighted_sum(graph: _Graph, model: HyperKernelEnsemble, X: str) -> str:
+    """Add nodes that compute the predictions of an ensemble, and return the name of their output."""
+    members = zip(model.weights_, model.members_, strict=True)
+    terms = [graph.add("Mul", _prediction(graph, member, X), weight) for weight, member in members]
+    return graph.add("Sum", *terms, (1.0 - np.sum(model.weights_)) * model.intercept_)
+
+
+def _prediction(graph: _Graph, model: MapModel | KernelExpansionRegressor, X: str) -> str:
+    """Add nodes that compute the predictions of a single kernel expansion, and return the name of their output."""
+    P, B = graph.add("Sub", X, model.x_offset_), model._expansion.B
+    P = graph.add("Mul", P, B) if B.ndim == 1 else graph.add("MatMul", P, B.T)
+    C = model._expansion.latent_centers
+    K = _kernel(graph, model.kernel_, P, C)
+    y = graph.add("Add", graph.add("MatMul", K, model.dual_coef_), model.intercept_)
+    if isinstance(model, HyperKernelRidgeCV) and model.truncate:
+        # The operator Clip supports only one bound for all targets, but each target has its own bound.
+        y = graph.add("Min", graph.add("Max", y, np.negative(model.truncation_)), model.truncation_)
+    return y
 
 
 def _kernel(graph: _Graph, kernel: kernels.Kernel, P: str, C: Array) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ from hkrr._maps import ShapeName
 from hkrr._storage.safetensors_format import Refusal
 from hkrr.estimators._parameter_checks import check_shared_parameters
 from hkrr.estimators.classification import HyperKernelClassifier
+from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.diagnostics import Diagnostics
 from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
@@ -57,7 +58,8 @@ class Schema:
         The class of the models.
     attributes : dict
         The check of each fitted attribute, by name. The checks run in this order. If an attribute is a model, its
-        value in the dict is not a check but a tuple with the names of the allowed classes.
+        value in the dict is not a check but a tuple with the names of the allowed classes. If it is a list of models,
+        the value is a list with these names.
     optional : dict, optional
         The check of each fitted attribute that can be absent, by name.
     check_together : callable, optional
@@ -70,7 +72,7 @@ class Schema:
     """
 
     cls: Any
-    attributes: dict[str, Check | tuple[str, ...]]
+    attributes: dict[str, Check | tuple[str, ...] | list[str]]
     optional: dict[str, Check] = field(default_factory=dict)
     check_together: Callable[[Any], None] = lambda model: None
     parameters: tuple[str, ...] | None = None
@@ -86,7 +88,7 @@ class Schema:
         return self.parameters or tuple(inspect.signature(self.cls).parameters)
 
 
-Attributes = dict[str, Check | tuple[str, ...]]
+Attributes = dict[str, Check | tuple[str, ...] | list[str]]
 COLUMNS: Attributes = {"n_features_in_": checks.n_columns}
 _EXPANSION: Attributes = {
     "x_offset_": floats("D"),
@@ -108,10 +110,12 @@ def check_model(model: Any) -> None:
             if name in schema.attributes:
                 raise Refusal(f"it lacks the attribute {name}")
         elif isinstance(check, tuple):
-            inner = getattr(model, name)
-            if type(inner) not in [SCHEMAS[known].cls for known in check]:
-                raise Refusal(f"{name} is not one of {', '.join(check)}")
-            check_model(inner)
+            _check_inner(name, getattr(model, name), check)
+        elif isinstance(check, list):
+            if not isinstance(getattr(model, name), list):
+                raise Refusal(f"{name} is not a list")
+            for i, inner in enumerate(getattr(model, name)):
+                _check_inner(f"{name}[{i}]", inner, check)
         else:
             check(name, getattr(model, name), sizes)
     try:
@@ -122,19 +126,29 @@ def check_model(model: Any) -> None:
         raise Refusal(str(error)) from None
 
 
+def _check_inner(name: str, model: Any, allowed: Iterable[str]) -> None:
+    if type(model) not in [SCHEMAS[known].cls for known in allowed]:
+        raise Refusal(f"{name} is not one of {', '.join(allowed)}")
+    check_model(model)
+
+
 _DEVICE = re.compile(r"(cpu|cuda|mps|xpu)(:\d{1,3})?")
 
 
-def _map_model(model: HyperKernelRidge | HyperKernelRidgeCV) -> None:
+def _regressor(model: HyperKernelRidge | HyperKernelRidgeCV | HyperKernelEnsemble) -> None:
     check_shared_parameters(model)
     _check_device(model)
     if len({name in vars(model) for name in ("prior_variance_", "noise_variance_")}) > 1:
         raise Refusal("it must have both prior_variance_ and noise_variance_, or neither")
+
+
+def _map_model(model: HyperKernelRidge | HyperKernelRidgeCV) -> None:
+    _regressor(model)
     if model.map_.shape != model.result_.B.shape:
         raise Refusal(f"map_ has the shape {model.map_.shape}, but result_.B has the shape {model.result_.B.shape}")
 
 
-def _check_device(model: HyperKernelRidge | HyperKernelRidgeCV | HyperKernelClassifier) -> None:
+def _check_device(model: HyperKernelRidge | HyperKernelRidgeCV | HyperKernelEnsemble | HyperKernelClassifier) -> None:
     if model.device is not None and not _DEVICE.fullmatch(str(model.device)):
         raise Refusal(f"device={model.device!r} is not a PyTorch device")
 
@@ -142,6 +156,25 @@ def _check_device(model: HyperKernelRidge | HyperKernelRidgeCV | HyperKernelClas
 def _map_model_cv(model: HyperKernelRidgeCV) -> None:
     _map_model(model)
     check_bool("truncate", model.truncate)
+
+
+def _ensemble(model: HyperKernelEnsemble) -> None:
+    _regressor(model)
+    if len(model.members_) != len(model.weights_):
+        raise Refusal(f"weights_ has {len(model.weights_)} entries, but members_ has {len(model.members_)}")
+    with np.errstate(over="ignore"):
+        if np.min(model.weights_) < 0 or not np.isfinite(np.sum(model.weights_)):
+            raise Refusal("weights_ contains negative numbers, or numbers that are too large")
+    for i, member in enumerate(model.members_):
+        if member.n_features_in_ != model.n_features_in_:
+            raise Refusal(
+                f"members_[{i}] was fitted with {member.n_features_in_} columns, but the model with "
+                f"{model.n_features_in_}"
+            )
+        if np.shape(member.intercept_) != np.shape(model.intercept_):
+            raise Refusal(f"members_[{i}] and the model have different numbers of targets")
+        if not hasattr(member, "map_shape_"):
+            raise Refusal(f"members_[{i}] lacks the attribute map_shape_")
 
 
 def _classifier(model: HyperKernelClassifier) -> None:
@@ -199,13 +232,25 @@ _CLASSES: dict[str, Check] = {
     "held_out_accuracy_": checks.finite_number,
     "map_shape_": _SHAPE,
 }
-_UNCERTAINTY: dict[str, Check] = {
+_REGRESSOR: dict[str, Check] = {
     **dict.fromkeys(("prior_variance_", "noise_variance_"), float_per_target("*t", at_least=0.0)),
     "interval_scores_": checks.scores,
+    "diagnostics_": checks.record(Diagnostics),
+}
+_MAP: dict[str, Check] = {
+    **OUTPUT,
+    **_REGRESSOR,
     "posterior_factor_": checks.packed,
     "center_weight_": floats("c", positive=True),
 }
-_MAP: dict[str, Check] = {**OUTPUT, **_UNCERTAINTY, "diagnostics_": checks.record(Diagnostics)}
+_ENSEMBLE: Attributes = {
+    **COLUMNS,
+    "members_": ["HyperKernelRidgeCV"],
+    "weights_": floats("n_members"),
+    "intercept_": float_per_target("*t"),
+    "truncation_": float_per_target("*t", at_least=0.0),
+    "path_": checks.table,
+}
 _SEARCHED: dict[str, Check] = {
     **_MAP,
     "map_shape_": _SHAPE,
@@ -390,12 +435,22 @@ BASELINES = (
 _ALL = (
     Schema(HyperKernelRidge, _MAP_MODEL, _MAP, _map_model),
     Schema(HyperKernelRidgeCV, _MAP_MODEL_CV, _SEARCHED, _map_model_cv),
+    Schema(HyperKernelEnsemble, _ENSEMBLE, _REGRESSOR, _ensemble),
     Schema(HyperKernelClassifier, _CLASSIFIER, {**OUTPUT, **_CLASSES}, _classifier),
     *BASELINES,
     Schema(
         TableRegressor,
-        {**COLUMNS, "encoder_": encoder, "model_": ("HyperKernelRidgeCV", "HyperKernelRidge", "KernelRidgeCV")},
-        {"held_out_": held_out, "target_": text, "missing_variances_": variances},
+        {
+            **COLUMNS,
+            "encoder_": encoder,
+            "model_": ("HyperKernelRidgeCV", "HyperKernelRidge", "HyperKernelEnsemble", "KernelRidgeCV"),
+        },
+        {
+            "held_out_": held_out,
+            "target_": text,
+            "missing_variances_": variances,
+            "outliers_": numeric("outliers", kinds="i"),
+        },
         table_regressor,
         copies={"regressor": "model_"},
     ),

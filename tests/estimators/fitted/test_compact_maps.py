@@ -61,13 +61,13 @@ def fit(case, *, dense, **parameters):
     shape, kernel, n_centers, n_targets = case
     X, y = data(n_targets=n_targets)
     model = HyperKernelRidgeCV(**parameters)
-    loaded, _, one_target, _ = model._load(X, y, None)
-    rows, scaling = standardize(loaded, scale_features=model.scale_features, fit_intercept=model.fit_intercept)
+    loaded = model._load(X, y, None)
+    rows, scaling = standardize(loaded.rows, scale_features=model.scale_features, fit_intercept=model.fit_intercept)
     B = np.diag(SHAPES[shape]) if dense else SHAPES[shape]
     fixed = Diagonal() if shape == "diagonal" else Scaled(np.ones(D))
     winner = Candidate(Origin.PLAIN, get_kernel(kernel).with_gamma(1.0), B, 0.5, 0.0, shape=fixed)
     found = final_fit(rows, winner, unchanged(winner, 0.01, StopReason.STALLED), n_centers, np.random.RandomState(0))
-    model._store(found.result, winner.kernel, found.objective.centers, scaling, one_target=one_target)
+    model._store(found.result, winner.kernel, found.objective.centers, scaling, one_target=loaded.one_target)
     model._store_uncertainty(found.uncertainty)
     model.n_components_, model.best_score_, model.map_shape_ = D, 0.0, shape
     options = {"given": None, "time_limited": False, "truncation": model.truncation_, "solve": found.solve}
