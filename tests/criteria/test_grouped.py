@@ -7,7 +7,6 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hkrr.criteria import Evidence, Grouped, LeaveOneOut
-from hkrr.estimators.search.kernel_and_map_shape import grouped
 from hkrr.rows import InMemoryRows
 from support import oracles_criteria as criteria_oracles
 from support.random_problems import ONE_GAMMA, case_id, central_difference, make_problem, unit_direction
@@ -148,27 +147,3 @@ def test_nats():
     p = make_problem(m=M)
     assert _grouped(Evidence, p, ROUGH[0].kernel).nats(-0.3) == -0.3
     assert _grouped(LeaveOneOut, p, ROUGH[0].kernel).nats(0.3) == pytest.approx(math.log(0.3) / 2.0, rel=1e-14)
-
-
-@both
-@rough_kernels
-def test_few_rows_are_one_group(make, case):
-    """Test that if there are fewer rows than a group needs, one group contains all rows and the criterion is exact."""
-    p = make_problem(m=40)
-    rows = InMemoryRows(p.X, p.y, p.w)
-    found = grouped(make, rows, 400, 6, np.random.RandomState(0)).at(LAMBDA, case.kernel).reduced(p.B)
-    exact = make(rows, None, case.kernel, LAMBDA).reduced(p.B)
-    assert found.value == pytest.approx(exact.value, rel=1e-12)
-    assert_allclose(found.grad, exact.grad, rtol=1e-9, atol=1e-11 * np.abs(exact.grad).max())
-
-
-@both
-@rough_kernels
-def test_groups_depend_on_the_seed_only(make, case):
-    p = make_problem(m=200)
-    rows = InMemoryRows(p.X, p.y, p.w)
-    one, again, other = (
-        grouped(make, rows, 30, 3, np.random.RandomState(s)).at(LAMBDA, case.kernel).reduced(p.B) for s in (0, 0, 1)
-    )
-    _assert_same_bits(one, again)
-    assert one.value != other.value

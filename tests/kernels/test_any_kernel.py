@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
 from hkrr.datasets import make_mim_sines
-from hkrr.estimators.search.kernel_and_map_shape import PRODUCT, RADIAL
+from hkrr.estimators.search.kernel_race import PRODUCT, RADIAL
 from hkrr.kernels import kernel_name
 from hkrr.metrics import subspace_distance
 from support.random_problems import SEEDS

@@ -1,8 +1,9 @@
-"""The search with which `HyperKernelRidgeCV` selects lambda, the number of directions, the map and the kernel.
+"""The search of `HyperKernelRidgeCV` and `HyperKernelEnsemble` for lambda, the number of directions, map and kernel.
 
-- `search_and_refit` runs a search and the final fit.
-- `search_stages` combines the stages of the search. `directions` finds directions, `kernel_and_map_shape`
-  compares kernels and shapes of the map, and `held_out_check` tests a map on held-out rows.
+- `search_and_refit` runs a search and the final fits.
+- `search_stages` combines the stages of the search. `directions` finds directions, `kernel_race` compares kernels and
+  shapes of the map, and `held_out_check` tests a map on held-out rows.
+- `stacking` computes the weights of an ensemble.
 - `robust_noise` computes the weights of a heavy-tailed (Student-t) noise model, which reduce the influence of outliers.
 - `search_problem` is the input of the search, with the resources that its stages share.
 - `candidates` defines the models that are compared.

@@ -34,8 +34,10 @@ _QUICK_CENTERS = 500
 _LEAST_CENTERS = 500
 # Numbers of rows of the matrices with which three operations are timed: a Cholesky factorization, a matrix product, and
 # the computation of a kernel matrix. The matrix of the factorization is the largest, because the factorization of a
-# small matrix is less efficient. The kernel matrix is the smallest, because it is slow to compute for many columns.
+# small matrix is less efficient. The kernel matrix is the smallest, because it is slow to compute for many columns. Its
+# points have at most _KERNEL_VALUES coordinates in all, unless there are very many columns.
 _FACTOR_SAMPLE, _PRODUCT_SAMPLE, _KERNEL_SAMPLE = 1000, 500, 150
+_KERNEL_VALUES = 150_000
 # Maximum number of rows from which the interval scores and the diagnostics are computed.
 _EXAMINED_ROWS = 20_000
 # Fraction of the time limit that is kept as a reserve, because the predicted duration of the final fit is not exact.
@@ -138,7 +140,8 @@ class DurationModel:
     """
 
     def __init__(self, kernel: Kernel, n_features: int, n_threads: int) -> None:
-        P = np.random.RandomState(0).standard_normal((_KERNEL_SAMPLE, n_features))
+        n = min(_KERNEL_SAMPLE, max(50, _KERNEL_VALUES // n_features))
+        P = np.random.RandomState(0).standard_normal((n, n_features))
         A, definite = np.ones((_PRODUCT_SAMPLE, _PRODUCT_SAMPLE)), 2.0 * np.eye(_FACTOR_SAMPLE)
 
         def seconds(work: Callable[[], object]) -> float:
@@ -150,7 +153,7 @@ class DurationModel:
             return float(np.median(times[1:]))
 
         # Seconds per entry of a kernel matrix.
-        self._entry = seconds(lambda: kernel(P, P)) / _KERNEL_SAMPLE**2
+        self._entry = seconds(lambda: kernel(P, P)) / n**2
         # Seconds per c^3 for the factorization of a c x c matrix. NumPy's factorization is timed, because it releases
         # the global interpreter lock. SciPy's factorization does not release the lock.
         self._factor = seconds(lambda: np.linalg.cholesky(definite)) / _FACTOR_SAMPLE**3
