@@ -23,7 +23,7 @@ from hkrr.plotting import (
     TrainingDisplay,
 )
 from support import reference_pictures as pictures
-from support.handmade_models import made_data, made_model
+from support.handmade_models import made_data, made_ensemble, made_model
 
 
 @pytest.fixture(autouse=True)
@@ -227,23 +227,163 @@ def test_chosen_candidate_is_marked():
     assert [bar.get_height() for bar in display.bars_] == [1.0, 0.6, 0.1, 0.05]
     assert "1 run failed" in display.ax_.get_title(loc="left")
     display = PathDisplay.from_estimator(pictures.kernels_searched())
-    assert (display.chosen_.get_xdata()[0], display.chosen_.get_ydata()[0]) == (0.0, 0)
+    np.testing.assert_array_equal(display.chosen_.get_xydata(), [[0.0, 0]])
+
+
+def _lines(display):
+    return [tick.get_text() for tick in display.ax_.get_yticklabels()]
+
+
+def _note(display):
+    return " ".join(display.ax_.get_title(loc="left").split())
+
+
+def test_plain_kernel_ridge_is_not_marked_as_directions():
+    """Test that there is no star if the identity on all 4 columns was chosen, although a map with d = 4 was tried."""
     model = pictures.searched()
+    model.path_["n_components"][0] = 4
     model.n_components_, model.map_shape_ = 4, "identity"
     display = PathDisplay.from_estimator(model)
     assert display.chosen_ is None
-    assert "all 4 columns, better than any d shown" in display.ax_.get_title(loc="left")
+    assert _note(display).startswith("chosen: gaussian, identity map of all 4 columns, better than any d shown")
+
+
+def test_race_shows_the_last_round_of_each_map():
+    """Test that scores are relative to the best of the last round that each combination of a kernel and a map reached.
+
+    Maps with the same kernel and another number of directions have lines of their own.
+    """
+    display = PathDisplay.from_estimator(pictures.kernels_searched())
+    assert _lines(display) == [
+        "anova, diagonal",
+        "product_laplace, diagonal",
+        "gaussian, 2 directions",
+        "anova, identity",
+        "gaussian, 4 directions",
+        "laplace, identity",
+    ]
+    np.testing.assert_array_equal(display.scatter_.get_offsets(), [[0.0, 0], [1.0, 1], [30.0, 2]])
+    _, eliminated = display.ax_.collections
+    np.testing.assert_array_equal(eliminated.get_offsets(), [[10.0, 3], [40.0, 4], [70.0, 5]])
+
+
+def test_members_of_an_ensemble_are_marked_with_their_weights():
+    display = PathDisplay.from_estimator(pictures.ensemble())
+    np.testing.assert_array_equal(display.chosen_.get_xydata(), [[0.0, 0], [30.0, 2]])
+    assert [text.get_text() for text in display.ax_.texts] == ["0.20", "0.75"]
+    assert display.ax_.get_legend().get_title().get_text() == "chosen: 2 members of an ensemble"
+
+
+def test_chosen_maps_are_always_shown():
+    """Test that only the best maps of a race are shown, but a member of an ensemble even if it is the worst."""
+    model = pictures.ensemble()
+    for k in range(20):
+        for name, value in zip(model.path_, ("directions", "matern52", "full", 3 + k, 1_000, 710.0 + k), strict=True):
+            model.path_[name].append(value)
+    display = PathDisplay.from_estimator(model)
+    assert len(_lines(display)) == 17
+    assert _lines(display)[-1] == "gaussian, 2 directions"
+    assert display.ax_.get_legend().get_title().get_text().endswith("; 9 more not shown")
+
+
+def test_race_of_version_0_1():
+    """Test that a race of version 0.1 is drawn. Its path_ has no column "n_rows", and its labels have suffixes."""
+    model = pictures.diagonal()
+    runs = [
+        ("random", "gaussian", "full", 400.0),
+        ("plain, half", "laplace", "identity", 420.0),
+        ("plain", "anova", "identity", 360.0),
+        ("diagonal", "anova", "diagonal", 350.0),
+        ("directions", "matern52", "full", 390.0),
+        ("diagonal, finalist", "anova", "diagonal", 345.0),
+        ("plain, finalist", "anova", "identity", 355.0),
+        ("rescaled", "anova", "diagonal", 344.0),
+    ]
+    columns = zip(*runs, strict=True)
+    model.path_ = {name: list(each) for name, each in zip(("start", "kernel", "shape", "score"), columns, strict=True)}
+    model.path_["n_components"] = [4] * len(runs)
+    display = PathDisplay.from_estimator(model)
+    assert _lines(display) == ["anova, diagonal", "anova, identity", "matern52, 4 directions", "laplace, identity"]
+    np.testing.assert_array_equal(display.scatter_.get_offsets(), [[0.0, 0], [10.0, 1]])
+    np.testing.assert_array_equal(display.ax_.collections[1].get_offsets(), [[40.0, 2], [0.0, 3]])
+
+
+def test_only_the_last_of_two_races_is_drawn():
+    """Test that a search with heavy-tailed noise hides the search with normal noise before it.
+
+    The scores of the two searches are not comparable.
+    """
+    model, first = pictures.kernels_searched(), pictures.race()
+    first["score"] = [score - 1e3 for score in first["score"]]
+    expected = PathDisplay.from_estimator(model).scatter_.get_offsets()
+    model.path_ = {name: first[name] + values for name, values in model.path_.items()}
+    np.testing.assert_array_equal(PathDisplay.from_estimator(model).scatter_.get_offsets(), expected)
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_search_with_one_candidate(cut):
+    """Test the plot of a search over one column: the only tick is 1, and the star is well inside of the axes."""
+    model = pictures.made_model(1, 1, cls=hkrr.HyperKernelRidgeCV)
+    model.n_components = "auto"
+    model.path_ = {name: values[:1] for name, values in pictures.searched().path_.items()}
+    if cut:
+        model.spectrum_ = np.ones(1)
+    display = PathDisplay.from_estimator(model)
+    display.figure_.canvas.draw()
+    low, high = display.ax_.get_xlim()
+    assert [tick for tick in display.ax_.get_xticks() if low <= tick <= high] == [1.0]
+    axes = display.chosen_.axes
+    star = axes.transAxes.inverted().transform(axes.transData.transform(display.chosen_.get_xydata()[0]))
+    assert star.tolist() == pytest.approx([0.5, 1 / 11])
+    assert _note(display) == "chosen (star): gaussian, 1 direction; no other d was tried"
+
+
+def test_given_number_of_directions():
+    """Test the note if the number of directions was given. There are no bars if the map was not cut from another."""
+    model = pictures.searched()
+    model.n_components = 2
+    del model.spectrum_
+    display = PathDisplay.from_estimator(model)
+    assert display.bars_ is None
+    assert _note(display) == "d = 2 was given (star); larger maps only served as starts; 1 run failed"
+    assert display.ax_.get_ylabel() == "score above the lowest (BIC, in nats)"
+    model.n_components = [1, 2]
+    assert _note(PathDisplay.from_estimator(model)) == "chosen (star): gaussian, 2 directions; 1 run failed"
+
+
+def test_displays_of_an_ensemble():
+    """Test which displays show the whole ensemble, and which show its first member and say so."""
+    model = made_ensemble(4)
+    first = model.members_[0]
+    X, y = made_data(first)
+    member = "member 1 of 2, weight 0.75"
+    subspace = SubspaceDisplay.from_estimator(model)
+    np.testing.assert_array_equal(subspace.loadings, SubspaceDisplay.from_estimator(first).loadings)
+    assert subspace.ax_.get_legend().get_title().get_text() == member
+    link = LinkDisplay.from_estimator(model, X, y)
+    np.testing.assert_array_equal(link.values, LinkDisplay.from_estimator(first, X, y).values)
+    assert _note(link) == member
+    training = TrainingDisplay.from_estimator(model)
+    assert training.history is first.result_.history
+    assert _note(training).startswith(f"{member}; stalled: ")
+    np.testing.assert_array_equal(ImportanceDisplay.from_estimator(model).importances, model.feature_importances_)
+    np.testing.assert_array_equal(PredictionErrorDisplay.from_estimator(model, X, y).y_pred, model.predict(X))
+    # With a single member, there is nothing to say.
+    model.members_, model.weights_ = [first], np.ones(1)
+    assert SubspaceDisplay.from_estimator(model).said == ""
 
 
 def test_search_that_was_stopped_early():
-    """Test plots of a search that compared kernels only on half of the groups, and of another without finite scores."""
+    """Test plots of a search with one run of the race, of another without finite scores, and after Ctrl-C."""
     model = pictures.kernels_searched()
     model.path_ = {name: values[:2] for name, values in model.path_.items()}
     display = PathDisplay.from_estimator(model)
-    assert [tick.get_text() for tick in display.ax_.get_yticklabels()] == ["laplace, identity"]
+    assert _lines(display) == ["laplace, identity"]
     assert display.chosen_ is None
     model.path_["score"] = [np.inf, np.inf]
-    assert PathDisplay.from_estimator(model).ax_.get_yticklabels() == []
+    assert _lines(PathDisplay.from_estimator(model)) == []
+    model.path_ = {name: values[-1:] for name, values in pictures.race().items()}
+    assert _note(PathDisplay.from_estimator(model)) == "chosen: anova, diagonal; no scores to compare"
 
 
 def test_fitted_search():

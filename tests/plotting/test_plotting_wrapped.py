@@ -10,7 +10,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from hkrr import HyperKernelRidge, HyperKernelRidgeCV
+from hkrr import HyperKernelEnsemble, HyperKernelRidge, HyperKernelRidgeCV
 from hkrr.plotting import (
     ImportanceDisplay,
     LinkDisplay,
@@ -80,6 +80,22 @@ def test_search_over_a_pipeline_with_a_table_regressor():
     search = GridSearchCV(pipeline, grid, cv=2).fit(TEXTS, Y)
     table = search.best_estimator_[-1]
     _check(search, TEXTS, table.model_, table.transform(TEXTS[["area", "colour"]]), list(table.feature_names_out_))
+
+
+def test_ensemble():
+    """Test the plots of a fitted ensemble inside a table regressor."""
+    table = TableRegressor(HyperKernelEnsemble(**SETTINGS)).fit(TEXTS, Y)
+    model, names = table.model_, list(table.feature_names_out_)
+    subspace, link, importances, errors, training, path = _draw_all(table, TEXTS, Y)
+    assert subspace.names == importances.names == names
+    assert importances.importances.tolist() == model.feature_importances_.tolist()
+    expected = LinkDisplay.from_estimator(model.members_[0], table.transform(TEXTS), Y)
+    assert np.array_equal(link.values, expected.values)
+    assert np.array_equal(errors.y_pred, table.predict(TEXTS))
+    assert training.history is model.members_[0].result_.history
+    assert path.table is model.path_
+    assert sum(path.chosen.values()) == pytest.approx(sum(model.weights_))
+    assert path.chosen_ is not None
 
 
 def test_steps_without_output_names():

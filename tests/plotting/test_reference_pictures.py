@@ -71,7 +71,8 @@ def test_changed_numbers_are_noticed(name, monkeypatch):
     def changed(make):
         def other(*args, **kwargs):
             model = make(*args, **kwargs)
-            model.map_ = model.components_ * np.linspace(1.0, 0.98, model.n_features_in_)
+            if hasattr(model, "map_"):
+                model.map_ = model.components_ * np.linspace(1.0, 0.98, model.n_features_in_)
             for table, column in (("history_", "objective"), ("path_", "score"), ("cv_results_", "mean_error")):
                 if hasattr(model, table):
                     values = getattr(model, table)[column]
@@ -80,7 +81,16 @@ def test_changed_numbers_are_noticed(name, monkeypatch):
 
         return other
 
-    made = ("made_model", "made_classifier", "diagonal", "grid", "learned_grid", "searched", "kernels_searched")
+    made = (
+        "made_model",
+        "made_classifier",
+        "diagonal",
+        "grid",
+        "learned_grid",
+        "searched",
+        "kernels_searched",
+        "ensemble",
+    )
     for function in made:
         monkeypatch.setattr(pictures, function, changed(getattr(pictures, function)))
     assert pictures.n_different(pictures.draw(name), name) > pictures.MOST_DIFFERENT

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from hkrr import HyperKernelClassifier, HyperKernelRidge, HyperKernelRidgeCV
+from hkrr import HyperKernelClassifier, HyperKernelEnsemble, HyperKernelRidge, HyperKernelRidgeCV
 from hkrr.estimators.fitted.diagnostics import Diagnostics
 from hkrr.kernels import get_kernel
 from hkrr.solvers import Result
@@ -69,6 +69,23 @@ def made_model(n_components=2, n_features=4, *, kernel="gaussian", n_targets=1, 
     if cls is HyperKernelRidgeCV:
         model.n_components_, model.best_score_, model.map_shape_ = d, -812.5, "full"
         model.truncation_ = 10.0 if n_targets == 1 else np.full(n_targets, 10.0)
+    return model
+
+
+def made_ensemble(n_features=4, names=None, n_targets=1):
+    """Return an ensemble of two members whose fitted attributes are set by hand: two directions, and a diagonal map."""
+    options = {"n_targets": n_targets, "names": names, "cls": HyperKernelRidgeCV}
+    few = made_model(2, n_features, **options)
+    diagonal = made_model(n_features, n_features, kernel="anova", **options)
+    diagonal.map_, diagonal.map_shape_ = np.linspace(1.0, 0.2, n_features), "diagonal"
+    model = HyperKernelEnsemble()
+    model.members_, model.weights_ = [few, diagonal], np.array([0.75, 0.2])
+    model.diagnostics_ = few.diagnostics_
+    for member in model.members_:
+        del member.diagnostics_
+    for name in ("intercept_", "truncation_", "n_features_in_", *(["feature_names_in_"] if names is not None else [])):
+        setattr(model, name, getattr(few, name))
+    model.noise_variance_ = 0.25 if n_targets == 1 else np.linspace(0.25, 4.0, n_targets)
     return model
 
 

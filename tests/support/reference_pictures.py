@@ -8,7 +8,7 @@ from matplotlib.spines import Spine
 from matplotlib.text import Text
 
 from hkrr import HyperKernelRidgeCV, plotting
-from support.handmade_models import made_classifier, made_data, made_labels, made_model
+from support.handmade_models import made_classifier, made_data, made_ensemble, made_labels, made_model
 from support.paths import TESTS
 
 REFERENCE = TESTS / "plotting" / "reference"
@@ -72,6 +72,7 @@ def learned_grid():
 def searched():
     """Return a model that was found by a search over the number of directions."""
     model = made_model(2, 4, cls=HyperKernelRidgeCV)
+    model.n_components = "auto"
     starts = ["cut", "random, dropped", "cut", "cut", "cut", "moments", "polished", "compared", "plain"]
     model.spectrum_ = np.array([1.0, 0.6, 0.1, 0.05])
     model.path_ = {
@@ -88,24 +89,37 @@ def searched():
     return model
 
 
+def race():
+    """Return the attribute ``path_`` after a race between kernels and maps, in rounds of 500 and 1,000 rows."""
+    runs = [
+        ("random", "gaussian", "full", 2, None, 400.0),
+        ("plain", "laplace", "identity", 4, 500, 420.0),
+        ("plain", "anova", "identity", 4, 500, 360.0),
+        ("diagonal", "anova", "diagonal", 4, 500, 352.0),
+        ("diagonal", "anova", "diagonal", 4, 500, 350.0),
+        ("diagonal", "product_laplace", "diagonal", 4, 500, 351.0),
+        ("directions", "gaussian", "full", 2, 500, 370.0),
+        ("square", "gaussian", "full", 4, 500, 390.0),
+        ("diagonal", "anova", "diagonal", 4, 1_000, 700.0),
+        ("diagonal", "product_laplace", "diagonal", 4, 1_000, 701.0),
+        ("directions", "gaussian", "full", 2, 1_000, 730.0),
+        ("rescaled", "anova", "diagonal", 4, None, 344.0),
+    ]
+    names = ("start", "kernel", "shape", "n_components", "n_rows", "score")
+    return {name: list(column) for name, column in zip(names, zip(*runs, strict=True), strict=True)}
+
+
 def kernels_searched():
     """Return a model that was found by a search over kernels and shapes of the map."""
     model = diagonal()
-    runs = [
-        ("random", "gaussian", "full", 400.0),
-        ("plain, half", "laplace", "identity", 420.0),
-        ("plain", "anova", "identity", 360.0),
-        ("diagonal", "anova", "diagonal", 350.0),
-        ("diagonal", "product_laplace", "diagonal", 351.0),
-        ("directions", "matern52", "full", 390.0),
-        ("diagonal, finalist", "anova", "diagonal", 345.0),
-        ("diagonal, finalist", "product_laplace", "diagonal", 345.5),
-        ("plain, finalist", "anova", "identity", 355.0),
-        ("rescaled", "anova", "diagonal", 344.0),
-    ]
-    columns = zip(*runs, strict=True)
-    model.path_ = {name: list(each) for name, each in zip(("start", "kernel", "shape", "score"), columns, strict=True)}
-    model.path_["n_components"] = [4] * len(runs)
+    model.path_ = race()
+    return model
+
+
+def ensemble():
+    """Return an ensemble with the search of `kernels_searched`."""
+    model = made_ensemble(4, NAMES)
+    model.path_ = race()
     return model
 
 
@@ -140,6 +154,7 @@ PICTURES = {
     "path_learned": lambda: plotting.PathDisplay.from_estimator(learned_grid()),
     "path_directions": lambda: plotting.PathDisplay.from_estimator(searched()),
     "path_kernels": lambda: plotting.PathDisplay.from_estimator(kernels_searched()),
+    "path_ensemble": lambda: plotting.PathDisplay.from_estimator(ensemble()),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from hkrr.estimators._search_input import SearchInputMixin, find_outliers_of, la
 from hkrr.estimators.fitted.base import MapModel
 from hkrr.estimators.fitted.conformal import LeftOut
 from hkrr.estimators.fitted.diagnostics import diagnose_search, issue_warnings
+from hkrr.estimators.fitted.summary import Summary, SummaryMixin, summarize_ensemble
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.estimators.search.candidates import Candidate, path_table
 from hkrr.estimators.search.final_fit import FinalFit
@@ -26,7 +28,7 @@ from hkrr.rows import Rows
 from hkrr.rows.standardize import Moments
 
 
-class HyperKernelEnsemble(SearchInputMixin):
+class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
     """Weighted sum of hyper-kernel ridge regressions with different kernels and maps, for tables.
 
     Use this class for tables whose columns are individually meaningful. The candidates combine smooth and rough radial
@@ -78,6 +80,8 @@ class HyperKernelEnsemble(SearchInputMixin):
     >>> model.score(X[250:], y[250:]) > 0.95
     True
     """
+
+    _most_fits = 2
 
     def __init__(
         self,
@@ -141,7 +145,7 @@ class HyperKernelEnsemble(SearchInputMixin):
                     for member in self.members_:
                         member.truncation_ = self.truncation_
                 objective, result, solve, _ = first.fit
-                self.diagnostics_ = diagnose_search(
+                found = diagnose_search(
                     objective.rows,
                     objective,
                     result,
@@ -154,6 +158,13 @@ class HyperKernelEnsemble(SearchInputMixin):
                     solve=solve,
                     outliers=outliers,
                 )
+                # The parameters that warnings may suggest to change.
+                could_help = {
+                    "n_init": True,
+                    "scale_features": not self.scale_features,
+                    "time_limit": self.time_limit is not None,
+                }
+                self.diagnostics_ = replace(found, remedies=tuple(name for name in could_help if could_help[name]))
                 issue_warnings(self.diagnostics_)
         return self
 
@@ -211,6 +222,9 @@ class HyperKernelEnsemble(SearchInputMixin):
         model = self._member(candidate)
         model._store(fit.result, candidate.kernel, fit.objective.centers, scaling, one_target=one_target)
         return model
+
+    def _make_summary(self, columns: list[str] | None = None) -> Summary:
+        return summarize_ensemble(self, columns)
 
     @property
     def _shares(self) -> Array:

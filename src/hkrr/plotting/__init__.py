@@ -5,7 +5,9 @@
 - `ImportanceDisplay`: the importances of the columns.
 - `PredictionErrorDisplay`: predictions against observed targets.
 - `TrainingDisplay`: the objective over the iterations of the solver.
-- `PathDisplay`: the candidates that the search of a `HyperKernelRidgeCV` compared.
+- `PathDisplay`: the candidates that the search of a `HyperKernelRidgeCV` or a `HyperKernelEnsemble` compared.
+
+For a `HyperKernelEnsemble`, displays of a single map or run show its first member, and say so.
 
 The class method ``from_estimator`` computes the data of a plot from a fitted model and draws the plot. The method
 ``plot`` draws the same data again, into any axes. The colours (Okabe and Ito's palette, viridis) are safe for

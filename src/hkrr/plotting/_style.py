@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 from hkrr._base.checks import check_installed
@@ -17,6 +18,8 @@ SEQUENTIAL, DIVERGING = "viridis", "PuOr"
 SIZE = (4.6, 3.5)
 # Font size of notes, ticks and legends, in points.
 SMALL = 8
+# Maximum number of characters in a line of a note.
+_NOTE_WIDTH = 70
 # Maximum number of characters of a column or class name. Longer names are truncated.
 _LONGEST_NAME = 18
 
@@ -39,8 +42,8 @@ def ink() -> Any:
 
 
 def note(ax: Any, text: str) -> None:
-    """Write a small line of text above the axes."""
-    ax.set_title(text, fontsize=SMALL, loc="left")
+    """Write small text above the axes."""
+    ax.set_title(textwrap.fill(text, _NOTE_WIDTH), fontsize=SMALL, loc="left")
 
 
 def legend(ax: Any, **options: Any) -> None:

@@ -10,18 +10,19 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from hkrr.estimators.classification import HyperKernelClassifier
+from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.importance import column_names
 from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 
-Model = HyperKernelRidge | HyperKernelRidgeCV | HyperKernelClassifier
+Model = HyperKernelRidge | HyperKernelRidgeCV | HyperKernelClassifier  # a model with one map
 
 
 @dataclass(frozen=True)
 class UnwrappedModel:
     """A fitted model, the names of its columns, and the transformations that are applied before it."""
 
-    model: Model
+    model: Model | HyperKernelEnsemble
     names: list[str]
     # Functions that convert the input of the outer estimator to the input of the model, in the order of application.
     steps: tuple[Callable[[Any], Any], ...]
@@ -33,12 +34,25 @@ class UnwrappedModel:
         return X
 
     @property
+    def with_map(self) -> Model:
+        """The model itself, or the first member of an ensemble, for plots of a single map."""
+        return self.model.members_[0] if isinstance(self.model, HyperKernelEnsemble) else self.model
+
+    @property
+    def member(self) -> str:
+        """A remark that says which member of an ensemble `with_map` is. Empty if there are no other members."""
+        if not isinstance(self.model, HyperKernelEnsemble) or len(self.model.members_) == 1:
+            return ""
+        return f"member 1 of {len(self.model.members_)}, weight {self.model.weights_[0]:.2f}"
+
+    @property
     def regression(self) -> HyperKernelRidge | HyperKernelRidgeCV:
-        """The model itself, or the attribute ``regressor_`` of a classifier.
+        """The same as `with_map`, or the attribute ``regressor_`` of a classifier.
 
         ``regressor_`` is the regression with the class codes (the classes encoded as numbers) as targets.
         """
-        return self.model.regressor_ if isinstance(self.model, HyperKernelClassifier) else self.model
+        model = self.with_map
+        return model.regressor_ if isinstance(model, HyperKernelClassifier) else model
 
 
 def unwrap(estimator: Any) -> UnwrappedModel:
@@ -51,7 +65,7 @@ def unwrap(estimator: Any) -> UnwrappedModel:
 
     model: Any = estimator
     names, steps = None, list[Callable[[Any], Any]]()
-    while not isinstance(model, Model):
+    while not isinstance(model, Model | HyperKernelEnsemble):
         if isinstance(model, Pipeline) and len(model) > 0:
             if len(model) > 1:
                 before = model[:-1]
@@ -72,8 +86,9 @@ def unwrap(estimator: Any) -> UnwrappedModel:
             got = type(estimator).__name__
             inner = "" if model is estimator else f" around a {type(model).__name__}"
             raise TypeError(
-                "estimator must be a fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier, or a "
-                f"TableRegressor, a Pipeline or a parameter search with one of these models; got a {got}{inner}"
+                "estimator must be a fitted HyperKernelRidge, HyperKernelRidgeCV, HyperKernelEnsemble or "
+                "HyperKernelClassifier, or a TableRegressor, a Pipeline or a parameter search with one of these "
+                f"models; got a {got}{inner}"
             )
     check_is_fitted(model)
     if names is None or len(names) != model.n_features_in_ or hasattr(model, "feature_names_in_"):

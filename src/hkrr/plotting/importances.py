@@ -57,7 +57,7 @@ class ImportanceDisplay:
 
         Parameters
         ----------
-        estimator : fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
+        estimator : fitted HyperKernelRidge, HyperKernelRidgeCV, HyperKernelEnsemble or HyperKernelClassifier
             The model, or a `TableRegressor`, a Pipeline or a GridSearchCV that contains such a model.
         max_columns : int, default=20
             Maximum number of bars.

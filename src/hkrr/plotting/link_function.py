@@ -123,8 +123,9 @@ class LinkDisplay:
 
         Parameters
         ----------
-        estimator : fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
-            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV that contains such a model.
+        estimator : fitted HyperKernelRidge, HyperKernelRidgeCV, HyperKernelEnsemble or HyperKernelClassifier
+            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV that contains such a model. For an ensemble,
+            the function of its first member is drawn.
         X : array or data frame (n_samples, n_features)
             Rows of data. At most 1,000 of them are drawn.
         y : array (n_samples,) or (n_samples, n_targets), or None, default=None
@@ -148,7 +149,7 @@ class LinkDisplay:
         LinkDisplay
         """
         found = unwrap(estimator)
-        model = found.model
+        model = found.with_map
         latent = np.asarray(model.transform(found.transform_rows(X)), dtype=np.float64)
         classes = getattr(model, "classes_", None)
         if classes is not None and (target != 0 or coverage not in ("auto", None) or kind != "contour"):
@@ -177,7 +178,7 @@ class LinkDisplay:
         band = intervals(nameless, rows, coverage, target) if len(chosen) == 1 else None
         n_fixed = latent.shape[1] - len(chosen)
         axis_name = "column" if has_single_columns(model) else "direction"
-        fixed = f"1 other {axis_name} fixed at its median"
+        fixed = f"1 other {axis_name} fixed at its median" if n_fixed == 1 else ""
         if n_fixed > 1:
             fixed = f"{n_fixed} other {axis_name}s fixed at their medians"
         display = cls(
@@ -187,7 +188,7 @@ class LinkDisplay:
             y=Y,
             labels=labels,
             band=band,
-            said="" if n_fixed == 0 else fixed,
+            said="; ".join(part for part in (found.member, fixed) if part),
             n_rows=len(latent),
             classes=classes,
         )

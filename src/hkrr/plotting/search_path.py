@@ -1,4 +1,4 @@
-"""PathDisplay: the candidates that the search of a HyperKernelRidgeCV compared."""
+"""PathDisplay: the candidates that the search of a HyperKernelRidgeCV or a HyperKernelEnsemble compared."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from typing import Any, Self
 import numpy as np
 
 from hkrr._base.linear_algebra import Array
+from hkrr._maps import ShapeName
+from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.search.candidates import comparable_runs, race_rows
 from hkrr.kernels import kernel_name
 from hkrr.plotting._style import BLUE, GREY, ORANGE, SEQUENTIAL, SIZE, SMALL, VERMILION, axes, ink, legend, note
 from hkrr.plotting._unwrap_estimator import unwrap
 
-# Maximum number of combinations of a kernel and a shape of the map in the plot.
+# Maximum number of combinations of a kernel and a map in the plot. Chosen combinations are always shown.
 _MOST_LINES = 16
 
 
 class PathDisplay:
-    """The candidates of a `HyperKernelRidgeCV`, with a mark at the chosen candidate.
+    """The candidates of a `HyperKernelRidgeCV` or a `HyperKernelEnsemble`, with a star at each chosen candidate.
 
     The plot depends on how the model was chosen:
 
@@ -25,11 +27,13 @@ class PathDisplay:
       lambda. If lambda has a single value or is learned, the error is shown over d alone.
     - Without `cv`, the plot shows the directions of the map. Bars show the singular values of the map before
       superfluous directions were cut off. A singular value measures how much a direction matters. The directions to the
-      right of the cut were removed. For each number of directions d, the line shows the best score (BIC in nats) minus
-      the lowest score over all d. Lower is better.
-    - Without `cv` and with ``kernel="auto"``, the plot shows one score for each combination of a kernel and a shape of
-      the map. It is the best score of the combination in the last stage that it reached, minus the best score of all
-      candidates in that stage. Only scores of the same stage are comparable.
+      right of the cut were removed. There are no bars if the chosen map was not cut from a larger one. For each number
+      of directions d, the line shows the best score (BIC in nats) minus the lowest score over all d. Lower is better.
+    - For an ensemble, and with ``kernel="auto"``, the plot shows one score for each combination of a kernel and a map.
+      It is the best score of the combination in the last round of the race that it reached, minus the best score of all
+      candidates in that round. A round uses more rows than the round before, so scores of different rounds are not
+      comparable. If a few directions are far better than all other maps, there is no race, and the plot shows the
+      directions.
 
     Parameters
     ----------
@@ -39,10 +43,13 @@ class PathDisplay:
         Chosen number of directions.
     reg_lambda : float
         Chosen regularization.
-    chosen : str
-        Chosen kernel and shape of the map, such as "gaussian, full".
+    chosen : dict of str to float
+        The chosen kernel and map, such as "gaussian, 2 directions" or "anova, diagonal", with the weight 1. For an
+        ensemble, the kernel and the map of each member, with their weights.
     spectrum : array or None, default=None
         The attribute ``spectrum_`` of the model, or None if the model has no such attribute.
+    given : bool, default=False
+        Whether the number of directions was given by the user.
 
     Attributes
     ----------
@@ -53,7 +60,7 @@ class PathDisplay:
     bars_ : matplotlib BarContainer or None
         The singular values.
     chosen_ : matplotlib artist or None
-        The mark of the chosen candidate; None if the chosen candidate is not in the plot.
+        The stars at the chosen candidates; None if they are not in the plot.
     ax_ : matplotlib Axes
         The axes of the plot.
     figure_ : matplotlib Figure
@@ -79,18 +86,25 @@ class PathDisplay:
     figure_: Any
 
     def __init__(
-        self, *, table: dict[str, Any], n_components: int, reg_lambda: float, chosen: str, spectrum: Any = None
+        self,
+        *,
+        table: dict[str, Any],
+        n_components: int,
+        reg_lambda: float,
+        chosen: dict[str, float],
+        spectrum: Any = None,
+        given: bool = False,
     ) -> None:
         self.table, self.n_components, self.reg_lambda, self.chosen = table, n_components, reg_lambda, chosen
-        self.spectrum = spectrum
+        self.spectrum, self.given = spectrum, given
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
-        """Draw the candidates of a fitted HyperKernelRidgeCV.
+        """Draw the candidates of a fitted HyperKernelRidgeCV or HyperKernelEnsemble.
 
         Parameters
         ----------
-        estimator : fitted HyperKernelRidgeCV or HyperKernelClassifier
+        estimator : fitted HyperKernelRidgeCV, HyperKernelEnsemble or HyperKernelClassifier
             The model, or a `TableRegressor`, a Pipeline or a GridSearchCV that contains such a model. For a classifier,
             the candidates of its ``regressor_`` are drawn, the regression whose targets are the class codes (the
             classes encoded as numbers).
@@ -101,17 +115,27 @@ class PathDisplay:
         -------
         PathDisplay
         """
-        model = unwrap(estimator).regression
+        found = unwrap(estimator)
+        first: Any = found.regression
+        model = found.model if isinstance(found.model, HyperKernelEnsemble) else first
         table = getattr(model, "cv_results_", getattr(model, "path_", None))
         if table is None:
-            raise TypeError(f"estimator must be a HyperKernelRidgeCV; a {type(model).__name__} has no search to draw")
-        chosen = f"{kernel_name(model.kernel_)}, {model._map_shape}"
+            raise TypeError(
+                "estimator must be a HyperKernelRidgeCV or a HyperKernelEnsemble; "
+                f"a {type(model).__name__} has no search to draw"
+            )
+        chosen: dict[str, float] = {}
+        members, weights = ([first], [1.0]) if model is first else (model.members_, model.weights_)
+        for member, weight in zip(members, weights, strict=True):
+            name = _name(kernel_name(member.kernel_), member._map_shape, member.n_components_)
+            chosen[name] = chosen.get(name, 0.0) + float(weight)
         display = cls(
             table=table,
-            n_components=model.n_components_,
-            reg_lambda=model.reg_lambda_,
+            n_components=first.n_components_,
+            reg_lambda=first.reg_lambda_,
             chosen=chosen,
-            spectrum=getattr(model, "spectrum_", None),
+            spectrum=getattr(first, "spectrum_", None),
+            given=model is first and not isinstance(first.n_components, str) and np.size(first.n_components) == 1,
         )
         return display.plot(ax=ax)
 
@@ -185,25 +209,48 @@ class PathDisplay:
             ax.set(ylabel="bars: size of each direction", ylim=(0.0, 1.12))
             scores = ax.twinx()
             scores.grid(visible=False)
-        above = score - np.min(score) if len(score) else score
+        above = score - np.min(score, initial=np.inf)
         scores.plot(d, above, color=ORANGE, lw=1.5, zorder=3)
         self.scatter_ = scores.scatter(d, above, s=20, color=ORANGE, zorder=3)
-        at = d == self.n_components
+        # The identity on n columns is not one of the maps with n directions.
+        at = (d == self.n_components) & self._chose_directions
         if np.any(at):
             self.chosen_ = scores.plot(d[at], above[at], "*", ms=14, color=ORANGE, mec=ink(), mew=0.6, zorder=4)[0]
-        scores.set_yscale("symlog", linthresh=10.0)
-        scores.set_ylabel("line: score above the lowest (BIC, in nats)", color=ORANGE)
-        scores.set_ylim(bottom=-2.0)
-        ax.set(xlabel="directions d")
-        ax.xaxis.get_major_locator().set_params(integer=True)
-        text = f"chosen (star): d = {self.n_components}, {self.chosen} map"
-        if not np.any(at):
-            text = f"chosen: {self.chosen} map of all {self.n_components} columns, better than any d shown"
+        label = "score above the lowest (BIC, in nats)"
+        scores.set_ylabel(label if self.spectrum is None else f"line: {label}", color=ORANGE)
+        top = 1.5 * np.max(above, initial=0.0) or 1.0
+        if top > 10.0:
+            scores.set_yscale("symlog", linthresh=10.0)
+        scores.set_ylim(-min(2.0, 0.1 * top), top)
+        n_bars = 0 if self.spectrum is None else len(self.spectrum)
+        places = [*d, *range(1, n_bars + 1)] or [self.n_components]
+        ax.set(xlabel="directions d", xlim=(min(places) - 0.6, max(places) + 0.6))
+        ax.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+        note(ax, self._note_on_directions(d))
+        return ax
+
+    @property
+    def _chose_directions(self) -> bool:
+        """Whether a search with one kernel chose a full map."""
+        return _name(self.table["kernel"][0], ShapeName.FULL, self.n_components) in self.chosen
+
+    def _note_on_directions(self, d: Array) -> str:
+        """Return a note on the chosen map, given the numbers of directions with a score."""
+        name = next(iter(self.chosen))
+        if len(d) == 0:
+            text = f"chosen: {name}; no scores to compare"
+        elif not self._chose_directions:
+            text = f"chosen: {name} map of all {self.n_components} columns, better than any d shown"
+        elif self.given:
+            text = f"d = {self.n_components} was given (star)"
+            text += "; larger maps only served as starts" if len(d) > 1 else ""
+        else:
+            text = f"chosen (star): {name}"
+            text += "; no other d was tried" if len(d) == 1 else ""
         n_failed = int(np.sum(~np.isfinite(self._column("score"))))
         if n_failed:
             text += f"; {n_failed} run{'s' if n_failed > 1 else ''} failed"
-        note(ax, text)
-        return ax
+        return text
 
     def _best_scores(self) -> tuple[Array, Array]:
         """Return the numbers of directions that the search tried, and the best score for each number.
@@ -220,45 +267,57 @@ class PathDisplay:
         return np.asarray(self.table[name])
 
     def _draw_kernels(self, ax: Any) -> Any:
-        """Draw the best score of each combination of a kernel and a shape of the map.
+        """Draw the best score of each combination of a kernel and a map.
 
         The score is taken from the last round that the combination reached. The best score of all candidates in that
         round is subtracted.
         """
         scores, n_rows = self._column("score"), race_rows(self.table)
-        names = [f"{kernel}, {shape}" for kernel, shape in zip(self.table["kernel"], self.table["shape"], strict=True)]
+        columns = (self.table[name] for name in ("kernel", "shape", "n_components"))
+        names = [_name(*run) for run in zip(*columns, strict=True)]
         found: dict[str, tuple[int, float]] = {}
-        for rank in np.unique(n_rows[n_rows > 0]).tolist():
-            counted = np.isfinite(scores) & (n_rows == rank)
-            for k in np.flatnonzero(counted):
-                above = float(scores[k] - np.min(scores[counted]))
-                if names[k] not in found or found[names[k]][0] < rank or above < found[names[k]][1]:
-                    found[names[k]] = (rank, above)
+        for number in np.unique(n_rows[n_rows > 0]).tolist():
+            runs = np.flatnonzero(np.isfinite(scores) & (n_rows == number))
+            worst_first = runs[np.argsort(-scores[runs], kind="stable")].tolist()
+            found |= {names[k]: (number, float(scores[k] - scores[worst_first[-1]])) for k in worst_first}
         order = sorted(found, key=lambda name: (-found[name][0], found[name][1]))
-        shown = order[:_MOST_LINES]
+        shown = [name for place, name in enumerate(order) if place < _MOST_LINES or name in self.chosen]
         ax = axes(ax, (SIZE[0], max(2.2, 1.0 + 0.2 * len(shown))))
-        last = max((rank for rank, _ in found.values()), default=0)
+        last = max((number for number, _ in found.values()), default=0)
         for is_last, colour, label in ((True, BLUE, "in the last round"), (False, VERMILION, "eliminated earlier")):
             lines = [line for line, name in enumerate(shown) if (found[name][0] == last) == is_last]
             values = [found[shown[line]][1] for line in lines]
-            drawn = ax.scatter(values, lines, s=22, color=colour, marker="o" if is_last else "x", label=label)
-            if is_last:
-                self.scatter_ = drawn
-        if self.chosen in shown:
-            line = shown.index(self.chosen)
+            if lines or is_last:
+                drawn = ax.scatter(values, lines, s=22, color=colour, marker="o" if is_last else "x", label=label)
+                self.scatter_ = drawn if is_last else self.scatter_
+        stars = [(found[name][1], line) for line, name in enumerate(shown) if name in self.chosen]
+        several = len(self.chosen) > 1
+        if stars:
+            label = "member, weight" if several else "chosen"
             self.chosen_ = ax.plot(
-                found[self.chosen][1], line, "*", ms=13, color=ORANGE, mec=ink(), mew=0.6, label="chosen"
+                *zip(*stars, strict=True), "*", ms=13, color=ORANGE, mec=ink(), mew=0.6, label=label
             )[0]
+        for star in stars if several else ():
+            beside = {"xytext": (9, 0), "textcoords": "offset points", "va": "center", "fontsize": SMALL}
+            ax.annotate(f"{self.chosen[shown[star[1]]]:.2f}", star, **beside)
         ax.set_yticks(range(len(shown)), shown, fontsize=SMALL)
         ax.set_xscale("symlog", linthresh=1.0)
         most = max((above for _, above in found.values()), default=1.0)
-        ax.set(xlabel="score minus best of its round (nats)", xlim=(-0.2, 1.5 * most + 0.5))
+        ax.set(xlabel="score minus best of its round (nats)", xlim=(-0.2, 3.0 * most + 0.5))
         ax.set_ylim(max(len(shown), 1) - 0.5, -0.5)
         ax.grid(axis="y", lw=0.3)
-        more = f"; {len(order) - len(shown)} more not shown" if len(order) > len(shown) else ""
-        title = {"title": f"chosen: {self.chosen} map{more}", "title_fontsize": SMALL, "ncols": 3}
+        text = f"chosen: {len(self.chosen)} members of an ensemble" if several else f"chosen: {next(iter(self.chosen))}"
+        text += f"; {len(order) - len(shown)} more not shown" if len(order) > len(shown) else ""
+        title = {"title": text, "title_fontsize": SMALL, "ncols": 3}
         legend(ax, loc="lower right", bbox_to_anchor=(1.0, 1.0), columnspacing=1.0, handletextpad=0.3, **title)
         return ax
+
+
+def _name(kernel: str, shape: str, n_components: int) -> str:
+    """Return the name of a combination of a kernel and a map, such as "gaussian, 2 directions" or "anova, diagonal"."""
+    if shape != ShapeName.FULL:
+        return f"{kernel}, {shape}"
+    return f"{kernel}, {n_components} direction{'s' if n_components > 1 else ''}"
 
 
 def _norm(errors: Array) -> Any:

@@ -41,6 +41,8 @@ class SubspaceDisplay:
         Names of the columns.
     angles : array or None
         Principal angles between the learned and the true subspace, in degrees, in increasing order.
+    said : str
+        Remark to write above the axes.
 
     Attributes
     ----------
@@ -70,8 +72,10 @@ class SubspaceDisplay:
     ax_: Any
     figure_: Any
 
-    def __init__(self, *, loadings: Array, weights: Array, names: list[str], angles: Array | None = None) -> None:
-        self.loadings, self.weights, self.names, self.angles = loadings, weights, names, angles
+    def __init__(
+        self, *, loadings: Array, weights: Array, names: list[str], angles: Array | None = None, said: str = ""
+    ) -> None:
+        self.loadings, self.weights, self.names, self.angles, self.said = loadings, weights, names, angles, said
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, B_true: Any = None, max_columns: int = 20, ax: Any = None) -> Self:
@@ -79,8 +83,9 @@ class SubspaceDisplay:
 
         Parameters
         ----------
-        estimator : fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
-            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV that contains such a model.
+        estimator : fitted HyperKernelRidge, HyperKernelRidgeCV, HyperKernelEnsemble or HyperKernelClassifier
+            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV that contains such a model. For an ensemble,
+            the directions of its first member are drawn.
         B_true : array (d, n_features) or None, default=None
             The true map, if it is known, in the original units of the model's input. If given, the principal angles
             between the learned and the true subspace are written above the plot.
@@ -94,12 +99,13 @@ class SubspaceDisplay:
         SubspaceDisplay
         """
         found = unwrap(estimator)
-        model = found.model
+        model = found.with_map
         angles = None
         if B_true is not None:
             B_true = check_matrix("B_true", B_true, model.n_features_in_)
             angles = np.degrees(subspace_angles(model.components_.T, B_true.T))[::-1]
-        display = cls(loadings=loadings(model), weights=direction_weights(model), names=found.names, angles=angles)
+        weights = direction_weights(model)
+        display = cls(loadings=loadings(model), weights=weights, names=found.names, angles=angles, said=found.member)
         return display.plot(max_columns=max_columns, ax=ax)
 
     def plot(self, *, max_columns: int = 20, ax: Any = None) -> Self:
@@ -124,7 +130,7 @@ class SubspaceDisplay:
         width = SIZE[0] if as_bars else max(SIZE[0], 1.8 + 0.42 * shown)
         ax = axes(ax, (width, max(1.8, 1.1 + (0.09 * shown + 0.08 if as_bars else 0.2) * n_lines)))
         self.bars_, self.image_ = [], None
-        remarks = []
+        remarks = [self.said] if self.said else []
         if self.angles is not None:
             remarks.append("angles to the true subspace: " + ", ".join(f"{angle:.1f}°" for angle in self.angles))
         if not own_axes and shown < len(self.loadings):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -14,8 +13,6 @@ from hkrr.plotting._unwrap_estimator import unwrap
 
 # The axis of the objective is logarithmic if the largest objective exceeds this multiple of the smallest objective.
 _WIDE = 20.0
-# Maximum number of characters in a line of the note above the axes.
-_NOTE_WIDTH = 60
 
 
 class TrainingDisplay:
@@ -32,6 +29,8 @@ class TrainingDisplay:
         Columns "time", "objective" and "grad_norm", as in ``history_``.
     reason : str
         Why the solver stopped, as in ``result_.reason``.
+    said : str
+        Remark to write above the axes.
 
     Attributes
     ----------
@@ -58,8 +57,8 @@ class TrainingDisplay:
     ax_: Any
     figure_: Any
 
-    def __init__(self, *, history: dict[str, list[float]], reason: str) -> None:
-        self.history, self.reason = history, reason
+    def __init__(self, *, history: dict[str, list[float]], reason: str, said: str = "") -> None:
+        self.history, self.reason, self.said = history, reason, said
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, x: Literal["iteration", "time"] = "iteration", ax: Any = None) -> Self:
@@ -67,8 +66,9 @@ class TrainingDisplay:
 
         Parameters
         ----------
-        estimator : fitted HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
-            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV that contains such a model.
+        estimator : fitted HyperKernelRidge, HyperKernelRidgeCV, HyperKernelEnsemble or HyperKernelClassifier
+            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV that contains such a model. For an ensemble,
+            the history of its first member is drawn.
         x : {"iteration", "time"}, default="iteration"
             Quantity on the horizontal axis.
         ax : matplotlib Axes or None, default=None
@@ -78,8 +78,9 @@ class TrainingDisplay:
         -------
         TrainingDisplay
         """
-        result = unwrap(estimator).regression.result_
-        return cls(history=result.history, reason=result.reason).plot(x=x, ax=ax)
+        found = unwrap(estimator)
+        result = found.regression.result_
+        return cls(history=result.history, reason=result.reason, said=found.member).plot(x=x, ax=ax)
 
     def plot(self, *, x: Literal["iteration", "time"] = "iteration", ax: Any = None) -> Self:
         """Draw the objective and the gradient norm; see `from_estimator` for the parameters."""
@@ -89,10 +90,12 @@ class TrainingDisplay:
         self.objective_ = self.gradient_ = None
         ax.set(xlabel="iteration" if x == "iteration" else "seconds", ylabel="objective")
         reason = STOP_REASONS.get(self.reason, "see result_.message")
-        note(ax, textwrap.fill(f"{self.reason}: {reason}", _NOTE_WIDTH))
+        said = f"{self.said}; " if self.said else ""
+        note(ax, f"{said}{self.reason}: {reason}")
         objective = np.asarray(self.history["objective"], dtype=np.float64)
         if len(objective) == 0:
             ax.text(0.5, 0.5, "no iterations were recorded", ha="center", va="center", transform=ax.transAxes)
+            ax.set(xticks=[], yticks=[])
             return self
         at = np.arange(len(objective)) if x == "iteration" else np.asarray(self.history["time"])
         self.objective_ = ax.plot(at, objective, color=BLUE, lw=2)[0]

@@ -9,8 +9,9 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import estimator_html_repr
 
 import hkrr
-from hkrr import HyperKernelRidge, HyperKernelRidgeCV
-from support.handmade_models import made_model
+from hkrr import HyperKernelEnsemble, HyperKernelRidge, HyperKernelRidgeCV
+from hkrr.tables import TableRegressor
+from support.handmade_models import made_ensemble, made_model
 
 NAMES = ["age", "height", "weight", "speed"]
 
@@ -105,6 +106,64 @@ def test_fitted_and_saved_models(tmp_path):
         assert str(hkrr.load(tmp_path / "model").summary()) == text
 
 
+def test_text_of_an_ensemble():
+    model = made_ensemble(names=NAMES)
+    summary = model.summary()
+    text = str(summary)
+    for line in (
+        "Rows                  300",
+        "Columns               4",
+        "Noise                 standard deviation 0.5",
+        "R2, training rows     0.9300 (7% of the variance unexplained)",
+        "  weight  kernel    map       directions  centers",
+        "  0.750   gaussian  full      2           40",
+        "  0.200   anova     diagonal  4           40",
+        "  Of the first member, with weight 0.750:",
+        "Stopped after 12 iterations: stalled, no step lowers the objective further",
+    ):
+        assert line in text
+    assert summary.directions[1:] == model.members_[0].summary().directions
+    assert dict(summary.importances) == pytest.approx(dict(zip(NAMES, model.feature_importances_, strict=True)))
+    model.diagnostics_ = dataclasses.replace(model.diagnostics_, still_falling=True, remedies=())
+    assert "! the maximum number of iterations was reached" in str(model.summary())
+    alone = made_ensemble()
+    alone.members_, alone.weights_ = alone.members_[:1], np.ones(1)
+    assert alone.summary().directions == alone.members_[0].summary().directions
+
+
+def test_members_of_an_ensemble_have_summaries():
+    text = " ".join(str(made_ensemble().members_[1].summary()).split())
+    assert "lambda 0.001, learned" in text
+    assert "No diagnostics: this is a member of an ensemble" in text
+
+
+def test_interrupted_ensemble_with_several_targets():
+    model = made_ensemble(
+        n_targets=3, names=[f"a column with a name that is much too long, number {j}" for j in "abcd"]
+    )
+    assert "Targets               3\nNoise                 standard deviation 0.5 to 2" in str(model.summary())
+    assert max(map(len, str(model.summary()).splitlines())) <= 78
+    del model.diagnostics_, model.noise_variance_
+    text = str(model.summary())
+    assert "No diagnostics" in text
+    assert "Noise" not in text
+
+
+def test_fitted_ensemble():
+    """Test the summary of a fitted ensemble inside a table regressor, with the names of its columns."""
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.normal(size=60), "kind": rng.choice(["x", "y"], 60)})
+    y = np.sin(frame["age"]) + (frame["kind"] == "x") + 0.1 * rng.normal(size=60)
+    table = TableRegressor(HyperKernelEnsemble(n_init=1, random_state=0)).fit(frame, y)
+    summary = table.summary()
+    assert len(summary.members) == len(table.model_.members_)
+    assert {name for name, _ in summary.importances} == set(table.feature_names_out_)
+    assert summary.facts == table.model_.summary().facts
+    assert table.model_.diagnostics_.remedies == ("n_init",)  # no other parameter could change a finding
+    assert ("Noise", f"standard deviation {np.sqrt(table.model_.noise_variance_):.4g}") in summary.facts
+
+
 class _Balanced(html.parser.HTMLParser):
     """HTML parser that fails if a closing tag does not match the last open tag."""
 
@@ -128,16 +187,23 @@ def test_html():
     assert parser.open == []
     for says in ("<b>", "22.2, the trace of the hat matrix", "weight 0.50", "stalled"):
         assert says in parser.text
+    parser = _Balanced()
+    parser.feed(made_ensemble().summary()._repr_html_())
+    assert parser.open == []
+    for says in ("Members", "0.200anovadiagonal440", "Of the first member"):
+        assert says in parser.text
 
 
-def test_not_fitted():
+@pytest.mark.parametrize("cls", [HyperKernelRidge, HyperKernelEnsemble])
+def test_not_fitted(cls):
     with pytest.raises(NotFittedError):
-        HyperKernelRidge().summary()
+        cls().summary()
 
 
-@pytest.mark.parametrize("cls", [HyperKernelRidge, HyperKernelRidgeCV])
+@pytest.mark.parametrize("cls", [HyperKernelRidge, HyperKernelRidgeCV, HyperKernelEnsemble])
 def test_scikit_learn_diagram(cls):
-    for model, state in ((cls(), "Not fitted"), (made_model(cls=cls), "Fitted")):
+    fitted = made_ensemble() if cls is HyperKernelEnsemble else made_model(cls=cls)
+    for model, state in ((cls(), "Not fitted"), (fitted, "Fitted")):
         diagram = estimator_html_repr(model)
         assert cls.__name__ in diagram
         assert f"<span>{state}</span>" in diagram

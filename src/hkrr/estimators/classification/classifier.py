@@ -312,8 +312,8 @@ class HyperKernelClassifier(
         jacobian = probability_jacobian(expand_scores(outputs, self.softness_ is not None), self.softness_)
         return jacobian if outputs.shape[1] > 1 else jacobian @ np.array([[-0.5], [0.5]])
 
-    def _make_summary(self) -> Summary:
-        return summarize_classifier(self)
+    def _make_summary(self, columns: list[str] | None = None) -> Summary:
+        return summarize_classifier(self, columns)
 
     def predict(self, X: Any) -> Array:
         """Return the most probable label of each row. Ties are resolved in favor of the first label in ``classes_``.

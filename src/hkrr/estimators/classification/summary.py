@@ -19,8 +19,8 @@ _MAX_CLASSES = 8
 _MAX_LABEL_LENGTH = 24
 
 
-def summarize_classifier(model: HyperKernelClassifier) -> Summary:
-    """Return the summary of a fitted classifier."""
+def summarize_classifier(model: HyperKernelClassifier, columns: list[str] | None = None) -> Summary:
+    """Return the summary of a fitted classifier. If `columns` is None, the names of the training data are used."""
     # A fit that was interrupted by Ctrl-C has no diagnostics.
     found: Diagnostics | None = getattr(model.regressor_, "diagnostics_", None)
     # Models saved by earlier versions of hkrr have no class counts.
@@ -28,7 +28,7 @@ def summarize_classifier(model: HyperKernelClassifier) -> Summary:
     n_rows = None if counts is None else int(np.sum(counts))
     class_facts = {f"Classes, {len(model.classes_)}": _describe_classes(model)}
     facts = (*map_facts(model, n_rows, class_facts), *_loss_facts(model))
-    return make_summary(model, "p(y | x) = p(y | Bx)", facts, _notes(model, found))
+    return make_summary(model, "p(y | x) = p(y | Bx)", facts, _notes(model, found), columns)
 
 
 def _describe_classes(model: HyperKernelClassifier) -> str:

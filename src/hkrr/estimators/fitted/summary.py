@@ -20,11 +20,14 @@ from hkrr.kernels import kernel_name
 from hkrr.solvers.driver import MESSAGES
 
 if TYPE_CHECKING:
+    from hkrr.estimators.ensemble import HyperKernelEnsemble
     from hkrr.estimators.fitted.base import MapModel
 
 # Width of the text in characters.
 _WIDTH = 78
 _DIRECTIONS_HEADING = "Directions: loadings of the standardized columns (% of the squared length)"
+_MEMBERS_HEADING = "Members, largest weight first"
+_MEMBER_COLUMNS = ("weight", "kernel", "map", "directions", "centers")
 _IMPORTANCES_HEADING = "Feature importances, as fractions of their sum"
 # Maximum numbers of directions, of loadings per direction, and of importances that are shown.
 _MAX_DIRECTIONS, _MAX_LOADINGS, _MAX_COLUMNS = 6, 4, 10
@@ -56,6 +59,9 @@ class Summary:
         The most important columns and their ``feature_importances_``.
     notes : tuple of str
         Why the fit stopped, and the problems that the diagnostics found.
+    members : tuple of tuples of str
+        For an ensemble, the weight, the kernel, the shape of the map, the number of directions and the number of
+        centers of each member. The directions are then those of the first member. Empty for other models.
     """
 
     title: str
@@ -63,12 +69,18 @@ class Summary:
     directions: tuple[str, ...]
     importances: tuple[tuple[str, float], ...]
     notes: tuple[str, ...]
+    members: tuple[tuple[str, ...], ...] = ()
 
     def __str__(self) -> str:
         double, single = "=" * _WIDTH, "-" * _WIDTH
         lines = [self.title.center(_WIDTH).rstrip(), double]
         for name, value in self.facts:
             lines += _wrap(f"{name:<22}", value)
+        if self.members:
+            rows = [_MEMBER_COLUMNS, *self.members]
+            widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+            lines += [single, _MEMBERS_HEADING]
+            lines += ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
         lines += [single, _DIRECTIONS_HEADING]
         for line in self.directions:
             lines += _wrap("  ", line)
@@ -105,6 +117,7 @@ class Summary:
         return (
             f"<div><h4>{escape(self.title)}</h4>"
             + table((escape(name), escape(value)) for name, value in self.facts)
+            + self._members_html()
             + f"<p>{_DIRECTIONS_HEADING}</p>"
             + f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in self.directions)}</ul>"
             + f"<p>{_IMPORTANCES_HEADING}</p>{table(bars)}"
@@ -112,8 +125,15 @@ class Summary:
             + "</div>"
         )
 
+    def _members_html(self) -> str:
+        if not self.members:
+            return ""
+        head = "".join(f"<th>{name}</th>" for name in _MEMBER_COLUMNS)
+        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self.members)
+        return f"<p>{_MEMBERS_HEADING}</p><table><tr>{head}</tr>{body}</table>"
 
-class SummaryMixin(FittedMap):
+
+class SummaryMixin:
     """Mixin for fitted models that adds `summary`."""
 
     def summary(self) -> Summary:
@@ -136,8 +156,9 @@ class SummaryMixin(FittedMap):
         check_is_fitted(self)
         return self._make_summary()
 
-    def _make_summary(self) -> Summary:
-        return summarize(cast("MapModel", self))
+    def _make_summary(self, columns: list[str] | None = None) -> Summary:
+        """Return the summary, with the given names of the columns or those of the training data."""
+        return summarize(cast("MapModel", self), columns)
 
 
 def summarize(model: MapModel, columns: list[str] | None = None) -> Summary:
@@ -153,11 +174,47 @@ def summarize(model: MapModel, columns: list[str] | None = None) -> Summary:
     # A fit that was interrupted by Ctrl-C has no diagnostics.
     found: Diagnostics | None = getattr(model, "diagnostics_", None)
     n_rows = None if found is None else found.n_rows
-    target_facts = {"Targets": f"{model.dual_coef_.shape[1]}"} if model.dual_coef_.ndim == 2 else {}
     # If all rows are centers, identical rows were merged.
     distinct = found is not None and found.n_rows == found.n_centers
-    facts = (*map_facts(model, n_rows, target_facts, distinct), *_fit_facts(model, found))
+    facts = (*map_facts(model, n_rows, _target_facts(model), distinct), *_fit_facts(model, found))
     return make_summary(model, "f(x) = g(Bx)", facts, fit_notes(model, found), columns)
+
+
+def summarize_ensemble(ensemble: HyperKernelEnsemble, columns: list[str] | None = None) -> Summary:
+    """Return the summary of a fitted ensemble, with the directions of its first member. See `summarize`."""
+    found: Diagnostics | None = getattr(ensemble, "diagnostics_", None)
+    members, first = ensemble.members_, ensemble.members_[0]
+    names = _shortened(column_names(first) if columns is None else columns)
+    several = (f"Of the first member, with weight {ensemble.weights_[0]:.3f}:",) if len(members) > 1 else ()
+    return Summary(
+        f"{type(ensemble).__name__}: f(x) = sum_k w_k g_k(B_k x)",
+        tuple(_ensemble_facts(ensemble, found)),
+        (*several, *_direction_lines(first, names)),
+        tuple(_largest_importances(ensemble.feature_importances_, names)),
+        tuple(fit_notes(first, found)),
+        tuple(
+            (
+                f"{weight:.3f}",
+                kernel_name(member.kernel_),
+                member._map_shape.value,
+                f"{len(member.map_)}",
+                f"{len(member.centers_):,}",
+            )
+            for weight, member in zip(ensemble.weights_, members, strict=True)
+        ),
+    )
+
+
+def _ensemble_facts(ensemble: HyperKernelEnsemble, found: Diagnostics | None) -> Iterator[tuple[str, str]]:
+    if found is not None and found.n_rows is not None:
+        yield "Rows", f"{found.n_rows:,}{' distinct' if found.n_rows == found.n_centers else ''}"
+    yield "Columns", f"{ensemble.n_features_in_:,}"
+    yield from _target_facts(ensemble.members_[0]).items()
+    if hasattr(ensemble, "noise_variance_"):
+        low, *others = np.unique(np.sqrt(ensemble.noise_variance_))
+        yield "Noise", f"standard deviation {low:.4g}{f' to {others[-1]:.4g}' if others else ''}"
+    if found is not None:
+        yield _explained(found)
 
 
 def make_summary(
@@ -168,10 +225,7 @@ def make_summary(
     columns: list[str] | None = None,
 ) -> Summary:
     """Return the summary of a fitted model with the given facts and notes. This function adds the other fields."""
-    names = [
-        name if len(name) <= _MAX_NAME_LENGTH else name[: _MAX_NAME_LENGTH - 2] + ".."
-        for name in (column_names(model) if columns is None else columns)
-    ]
+    names = _shortened(column_names(model) if columns is None else columns)
     return Summary(
         f"{type(model).__name__}: {formula}",
         tuple(facts),
@@ -179,6 +233,14 @@ def make_summary(
         tuple(_largest_importances(model.feature_importances_, names)),
         tuple(notes),
     )
+
+
+def _shortened(names: list[str]) -> list[str]:
+    return [name if len(name) <= _MAX_NAME_LENGTH else name[: _MAX_NAME_LENGTH - 2] + ".." for name in names]
+
+
+def _target_facts(model: MapModel) -> dict[str, str]:
+    return {"Targets": f"{model.dual_coef_.shape[1]}"} if model.dual_coef_.ndim == 2 else {}
 
 
 def map_facts(
@@ -214,18 +276,25 @@ def _fit_facts(model: MapModel, found: Diagnostics | None) -> Iterator[tuple[str
     yield "Criterion", _criterion(model)
     if found is None:
         return
-    if found.explained_share is None:
-        yield "R2, training rows", "undefined: y is constant"
-    else:
-        unexplained = 100 * (1 - found.explained_share)
-        yield "R2, training rows", f"{found.explained_share:.4f} ({unexplained:.3g}% of the variance unexplained)"
+    yield _explained(found)
     yield "Effective dimension", f"{found.effective_dimension:.1f}, the trace of the hat matrix"
+
+
+def _explained(found: Diagnostics) -> tuple[str, str]:
+    name, share = "R2, training rows", found.explained_share
+    if share is None:
+        return name, "undefined: y is constant"
+    return name, f"{share:.4f} ({100 * (1 - share):.3g}% of the variance unexplained)"
 
 
 def _lambda_origin(model: MapModel) -> str:
     if hasattr(model, "cv_results_"):
         return ", chosen on held-out rows" if len(set(model.cv_results_["reg_lambda"].tolist())) > 1 else ""
-    return ", learned" if hasattr(model, "path_") or isinstance(getattr(model, "reg_lambda", None), str) else ", given"
+    return (
+        ", learned"
+        if hasattr(model, "best_score_") or isinstance(getattr(model, "reg_lambda", None), str)
+        else ", given"
+    )
 
 
 def _criterion(model: MapModel) -> str:
@@ -266,9 +335,10 @@ def fit_notes(model: MapModel, found: Diagnostics | None) -> Iterator[str]:
     result = model.result_
     message = f" ({result.message})" if result.message not in MESSAGES.values() else ""
     reason = STOP_REASONS.get(result.reason, "see result_.message")
-    yield f"Stopped after {model.n_iter_} iterations: {result.reason}, {reason}{message}."
+    iterations = "1 iteration" if model.n_iter_ == 1 else f"{model.n_iter_} iterations"
+    yield f"Stopped after {iterations}: {result.reason}, {reason}{message}."
     if found is None:
-        yield "No diagnostics: the fit was interrupted, or an earlier version of hkrr saved the model."
+        yield "No diagnostics: this is a member of an ensemble, or the fit was interrupted, or the file is old."
         return
     if found.n_outliers:
         yield f"Heavy-tailed (Student-t) noise model, because the targets have outliers: {found.named_outliers}."
