@@ -220,7 +220,7 @@ def _estimate_exact(
     fitted, slopes = _values_and_slopes(rows, objective.kernel, B, objective.centers, alpha / unit)
     J = root[:, :, None] * _tangents(X, B, slopes, shape)
     n, t, p = J.shape
-    # The factor stays on the device of the rows. Two triangular solves are used, because they need no copy of the factor.
+    # The factor stays on the device. Two triangular solves are used, because they need no copy of the factor.
     half = solve_triangular(info.factor, rows.place(J.reshape(n, t * p).copy()))
     R = nu * rows.fetch(solve_triangular(info.factor, half, transpose=True))[0].reshape(n, t, p)
     scored = _choose_scored_rows(weight)

@@ -142,7 +142,7 @@ class Race:
             ends += self._square_maps(criterion, ends, this.max_iter)
             if not ends:
                 break
-            # Candidates for which there was no time stay as they are. They are evaluated, so that scores are comparable.
+            # Candidates for which there was no time are only evaluated, so that scores are comparable.
             improved = {(one.kernel, _kind(one)) for one in ends}
             skipped = [one for one in before if (one.kernel, _kind(one)) not in improved]
             if self.problem.in_time:
