@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from hkrr import theory as theory
     from hkrr.estimators.classification import HyperKernelClassifier
     from hkrr.saving import load, save, to_onnx
+    from hkrr.tables import TableRegressor
 
 __all__ = [
     "CheckpointError",
@@ -59,6 +60,7 @@ __all__ = [
     "OverfitWarning",
     "PoorFitWarning",
     "TableError",
+    "TableRegressor",
     "__version__",
     "criteria",
     "datasets",
@@ -75,6 +77,7 @@ __all__ = [
 # Names that are imported on first access, and the modules that define them. This halves the time of `import hkrr`.
 _LAZY = {
     "HyperKernelClassifier": "hkrr.estimators.classification",
+    "TableRegressor": "hkrr.tables",
     "baselines": "hkrr.baselines",
     "load": "hkrr.saving",
     "plotting": "hkrr.plotting",

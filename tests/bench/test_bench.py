@@ -270,7 +270,7 @@ def test_the_leading_directions_of_a_sorted_map_are_its_first_rows(monkeypatch):
         assert METHODS[name].run(Task(problem.X, problem.y, problem.X_test, 0.0, 1)).ordered
 
 
-INSTALLED = ["sk_krr", "mlp", "random_forest", "gpr", "xrfm", "xrfm_tuned", "hkrr_auto"]
+INSTALLED = ["sk_krr", "mlp", "random_forest", "gpr", "xrfm", "xrfm_tuned", "hkrr_auto", "hkrr_ensemble"]
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,11 @@ from typer.testing import CliRunner
 
 import hkrr
 from hkrr import cli, tables
+from hkrr.kernels import kernel_name
 from hkrr.tables import TableRegressor, hold_out, predict_frame, read_table, reading
 from support.command_line import refused, run
 from support.house_table import TARGET, table, write
+from support.models_to_save import with_two_members
 
 QUICK = ["--kernel", "gaussian", "--n-components", "1"]
 
@@ -71,6 +73,77 @@ def test_fit_is_equivalent_to_the_python_interface(fitted, folder):
     same = TableRegressor(regressor).fit(split.train, split.y_train)
     assert_allclose(same.predict(split.test), model.predict(split.test), rtol=1e-10)
     assert model.held_out_.r2[0] == pytest.approx(same.score(split.test, split.y_test), abs=1e-9)
+
+
+@pytest.fixture(scope="module")
+def ensemble(tmp_path_factory):
+    """Return the result of ``hkrr fit`` without options, and the file of the model."""
+    folder = tmp_path_factory.mktemp("ensemble")
+    table(80)[["age", "garden", TARGET]].to_csv(folder / "t.csv", index=False)
+    result = run("fit", folder / "t.csv", "-o", folder / "m", "--json")
+    assert result.exit_code == 0, result.output
+    return result, folder / "m"
+
+
+def test_the_default_is_an_ensemble(ensemble, tmp_path):
+    result, file = ensemble
+    found, model = json.loads(result.stdout), hkrr.load(file)
+    assert (found["class"], found["regressor"]) == ("TableRegressor", "HyperKernelEnsemble")
+    assert found["parameters"] == {"random_state": 0}
+    assert [each["weight"] for each in found["members"]] == model.model_.weights_.tolist()
+    frame = table(80)
+    with_two_members(model.model_, model.transform(frame), frame[TARGET])
+    hkrr.save(model, tmp_path / "m")
+    first = model.model_.members_[0]
+    members = json.loads(run("info", tmp_path / "m", "--json").stdout)["members"]
+    names = ("weight", "kernel", "shape", "n_components")
+    assert members[0] == dict(
+        zip(names, (0.7, kernel_name(first.kernel_), first.map_shape_, len(first.map_)), strict=True)
+    )
+    assert members[1] == dict(zip(names, (0.2, "laplace", "full", 1), strict=True))
+    text = run("info", tmp_path / "m").stdout
+    assert "\nWeighted sum of 2 models. Each line: weight, kernel and map of a model:\n  0.70  " in text
+    assert "\n  0.20  laplace, 1 direction\n" in text
+    assert "Most important columns:\n  " in text
+    assert str(model.model_.diagnostics_) in text
+
+
+@pytest.mark.parametrize(
+    ("options", "parameters"),
+    [
+        (["--kernel", "laplace"], {"kernel": "laplace", "n_components": "auto"}),
+        (["--kernel", "auto"], {"kernel": "auto", "n_components": "auto"}),
+        (["--n-components", "2"], {"kernel": "auto", "n_components": 2}),
+    ],
+)
+def test_options_for_a_single_model(folder, monkeypatch, options, parameters):
+    fitted = []
+
+    def noted(self, X, y):
+        fitted.append(self)
+        raise hkrr.FitError("enough")
+
+    monkeypatch.setattr(hkrr.HyperKernelRidgeCV, "fit", noted)
+    refused("fit", folder / "houses.csv", "-q", "--seed", 3, *options, status=1)
+    assert fitted[0].get_params().items() >= {**parameters, "random_state": 3}.items()
+
+
+def test_outliers_are_shown_with_their_lines(tmp_path):
+    frame = table(80)[["age", "area (m2)", TARGET]].dropna().reset_index(drop=True)
+    rows = hold_out(frame, TARGET).train.index[[5, 30]]
+    frame.loc[rows, TARGET] += [50.0, 60.0]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    text = run("fit", tmp_path / "t.csv", "-o", tmp_path / "m", *QUICK).stdout
+    numbers = (tmp_path / "t.csv").read_text().splitlines()
+    lines = [
+        1 + numbers.index(line) for row in rows[::-1] for line in numbers if line.endswith(f",{frame[TARGET][row]}")
+    ]
+    line = "\n2 rows were treated as outliers: lines {}, {} of the file (the header is line 1).\n".format(*lines)
+    assert line in text
+    info = run("info", tmp_path / "m").stdout
+    assert line in info
+    assert "outliers in y" not in info  # this line counts training rows
+    assert json.loads(run("info", tmp_path / "m", "--json").stdout)["outliers"] == rows[::-1].tolist()
 
 
 def test_fit_as_json(folder, tmp_path):
@@ -166,13 +239,13 @@ def test_a_failed_fit_exits_with_status_1(folder, monkeypatch):
     def fails(self, X, y):
         raise hkrr.FitError("No start has a finite\ncriterion.")
 
-    monkeypatch.setattr(hkrr.HyperKernelRidgeCV, "fit", fails)
+    monkeypatch.setattr(hkrr.HyperKernelEnsemble, "fit", fails)
     line = refused("fit", folder / "houses.csv", "-o", folder / "m", "-q", status=1)
     assert line == "No start has a finite criterion."
 
 
 def test_invalid_held_out_rows_are_an_error_before_the_fit(tmp_path, monkeypatch):
-    monkeypatch.setattr(hkrr.HyperKernelRidgeCV, "fit", lambda self, X, y: pytest.fail("the model was fitted"))
+    monkeypatch.setattr(hkrr.HyperKernelEnsemble, "fit", lambda self, X, y: pytest.fail("the model was fitted"))
     frame = table(200)[["age", TARGET]].astype({"age": object})
     frame.loc[hold_out(frame, TARGET).test.index[0], "age"] = "old"
     frame.to_csv(tmp_path / "t.csv", index=False)
@@ -217,7 +290,7 @@ def test_ctrl_c_without_a_checkpoint(folder, monkeypatch):
     def stopped(self, X, y):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(hkrr.HyperKernelRidgeCV, "fit", stopped)
+    monkeypatch.setattr(hkrr.HyperKernelEnsemble, "fit", stopped)
     command = ["fit", folder / "houses.csv", "-o", folder / "m", "-q"]
     line = refused(*command, status=130)
     assert line.startswith("Stopped. Nothing was saved. With --checkpoint FILE, Ctrl-C saves the best model so far")
@@ -424,10 +497,10 @@ def test_scores_of_unknown_baselines_are_shown(fitted):
     assert "The baseline 'b' scores higher on these rows." in console.export_text()
 
 
-def test_maps_of_every_shape_are_shown(fitted):
+def test_maps_of_every_shape_are_shown():
     from rich.console import Console
 
-    from hkrr.cli._model_summary import show_columns, show_map
+    from hkrr.cli._model_summary import show_columns, show_map, show_outliers
 
     def shown(show, **found):
         console = Console(width=60, record=True, file=io.StringIO())
@@ -448,6 +521,18 @@ def test_maps_of_every_shape_are_shown(fitted):
     assert text.endswith("x7 5%,\n  and 2 more\n")
     plain = {"name": "a [b]", "kind": "number", "about": ""}
     assert "All 2 columns are numeric." in shown(show_columns, columns=[plain] * 2)
+    first = {"weight": 0.734, "kernel": "anova", "shape": "identity", "n_components": 3}
+    text = shown(show_map, **base, members=[first, {**first, "weight": 0.2, "shape": "full"}], importances=shares)
+    assert "\n  0.73  anova, one scale for all columns\n  0.20  anova, 3 directions\n" in text
+    assert "x0 60%" in text
+    assert "+1.00 a" not in text
+    assert "+1.00 a" in shown(show_map, **base, members=[first])
+    found = {"columns": [{"name": "column 2"}], "outliers": list(range(7)), "diagnostics": {"n_outliers": 107}}
+    text = shown(show_outliers, **found)
+    assert text == "\n107 rows were treated as outliers: lines 1, 2, 3, 4, 5 and\n102 more of the file.\n"
+    text = shown(show_outliers, columns=[plain], outliers=[8], diagnostics={"n_outliers": 1})
+    assert text == "\n1 row was treated as an outlier: line 10 of the file (the\nheader is line 1).\n"
+    assert shown(show_outliers, **base) == ""
     long = {"name": "x" * 90, "kind": "text", "about": "word " * 30}
     text = shown(show_columns, columns=[plain, plain, long])
     assert "Columns (and 2 numeric columns):" in text

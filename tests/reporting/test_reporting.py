@@ -12,18 +12,20 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from hkrr import HyperKernelRidge, HyperKernelRidgeCV
+from hkrr import HyperKernelEnsemble, HyperKernelRidge, HyperKernelRidgeCV
 from hkrr.baselines import KernelRidgeCV
 from hkrr.estimators.fitted.diagnostics import fit_warnings_silenced
+from hkrr.kernels import kernel_name
 from hkrr.plotting import PathDisplay
 from hkrr.reporting import gather, render
+from hkrr.reporting.baseline_comparison import _unfitted_copy
 from hkrr.reporting.directions import latent_gradients
 from hkrr.reporting.link_function import link_values
 from hkrr.reporting.prediction_errors import share_seen
 from hkrr.reporting.report_input import check_report_input
 from hkrr.reporting.text_formatting import formula, headline, number, percent, score
 from hkrr.tables import TableRegressor
-from support.models_to_report import TableStandIn, fitted_model, house_data, searched_model, table_model
+from support.models_to_report import TableStandIn, ensemble_model, fitted_model, house_data, searched_model, table_model
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +36,11 @@ def fitted():
 @pytest.fixture(scope="module")
 def searched():
     return searched_model()
+
+
+@pytest.fixture(scope="module")
+def ensemble():
+    return ensemble_model()
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +192,41 @@ def test_table_regressor_is_reported_with_the_columns_of_the_table(table):
     assert "kernel ridge regression does better than this model" in page
 
 
+def test_ensemble(ensemble):
+    """Test that everything is computed from the ensemble, except for the map and the function of the first member."""
+    model, X, y = ensemble
+    first = model.members_[0]
+    facts = gather(model, X, y, compare=False)
+    found = [(each.weight, each.kernel, each.shape, each.n_components) for each in facts.directions.members]
+    shape, kernel = first.map_shape_, kernel_name(first.kernel_)
+    assert found == [(0.7, kernel, shape, first.n_components_), (0.2, "laplace", "full", 1)]
+    importances = {each.column: each.weight for each in facts.directions.importances}
+    assert importances == pytest.approx(dict(zip(X.columns, model.feature_importances_, strict=True)))
+    assert facts.errors.r2 == pytest.approx(r2_score(y, model.predict(X)))
+    lower, upper = model.predict_interval(X)
+    assert facts.errors.interval.median_width == pytest.approx(np.median(upper - lower))
+    assert facts.training.n_runs == len(model.path_["score"])
+    assert repr(_unfitted_copy(model, len(X))) == repr(HyperKernelEnsemble(n_init=1, random_state=0))
+    data = check_report_input(model, X, y)
+    np.testing.assert_allclose(link_values(data, first.transform(X)), first.predict(X), rtol=1e-9, atol=1e-9)
+    assert share_seen(data) == 0.8
+    page = render(facts)
+    assert "Price is predicted from 5 columns by a weighted sum of 2 models." in page
+    assert "<td>0.70</td>" in page
+    assert "<td>laplace</td><td>1 direction</td>" in page
+    assert "The function of the first model" in page
+    assert "model = HyperKernelEnsemble(n_init=1, random_state=0).fit(X, y)" in page
+
+
+def test_ensemble_of_one_model(ensemble):
+    model, X, y = copy.copy(ensemble[0]), *ensemble[1:]
+    model.members_, model.weights_ = model.members_[1:], np.array([0.98])
+    page = render(gather(model, X, y, compare=False))
+    assert "Price depends on 5 columns through 1 direction" in page
+    assert "<td>0.98</td><td>laplace</td>" in page
+    assert "first model" not in page
+
+
 def test_models_without_intervals(table):
     model, frame, y = table
 
@@ -321,7 +363,7 @@ def test_column_names_of_arrays(fitted):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model": RidgeCV()}, "model must be a fitted HyperKernelRidge"),
+        ({"model": RidgeCV()}, "model must be a fitted HyperKernelEnsemble"),
         ({"X": "rows.csv"}, "X must be an array or a data frame in memory"),
         ({"y": [1.0, 2.0]}, "X has 160 rows, but y has 2 entries"),
         ({"y": ["a"] * 160}, "y must be an array of numbers"),

@@ -1,4 +1,4 @@
-"""Models for the tests of reports: a model with two directions, a model found by a search, and a table regressor."""
+"""Models for the tests of reports: a model with two directions, a searched one, an ensemble and a table regressor."""
 
 import dataclasses
 from functools import cache
@@ -6,8 +6,9 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from hkrr import HyperKernelRidge, HyperKernelRidgeCV
+from hkrr import HyperKernelEnsemble, HyperKernelRidge, HyperKernelRidgeCV
 from hkrr.tables.encoding import Column, Encoder
+from support.models_to_save import with_two_members
 
 
 def house_data(n_rows=160, columns=("area", "age", "floor", "rooms", "noise"), seed=0):
@@ -29,6 +30,13 @@ def fitted_model():
 def searched_model():
     X, y = house_data(80)
     return HyperKernelRidgeCV(n_components=[1, 2, 3], n_init=1, random_state=0).fit(X, y), X, y
+
+
+@cache
+def ensemble_model():
+    X, y = house_data(75)
+    model = HyperKernelEnsemble(n_init=1, random_state=0).fit(X[:60], y[:60])
+    return with_two_members(model, X[:60], y[:60]), X, y
 
 
 class TableStandIn:

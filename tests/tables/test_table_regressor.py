@@ -18,7 +18,7 @@ from sklearn.model_selection import cross_val_score
 
 import hkrr
 from hkrr._storage.safetensors_format import pack
-from hkrr.tables import TableRegressor, compare, hold_out
+from hkrr.tables import TableRegressor, compare, describe, hold_out
 from hkrr.tables.missing import missing_matrix
 from support.hostile_files import load, refused
 from support.house_table import TARGET, table
@@ -94,12 +94,24 @@ def test_a_failed_fit_leaves_the_model_unchanged(split):
     assert_array_equal(model.predict(split.test), before)
 
 
-def test_the_default_is_the_estimator_that_chooses_the_kernel(monkeypatch):
+def test_the_default_is_the_ensemble(monkeypatch):
     made = []
-    monkeypatch.setattr(hkrr.HyperKernelRidgeCV, "fit", lambda self, X, y: made.append(self) or self)
+    monkeypatch.setattr(hkrr.HyperKernelEnsemble, "fit", lambda self, X, y: made.append(self) or self)
     frame = table(20)
-    TableRegressor().fit(frame, frame[TARGET])
-    assert made[0].get_params() == hkrr.HyperKernelRidgeCV(kernel="auto").get_params()
+    hkrr.TableRegressor().fit(frame, frame[TARGET])
+    assert made[0].get_params() == hkrr.HyperKernelEnsemble().get_params()
+
+
+def test_outliers_have_the_labels_of_the_frame():
+    frame = table(80)[["age", "area (m2)", TARGET]].dropna()
+    rows = frame.index[[5, 30]]
+    frame.loc[rows, TARGET] += 50.0
+    model = quick().fit(frame.drop(columns=TARGET), frame[TARGET])
+    assert list(model.diagnostics_.outliers) in ([5, 30], [30, 5])
+    assert set(model.outliers_) == set(rows)
+    assert describe(model)["outliers"] == model.outliers_.tolist()
+    named = frame.set_index(frame.index.astype(str))
+    assert not hasattr(model.fit(named.drop(columns=TARGET), named[TARGET]), "outliers_")
 
 
 def test_scikit_learn_compatibility():
@@ -159,7 +171,7 @@ def test_attributes_that_the_model_lacks_raise_an_error(split):
         "diagnostics_": lambda: plain.diagnostics_,
     }
     for name, call in calls.items():
-        with pytest.raises(AttributeError, match=f"^model_ is a LinearRegression without {name}; HyperKernelRidge"):
+        with pytest.raises(AttributeError, match=f"^model_ is a LinearRegression without {name}; HyperKernelEnsemble"):
             call()
     with pytest.raises(NotFittedError):
         quick().summary()

@@ -1,4 +1,4 @@
-"""The benchmark methods of this library: `HyperKernelRidgeCV` and the estimators of `hkrr.baselines`."""
+"""The benchmark methods of this library: the estimators for regression and those of `hkrr.baselines`."""
 
 from __future__ import annotations
 
@@ -32,6 +32,26 @@ def _hkrr(kernel: str, about: str) -> Method:
         return Answer(model.predict(task.X_test), model.components_, fit_seconds, note)
 
     return Method(run, about, ("hkrr", "hkrr.estimators.ridge_cv"))
+
+
+def _ensemble() -> Method:
+    """Return `HyperKernelEnsemble` as a benchmark method. The estimator tunes itself within the time budget."""
+
+    def run(task: Task) -> Answer:
+        from hkrr.estimators.ensemble import HyperKernelEnsemble
+        from hkrr.kernels import kernel_name
+
+        began = time.perf_counter()
+        model = HyperKernelEnsemble(time_limit=task.seconds, random_state=task.seed).fit(task.X, task.y)
+        fit_seconds = time.perf_counter() - began
+        note = "; ".join(
+            f"{weight:.2f} {kernel_name(one.kernel_)}, {one.map_shape_}, {one.n_components_} directions"
+            for weight, one in zip(model.weights_, model.members_, strict=True)
+        )
+        return Answer(model.predict(task.X_test), model.members_[0].components_, fit_seconds, note)
+
+    about = "`HyperKernelEnsemble` with default parameters, a weighted sum of models with different kernels and maps"
+    return Method(run, about, ("hkrr", "hkrr.estimators.ensemble"))
 
 
 def _kernel_ridge(
@@ -137,6 +157,7 @@ def _rcls(rng: np.random.RandomState, task: Task) -> Setting:
 
 
 METHODS = {
+    "hkrr_ensemble": _ensemble(),
     "hkrr": _hkrr("gaussian", "`HyperKernelRidgeCV` with default parameters (Gaussian kernel)"),
     "hkrr_auto": _hkrr(
         "auto", '`HyperKernelRidgeCV(kernel="auto")`, which chooses among seven kernels and three shapes of the map B'

@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.table import Table
 
 from hkrr._base.linear_algebra import Array
-from hkrr._maps import ShapeName
 from hkrr.cli._console import format_duration, print_line
+from hkrr.cli._model_summary import format_map
 from hkrr.cli._time_left import TimeLeft, format_time_left
 from hkrr.estimators.search.progress import SearchState
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 _MAX_SCORING_SHARE = 0.05
 # Maximum number of held-out rows on which a candidate is scored.
 _MAX_SCORED_ROWS = 2_000
-# Displayed descriptions of maps without directions.
-_SHAPES: dict[str, str] = {ShapeName.IDENTITY: "all columns", ShapeName.DIAGONAL: "a scale for each column"}
 
 
 class View:
@@ -85,8 +83,7 @@ class View:
             print_line(self._console, self._resume_message)
             self._resume_message = ""
         if state.n_components is not None:
-            directions = f"{state.n_components} direction{'s' if state.n_components > 1 else ''}"
-            self._best = f"{_SHAPES.get(str(state.shape), directions)}, {state.kernel}"
+            self._best = f"{format_map(state.shape, state.n_components)}, {state.kernel}"
             self._score(state)
         if state.stage != self._stage:
             self._time_left.start_stage(state)

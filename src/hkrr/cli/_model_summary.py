@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,15 @@ _MAX_NAME_WIDTH = 30
 _MIN_GAIN = 0.01
 _BASELINE_CLASSES = {"kernel ridge": "hkrr.baselines.KernelRidgeCV", "linear": "sklearn.linear_model.RidgeCV"}
 _CLASSIFIER_FACTS = ("Classes", "Loss", "Log loss", "Accuracy")
+# Maximum number of outliers to list.
+_MAX_OUTLIERS = 5
+# Names of the columns of a file without a header line.
+_NO_HEADER = re.compile(r"column \d+")
+# Printed descriptions of maps without directions.
+_SHAPES: dict[str, str] = {
+    ShapeName.IDENTITY: "one scale for all columns",
+    ShapeName.DIAGONAL: "a scale for each column",
+}
 # Printed names of column types that differ from the names stored in model files.
 _KIND_NAMES = {"truth": "boolean"}
 
@@ -53,14 +63,36 @@ def show_classes(console: Console, model: SummaryMixin) -> None:
 
 
 def show_map(console: Console, content: dict[str, Any]) -> None:
-    """Print the directions of the map, or its shape if it has no directions, and the most important columns."""
+    """Print the directions of the map, or its shape if it has no directions, and the most important columns.
+
+    For an ensemble of several models, print the weight, the kernel and the map of each member instead of a map.
+    """
     if "directions" not in content:
         return
-    D, d, kernel = content["n_features"], content["n_components"], content["kernel"]
     if content.get("stopped") == StopReason.TIME_LIMIT:
         print_line(console, "\nThe time limit stopped the search. A longer limit may give a better model.")
     if content.get("stopped") == StopReason.INTERRUPTED:
         print_line(console, "\nThe fit was interrupted. This is the best model found before the interruption.")
+    members = content.get("members", [])
+    if len(members) > 1:
+        print_line(console, f"\nWeighted sum of {len(members)} models. Each line: weight, kernel and map of a model:")
+        _show_rows(console, [(f"{each['weight']:.2f}", _format_member(each)) for each in members])
+    else:
+        _show_one_map(console, content)
+    _show_importances(console, content.get("importances", []))
+
+
+def _format_member(member: dict[str, Any]) -> str:
+    return f"{member['kernel']}, {format_map(member['shape'], member['n_components'])}"
+
+
+def format_map(shape: str | None, n_components: int) -> str:
+    """Return a short description of a map, such as "3 directions"."""
+    return _SHAPES.get(str(shape), f"{n_components} direction{'s' if n_components > 1 else ''}")
+
+
+def _show_one_map(console: Console, content: dict[str, Any]) -> None:
+    D, d, kernel = content["n_features"], content["n_components"], content["kernel"]
     shape = content.get("map_shape", ShapeName.FULL)
     if shape == ShapeName.FULL:
         n = f"{d} direction{'s' if d > 1 else ''}"
@@ -74,7 +106,19 @@ def show_map(console: Console, content: dict[str, Any]) -> None:
             f"\nThe model uses all {D} columns, {scales} ({kernel} kernel). "
             "It does not combine columns into directions.",
         )
-    _show_importances(console, content.get("importances", []))
+
+
+def show_outliers(console: Console, content: dict[str, Any]) -> None:
+    """Print how many training rows are outliers, and the lines of the file that contain the farthest of them."""
+    n, labels = content.get("diagnostics", {}).get("n_outliers", 0), content.get("outliers")
+    if not labels:
+        return
+    has_header = not all(_NO_HEADER.fullmatch(each["name"]) for each in content["columns"])
+    lines = ", ".join(str(label + 1 + has_header) for label in labels[:_MAX_OUTLIERS])
+    more = f" and {n - _MAX_OUTLIERS:,} more" if n > _MAX_OUTLIERS else ""
+    rows = f"{n:,} rows were treated as outliers: lines" if n > 1 else "1 row was treated as an outlier: line"
+    header = " (the header is line 1)" if has_header else ""
+    print_line(console, "\n" + textwrap.fill(f"{rows} {lines}{more} of the file{header}.", console.width))
 
 
 def _show_importances(console: Console, importances: list[dict[str, Any]]) -> None:

@@ -3,8 +3,9 @@
 A search goes through known stages. Each stage starts after a fraction of the total time that is roughly the same for
 all data. If this fraction is s and t seconds have passed, the remaining time is about ``t (1 - s) / s``. Within a
 stage, the fraction grows with time until it reaches the fraction at which the next stage starts. If a stage takes
-longer than expected, the fraction stops growing, and the estimated remaining time grows instead. The displayed value
-approaches a new estimate over a few seconds, so that it does not jump.
+longer than expected, the fraction stops growing, and the estimated remaining time grows instead. If the targets have
+outliers, there can be a second search, which takes about as long as the first. The displayed value approaches a new
+estimate over a few seconds, so that it does not jump.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ _ANY_KERNEL = (
     (Phase.CUT, 0.07),
     (Phase.WIDENING, 0.09),
     (Phase.KERNELS, 0.12),
-    (Phase.FINALISTS, 0.43),
+    (Phase.FINALISTS, 0.60),
     (Phase.HELD_OUT_CHECK, 0.63),
-    (Phase.WEIGHTS, 0.93),
-    (Phase.FINAL_FIT, 0.96),
+    (Phase.WEIGHTS, 0.95),
+    (Phase.FINAL_FIT, 0.97),
 )
 # Upper bound on the estimated fraction of the total time that has passed while the fit is running.
 _MAX_SHARE = 0.99
@@ -76,6 +77,9 @@ class TimeLeft:
     def start_stage(self, state: SearchState) -> None:
         """Record that a stage starts. `state` is the state of the search at this moment."""
         seconds = state.seconds
+        if state.phase is Phase.STARTS and self._share > 0.0:
+            self._start_again(seconds)
+            return
         share, end_share = self._shares(state)
         if share in (0.0, self._share):  # the stage is unknown, or belongs to the current phase
             return
@@ -93,6 +97,14 @@ class TimeLeft:
         # it is based on more progress.
         self._total = total if before is None else math.cbrt((spent + before) * total**2)
 
+    def _start_again(self, seconds: float) -> None:
+        """Record that a second search starts."""
+        if self._origin is not None:
+            # The first search has not made the final fit, which takes little time.
+            self._total = seconds - self._origin[1]
+            self._origin = 0.0, seconds
+        self._position, self._share, self._end_share, self._stage_start = 0, 0.0, self._plan[1][1], seconds
+
     def _shares(self, state: SearchState) -> tuple[float, float]:
         """Return the fractions of the total time at the start and end of a stage, or zeros for an unknown stage."""
         for k in range(self._position, len(self._plan)):
@@ -108,7 +120,7 @@ class TimeLeft:
             return None
         first, spent = self._origin[0], seconds - self._origin[1]
         share = min(max(first + (1.0 - first) * spent / self._total, self._share), self._end_share)
-        return spent * (1.0 - share) / (share - first)
+        return spent * (1.0 - share) / (share - first) if share > first else self._total
 
     def smoothed(self, seconds: float) -> float | None:
         """Return the remaining seconds for a live display. The value changes to a new estimate over a few seconds."""

@@ -15,6 +15,7 @@ from rich.console import Console
 from hkrr.cli._console import check_output_file, format_duration, one_line_errors, print_json, print_line
 
 if TYPE_CHECKING:
+    from hkrr import HyperKernelEnsemble, HyperKernelRidgeCV
     from hkrr._base.linear_algebra import Array
     from hkrr.cli._live_view import View
     from hkrr.tables import Split, TableRegressor
@@ -42,13 +43,20 @@ def fit(
         typer.Option(help="Column to ignore. Repeat the option, or separate names by commas.", show_default=False),
     ] = None,
     kernel: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Kernel: gaussian, matern32, laplace, ... 'auto' chooses the kernel and the shape of the map."
+            help="Fit one model with this kernel: gaussian, matern32, laplace, ..., or 'auto' for the best kernel. "
+            "Default: a weighted sum of models with different kernels and maps.",
+            show_default=False,
         ),
-    ] = "auto",
+    ] = None,
     n_components: Annotated[
-        int | None, typer.Option(min=1, help="Number of directions. Default: chosen from the data.", show_default=False)
+        int | None,
+        typer.Option(
+            min=1,
+            help="Fit one model with this number of directions. Default: chosen from the data.",
+            show_default=False,
+        ),
     ] = None,
     time_limit: Annotated[
         float | None,
@@ -87,15 +95,12 @@ def fit(
     """
     console, start = Console(), time.perf_counter()
     with one_line_errors(as_json):
-        from hkrr import HyperKernelRidgeCV
         from hkrr.tables import TableRegressor, describe
 
         check_output_file("--out", out)
         if checkpoint is not None:
             check_output_file("--checkpoint", checkpoint)
-        regressor = HyperKernelRidgeCV(
-            n_components=n_components or "auto",
-            kernel=kernel,
+        regressor = _unfitted(kernel, n_components).set_params(
             time_limit=time_limit,
             checkpoint=checkpoint,
             checkpoint_every=checkpoint_every,
@@ -117,6 +122,15 @@ def fit(
             _print_summary(console, model, messages, seconds, out, data)
 
 
+def _unfitted(kernel: str | None, n_components: int | None) -> HyperKernelEnsemble | HyperKernelRidgeCV:
+    """Return the default ensemble, or a single model if the user asks for a kernel or a number of directions."""
+    import hkrr
+
+    if kernel is None and n_components is None:
+        return hkrr.HyperKernelEnsemble()
+    return hkrr.HyperKernelRidgeCV(n_components=n_components or "auto", kernel=kernel or "auto")
+
+
 def prepare(
     data: str, target: str | None, drop: list[str], test_share: float, seed: int, model: TableRegressor
 ) -> Split:
@@ -125,7 +139,6 @@ def prepare(
     Raise an error if the rows contain invalid values or if a parameter of the model is invalid, so that the user sees
     the error before the fit starts.
     """
-    from hkrr.estimators._parameter_checks import check_cv_parameters
     from hkrr.exceptions import TableError
     from hkrr.tables import hold_out, learn_encoder, read_table
     from hkrr.tables.encoding import suggest_names
@@ -140,7 +153,7 @@ def prepare(
         raise TableError("--drop removes all columns; drop fewer columns")
     split = hold_out(frame, frame.columns[-1] if target is None else target, test_share, seed)
     encoded = learn_encoder(split.train, model.missing).transform(split.test)
-    check_cv_parameters(model.regressor, encoded.shape[1])
+    model.regressor._check_parameters(encoded.shape[1])
     return split
 
 
@@ -150,7 +163,8 @@ def _make_view(console: Console, model: TableRegressor, split: Split) -> View:
 
     options = model.regressor.get_params(deep=False)
     resume_message = _resume_message(options["checkpoint"])
-    view = View(console, model, split, options["kernel"] == "auto", options["time_limit"], resume_message)
+    any_kernel = options.get("kernel", "auto") == "auto"
+    view = View(console, model, split, any_kernel, options["time_limit"], resume_message)
     # The estimator and its callbacks are copied before the fit. A view contains a console, which cannot be copied, so
     # the callback is a function that calls the view.
     model.regressor.set_params(callbacks=[lambda state: view(state)])
@@ -253,13 +267,14 @@ def _print_task(console: Console, data: str, split: Split, is_default_target: bo
 def _print_summary(
     console: Console, model: TableRegressor, messages: list[str], seconds: float, out: Path, data: str
 ) -> None:
-    from hkrr.cli._model_summary import show_columns, show_map, show_scores, show_warnings
+    from hkrr.cli._model_summary import show_columns, show_map, show_outliers, show_scores, show_warnings
     from hkrr.tables import describe
 
     content = describe(model)
     show_scores(console, getattr(model, "held_out_", None))
     show_map(console, content)
     show_columns(console, content)
+    show_outliers(console, content)
     show_warnings(console, messages)
     file, table = shlex.quote(str(out)), "DATA.csv" if data == "-" else shlex.quote(data)
     print_line(console, f"\nFinished in {format_duration(seconds)}. The model was saved to {out}. Next steps:")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -21,7 +22,7 @@ def info(
     """
     console = Console()
     with one_line_errors(as_json):
-        from hkrr.cli._model_summary import show_classes, show_columns, show_map, show_scores
+        from hkrr.cli._model_summary import show_classes, show_columns, show_map, show_outliers, show_scores
         from hkrr.saving import written_by
         from hkrr.tables import describe
 
@@ -43,8 +44,11 @@ def info(
         show_scores(console, getattr(fitted, "held_out_", None))
         show_map(console, content)
         show_columns(console, content, everything=True)
+        show_outliers(console, content)
         diagnostics = getattr(getattr(fitted, "model_", fitted), "diagnostics_", None)
         if diagnostics is not None:
+            if "outliers" in content:  # the diagnostics would count training rows, not lines of the file
+                diagnostics = replace(diagnostics, n_outliers=0)
             heading = (
                 "Diagnostics of the regression with the class codes as targets (regressor_):\n"
                 if "classes" in content

@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import train_test_split
 
+from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.diagnostics import fit_warnings_silenced
 from hkrr.reporting.report_input import Model, ReportInput, sample_indices
 from hkrr.tables.held_out_comparison import LEVEL, baseline_predictions, r2_intervals
@@ -60,14 +61,14 @@ def describe_comparison(data: ReportInput, compare: bool) -> Comparison | None:
         return None
     with fit_warnings_silenced():
         predicted = {
-            "hkrr": _unfitted_copy(data.model, len(train)).fit(X[train], y[train]).predict(X[test]),
+            "hkrr": _unfitted_copy(data.whole, len(train)).fit(X[train], y[train]).predict(X[test]),
             **baseline_predictions(X[train], y[train], X[test], seed=0),
         }
     r2, low, high = map(list, r2_intervals(y[test], np.column_stack(list(predicted.values())), seed=0))
     return Comparison(list(predicted), r2, low, high, LEVEL, len(train), len(test), refitted=True)
 
 
-def _unfitted_copy(model: Model, n_rows: int) -> Model:
+def _unfitted_copy(model: Model | HyperKernelEnsemble, n_rows: int) -> Model | HyperKernelEnsemble:
     """Return an unfitted estimator with the settings of the model, except for the settings in _REPLACED_SETTINGS.
 
     The number of centers is limited to `n_rows`.
@@ -81,5 +82,5 @@ def _unfitted_copy(model: Model, n_rows: int) -> Model:
     }
     if isinstance(settings.get("n_centers"), int):
         changed["n_centers"] = min(settings["n_centers"], n_rows)
-    unfitted: Model = copy.set_params(**changed)
+    unfitted: Model | HyperKernelEnsemble = copy.set_params(**changed)
     return unfitted

@@ -7,6 +7,9 @@ respect to ``z_k``, times the standard deviation of ``z_k`` over the rows of the
 
 The effect of column j is its importance for the target of the report, as in `hkrr.estimators.fitted.importance`. If
 every direction uses a single column, the effect of a direction is the importance of its column.
+
+For an ensemble, the directions are those of its first member. The importances of the columns are averaged over the
+members with their weights.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import numpy as np
 
 from hkrr._base.linear_algebra import Array, project
 from hkrr._maps import ShapeName, map_row
+from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.importance import (
     direction_weights,
     has_single_columns,
@@ -24,6 +28,7 @@ from hkrr.estimators.fitted.importance import (
     loadings,
     single_column_effects,
 )
+from hkrr.kernels import kernel_name
 from hkrr.kernels.expansion import kernel_and_slopes
 from hkrr.reporting.report_input import ReportInput, sample_indices
 
@@ -60,6 +65,16 @@ class Direction:
 
 
 @dataclass(frozen=True)
+class Member:
+    """A member of an ensemble."""
+
+    weight: float
+    kernel: str
+    shape: ShapeName
+    n_components: int
+
+
+@dataclass(frozen=True)
 class Directions:
     """The directions that change the prediction most, and the importances of the columns."""
 
@@ -73,6 +88,12 @@ class Directions:
     # model's columns that encode it.
     table_importances: list[Loading]
     n_columns_left_out: int  # number of the model's columns that are not in `importances`
+    members: list[Member]  # the members of an ensemble; empty for a single model
+
+    @property
+    def of_ensemble(self) -> bool:
+        """Whether there are several members. The directions are then those of the first one."""
+        return len(self.members) > 1
 
 
 def latent_gradients(data: ReportInput, X: Array) -> Array:
@@ -84,12 +105,17 @@ def latent_gradients(data: ReportInput, X: Array) -> Array:
 
 def describe_directions(data: ReportInput) -> Directions:
     """Return the directions of the model and the importances of its columns."""
-    model, B = data.model, data.model.map_
+    model, B, target = data.model, data.model.map_, data.target_index
     gradients = latent_gradients(data, data.X[sample_indices(len(data.X), _GRADIENT_ROWS)])
     effects = np.sqrt(np.mean(gradients**2, axis=0)) * project(data.X, B).std(axis=0)
-    by_column = importances(model, data.target_index)
+    by_column = importances(model, target)
     if has_single_columns(model):
         effects = single_column_effects(model, by_column)
+    members = []
+    if isinstance(data.whole, HyperKernelEnsemble):
+        pairs = list(zip(data.whole.weights_, data.whole.members_, strict=True))
+        by_column = sum(share * importances(m, target) for share, (_, m) in zip(data.whole._shares, pairs, strict=True))
+        members = [Member(float(w), kernel_name(m.kernel_), m._map_shape, len(m.map_)) for w, m in pairs]
     total = float(np.sum(effects))
     shares = effects / total if total > 0 else np.zeros_like(effects)
     order = np.argsort(-shares, kind="stable")[:MOST_DIRECTIONS]
@@ -105,6 +131,7 @@ def describe_directions(data: ReportInput) -> Directions:
         importances=[Loading(data.columns[j], float(by_column[j])) for j in ranked[:MOST_LOADINGS]],
         table_importances=[Loading(name, largest) for name, largest in by_table_column.items()][:MOST_LOADINGS],
         n_columns_left_out=max(0, len(ranked) - MOST_LOADINGS),
+        members=members,
     )
 
 

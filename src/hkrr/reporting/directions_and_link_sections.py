@@ -6,7 +6,7 @@ from html import escape
 
 from hkrr._maps import ShapeName
 from hkrr.reporting.directions import Direction, Directions, Loading
-from hkrr.reporting.html_elements import bars, figure, panel
+from hkrr.reporting.html_elements import bars, figure, panel, table
 from hkrr.reporting.report_data import Facts
 from hkrr.reporting.section_charts import curve_chart, map_chart
 from hkrr.reporting.text_formatting import count, formula, number, percent, shortened
@@ -35,12 +35,29 @@ def directions_section(facts: Facts) -> str:
     if found.shape == ShapeName.FULL:
         panels += [panel(f"Direction {each.number}", _direction(each, found)) for each in found.directions]
     return (
-        f'<p>{escape(_introduction(found))}</p><div class="tabs" data-tabs="Columns and directions">'
+        f'<p>{escape(_introduction(found))}</p>{_members(found)}<div class="tabs" data-tabs="Columns and directions">'
         f"{''.join(panels)}</div>"
     )
 
 
+_MAPS = {ShapeName.IDENTITY: "one scale for all columns", ShapeName.DIAGONAL: "a scale for each column"}
+
+
+def _members(found: Directions) -> str:
+    """Return the table of the members of an ensemble. It is empty for a single model."""
+    if not found.members:
+        return ""
+    rows = [
+        [f"{each.weight:.2f}", each.kernel, _MAPS.get(each.shape, count(each.n_components, "direction"))]
+        for each in found.members
+    ]
+    return table(["weight", "kernel", "map"], rows, "Models and their weights")
+
+
 def _introduction(found: Directions) -> str:
+    if found.of_ensemble:
+        text = f"The prediction is a weighted sum of {len(found.members)} models with different kernels or maps."
+        return f"{text} The directions below are those of the first model." if found.shape == ShapeName.FULL else text
     if found.shape == ShapeName.IDENTITY:
         return "The search found that a model of all columns with equal weights is better than a few directions."
     if found.shape == ShapeName.DIAGONAL:
@@ -77,6 +94,7 @@ def _direction(direction: Direction, found: Directions) -> str:
 def link_section(facts: Facts) -> str:
     """Return the section on the learned function."""
     link = facts.link
+    learned = "The function of the first model" if facts.directions.of_ensemble else "The learned function"
     dots = "A dot is a row of the data."
     if link.n_held > 0:
         others = "directions" if facts.directions.shape == ShapeName.FULL else "columns"
@@ -90,7 +108,7 @@ def link_section(facts: Facts) -> str:
         for each, name in zip(link.curves, names, strict=True)
     )
     if not link.surfaces:
-        return f'<p>The learned function along the direction. {dots}</p><div class="figures one">{curves}</div>'
+        return f'<p>{learned} along the direction. {dots}</p><div class="figures one">{curves}</div>'
     maps = "".join(
         figure(
             map_chart(each, [direction_name(facts, k) for k in each.directions], facts.target),
@@ -104,7 +122,7 @@ def link_section(facts: Facts) -> str:
         "The maps show the same function.</p></noscript></div>"
     )
     return (
-        f"<p>The learned function, over pairs of directions and along each direction. {dots}</p>"
+        f"<p>{learned}, over pairs of directions and along each direction. {dots}</p>"
         f'<div class="tabs" data-tabs="Views of the function">'
         + panel("Surface", surface)
         + panel("Map", f'<div class="figures one">{maps}</div>')

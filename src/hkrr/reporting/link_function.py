@@ -2,8 +2,8 @@
 
 A curve shows g along one direction, and a surface shows g over two directions. All other directions are fixed at their
 medians. A dot is a row. Its height is the value of the curve or surface at that row plus the row's prediction error. If
-no direction is fixed, this height is the target. Coordinates along a direction are standardized: they are measured from
-the mean over the rows, in standard deviations.
+no direction is fixed, this height is the target. For an ensemble, g and the errors are those of its first member.
+Coordinates along a direction are standardized: they are measured from the mean over the rows, in standard deviations.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def describe_link(data: ReportInput, found: Directions) -> Link:
     T = (Z - mean) / spread
     medians = np.median(T, axis=0)
     rows = sample_indices(len(T), _DOTS)
-    errors = (data.y - data.predicted)[rows]
+    errors = data.y[rows] - link_values(data, Z[rows])
     shares = {each.number - 1: each.share for each in found.directions}
     chosen = sorted(shares, key=lambda k: -shares[k])[:_MOST_CURVES]
     pairs = sorted(combinations(sorted(chosen), 2), key=lambda pair: -shares[pair[0]] - shares[pair[1]])

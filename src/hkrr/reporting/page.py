@@ -42,8 +42,9 @@ def write_report(
 
     Parameters
     ----------
-    model : fitted HyperKernelRidge or HyperKernelRidgeCV
-        The model to report on, or a fitted `TableRegressor` that contains such a model.
+    model : fitted HyperKernelEnsemble, HyperKernelRidge or HyperKernelRidgeCV
+        The model to report on, or a fitted `TableRegressor` that contains such a model. For an ensemble, the directions
+        and the learned function are those of its first member, and everything else is that of the ensemble.
     X, y : array or data frame
         Rows and their targets, preferably rows that the model was not fitted to. The report uses the column names of X
         and the name of y.

@@ -35,7 +35,7 @@ def header(facts: Facts) -> str:
             f"{number(errors.target_std)}",
         )
     )
-    if facts.directions.shape == ShapeName.FULL:
+    if facts.directions.shape == ShapeName.FULL and not facts.directions.of_ensemble:
         d = facts.directions.n_components
         meaning = f"the model predicts each row from {'this number' if d == 1 else 'these numbers'} alone"
         cards.append((f"{d:,}", "direction" if d == 1 else "directions", meaning))

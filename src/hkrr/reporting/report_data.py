@@ -12,11 +12,12 @@ import scipy
 import sklearn
 
 from hkrr._version import __version__
+from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.reporting.baseline_comparison import Comparison, describe_comparison
 from hkrr.reporting.directions import Directions, describe_directions
 from hkrr.reporting.link_function import Link, describe_link
 from hkrr.reporting.prediction_errors import Errors, describe_errors
-from hkrr.reporting.report_input import AnyModel, Model, check_report_input
+from hkrr.reporting.report_input import AnyModel, ReportInput, check_report_input
 from hkrr.reporting.training_history import Training, describe_training
 
 # Maximum number of characters in the value of a parameter. Longer values are truncated.
@@ -108,14 +109,14 @@ def gather(
         link=describe_link(data, directions),
         errors=describe_errors(data, directions, held_out, coverage),
         comparison=describe_comparison(data, compare),
-        training=describe_training(data.model),
-        health=_health(data.model),
-        making=_provenance(data.model),
+        training=describe_training(data),
+        health=_health(data),
+        making=_provenance(data),
     )
 
 
-def _health(model: Model) -> Health | None:
-    found = getattr(model, "diagnostics_", None)
+def _health(data: ReportInput) -> Health | None:
+    found = getattr(data.whole, "diagnostics_", None)
     if found is None:  # an interrupted fit has no diagnostics
         return None
 
@@ -169,22 +170,26 @@ def _health(model: Model) -> Health | None:
     return Health([Finding(kind.__name__, message) for kind, message in found.findings()], figures)
 
 
-def _provenance(model: Model) -> Provenance:
-    defaults = type(model)().get_params(deep=False)
+def _provenance(data: ReportInput) -> Provenance:
+    whole, model = data.whole, data.model
+    defaults = type(whole)().get_params(deep=False)
     parameters = {
         name: _shortened_repr(value)
-        for name, value in model.get_params(deep=False).items()
+        for name, value in whole.get_params(deep=False).items()
         if not (
             value is defaults[name] or (type(value) is type(defaults[name]) and repr(value) == repr(defaults[name]))
         )
     }
-    results = [
-        ("Directions", str(len(model.map_))),
-        ("Regularization (lambda)", f"{model.reg_lambda_:.3g}"),
-        ("Kernel", f"{type(model.kernel_).__name__}, gamma {model.kernel_.scale:.3g}"),
-        ("Centers", f"{len(model.centers_):,}"),
-        ("Columns", f"{model.map_.shape[-1]:,}"),
-    ]
+    results = [("Centers", f"{len(model.centers_):,}"), ("Columns", f"{model.map_.shape[-1]:,}")]
+    if isinstance(whole, HyperKernelEnsemble) and len(whole.members_) > 1:
+        results = [("Models", str(len(whole.members_))), *results]
+    else:
+        results = [
+            ("Directions", str(len(model.map_))),
+            ("Regularization (lambda)", f"{model.reg_lambda_:.3g}"),
+            ("Kernel", f"{type(model.kernel_).__name__}, gamma {model.kernel_.scale:.3g}"),
+            *results,
+        ]
     versions = {
         "hkrr": __version__,
         "Python": platform.python_version(),
@@ -192,7 +197,7 @@ def _provenance(model: Model) -> Provenance:
         "SciPy": scipy.__version__,
         "scikit-learn": sklearn.__version__,
     }
-    return Provenance(type(model).__name__, parameters, results, versions, f"{datetime.now(UTC):%d %B %Y}")
+    return Provenance(type(whole).__name__, parameters, results, versions, f"{datetime.now(UTC):%d %B %Y}")
 
 
 def _shortened_repr(value: Any) -> str:

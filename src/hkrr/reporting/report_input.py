@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hkrr._base.checks import check_int
 from hkrr._base.linear_algebra import Array
+from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.rows.input_types import is_external
@@ -18,14 +19,15 @@ from hkrr.tables.encoding import HeldOutScores
 from hkrr.tables.regressor import TableRegressor, as_frame
 
 Model = HyperKernelRidge | HyperKernelRidgeCV
-AnyModel = Model | TableRegressor
+AnyModel = Model | HyperKernelEnsemble | TableRegressor
 
 
 @dataclass(frozen=True)
 class ReportInput:
     """A fitted model and the rows to report on."""
 
-    model: Model
+    whole: Model | HyperKernelEnsemble  # the model that predicts
+    model: Model  # the model whose map and function are shown: the first member of an ensemble, or the model itself
     X: Array  # the rows as the model receives them
     columns: list[str]  # names of the columns of `X`
     y: Array  # the target that the report is about
@@ -48,7 +50,7 @@ def check_report_input(model: AnyModel, X: Any, y: Any, target: int = 0) -> Repo
 
     Parameters
     ----------
-    model : fitted HyperKernelRidge or HyperKernelRidgeCV
+    model : fitted HyperKernelEnsemble, HyperKernelRidge or HyperKernelRidgeCV
         The model, or a table regressor. The attribute ``model_`` of a table regressor is the model, and its method
         ``transform`` returns the input of the model.
     X, y : array or data frame
@@ -61,14 +63,18 @@ def check_report_input(model: AnyModel, X: Any, y: Any, target: int = 0) -> Repo
     ReportInput
     """
     inner = getattr(model, "model_", model)
-    if not isinstance(inner, Model):
-        raise ValueError(f"model must be a fitted HyperKernelRidge or HyperKernelRidgeCV, got {type(model).__name__}")
+    if not isinstance(inner, Model | HyperKernelEnsemble):
+        raise ValueError(
+            "model must be a fitted HyperKernelEnsemble, HyperKernelRidge or HyperKernelRidgeCV, got "
+            f"{type(model).__name__}"
+        )
     check_is_fitted(inner)
+    shown = inner.members_[0] if isinstance(inner, HyperKernelEnsemble) else inner
     if is_external(X):
         raise ValueError("X must be an array or a data frame in memory; load some of the rows first")
     matrix, columns, origins, table_columns, cell = _from_matrix(inner, X) if inner is model else _from_table(model, X)
-    one_target = inner.dual_coef_.ndim == 1
-    n_targets = 1 if one_target else inner.dual_coef_.shape[1]
+    one_target = shown.dual_coef_.ndim == 1
+    n_targets = 1 if one_target else shown.dual_coef_.shape[1]
     if check_int("target", target, 0) >= n_targets:
         raise ValueError(f"target must be an integer from 0 to {n_targets - 1}, got {target}")
 
@@ -86,7 +92,8 @@ def check_report_input(model: AnyModel, X: Any, y: Any, target: int = 0) -> Repo
     if len(matrix) < 2:
         raise ValueError(f"a report needs at least 2 rows, got {len(matrix)}")
     return ReportInput(
-        model=inner,
+        whole=inner,
+        model=shown,
         X=matrix,
         columns=columns,
         y=y_values,
@@ -110,7 +117,9 @@ def sample_indices(n_rows: int, most: int) -> Array:
     return np.sort(np.random.default_rng(0).choice(n_rows, most, replace=False))
 
 
-def _from_matrix(model: Model, X: Any) -> tuple[Array, list[str], list[str], list[str], Callable[[int, str], Any]]:
+def _from_matrix(
+    model: Model | HyperKernelEnsemble, X: Any
+) -> tuple[Array, list[str], list[str], list[str], Callable[[int, str], Any]]:
     """Return the fields of `ReportInput` that describe X, for an array or numeric data frame.
 
     These fields are `X`, `columns`, `origins`, `table_columns` and `cell`. The table columns are the columns of the

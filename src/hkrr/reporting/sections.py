@@ -144,9 +144,10 @@ def _training(facts: Facts) -> str:
             )
         )
     if found.path is not None:
-        chosen = "The chosen model uses all columns, not a few directions."
+        which = "first" if facts.directions.of_ensemble else "chosen"
+        chosen = f"The {which} model uses all columns, not a few directions."
         if facts.directions.shape == ShapeName.FULL and found.path.chosen in found.path.n_components:
-            chosen = f"The ring marks the chosen number, {found.path.chosen}."
+            chosen = f"The ring marks the number of the {which} model, {found.path.chosen}."
         figures.append(
             figure(
                 scores_by_directions(found.path),

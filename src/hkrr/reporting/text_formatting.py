@@ -91,7 +91,9 @@ def headline(facts: Facts) -> str:
     if facts.errors.constant_prediction or not found.importances or found.importances[0].weight == 0:
         return f"The model found nothing that {target} depends on. It predicts nearly the same value for every row."
     columns = count(found.n_columns, "column")
-    if found.shape == ShapeName.IDENTITY:
+    if found.of_ensemble:
+        result = f"{subject} is predicted from {columns} by a weighted sum of {len(found.members)} models."
+    elif found.shape == ShapeName.IDENTITY:
         result = (
             f"{subject} is predicted from {columns} with equal weights. The columns are not combined into directions."
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hkrr.estimators.search.candidates import comparable_runs
-from hkrr.reporting.report_input import Model
+from hkrr.reporting.report_input import ReportInput
 
 # Maximum number of runs in the table of runs.
 _MOST_RUNS = 120
@@ -37,9 +37,13 @@ class Training:
     n_runs: int  # number of runs of the search; `runs` holds at most the first 120 of them
 
 
-def describe_training(model: Model) -> Training:
-    """Return what the model has recorded about its fit: the objective and the runs of the search."""
-    table = getattr(model, "path_", None) or getattr(model, "cv_results_", None) or {}
+def describe_training(data: ReportInput) -> Training:
+    """Return what the model has recorded about its fit: the objective and the runs of the search.
+
+    For an ensemble, the objective and the spectrum are those of its first member.
+    """
+    model = data.model
+    table = getattr(data.whole, "path_", None) or getattr(model, "cv_results_", None) or {}
     columns = [name for name in table if not name.startswith("split")]
     runs = [list(run) for run in zip(*(table[name] for name in columns), strict=True)]
     seconds = table.get("seconds")
@@ -49,7 +53,7 @@ def describe_training(model: Model) -> Training:
         objective=[float(value) for value in history.get("objective", [])],
         stopped=model.result_.reason,
         seconds=float(sum(seconds)) if seconds is not None else float(times[-1]) if len(times) else None,
-        path=_search_scores(model),
+        path=_search_scores(data),
         spectrum=[float(value) for value in model.spectrum_] if hasattr(model, "spectrum_") else None,
         run_columns=columns,
         runs=[[_plain_value(value) for value in run] for run in runs[:_MOST_RUNS]],
@@ -57,10 +61,11 @@ def describe_training(model: Model) -> Training:
     )
 
 
-def _search_scores(model: Model) -> SearchScores | None:
+def _search_scores(data: ReportInput) -> SearchScores | None:
     """Return the scores of the search over the number of directions, or None if fewer than two numbers were tried."""
-    if hasattr(model, "path_"):
-        table, name = model.path_, "score (BIC)"
+    model = data.model
+    if hasattr(data.whole, "path_"):
+        table, name = data.whole.path_, "score (BIC)"
         triples = zip(comparable_runs(table), table["n_components"], table["score"], strict=True)
         runs = [(d, score) for comparable, d, score in triples if comparable]
     elif hasattr(model, "cv_results_"):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.importance import column_names, direction_weights, loadings
 from hkrr.tables.regressor import TableRegressor
 
@@ -54,8 +55,8 @@ def directions(
 
     Parameters
     ----------
-    model : TableRegressor, HyperKernelRidge or HyperKernelRidgeCV
-        A fitted model.
+    model : TableRegressor, HyperKernelEnsemble, HyperKernelRidge or HyperKernelRidgeCV
+        A fitted model. For an ensemble, the directions of its first member are returned.
     names : sequence of str or None, default=None
         Names of the columns. None uses the column names of the fit, or x0, x1, ... if the model was fitted without
         names.
@@ -82,6 +83,8 @@ def directions(
     if isinstance(model, TableRegressor):
         names = model.feature_names_out_ if names is None else names
         model = model.model_
+    if isinstance(model, HyperKernelEnsemble):
+        model = model.members_[0]
     names = column_names(model) if names is None else names
     all_loadings, all_weights = loadings(model), direction_weights(model)
     order = np.argsort(-all_weights, kind="stable")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.importance import FeatureImportancesMixin, column_names
 from hkrr.kernels import kernel_name
 from hkrr.tables.direction_summary import directions
@@ -43,10 +44,13 @@ def describe(model: BaseEstimator) -> dict[str, Any]:
           `TableRegressor`, "parameters" and "n_features" describe its ``model_``.
         - A `TableRegressor` also has "regressor" (the class of its ``model_``), "missing" and "columns" (the encoding
           of each column). It has "target" and "held_out" if the name of the target and the scores on held-out rows are
-          known. For other models that were fitted with column names, "columns" contains the names.
+          known, and "outliers" (the index labels of the outliers) if there are outliers. For other models that were
+          fitted with column names, "columns" contains the names.
         - A model with a map also has "n_components", "map_shape", "kernel", "reg_lambda", "n_centers", "directions",
           "importances" (of the columns, in decreasing order), "stopped" (why the search ended), "diagnostics"
           and "findings" (the warnings that follow from the diagnostics).
+        - An ensemble also has "members", with the keys "weight", "kernel", "shape" and "n_components" for each member,
+          largest weight first. The keys that describe a map are those of the first member.
         - A classifier also has "classes", "class_count", "class_prior", "nu", "softness", "held_out_log_loss" and
           "held_out_accuracy".
 
@@ -70,30 +74,44 @@ def describe(model: BaseEstimator) -> dict[str, Any]:
             content["target"] = target_name(table)
         if hasattr(table, "held_out_"):
             content["held_out"] = asdict(table.held_out_)
+        if hasattr(table, "outliers_"):
+            content["outliers"] = table.outliers_.tolist()
         columns = table.columns_
         content["columns"] = [dict(zip(columns, each, strict=True)) for each in zip(*columns.values(), strict=True)]
     elif hasattr(model, "feature_names_in_"):
         content["columns"] = [{"name": str(name)} for name in model.feature_names_in_]
     content["n_features"] = int(inner.n_features_in_)
+    first = inner
+    if isinstance(inner, HyperKernelEnsemble):
+        first = inner.members_[0]
+        content["members"] = [
+            {
+                "weight": weight,
+                "kernel": kernel_name(member.kernel_),
+                "shape": member.map_shape_,
+                "n_components": member.n_components_,
+            }
+            for weight, member in zip(inner.weights_, inner.members_, strict=True)
+        ]
     for name in ("n_components_", "map_shape_", "reg_lambda_"):
-        if hasattr(inner, name):
-            content[name.rstrip("_")] = getattr(inner, name)
+        if hasattr(first, name):
+            content[name.rstrip("_")] = getattr(first, name)
     for name in _CLASSIFIER_ATTRIBUTES:
         if hasattr(inner, name):
             content[name.rstrip("_")] = np.asarray(getattr(inner, name)).tolist()
-    if hasattr(inner, "kernel_"):
-        content["kernel"] = kernel_name(inner.kernel_)
-        content["n_centers"] = len(inner.centers_)
-        content.setdefault("n_components", len(inner.map_ if hasattr(inner, "map_") else inner.components_))
-    if hasattr(inner, "singular_values_"):
+    if hasattr(first, "kernel_"):
+        content["kernel"] = kernel_name(first.kernel_)
+        content["n_centers"] = len(first.centers_)
+        content.setdefault("n_components", len(first.map_ if hasattr(first, "map_") else first.components_))
+    if hasattr(first, "singular_values_"):
         content["directions"] = [asdict(each) for each in directions(model)]
-    if isinstance(inner, FeatureImportancesMixin):
-        names = column_names(inner) if table is None else [str(name) for name in table.feature_names_out_]
+    if isinstance(first, FeatureImportancesMixin):
+        names = column_names(first) if table is None else [str(name) for name in table.feature_names_out_]
         shares = inner.feature_importances_
         order = np.argsort(-shares, kind="stable")
         content["importances"] = [{"column": names[j], "share": float(shares[j])} for j in order]
-    if hasattr(inner, "result_"):
-        content["stopped"] = inner.result_.reason
+    if hasattr(first, "result_"):
+        content["stopped"] = first.result_.reason
     if hasattr(inner, "diagnostics_"):
         content["diagnostics"] = asdict(inner.diagnostics_)
         content["findings"] = [message for _, message in inner.diagnostics_.findings()]

@@ -13,9 +13,9 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 from hkrr._base.checks import check_choice, check_installed
 from hkrr._base.linear_algebra import Array
 from hkrr._storage.checkpoint import FitInterrupted, best_model_so_far, restored_on_failure
+from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.diagnostics import Diagnostics
-from hkrr.estimators.fitted.summary import Summary, summarize
-from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
+from hkrr.estimators.fitted.summary import Summary
 from hkrr.exceptions import TableError
 from hkrr.rows.file_readers import quoted
 from hkrr.rows.weights import check_lengths
@@ -42,7 +42,7 @@ class TableRegressor(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     regressor : estimator or None, default=None
-        Regressor to fit to the encoded columns. None uses ``HyperKernelRidgeCV(kernel="auto")``.
+        Regressor to fit to the encoded columns. None uses ``HyperKernelEnsemble()``.
     missing : {"impute", "refuse"}, default="impute"
         How to handle missing values. "impute" replaces missing numbers and dates by the median and missing booleans by
         the more frequent value. If more than 5% of the values of such a column are missing, an extra indicator column
@@ -75,6 +75,9 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         For each column, the variance that is added to the predictive variance of a row in which the column is missing.
         Such rows also have a smaller weight in the fit; see `hkrr.tables.missing`. Only present if at least one of
         these variances is positive.
+    outliers_ : array of int
+        Index labels of the training rows whose targets are outliers, at most 100, the farthest outlier first. Only
+        present if there are outliers and the index of the data frame contains integers.
     held_out_ : HeldOutScores
         Scores on held-out rows. `fit` does not set this attribute. To save scores with the model, set this attribute to
         the result of `hkrr.tables.compare`.
@@ -121,14 +124,14 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         check_choice("missing", self.missing, ("impute", "refuse"))
         frame = as_frame(X)
         with restored_on_failure(self):
-            for name in ("held_out_", "target_", "missing_variances_"):
+            for name in ("held_out_", "target_", "missing_variances_", "outliers_"):
                 self.__dict__.pop(name, None)
             if getattr(y, "name", None) is not None:
                 self.target_ = str(y.name)
             self.encoder_ = learn_encoder(frame, self.missing)  # callbacks may use the encoder during the fit
             self.feature_names_in_ = np.array([str(name) for name in frame.columns], dtype=object)
             self.n_features_in_ = len(self.feature_names_in_)
-            model = HyperKernelRidgeCV(kernel="auto") if self.regressor is None else clone(self.regressor)
+            model = HyperKernelEnsemble() if self.regressor is None else clone(self.regressor)
             encoded, y = self.encoder_.transform(frame), np.asarray(y)
             check_lengths(encoded, y, sample_weight)
             options = {} if sample_weight is None else {"sample_weight": sample_weight}
@@ -144,6 +147,9 @@ class TableRegressor(RegressorMixin, BaseEstimator):
                     raise
                 self.model_ = best_model_so_far(stop)
                 raise FitInterrupted(self, stop) from None
+            outliers = getattr(getattr(self.model_, "diagnostics_", None), "outliers", ())
+            if outliers and frame.index.dtype.kind in "iu":
+                self.outliers_ = np.asarray(frame.index[list(outliers)], dtype=np.int64)
         return self
 
     def _missing_value_weights(self, frame: pd.DataFrame, encoded: Array, y: Array) -> Array | None:
@@ -233,7 +239,8 @@ class TableRegressor(RegressorMixin, BaseEstimator):
     def summary(self) -> Summary:
         """Return a one-page summary of ``model_``, with the column names in ``feature_names_out_``."""
         self._from_model("summary")
-        return summarize(self.model_, self.encoder_.names_out)
+        summary: Summary = self.model_._make_summary(self.encoder_.names_out)
+        return summary
 
     @property
     def feature_importances_(self) -> Array:
@@ -252,7 +259,7 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         if not hasattr(self.model_, name):
             raise AttributeError(
-                f"model_ is a {type(self.model_).__name__} without {name}; HyperKernelRidge and HyperKernelRidgeCV "
+                f"model_ is a {type(self.model_).__name__} without {name}; HyperKernelEnsemble and HyperKernelRidgeCV "
                 f"have {name} after a complete fit"
             )
         return getattr(self.model_, name)
