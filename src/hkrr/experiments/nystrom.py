@@ -6,8 +6,8 @@ The part "centers" compares uniform sampling of the centers with leverage-score 
 regression on the true coordinates Bx with fixed gamma and lambda, so that only the centers differ between the fits. The
 theorem's N (the effective dimension) and N_inf (the number of rows times the largest leverage score) are defined for
 this regression. The risk is divided by the risk with all rows as centers, on the same data. There are two kinds of
-inputs. The inputs "cube" are uniform on a cube, as in the paper. Nine tenths of the inputs "clustered" are in the
-middle fifth of the cube, so uniform sampling draws few centers outside this region.
+inputs. The inputs "cube" are uniform on a cube, as in the paper. About nine tenths of the inputs "clustered" are
+in a cube with a fifth of the side length, so uniform sampling draws few centers outside this region.
 
 The part "rate" fits hyper-kernel ridge regression to m rows with lambda = 0.03 / sqrt(m), once with 4 sqrt(m) centers
 and once with all rows as centers.
@@ -138,7 +138,11 @@ def run_case(config: Config, case: Case) -> Table:
 
 
 def _clustered(config: Config, seed: int) -> Truth:
-    """Return data set 1 with nine tenths of the training and test inputs in the middle fifth of the cube."""
+    """Return data set 1 with clustered inputs.
+
+    Each training or test input is multiplied by 0.2 with probability 0.9, so about nine tenths of them lie in the cube
+    [-0.2, 0.2]^D.
+    """
     n = config.n_samples + config.n_test
     drawn = make_mim_sines(n, config.n_features, config.n_components, noise=0.0, random_state=seed)
     rng = np.random.RandomState(seed)

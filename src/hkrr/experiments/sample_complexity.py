@@ -23,7 +23,7 @@ from hkrr.theory import rate
 
 # The three methods and their colours.
 SYSTEMS = {"HKRR": PURPLE, "KRR on X": ORANGE, "KRR on the true map": SKY}
-# Number of largest values of m over which the rate is estimated.
+# The rate is estimated from this many of the largest values of m.
 _LAST = 3
 
 

@@ -163,7 +163,7 @@ def classes(name: str, value: Any, sizes: Sizes) -> None:
     if value.dtype.kind == "f":
         _finite(name, value)
     if len(value) < 2 or not np.array_equal(np.unique(value), value):
-        raise Refusal(f"{name} does not contain at least two distinct, sorted labels")
+        raise Refusal(f"{name} must contain at least two distinct labels in sorted order")
 
 
 def finite_number(name: str, value: Any, sizes: Sizes) -> None:

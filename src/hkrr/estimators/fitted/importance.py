@@ -83,10 +83,11 @@ class FeatureImportancesMixin(FittedMap):
 def average_gradient_outer_product(model: FittedMap, X: Any) -> Array:
     """Return ``G = mean_i grad f(x_i) grad f(x_i)'`` over the rows of X, in the original units of X.
 
-    The eigenvectors of G are the directions along which the predictions change most, and ``sqrt(G_jj)`` is the root
-    mean square slope along column j. For several targets, G is the sum over the targets. For a classifier, G is the sum
-    over the probabilities of the classes. Some kernels, such as the Laplace kernel, have a kink at their center. At a
-    center, the kernel of that center is then left out of the gradient.
+    The eigenvectors of G with the largest eigenvalues are the directions along which the predictions change most.
+    ``sqrt(G_jj)`` is the root mean square slope along column j. For several targets, G is the sum over the targets. For
+    a classifier, G is the sum over the class probabilities. Some kernels, such as the Laplace kernel, are not
+    differentiable at their center. If a row of X coincides with a center of such a kernel, the gradient at this row
+    omits the term of that center.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ class UncertaintyMixin:
     """Mixin for fitted regressors: `predict_interval`, `calibrate`, and the standard deviations of `predict`.
 
     A regressor implements `_mean_and_std_of_rows`, which returns 2 n_targets columns for a row source: the predictions
-    of all targets, followed by the units of their intervals.
+    of all targets, followed by their standard deviations.
     """
 
     prior_variance_: Any
@@ -142,10 +142,10 @@ class UncertaintyMixin:
         return predicted, std
 
     def _mean_and_std_columns(self, X: Any) -> Any:
-        """Return 2 n_targets columns: the predictions of all targets, followed by the units of their intervals.
+        """Return 2 n_targets columns: the predictions of all targets, followed by their standard deviations.
 
-        The unit of an interval is the standard deviation of new observations. The unit is 1 for a constant target, and
-        for models without an uncertainty estimate.
+        The standard deviations are those of new observations. The widths of the intervals are proportional to them. The
+        value is 1 for a constant target, and for models without an uncertainty estimate.
         """
         return self._apply(X, self._mean_and_std_columns, (2 * self._n_targets,), self._mean_and_std_of_rows)
 

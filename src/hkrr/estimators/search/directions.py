@@ -159,7 +159,7 @@ def sorted_rows(candidate: Candidate) -> tuple[Array, Array]:
 
 
 def widen(candidate: Candidate, length: float, rng: np.random.RandomState) -> Candidate:
-    """Return the candidate with up to three random directions more.
+    """Return the candidate with up to three additional random directions.
 
     `length` is the length of the new directions, relative to the largest singular value of the map.
     """

@@ -143,12 +143,15 @@ class Race:
             if not ends:
                 break
             # Candidates for which there was no time are only evaluated, so that scores are comparable.
-            improved = {(one.kernel, _kind(one)) for one in ends}
-            skipped = [one for one in before if (one.kernel, _kind(one)) not in improved]
+            improved = {_configuration(one) for one in ends}
+            skipped = [one for one in before if _configuration(one) not in improved]
             if self.problem.in_time:
                 skipped = self._improve(criterion, skipped, 0)
             is_last = n_rows == self.problem.rows.n_rows and number > 0
-            self.survivors = _best_of_each_kind([*ends, *skipped], _FINALISTS if is_last else this.kept)
+            # A second round on the same rows starts from clipped values, and can end at a higher score than the first.
+            same_rows = [one for one in before if one.n_rows == n_rows]
+            ranked = _best_of_each([*ends, *skipped, *same_rows])
+            self.survivors = _best_of_each_kind(ranked, _FINALISTS if is_last else this.kept)
             self.problem.progress.found(self.best)
             if is_last:
                 break
@@ -161,7 +164,10 @@ class Race:
         return self.problem.criterion(some, None, KERNELS["gaussian"].with_gamma(1.0))
 
     def _improve(self, criterion: Criterion, starts: Sequence[Candidate], max_iter: int) -> list[Candidate]:
-        """Improve the candidates on a criterion, and return those with a finite score, extrapolated to all rows."""
+        """Optimize each candidate on the criterion, and return the candidates whose score is finite.
+
+        The returned scores are extrapolated from the rows of the criterion to all rows.
+        """
         starts = [replace(start, seconds=0.0, value=math.inf, score=math.inf) for start in starts]
         ends = self.problem.improve_each(criterion, starts, max_iter) if starts else []
         W, n = self.problem.total_weight, criterion.rows.total_weight
@@ -198,7 +204,7 @@ class Race:
         One short run starts from plain kernel ridge regression, the other from the scale of the median heuristic. The
         second run is needed if plain kernel ridge regression attributes everything to noise.
         """
-        plain = [end for end in ends if isinstance(end.shape, Scaled)]
+        plain = [end for end in ends if isinstance(end.shape, Scaled) and len(end.B) > 1]
         starts = []
         for end in plain:
             median = replace(end, B=np.full_like(end.B, self._typical[end.kernel]), nu=_FIRST_NOISE)
@@ -255,6 +261,18 @@ def _kind(candidate: Candidate) -> _Kind:
     if not candidate.kernel.rotation_invariant:
         return _Kind.PRODUCT
     return _Kind.DIAGONAL if isinstance(candidate.shape, Diagonal) else _Kind.PLAIN
+
+
+def _configuration(candidate: Candidate) -> tuple[Kernel, _Kind, type, int]:
+    return candidate.kernel, _kind(candidate), type(candidate.shape), candidate.n_components
+
+
+def _best_of_each(candidates: Sequence[Candidate]) -> list[Candidate]:
+    """Return the candidate with the lowest score for each kernel, kind, shape and number of directions."""
+    best: dict[tuple[Kernel, _Kind, type, int], Candidate] = {}
+    for one in sorted(candidates, key=lambda one: one.score):
+        best.setdefault(_configuration(one), one)
+    return list(best.values())
 
 
 def _best_of_each_kind(candidates: Sequence[Candidate], kept: dict[_Kind, int]) -> list[Candidate]:

@@ -62,7 +62,7 @@ _FEW_ROWS = 300
 # _EXACT_ROWS rows, the number of centers of the search for directions is multiplied by _POLISH_RATIO, up to
 # _POLISH_CENTERS. _POLISH_ITERATIONS is the maximum number of iterations.
 _POLISH_RATIO, _POLISH_CENTERS, _POLISH_ITERATIONS = 2, 400, 20
-# Maximum number of rows for the last refit of the scale and noise with kernel="auto", and the same number on a GPU.
+# Maximum number of rows for the last refit of the scale and noise with kernel="auto": on a CPU, and on a GPU.
 _RESCALE_ROWS, _RESCALE_ROWS_ON_GPU = 2_000, 10_000
 # Maximum numbers of iterations for refitting one common scale of the map, and for refitting one scale per direction.
 _RESCALE_ITERATIONS, _SCALES_ITERATIONS = 8, 30
