@@ -1,12 +1,17 @@
 """A search with few iterations, for tests of the interface, in which the accuracy of the fits does not matter."""
 
-from hkrr.estimators.search import candidates, directions, search_stages
+from hkrr.estimators.search import candidates, directions, held_out_check, kernel_race, search_stages
 
-# Maximum numbers of iterations of the runs, and maximum number of times that a map is widened.
+# Rounds of the race between kernels, with few rows and few iterations.
+_ROUNDS = tuple(one._replace(n_rows=n, max_iter=4) for one, n in zip(kernel_race._ROUNDS, (40, 60), strict=False))
+# Maximum numbers of iterations of the runs, fewer widenings of a map, fewer kernels and fewer rows.
 _FEW = {
     candidates: {"LONG": 4},
     directions: {"SHORT": 2, "LONG": 4, "AFTER_CUT": 2, "_WIDENINGS": 0},
-    search_stages: {"_POLISH_ITERATIONS": 2, "_SCALES_ITERATIONS": 4, "_RESCALE_ITERATIONS": 2, "_REWEIGHTINGS": 1},
+    held_out_check: {"LONG": 4, "_FOLDS": 2},
+    kernel_race: {"SHORT": 2, "_ROUNDS": _ROUNDS, "RADIAL": ("gaussian", "laplace"), "PRODUCT": ("anova",)},
+    search_stages: {"SHORT": 2, "_POLISH_ITERATIONS": 2, "_SCALES_ITERATIONS": 4, "_RESCALE_ITERATIONS": 2}
+    | {"_REWEIGHTINGS": 1, "_FEW_ROWS": 60},
 }
 
 
