@@ -144,7 +144,7 @@ def _planted(m, D, n_init, seed=0):
     data = make_mim_sines(m + 600, D, 2, random_state=seed)
     X, y = data.X[:m], data.y[:m]
     one = HyperKernelRidgeCV(n_init=n_init, random_state=0).fit(X, y)
-    return _ensemble(n_init=n_init).fit(X, y), one, data.X[m:], data.y[m:]
+    return _ensemble(n_init=n_init).fit(X, y), one, data.X[m:]
 
 
 @pytest.mark.parametrize(
@@ -152,12 +152,11 @@ def _planted(m, D, n_init, seed=0):
 )
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_multi_index_model_has_one_member(m, D, n_init, seed):
-    model, one, X, y = _planted(m, D, n_init, seed)
+    model, one, X = _planted(m, D, n_init, seed)
     assert_array_equal(model.weights_, [1.0])
     assert model.members_[0].n_components_ == 2
     assert_allclose(model.predict(X), one.predict(X), atol=1e-6)
     assert_allclose(model.interval_scores_, one.interval_scores_, rtol=1e-4)
-    assert model.score(X, y) > 0.97
 
 
 @pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")  # the model explains nothing
