@@ -6,7 +6,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hkrr import FitError, HyperKernelRidge, HyperKernelRidgeCV
-from hkrr.estimators import ridge_cv as selection
+from hkrr.estimators import _search_input as selection
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")

@@ -12,8 +12,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
+from hkrr.estimators import _search_input as selection
 from hkrr.estimators import ridge as estimator
-from hkrr.estimators import ridge_cv as selection
 from hkrr.rows.file_readers import open_source
 from hkrr.rows.file_rows import FileRows
 

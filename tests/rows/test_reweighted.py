@@ -8,7 +8,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hkrr import HyperKernelRidgeCV
-from hkrr.estimators import ridge_cv
+from hkrr.estimators import _search_input
 from hkrr.estimators.fitted import diagnostics
 from hkrr.estimators.search import search_and_refit, search_stages
 from hkrr.kernels import Gaussian
@@ -216,7 +216,7 @@ def test_other_row_sources_are_not_reweighted_by_arrays(make):
 @pytest.fixture
 def small_samples(monkeypatch):
     """Make a search use 300 rows, so that a table of 900 rows is a large table. Return the robust rows of the fits."""
-    for module, name in ((ridge_cv, "SAMPLE_ROWS"), (search_stages, "SAMPLE_ROWS"), (diagnostics, "_SAMPLE_ROWS")):
+    for module, name in ((_search_input, "SAMPLE_ROWS"), (search_stages, "SAMPLE_ROWS"), (diagnostics, "_SAMPLE_ROWS")):
         monkeypatch.setattr(module, name, 300)
     used = []
 

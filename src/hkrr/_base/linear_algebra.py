@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from array_api_compat import array_namespace, is_torch_array
-from scipy.linalg import LinAlgError, cho_solve
+from scipy.linalg import LinAlgError, cho_solve, cholesky
 from scipy.linalg import solve_triangular as scipy_solve_triangular
-from scipy.linalg.lapack import dlange, dtrtri
+from scipy.linalg.lapack import dlange, dpotri, dtrtri
 
 from hkrr._base.parallel_cholesky import cholesky_in_place, solve_with_factor
 
@@ -30,7 +30,8 @@ EPS = float(np.finfo(np.float64).eps)
 _MAX_JITTER = 1e-4
 # A matrix with at least this many rows is factorized with several threads.
 _LARGE = 2_000
-# Number of rows and columns of the blocks in `inverse_from_factor`.
+# Number of rows and columns of the blocks in `inverse_from_factor`. Matrices with at most this many rows are left to
+# SciPy, because threads would not gain from splitting them.
 _BLOCK = 128
 # Minimum number of columns of each matrix product in `gram`. Smaller products leave a GPU idle.
 _PANEL = 250
@@ -137,8 +138,11 @@ def inverse_from_factor(factor: Array) -> Array:
     """Return ``(L L')^-1``, given the lower Cholesky factor L."""
     if is_torch_array(factor):
         return array_namespace(factor).cholesky_inverse(factor)
-    # LAPACK's `potri` does the same, but SciPy holds the global interpreter lock while it runs, so that threads would
-    # wait for each other. NumPy's matrix products release the lock.
+    if len(factor) <= _BLOCK:
+        lower = np.tril(dpotri(factor, lower=1)[0])
+        return lower + np.tril(lower, -1).T
+    # LAPACK's `potri` does the same for large matrices, but SciPy holds the global interpreter lock while it runs, so
+    # that threads would wait for each other. NumPy's matrix products release the lock.
     n = len(factor)
     root, inverse = np.zeros((n, n)), np.empty((n, n))  # root is L^-1
     for start in range(0, n, _BLOCK):
@@ -164,8 +168,11 @@ def jittered_cholesky(A: Array, jitter: float) -> tuple[Array, float]:
     """
     if is_torch_array(A):
         return _with_jitter(A, jitter, lambda: _torch_cholesky(A))
-    # Unlike SciPy's factorization, NumPy's releases the global interpreter lock.
-    return _with_jitter(A, jitter, lambda: np.linalg.cholesky(A))
+    if len(A) > _BLOCK:
+        # Unlike SciPy's factorization, NumPy's releases the global interpreter lock.
+        return _with_jitter(A, jitter, lambda: np.linalg.cholesky(A))
+    # A is symmetric, so A.T equals A. But A.T is in Fortran order, which LAPACK takes without a copy.
+    return _with_jitter(A, jitter, lambda: cholesky(A.T, lower=True, check_finite=False))
 
 
 def _torch_cholesky(A: Array) -> Array:

@@ -158,6 +158,7 @@ class SearchInputMixin(Regressor):
             deadline=budget.search_deadline(likely_kernel, n_centers, self._most_fits),
             progress=Progress(callbacks, began, fit_candidate, self.verbose),
             place=rows.to_device,
+            weighs_finalists=self._most_fits > 1,
         )
         return Ready(rows, scaling, problem, budget, n_centers)
 

@@ -73,7 +73,7 @@ CASES = {
 def fitted(n_targets=1, weights=False, **options):
     X, y = data(n_targets=n_targets)
     w = np.random.RandomState(1).uniform(0.5, 2.0, len(X)) if weights else np.ones(len(X))
-    # With few iterations from a given map, both directions stay long, so that K_cc is not singular and the dense formulas
+    # With few iterations from a given map, both directions stay long. K_cc is then not singular, and the dense formulas
     # are accurate.
     options = {"reg_lambda": 3e-3, "init": np.eye(2, X.shape[1]), "max_iter": 3, "random_state": 0, **options}
     model = HyperKernelRidge(2, **options)
@@ -290,7 +290,7 @@ def test_large_systems_give_the_same_scores(monkeypatch):
         monkeypatch.setattr(_arrays, "_LARGE", large)
         objective, info = Objective(InMemoryRows(X, y), None, Gaussian(gamma=0.3), 1e-3), _arrays.SolveInfo()
         alpha = objective.solve_alpha(B, info)
-        scores.append(conformal.estimate_uncertainty(objective, B, alpha, alpha, info, Full()).scores)
+        scores.append(conformal.estimate_uncertainty(objective, B, alpha, alpha, info, Full()).left_out.scores)
     np.testing.assert_allclose(*scores, rtol=1e-8)
 
 

@@ -66,10 +66,9 @@ LABELS = {
     "random": (Candidate(Origin.RANDOM, KERNEL, np.eye(2), 0.1), Stage.DIRECTIONS),
     "cut": (Candidate(Origin.CUT, KERNEL, np.eye(2), 0.1), Stage.DIRECTIONS),
     "widened, dropped": (Candidate(Origin.WIDENED, KERNEL, np.eye(2), 0.1, dropped=True), Stage.DIRECTIONS),
-    "plain, half": (Candidate(Origin.PLAIN, KERNEL, np.ones(2), 0.1, half_groups=True), Stage.HALF_GROUPS),
+    "plain": (Candidate(Origin.PLAIN, KERNEL, np.ones(2), 0.1), Stage.KERNELS),
     "diagonal": (Candidate(Origin.DIAGONAL, KERNEL, np.ones(2), 0.1), Stage.KERNELS),
     "square, cut": (Candidate(Origin.SQUARE_CUT, KERNEL, np.eye(2), 0.1), Stage.KERNELS),
-    "square, cut, finalist": (Candidate(Origin.SQUARE_CUT, KERNEL, np.eye(2), 0.1, finalist=True), Stage.FINALISTS),
     "held out": (Candidate(Origin.HELD_OUT, KERNEL, np.eye(2), 0.1), Stage.REFINEMENT),
 }
 

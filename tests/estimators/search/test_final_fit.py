@@ -43,23 +43,33 @@ def test_seconds_grow_with_rows_and_with_centers(settings):
 def test_affordable_centers(settings, n_rows, n_centers):
     """Test that a larger time budget never gives fewer centers, and that the predicted duration is within the budget.
 
-    There are at least 500 centers if there are so many, even if the predicted duration exceeds the budget.
+    There are at least 500 centers if there are so many, even if the predicted duration exceeds the budget. If all rows
+    are to be centers, up to half of the rows may be left out.
     """
     duration, most = DurationModel(*settings), min(n_rows, n_centers)
     found = [duration.affordable(n_rows, n_centers, budget) for budget in BUDGETS]
-    assert all(isinstance(n, int) and 1 <= n <= most for n in found)
-    assert found == sorted(found)
-    assert (found[0], found[-1]) == (min(500, most), most)
-    for n, budget in zip(found, BUDGETS, strict=True):
-        assert n == min(500, most) or duration.seconds(n_rows, n) <= budget
+    for (rows, centers), budget in zip(found, BUDGETS, strict=True):
+        assert isinstance(centers, int)
+        assert 1 <= centers <= most
+        assert rows == n_rows or (n_centers >= n_rows and rows == centers >= n_rows // 2)
+        assert (rows, centers) == (n_rows, min(500, most)) or duration.seconds(rows, centers) <= budget
+    assert [centers for _, centers in found] == sorted(centers for _, centers in found)
+    assert (found[0], found[-1]) == ((n_rows, min(500, most)), (n_rows, most))
 
 
 @duration_models
 def test_a_budget_between_one_center_and_all_is_used(settings):
     """Test that half the predicted duration for all centers allows more than one center, but not all centers."""
     duration = DurationModel(*settings)
-    assert 1 < duration.affordable(20_000, 4000, duration.seconds(20_000, 4000) / 2.0) < 4000
-    assert duration.affordable(20_000, 4000, 1.01 * duration.seconds(20_000, 4000)) == 4000
+    assert 1 < duration.affordable(20_000, 4000, duration.seconds(20_000, 4000) / 2.0)[1] < 4000
+    assert duration.affordable(20_000, 4000, 1.01 * duration.seconds(20_000, 4000)) == (20_000, 4000)
+
+
+@duration_models
+def test_rows_are_left_out_if_there_is_no_time_for_all_of_them_as_centers(settings):
+    duration = DurationModel(*settings)
+    n_rows, n_centers = duration.affordable(10_000, 10_000, 1.01 * duration.seconds(7_000, 7_000))
+    assert n_rows == n_centers == 7_000
 
 
 @pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # there are only two numbers of directions to choose from

@@ -77,10 +77,9 @@ def test_the_phase_agrees_with_the_description(observed):
         Phase.WIDENING: r"directions in addition to the \d+ found, gaussian",
         Phase.POLISHING: r"refining the best directions",
         Phase.AGAINST_PLAIN: r"comparison with plain kernel ridge on all columns",
-        Phase.KERNELS_OF_DIRECTIONS: r"directions, (\w+|\d+ kernels)",
-        Phase.KERNELS_OF_PLAIN: r"plain kernel ridge, (\w+|\d+ kernels)",
-        Phase.KERNELS_OF_SCALES: r"a scale for each column, (\w+|\d+ kernels)",
-        Phase.FINALISTS: r"finalists: .*, (\w+|\d+ kernels)",
+        Phase.KERNELS: r"kernels and maps on \d+ rows",
+        Phase.FINALISTS: r"kernels and maps on [\d,]+ rows",
+        Phase.WEIGHTS: r"weights of the ensemble",
         Phase.HELD_OUT_CHECK: r"checking the directions on held-out rows",
         Phase.FINAL_FIT: r"final fit on all rows",
     }

@@ -40,6 +40,8 @@ from hkrr.solvers.initialization import median_sample, median_scale
 FIRST_LAMBDA = 0.03
 # Maximum numbers of iterations of a short run and of a long run. Only the best candidates get a long run.
 SHORT, LONG = 12, 60
+# Message of a run that reached its maximum number of iterations.
+AT_LIMIT = "the iteration limit of the search was reached; this is usual, as the last iterations change little"
 # A run stops when the gradient is below the first number, or when the criterion decreases by less than the second
 # number per iteration, both relative to `loss_at_zero`.
 _TOL, _PLATEAU = 1e-5, 1e-6
@@ -248,7 +250,7 @@ def descend(
     end = _ended(criterion, start, result)
     message = result.message
     if result.reason == StopReason.MAX_ITER:
-        message = "the iteration limit of the search was reached; this is usual, as the last iterations change little"
+        message = AT_LIMIT
     return end, replace(result, B=end.B, message=message)
 
 

@@ -188,7 +188,7 @@ class DurationModel:
         the number of centers is reduced, at most to 500, because a fit with fewer centers is hardly faster. For the
         same time, the square system of a subset of the rows has several times as many centers.
         """
-        if n_centers >= n_rows:
+        if n_centers >= n_rows > _LEAST_CENTERS:
             for share in _SUBSETS:
                 if self.seconds(int(share * n_rows), int(share * n_rows)) <= seconds:
                     return int(share * n_rows), int(share * n_rows)

@@ -48,6 +48,8 @@ class SearchProblem:
         Object that is notified of each stage and of each new best candidate.
     place : callable
         Function that moves rows to the device on which the criteria are evaluated.
+    weighs_finalists : bool
+        Whether an ensemble of the finalists is made after the search, so that time must be left for their weights.
     """
 
     rows: InMemoryRows
@@ -62,6 +64,7 @@ class SearchProblem:
     deadline: float = math.inf
     progress: Progress = field(default_factory=Progress)
     place: Callable[[InMemoryRows], Rows] = in_memory
+    weighs_finalists: bool = False
 
     def improve_each(self, on: Criterion | Grouped, starts: Sequence[Candidate], max_iter: int) -> list[Candidate]:
         """Improve each candidate in `starts` by at most `max_iter` iterations on a criterion.

@@ -22,6 +22,7 @@ from hkrr._maps import Diagonal, Full, Scaled, ScaledRows, principal_form
 from hkrr.centers import uniform_or_all
 from hkrr.criteria import Criterion
 from hkrr.estimators.search.candidates import (
+    AT_LIMIT,
     FIRST_LAMBDA,
     SHORT,
     Candidate,
@@ -80,8 +81,8 @@ _CLEAR_RATIO = 2.0
 _UNEXPLAINED = -0.05
 # Directions are few if there is at most one for this number of columns.
 _FEW_PER_COLUMNS = 4
-# If the kernel is selected too, fraction of the time that the search for directions may take, and fraction of the time
-# left after it that the race between kernels may take.
+# If the kernel is selected too, fraction of the time that the search for directions may take. For an ensemble, fraction
+# of the time left after it that the race between kernels may take.
 _SHARE_OF_DIRECTIONS, _SHARE_OF_RACE = 0.3, 0.85
 
 PLAIN_WINS = "plain kernel ridge regression on all inputs scores better than any map with few directions"
@@ -497,17 +498,19 @@ def _search_all_kernels(problem: SearchProblem) -> Tuned:
         search.start()
         if not (problem.choose_dimension and search.best) or _is_worth_more(problem, search.ranked[0]):
             search.go_on()
-        if problem.choose_dimension and _is_multi_index(problem, search.ranked[0]):
+        if problem.choose_dimension and (not problem.in_time or _is_multi_index(problem, search.ranked[0])):
             return Tuned(*_finish_directions(problem, plain, *_found_by(search)))
-    ends, race = search.ends, Race(problem.with_share(_SHARE_OF_RACE))
+    ends, race = search.ends, Race(problem.with_share(_SHARE_OF_RACE) if problem.weighs_finalists else problem)
     race.run(search.ranked[:_FEW_DIRECTIONS])
-    winner, tried, message = race.best, race.tried, None
+    winner, tried, message, survivors = race.best, race.tried, None, race.survivors
     others = [one for one in race.survivors if not isinstance(one.shape, Full) and one.n_rows == winner.n_rows]
     if others and problem.choose_dimension and isinstance(winner.shape, Full):
         keep, checked = _is_better(problem, winner, others[0])
         tried += checked
         if not keep:
             winner, message = others[0], FAILED_CHECK if checked else None
+            # The other full maps have as many parameters, so they are not used in an ensemble either.
+            survivors = [one for one in survivors if not isinstance(one.shape, Full)]
     end, result = refit_scale(problem, winner)
     if isinstance(winner.shape, Scaled):
         message = message or PLAIN_WINS
@@ -518,7 +521,7 @@ def _search_all_kernels(problem: SearchProblem) -> Tuned:
     found = Tuned(*_at_least_plain(problem, stopped, end, result, [*ends, *tried, end]))
     if found.winner is not end:
         return found
-    return replace(found, finalists=(end, *(one for one in race.survivors if one is not winner)))
+    return replace(found, finalists=(end, *(one for one in survivors if one is not winner)))
 
 
 def _lead(problem: SearchProblem, directions: Candidate) -> tuple[float, float]:
@@ -545,6 +548,8 @@ def _is_worth_more(problem: SearchProblem, directions: Candidate) -> bool:
 
     This is the case if the directions are few and lead clearly, or if no model explains the target.
     """
+    if not problem.in_time:
+        return False
     own, others = _lead(problem, directions)
     return others > _UNEXPLAINED or _lead_clearly(directions, own, others)
 
@@ -569,7 +574,10 @@ def refit_scale(problem: SearchProblem, candidate: Candidate) -> tuple[Candidate
             end, result = descend(criterion, start, _RESCALE_ITERATIONS, problem.deadline)
             dof = candidate.degrees_of_freedom
             return replace(end, shape=candidate.shape, score=score(criterion, end.value, dof)), result
-    return _without_run(problem, candidate)
+    if not problem.in_time:
+        return _without_run(problem, candidate)
+    end, result = _without_run(problem, candidate, StopReason.MAX_ITER)
+    return end, replace(result, message=AT_LIMIT)
 
 
 def subset(rows: InMemoryRows, n: int, rng: np.random.RandomState) -> InMemoryRows:
