@@ -82,8 +82,8 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
         stops early enough to leave time for the final fit of the best model so far. The number of centers of the final
         fit is reduced if necessary.
     fit_intercept, scale_features, block_size, device, verbose, random_state
-        As in `HyperKernelRidge`. The search uses at most 20,000 rows. The search for directions and the final fit
-        run on `device`. The comparison of kernels with ``kernel="auto"`` runs on the CPU.
+        As in `HyperKernelRidge`. The search uses at most 20,000 rows. The search for directions, the race between
+        kernels with ``kernel="auto"`` and the final fit run on `device`.
     n_jobs : int or None, default=None
         Number of joblib workers, among which the optimization runs of the search, or the fits of the grid, are
         distributed. None means one worker. The model does not depend on `n_jobs`.
@@ -112,18 +112,18 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
         rows.
     path_ : dict of lists
         Without `cv`, a table of the optimization runs of the search, one entry for each run. The columns are "start",
-        "kernel", "shape" (of the map), "n_components", "n_centers" (in the search for directions), "reg_lambda",
-        "gamma" (for a map of norm 1 in standardized coordinates), "criterion", "score" and "seconds".
-        ``pandas.DataFrame(model.path_)`` converts the table to a data frame. Only scores that were computed on the same
-        rows are comparable. The column "start" shows which runs used the same rows:
+        "kernel", "shape" (of the map), "n_components", "n_rows" (in the race between kernels), "n_centers" (in the
+        search for directions), "reg_lambda", "gamma" (for a map of norm 1 in standardized coordinates), "criterion",
+        "score" and "seconds". ``pandas.DataFrame(model.path_)`` converts the table to a data frame. Only scores that
+        were computed on the same rows are comparable. The column "start" shows which runs used the same rows:
 
         - "random", "moments", "cut" and "widened", with or without the mark "dropped": the search for directions. Only
           scores with the same number of centers are comparable.
         - "polished": the best directions, refined on all rows of the search (at most 20,000).
         - "rescaled": the selected map after a refit of its scales.
         - "compared" and "plain": the selected map and plain kernel ridge regression.
-        - With ``kernel="auto"``, the runs marked "half" use half of the groups of rows, the runs without a mark use all
-          groups, and the runs marked "finalist" use larger groups.
+        - "directions", "plain", "diagonal" and "square", only with ``kernel="auto"``: the race between kernels and
+          shapes of the map. Only scores with the same number of rows are comparable.
         - "held out": the check of the selected map on held-out rows. Here "criterion" and "score" are mean squared
           errors, relative to the variance of y.
     cv_results_ : dict of arrays
