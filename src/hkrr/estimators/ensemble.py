@@ -75,9 +75,9 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
     --------
     >>> from sklearn.datasets import make_friedman1
     >>> from hkrr import HyperKernelEnsemble
-    >>> X, y = make_friedman1(500, noise=0.5, random_state=0)
-    >>> model = HyperKernelEnsemble(random_state=0).fit(X[:250], y[:250])
-    >>> model.score(X[250:], y[250:]) > 0.95
+    >>> X, y = make_friedman1(400, noise=0.5, random_state=0)
+    >>> model = HyperKernelEnsemble(random_state=0).fit(X[:100], y[:100])
+    >>> model.score(X[100:], y[100:]) > 0.9
     True
     """
 

@@ -105,7 +105,7 @@ def test_stopping_a_second_search_keeps_the_result_of_the_first():
     assert (model.n_components_, model.best_score_) == (last_of_first.n_components, last_of_first.score)
 
 
-@pytest.mark.parametrize("other", ["constant", "binary"])
+@pytest.mark.parametrize("other", ["constant", pytest.param("binary", marks=pytest.mark.thorough)])
 def test_outliers_of_one_target_are_found_beside_a_target_of_few_values(other):
     X, y, f = _data(900, D=6)
     spoiled = y[:300].copy()
@@ -117,6 +117,7 @@ def test_outliers_of_one_target_are_found_beside_a_target_of_few_values(other):
     assert 1.0 - np.mean((predicted - f[300:]) ** 2) / np.var(f[300:]) > 0.9
 
 
+@pytest.mark.thorough
 def test_outliers_change_neither_the_intervals_nor_the_truncation():
     X, y, _ = _data(2400)
     spoiled = y[:400].copy()
