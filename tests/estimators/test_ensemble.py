@@ -1,6 +1,7 @@
 """Tests of HyperKernelEnsemble: the members and their weights, kinds of input, odd data, stopped fits, intervals."""
 
 import copy
+import itertools
 import warnings
 
 import numpy as np
@@ -491,3 +492,20 @@ def test_verbose_prints_the_stages(capsys):
     ]
     assert [line for line in lines if line in stages] == stages
     assert any(line.startswith("best so far: ") for line in lines)
+
+
+def test_all_members_have_the_same_rows_if_time_is_short(monkeypatch):
+    """Test that members whose kernels allow different sizes get the smaller size, and that intervals are those of it.
+
+    The leave-one-out errors of the members are added row by row, so the members must be fitted to the same rows.
+    """
+    make_quick(monkeypatch)
+    sizes = itertools.cycle([(80, 80), (60, 60)])
+    monkeypatch.setattr(TimeBudget, "affordable_size", lambda *given: next(sizes))
+    monkeypatch.setattr(search_and_refit, "stacking_weights", lambda predictions, *_: np.full(len(predictions), 0.2))
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3))
+    model = HyperKernelEnsemble(n_init=1, random_state=0).fit(X, np.abs(X[:, 0]) + 0.3 * rng.normal(size=80))
+    assert len(model.members_) > 1
+    assert {len(member.centers_) for member in model.members_} == {60}
+    assert len(model.interval_scores_) == 60

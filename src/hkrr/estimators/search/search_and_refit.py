@@ -122,10 +122,12 @@ def select_members(ready: Ready, keep_best: bool) -> tuple[list[Selection], Arra
             weights = weigh(order[:n_members])
             order = _largest_first(weights)
         problem.progress.begin("final fit on all rows", Phase.FINAL_FIT)
+        # All members have the same size, because their leave-one-out errors are added row by row.
+        sizes = [budget.affordable_size(finalists[k].kernel, ready.n_centers, len(order)) for k in order]
+        size = min(sizes, key=lambda one: one[1])
         members = []
-        for position, k in enumerate(order):
-            winner, n_left = finalists[k], len(order) - position
-            size = budget.affordable_size(winner.kernel, ready.n_centers, n_left)
+        for k in order:
+            winner = finalists[k]
             result = tuned.result if winner is tuned.winner else unchanged(winner, 0.0, StopReason(tuned.result.reason))
             fit, y_offset = _final_fit(ready, winner, result, tuned.omega, *size)
             members.append(Selection(winner, tuned.candidates, fit, y_offset))
