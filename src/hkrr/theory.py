@@ -130,8 +130,10 @@ def als_centers(n_eff: float, n_rows: int, *, delta: float = 0.1, T: float = 1.0
     The number is ``max(334, 78 T^2 N(lambda)) log(8 m / delta)``, where the approximate scores differ from the exact
     scores l_i(t) by a factor of at most T, for all t >= t0. The theorem makes two more assumptions. There must be at
     least ``m >= 1655 kappa + 223 kappa log(2 kappa / delta)`` rows. Lambda must be at least
-    ``t0 = 19 kappa log(2 m / delta) / m``, and at most the norm of the covariance operator. N is at most N_inf, but the
-    constants are larger than in `plain_centers`.
+    ``t0 = 19 kappa log(2 m / delta) / m``, and at most the norm of the covariance operator.
+
+    Compared with `plain_centers`, the formula contains the effective dimension N instead of the maximal dimension
+    N_inf, which is at least as large. Its constants are larger.
 
     Parameters
     ----------

@@ -176,7 +176,7 @@ def test_stationarity(gradient, mapping, path_B, path_alpha, holds):
     assert "1 runs end with |B| = 1" in claims[1].number
     added = {ENDS: "1.5%", GOES_ON: "93.8%", NOTHING: "1.5%"}  # the run that agrees with the theorem adds 1.5%
     for claim, path in zip(claims[3:5], (path_B, path_alpha), strict=True):
-        assert claim.number.startswith(f"at most {added[path]} of the length; ")
+        assert claim.number.startswith(f"largest gain {added[path]}; ")
 
 
 @pytest.mark.parametrize(("loss", "eigenvalue", "singular"), [(1.99, 0.1, 0), (1.0, 1e-5, 2)])

@@ -113,7 +113,7 @@ class Standing(NamedTuple):
     sooner: int
     # Number of problems on which `hkrr` matches the best peer and takes clearly less time.
     clearly_sooner: int
-    # Number of problems on which `hkrr` matches the best peer and takes clearly less time than its final fit alone.
+    # Number of problems on which `hkrr` matches the best peer and takes clearly less time than the peer's final fit.
     sooner_than_fit: int
 
 

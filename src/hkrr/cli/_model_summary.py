@@ -109,7 +109,7 @@ def _show_one_map(console: Console, content: dict[str, Any]) -> None:
 
 
 def show_outliers(console: Console, content: dict[str, Any]) -> None:
-    """Print how many training rows are outliers, and the lines of the file that contain the farthest of them."""
+    """Print how many training rows are outliers, and the lines of the file with the largest residuals."""
     n, labels = content.get("diagnostics", {}).get("n_outliers", 0), content.get("outliers")
     if not labels:
         return

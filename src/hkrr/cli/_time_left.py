@@ -100,7 +100,8 @@ class TimeLeft:
     def _start_again(self, seconds: float) -> None:
         """Record that a second search starts."""
         if self._origin is not None:
-            # The first search has not made the final fit, which takes little time.
+            # The second search is expected to take as long as the first. The final fit, which only follows the second
+            # search, is neglected because it takes little time.
             self._total = seconds - self._origin[1]
             self._origin = 0.0, seconds
         self._position, self._share, self._end_share, self._stage_start = 0, 0.0, self._plan[1][1], seconds

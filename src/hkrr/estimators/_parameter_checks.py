@@ -156,7 +156,10 @@ def _check_grid_parameters(model: HyperKernelRidgeCV) -> None:
     get_kernel(model.kernel)
     get_solver(model.solver)
     if model.time_limit is not None:
-        raise ValueError("time_limit cannot be combined with cv: pass fewer values in n_components and reg_lambdas")
+        raise ValueError(
+            "time_limit cannot be combined with cv: to shorten the search, pass fewer values in n_components and "
+            "reg_lambdas"
+        )
     if model.callbacks:
         raise ValueError(
             "callbacks cannot be combined with cv, because they report the progress of a search that runs only if cv "

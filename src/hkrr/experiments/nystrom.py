@@ -200,7 +200,7 @@ def rate_curve(table: Table, few: bool) -> tuple[list[int], list[float]]:
 
 
 def claims(table: Table) -> list[Claim]:
-    """Check the claims about the rate with 4 sqrt(m) centers, and about the numbers of centers that sampling needs."""
+    """Check the claims about the rate with 4 sqrt(m) centers, and about the centers that each way of sampling needs."""
     slopes = {few: slope(*rate_curve(table, few)) for few in (True, False)}
     ends = {few: rate_curve(table, few)[1][-1:] for few in (True, False)}
     # A rate can only be estimated if the models fit the data, and if the risk with all rows decreases with m.

@@ -206,10 +206,9 @@ def claims(table: Table) -> list[Claim]:
             share = max((late_share(rows, f"path_of_{variable}") for rows in runs), default=0.0)
             found.append(
                 Claim(
-                    f"the path of {variable} has finite length: the last 90% of the steps add less than 10% "
-                    f"of the length ({method})",
+                    f"the path of {variable} gains less than 10% of its length in the last 90% of the steps ({method})",
                     share < 0.1 if runs else None,
-                    f"at most {share:.1%} of the length; {which}",
+                    f"largest gain {share:.1%}; {which}",
                 )
             )
     return found

@@ -66,7 +66,10 @@ class Polynomial(Kernel):
         return (2.0 * self.degree * self.scale * g * base ** (self.degree - 1))[:, None] * P
 
     def median_gamma(self, P: Array) -> float:
-        """Return ``1 / mean |p|^2``, for which gamma p.p is 1 on average. This kernel does not depend on distances."""
+        """Return ``1 / mean |p|^2``. With this gamma, ``gamma p.p`` is 1 on average.
+
+        The median distance of other kernels is not used, because this kernel is not a function of the distance.
+        """
         square = float(np.mean(np.sum(np.square(np.asarray(P, dtype=np.float64)), axis=1)))
         gamma = 1.0 / square if square > 0 else math.inf
         return gamma if math.isfinite(gamma) else 1.0

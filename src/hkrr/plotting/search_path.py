@@ -189,7 +189,7 @@ class PathDisplay:
         return ax
 
     def _draw_directions(self, ax: Any) -> Any:
-        """Draw the singular values with the cut, and the best score for each number of directions."""
+        """Draw the singular values of the kept and the removed directions, and the best score for each d."""
         d, score = self._best_scores()
         ax = axes(ax)
         scores = ax

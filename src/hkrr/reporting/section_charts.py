@@ -109,7 +109,7 @@ def objective_chart(found: Training) -> str:
 
 
 def spectrum_chart(spectrum: list[float], n_kept: int) -> str:
-    """Return a chart of the singular values of the map before the cut, with a line at the cut."""
+    """Return a chart of the singular values of a map, with a line after the `n_kept` directions that were kept."""
     n = len(spectrum)
     chart = Chart("size of each direction", (0.5, n + 0.5), (0.0, 1.05), "direction", "size", x_whole=True)
     chart.bars([k + 0.5 for k in range(n + 1)], spectrum)

@@ -245,7 +245,10 @@ class Monitor:
         self._started = time.perf_counter() - max(seconds, *self.history["time"][-1:], 0.0)
 
     def resume(self) -> dict[str, Any] | None:
-        """Return the last ``memory`` of an interrupted run and restore its history. For a new run, return None."""
+        """Restore the history of an interrupted run, and return the solver's ``memory``, from which it continues.
+
+        For a new run, return None.
+        """
         record = None if self._journal_run is None else self._journal_run.record
         if record is None or record.memory is None:
             return None
@@ -444,7 +447,7 @@ def run_key(
 
 
 def check_stored(stored: Any, B0: Array) -> Result:
-    """Return a result that a checkpoint stores for a run from B0. Raise a CheckpointError if it has another form."""
+    """Return the stored result of a run from B0. Raise a CheckpointError if it is not a `Result` for such a run."""
     if not isinstance(stored, Result) or stored.B.shape != B0.shape:
         raise CheckpointError(f"the checkpoint contains an invalid result of a run; {journal.REMEDY}")
     return stored

@@ -76,7 +76,7 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         Such rows also have a smaller weight in the fit; see `hkrr.tables.missing`. Only present if at least one of
         these variances is positive.
     outliers_ : array of int
-        Index labels of the training rows whose targets are outliers, at most 100, the farthest outlier first. Only
+        Index labels of the training rows whose targets are outliers, at most 100, the largest residual first. Only
         present if there are outliers and the index of the data frame contains integers.
     held_out_ : HeldOutScores
         Scores on held-out rows. `fit` does not set this attribute. To save scores with the model, set this attribute to

@@ -11,8 +11,8 @@ the intercepts have the prior variance 100.
 
 At a fixed map J is convex, and the penalty keeps the minimizer finite for separable data. The minimizer is computed by
 `hkrr.estimators.classification.logistic_solver` if K has at most 4,000,000 entries. Otherwise it is computed by L-BFGS,
-in coordinates gamma in which the curvature is approximately the identity: ``a = T^-T L^-T gamma``, where T T' = K_cc
-and ``L L' = (T^-1 K' diag(w s) K T^-T + nu I) / W``. Here s is the curvature of the losses at zero scores.
+in coordinates gamma in which the Hessian of J is approximately the identity: ``a = T^-T L^-T gamma``, where T T' = K_cc
+and ``L L' = (T^-1 K' diag(w s) K T^-T + nu I) / W``. Here s is the second derivative of the losses at zero scores.
 
 The gradient of ``min over a, b of J`` with respect to B equals the gradient of J with respect to B at the minimizing
 a and b. Let p be the predicted probabilities, X~ the centers, P = X B' and C = X~ B'. The gradient follows from
@@ -159,7 +159,7 @@ class LogisticObjective:
         return self.rows.gather()
 
     def _coordinates(self, B: Array, nu: float) -> Coordinates:
-        """Return coordinates in which the curvature at zero scores is the identity."""
+        """Return coordinates of (a, b) in which the Hessian of J at zero scores is approximately the identity."""
         kernel, n_targets, C, T = self.kernel, self.rows.n_targets, self.centers @ B.T, self._whitening(B)
 
         def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, T: Array) -> tuple[Array]:

@@ -298,7 +298,7 @@ class MapModel(
         exhausted = {
             "scale_features": self.scale_features,
             "solver": uses_lbfgs,
-            # Warnings can only suggest criterion="evidence", which requires the L-BFGS solver.
+            # The only criterion that warnings suggest is "evidence", which requires the L-BFGS solver.
             "criterion": self.criterion == "evidence" or not uses_lbfgs,
             "time_limit": self.time_limit is None,
         }

@@ -142,7 +142,7 @@ class Diagnostics:
         Names of the parameters of the estimator that the warnings may suggest to change. Changing any other parameter
         cannot improve the fit.
     outliers : tuple of int
-        Indices of at most 100 training rows whose targets are outliers, the farthest outlier first.
+        Indices of at most 100 training rows whose targets are outliers, the largest residual first.
         `HyperKernelRidgeCV` gives outliers a small weight, by a heavy-tailed (Student-t) noise model.
     n_outliers : int
         Number of outliers.
@@ -182,7 +182,7 @@ class Diagnostics:
 
     @property
     def named_outliers(self) -> str:
-        """The number of outliers and the indices of the farthest, as text."""
+        """Text with the number of outliers and the indices of the rows with the largest residuals."""
         rows = ", ".join(str(k) for k in self.outliers[:_NAMED_OUTLIERS])
         more = ", ..." if self.n_outliers > _NAMED_OUTLIERS else ""
         return f"{self.n_outliers:,} ({'row' if self.n_outliers == 1 else 'rows'} {rows}{more}), with small weights"
@@ -612,7 +612,7 @@ def diagnose_search(
         Whether the search had a time limit. If it had, candidates without a value are reported as dropped instead of
         failed, because there may have been no time to evaluate these candidates.
     outliers : sequence of int
-        Indices of the outliers, the farthest first.
+        Indices of the outliers, the largest residual first.
     """
     failed = sum(not math.isfinite(candidate.value) for candidate in candidates)
     dropped = sum(candidate.dropped and math.isfinite(candidate.value) for candidate in candidates)
@@ -758,7 +758,7 @@ def _kernel_discriminates(sample: Rows, kernel: Kernel, B: Array, C: Array) -> b
 
 
 def _is_still_falling(result: Result, loss_at_zero: float) -> bool:
-    """Return the value of `Diagnostics.still_falling`."""
+    """Return whether the solver was stopped too early, as defined by `Diagnostics.still_falling`."""
     values = result.history["objective"]
     if result.reason != StopReason.MAX_ITER or result.n_iter < _MIN_ITERATIONS:
         return False

@@ -162,7 +162,10 @@ def has_single_columns(model: FittedMap) -> bool:
 
 
 def single_column_effects(model: FittedMap, by_column: Array) -> Array:
-    """Return the effects of directions that are single columns, given the effects of the columns."""
+    """Return the effect of each direction, for a map whose directions have at most one nonzero entry.
+
+    The effect of a direction is the effect of its only column. `by_column` contains the effects of the columns.
+    """
     return np.asarray(project(by_column, model.map_ != 0))
 
 
