@@ -241,7 +241,7 @@ def _set(index, **values):
         (lambda header: header["attributes"].update(held_out_=3), "held_out_ is not a HeldOutScores"),
         (
             lambda header: header["attributes"]["held_out_"]["object"].update(r2={"tuple": [1.0]}),
-            "held_out_ must have one r2, one low and one high for each of its",
+            "the lists r2, low and high of held_out_ must have one entry for each of its",
         ),
         (lambda header: _columns(header).pop(), "the columns of encoder_ must have the names in feature_names_in_"),
         (lambda header: _columns(header).append(3), r"encoder_.columns is not of type tuple"),

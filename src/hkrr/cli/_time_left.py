@@ -16,9 +16,9 @@ from hkrr.estimators.search.progress import Phase, SearchState
 
 # Phases of a search in their order, and the fraction of the total time that has passed when each phase starts. The
 # fractions are averages over tables and planted models (synthetic data with known directions) of 300 to 1,500 rows.
-# Many searches skip the phase WIDENING. The held-out check runs only in doubtful cases. It makes the fit longer and
-# takes a third of the longer total time. The fraction at which it starts is therefore smaller than the fraction at
-# which the phase before it starts.
+# Many searches skip the phase WIDENING. The held-out check runs only in doubtful cases. If it runs, it takes a third of
+# the total time. The fractions of the earlier phases are those of fits without the check, so they can be larger than
+# the fraction at which the check starts.
 _ONE_KERNEL = (
     (Phase.STARTS, 0.0),
     (Phase.CUT, 0.40),

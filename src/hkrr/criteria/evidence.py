@@ -161,7 +161,8 @@ class Evidence(Criterion):
         S_inverse = inverse_from_factor(white.S_factor)
         middle = add_to_diagonal(S_inverse / W, -1.0 / (nu * W))
         weight = share / (q * nu * W)  # for each target, the factor of (residuals) alpha' in the gradient
-        # With residuals r, V sqrt(w) r = nu beta. The sums over rows in A therefore need no further pass.
+        # A is the matrix G_V V' of `hkrr.criteria.base`. The residuals r satisfy V sqrt(w) r = nu beta, so computing A
+        # takes no further pass over the rows.
         A = white.VV @ middle - low_rank_product(nu * weight * white.beta, white.beta)
         alpha = white.alpha
 

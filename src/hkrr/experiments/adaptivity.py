@@ -119,8 +119,8 @@ def claims(table: Table) -> list[Claim]:
     has_slope = bool(np.isfinite(growth))
     return [
         Claim(
-            "choosing d and lambda on held-out rows keeps the rate: the ratio of the risk to the lowest risk on the "
-            "grid does not grow with m (slope below 0.1)",
+            "choosing d and lambda on held-out rows keeps the rate (as m grows, the ratio of the risk to the lowest "
+            "risk on the grid has a slope below 0.1)",
             growth < 0.1 if has_slope else None,
             (f"slope {growth:+.2f}; " if has_slope else "")
             + f"risk / lowest risk on the grid for m = {', '.join(map(str, price))}: {number}",

@@ -29,7 +29,7 @@ class Kernel(ABC):
     Parameters
     ----------
     gamma : float or None, default=None
-        Scale of the kernel. If None, the estimator chooses gamma. A kernel that is called directly then uses 1.
+        Scale of the kernel. If None, the estimator chooses gamma. If the kernel is called directly, None means 1.
 
     Examples
     --------

@@ -134,8 +134,8 @@ class ProductMatern(Coordinatewise):
     Parameters
     ----------
     gamma : float or None, default=None
-        Scale of the kernel, ``1 / (2 ell^2)``. If None, the estimator chooses gamma. A kernel that is called directly
-        then uses 1.
+        Scale of the kernel, ``1 / (2 ell^2)``. If None, the estimator chooses gamma. If the kernel is called
+        directly, None means 1.
     nu : {0.5, 1.5, 2.5}, default=1.5
         Smoothness.
 
@@ -220,8 +220,8 @@ class Anova(Coordinatewise):
     Parameters
     ----------
     gamma : float or None, default=None
-        Scale of the kernel, ``1 / (2 ell^2)``. If None, the estimator chooses gamma. A kernel that is called directly
-        then uses 1.
+        Scale of the kernel, ``1 / (2 ell^2)``. If None, the estimator chooses gamma. If the kernel is called
+        directly, None means 1.
     nu : {0.5, 1.5, 2.5}, default=0.5
         Smoothness.
 

@@ -18,7 +18,8 @@ class Polynomial(Kernel):
     Parameters
     ----------
     gamma : float or None, default=None
-        Scale of the scalar product. If None, the estimator chooses gamma. A kernel that is called directly then uses 1.
+        Scale of the scalar product. If None, the estimator chooses gamma. If the kernel is called directly, None means
+        1.
     degree : int, default=3
         Degree, at least 1.
     coef0 : float, default=1.0

@@ -176,8 +176,8 @@ class RationalQuadratic(Radial):
     Parameters
     ----------
     gamma : float or None, default=None
-        Scale of the squared distance. If None, the estimator chooses gamma, and a kernel that is called directly uses
-        1.
+        Scale of the squared distance. If None, the estimator chooses gamma. If the kernel is called directly, None
+        means 1.
     alpha : float, default=1.0
         Exponent. As alpha grows, the kernel approaches the Gaussian kernel.
 
@@ -227,8 +227,8 @@ class Matern(Radial):
     Parameters
     ----------
     gamma : float or None, default=None
-        Scale of the squared distance, ``1 / (2 ell^2)``. If None, the estimator chooses gamma. A kernel that is called
-        directly then uses 1.
+        Scale of the squared distance, ``1 / (2 ell^2)``. If None, the estimator chooses gamma. If the kernel is called
+        directly, None means 1.
     nu : {0.5, 1.5, 2.5}, default=1.5
         Smoothness.
 

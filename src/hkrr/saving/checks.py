@@ -337,7 +337,9 @@ def held_out(name: str, value: Any, sizes: Sizes) -> None:
     """Check `HeldOutScores`, whose lists must have one entry for each method."""
     _scores(name, value, sizes)
     if len({len(each) for each in (value.methods, value.r2, value.low, value.high)}) != 1:
-        raise Refusal(f"{name} must have one r2, one low and one high for each of its {len(value.methods)} methods")
+        raise Refusal(
+            f"the lists r2, low and high of {name} must have one entry for each of its {len(value.methods)} methods"
+        )
 
 
 def table_regressor(model: TableRegressor) -> None:

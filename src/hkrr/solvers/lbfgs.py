@@ -114,7 +114,7 @@ class LBFGS:
 
 
 class _MapOnly:
-    """The problem with a given lambda, in which x contains the entries of B."""
+    """The minimization problem passed to SciPy if lambda is given. Its variable x contains the entries of B."""
 
     def __init__(self, objective: ReducedObjective) -> None:
         self.objective = objective
@@ -136,7 +136,7 @@ class _MapOnly:
 
 
 class _MapAndLambda(_MapOnly):
-    """The problem with a learned lambda, in which x contains the entries of B, followed by log lambda."""
+    """The minimization problem if lambda is learned. Its variable x contains the entries of B, then log lambda."""
 
     def join(self, B: Array) -> Array:
         return np.append(B.ravel(), math.log(self.objective.reg_lambda))

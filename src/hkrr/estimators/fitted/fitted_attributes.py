@@ -54,14 +54,14 @@ class FittedMap:
         return tags
 
     def _apply_link(self, outputs: Array) -> Array | None:
-        """Return the predictions (n, n_predicted) for outputs (n, n_outputs), or None if the model has no link.
+        """Return the predictions (n, n_predicted) for outputs (n, n_outputs), or None for a regressor.
 
-        The outputs are the values of the fitted function. The link of a classifier maps them to probabilities.
+        The outputs are the values of the fitted function. A classifier maps them to probabilities by a link function.
         """
         return None
 
     def _link_jacobian(self, outputs: Array) -> Array | None:
-        """Return the derivatives of the predictions with respect to the outputs, or None if the model has no link.
+        """Return the derivatives of the predictions with respect to the outputs, or None for a regressor.
 
         The shape is (n, n_predicted, n_outputs).
         """

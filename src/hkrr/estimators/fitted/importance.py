@@ -279,7 +279,10 @@ def finite_difference_effects(model: FittedMap, columns: dict[int, tuple[Array, 
 
 
 def _linked_predictions(model: FittedMap, K: Array) -> Array | None:
-    """Return the predictions after the link, divided by the largest absolute coefficient. None if there is no link."""
+    """Return the predicted probabilities of a classifier, given the kernel matrix K between rows and centers.
+
+    The probabilities are divided by the largest absolute coefficient. None is returned for a regressor.
+    """
     dual_coef = model.dual_coef_.reshape(K.shape[1], -1)
     predictions = model._apply_link(K @ dual_coef + model.intercept_)
     return None if predictions is None else predictions / (float(np.max(np.abs(dual_coef))) or 1.0)
