@@ -249,7 +249,9 @@ class Objective:
         S /= self.rows.total_weight
         if info is not None:
             info.jitter, info.penalty, info.whitened = jitter / kappa, self.reg_lambda, True
-        beta, _ = solve_positive_definite(S, v / self.rows.total_weight, self.reg_lambda, info=info)
+        # The entries of S have rounding errors of this size. A smaller ridge would not keep S positive definite.
+        ridge = max(self.reg_lambda, EPS * self.n_centers * float(array_namespace(S).max(S.diagonal())))
+        beta, _ = solve_positive_definite(S, v / self.rows.total_weight, ridge, info=info)
         return solve_triangular(T, beta, transpose=True), self.reg_lambda * jitter
 
     def _reduced_exact(self, B: Array, P: Array) -> tuple[Array, Array, Array]:
