@@ -2,13 +2,13 @@
 
 The models have the form f(x) = g(Bx). A direction is a row of the map B. `HyperKernelRidge` learns B and the function g
 for a given number of directions and a given regularization lambda. `HyperKernelRidgeCV` also chooses the number of
-directions and lambda. For tables, `HyperKernelEnsemble` is a weighted sum of such models, and `TableRegressor` encodes
-text, dates and missing values. `HyperKernelClassifier` predicts class probabilities.
+directions and lambda. For tables, `HyperKernelEnsemble` fits a weighted sum of such models, and `TableRegressor` also
+encodes text, dates and missing values. `HyperKernelClassifier` predicts class probabilities.
 
 The components of the models are public: `hkrr.kernels`, `hkrr.rows`, `hkrr.centers`, `hkrr.objective`, `hkrr.criteria`
 and `hkrr.solvers`. `hkrr.datasets` generates data from known models, `hkrr.metrics` compares subspaces, and
 `hkrr.tables` reads and encodes tables. `save` and `load` store fitted models in files, `to_onnx` converts models to
-ONNX graphs, `hkrr.plotting` draws models, and `hkrr.reporting` writes HTML reports.
+ONNX graphs, `hkrr.plotting` draws plots of models, and `hkrr.reporting` writes HTML reports.
 """
 
 import importlib

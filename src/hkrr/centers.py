@@ -1,11 +1,12 @@
 """Nystrom centers: how many to use, and how to choose them.
 
 The regression function is a linear combination of kernel functions at c centers. The paper's Nystrom theorem requires
-``c >= 5 N_inf(lambda) log(4 kappa / (lambda delta))`` centers drawn uniformly. Here N_inf(lambda) is the largest
-leverage of a point, kappa the largest value k(x, x), and 1 - delta the probability with which the theorem holds. Since
-N_inf(lambda) <= kappa / lambda, the remark after the theorem states that c of order kappa / lambda suffices. If m rows
-are fitted with lambda = m^-zeta, this order is m^zeta. `auto_size` uses this order. Sampling by leverage scores
-(appendix B of the paper) prefers rows with a large influence on the fit, and needs fewer centers than uniform sampling.
+``c >= max(67, 5 N_inf(lambda)) log(4 kappa / (lambda delta))`` centers drawn uniformly. Here N_inf(lambda) is the
+maximal dimension (`hkrr.theory`), kappa the maximum of k(x, x), and 1 - delta the probability with which the theorem
+holds. Since N_inf(lambda) <= kappa / lambda, the remark after the theorem states that c of order kappa / lambda
+suffices. If m rows are fitted with lambda = m^-zeta, this order is m^zeta. `auto_size` uses this order. Sampling by
+leverage scores (appendix B of the paper) prefers rows with a large influence on the fit, and needs fewer centers than
+uniform sampling.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ _PILOT_ROWS = 2_000
 def auto_size(n_rows: int, reg_lambda: float, kappa: float = 1.0) -> int:
     """Return the default number of centers, ``kappa / lambda``.
 
-    The number is at least 100 and at most 2,896 (a memory limit), and never exceeds the number of rows. The order
-    ``kappa / lambda`` is stated in the remark after the paper's Nystrom theorem (see the description of this module).
-    The logarithm and the constant 5 of the theorem are omitted, because they are far from sharp.
+    kappa is the maximum of k(x, x). The number is at least 100 and at most 2,896 (a memory limit), and never exceeds
+    the number of rows. The order ``kappa / lambda`` is stated in the remark after the paper's Nystrom theorem (see the
+    description of this module). The logarithm and the constants of the theorem are omitted, because they are far from
+    sharp.
 
     Examples
     --------
@@ -45,7 +47,7 @@ def auto_size(n_rows: int, reg_lambda: float, kappa: float = 1.0) -> int:
 
 
 def uniform(rows: Rows, n_centers: int, rng: np.random.RandomState) -> Array:
-    """Return rows drawn uniformly without replacement (plain Nystrom).
+    """Return ``n_centers`` rows drawn uniformly without replacement (plain Nystrom).
 
     Examples
     --------
@@ -105,8 +107,9 @@ def leverage(rows: Rows, n_centers: int, rng: np.random.RandomState, *, B: Array
     """Return rows drawn with replacement, with probabilities proportional to approximate leverage scores.
 
     This is the paper's (T, t0)-approximate leverage score sampling: the scores approximate the leverage scores of
-    kernel ridge regression with regularization t0 up to a factor T. The scores are computed from a pilot sample of four
-    rows per center, but of at least 300 and at most 2,000 rows. With a larger pilot sample, T is closer to 1.
+    kernel ridge regression with the map B and lambda = t0, up to a factor T. The scores are computed from a pilot
+    sample with four rows for each center, but at least 300 and at most 2,000 rows. With a larger pilot sample, T is
+    closer to 1.
 
     Examples
     --------

@@ -14,11 +14,11 @@ The kernel's pullback converts dL/dK into dL/dP and dL/dC. Only blocks of the m 
 all methods, B may also be a vector (D,), which stands for a diagonal D x D map.
 
 Numerics. Let eps be the machine epsilon and kappa the largest entry of K_cc's diagonal. The rounding errors of the
-summed normal equations are about eps times their largest possible eigenvalue, c kappa (kappa + lambda). Adding the
-ridge term eps c kappa (kappa + lambda) |a|^2 keeps the normal equations positive definite. The relative error of the
-solution grows like eps (kappa / lambda)^2. If lambda is below 1e-4 kappa, the blocks are therefore whitened with the
-Cholesky factor of K_cc before they are summed. Whitening doubles the time and is accurate for every lambda. The value
-returned by `reduced` includes the ridge term, so that value and gradient are consistent.
+normal equations, which are sums over the rows, are about eps times their largest possible eigenvalue, c kappa (kappa +
+lambda). Adding the ridge term eps c kappa (kappa + lambda) |a|^2 keeps the normal equations positive definite. The
+relative error of the solution grows like eps (kappa / lambda)^2. If lambda is below 1e-4 kappa, the blocks are
+therefore whitened with the Cholesky factor of K_cc before they are summed. Whitening doubles the time and is accurate
+for every lambda. The value returned by `reduced` includes the ridge term, so that value and gradient are consistent.
 """
 
 from __future__ import annotations
@@ -74,9 +74,10 @@ class Reduced:
 
 @dataclass(frozen=True)
 class Quadratic:
-    """L(B, a) as a function of a: ``tr(a' A a) - 2 tr(a' b) + constant``, A = K'wK/W + lambda K_cc and b = K'wy/W.
+    """L(B, a) as a function of a: ``tr(a' A a) - 2 tr(a' b) + constant``.
 
-    ``ridge`` is the multiple of the identity that `solve` adds to A to keep it positive definite.
+    Here A = K'wK/W + lambda K_cc and b = K'wy/W, in the notation of the module docstring. ``ridge`` is the multiple of
+    the identity that `solve` adds to A to keep it positive definite.
     """
 
     A: Array
@@ -93,11 +94,11 @@ class Quadratic:
         return 2.0 * (self.A @ alpha - self.b)
 
     def change(self, gradient: Array, displacement: Array) -> float:
-        """Return L(B, a + displacement) - L(B, a), given the gradient at a, without cancellation."""
+        """Return L(B, a + displacement) - L(B, a), given the gradient at a. The formula avoids cancellation."""
         return float(dot(displacement, gradient + self.A @ displacement))
 
     def solve(self) -> Array:
-        """Return the minimizer alpha(B), given by a closed form in the paper."""
+        """Return the coefficients that minimize L(B, .), in closed form."""
         return solve_positive_definite(self.A.copy(), self.b, self.ridge)[0]
 
     def lipschitz(self) -> float:
@@ -114,7 +115,8 @@ class Objective:
         The training data.
     centers : array (c, D) or None
         Nystrom centers, shifted and scaled like the rows. None uses all rows as centers. K is then square, and the
-        minimizer solves ``(K + lambda W diag(1/w)) a = y``. This system costs less and is accurate for every lambda.
+        minimizer solves ``(K + lambda W diag(1/w)) a = y``, where w are the sample weights and W is their sum. Solving
+        this system costs less than solving the normal equations and is accurate for every lambda.
     kernel : Kernel
         The kernel k of latent points.
     reg_lambda : float

@@ -96,9 +96,9 @@ def maximal_dimension(K: Any, t: float) -> float:
 def plain_centers(n_inf: float, reg_lambda: float, *, delta: float = 0.1, kappa: float = 1.0) -> int:
     """Return the number of uniformly drawn centers that the Nystrom theorem requires.
 
-    The number is ``max(67, 5 N_inf(lambda)) log(4 kappa / (lambda delta))``. With this many centers, the rate is the
-    same as with all rows as centers, with probability at least 1 - delta. If lambda is so large that the logarithm is
-    negative, 1 is returned.
+    The number is ``max(67, 5 N_inf(lambda)) log(4 kappa / (lambda delta))``. With this many centers, the convergence
+    rate is the same as with all rows as centers, with probability at least 1 - delta. If lambda is so large that the
+    logarithm is negative, 1 is returned.
 
     Parameters
     ----------
@@ -132,8 +132,8 @@ def als_centers(n_eff: float, n_rows: int, *, delta: float = 0.1, T: float = 1.0
     least ``m >= 1655 kappa + 223 kappa log(2 kappa / delta)`` rows. Lambda must be at least
     ``t0 = 19 kappa log(2 m / delta) / m``, and at most the norm of the covariance operator.
 
-    Compared with `plain_centers`, the formula contains the effective dimension N instead of the maximal dimension
-    N_inf, which is at least as large. Its constants are larger.
+    The formula contains the effective dimension N, which is at most the maximal dimension N_inf in the formula of
+    `plain_centers`. Its constants are larger than those of `plain_centers`.
 
     Parameters
     ----------
@@ -161,12 +161,12 @@ def als_centers(n_eff: float, n_rows: int, *, delta: float = 0.1, T: float = 1.0
 
 
 def rate(n_components: int, smoothness: float, source: float = 1.0) -> float:
-    """Return the exponent ``theta r / (d + r)`` at which the excess risk decreases with the number of rows m.
+    """Return the exponent ``theta r / (d + r)`` of the rate at which the excess risk decreases with the number of rows.
 
     By the first theorem of the paper, the excess risk is of order D d m^-e for every e below the returned exponent,
-    where D is the number of columns. The theorem assumes that the kernel on R^d, before the map is applied, is r times
-    continuously differentiable. It also assumes a source condition: the target function lies in the range of the
-    integral operator of the kernel to the power theta / 2, with theta in (0, 1].
+    where m is the number of rows and D the number of columns. The theorem assumes that the kernel on R^d, before the
+    map is applied, is r times continuously differentiable. It also assumes a source condition: the target function lies
+    in the range of the integral operator of the kernel to the power theta / 2, with theta in (0, 1].
 
     Parameters
     ----------
@@ -175,7 +175,8 @@ def rate(n_components: int, smoothness: float, source: float = 1.0) -> float:
     smoothness : float
         Smoothness r of the kernel. Use ``math.inf`` for infinitely smooth kernels such as the Gaussian.
     source : float, default=1.0
-        Parameter theta of the source condition. With theta = 1, the target lies in the space of the kernel.
+        Parameter theta of the source condition. With theta = 1, the target lies in the reproducing kernel
+        Hilbert space.
 
     Examples
     --------
@@ -192,9 +193,9 @@ def rate(n_components: int, smoothness: float, source: float = 1.0) -> float:
 
 
 def rate_for_all_m(n_components: int, smoothness: float, source: float = 1.0) -> float:
-    """Return the exponent ``r theta / ((1 + theta) (d + r))`` of the bound that holds for every number of rows m.
+    """Return the exponent ``theta r / ((1 + theta) (d + r))`` of a bound on the excess risk.
 
-    The parameters are the same as in `rate`.
+    This bound holds for every number of rows m. The parameters are the same as in `rate`.
 
     Examples
     --------
@@ -206,7 +207,7 @@ def rate_for_all_m(n_components: int, smoothness: float, source: float = 1.0) ->
 
 
 def minimax_rate(n_features: int, smoothness: float) -> float:
-    """Return the minimax exponent ``2 r / (2 r + D)`` for r-smooth functions of D inputs.
+    """Return the exponent ``2 r / (2 r + D)`` of the minimax rate for r times differentiable functions of D inputs.
 
     Parameters
     ----------

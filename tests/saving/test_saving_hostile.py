@@ -107,7 +107,8 @@ def test_headers_with_many_parts_are_refused_before_parsing():
 def test_brackets_inside_strings_do_not_count_as_nesting():
     for text in ('{"a":"' + "[" * 50 + '"}', '{"a":"\\"' + "{" * 50 + '"}'):
         refused(
-            with_table(data_of("SIR"), lambda table, text=text: text.encode()), "a safetensors file of another program"
+            with_table(data_of("SIR"), lambda table, text=text: text.encode()),
+            "a safetensors file written by another program",
         )
     for text in ('{"a":"\\\\"' + ',"b":[' * 50, '"' + '\\"' * 1000 + "[" * 50):
         refused(with_table(data_of("SIR"), lambda table, text=text: text.encode()), "nested|JSON")

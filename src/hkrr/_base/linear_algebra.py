@@ -30,8 +30,8 @@ EPS = float(np.finfo(np.float64).eps)
 _MAX_JITTER = 1e-4
 # A matrix with at least this many rows is factorized with several threads.
 _LARGE = 2_000
-# Number of rows and columns of the blocks in `inverse_from_factor`. Matrices with at most this many rows are left to
-# SciPy, because threads would not gain from splitting them.
+# Number of rows and columns of the blocks in `inverse_from_factor`. Matrices with at most this many rows are inverted
+# and factorized by SciPy. SciPy holds the global interpreter lock, but such small matrices take little time.
 _BLOCK = 128
 # Minimum number of columns of each matrix product in `gram`. Smaller products leave a GPU idle.
 _PANEL = 250
@@ -141,8 +141,8 @@ def inverse_from_factor(factor: Array) -> Array:
     if len(factor) <= _BLOCK:
         lower = np.tril(dpotri(factor, lower=1)[0])
         return lower + np.tril(lower, -1).T
-    # LAPACK's `potri` does the same for large matrices, but SciPy holds the global interpreter lock while it runs, so
-    # that threads would wait for each other. NumPy's matrix products release the lock.
+    # LAPACK's `potri` could also invert large matrices, but SciPy holds the global interpreter lock while `potri` runs,
+    # and other threads would have to wait. NumPy's matrix products release the lock.
     n = len(factor)
     root, inverse = np.zeros((n, n)), np.empty((n, n))  # root is L^-1
     for start in range(0, n, _BLOCK):
@@ -169,7 +169,7 @@ def jittered_cholesky(A: Array, jitter: float) -> tuple[Array, float]:
     if is_torch_array(A):
         return _with_jitter(A, jitter, lambda: _torch_cholesky(A))
     if len(A) > _BLOCK:
-        # Unlike SciPy's factorization, NumPy's releases the global interpreter lock.
+        # NumPy's factorization releases the global interpreter lock, and SciPy's does not.
         return _with_jitter(A, jitter, lambda: np.linalg.cholesky(A))
     # A is symmetric, so A.T equals A. But A.T is in Fortran order, which LAPACK takes without a copy.
     return _with_jitter(A, jitter, lambda: cholesky(A.T, lower=True, check_finite=False))
@@ -216,9 +216,9 @@ class SolveInfo:
         its diagonal, not counting the penalty, divided by its largest diagonal entry.
     penalty : float
         The penalty term of the objective adds ``penalty * I`` to the matrix of the system. Unused if `penalty_matrix`
-        is given.
+        is not None.
     penalty_matrix : array or None
-        Matrix that the penalty term adds to the matrix of the system, if this is not a multiple of the identity.
+        Matrix that the penalty term adds to the matrix of the system. None if this matrix is ``penalty * I``.
     whitened : bool
         Whether the system was whitened by the Cholesky factor of the kernel matrix of the centers.
     condition_bound : float
@@ -252,7 +252,7 @@ def solve_positive_definite(
         factor, jitter = jittered_cholesky(A, jitter)
         x = solve_with_lower(factor, b)
     if info is not None:
-        # norm + jitter is the exact 1-norm, because the diagonal is non-negative.
+        # The 1-norm of A + jitter I is exactly norm + jitter, because the diagonal of A is non-negative.
         info.factor, info.norm = factor, norm + jitter
         info.jitter += (jitter - requested) / (largest + requested) if jitter > requested else 0.0
     return x, jitter

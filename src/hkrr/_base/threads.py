@@ -58,7 +58,7 @@ def blas_threads() -> int:
 
 
 def count_threads(n_jobs: int | None) -> int:
-    """Return the number of threads for a parameter `n_jobs`. None means as many threads as BLAS uses."""
+    """Return the number of threads for a value of `n_jobs`. None means as many threads as BLAS uses."""
     return blas_threads() if n_jobs is None else int(joblib.effective_n_jobs(n_jobs))
 
 
@@ -171,10 +171,10 @@ def in_threads(fn: Callable[[_T], _U], items: Iterable[_T], n_threads: int) -> l
 
 
 class Lockstep:
-    """Run threads that send requests and wait for answers. The requests of all threads are answered as one batch.
+    """Threads that send requests and wait for the answers. The requests of all threads are answered in one batch.
 
     The answers are computed when every running thread has sent a request. If an answer is an exception, this exception
-    is raised in the thread that sent the request. Each instance can be used for one call of `map` only.
+    is raised in the thread that sent the request. The method `map` can be called only once for each instance.
 
     Parameters
     ----------
@@ -212,7 +212,8 @@ class Lockstep:
 
         with single_threaded_blas(), ThreadPoolExecutor(n) as threads:
             try:
-                # Start all threads, even if one fails. Otherwise the others would wait for a thread that never starts.
+                # Start all threads, even if one fails. Otherwise running threads would wait in `ask` for a thread that
+                # never starts.
                 ends = [threads.submit(copy_context().run, one, k) for k in range(n)]
                 wait(ends)
             except BaseException:  # Ctrl-C
@@ -250,7 +251,8 @@ class Lockstep:
 def in_pool_thread() -> bool:
     """Return whether the current thread belongs to a pool of this module.
 
-    Such a thread must not wait for other threads of the same pool.
+    Such a thread must not submit tasks to its own pool and wait for them: if all threads of the pool did this, they
+    would wait forever.
     """
     return current_thread().name.startswith(_PREFIX)
 

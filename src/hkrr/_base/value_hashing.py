@@ -1,8 +1,8 @@
-"""Hashes of values regardless of their types, for the fingerprints of checkpoints and the keys of their entries.
+"""Hashes of values regardless of their types, for the fingerprints of checkpoints and the keys of checkpoint entries.
 
-Equal values of different types have the same hash: 3, 3.0 and NumPy scalars; a list, a tuple, a range and an array of
-the same numbers; a path and its string; a PyTorch device and its name; objects of the library's own classes with the
-same settings.
+Equal values of different types have the same hash: an integer, a float and a NumPy scalar; a list, a tuple, a range and
+an array of the same numbers; a path and its string; a PyTorch device and its name. Two dataclass instances of the
+library, such as kernels, have the same hash if they have the same class and equal fields.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from hkrr._base.linear_algebra import Array
 
-# All integers of at most this absolute value can be represented exactly as floats.
+# All integers up to this absolute value can be represented exactly as floats.
 _EXACT = 2**53
 
 
@@ -30,7 +30,7 @@ def digest(*parts: Any, other: Callable[[Any], str] = repr) -> str:
     parts : values of any type
         The values to hash, in this order.
     other : callable, default=repr
-        Function that returns a string for objects of unknown classes.
+        Function that returns a string for objects of all other types. The string is hashed.
     """
     found = hashlib.blake2b(digest_size=16)
 

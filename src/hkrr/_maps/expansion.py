@@ -20,7 +20,7 @@ from hkrr.rows import Rows
 
 @dataclass(frozen=True)
 class KernelExpansion:
-    """A linear combination of kernel functions at centers, evaluated at points or rows.
+    """The regression function of a fitted model: a linear combination of kernels at the centers, plus an intercept.
 
     Parameters
     ----------

@@ -131,7 +131,10 @@ class Scaled:
 
 
 class ScaledRows(Full):
-    """Full map ``B = diag(exp(p)) base`` with fixed directions. Only the scale of each direction is learned."""
+    """Full map ``B = diag(exp(p)) U`` with fixed directions, the rows of `base` scaled to unit length.
+
+    U has these directions as rows. Only the scales exp(p) are learned, one for each direction.
+    """
 
     def __init__(self, base: Array) -> None:
         length = np.linalg.norm(base, axis=1, keepdims=True)
@@ -156,9 +159,9 @@ def shape_key(shape: Shape) -> tuple[Any, ...]:
 class ShapedCriterion:
     """A criterion as a function of the parameters of a shape and of lambda.
 
-    If the criterion can be minimized over lambda at little cost, lambda is eliminated in this way, and the result is a
-    function of the parameters alone. L-BFGS then needs far fewer iterations, because lambda and the scale of the map
-    change together along a narrow valley.
+    If the criterion can be minimized over lambda at little cost, each evaluation does so, and the result is a function
+    of the parameters alone. L-BFGS then needs far fewer iterations: otherwise, it would have to follow a narrow valley
+    in which lambda and the scale of the map change together.
     """
 
     def __init__(self, criterion: Criterion | Grouped, shape: Shape) -> None:

@@ -1,4 +1,4 @@
-"""Checkpoints: files that contain the journal of a fit.
+"""Checkpoints: files that contain the journal of a fit (`hkrr._base.resume_journal`).
 
 A checkpoint can be used only with the data and parameters of its fit, and by only one process at a time.
 """
@@ -58,7 +58,7 @@ def _copy_notes(source: BaseException | None, target: BaseException) -> None:
 
 
 def recorded(path: str | os.PathLike[str]) -> tuple[int, bool] | None:
-    """Return the number of steps in a checkpoint and whether its fit is finished.
+    """Return the number of results that a checkpoint contains, and whether its fit is finished.
 
     Return None if the file cannot be read.
     """

@@ -1,9 +1,9 @@
 """The file format of checkpoints: the entries of a journal in one safetensors file.
 
 The file has three tensors of bytes. "texts" and "arrays" hold the entries one after another, as JSON and arrays
-(`hkrr._storage.json_codec`). "index" is a JSON list with one item ``[kind, name, bytes of text, bytes of arrays]`` for
-each entry. The arrays share one tensor, because separate tensors for thousands of arrays would not fit in the header of
-a file.
+(`hkrr._storage.json_codec`). "index" is a JSON list with one item ``[kind, name, n_text, n_arrays]`` for each entry,
+where n_text and n_arrays are the numbers of bytes of its text and of its arrays. The arrays share one tensor, because
+separate tensors for thousands of arrays would not fit in the header of a file.
 
 Reading a checkpoint is as safe as reading a model: no code is run, the checksum detects accidental damage, every byte
 is used exactly once, and damaged files raise an error. Types and shapes are checked for each kind of entry. A forged
@@ -140,7 +140,7 @@ def _is_step(value: Any) -> bool:
     """Return whether a value can be the result of a step.
 
     Such a result is an array, a valid `Result`, valid `Moments`, or a non-empty tuple or list. In a tuple or list,
-    every `Result` and all `Moments` must be valid; other members are not checked.
+    every `Result` and all `Moments` must be valid; other items are not checked.
     """
     if isinstance(value, Result):
         if not _is_history(value.history):

@@ -5,7 +5,7 @@ is a JSON object. It lists the tensors and can also hold metadata. hkrr stores o
 metadata. This is a JSON object, written as a string in one line, with sorted keys and without spaces.
 
 The entry "tensors" of the hkrr metadata repeats the dtype and shape of each tensor and adds its memory order, "C" or
-"F". The file itself stores all tensors in C order. The order of the original array is needed because matrix products of
+"F". The file itself stores all tensors in C order. The original memory order is needed because matrix products of
 arrays in C and in Fortran order round differently. The entry "checksum" is a SHA-256 hash. It is computed from the hkrr
 metadata without this entry, followed by the bytes of the tensors in the order of their names.
 
@@ -213,7 +213,7 @@ def _header_and_tensors(table: bytes, n_bytes: int, kind: str) -> tuple[dict[str
     text = metadata.get(kind) if isinstance(metadata, dict) and len(metadata) == 1 else None
     if not isinstance(text, str):
         reads = "hkrr.load reads only files written by hkrr.save" if kind == MODEL else "it is not a checkpoint"
-        raise Refusal(f"it is a safetensors file of another program; {reads}", remedied=True)
+        raise Refusal(f"it is a safetensors file written by another program; {reads}", remedied=True)
     header = parsed(text)
     check_format(header, kind)
     return header, _tensors(entries, n_bytes)

@@ -1,8 +1,10 @@
 """The base class of criteria. It computes the coefficients in whitened coordinates and the gradient with respect to B.
 
-Notation: K, K_cc, w and W are as in `hkrr.objective`. T is the Cholesky factor of K_cc, so T T' = K_cc. Furthermore,
-V = T^-1 K' sqrt(w), S = V V' + nu I and nu = lambda W. The noise variance of the equivalent Gaussian process is nu
-times its signal variance. The coefficients are ``alpha = T^-T beta``, where beta solves ``S beta = V sqrt(w) y``.
+Notation: K is the kernel matrix of rows and centers, K_cc the kernel matrix of the centers, w the sample weights, W
+their sum, and y the targets. In matrix formulas, sqrt(w) stands for diag(sqrt(w)). T is the lower Cholesky factor of
+K_cc, so T T' = K_cc. Furthermore, V = T^-1 K' sqrt(w), S = V V' + nu I and nu = lambda W. The noise variance of the
+equivalent Gaussian process is nu times its signal variance. The coefficients are ``alpha = T^-T beta``, where beta
+solves ``S beta = V sqrt(w) y``.
 
 A criterion l is a function of V, y and nu that is invariant under rotations of V. Let G_V be the gradient of l with
 respect to V. Because of the invariance, A = G_V V' is symmetric, and
@@ -42,7 +44,10 @@ from hkrr.rows import Rows
 
 @dataclass(frozen=True)
 class Whitened:
-    """Sums over the rows for a given map, and quantities computed from these sums, on the device of the rows."""
+    """Sums over the rows for a given map, and quantities computed from these sums, on the device of the rows.
+
+    The module docstring defines the symbols.
+    """
 
     B: Array
     C: Array  # latent centers, the centers mapped by B
@@ -51,7 +56,7 @@ class Whitened:
     nu: float
     VV: Array
     beta: Array
-    fitted: Array  # y' V' beta for each target, the part of y'y that the fit explains
+    fitted: Array  # y' sqrt(w) V' beta for each target, the part of y' w y that the fit explains
     S_factor: Array
     kappa_sum: Array  # sum_i w_i k(x_i, x_i)
 
@@ -186,9 +191,9 @@ class Criterion(ABC):
         return Reduced(float(value), grad, alpha, float(slope), white.nu / self.rows.total_weight)
 
     def leave_one_out(self, B: Array) -> Array:
-        """Return the prediction (n, n_targets) of each row by the fit to all other rows, if all rows are centers.
+        """Return, for each row, the prediction of the model fitted to all other rows, as an array (n, n_targets).
 
-        The fit has the given map, the kernel and the lambda of the criterion.
+        The model has the given map, and the kernel and lambda of the criterion. All rows must be centers.
         """
         P = project(self.placed_centers, self.rows.place(B))
         noise = self.reg_lambda * self.rows.total_weight / self._w
@@ -242,8 +247,8 @@ class Criterion(ABC):
     def _grad_from_centers(self, white: Whitened, dC: Array, A: Array) -> Array:
         """Return the contribution of the centers to dl/dB.
 
-        `dC` is the gradient with respect to C through K. `A` is the matrix G_V V' of the module docstring. It gives the
-        gradient through K_cc.
+        `dC` is the gradient of l with respect to C for fixed K_cc. `A` is the matrix G_V V' of the module docstring,
+        from which the gradient through K_cc is computed.
         """
         left, right = white.pullback_cc(-0.5 * white.sandwich(0.5 * (A + A.T)))
         return (dC + left + right).T @ self.placed_centers

@@ -1,4 +1,4 @@
-"""Evaluation of the evidence at several maps in one batch, for the search on a GPU.
+"""Evaluation of the evidence at several maps in one batch, for the model search on a GPU.
 
 A GPU finishes a small evaluation before the host can launch the next evaluation, so a batch of evaluations costs little
 more than a single evaluation. The formulas are those of `hkrr.criteria.evidence` with Nystrom centers, minimized over
@@ -24,7 +24,7 @@ def can_be_batched(criterion: object) -> TypeGuard[Evidence]:
     """Return whether `profiled_batch` supports a criterion.
 
     The criterion must be the evidence with given centers (Nystrom), and its rows must be on a GPU. The kernel must be
-    radial, smooth at distance zero, and have gamma 1, as in the search.
+    radial, smooth at distance zero, and have gamma 1, as in the model search.
     """
     return (
         isinstance(criterion, Evidence)
@@ -37,7 +37,7 @@ def can_be_batched(criterion: object) -> TypeGuard[Evidence]:
 
 
 class InLockstep(Evidence):
-    """The evidence of one of several runs. Its evaluations are computed in batches with those of the other runs.
+    """The evidence for one of several solver runs in parallel threads. The evaluations of all runs form batches.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class InLockstep(Evidence):
     number : int
         Index of the run.
     lockstep : Lockstep
-        Collects the requests of all runs. `answer` computes the answers.
+        Collects the maps of all runs, at which `answer` evaluates the evidence.
     """
 
     def __init__(self, criterion: Evidence, number: int, lockstep: Lockstep) -> None:

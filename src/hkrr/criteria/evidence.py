@@ -22,9 +22,9 @@ from hkrr._base.linear_algebra import (
 from hkrr.criteria.base import Criterion, Whitened, copy_array
 from hkrr.objective import LAMBDA_BOUNDS
 
-# Lower bound on the scale q. If a target is fitted without residuals, q is zero and the evidence would be infinite.
+# Lower bound on the scale q. If a target is fitted without residuals, q is zero, and the evidence would be infinite.
 MIN_SCALE = 1e-300
-# Number of points in the grid of log nu that is searched for minima. The grid covers the bounds on lambda.
+# Number of points in the grid of log nu that is searched for minima. The grid extends over the allowed range of lambda.
 _GRID = 36
 
 
@@ -32,13 +32,14 @@ class Evidence(Criterion):
     """Negative log evidence per row, up to a constant. Lower is better.
 
     Kernel ridge regression is the posterior mean of a Gaussian process with covariance s k(Bx, Bx') and noise variance
-    s nu / w_i. For each target, the evidence is maximized over the scale s. The maximizer is called q. If all m rows
-    are centers, q = y'(K + nu diag(1/w))^-1 y / W and
+    s nu / w_i. For each target, the evidence is maximized over the scale s. The maximizer is called q. The other
+    symbols are defined in the module `hkrr.criteria.base`. If all m rows are centers, q = y'(K + nu diag(1/w))^-1 y / W
+    and
 
         ``l = log(q) / 2 + (log det(K + nu diag(1/w)) + sum_i log w_i + (W - m) log nu) / (2 W)``.
 
-    With c < m Nystrom centers, the criterion is the variational bound of Titsias (2009). The notation is
-    defined in `hkrr.criteria.base`, and y'y stands for sum_i w_i y_i^2:
+    With c < m Nystrom centers, the criterion is the variational bound of Titsias (2009), where y'y stands for
+    sum_i w_i y_i^2:
 
         ``q = (y'y - y' sqrt(w) V' beta) / (nu W)``
 
@@ -107,11 +108,12 @@ class Evidence(Criterion):
         return self.best_nu(eigenvalues, squares, float(kappa_sum))
 
     def best_nu(self, eigenvalues: Array, squares: Array, kappa_sum: float) -> float:
-        """Return the nu that minimizes the bound.
+        """Return the nu that minimizes the variational bound.
 
-        In the eigenbasis of VV', evaluating the bound at one nu takes a few operations per center. It can have several
-        minima, so each local minimum on a grid of log nu is refined. `squares` contains the squared coordinates of V
-        sqrt(w) y in this basis, and `kappa_sum` is the sum of the kernel's diagonal over the rows.
+        `eigenvalues` are those of V V', and evaluating the bound at one nu takes a few operations per eigenvalue.
+        `squares` contains the squared coordinates of V sqrt(w) y in the eigenbasis, and `kappa_sum` is the weighted sum
+        of k(x_i, x_i) over the rows. The bound can have several local minima, so each local minimum on a grid of log nu
+        is refined.
         """
         W, c = self.rows.total_weight, self.n_centers
         share = np.asarray(self.rows.fetch(self.share)[0])

@@ -18,8 +18,8 @@ from hkrr._base.linear_algebra import (
 )
 from hkrr.criteria.base import Criterion, Whitened, copy_array
 
-# Lower bound on 1 - h_i. A row whose fitted value is determined by its own target alone has h_i = 1, and its
-# leave-one-out error would not be finite.
+# Lower bound on 1 - h_i, where h_i is the leverage score of row i. A row whose fitted value is determined by its own
+# target alone has h_i = 1, and its leave-one-out error would not be finite.
 _MIN_FREEDOM = 1e-10
 
 
@@ -48,7 +48,7 @@ class LeaveOneOut(Criterion):
     def _exact(self, B: Array, reg_lambda: float) -> tuple[Array, Array, Array, Array]:
         """Return l, dl/dB, the coefficients and dl/d(log lambda), with all rows as centers.
 
-        The errors are ``r_i / (1 - h_i) = alpha_i / (A^-1)_ii`` with A = K + nu diag(1/w).
+        The errors are ``r_i / (1 - h_i) = alpha_i / (A^-1)_ii`` with A = K + nu diag(1/w) and nu = lambda W.
         """
         W, P = self.rows.total_weight, project(self.placed_centers, B)
         xp = array_namespace(P)

@@ -107,9 +107,10 @@ class Grouped:
         return self._parts[0].nats(value)
 
     def reduced(self, B: Array, reg_lambda: float | None = None) -> Reduced:
-        """Return the mean of the criterion and of its gradient over the groups, weighted by their total weights.
+        """Return the mean of the criterion and of its gradient over the groups.
 
-        The groups have no common coefficients, so ``alpha`` is empty.
+        Each group is weighted by the sum of its sample weights. The groups have no common coefficients, so ``alpha`` is
+        empty.
         """
         nu = (self.reg_lambda if reg_lambda is None else reg_lambda) * self.rows.total_weight
 

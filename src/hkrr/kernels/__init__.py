@@ -9,10 +9,10 @@ The training objective and all criteria use derivatives of a kernel only through
 n x c x d is formed: radial kernels multiply an n x c matrix by d + 1 columns, and coordinatewise kernels loop over the
 d coordinates.
 
-For every kernel, ``gamma`` is a scale: ``k_gamma(p, c) = k_1(sqrt(gamma) p, sqrt(gamma) c)``. The formulas use the
-length scale ``ell = 1 / sqrt(2 gamma)``. The median heuristic, which sets ell to the median distance between points,
-can therefore be used for every radial kernel. It also follows that (B, gamma) and (B / s, gamma s^2) give the same
-function.
+For every kernel, ``gamma`` is a scale: ``k_gamma(p, c) = k_1(sqrt(gamma) p, sqrt(gamma) c)``. Most formulas of kernels
+use the length scale ``ell = 1 / sqrt(2 gamma)``. The median heuristic, which sets ell to the median distance between
+points, can therefore be used for every radial kernel. It also follows that (B, gamma) and (B / s, gamma s^2) give the
+same function.
 
 To add a kernel, derive a class from `Radial` (one method to implement), `Coordinatewise` (two methods) or `Kernel` (two
 methods).

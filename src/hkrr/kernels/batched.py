@@ -18,7 +18,7 @@ def squared_distances(P: Array, C: Array) -> Array:
 def pull_back(G: Array, P: Array, C: Array) -> tuple[Array, Array]:
     """Return the gradients of sum(F * K) with respect to P and C, given ``G = -F * phi'(u)``.
 
-    K is the matrix phi(u) with ``u = |p_i - c_j|^2``. The formula is derived in `hkrr.kernels.Radial`.
+    K is the matrix phi(u) with ``u = |p_i - c_j|^2``. `hkrr.kernels.Radial` uses the same formula.
     """
     xp = array_namespace(G)
     to_P = G @ C - xp.sum(G, axis=-1, keepdims=True) * P

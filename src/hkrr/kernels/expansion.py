@@ -1,4 +1,4 @@
-"""Values and slopes of a kernel expansion ``k(P, C) alpha``, as block functions for rows in memory or on a device."""
+"""Values and gradients of the kernel expansion ``k(P, C) alpha``, for NumPy arrays and PyTorch tensors."""
 
 from __future__ import annotations
 

@@ -19,7 +19,9 @@ class Radial(Kernel):
     Subclasses implement ``value_and_decay``. With W = -G * phi'(u), the gradients of sum(G * K) with respect to P and C
     are
 
-    ``dP = 2 gamma (W C - (W 1) * P)``,  ``dC = 2 gamma (W' P - (W' 1) * C)``.
+    ``dP = 2 gamma (W C - (W 1) * P)``,  ``dC = 2 gamma (W' P - (W' 1) * C)``,
+
+    where 1 is a vector of ones.
 
     Examples
     --------
@@ -71,8 +73,8 @@ class Radial(Kernel):
         if not self.smooth_at_zero:
             of_P, of_C = xp.sum(P * P, axis=1, keepdims=True), xp.sum(C * C, axis=1, keepdims=True).T
             rounding = 8.0 * EPS * self.scale
-            # Setting tiny distances to zero takes four passes over u. Usually no row is so close to a center, and a
-            # test of the smallest entry avoids these passes. For PyTorch tensors the test is skipped, because on a GPU
+            # Setting tiny distances to zero takes four passes over u. Usually no row is so close to a center. A test
+            # of the smallest entry then avoids these passes. For PyTorch tensors the test is skipped, because on a GPU
             # it would force a synchronization.
             if is_torch_array(u) or (u.size > 0 and np.min(u) < rounding * (np.max(of_P) + np.max(of_C))):
                 u[u < rounding * (of_P + of_C)] = 0.0

@@ -1,9 +1,10 @@
 """The interface of all row sources.
 
-A fit needs two things from the data: sums over all rows (K'K, K'y, |r|^2, the gradient), and the rows at given indices,
-such as the centers. `Rows.sum` computes the sums block by block. The callers of `Rows` do not know how many blocks
-there are, where they are stored, or which device processes them. The map and other small arrays are passed to the block
-function as arguments, so that a row source can send these arrays to the place where the blocks are stored.
+A fit needs two things from the data: sums over all rows, such as K'K and K'y for the kernel matrix K, and the rows at
+given indices, such as the centers. `Rows.sum` splits the rows into blocks, calls a block function for each block, and
+adds the results. The callers of `Rows` do not know how many blocks there are, where they are stored, or which device
+processes them. The map and other small arrays are passed to the block function as arguments, so that a row source can
+send these arrays to the place where the blocks are stored.
 
 A block function receives float64 blocks in the coordinates set by `Rows.with_coordinates`. Each block is shifted and
 scaled just before it is passed to the block function, so X is never copied as a whole.
@@ -86,7 +87,10 @@ class Rows(ABC):
 
     @abstractmethod
     def map(self, fn: BlockFunction, width: int = 1, *small: Array) -> Array:
-        """Return one result per row, in row order. For each block, ``fn`` must return a tuple of one array."""
+        """Return the results of ``fn`` for all rows, in row order.
+
+        For each block, ``fn`` must return a tuple of one array, which has one entry or row for each row of the block.
+        """
 
     def place(self, array: Array) -> Array:
         """Return a small array on the device where sums are computed. On the CPU the array is returned unchanged."""
@@ -136,9 +140,9 @@ class Rows(ABC):
         return self
 
     def reweighted(self, factors: Array) -> Self:
-        """Return the same rows with their weights multiplied by factors (n,) and rescaled to the same total weight.
+        """Return the rows with their weights multiplied by the given factors (n,) and rescaled to the previous total.
 
-        If the targets are centered, they are centered again at their new weighted mean. This method supports only rows
+        If the targets are centered, they are centered again, at their new weighted mean. This method supports only rows
         in memory or on a device. For other sources, use `hkrr.rows.reweighted.ReweightedRows`.
         """
         raise NotImplementedError("use hkrr.rows.reweighted.ReweightedRows for this row source")

@@ -1,7 +1,7 @@
 """Rows of Dask collections.
 
-The partitions stay on the workers. Each pass sends the small arrays to the workers and returns the sums. In a pass, one
-task per partition computes the sums of this partition. It uses `TorchRows` if a device is given, and `InMemoryRows`
+The partitions stay on the workers. Each pass over the rows sends the map and other small arrays to the workers. One
+task for each partition computes the sums over its rows, with `TorchRows` if a device is given and with `InMemoryRows`
 otherwise. The workers then add the results in groups of eight, always in the same order. The task graph contains
 everything that a task needs, so Dask can recompute the partitions of a worker that died.
 """
@@ -31,8 +31,8 @@ Coordinates = tuple[Array | None, Array | None, Array | None]
 Part = tuple[Array, Array]
 Call = tuple[BlockFunction, int, tuple[Array, ...], Coordinates]
 
-# Dask warns if a task graph is larger than this size. The limit is above Dask's default, because the map and the other
-# arrays that each pass sends to the workers are part of the graph.
+# Dask warns if a task graph is larger than this size. This limit is above Dask's default, because the arrays that
+# each pass sends to the workers are part of the graph.
 _GRAPH_LIMIT = {"distributed.admin.large-graph-warning-threshold": "1GB"}
 # Number of partial sums that one task adds.
 _FAN_IN = 8

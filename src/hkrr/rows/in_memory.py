@@ -106,7 +106,7 @@ class InMemoryRows(Rows):
 
     @property
     def arrays(self) -> tuple[Array, Array, Array | None]:
-        """X, y as a matrix, and the weights. X and y are in their original units."""
+        """X (m, D), y (m, n_targets) and the weights (m,) or None. X and y are in their original units."""
         return self._X, self._Y, self._weight
 
     def __sizeof__(self) -> int:
@@ -289,5 +289,8 @@ class InMemoryRows(Rows):
 
 
 def in_memory(rows: InMemoryRows) -> Rows:
-    """Return the rows unchanged. This is the default value of parameters that move rows to a device."""
+    """Return the rows unchanged.
+
+    This function is the default value of parameters that take a function which moves rows to a device.
+    """
     return rows

@@ -1,7 +1,7 @@
 """External inputs of `fit` and `predict`: tensors, files, functions that return blocks, and Dask collections.
 
-This module checks external inputs and opens them as `Rows`. `array_rows` makes `Rows` of arrays, which are checked
-elsewhere.
+This module checks external inputs and opens them as `Rows`. `array_rows` creates `Rows` from arrays that have been
+checked already.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def is_external(X: Any) -> bool:
 
 
 def array_rows(X: Array, y: Array, weight: Array | None, *, device: Any, block_size: Any, n_threads: int) -> Rows:
-    """Return arrays as PyTorch rows on the given device, or as NumPy rows in memory if `device` is None."""
+    """Return the arrays as `TorchRows` on the given device, or as `InMemoryRows` if `device` is None."""
     if device is None:
         return InMemoryRows(X, y, weight, block_size=block_size, n_threads=n_threads)
     check_installed("torch", "torch", "devices")

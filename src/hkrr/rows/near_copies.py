@@ -16,7 +16,7 @@ _LARGEST = 1e9
 _MARGIN = 1.01
 # Maximum number of comparisons per row, on average over the rows.
 _COMPARISONS = 100
-# Number of columns that are compared first. The other columns are compared only for rows that agree in the first ones.
+# Number of columns that are compared first. The other columns are compared only for rows that agree in these columns.
 _FIRST_COLUMNS = 8
 
 
@@ -31,9 +31,9 @@ def find_near_copies(table: Array) -> Array:
     The row of which another row is a copy is never a copy itself. Two copies of the same row therefore differ by at
     most twice the tolerance, and no two of the remaining rows are copies of each other.
 
-    The rows are sorted by a random projection. A row is compared only with the rows whose projections are so close that
-    they can be copies. If thousands of rows are so close but are not copies, the search stops after 100 comparisons
-    per row on average, and may miss copies. The time for n rows is therefore O(n log n).
+    The rows are sorted by a random projection. Two rows are compared only if their projections are so close that one
+    row can be a copy of the other. The search stops after 100 comparisons per row on average. If thousands of rows have
+    close projections but are not copies, some copies may therefore be missed. The time for n rows is O(n log n).
     """
     n = len(table)
     # A power of two makes all entries at most one in absolute value, without rounding.

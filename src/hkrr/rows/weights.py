@@ -74,9 +74,9 @@ def normalize_weights(weight: Array | None) -> Array | None:
 
 
 def any_identical(X: Array, y: Array) -> bool:
-    """Return whether any two samples may be identical. This test is fast, but different samples can pass it.
+    """Return whether some samples may be identical. If the result is False, all samples are different.
 
-    It compares a random linear combination of the entries of each sample.
+    This fast test compares a random linear combination of the entries of each sample.
     """
     Y = y[:, None] if y.ndim == 1 else y
     u = np.random.RandomState(0).uniform(1.0, 2.0, X.shape[1] + Y.shape[1])
@@ -121,7 +121,7 @@ def merge_identical(X: Array, y: Array, weight: Array | None) -> tuple[Array, Ar
     normalized to a mean of one. Rows can also repeat because inputs and targets take few distinct values. Such
     repetitions are called frequencies. They do carry information about the noise, so the weights are not normalized.
     Repetitions are treated as frequencies under two conditions. All weights are integers, and most repetitions belong
-    to inputs that also occur with other targets. A sample whose weights sum to w is repeated w - 1 times.
+    to inputs that also occur with other targets. A sample whose weights sum to w counts as w - 1 repetitions.
     """
     X, y, weight = _without_zero_weights(X, y, weight)
     samples, index, inverse = np.unique(np.column_stack([X, y]), axis=0, return_index=True, return_inverse=True)
@@ -137,8 +137,8 @@ def merge_identical(X: Array, y: Array, weight: Array | None) -> tuple[Array, Ar
 def merge_copies(X: Array, y: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
     """Return the samples as `merge_identical` does, but merge near copies too.
 
-    Near copies have nearly equal targets, from which a criterion that learns the noise variance would conclude that
-    there is no noise. If there are no near copies, or if the repetitions are frequencies, the result is that of
+    Near copies have nearly equal targets. From such targets, a criterion that learns the noise variance would conclude
+    that there is no noise. If there are no near copies, or if the repetitions are frequencies, the result is that of
     `merge_identical`.
     """
     X, y, weight = _without_zero_weights(X, y, weight)

@@ -13,7 +13,7 @@ from hkrr.solvers.line_search import Armijo, Step, spectral_ball
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectedGradient:
-    """Base class of `VarPro` and `AGD` with their common parameters and the update of B."""
+    """Base class of `VarPro` and `AGD`, with the common parameters (see `VarPro`) and the update of B."""
 
     norm_bound: float | None = 1.0
     rho: float = 0.5
@@ -63,9 +63,10 @@ class ProjectedGradient:
         grad: Array,
         last_size: float,
     ) -> Step | None:
-        """Return a step from B that decreases the objective sufficiently for fixed alpha, or None if no step does so.
+        """Return a step from B that sufficiently decreases the objective for fixed alpha, or None if there is none.
 
-        This is the inner loop of the paper's detailed algorithms.
+        `value` and `grad` are the objective and its gradient at B, and `last_size` is the last accepted step size. In
+        the paper's detailed algorithms, this search is the inner loop.
         """
 
         def change(candidate: Array) -> float:

@@ -24,8 +24,8 @@ class AGD(ProjectedGradient):
     the step sizes, and proj is the projection onto the maps within the norm bound.
 
     For a fixed map, L is a quadratic function of alpha. Its c x c matrix, for c centers, is a sum over the rows and is
-    computed once for each map. Every step in alpha then costs one product with this matrix. The initial alpha is the
-    closed-form solution at the starting map.
+    computed once for each map. Every step in alpha then costs only a few products with this matrix. The initial alpha
+    is the closed-form solution at the starting map.
 
     Parameters
     ----------
@@ -89,8 +89,8 @@ class AGD(ProjectedGradient):
             inner = objective.inner(B)
             alpha, size_alpha = self._steps_in_alpha(inner, alpha, size_alpha)
             value, grad = objective.value_and_grad_B(B, alpha)
-            # Multiply dL/dalpha by the root of the loss of the zero function. It then has the units of y^2, as dL/dB
-            # has.
+            # Multiply dL/dalpha by the square root of the loss of the zero function, so that it has the same units as
+            # dL/dB, the units of y^2.
             slope = math.sqrt(objective.loss_at_zero) * float(np.linalg.norm(inner.grad(alpha)))
             norm = math.hypot(self.mapping_norm(B, grad, size_B), slope)
             memory = {"B": B, "alpha": alpha, "value": value, "grad": grad, "size_B": size_B, "size_alpha": size_alpha}
@@ -99,7 +99,8 @@ class AGD(ProjectedGradient):
     def _steps_in_alpha(self, inner: Quadratic, alpha: Array, size: float) -> tuple[Array, float]:
         """Return alpha after `n_alpha` gradient steps, and the last step size.
 
-        Both sides of the Armijo condition use the new map.
+        The map is fixed: `inner` is the objective at the new map as a function of alpha. `size` is the initial step
+        size.
         """
         if self.alpha_step == "lipschitz":
             size = _inverse(inner.lipschitz())

@@ -1,9 +1,9 @@
 """The driver of all solvers: it records the history, calls callbacks, enforces limits and reports why a run ended.
 
-A solver is an object with a method ``minimize(objective, B0, monitor)``. This method calls the monitor with every
-iterate, including the starting map. The monitor records the iterate and raises `StopRun` when the run should end, so a
-solver does not check time limits, tolerances or callbacks itself. If the solver cannot improve the objective any
-further, ``minimize`` returns.
+A run is one minimization by a solver, from a starting map. A solver is an object with the method
+``minimize(objective, B0, monitor)``. This method calls the monitor with every iterate, including the starting map. The
+monitor records the iterate and raises `StopRun` when the run should end, so a solver does not check time limits,
+tolerances or callbacks itself. If the solver cannot improve the objective any further, ``minimize`` returns.
 
 The attribute ``required_attributes`` of a solver lists the attributes of the objective that the solver uses. `run`
 raises a TypeError if the objective lacks one of these attributes.
@@ -107,7 +107,11 @@ class JointObjective(ReducedObjective, Protocol):
 
 @dataclass(frozen=True)
 class State:
-    """One iterate of a run. Each callback is called with the state of every iterate."""
+    """One iterate of a run. Each callback is called with the state of every iterate.
+
+    `step` is the size of the step that led to this iterate, and `time` is the time since the start of the run in
+    seconds.
+    """
 
     n_iter: int
     B: Array
@@ -161,7 +165,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Monitor:
-    """Records the iterates of a run and decides when it ends.
+    """Records the iterates of a run and decides when the run ends.
 
     A solver that evaluates the objective only through ``objective.reduced`` needs no code for checkpoints. Any other
     solver must call `resume` at the beginning of ``minimize``. With every iterate, it must pass all values that it
@@ -245,9 +249,9 @@ class Monitor:
         self._started = time.perf_counter() - max(seconds, *self.history["time"][-1:], 0.0)
 
     def resume(self) -> dict[str, Any] | None:
-        """Restore the history of an interrupted run, and return the solver's ``memory``, from which it continues.
+        """Restore the history of an interrupted run, and return the ``memory`` that the solver stored last.
 
-        For a new run, return None.
+        The solver continues from this memory. For a new run, return None.
         """
         record = None if self._journal_run is None else self._journal_run.record
         if record is None or record.memory is None:
@@ -261,7 +265,7 @@ class Monitor:
     def _stop_if_done(self) -> None:
         assert self.state is not None
         with journal.paused():  # models that a callback fits do not belong to this fit
-            # Call all callbacks before the run stops. If one callback returns True, the others must still be called.
+            # Call all callbacks before the run stops, even if one of them returns True.
             answers = [callback(self.state) for callback in self._callbacks]
         if self.state.grad_norm <= self._tol * self._loss_scale:
             raise StopRun(StopReason.CONVERGED)
@@ -359,8 +363,8 @@ def run(
         if journal_run is not None and journal_run.result is not None:
             return check_stored(journal_run.result, B0)
         result = _run(solver, objective, B0, max_iter, tol, time_limit, callbacks, verbose, journal_run, plateau)
-        # A run that was stopped by its time limit or a callback has no final result in the checkpoint, so that the next
-        # call of `fit` continues it.
+        # If the time limit or a callback stopped the run, no result is stored, and the next call of `fit` continues the
+        # run.
         if journal_run is not None and result.reason not in (StopReason.TIME_LIMIT, StopReason.CALLBACK):
             journal_run.finish(result)
         return result
@@ -403,7 +407,7 @@ def _run(
         except StopRun as stop:
             reason = stop.reason
         except (ArithmeticError, np.linalg.LinAlgError):
-            # NumPy and SciPy raise different errors for overflow and NaN, depending on the function.
+            # Depending on the function, NumPy and SciPy raise one or the other of these errors for overflow and NaN.
             reason = StopReason.NOT_FINITE
         except KeyboardInterrupt:
             if journal_run is None or monitor.state is None:
@@ -437,9 +441,9 @@ def run_key(
 ) -> tuple[Any, ...]:
     """Return the key of a run in the journal of a checkpoint: everything that the result of the run depends on.
 
-    The attribute ``content`` contains everything that an objective depends on. User-defined objectives may lack this
-    attribute. They are identified by their class, number of centers, loss of the zero function and lambda. Different
-    objectives that agree in all four values cannot be distinguished.
+    The attribute ``content`` contains everything that an objective depends on. A user-defined objective without this
+    attribute is identified by its class, number of centers, loss of the zero function and lambda. Different objectives
+    that agree in all four values cannot be distinguished.
     """
     approximate = (type(objective).__qualname__, objective.n_centers, journal.rounded(objective.loss_at_zero))
     content = getattr(objective, "content", (*approximate, objective.reg_lambda))
@@ -447,7 +451,10 @@ def run_key(
 
 
 def check_stored(stored: Any, B0: Array) -> Result:
-    """Return the stored result of a run from B0. Raise a CheckpointError if it is not a `Result` for such a run."""
+    """Return the stored result of a run from B0.
+
+    Raise a CheckpointError if the value is not a `Result`, or if its map does not have the shape of B0.
+    """
     if not isinstance(stored, Result) or stored.B.shape != B0.shape:
         raise CheckpointError(f"the checkpoint contains an invalid result of a run; {journal.REMEDY}")
     return stored

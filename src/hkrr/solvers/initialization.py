@@ -1,11 +1,11 @@
 """Starting maps of the optimization.
 
 The paper's rule (section 5) samples random maps and scores them on held-out rows. The median heuristic sets the gamma
-of each map, from the median distance between the mapped rows. In many dimensions one random map is hardly better than
-another, and at a small lambda most random maps lead to poor local minima. For L-BFGS each of the best sampled maps is
-therefore optimized for a sequence of decreasing values of lambda, called the path. At a large lambda the objective is
-smooth, and it becomes rougher as lambda decreases. The map with the lowest objective at the end of the path becomes the
-starting map.
+of each map, from the median distance between the mapped rows. In many dimensions, the scores of random maps differ
+little, and at a small lambda most random maps lead to poor local minima. For L-BFGS, the four maps with the best scores
+are therefore optimized for a sequence of decreasing values of lambda, called the path. At a large lambda the objective
+is smooth, and it becomes rougher as lambda decreases. The map with the lowest objective at the end of the path becomes
+the starting map.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SCORING_ROWS = 4000
 _SCORING_CENTERS = 300
 # Minimum number of rows for holding rows out. With fewer rows, maps are scored by the training objective.
 _TOO_FEW_TO_HOLD_OUT = 50
-# Number of maps that are optimized along the path of decreasing lambda.
+# Maximum number of maps that are optimized along the path of decreasing lambda.
 _PATH_STARTS = 4
 # First lambda of the path, and ratio of each lambda to the previous lambda.
 _FIRST_PATH_LAMBDA = 0.1
@@ -41,15 +41,16 @@ _PATH_FACTOR = 10**-0.5
 _PATH_ITERATIONS = 10
 # Maximum number of centers on the path.
 _PATH_CENTERS = 100
-# Maximum number of rows for the scale of a map by the median heuristic. It is smaller than `MEDIAN_ROWS`, because a
-# rough scale is enough for maps that the search improves. The gamma of `median_kernel`, in contrast, stays fixed.
+# Maximum number of rows for the scale of a map by the median heuristic. It is smaller than `MEDIAN_ROWS`, because the
+# model search improves the scale. The gamma of `median_kernel`, in contrast, stays fixed.
 _SCALE_ROWS = 500
 
+# A starting map and its kernel.
 Start = tuple[Array, Kernel]
 
 
 class Ranked(NamedTuple):
-    """Starting maps, sorted from best to worst, and the number of maps that were drawn."""
+    """Starting maps with their kernels, sorted from best to worst, and the number of maps that were drawn."""
 
     starts: list[Start]
     n_drawn: int

@@ -15,10 +15,10 @@ from hkrr._base.linear_algebra import EPS, Array
 from hkrr.objective import LAMBDA_BOUNDS, Reduced
 from hkrr.solvers.driver import Monitor, ReducedObjective, StopReason, StopRun
 
-# Tolerance on the decrease of the objective in an iteration, relative to the loss of the zero function. A smaller
-# decrease is within rounding error.
+# L-BFGS stops when an iteration decreases the objective by less than this fraction of the loss of the zero function.
+# Such a decrease is within rounding error.
 _ROUNDING = 10.0 * EPS
-# Lambda is treated as being at a bound if log lambda is at most this far from the bound on log lambda.
+# Lambda is treated as being at a bound if its logarithm differs from the logarithm of the bound by at most this number.
 _AT_BOUND = 1e-6
 _LOG_LAMBDA_BOUNDS = (math.log(LAMBDA_BOUNDS[0]), math.log(LAMBDA_BOUNDS[1]))
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 class ReplayedObjective:
     """A wrapper of an objective that records calls of ``reduced``, and replays the calls of an interrupted run.
 
-    A recorded evaluation is returned only if the solver asks for bitwise the same point. At the first different point,
-    the remaining recorded evaluations are deleted. All other attributes are passed through to the objective, and calls
-    of its other methods are not recorded.
+    The recorded evaluations are returned in order, as long as the solver evaluates bitwise the same points. At the
+    first different point, the remaining recorded evaluations are deleted. All other attributes and methods are those of
+    the objective, and their calls are not recorded.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class ReplayedObjective:
     elapsed : callable
         Function that returns the elapsed time of the run in seconds.
     skip_to : callable
-        Function that is called with the recorded time of each replayed evaluation.
+        Function that is called with the recorded time, in seconds, of each replayed evaluation.
     """
 
     def __init__(
