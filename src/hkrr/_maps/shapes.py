@@ -57,7 +57,10 @@ class Shape(Protocol):
 
 
 class Full:
-    """Any d x D matrix. It has ``d D`` parameters, or ``d D - d (d - 1) / 2`` if the kernel is rotation invariant."""
+    """Any d x D matrix.
+
+    It has ``d D`` identifiable parameters, or ``d D - d (d - 1) / 2`` if the kernel is rotation invariant.
+    """
 
     name = ShapeName.FULL
 
@@ -76,9 +79,9 @@ class Full:
 
 
 def square_map_is_affordable(n_rows: float, n_free_columns: int, kernel: Kernel) -> bool:
-    """Return whether a full square map is worth trying, because it has fewer parameters than half the number of rows.
+    """Return whether a full square map has fewer parameters than half the number of rows, and is worth trying.
 
-    A map with more parameters would not be selected by any score. Only linearly independent columns have identifiable
+    With more parameters, no score would select the map. Only linearly independent columns have identifiable
     parameters (see `hkrr.rows.InMemoryRows.count_free_columns`). The function also returns False if there is only one
     such column, or if the kernel is not rotation invariant.
     """

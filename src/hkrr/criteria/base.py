@@ -54,10 +54,10 @@ class Whitened:
     T: Array  # lower Cholesky factor of K_cc
     pullback_cc: Pullback
     nu: float
-    VV: Array
-    beta: Array
+    VV: Array  # V V'
+    beta: Array  # solution of S beta = V sqrt(w) y
     fitted: Array  # y' sqrt(w) V' beta for each target, the part of y' w y that the fit explains
-    S_factor: Array
+    S_factor: Array  # lower Cholesky factor of S
     kappa_sum: Array  # sum_i w_i k(x_i, x_i)
 
     @property

@@ -37,7 +37,7 @@ def can_be_batched(criterion: object) -> TypeGuard[Evidence]:
 
 
 class InLockstep(Evidence):
-    """The evidence for one of several solver runs in parallel threads. The evaluations of all runs form batches.
+    """The evidence for one of several parallel solver runs, whose evaluations are computed in batches.
 
     Parameters
     ----------

@@ -85,7 +85,8 @@ class Evidence(Criterion):
         alpha = inverse @ self._Y
         q = xp.clip(xp.sum(self._Y * alpha, axis=0) / W, min=MIN_SCALE)
         # A row with weight w has the same effect as w repeated rows. The log determinant for all W repeated rows is
-        # computed from the matrix of the distinct rows. Each distinct row adds log(w), and each repetition log(nu).
+        # computed from the matrix of the distinct rows. Each distinct row adds log(w), and each further repetition adds
+        # log(nu).
         left_over = W - len(self._w)
         log_det = 2.0 * xp.sum(xp.log(factor.diagonal())) + xp.sum(xp.log(self._w)) + left_over * math.log(nu)
         value = (share @ xp.log(q)) / 2.0 + log_det / (2.0 * W)

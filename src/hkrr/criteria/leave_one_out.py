@@ -26,8 +26,9 @@ _MIN_FREEDOM = 1e-10
 class LeaveOneOut(Criterion):
     """Leave-one-out error ``(1/W) sum_i w_i (r_i / (1 - h_i))^2`` with residuals r_i and the hat matrix diagonal h_i.
 
-    The target of each row is predicted with the coefficients fitted to all other rows. The formula is exact for fixed
-    centers. A row with weight w is left out as a whole, and not as w repeated rows.
+    Here w_i are the sample weights and W is their sum. The target of each row is predicted with the coefficients fitted
+    to all other rows. The formula is exact for fixed centers. A row with weight w is left out as a whole, and not as w
+    repeated rows.
 
     Examples
     --------

@@ -58,14 +58,14 @@ class Kernel(ABC):
     def vjp(self, P: Array, C: Array) -> tuple[Array, Pullback]:
         """Return K and a function that maps G to the gradients of sum(G * K) with respect to P and C.
 
-        The function may overwrite G.
+        G is an array of the same shape as K. The function may overwrite G.
         """
 
     def vjp_low_rank(self, P: Array, C: Array) -> tuple[Array, LowRankPullback]:
         """Return K and a function that maps R and A to the gradients of sum(R A' * K) with respect to P and C.
 
-        R has one row per point and A has one row per center. Both have one column per target. This implementation forms
-        the matrix R A'. Subclasses can override it with a formula that does not need R A'.
+        R has one row for each row of P, and A one row for each row of C. Both have one column per target. This
+        implementation forms the matrix R A'. Subclasses can override it with a formula that does not need R A'.
         """
         K, pullback = self.vjp(P, C)
         return K, lambda R, A: pullback(low_rank_product(R, A))

@@ -108,7 +108,8 @@ class Radial(Kernel):
         """Return K and a function that maps R and A to the gradients of sum(R A' * K) with respect to P and C.
 
         The function multiplies the matrix D = -phi'(u) by d + 1 columns for each target and does not form R A'. For one
-        target with R = r and A = a, let W = (r a') * D. Then ``W [C, 1] = r * D (a * [C, 1])``.
+        target with R = r and A = a, let W = (r a') * D. Then ``W [C, 1] = r * D (a * [C, 1])``, where 1 is a column of
+        ones.
         """
         xp = array_namespace(P, C)
         P, C = _around_centers(P, C)

@@ -162,7 +162,10 @@ class NumpySource(Source):
                 )
             shapes.append(array.shape)
             if array.shape[1] != shapes[0][1]:
-                raise ValueError(f"{path}: the file has {array.shape[1]} columns, but {paths[0]} has {shapes[0][1]}")
+                raise ValueError(
+                    f"{path}: the file has {array.shape[1]} columns, but {paths[0]} has {shapes[0][1]}; all files must "
+                    "have the same columns"
+                )
         n_columns = shapes[0][1]
         if n_columns <= (target is not None):
             raise ValueError(
@@ -197,7 +200,9 @@ def _memory_map(path: Path) -> Array:
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except Exception as error:  # NumPy raises errors of many types for a damaged header
-        raise ValueError(f"{path}: not a readable .npy file of numbers ({error_summary(error)})") from None
+        raise ValueError(
+            f"{path}: not a readable .npy file of numbers ({error_summary(error)}); write it with numpy.save"
+        ) from None
 
 
 class ParquetSource(Source):
@@ -261,7 +266,9 @@ def _open_parquet(path: Path) -> Any:
     try:
         return parquet.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES)
     except Exception as error:  # pyarrow raises errors of many types for a damaged footer
-        raise ValueError(f"{path}: not a readable Parquet file ({error_summary(error)})") from None
+        raise ValueError(
+            f"{path}: not a readable Parquet file ({error_summary(error)}); write the file again"
+        ) from None
 
 
 def _parquet_types_and_length(path: Path) -> tuple[dict[str, str], int]:
@@ -309,7 +316,7 @@ class CSVSource(Source):
                     break
                 except Exception as error:  # pyarrow raises errors of many types for invalid text
                     found = self._find_error(path, first, used)
-                    found = found or f"cannot be read after row {first} ({error_summary(error)})"
+                    found = found or f"cannot be read after row {first} ({error_summary(error)}); write the file again"
                     raise ValueError(f"{path}: {found}") from None
                 yield str(path), first, X, Y
                 first += len(X)
@@ -336,7 +343,9 @@ class CSVSource(Source):
                     if row < first:
                         continue
                     if None in values or None in values.values():
-                        return f"row {row} does not have {len(self._columns)} columns, unlike the header"
+                        return (
+                            f"row {row} does not have {len(self._columns)} columns, unlike the header; correct this row"
+                        )
                     for name in used:
                         if not _is_number(values[name], booleans=name in self._booleans.get(path, used)):
                             value = quoted(values[name])
@@ -351,7 +360,9 @@ def _csv_header(path: Path) -> list[str]:
         try:
             names = next(csv.reader(file), [])
         except (csv.Error, UnicodeDecodeError) as error:
-            raise ValueError(f"{path}: not a readable CSV file ({error_summary(error)})") from None
+            raise ValueError(
+                f"{path}: not a readable CSV file ({error_summary(error)}); save it as CSV in UTF-8"
+            ) from None
     if not names:
         raise ValueError(f"{path}: the first line is empty; a CSV file must start with the column names")
     if all(_is_number(name, booleans=False) for name in names):
@@ -437,7 +448,7 @@ def _check_unchanged(path: Path, found: int, expected: int) -> None:
     """Raise a ValueError if the number of rows of a file has changed."""
     if found != expected:
         raise ValueError(
-            f"{path}: the file had {expected} rows and now has {found}, so it changed while it was being read"
+            f"{path}: the file had {expected} rows and now has {found}; try again when no other process writes to it"
         )
 
 

@@ -28,8 +28,8 @@ def find_near_copies(table: Array) -> Array:
     With the standard deviation alone, a few outliers could turn all other rows into copies. If both deciles are equal,
     the scale is 0, and the values of the column must be equal.
 
-    The row of which another row is a copy is never a copy itself. Two copies of the same row therefore differ by at
-    most twice the tolerance, and no two of the remaining rows are copies of each other.
+    A row that has copies is never a copy itself. Two copies of the same row therefore differ by at most twice the
+    tolerance. Among the rows that are not copies, no row is a copy of another row.
 
     The rows are sorted by a random projection. Two rows are compared only if their projections are so close that one
     row can be a copy of the other. The search stops after 100 comparisons per row on average. If thousands of rows have

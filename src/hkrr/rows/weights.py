@@ -120,7 +120,7 @@ def merge_identical(X: Array, y: Array, weight: Array | None) -> tuple[Array, Ar
     Copies that come from a bootstrap or a join carry no information about the noise variance, so the merged weights are
     normalized to a mean of one. Rows can also repeat because inputs and targets take few distinct values. Such
     repetitions are called frequencies. They do carry information about the noise, so the weights are not normalized.
-    Repetitions are treated as frequencies under two conditions. All weights are integers, and most repetitions belong
+    Repetitions are treated as frequencies if two conditions hold: all weights are integers, and most repetitions belong
     to inputs that also occur with other targets. A sample whose weights sum to w counts as w - 1 repetitions.
     """
     X, y, weight = _without_zero_weights(X, y, weight)
