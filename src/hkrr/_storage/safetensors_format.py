@@ -70,8 +70,8 @@ class Refusal(ValueError):
     remedied : bool, default=False
         Whether the reason includes advice on what to do. If not, the caller adds advice for damaged files.
     foreign : bool, default=False
-        Whether the file belongs to another program, or is an hkrr file of another kind. Users must not be advised to
-        delete such a file.
+        Whether the file belongs to another program, or is an hkrr file of another kind, such as a model instead of a
+        checkpoint. Users must not be advised to delete such a file.
     """
 
     def __init__(self, reason: str, *, remedied: bool = False, foreign: bool = False) -> None:

@@ -406,7 +406,7 @@ def open_source(X: Any, target: Target | None, names: list[str] | None = None) -
         Name or index of the target column. None if there is no target, or if X is a function, whose blocks (X, y)
         contain the target.
     names : list of str or None, default=None
-        Names of the feature columns, in the order of the features. None selects all columns except the target.
+        Names of the feature columns, in the order in which they are read. None selects all columns except the target.
     """
     if callable(X):
         return BlockSource(X)

@@ -333,7 +333,8 @@ def run(
     tol : float, default=1e-6
         The run has converged when the norm of the gradient is at most ``tol`` times the loss of the zero function.
         VarPro and AGD, which can bound the norm of B, use the norm of the gradient mapping instead: the change of B in
-        a projected gradient step, divided by the step size.
+        a projected gradient step, divided by the step size. For AGD, the norm also includes the gradient with respect
+        to the coefficients.
     time_limit : float or None, default=None
         Maximum number of seconds. None means no limit. The objective is evaluated at the starting map even if the limit
         has passed.
