@@ -106,15 +106,15 @@ def make_splits(cv: Any, X: Array, y: Array, seed: int) -> list[tuple[Array, Arr
     """Return the training and held-out indices of each split.
 
     `cv` is "holdout" (one random quarter of the rows is held out), a number of folds, or a scikit-learn splitter. For
-    "holdout" and a number of folds, all copies of a row are in the same part of each split, because a held-out copy of
-    a training row would measure the error on training rows. The splits of a splitter are used as they are.
+    "holdout" and a number of folds, all copies of a row are in the same part of each split. Otherwise, the error on a
+    held-out copy of a training row would be a training error. The splits of a splitter are used as they are.
     """
     splitter = ShuffleSplit(1, test_size=0.25, random_state=seed) if cv == "holdout" else check_cv(cv)
     source = find_copies(X, y) if isinstance(cv, str | Integral) else None
     with journal.paused():
         if source is None:
             return list(splitter.split(X, y))
-        # The distinct rows are split, in the order of the table, and each copy follows its row.
+        # Only the distinct rows are split. Each copy goes to the same part as the row that it is a copy of.
         kept, group = np.unique(source, return_inverse=True)
         if len(kept) < max(_LEAST_DISTINCT, 0 if cv == "holdout" else int(cv)):
             return list(splitter.split(X, y))
@@ -160,7 +160,7 @@ def search_grid(grid: Grid, final: HyperKernelRidge, n_jobs: int | None, verbose
 
 
 def _score_pairs(found: list[list[_Score] | None], grid: Grid, n_jobs: int | None, verbose: int) -> None:
-    """Fill the list `found` with the scores of all pairs.
+    """Fill the list `found` with the scores of all pairs (number of directions, lambda).
 
     The list has one entry for each combination of a number of directions and a split. The entry contains one score for
     each lambda. Each entry is set as soon as it is computed, so that the finished entries are available after Ctrl-C.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Strings that HyperKernelRidge accepts as `init`. All except "random" are names of classical subspace estimators.
 _INITS = ("random", "sir", "save", "phd", "opg", "mave")
-# Maximum number of directions in the default grid of `cv`. Each number of directions requires many fits.
+# With `cv` and ``n_components="auto"``, the maximum number of directions in the grid.
 _GRID_COMPONENTS = 10
 
 

@@ -32,8 +32,8 @@ from hkrr.rows.weights import any_copies, check_weights, merge_copies, merge_cop
 
 # ``truncation_`` is this factor times the largest absolute target.
 _TRUNCATION_FACTOR = 2.0
-# Number of passes of the final fit over the rows. The passes draw the centers, sum the squares of the targets, and sum
-# the products of kernel values.
+# Number of passes of the final fit over the rows: for the draw of the centers, for the sums of squares of the targets,
+# and for the sums of products of kernel values.
 _FINAL_PASSES = 3
 
 
@@ -81,7 +81,7 @@ class SearchInputMixin(Regressor):
 
     @abstractmethod
     def _quick_model(self, candidate: Candidate, fit: FinalFit, scaling: Moments, one_target: bool) -> MapModel:
-        """Return a fitted model for a candidate that was fitted quickly, for the callbacks."""
+        """Return a model with the given quick fit of a candidate. Callbacks use the model for predictions."""
 
     @property
     @abstractmethod
@@ -89,11 +89,11 @@ class SearchInputMixin(Regressor):
         """Whether the kernel is selected by the search."""
 
     def _load(self, X: Any, y: Any, sample_weight: Any) -> Loaded:
-        """Check the data and the parameters, and set ``truncation_``.
+        """Check the data and the parameters, set ``truncation_``, and return the data.
 
-        Tensors, files and Dask collections with at most 20,000 rows are copied to memory. Identical rows and near
-        copies are merged if there are at most 20,000 rows. With more rows, identical rows in memory are merged if all
-        rows are centers of the final fit.
+        Tensors, files and Dask collections with at most 20,000 rows are copied to memory. If there are at most 20,000
+        rows, identical rows and near copies (rows with almost equal values) are merged. With more rows, identical rows
+        in memory are merged if all rows are centers of the final fit.
         """
         device = self.device
         if is_external(X):
@@ -168,7 +168,7 @@ class SearchInputMixin(Regressor):
 
 
 def find_outliers_of(predict: Callable[[Rows], Array], rows: Rows) -> list[int]:
-    """Return the indices of the outliers among rows in the original units of X and y, the farthest first."""
+    """Return the indices of the outliers, largest residual first. The rows are in the original units of X and y."""
     Y = rows.map(targets)
     residuals = Y - predict(rows).reshape(Y.shape)
     return find_outliers(residuals[:, shows_outliers(Y)], rows.map(weights)[:, 0])

@@ -1,4 +1,4 @@
-"""`HyperKernelEnsemble`: a weighted sum of models with different kernels and maps, for tables."""
+"""`HyperKernelEnsemble`: a weighted sum of models with different kernels and maps, for tabular data."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from hkrr.rows.standardize import Moments
 
 
 class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
-    """Weighted sum of hyper-kernel ridge regressions with different kernels and maps, for tables.
+    """Weighted sum of hyper-kernel ridge regressions with different kernels and maps, for tabular data.
 
     Use this class for tables whose columns are individually meaningful. The candidates combine smooth and rough radial
     kernels, product kernels and the ANOVA kernel with maps of several shapes: one scale for all columns, one scale per
-    column, full maps, and a few directions. They are learned by maximizing the evidence on growing samples of the rows,
-    and the worst are dropped on the way. The best are fitted on all rows. Their weights minimize the leave-one-out
-    error, with a penalty for the parameters of the maps. If the target depends on a few directions only, the result is
-    the single model that `HyperKernelRidgeCV` selects.
+    column, full maps, and maps with a few directions. The candidates are learned by maximizing the evidence on growing
+    samples of the rows. After each sample, the worst candidates are dropped. The members of the ensemble are the best
+    candidates, fitted on all rows. Their weights minimize the leave-one-out error plus a penalty for the parameters of
+    the maps. If the target depends on a few directions only, the ensemble has a single member.
 
     Parameters
     ----------
@@ -59,7 +59,8 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
     path_ : dict of lists
         A table of the optimization runs of the search, as in `HyperKernelRidgeCV`.
     diagnostics_ : Diagnostics
-        Health checks of the fit: those of the first member, and the errors of the ensemble.
+        Report on the quality of the fit. The errors are those of the ensemble, and all other entries refer to the first
+        member.
     truncation_ : float or array (n_targets,)
         The level at which the predictions of the members are clipped: twice the largest absolute target.
     noise_variance_, prior_variance_, interval_scores_
@@ -69,7 +70,7 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
 
     See Also
     --------
-    HyperKernelRidgeCV : A single model. With ``kernel="auto"``, the best member of the ensemble.
+    HyperKernelRidgeCV : With ``kernel="auto"``, a single model, selected from the same candidates.
 
     Examples
     --------
@@ -158,7 +159,7 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
                     solve=solve,
                     outliers=outliers,
                 )
-                # The parameters that warnings may suggest to change.
+                # Whether a change of the parameter could improve the fit. Warnings suggest only such changes.
                 could_help = {
                     "n_init": True,
                     "scale_features": not self.scale_features,
@@ -258,7 +259,8 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
 def _combined(parts: list[LeftOut], weights: Array, shares: Array) -> LeftOut:
     """Return the leave-one-out errors and standard deviations of a weighted sum of models.
 
-    The sum predicts ``sum_k w_k f_k`` for centered targets, so its error is ``(1 - sum_k w_k) y + sum_k w_k e_k``.
+    For centered targets y, model k predicts f_k with the error ``e_k = y - f_k``. The sum predicts ``sum_k w_k f_k``,
+    so its error is ``(1 - sum_k w_k) y + sum_k w_k e_k``.
     """
     first = parts[0]
     errors = (1.0 - np.sum(weights)) * first.targets

@@ -38,8 +38,8 @@ from hkrr.solvers.initialization import descend_lambda, median_kernel, ranked_ma
 
 # Initial value of lambda if lambda is learned (reg_lambda="auto").
 _FIRST_LAMBDA = 1e-3
-# Maximum number of rows for which the criteria "evidence" and "loo" merge identical rows. For this purpose, rows
-# from files or GPUs are copied to memory. If all rows are centers, identical rows are merged for any number of rows.
+# With the criteria "evidence" and "loo", identical rows are merged if there are at most this many rows. Rows from files
+# or GPUs are copied to memory first. If all rows are centers, identical rows are merged for any number of rows.
 _MERGED_ROWS = 20_000
 
 
@@ -197,6 +197,11 @@ class HyperKernelRidge(MapModel):
     --------
     HyperKernelRidgeCV : The same model. The number of directions and lambda are selected automatically.
 
+    References
+    ----------
+    "The paper" is: Huang, Labarrière, De Vito, Poggio and Rosasco, *Learning multi-index models with hyper-kernel ridge
+    regression*, 2025.
+
     Examples
     --------
     >>> from hkrr import HyperKernelRidge
@@ -299,8 +304,8 @@ class HyperKernelRidge(MapModel):
     def _load(self, X: Any, y: Any, sample_weight: Any) -> tuple[Rows, bool]:
         """Check the data and the parameters. Return the rows, and whether there is a single target.
 
-        Identical rows are merged if all rows become centers. For up to 20,000 rows, the criteria "evidence" and "loo"
-        merge identical rows and near copies in any case.
+        Identical rows are merged if all rows become centers. With the criteria "evidence" and "loo" and at most 20,000
+        rows, identical rows and near copies (rows with almost equal values) are always merged.
         """
         if is_external(X):
             data, one_target = self._open_rows(X, y, sample_weight)

@@ -39,12 +39,14 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
     """Hyper-kernel ridge regression with automatic selection of the number of directions and of lambda.
 
     By default, the map, lambda and the scale of the kernel are learned together, by maximizing the evidence of the
-    equivalent Gaussian process. No data are held out. The number of directions is selected by a BIC based on the
-    evidence. Plain kernel ridge regression on all inputs is one of the candidates. See docs/choosing.md.
+    equivalent Gaussian process. The number of directions is selected by a BIC based on the evidence. Plain kernel ridge
+    regression on all inputs is one of the candidates. If its score is close to the score of the best map, the two are
+    compared on held-out rows. If the residuals have heavy tails, a Student-t noise model gives outliers a small weight.
+    See docs/choosing.md.
 
-    With ``criterion="training"`` and `cv`, the estimator follows the adaptive rule of the paper: it selects the pair
-    (d, lambda) with the smallest held-out error on a grid, where d is the number of directions. The predictions are
-    truncated.
+    With ``criterion="training"`` and `cv`, the estimator follows the adaptive rule of the paper (see
+    `HyperKernelRidge`): it selects the pair (d, lambda) with the smallest held-out error on a grid, where d is the
+    number of directions. The predictions are truncated.
 
     Parameters
     ----------
@@ -72,7 +74,7 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
     truncate : bool, default=True
         Whether predictions are clipped to ``[-truncation_, truncation_]``, as in the paper.
     n_init : int, default=4
-        Number of random starting maps: of the whole search without `cv`, and of each fit with `cv`.
+        Number of random starting maps. With `cv`, this is the number for each fit of the grid.
     refit : "full" or int, default="full"
         Number of centers of the final fit on all rows. Without `cv`, "full" takes all rows as centers if there are at
         most 5,000 rows, and 2,000 centers otherwise. With ``kernel="auto"`` these numbers are 10,000 rows and 4,000
@@ -82,8 +84,9 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
         stops early enough to leave time for the final fit of the best model so far. The number of centers of the final
         fit is reduced if necessary.
     fit_intercept, scale_features, block_size, device, verbose, random_state
-        As in `HyperKernelRidge`. The search uses at most 20,000 rows. The search for directions, the race between
-        kernels with ``kernel="auto"`` and the final fit run on `device`.
+        As in `HyperKernelRidge`. The search uses at most 20,000 rows. The search for directions, the comparison of
+        kernels with ``kernel="auto"`` and the final fit run on `device`. Without `cv`, ``verbose=1`` prints a line for
+        each stage of the search instead of a progress bar.
     n_jobs : int or None, default=None
         Number of joblib workers, among which the optimization runs of the search, or the fits of the grid, are
         distributed. None means one worker. The model does not depend on `n_jobs`.
@@ -112,17 +115,17 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
         rows.
     path_ : dict of lists
         Without `cv`, a table of the optimization runs of the search, one entry for each run. The columns are "start",
-        "kernel", "shape" (of the map), "n_components", "n_rows" (in the race between kernels), "n_centers" (in the
+        "kernel", "shape" (of the map), "n_components", "n_rows" (in the comparison of kernels), "n_centers" (in the
         search for directions), "reg_lambda", "gamma" (for a map of norm 1 in standardized coordinates), "criterion",
         "score" and "seconds". ``pandas.DataFrame(model.path_)`` converts the table to a data frame. Only scores that
         were computed on the same rows are comparable. The column "start" shows which runs used the same rows:
 
-        - "random", "moments", "cut" and "widened", with or without the mark "dropped": the search for directions. Only
+        - "random", "moments", "cut" and "widened", also with the suffix ", dropped": the search for directions. Only
           scores with the same number of centers are comparable.
         - "polished": the best directions, refined on all rows of the search (at most 20,000).
         - "rescaled": the selected map after a refit of its scales.
         - "compared" and "plain": the selected map and plain kernel ridge regression.
-        - "directions", "plain", "diagonal" and "square", only with ``kernel="auto"``: the race between kernels and
+        - "directions", "plain", "diagonal" and "square", only with ``kernel="auto"``: the comparison of kernels and
           shapes of the map. Only scores with the same number of rows are comparable.
         - "held out": the check of the selected map on held-out rows. Here "criterion" and "score" are mean squared
           errors, relative to the variance of y.

@@ -62,8 +62,8 @@ class HyperKernelClassifier(
     Parameters
     ----------
     n_components : "auto", int or list of int, default="auto"
-        Numbers of directions to choose from, as in `HyperKernelRidgeCV`. A fit with a single number takes little more
-        than half of the time of a fit with "auto".
+        Numbers of directions to choose from, as in `HyperKernelRidgeCV`. A fit with a single number takes slightly more
+        than half as long as a fit with "auto".
     loss : {"logistic", "squared"}, default="logistic"
         Loss function of the scores and, with "logistic", of the map. "squared" is faster: for 300 to 1,000 rows it
         takes 6 to 13 seconds on one core, and "logistic" takes 7 to 20 seconds. But "squared" is less accurate if the
@@ -89,7 +89,7 @@ class HyperKernelClassifier(
     n_jobs : int or None, default=None
         Number of parallel jobs, as in `HyperKernelRidgeCV`.
     verbose : int, default=0
-        Whether to show progress bars.
+        If above 0, the progress of the fit is shown.
     random_state : int, RandomState or None, default=None
         Seed, as in `HyperKernelRidgeCV`.
     checkpoint : path or None, default=None
@@ -195,7 +195,10 @@ class HyperKernelClassifier(
         """
         check_choice("loss", self.loss, tuple(LOSSES))
         if is_external(X):
-            raise ValueError("X must be an array or a data frame in memory; a classifier accepts no other input")
+            raise ValueError(
+                "X must be an array or a data frame in memory: a classifier does not accept tensors, files, functions or "
+                "Dask collections"
+            )
         # NumPy's warnings are suppressed, because values that are not finite raise a FitError or a ValueError.
         with restored_on_failure(self), np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             return self._fit(X, y, sample_weight)
@@ -286,7 +289,8 @@ class HyperKernelClassifier(
             scores = self._expansion.of_rows(rows)
         if not np.all(np.isfinite(scores)):
             raise ValueError(
-                "the scores contain NaN or infinity: X is too far from the training rows, or the model is damaged"
+                "the scores contain NaN or infinity: check that X has the same units as the training rows, and that "
+                "the model file is not damaged"
             )
         return scores
 

@@ -20,7 +20,7 @@ a and b. Let p be the predicted probabilities, X~ the centers, P = X B' and C = 
     dJ/dK = w (p - y) a' / W,   dJ/dK_cc = (nu / 2W) a a',   dJ/dB = dJ/dP' X + dJ/dC' X~
 
 by the chain rule (`Kernel.vjp_low_rank`). A ridge of 1e-8 times the largest diagonal entry is always added to K_cc.
-Without this ridge, components of the coefficients in the null space of the kernel would grow from map to map.
+Without this ridge, components of the coefficients in the null space of K_cc would grow from one map to the next.
 """
 
 from __future__ import annotations

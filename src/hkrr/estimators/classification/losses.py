@@ -4,7 +4,7 @@ The targets of the regression are class codes: the classes encoded as numbers.
 
 `fit_squared` and `fit_logistic` take a `Task` and return a `ScoreFit`. Hyperparameters and the calibration are chosen
 on held-out rows. If there are fewer than 30 rows per entry of a full map, the map is learned again without the held-out
-rows. Without this, an overfitted map would look too good on the held-out rows, because it was learned from these rows.
+rows. Otherwise, an overfitted map would look too good on the held-out rows, because it was learned from these rows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ROWS_PER_PARAMETER = 30
 # With fewer than this number of rows in total, the map is not learned again.
 _MIN_ROWS = 40
 # The smallest directions of a square map are dropped if together they contribute at most this fraction of the squared
-# distances.
+# distances between mapped rows.
 _NEGLIGIBLE_SHARE = 0.01
 # The path of decreasing nu ends when this many consecutive values of nu do not improve the held-out loss.
 _PATIENCE = 2
@@ -283,7 +283,7 @@ class _Path:
 
 
 def _drop_negligible_directions(B: Array) -> Array:
-    """Return a map without its smallest directions, which contribute at most 1% of the squared distances in total."""
+    """Return a map without its smallest directions, which contribute at most 1% of the squared latent distances."""
     with single_threaded_blas():
         B, s = principal_form(B)
     squares = s**2

@@ -58,9 +58,10 @@ _FITTED_ATTRIBUTES = (
 
 
 class Regressor(UncertaintyMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):
-    """Base class of regressors that read rows of every kind: arrays, data frames, tensors, files, Dask collections.
+    """Base class of regressors that accept arrays, data frames, tensors, files and Dask collections.
 
-    A subclass implements `fit`, and `_predict_rows` and `_mean_and_std_of_rows` for row sources.
+    A subclass implements `fit`, and the methods `_predict_rows` and `_mean_and_std_of_rows`, whose argument is a
+    `hkrr.rows.Rows`.
     """
 
     block_size: Literal["auto"] | int
@@ -71,7 +72,7 @@ class Regressor(UncertaintyMixin, MultiOutputMixin, RegressorMixin, BaseEstimato
 
     @abstractmethod
     def _predict_rows(self, rows: Rows) -> Array:
-        """Return the predictions for a row source."""
+        """Return the predictions for the given rows."""
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predict the targets of the rows of X.
@@ -81,10 +82,10 @@ class Regressor(UncertaintyMixin, MultiOutputMixin, RegressorMixin, BaseEstimato
         X : array, data frame, tensor, path(s), callable that returns blocks, or Dask collection
             Rows to predict, in any form that `fit` accepts. Files are read in blocks.
         return_std : bool, default=False
-            Whether to return the standard deviations of new observations too. They are those of the equivalent Gaussian
-            process at the learned map, including its noise (see `hkrr.estimators.fitted.posterior`). The standard
-            deviation of the function without noise is ``sqrt(std**2 - noise_variance_)``. The standard deviations do
-            not include the uncertainty of the map itself, but the intervals of `predict_interval` do.
+            Whether to return the standard deviations of new observations too. They are computed from the equivalent
+            Gaussian process at the learned map, and include the noise (see `hkrr.estimators.fitted.posterior`). The
+            standard deviation of the function without noise is ``sqrt(std**2 - noise_variance_)``. The standard
+            deviations do not include the uncertainty of the map itself, but the intervals of `predict_interval` do.
 
         Returns
         -------

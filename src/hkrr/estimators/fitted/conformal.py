@@ -19,7 +19,8 @@ with ``rho = nu d D / |B|^2`` for a full map and ``rho = nu`` otherwise. The lea
 ``r_i / (1 - h'_i)``. The score of row i is the absolute value of this residual, divided by the standard deviation that
 the equivalent Gaussian process (`hkrr.estimators.fitted.posterior`) has at row i when the row is left out. The square
 of this standard deviation is ``s (slack + nu + (nu / w_i) h_i / (1 - h_i))``. Here s is the scale of the process, and
-``slack = k(x, x) - |v|^2`` is the variance that the centers cannot represent.
+``slack = k(x, x) - |v|^2``, with v as defined in `hkrr.estimators.fitted.posterior`, is the variance that the centers
+cannot represent. If all rows are centers, it is zero.
 
 Several targets share the map. A row is then left out with all its targets, and 1 - h'_i is a matrix. Each target is
 divided by sqrt(s).

@@ -107,10 +107,11 @@ class Diagnostics:
         Fraction of the variance of y that the model explains on the training rows. With more than 20,000 training rows,
         a sample of 20,000 rows is used. None if y is constant.
     truncated_share : float or None
-        Fraction of these rows whose prediction is truncated at ``truncation_``. None if predictions are not truncated.
+        Fraction of the rows of `explained_share` whose prediction is truncated at ``truncation_``. None if predictions
+        are not truncated.
     overshooting_share : float or None
-        Fraction of these rows whose prediction before truncation exceeds 1.5 ``truncation_`` in absolute value. A
-        smaller excess is common if the target is bounded. None if predictions are not truncated.
+        Fraction of the rows of `explained_share` whose prediction before truncation exceeds 1.5 ``truncation_`` in
+        absolute value. A smaller excess is common if the target is bounded. None if predictions are not truncated.
     starts_tried, starts_dropped, starts_failed : int
         Numbers of starting maps: all maps that were tried, maps that were dropped early because other maps were better,
         and maps at which the objective could not be evaluated. Dropped maps are not a problem. For a search with a time
@@ -139,8 +140,8 @@ class Diagnostics:
         used as p. None if `explained_share` is None, if there are fewer than 100 rows, or if the function interpolates
         all rows.
     remedies : tuple of str
-        Names of the parameters of the estimator that the warnings may suggest to change. Changing any other parameter
-        cannot improve the fit.
+        Names of the parameters of the estimator that could improve the fit. Warnings suggest changes of these
+        parameters only.
     outliers : tuple of int
         Indices of at most 100 training rows whose targets are outliers, the largest residual first.
         `HyperKernelRidgeCV` gives outliers a small weight, by a heavy-tailed (Student-t) noise model.
@@ -364,7 +365,7 @@ def issue_warnings(found: Diagnostics) -> None:
 
 # Maximum number of centers for which the effective dimension is computed exactly.
 _EXACT_TRACE_CENTERS = 512
-# Number of random vectors with which the effective dimension is estimated if there are more centers than this.
+# Number of random vectors with which the effective dimension is estimated for a larger number of centers.
 _TRACE_PROBES = 64
 
 
@@ -387,8 +388,8 @@ def repeat_solve(
 ) -> tuple[SolveDiagnostics, Uncertainty | None]:
     """Solve for the coefficients of a finished run once more, and return the diagnostics and the uncertainty.
 
-    The cost is about half the cost of evaluating the objective. If the system cannot be solved again, the condition
-    number is infinite and the uncertainty is None.
+    The time is about half the time of one evaluation of the objective. If the system cannot be solved again, the
+    condition number is infinite and the uncertainty is None.
     """
 
     def compute() -> tuple[SolveDiagnostics, Uncertainty | None]:
@@ -676,7 +677,7 @@ def diagnose_grid(
 
 
 def _range_edge(name: str, value: float, tried: set[Any], largest: float) -> tuple[str, ...]:
-    """Return ``(name,)`` if the value is at an end of the range tried, and this end can be extended, else ``()``.
+    """Return ``(name,)`` if the value is at an end of the range tried that can be extended, and ``()`` otherwise.
 
     The range of "n_components" cannot be extended below 1, and no range can be extended above `largest`.
     """

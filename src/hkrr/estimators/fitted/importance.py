@@ -53,8 +53,8 @@ _BLOCK_ENTRIES = 2_000_000
 _MAX_VALUES = 20
 # Minimum and maximum size of a sample of the centers. Means over such a sample are accurate to about two digits.
 _MIN_ROWS, _MAX_ROWS = 200, 1_000
-# Maximum total number of kernel entries. Computing so many entries takes a second or two. If this maximum would allow
-# fewer than 200 rows, 200 rows are used.
+# Maximum total number of kernel entries, whose computation takes one or two seconds. If this maximum would allow fewer
+# than 200 rows, 200 rows are used.
 _MAX_ENTRIES = 100_000_000
 # A factor of a product kernel is divided out only if all its values exceed this number. Smaller values may have
 # underflowed.

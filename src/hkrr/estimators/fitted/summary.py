@@ -338,7 +338,10 @@ def fit_notes(model: MapModel, found: Diagnostics | None) -> Iterator[str]:
     iterations = "1 iteration" if model.n_iter_ == 1 else f"{model.n_iter_} iterations"
     yield f"Stopped after {iterations}: {result.reason}, {reason}{message}."
     if found is None:
-        yield "No diagnostics: this is a member of an ensemble, or the fit was interrupted, or the file is old."
+        yield (
+            "No diagnostics: this is a member of an ensemble, its fit was interrupted, or it was saved by an earlier "
+            "version of hkrr."
+        )
         return
     if found.n_outliers:
         yield f"Heavy-tailed (Student-t) noise model, because the targets have outliers: {found.named_outliers}."

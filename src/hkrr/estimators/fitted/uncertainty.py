@@ -23,10 +23,10 @@ _NO_UNCERTAINTY = (
 
 
 class UncertaintyMixin:
-    """Mixin for fitted regressors: `predict_interval`, `calibrate`, and the standard deviations of `predict`.
+    """Mixin for fitted regressors that adds `predict_interval`, `calibrate`, and the standard deviations of `predict`.
 
-    A regressor implements `_mean_and_std_of_rows`, which returns 2 n_targets columns for a row source: the predictions
-    of all targets, followed by their standard deviations.
+    A regressor implements `_mean_and_std_of_rows`. This method takes a `hkrr.rows.Rows` and returns an array with
+    2 n_targets columns: the predictions of all targets, followed by their standard deviations.
     """
 
     prior_variance_: Any
@@ -43,13 +43,13 @@ class UncertaintyMixin:
     def predict_interval(self, X: Any, coverage: float = 0.9) -> tuple[Any, Any]:
         """Return prediction intervals, which contain a new observation with a given probability.
 
-        The interval is ``f(x) -+ q sigma(x)``. Here sigma(x) is the standard deviation of the equivalent Gaussian
-        process, the same as in ``predict(X, return_std=True)``. The factor q is a quantile of the leave-one-out errors
-        of the training rows. These errors are divided by sigma and corrected to first order for the learned map (see
-        `hkrr.estimators.fitted.conformal`). After `calibrate`, q is a quantile of the errors on the calibration rows,
-        divided by sigma. The coverage holds on average over random training rows and new rows. For a single x, the
-        probability can differ. The ends of the intervals are not truncated, because noisy observations can lie outside
-        the range of the predictions.
+        The interval has the ends ``f(x) - q sigma(x)`` and ``f(x) + q sigma(x)``. Here sigma(x) is the standard
+        deviation that ``predict(X, return_std=True)`` returns. The factor q is a quantile of the absolute leave-one-out
+        errors of the training rows. These errors are divided by sigma and corrected to first order for the learned map
+        (see `hkrr.estimators.fitted.conformal`). After `calibrate`, q is a quantile of the absolute errors on the
+        calibration rows, divided by sigma. The coverage holds on average over random training rows and new rows. For a
+        single x, the probability can differ. The ends of the intervals are not truncated, because noisy observations
+        can lie outside the range of the predictions.
 
         Parameters
         ----------
@@ -118,7 +118,9 @@ class UncertaintyMixin:
         check_is_fitted(self)
         X, y = (part.detach().cpu().numpy() if is_torch_array(part) else part for part in (X, y))
         if is_external(X) or isinstance(y, str):
-            raise ValueError("calibrate accepts arrays, data frames and tensors only: load some rows into memory")
+            raise ValueError(
+                "X and y of calibrate must be arrays, data frames or tensors: load the calibration rows into memory"
+            )
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
         check_consistent_length(X, y)
         predicted, std = self._split_columns(self._mean_and_std_columns(X).astype(np.float64))
@@ -144,8 +146,8 @@ class UncertaintyMixin:
     def _mean_and_std_columns(self, X: Any) -> Any:
         """Return 2 n_targets columns: the predictions of all targets, followed by their standard deviations.
 
-        The standard deviations are those of new observations. The widths of the intervals are proportional to them. The
-        value is 1 for a constant target, and for models without an uncertainty estimate.
+        The standard deviations are those of new observations. The widths of the intervals are proportional to these
+        numbers. For a constant target, and for a model without an uncertainty estimate, they are replaced by 1.
         """
         return self._apply(X, self._mean_and_std_columns, (2 * self._n_targets,), self._mean_and_std_of_rows)
 

@@ -53,7 +53,7 @@ class Origin(StrEnum):
     RANDOM = "random"  # a random map
     MOMENTS = "moments"  # leading eigenvectors of a moment matrix
     CUT = "cut"  # a map truncated to its largest directions
-    WIDENED = "widened"  # the best map, plus short random directions
+    WIDENED = "widened"  # the best map, plus random directions
     POLISHED = "polished"  # the best directions, refined on all rows of the search
     RESCALED = "rescaled"  # the chosen map, with its scales and noise refitted
     COMPARED = "compared"  # the chosen map, scored against plain kernel ridge regression
@@ -61,7 +61,7 @@ class Origin(StrEnum):
     DIRECTIONS = "directions"  # directions found with the Gaussian kernel
     PLAIN = "plain"  # a multiple of the identity: plain kernel ridge regression
     DIAGONAL = "diagonal"  # one scale per column
-    SQUARE = "square"  # a full D x D map, started from a diagonal one
+    SQUARE = "square"  # a full D x D map for D columns, started from a diagonal map
     SQUARE_CUT = "square, cut"  # a square map truncated to its largest directions
 
 
@@ -73,7 +73,7 @@ class Stage(Enum):
     """
 
     DIRECTIONS = "directions"  # search over the number of directions
-    KERNELS = "kernels"  # race between kernels and shapes of the map
+    KERNELS = "kernels"  # comparison of kernels and shapes of the map
     REFINEMENT = "refinement"  # refinement and checks of the selected map
 
 
@@ -83,7 +83,7 @@ _REFINE = (Origin.POLISHED, Origin.RESCALED, Origin.COMPARED, Origin.HELD_OUT)
 
 
 class RunKind(NamedTuple):
-    """The kind of a run: the origin of its starting map, and whether the candidate was dropped after a short run."""
+    """The origin of the starting map of a run, and whether the candidate was dropped after a short run."""
 
     origin: Origin
     dropped: bool = False
@@ -103,8 +103,9 @@ class RunKind(NamedTuple):
 
 # The kind of each run, by its label in ``path_["start"]``.
 RUN_KINDS = {kind.label: kind for origin in Origin for kind in (RunKind(origin), RunKind(origin, dropped=True))}
-# Labels in model files of version 0.1, whose search added and removed directions one at a time, and compared kernels in
-# three stages with these suffixes, of which the first used the fewest rows.
+# Labels in model files of version 0.1. Its search added directions one at a time ("grown") and removed them one at a
+# time ("shrunk"). It compared kernels in three stages. Labels of the first stage, which used the fewest rows, end in
+# ", half". Labels of the last stage end in ", finalist".
 RUN_KINDS |= {f"{origin}{suffix}": RunKind(origin) for origin in Origin for suffix in (", half", ", finalist")}
 RUN_KINDS |= {"grown": RunKind(Origin.WIDENED), "grown, dropped": RunKind(Origin.WIDENED, dropped=True)}
 RUN_KINDS |= {"shrunk": RunKind(Origin.CUT), "shrunk, dropped": RunKind(Origin.CUT, dropped=True)}
@@ -139,13 +140,13 @@ class Candidate:
     dropped : bool
         Whether the candidate was dropped after a short run, because other candidates were better or the run failed.
     n_rows : int or None
-        Number of rows of the criterion in the race between kernels and shapes. None for all other runs.
+        Number of rows of the criterion in the comparison of kernels and shapes. None for all other runs.
     n_iter : int
         Number of iterations of the last run.
     n_centers : int or None
         Number of centers of the criterion in the search for directions.
     spectrum : tuple of floats or None
-        Singular values of the wide map from which the map was cut, relative to the largest.
+        If directions were cut off, the singular values of the map before the cut, divided by the largest one.
     """
 
     origin: Origin
@@ -203,9 +204,9 @@ class Candidate:
 def optimism(dof: float, n_rows: float, total_weight: float) -> float:
     """Return the optimism, in nats, of a criterion that was minimized on n rows and is extrapolated to W rows.
 
-    Each parameter lowers the criterion on its n training rows by half a nat by chance. Extrapolation to W rows
-    multiplies this gain by W / n. The optimism is the excess, ``(W / n - 1) / 2`` nats per parameter. It has to be
-    added to the extrapolated criterion. `n_rows` is n, and `total_weight` is W.
+    Each parameter lowers the criterion on the n rows by half a nat by chance. Extrapolation to W rows multiplies this
+    gain by W / n. The optimism is the excess, ``(W / n - 1) / 2`` nats per parameter. It has to be added to the
+    extrapolated criterion. `dof` is the number of parameters, `n_rows` is n, and `total_weight` is W.
     """
     return 0.5 * dof * max(total_weight / n_rows - 1.0, 0.0)
 
@@ -261,7 +262,7 @@ def _arguments(criterion: Criterion | Grouped, start: Candidate) -> tuple[LBFGS,
 
 
 def _ended(criterion: Criterion | Grouped, start: Candidate, result: Result | None) -> Candidate:
-    """Return the candidate at the end of its run, given the result of the run, or None if the run failed."""
+    """Return the candidate at the end of its run. `result` is the result of the run, or None if the run failed."""
     if result is None:
         return replace(start, value=math.inf, score=math.inf)
     return replace(
@@ -402,11 +403,12 @@ def comparable_runs(path: dict[str, Any]) -> Array:
 
 
 def race_rows(path: dict[str, Any]) -> Array:
-    """Return the number of rows of each run of ``path_`` in the race between kernels and shapes, or 0 for other runs.
+    """Return the number of rows of each run of ``path_`` in the comparison of kernels and shapes.
 
-    Only runs with the same number of rows are comparable. If a search with heavy-tailed noise followed a search with
-    normal noise, only the second race counts. Models saved by version 0.1 have no column "n_rows". The suffixes of
-    their labels give the order of their stages, which is returned instead.
+    The number is 0 for all other runs. Only runs with the same number of rows are comparable. If a search with
+    heavy-tailed noise followed a search with normal noise, the number is also 0 for the runs of the first search.
+    Models saved by version 0.1 have no column "n_rows". For these models, the result contains 1, 2 or 3 for the first,
+    second or third stage of the comparison, according to the suffix of the label.
     """
     labels = path["start"]
     kinds = [RUN_KINDS.get(label) for label in labels]

@@ -3,15 +3,15 @@
 A map with more directions than the target needs is easier to optimize than a map with just enough directions. While the
 criterion is minimized, superfluous directions shrink. The search has three stages:
 
-1. **Start wide.** Random maps and one map from moments, each with up to 8 directions, get a short run. The best two
-   continue with a long run.
-2. **Cut.** A wide map is truncated to its k largest singular values. The k with the lowest score and its neighbours are
-   optimized again. This is repeated until both neighbours of the best k have been tried. The score is a BIC
-   (`hkrr.estimators.search.candidates`): for a rotation-invariant kernel and D columns, a map with d directions has
-   ``dof = d D - d (d - 1) / 2`` parameters.
-3. **Widen**, unless the best cuts of the two wide maps have the same directions and explain the target. Random
-   directions are added to the best map, and the result is optimized and cut. This is repeated until no new direction is
-   found.
+1. **Start wide.** Wide maps are maps with many directions, usually 8. Random wide maps, and one wide map computed from
+   a moment matrix, are optimized by a few iterations. The best two are optimized by further iterations.
+2. **Cut.** A wide map is truncated to its k largest singular values. The truncations with the best k, k - 1 and k + 1
+   are optimized again. This is repeated until both neighbours of the best k have been tried. The best k has the lowest
+   score, a BIC (`hkrr.estimators.search.candidates`): for a rotation-invariant kernel and D columns, a map with d
+   directions has ``dof = d D - d (d - 1) / 2`` parameters.
+3. **Widen**, unless the best truncations of the two wide maps have the same directions and explain the target. Random
+   directions are added to the best map, and the result is optimized and truncated. This is repeated until no new
+   direction is found.
 
 The more directions a function depends on, the more centers and rows are needed: with too few centers, the criterion is
 flat around the solution. The search begins with 2,000 rows and 100 centers. If the best map has more than 3 directions,
@@ -54,7 +54,7 @@ _CLOSE = 0.2
 # Minimum and maximum number of directions of a starting map. Between these limits, the number is chosen such that there
 # are at least _ROWS_PER_ENTRY rows for each entry of the map.
 _LEAST_WIDTH, _MOST_WIDTH, _ROWS_PER_ENTRY = 3, 8, 2
-# Maximum numbers of iterations of a short run, of a long run, and of a run after a cut.
+# Maximum numbers of iterations of a short run, of a long run, and of a run that starts from a truncated map.
 SHORT, LONG, AFTER_CUT = 20, 60, 30
 # Number of starting maps whose short runs are followed by long runs.
 _SURVIVORS = 2
@@ -229,7 +229,7 @@ class DirectionSearch:
         return sorted(self.best.values(), key=lambda one: one.score)
 
     def start(self) -> None:
-        """Learn maps with many directions, and cut them."""
+        """Learn maps with many directions, truncate them, and optimize the truncations."""
         self._resize(_line(1 if self.problem.choose_dimension else self.problem.dimensions[-1]))
         wide = [self._truncations(one) for one in self._start_wide() if self.problem.in_time or not self.best]
         agree = self._agree([_lowest(cuts) for cuts in wide])
@@ -239,7 +239,7 @@ class DirectionSearch:
             self._start_narrow()
 
     def go_on(self) -> None:
-        """Use more rows and search for further directions, unless the first maps were decisive."""
+        """Search for further directions, with more rows if necessary. Do nothing if the result of `start` is clear."""
         for _ in range(_WIDENINGS):
             if not self.best or not self.problem.in_time:
                 break
@@ -301,7 +301,7 @@ class DirectionSearch:
         return bool(np.any(weight @ residuals**2 > _MUCH * (weight @ Y**2)))
 
     def _resize(self, line: int) -> bool:
-        """Change to an entry of `SIZES`, if it has more centers than the current entry. Return whether it did so."""
+        """Change to the entry of `SIZES` with index `line`, if it has more centers. Return whether this was done."""
         rows, rng = self.problem.rows, self.problem.rng
         n_rows, n_centers = (min(number, rows.n_rows) for number in SIZES[min(line, len(SIZES) - 1)][1:])
         if n_centers <= self._size[1]:
@@ -326,8 +326,8 @@ class DirectionSearch:
     def _contenders(self) -> list[Candidate]:
         """Return the candidates that may win on a larger sample. The current best candidate comes first.
 
-        These are the best candidate, its neighbours, and the best candidate by extrapolation. If the number of
-        directions is given, all candidates are returned.
+        These are the best candidate, the candidates with one direction more and one less, and the candidate with the
+        lowest score extrapolated to all rows. If the numbers of directions are given, all candidates are returned.
         """
         # The best candidate comes first, because only the first candidate is evaluated if the time runs out.
         ordered, winner = sorted(self.best.values(), key=lambda one: one.score), self._winner.n_components
@@ -340,7 +340,7 @@ class DirectionSearch:
         return self.problem.improve_each(self.criterion, starts, max_iter)
 
     def _keep_unfinished(self) -> None:
-        """Add truncations that were scored, but not optimized before the deadline, if nothing better was found."""
+        """Add truncations that were not optimized before the deadline, if no better candidate was found."""
         for candidate in self._unfinished:
             d = candidate.n_components
             comparable = candidate.n_centers == self.criterion.n_centers and math.isfinite(candidate.value)
@@ -384,9 +384,9 @@ class DirectionSearch:
         self._keep(self._improve(ended[:1], LONG))
 
     def _agree(self, candidates: Sequence[Candidate]) -> bool:
-        """Return whether two maps have the same directions. If so, these are probably the best directions.
+        """Return whether there are two candidates, and both have the same directions.
 
-        The two maps were learned from different starting maps.
+        The candidates were learned from different starting maps. If they agree, their directions are probably the best.
         """
         return len(candidates) == _SURVIVORS and same_directions(*candidates)
 
@@ -399,7 +399,7 @@ class DirectionSearch:
         """
         self._begin("keeping the directions that matter", Phase.CUT)
         found: list[dict[int, Candidate]] = [{} for _ in cuts]
-        while self.problem.in_time or not self.best:  # after the deadline, one cut is made if there is no candidate
+        while self.problem.in_time or not self.best:  # after the deadline, one pass is made if there is no candidate
             chosen = [(i, d) for i, some in enumerate(cuts) for d in self._next(some, found[i])]
             if not chosen:
                 break

@@ -25,8 +25,8 @@ from hkrr.solvers.driver import StopReason
 
 # If there are at most EXACT_ROWS rows, all rows are centers. If there are more rows, CENTERS rows are centers.
 EXACT_ROWS, CENTERS = 5_000, 2_000
-# The same numbers for kernel="auto". They are larger, because kernel="auto" often selects non-smooth kernels (such as
-# Laplace), which need more centers than smooth ones.
+# The numbers for kernel="auto" are larger, because kernel="auto" often selects non-smooth kernels (such as Laplace),
+# which need more centers than smooth kernels.
 EXACT_ROWS_ROUGH, CENTERS_ROUGH = 10_000, 4_000
 # Maximum number of centers of a quick fit.
 _QUICK_CENTERS = 500
@@ -86,7 +86,7 @@ def final_fit(
 
     The journal of the checkpoint (`hkrr._base.resume_journal`) stores the coefficients, the diagnostics of the solve
     and the uncertainty, so that a resumed fit does not have to solve again. The uncertainty takes longer than the
-    coefficients. Use ``with_uncertainty=False`` for a temporary fit.
+    coefficients. Use ``with_uncertainty=False`` for a temporary fit. See `estimate_uncertainty` for `given`.
     """
     reg_lambda, B = winner.nu / rows.total_weight, winner.B
     with single_threaded_blas():
@@ -184,9 +184,10 @@ class DurationModel:
     def affordable(self, n_rows: int, n_centers: int, seconds: float) -> tuple[int, int]:
         """Return the numbers of rows and of centers, at most `n_centers`, that can be fitted in the given time.
 
-        If all rows are to be centers, but there is no time for this, rows are left out, at most half of them. Otherwise
-        the number of centers is reduced, at most to 500, because a fit with fewer centers is hardly faster. For the
-        same time, the square system of a subset of the rows has several times as many centers.
+        If all rows should be centers, but there is no time for this, up to half of the rows are left out. In the same
+        time, a fit with all remaining rows as centers can have several times as many centers as a fit to all rows. If
+        this is not enough, or if not all rows should be centers, all rows are used and the number of centers is
+        reduced. The minimum is 500, because a fit with fewer centers is hardly faster.
         """
         if n_centers >= n_rows > _LEAST_CENTERS:
             for share in _SUBSETS:
@@ -235,9 +236,9 @@ class TimeBudget:
         return self._began + (1.0 - _RESERVE) * self._limit - n_fits * each
 
     def affordable_size(self, kernel: Kernel, n_centers: int, n_fits: int = 1) -> tuple[int, int]:
-        """Return the numbers of rows and of centers of a final fit, if the time left is divided by `n_fits`.
+        """Return the numbers of rows and of centers of a final fit. The time left is divided among `n_fits` fits.
 
-        If less than a tenth of the time limit is left, the final fits still get a tenth.
+        If less than a tenth of the time limit is left, the final fits still get a tenth of the time limit in total.
         """
         if self._limit is None:
             return self._rows.n_rows, n_centers
@@ -245,7 +246,7 @@ class TimeBudget:
         return duration.affordable(self._rows.n_rows, n_centers, self._left / n_fits)
 
     def affordable_fits(self, kernels: Sequence[Kernel], n_centers: int) -> int:
-        """Return how many final fits with these kernels, in this order, there is time for. At least one is made."""
+        """Return the number of final fits, at least 1, for which there is time. Fit k uses the k-th of the kernels."""
         if self._limit is None:
             return len(kernels)
         left, n_rows = self._left, self._rows.n_rows

@@ -1,7 +1,7 @@
 """Check on held-out rows whether a map with many parameters generalizes.
 
 The score (BIC) penalizes each parameter of a map by log(m) / 2 nats, where m is the number of rows. This penalty is
-only valid if there are many rows per parameter. If there are only a few, the directions of a map can be chosen such
+only valid if there are many rows per parameter. With few rows per parameter, the directions of a map can be chosen such
 that an irregular function of these directions fits all the noise. For example, with 600 rows, 200 columns, and signal
 and noise of equal variance, each parameter improves the criterion by 3.2 nats in this way.
 
@@ -58,7 +58,7 @@ def needs_check(chosen: Candidate, rival: Candidate) -> bool:
 class Verdict:
     """Whether a map passes the check, and the mean held-out squared errors of the map and of its rival.
 
-    The errors are relative to the variance of y. They are NaN if no comparison was made.
+    The errors are divided by the variance of y. They are NaN if no comparison was made.
     """
 
     holds: bool
@@ -79,7 +79,7 @@ class HeldOutCheck:
         error in at least half of the comparisons.
 
         At most 6,000 rows are used, and a quarter of these rows is held out. The map and the rival are learned from
-        scratch on the remaining rows. The fewer rows are held out, the less reliable is the error. With fewer than
+        scratch on the remaining rows. With few held-out rows, the error is not reliable. With fewer than
         2,000 rows, the comparison is therefore repeated with a second quarter held out. With fewer than 1,000 rows,
         each of the four quarters is held out in turn. If the deadline passes, only the comparisons so far are used, and
         the map fails if there are none. With fewer than 8 rows, no comparison is made, and the map passes.
@@ -129,7 +129,7 @@ class HeldOutCheck:
         return min(ends, key=lambda end: end.value, default=fresh)
 
     def _relearn_scales(self, groups: Grouped, rival: Candidate) -> Candidate:
-        """Learn an identity or diagonal map, as the rival has, starting at the scale of the median heuristic."""
+        """Learn a map of the shape of the rival, identity or diagonal, from the scale of the median heuristic."""
         B = self._typical_scale(groups.rows, rival.kernel) * np.ones(groups.rows.n_features)
         noises = (_FIRST_NOISE, FIRST_LAMBDA * groups.rows.total_weight / groups.n_groups)
         starts = [replace(rival, B=B, nu=nu, value=math.inf, score=math.inf) for nu in noises]

@@ -34,8 +34,8 @@ from hkrr.exceptions import FitError
 from hkrr.kernels import KERNELS, Kernel
 from hkrr.solvers.initialization import median_sample, median_scale
 
-# Radial kernels are tried with all shapes. Product kernels are not rotation invariant, so full maps with them would
-# have no advantage over diagonal maps that is worth their parameters.
+# Radial kernels are tried with all shapes. Product kernels are not tried with full maps, because they are not rotation
+# invariant: the small advantage over a diagonal map would not be worth the additional parameters.
 RADIAL = ("gaussian", "matern52", "matern32", "laplace")
 PRODUCT = ("product_matern32", "product_laplace", "anova")
 # The time to compute a product kernel is proportional to the number of columns. With more than _WIDE columns, only the
@@ -66,7 +66,8 @@ class _Kind(Enum):
 class _Round(NamedTuple):
     """A round: its number of rows, its maximum number of iterations, and how many candidates run in it.
 
-    `n_runs` limits the number of candidates of all kinds together, and `kept` the number of each kind that go on.
+    `n_runs` limits the number of candidates of all kinds together. `kept` is the number of candidates of each kind that
+    go on to the next round.
     """
 
     n_rows: int
@@ -93,7 +94,7 @@ _FINALISTS = _kept(1, 3, 2, 2, 1)
 
 @dataclass
 class Race:
-    """The state of a race, and its result.
+    """The race between kernels and shapes of the map: its state and its result.
 
     Attributes
     ----------
@@ -142,7 +143,7 @@ class Race:
             ends += self._square_maps(criterion, ends, this.max_iter)
             if not ends:
                 break
-            # Candidates for which there was no time are only evaluated, so that scores are comparable.
+            # Candidates without time for a run are only evaluated on the new rows, so that all scores are comparable.
             improved = {_configuration(one) for one in ends}
             skipped = [one for one in before if _configuration(one) not in improved]
             if self.problem.in_time:
@@ -216,7 +217,7 @@ class Race:
         return self._improve(criterion, list(best.values()), max_iter - SHORT)
 
     def _square_maps(self, criterion: Criterion, ends: Sequence[Candidate], max_iter: int) -> list[Candidate]:
-        """Return square maps, started from the diagonal maps of radial kernels that have no square map yet."""
+        """Return square maps for the radial kernels without a square map, started from their diagonal maps."""
         have = {end.kernel for end in ends if end.origin is Origin.SQUARE}
         rows, varying = criterion.rows, self.problem.rows.varying_columns()
         starts = [
@@ -229,9 +230,10 @@ class Race:
         return self._improve(criterion, starts, max_iter)
 
     def _affordable(self, candidates: Sequence[Candidate], n_rows: int, this: _Round) -> list[Candidate]:
-        """Return the starts of a round for which there is time, best first. The time is predicted from earlier runs.
+        """Return the candidates for which there is time in a round, lowest score first.
 
-        The best square map comes second, because its score is the one that gains most from more rows.
+        The time is predicted from earlier runs. The best square map comes second, because more rows improve the score
+        of a square map most.
         """
         starts, left = [], self.problem.seconds_left
         rest = candidates[1:]
@@ -246,7 +248,7 @@ class Race:
         return starts[: this.n_runs]
 
     def _warm(self, candidate: Candidate, **changes: Any) -> Candidate:
-        """Return the candidate as a start, with noise and scales clipped to a range where gradients do not vanish."""
+        """Return the start of a run: the candidate, with noise and scales in a range where gradients do not vanish."""
         B = candidate.B
         if B.ndim == 1:
             typical = self._typical[candidate.kernel]

@@ -29,8 +29,8 @@ class Phase(Enum):
     WIDENING = auto()  # search for further directions, in addition to those of the best map
     POLISHING = auto()  # refinement of the best directions on all rows of the search
     AGAINST_PLAIN = auto()  # comparison with plain kernel ridge regression
-    KERNELS = auto()  # first round of the race between kernels and shapes
-    FINALISTS = auto()  # later rounds of the race, on more rows
+    KERNELS = auto()  # first round of the comparison of kernels and shapes of the map
+    FINALISTS = auto()  # later rounds of this comparison, on more rows
     WEIGHTS = auto()  # weights of the members of an ensemble
     HELD_OUT_CHECK = auto()  # check of the directions on held-out rows
     FINAL_FIT = auto()  # fit on all rows
@@ -63,7 +63,7 @@ class SearchState:
     n_found : int
         Number of times that a new best candidate was found.
     phase : Phase or None
-        What the search does in the current stage. None if the stage covers several phases.
+        What the search does in the current stage. None before the first stage.
     """
 
     stage: str
@@ -92,7 +92,7 @@ SearchCallback = Callable[[SearchState], Any]
 class SearchStopped(Exception):
     """Raised by `Progress` when a callback has returned True.
 
-    ``best`` lists each new best candidate in the order of discovery. Its last entry is the best candidate so far.
+    The attribute ``best`` is the list `Progress.best`. The last entry of this list is the best candidate so far.
     """
 
     def __init__(self, best: Sequence[Candidate]) -> None:
@@ -182,7 +182,7 @@ class Progress:
         if not self._callbacks:
             return
         state = self._state()
-        # The fits of a callback must not be recorded in the journal of this fit's checkpoint
+        # If a callback fits a model, this must not be recorded in the checkpoint of the current fit
         # (`hkrr._base.resume_journal`).
         with journal.paused():
             answers = [callback(state) for callback in self._callbacks]
@@ -221,7 +221,7 @@ class Progress:
 
 
 def _describe(candidate: Candidate) -> str:
-    """Return a description of a candidate, with the spectrum of the wide map from which its map was cut."""
+    """Return a description of a candidate, with the singular values before the cut if directions were cut off."""
     if isinstance(candidate.shape, Full):
         d = candidate.n_components
         text = f"{d} direction{'s' if d > 1 else ''}"

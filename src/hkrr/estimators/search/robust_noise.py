@@ -1,10 +1,11 @@
 """The heavy-tailed (Student-t) noise model, which replaces normal noise if the residuals have heavy tails.
 
-The criteria assume normal noise. A gross error in y can then determine the model: the criterion improves most by a map
-along which the function has a spike at that row. The remedy is a Student-t distribution with 4 degrees of freedom. It
-is a scale mixture of normal distributions: row i has the noise variance ``nu / omega_i``, where omega_i is small for an
-outlier. In all criteria, a row with weight w has the noise variance nu / w. A fit with heavy-tailed noise is therefore
-a fit with the weights omega. The weights and the fit are computed in turn (iteratively reweighted least squares).
+The criteria assume normal noise. A single gross error in y can then determine the map, because a function with a spike
+at the row with the error has the best criterion. The remedy is a Student-t distribution with 4 degrees of freedom. This
+distribution is a scale mixture of normal distributions: row i has the noise variance ``nu / omega_i``, where omega_i is
+small for an outlier. In all criteria, a row with weight w has the noise variance nu / w. A fit with heavy-tailed noise
+is therefore a fit with the weights omega. The weights and the fit are computed in turn (iteratively reweighted least
+squares).
 
 The weights are computed from leave-one-out errors. Let e_it be the error of target t at row i, v_i the variance of the
 function at row i given all other rows, in units of the signal variance, and T the number of targets. Then
@@ -12,10 +13,10 @@ function at row i given all other rows, in units of the signal variance, and T t
     ``omega_i = (4 + T) / (4 + sum_t z_it / q_t)``,    ``z_it = e_it^2 / (v_i + nu)``.
 
 The scale q_t is the maximum likelihood estimate under the Student-t distribution. The errors also decide between the
-two distributions: the Student-t distribution is used if it increases the log density of the errors by more than 0.2
+normal and the Student-t distribution: the latter is used if it increases the log density of the errors by more than 0.2
 nats per row. For example, outliers that increase the variance of the residuals by half have this effect. The Student-t
-distribution is not used if more than a tenth of the rows would be outliers, because so many rows are signal and not
-errors. Nor is it used if most rows have the same target.
+distribution is not used if more than a tenth of the rows would be outliers, because so many large residuals are signal
+and not errors. It is also not used if most rows have the same target.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ from hkrr.solvers.initialization import median_sample, median_scale
 
 # Degrees of freedom of the Student-t distribution.
 DEGREES = 4.0
-# The Student-t distribution is used if it increases the log density of the errors by more than these numbers of nats:
-# per row, and in total.
+# The Student-t distribution is used if it increases the log density of the errors by more than the first number of nats
+# per row, and by more than the second number in total.
 LEAST_GAIN, _LEAST_TOTAL_GAIN = 0.2, 10.0
 # Rows with a weight below this value are outliers. With one target, a residual of about 9 times the scale of the
 # Student-t distribution has this weight.
@@ -128,7 +129,7 @@ class Errors(NamedTuple):
 
     @property
     def heavy_tailed(self) -> bool:
-        """Whether a Student-t distribution fits the errors much better than a normal one, with few outliers."""
+        """Whether the noise should be modelled by a Student-t distribution, as described in the module docstring."""
         gain = self.student_density - self.normal_density
         if not (gain > LEAST_GAIN and gain * len(self.squares) > _LEAST_TOTAL_GAIN):
             return False
@@ -224,7 +225,7 @@ def _standardized(kernel: Kernel, P: Array, Y: Array, weighted_noise: Array, noi
 def plain_weights(
     rows: InMemoryRows, kernel: Kernel, rng: np.random.RandomState, deadline: float = math.inf
 ) -> tuple[Array, float]:
-    """Return weights from plain kernel ridge regression, and the log density of its errors.
+    """Return the weights omega for plain kernel ridge regression, and the mean log density of its errors.
 
     The median heuristic sets the scale of the kernel, from the median distance between rows. The weights are computed
     for several values of nu. The weights for the nu with the highest log density of the errors are returned.

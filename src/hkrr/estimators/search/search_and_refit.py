@@ -26,7 +26,7 @@ from hkrr.rows.standardize import Moments
 from hkrr.solvers import Result
 from hkrr.solvers.driver import StopReason
 
-# The weights of an ensemble are computed on at least this number of rows, if there are so many.
+# Minimum number of rows on which the weights of an ensemble are computed. If there are fewer rows, all rows are used.
 _WEIGHING_ROWS = 2_000
 
 
@@ -101,10 +101,10 @@ def select_model(ready: Ready, kernel: Kernel | None, keep_best: bool) -> Select
 
 
 def select_members(ready: Ready, keep_best: bool) -> tuple[list[Selection], Array]:
-    """Run the search, compute the weights of its finalists, and fit those with positive weights on all rows.
+    """Run the search, compute the weights of its best candidates, and fit the candidates with positive weights.
 
-    Return the members of the ensemble, largest weight first, and their weights. There is at least one member, possibly
-    with the weight 0. See `select_model` for `keep_best`.
+    Return these members of the ensemble, largest weight first, and their weights. There is at least one member,
+    possibly with the weight 0. See `select_model` for `keep_best`.
     """
     problem, budget = ready.problem, ready.budget
     try:
@@ -143,7 +143,7 @@ def _largest_first(weights: Array) -> Array:
 
 
 def _weights_of_finalists(problem: SearchProblem, tuned: Tuned) -> tuple[list[Candidate], Callable[[Array], Array]]:
-    """Return the finalists of a search, and a function that computes their weights.
+    """Return the finalists of a search (see `Tuned`), and a function that computes their weights in an ensemble.
 
     The function takes the indices of the finalists that may be used, and returns the weights of all finalists.
     """
@@ -168,7 +168,8 @@ def _weights_of_finalists(problem: SearchProblem, tuned: Tuned) -> tuple[list[Ca
         return [tuned.winner], lambda some: np.ones(1)
     _, Y, w = criterion.rows.gather()
     row_weight = np.ones(len(Y)) if w is None else w
-    # The price of a parameter is that of a fit on all rows, of which the rows here may be a sample.
+    # Reduce the numbers of parameters, so that the penalty per parameter is that of a fit to all rows. The rows of the
+    # criterion may be only a sample.
     share = criterion.rows.total_weight / problem.total_weight
     n_parameters = share * np.array([one.degrees_of_freedom for one in refitted])
 
@@ -187,7 +188,7 @@ def _final_fit(
     robust, y_offset = robust_rows(ready.rows, ready.problem.rows, winner, omega)
     given = None if y_offset is None else ready.rows
     if n_rows < robust.n_rows:
-        # The generator is a new one, so that all members of an ensemble use the same rows.
+        # A new generator with a fixed seed is used, so that all members of an ensemble use the same rows.
         some = robust.draw(n_rows, np.random.RandomState(0))
         robust, given = robust.subset(some), None if given is None else given.subset(some)
     return final_fit(robust, winner, result, n_centers, ready.problem.rng, given=given), y_offset

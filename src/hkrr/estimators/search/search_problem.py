@@ -49,7 +49,7 @@ class SearchProblem:
     place : callable
         Function that moves rows to the device on which the criteria are evaluated.
     weighs_finalists : bool
-        Whether an ensemble of the finalists is made after the search, so that time must be left for their weights.
+        Whether the weights of an ensemble are computed after the search, so that the search must leave time for this.
     """
 
     rows: InMemoryRows
@@ -84,7 +84,7 @@ class SearchProblem:
         return self.rows.total_weight if self.represented_weight is None else self.represented_weight
 
     def with_share(self, share: float) -> SearchProblem:
-        """Return the problem with a deadline after this fraction of the time that is left."""
+        """Return the problem with an earlier deadline: after the fraction `share` of the time left."""
         return replace(self, deadline=time.perf_counter() + share * self.seconds_left)
 
     @property

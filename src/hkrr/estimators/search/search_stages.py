@@ -1,7 +1,7 @@
-"""The complete search: from rows to one candidate.
+"""The complete search: from rows to one candidate, which consists of a kernel, a map and a noise level.
 
-The first stages use a sample of the rows and at most 400 centers. The best candidates are then refined on all rows of
-the search. If the residuals have heavy tails, the search uses a heavy-tailed (Student-t) noise model, called
+The search for directions uses a sample of the rows and at most 400 centers. The best candidates are then refined on all
+rows of the search. If the residuals have heavy tails, the search uses a heavy-tailed (Student-t) noise model, called
 heavy-tailed noise below (`hkrr.estimators.search.robust_noise`).
 """
 
@@ -55,7 +55,7 @@ from hkrr.solvers.initialization import median_sample, median_scale
 
 # Maximum number of rows that a search uses.
 SAMPLE_ROWS = 20_000
-# Maximum number of rows of a criterion in which all rows are centers.
+# Maximum number of rows of the criteria in this module in which all rows are centers, except in `refit_scale`.
 _EXACT_ROWS = 1_000
 # Number of rows of the first fit of plain kernel ridge regression, and of the first comparison with a map.
 _FEW_ROWS = 300
@@ -71,18 +71,20 @@ _RESCALE_ITERATIONS, _SCALES_ITERATIONS = 8, 30
 _FEW_DIRECTIONS = 2
 # Maximum number of times that the weights of the heavy-tailed noise and the map are refined in turn.
 _REWEIGHTINGS = 3
-# Directions lead clearly if they explain the target better by this number of nats per row and target. Their noise
-# variance is then at most a quarter of that of other models.
+# A map with few directions leads clearly if one of two conditions holds. First, its criterion is lower than the lowest
+# criterion of the models without directions by this number of nats per row and target. Its noise variance is then at
+# most a quarter of the noise variance of these models.
 _CLEAR_LEAD = 0.7
-# Directions also lead clearly if their criterion is lower than that of a model that predicts zero by this factor times
-# the number of nats of other models.
+# Second, it lowers the criterion, relative to a model that predicts zero, by more than this factor times the amount by
+# which the best model without directions lowers it.
 _CLEAR_RATIO = 2.0
-# A model explains almost nothing if its criterion, relative to a model that predicts zero, is above this number.
+# A model explains almost nothing if its criterion, minus the criterion of a model that predicts zero, is above this
+# number of nats per row and target.
 _UNEXPLAINED = -0.05
-# Directions are few if there is at most one for this number of columns.
+# A map has few directions if it has one direction, or at most one direction for each group of this many columns.
 _FEW_PER_COLUMNS = 4
-# If the kernel is selected too, fraction of the time that the search for directions may take. For an ensemble, fraction
-# of the time left after it that the race between kernels may take.
+# Fractions of the time if the kernel is selected too. The search for directions may take the first fraction of the time
+# until the deadline. For an ensemble, the comparison of kernels may take the second fraction of the remaining time.
 _SHARE_OF_DIRECTIONS, _SHARE_OF_RACE = 0.3, 0.85
 
 PLAIN_WINS = "plain kernel ridge regression on all inputs scores better than any map with few directions"
@@ -147,11 +149,12 @@ def _choose_noise(problem: SearchProblem, search: Callable[[Array | None], Tuned
     """Run the search with normal noise, with heavy-tailed noise, or once with each of them.
 
     If the targets have heavy tails, the search is made with heavy-tailed noise. If the leave-one-out errors of the
-    selected map have no heavy tails, the tails of the targets were signal, and the map is refined with normal noise.
+    selected map have no heavy tails, the tails of the targets were signal. The map is then refined with normal noise,
+    and the better of the two maps is returned.
 
     If the targets have no heavy tails, the search is made with normal noise. If the errors of the selected map, or of a
-    map with fewer directions, have heavy tails, the search is made again with heavy-tailed noise. The better result is
-    returned.
+    map with fewer directions, have heavy tails, the search is made again with heavy-tailed noise, and the better of the
+    two results is returned.
     """
     gaussian = KERNELS["gaussian"].with_gamma(1.0)
     if target_errors(problem.rows).heavy_tailed:
@@ -178,11 +181,11 @@ def _choose_noise(problem: SearchProblem, search: Callable[[Array | None], Tuned
 
 
 def _weights_of_smaller_map(problem: SearchProblem, found: Tuned, errors_of_winner: Errors) -> Array | None:
-    """Return the heavy-tailed noise weights of a map with fewer directions, if it is better than the selected map.
+    """Return the heavy-tailed noise weights of a map with fewer directions that is better than the selected map.
 
     The selected map can have a direction along which the function fits an outlier. The errors of the selected map then
-    do not show the outlier, but the errors of a map with fewer directions do. Return None if no map with one or two
-    directions fewer is better.
+    do not show the outlier, but the errors of a map with fewer directions do. Maps with one and two directions fewer
+    are tried. If neither is better, the result is None.
     """
     winner = found.winner
     if not isinstance(winner.shape, Full):
@@ -322,10 +325,11 @@ def _at_least_plain(
     result: Result,
     ends: list[Candidate],
 ) -> tuple[Candidate, Result, list[Candidate]]:
-    """Return the winner of a search that was stopped, or plain kernel ridge regression if the winner may be worse.
+    """Return the winner of a search, or plain kernel ridge regression if the winner may be worse.
 
-    The winner must have the better score, with a lead that makes the held-out check unnecessary. `plain` is the result
-    of `_begin_with_plain`. The result of the run and all candidates tried are returned too.
+    This function replaces the held-out check for a search that was stopped by its deadline: the winner is kept only if
+    its score is so much better that no check is needed. `plain` is the result of `_begin_with_plain`. If it is None,
+    the winner is always kept. The result of the last run and all candidates tried are returned too.
     """
     if plain is not None:
         criterion, rival = plain
@@ -363,10 +367,10 @@ def _found_by(search: DirectionSearch) -> tuple[list[Candidate], list[Candidate]
 
 
 def select_for_polishing(problem: SearchProblem, best: list[Candidate], searched_weight: float) -> list[Candidate]:
-    """Return the best candidate on the rows of the search and, if it differs, the best candidate on all rows.
+    """Return the candidate with the best score and, if it is a different one, that with the best score on all rows.
 
-    The score on all rows is extrapolated from the score on the rows of the search, whose total weight is
-    `searched_weight`.
+    `best` is sorted by score, lowest first. The scores were computed on a sample with the total weight
+    `searched_weight`, and are extrapolated to all rows.
     """
     other = min(best, key=lambda one: score_on_all_rows(one, searched_weight, problem.total_weight))
     return best[:1] if other is best[0] else [best[0], other]
@@ -395,9 +399,9 @@ def polish(problem: SearchProblem, candidates: Sequence[Candidate]) -> tuple[Can
 def rescale(problem: SearchProblem, candidate: Candidate) -> Candidate:
     """Return the candidate with the scales of its directions and its noise refitted on at most 1,000 rows.
 
-    The directions themselves are held fixed. L-BFGS on the whole map converges slowly along the valley in which all
-    scales and the noise change together. If the map has many parameters relative to the number of rows, running L-BFGS
-    on the whole map to convergence could also overfit the directions.
+    The directions themselves are held fixed. L-BFGS on the whole map would converge slowly, because the criterion
+    hardly changes if all scales and the noise change together. If the map has many parameters relative to the number of
+    rows, L-BFGS on the whole map could also overfit the directions.
     """
     B = principal_form(candidate.B)[0] if candidate.kernel.rotation_invariant else candidate.B
     exact = problem.criterion(subset(problem.rows, _EXACT_ROWS, problem.rng), None, candidate.kernel)
@@ -468,8 +472,8 @@ def compare_with_plain(
 def _is_better(problem: SearchProblem, chosen: Candidate, rival: Candidate) -> tuple[bool, list[Candidate]]:
     """Return whether the map is better than its rival, and the entries of the held-out check for ``path_``.
 
-    The scores decide. If the map is full and its lead in score is small, the held-out check decides instead. The list
-    of entries is empty if no check was made.
+    The scores decide. If the map is full and its score is only slightly better, the held-out check decides instead. If
+    there is no time for the check, the rival is preferred. The list of entries is empty if no check was made.
     """
     if chosen.score > rival.score:
         return False, []
@@ -525,10 +529,11 @@ def _search_all_kernels(problem: SearchProblem) -> Tuned:
 
 
 def _lead(problem: SearchProblem, directions: Candidate) -> tuple[float, float]:
-    """Compare directions with models that do not combine columns, on at most 300 rows.
+    """Compare a map with models that do not combine columns, on at most 300 rows.
 
-    Return two values of the criterion in nats per row and target, relative to a model that predicts zero: that of the
-    directions, and the lowest one of plain kernel ridge regression and diagonal maps, with a smooth and a rough kernel.
+    Return two values: the criterion of the map, and the lowest criterion of the other models. Both are in nats per row
+    and target, minus the criterion of a model that predicts zero. The other models are plain kernel ridge regression
+    and diagonal maps, with the Gaussian and the Laplace kernel.
     """
     some = subset(problem.rows, _FEW_ROWS, problem.rng)
     exact, ones = problem.criterion(some, None, directions.kernel), np.ones(some.n_features)
@@ -546,7 +551,8 @@ def _lead(problem: SearchProblem, directions: Candidate) -> tuple[float, float]:
 def _is_worth_more(problem: SearchProblem, directions: Candidate) -> bool:
     """Return whether the search for directions should go on, because the target may be a multi-index model.
 
-    This is the case if the directions are few and lead clearly, or if no model explains the target.
+    This is the case if a map with few directions leads clearly, as defined by `_CLEAR_LEAD` and `_CLEAR_RATIO`, or if
+    the models without directions explain almost nothing.
     """
     if not problem.in_time:
         return False
@@ -555,7 +561,7 @@ def _is_worth_more(problem: SearchProblem, directions: Candidate) -> bool:
 
 
 def _is_multi_index(problem: SearchProblem, directions: Candidate) -> bool:
-    """Return whether the directions are few, and explain the target far better than models without directions."""
+    """Return whether the map has few directions and explains the target far better than models without directions."""
     return _lead_clearly(directions, *_lead(problem, directions))
 
 

@@ -1,4 +1,4 @@
-"""Weights of an ensemble of candidates, from leave-one-out predictions and a price for the parameters of the maps.
+"""Weights of an ensemble of candidates, from leave-one-out predictions and a penalty for the parameters of the maps.
 
 Let f_k be the leave-one-out predictions of candidate k at n rows, and p_k the number of parameters of its map. The
 weights minimize
@@ -6,8 +6,8 @@ weights minimize
     ``|y - sum_k w_k f_k|^2 / n  +  c s^2 sum_k w_k p_k / n``    over w >= 0,
 
 where s^2 is the smallest mean squared error of a single candidate. The leave-one-out predictions are computed at a
-fixed map, which was learned from all rows. The second term, as in Mallows' criterion, makes up for this. Without it,
-maps with many parameters would get too much weight. In Mallows' criterion for a linear model, the constant c is 2.
+fixed map, which was learned from all rows. They are therefore too accurate, above all for maps with many parameters.
+The second term corrects for this, as in Mallows' criterion. In Mallows' criterion for a linear model, c is 2.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hkrr._base.linear_algebra import Array, jittered_cholesky
 
 # The constant c of the module docstring.
 PRICE = 6.0
-# Members with smaller weights are left out, and the weights of the others are computed again.
+# Members with smaller weights are left out, and the weights of the remaining members are computed again.
 _LEAST_WEIGHT = 0.01
 
 
