@@ -174,7 +174,7 @@ class HyperKernelRidge(MapModel):
     history_ : dict of lists
         Progress of the solver. The columns "time" (in seconds), "objective", "grad_norm" and "step" have one entry for
         the starting map and one for each iteration. For VarPro and AGD, "step" is the step size. For L-BFGS, "step" is
-        the length of the step.
+        the norm of the step.
     diagnostics_ : Diagnostics
         Report on the quality of the fit. It can be printed; see `hkrr.Diagnostics`.
     prior_variance_, noise_variance_ : float or array (n_targets,)

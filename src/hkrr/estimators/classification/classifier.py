@@ -196,8 +196,8 @@ class HyperKernelClassifier(
         check_choice("loss", self.loss, tuple(LOSSES))
         if is_external(X):
             raise ValueError(
-                "X must be an array or a data frame in memory: a classifier does not accept tensors, files, functions or "
-                "Dask collections"
+                "X must be an array or a data frame in memory: a classifier does not accept tensors, files, functions "
+                "or Dask collections"
             )
         # NumPy's warnings are suppressed, because values that are not finite raise a FitError or a ValueError.
         with restored_on_failure(self), np.errstate(over="ignore", divide="ignore", invalid="ignore"):

@@ -305,9 +305,9 @@ def improve_each(
 ) -> list[Candidate]:
     """Run `improve` on each candidate in `starts`. Return the improved candidates in the same order.
 
-    On a GPU, the runs are made in lockstep, and their evaluations are computed in batches. Otherwise the runs are
-    distributed over joblib workers, or over threads if ``n_jobs`` stands for a single worker. After the deadline,
-    threads evaluate only the first candidate, and workers evaluate each candidate once.
+    On a GPU, the runs are made at the same time, and their evaluations are computed in batches. Otherwise the runs are
+    distributed over joblib workers, or over threads if ``n_jobs`` means a single worker. After the deadline, threads
+    evaluate only the first candidate, and workers evaluate each candidate once.
     """
 
     def one(k: int, criterion: Criterion | Grouped = criterion) -> Candidate:

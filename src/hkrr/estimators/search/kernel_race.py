@@ -41,7 +41,7 @@ PRODUCT = ("product_matern32", "product_laplace", "anova")
 # The time to compute a product kernel is proportional to the number of columns. With more than _WIDE columns, only the
 # cheapest product kernel is tried.
 _WIDE, _CHEAPEST = 50, ("product_laplace",)
-# Initial value of nu of a run whose scales are set by the median heuristic.
+# Initial noise level nu (see `Candidate`) of a run whose scales are set by the median heuristic.
 _FIRST_NOISE = 0.1
 # Limits for the start of a run that continues from the result of another run: smallest nu, largest nu, and largest
 # factor by which a scale may be above or below the scale of the median heuristic. Outside of these limits, gradients

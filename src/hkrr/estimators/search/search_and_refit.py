@@ -43,8 +43,8 @@ class Selection:
     fit : FinalFit
         The final fit, with the coefficients.
     y_offset : array (n_targets,) or None
-        With the heavy-tailed (Student-t) noise model, the weighted mean of the targets minus their unweighted mean. The
-        weights of the noise model give outliers little influence on this mean. None with normal noise.
+        With the heavy-tailed (Student-t) noise model, the weighted mean of the targets minus their unweighted mean. In
+        the weighted mean, the weights of the noise model reduce the influence of outliers. None with normal noise.
     interrupted_by : KeyboardInterrupt or None
         The exception if Ctrl-C stopped the search, otherwise None. After Ctrl-C, the winner is the best candidate so
         far, and its coefficients are fitted on the sample of the search instead of all rows.
