@@ -32,8 +32,8 @@ from hkrr.rows.weights import any_copies, check_weights, merge_copies, merge_cop
 
 # ``truncation_`` is this factor times the largest absolute target.
 _TRUNCATION_FACTOR = 2.0
-# Number of passes of the final fit over the rows: for the draw of the centers, for the sums of squares of the targets,
-# and for the sums of products of kernel values.
+# Number of passes of the final fit over the rows. One pass draws the centers, one sums the squares of the targets, and
+# one sums the products of kernel values.
 _FINAL_PASSES = 3
 
 

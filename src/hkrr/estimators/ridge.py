@@ -144,7 +144,7 @@ class HyperKernelRidge(MapModel):
         The map B in the original units of X, scaled to spectral norm 1. For rotation-invariant kernels, its rows are
         orthogonal in standardized coordinates, and the row with the largest singular value comes first.
     map_ : array (n_components, n_features) or (n_features,)
-        The map in the form in which it is stored: ``components_`` itself, or the vector of its diagonal if the map is
+        The stored form of the map: the matrix ``components_``, or the vector of its diagonal if the map is
         diagonal. Only `HyperKernelRidgeCV` can select a diagonal map.
     singular_values_ : array (n_components,)
         Singular values of the map in standardized coordinates, divided by the largest singular value. They are the

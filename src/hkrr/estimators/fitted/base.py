@@ -1,4 +1,4 @@
-"""The base classes of the regressors: `Regressor` for all of them, and `MapModel` for those with a single map."""
+"""The base classes of the regressors: `Regressor` for all regressors, `MapModel` for regressors with a single map."""
 
 from __future__ import annotations
 

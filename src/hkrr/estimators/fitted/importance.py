@@ -15,7 +15,7 @@ classifier, the predictions are the probabilities p_k of the classes, and G is t
 certain. A constant added to all scores has no effect either.
 
 From finite differences, for columns with few distinct values. Gradients describe small changes, but there are no data
-between two values of such a column. With a coordinatewise kernel the function is often flat at both values and steep in
+between two values of such a column. With a product kernel the function is often flat at both values and steep in
 between. A gradient at the rows then misses the jump or exaggerates it. The jumps themselves are used instead:
 
     ``effect_j^2 = 1/2 mean_i sum_v p_v |f(x_i with its j-th entry set to v) - f(x_i)|^2``

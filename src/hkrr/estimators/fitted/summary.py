@@ -157,7 +157,7 @@ class SummaryMixin:
         return self._make_summary()
 
     def _make_summary(self, columns: list[str] | None = None) -> Summary:
-        """Return the summary, with the given names of the columns or those of the training data."""
+        """Return the summary. If `columns` is None, the column names of the training data are used."""
         return summarize(cast("MapModel", self), columns)
 
 

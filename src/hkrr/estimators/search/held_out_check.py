@@ -79,10 +79,10 @@ class HeldOutCheck:
         error in at least half of the comparisons.
 
         At most 6,000 rows are used, and a quarter of these rows is held out. The map and the rival are learned from
-        scratch on the remaining rows. With few held-out rows, the error is not reliable. With fewer than
-        2,000 rows, the comparison is therefore repeated with a second quarter held out. With fewer than 1,000 rows,
-        each of the four quarters is held out in turn. If the deadline passes, only the comparisons so far are used, and
-        the map fails if there are none. With fewer than 8 rows, no comparison is made, and the map passes.
+        scratch on the remaining rows. With few held-out rows, the error is not reliable. With fewer than 2,000 rows,
+        the comparison is therefore repeated with a second quarter held out. With fewer than 1,000 rows, each of the
+        four quarters is held out in turn. If the deadline passes, only the comparisons so far are used, and the map
+        fails if there are none. With fewer than 8 rows, no comparison is made, and the map passes.
         """
         rows = self.problem.rows
         drawn = rows.draw(_ROWS, self.problem.rng)

@@ -45,7 +45,7 @@ _WIDE, _CHEAPEST = 50, ("product_laplace",)
 _FIRST_NOISE = 0.1
 # Limits for the start of a run that continues from the result of another run: smallest nu, largest nu, and largest
 # factor by which a scale may be above or below the scale of the median heuristic. Outside of these limits, gradients
-# almost vanish, and a run could not leave such a start.
+# almost vanish, and the run would hardly change the map.
 _LEAST_NOISE, _MOST_NOISE, _FARTHEST_SCALE = 0.003, 1.0, 100.0
 # The time of one iteration is proportional to this power of the number of rows.
 _COST_EXPONENT = 2.7

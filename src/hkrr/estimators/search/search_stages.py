@@ -71,12 +71,11 @@ _RESCALE_ITERATIONS, _SCALES_ITERATIONS = 8, 30
 _FEW_DIRECTIONS = 2
 # Maximum number of times that the weights of the heavy-tailed noise and the map are refined in turn.
 _REWEIGHTINGS = 3
-# A map with few directions leads clearly if one of two conditions holds. First, its criterion is lower than the lowest
-# criterion of the models without directions by this number of nats per row and target. Its noise variance is then at
-# most a quarter of the noise variance of these models.
+# A map with few directions leads clearly if its criterion is lower than the lowest criterion of the models without
+# directions by this number of nats per row and target. The noise variance is then at most a quarter of theirs.
 _CLEAR_LEAD = 0.7
-# Second, it lowers the criterion, relative to a model that predicts zero, by more than this factor times the amount by
-# which the best model without directions lowers it.
+# A map with few directions also leads clearly if it improves the criterion of a model that predicts zero by more than
+# this factor times the improvement by the best model without directions.
 _CLEAR_RATIO = 2.0
 # A model explains almost nothing if its criterion, minus the criterion of a model that predicts zero, is above this
 # number of nats per row and target.

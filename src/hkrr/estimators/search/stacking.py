@@ -55,7 +55,7 @@ def stacking_weights(predictions: Sequence[Array], Y: Array, row_weight: Array, 
 
 
 def _priced_least_squares(F: Array, y: Array, price: Array) -> Array:
-    """Return the w >= 0 that minimizes ``|y - F w|^2 + price'w``, written as a nonnegative least squares problem."""
+    """Return the w >= 0 that minimizes ``|y - F w|^2 + price'w``, where price holds the penalties of the weights."""
     gram = F.T @ F
     if not np.any(gram):
         return np.zeros(F.shape[1])
