@@ -26,7 +26,7 @@ class KernelExpansionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """
 
     def predict(self, X: Any) -> Array:
-        """Return the prediction at every row of X, computed block by block."""
+        """Return the predictions at the rows of X, computed in blocks of rows."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         rows = InMemoryRows(X, np.empty((len(X), 0)))
@@ -41,9 +41,9 @@ class KernelExpansionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _standardize(self, X: Any, y: Any, scale: bool = True) -> tuple[Array, Array, Moments]:
         """Validate X and y. Return the standardized inputs, the centred targets, and the moments of the columns.
 
-        The targets have one column per target, even if y is one-dimensional. The moments are the means and scales of
-        the columns. With ``scale=False`` the inputs are returned unchanged, and the moments have mean 0 and scale 1 for
-        each column.
+        The targets are returned as a matrix with one column per target, even if y is one-dimensional. The moments are
+        the means and standard deviations of the columns. With ``scale=False`` the inputs are returned unchanged, and
+        the moments have mean 0 and scale 1 for each column of X.
         """
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, multi_output=True)
         self._one_target = np.ndim(y) == 1

@@ -3,7 +3,8 @@
 Each estimator whitens the inputs: ``z = W (x - mean)`` has the identity as its covariance. From z and the target it
 computes a symmetric matrix M, whose leading eigenvectors estimate the row space of B in f(x) = g(Bx), or some
 directions of this space. The eigenvectors are directions for the whitened inputs z. In the original units of X, the map
-is ``V_d' W``, where the columns of V_d are the eigenvectors of the d eigenvalues with the largest absolute values.
+is ``V_d' W``. The columns of V_d are the eigenvectors of the d eigenvalues with the largest absolute values, where d is
+``n_components``.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class SubspaceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         return self
 
     def _check(self) -> None:
-        """Raise a ValueError for the first invalid parameter."""
+        """Raise a ValueError if a parameter of the subclass is invalid."""
 
     @abstractmethod
     def _matrix(self, Z: Array, y: Array) -> Array:
@@ -94,9 +95,9 @@ def signed(components: Array) -> Array:
 
 
 def _whiten(X: Array) -> tuple[Array, Array]:
-    """Return the whitening matrix W, of shape (rank, D), and the mean: ``W (x - mean)`` has covariance I.
+    """Return the whitening matrix W of shape (rank, n_features), and the mean: ``W (x - mean)`` has covariance I.
 
-    If all inputs are constant, W is the identity.
+    If all columns are constant, W is the identity.
     """
     mean = X.mean(axis=0)
     centred = X - mean
@@ -112,7 +113,7 @@ def _whiten(X: Array) -> tuple[Array, Array]:
 
 
 def _complete(directions: Array, n_components: int) -> Array:
-    """Normalize the rows. If there are fewer than n_components rows, append orthogonal rows."""
+    """Scale each row to unit length. If there are fewer than n_components rows, append orthogonal rows."""
     directions = directions / np.linalg.norm(directions, axis=1, keepdims=True)
     missing = n_components - len(directions)
     if missing <= 0:

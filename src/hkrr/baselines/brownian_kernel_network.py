@@ -8,7 +8,8 @@ minimizes
 
     G(W) + lambda Omega(W),     G(W) = (lambda / 2) y' (K + m lambda I)^-1 y,
 
-over W, where Omega is the penalty. Because the coefficients sum to zero, the gradient of G with respect to w_j is
+over W, where Omega is the penalty (see `BKerNN`). Because the coefficients sum to zero, the gradient of G with respect
+to w_j is
 ``(lambda / (2 p)) sum_a alpha_a s_a x_a``, where ``s_a = sum_b alpha_b sign(w_j'(x_a - x_b))``. All s_a are computed in
 O(m log m) by sorting. The kernel matrix needs ``sum_j |w_j'(x_a - x_b)|``, the L1 distance between rows a and b of X W.
 """
@@ -144,13 +145,16 @@ class BKerNN(RegressorMixin, BaseEstimator):
 
 
 def brownian(P: Array, Q: Array) -> Array:
-    """Return the kernel matrix of the rows of P and Q: the mean over the columns of ``(|s| + |t| - |s - t|) / 2``."""
+    """Return the kernel matrix of the rows of P and Q: the mean over the columns of ``(|s| + |t| - |s - t|) / 2``.
+
+    Here s and t are the entries of the two rows in a column.
+    """
     sizes = np.abs(P).sum(axis=1)[:, None] + np.abs(Q).sum(axis=1)
     return np.asarray((sizes - cdist(P, Q, "cityblock")) / (2.0 * P.shape[1]))
 
 
 def objective(Z: Array, y: Array, W: Array, reg_lambda: float) -> tuple[float, Array]:
-    """Return G(W) and the coefficients alpha, centred to remove rounding errors in their sum."""
+    """Return G(W) and the coefficients alpha. The mean of alpha, which is only a rounding error, is subtracted."""
     P = Z @ W
     K = brownian(P, P)
     K -= K.mean(axis=0)

@@ -57,7 +57,7 @@ class SAVE(SubspaceEstimator):
     The directions are the leading eigenvectors of ``M = sum_h p_h (I - V_h)^2``, where p_h is the fraction of the rows
     in slice h of the target, and V_h is the covariance of the whitened inputs z in the slice. Unlike SIR, SAVE also
     finds directions along which the link function is even, but it needs a larger sample for the same accuracy. Source:
-    Cook and Weisberg (1991), discussion of Li's paper, JASA 86.
+    Cook and Weisberg (1991), comment on Li's paper (see `SIR`), JASA 86.
 
     Parameters
     ----------

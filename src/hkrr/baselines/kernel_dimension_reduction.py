@@ -125,15 +125,15 @@ class KDR(SubspaceEstimator):
                 break
             B, size = step.point, step.size
             value, gradient = conditional_variance(Z, G_y, B, kernel, self.epsilon)
-        # The eigenvectors of this matrix are the directions of B, ordered by the mean squared gradient along each of
-        # them.
+        # The leading eigenvectors of this matrix span the row space of B. Each eigenvalue is the mean squared gradient
+        # along its eigenvector.
         return B.T @ gradient_matrix(Z @ B.T, y, self.epsilon) @ B
 
 
 def conditional_variance(Z: Array, G_y: Array, B: Array, kernel: Gaussian, epsilon: float) -> tuple[float, Array]:
     """Return ``tr(G_y (G + m eps I)^-1) / m`` and its gradient with respect to B.
 
-    G is the centred kernel matrix of Z B'.
+    G is the centred kernel matrix of the m rows of Z B', and G_y is the centred kernel matrix of the target.
     """
     m = len(Z)
     P = Z @ B.T
@@ -204,10 +204,11 @@ class GradientKDR(SubspaceEstimator):
 
 
 def gradient_matrix(Z: Array, y: Array, epsilon: float) -> Array:
-    """Return the matrix M of gradient-based KDR.
+    """Return the matrix M of gradient-based KDR (see `GradientKDR`).
 
-    For the Gaussian kernel, row j of N_i is ``2 gamma k_ij (z_j - z_i)``. Let ``A = K + m eps I`` and
-    ``F = A^-1 G_y A^-1``, let k_i be column i of K, and let * be the entrywise product. Then
+    Let z_i be the m rows of Z, K their kernel matrix, k_i its column i, and G_y the kernel matrix of the target. For
+    the Gaussian kernel, row j of N_i is ``2 gamma K_ij (z_j - z_i)``. Let ``A = K + m eps I`` and
+    ``F = A^-1 G_y A^-1``, let 1 be the vector of ones, and let * be the entrywise product. Then
 
         N_i' F N_i = 4 gamma^2 (Z - 1 z_i')' (F * k_i k_i') (Z - 1 z_i').
 

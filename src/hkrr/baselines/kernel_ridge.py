@@ -5,7 +5,8 @@ fitted values are ``F (F'y / (s + lambda m))``, and the leverages are ``h_i = su
 same decomposition can therefore be used for all values of lambda. The leave-one-out residual of row i is exactly
 ``r_i / (1 - h_i)``, where r_i is the residual of the fit to all rows.
 
-With all rows as centers, ``K = U diag(s) U'`` and ``F = U diag(s)^(1/2)``. With c Nystrom centers, ``K_cc = T T'``,
+With all rows as centers, ``K = U diag(s) U'`` and ``F = U diag(s)^(1/2)``. With c Nystrom centers, let K_cc be the
+kernel matrix of the centers, and K_cm the kernel matrix between the centers and the rows. Then ``K_cc = T T'``,
 ``V = T^-1 K_cm``, ``V V' = U diag(s) U'`` and ``F = V'U``.
 """
 
@@ -81,7 +82,8 @@ def decompose(kernel: Kernel, Z: Array, centers: Array | None) -> _Path:
 class KernelRidgeCV(KernelExpansionRegressor):
     """Kernel ridge regression with lambda and gamma chosen by the leave-one-out error.
 
-    The fit minimizes ``sum_i (f(x_i) - y_i)^2 / m + lambda |f|^2`` over functions f, where m is the number of rows.
+    The fit minimizes ``sum_i (f(x_i) - y_i)^2 / m + lambda |f|^2`` over functions f, where m is the number of rows and
+    |f| is the norm of f in the reproducing kernel Hilbert space.
 
     Parameters
     ----------
@@ -98,7 +100,7 @@ class KernelRidgeCV(KernelExpansionRegressor):
     centers : {"uniform", "leverage"}, default="uniform"
         How to draw the centers: uniformly, or with probabilities proportional to approximate leverage scores.
     random_state : int, RandomState instance or None, default=None
-        Seed for drawing the centers, and the rows that the median heuristic uses.
+        Seed for drawing the centers and the rows that the median heuristic uses.
 
     Attributes
     ----------

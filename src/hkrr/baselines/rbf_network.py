@@ -168,7 +168,7 @@ class HyperRBFNetwork(RBFNetwork):
     """Hyper-RBF network: ``f(x) = sum_j a_j k(|B (x - t_j)|) + b`` with a learned map B.
 
     Stochastic gradient descent learns B together with the centers t_j and the coefficients a_j. Source: Poggio and
-    Girosi (1990), see `RBFNetwork`. They call these models hyper basis functions.
+    Girosi (1990), see `RBFNetwork`. That paper calls these models hyper basis functions.
 
     Parameters
     ----------

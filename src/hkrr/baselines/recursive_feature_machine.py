@@ -21,10 +21,10 @@ KERNELS = {"laplace": Laplace, "gaussian": Gaussian}
 class RecursiveFeatureMachine(KernelExpansionRegressor):
     """Recursive feature machine: kernel ridge regression with a learned Mahalanobis distance.
 
-    Each iteration solves ``(K_M + reg I) a = y`` for a, and then sets M to ``sum_i grad f(x_i) grad f(x_i)'`` divided
-    by its largest entry. K_M is the kernel matrix for the distance ``|M^(1/2) (x - x')|``, f is the fitted function
-    with the coefficients a, and M is the identity in the first iteration. The fitted model is that of the iteration
-    with the lowest error on held-out rows. Source: Radhakrishnan, Beaglehole, Pandit and Belkin (2024), Mechanism for
+    Each iteration solves ``(K_M + reg I) a = y`` for a, and then sets M to ``sum_i grad f(x_i) grad f(x_i)'``, divided
+    by the largest entry of this sum. K_M is the kernel matrix for the distance ``|M^(1/2) (x - x')|``, f is the fitted
+    function with the coefficients a, and M is the identity in the first iteration. The iteration with the lowest error
+    on held-out rows gives the final model. Source: Radhakrishnan, Beaglehole, Pandit and Belkin (2024), Mechanism for
     feature learning in neural networks and backpropagation-free machine learning models, Science 383.
 
     Parameters
@@ -52,7 +52,8 @@ class RecursiveFeatureMachine(KernelExpansionRegressor):
     M_ : array (n_features, n_features)
         The learned matrix M. With ``scale_features=True`` it applies to the standardized columns of X.
     components_ : array (n_features, n_features)
-        A square root of M in the original units of X: the distance of two rows is ``|components_ (x - x')|``.
+        A square root of M in the original units of X: the learned distance between x and x' is
+        ``|components_ (x - x')|``.
     best_iter_ : int
         Number of updates of M before the chosen iteration.
 

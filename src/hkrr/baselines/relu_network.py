@@ -25,7 +25,7 @@ class ReLUNetwork(RegressorMixin, BaseEstimator):
     n_units : int, default=100
         Number of hidden units.
     reg_lambda : float, default=1e-4
-        Weight of the squared L2 penalty on the weights.
+        Strength of the L2 penalty on the weights of the network.
     max_iter : int, default=1000
         Maximum number of epochs.
     random_state : int, RandomState instance or None, default=None

@@ -35,8 +35,9 @@ class RCLSDirections(SubspaceEstimator):
     n_components : int, default=2
         Number of directions to estimate.
     n_slices : int, default=10
-        Maximum number of slices. The number is reduced until each slice has at least two rows for each column of X, but
-        not below n_components. If the target is constant within every slice, all rows form one slice.
+        Maximum number of slices. Fewer slices are used if a slice would have fewer than two rows for each column of X,
+        but there are at least n_components slices. If the target is constant within every slice, all rows form one
+        slice.
 
     Attributes
     ----------
@@ -190,7 +191,8 @@ class PiecewisePolynomial(RegressorMixin, BaseEstimator):
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
         if X.shape[1] * np.log2(self.n_cells) > _MAX_LOG2_CELLS:
             raise ValueError(
-                f"n_cells={self.n_cells} with {X.shape[1]} columns gives too many cells; use fewer cells or columns"
+                f"n_cells={self.n_cells} with {X.shape[1]} columns gives too many cells; use a smaller n_cells, "
+                "or fewer columns"
             )
         self.low_, high = X.min(axis=0), X.max(axis=0)
         self.width_ = np.where(high > self.low_, high - self.low_, 1.0)

@@ -16,10 +16,10 @@ _MAX_ROWS = 4000
 
 
 def subspace_map(name: str, rows: InMemoryRows, n_components: int, rng: np.random.RandomState) -> Array:
-    """Return the directions that a subspace estimator finds, divided by their spectral norm.
+    """Return the map (n_components, n_features) of a subspace estimator, divided by its spectral norm.
 
     The estimator is fitted to at most 4,000 rows. Rows with weight zero are excluded. The weights of all other rows are
-    ignored. More than one target raises a ValueError, because each target has its own directions.
+    ignored. A ValueError is raised if there are several targets, because the estimators support only one.
 
     Parameters
     ----------

@@ -3,10 +3,10 @@
 A cell of the benchmark is one method on one problem. Each cell runs in its own process. The process loads the problem
 and imports the method's packages before the time measurement starts. The measured seconds include tuning, fitting and
 predicting. The measured memory is the increase of the peak resident size. To measure the machine's current speed, a
-fixed matrix product is timed before each cell.
+matrix product of fixed size is timed before each cell.
 
-A stored result is reused if neither the data nor the code of the method has changed. Changes are detected by hashes.
-Failed cells are run again.
+A stored result is reused if the data, the code of the method, the time budget and the number of threads have not
+changed. Changes of the data and the code are detected by hashes. Failed cells are run again.
 """
 
 from __future__ import annotations
@@ -196,8 +196,8 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
 
 
 def _run(problem: str, method: str, rules: Rules, sender: Connection) -> None:
-    """Evaluate a cell in a child process, and send the result to the parent."""
-    # Ignore Ctrl-C: the parent process receives it and kills this process.
+    """Run `evaluate` in a child process, and send the result to the parent process."""
+    # Ignore Ctrl-C: the parent process also receives the signal, and kills this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sender.send(evaluate(problem, method, rules))
 
@@ -238,7 +238,7 @@ def _distance(answer: Answer, true: Array, X: Array) -> float:
     """Return the distance between the true subspace and the subspace of the leading learned directions.
 
     The columns of both maps are scaled by the standard deviations of X. The number of leading directions equals the
-    number of true directions. If the rows of the learned map are sorted by importance, its first rows are the leading
+    number of true directions. If the rows of the learned map are sorted by importance, the first rows are the leading
     directions. Otherwise the leading directions are the right singular vectors with the largest singular values.
     """
     scale = X.std(axis=0)
@@ -248,7 +248,7 @@ def _distance(answer: Answer, true: Array, X: Array) -> float:
 
 
 def _probe() -> float:
-    """Return the median time of a fixed matrix product in milliseconds."""
+    """Return the median time of a matrix product of fixed size, in milliseconds."""
     A = np.ones((_PROBE_ROWS, _PROBE_ROWS))
     times = []
     for _ in range(_PROBE_REPEATS):
@@ -284,7 +284,7 @@ def _same_rules(row: Row, rules: Rules) -> bool:
 
 
 def read(path: Path) -> list[Row]:
-    """Return the results in the CSV file, or an empty list if there is no file."""
+    """Return the results in the CSV file as a list of dicts, or an empty list if there is no file."""
     if not path.exists():
         return []
     with open(path, newline="") as file:

@@ -137,7 +137,11 @@ def critical_difference(results: Results) -> Any:
 
 
 def problem_series(results: Results, option: str) -> dict[str, list[tuple[int, str]]]:
-    """Return all series of three or more problems that differ only in the given option, sorted by this option."""
+    """Return each series of at least three problems that differ only in the given option.
+
+    The keys of the dict are the common parts of the problem names. The values are lists of pairs (value of the option,
+    problem), sorted by the value of the option.
+    """
     series: dict[str, list[tuple[int, str]]] = {}
     for problem in results.problems:
         source, options = parse(problem)
@@ -149,7 +153,10 @@ def problem_series(results: Results, option: str) -> dict[str, list[tuple[int, s
 
 
 def error_along(results: Results, option: str, meaning: str, series: dict[str, list[tuple[int, str]]]) -> Any:
-    """Plot 1 - R2 of every method against m or D, as selected by `option`, with one panel for each series."""
+    """Plot 1 - R2 of every method against the given option ("m" or "D"), with one panel for each series.
+
+    `meaning` describes the option in the axis label. `series` is the result of `problem_series`.
+    """
     import matplotlib.pyplot as plt
 
     # Height of the figure in inches. The legend has one line for each method.

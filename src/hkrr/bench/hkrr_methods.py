@@ -9,8 +9,7 @@ import numpy as np
 
 from hkrr.bench.method_interface import Answer, Draw, Method, Setting, Task, directions, log_uniform, tuned
 
-# Maximum numbers of centers of kernel ridge regression: for a fit on all inputs, and for a fit on an estimated
-# subspace.
+# Maximum number of centers of kernel ridge regression on all inputs, and on the directions of a subspace estimator.
 _EXACT_ROWS, _SUBSPACE_ROWS = 2000, 1000
 
 

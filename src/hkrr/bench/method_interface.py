@@ -83,10 +83,10 @@ class Estimator(Protocol):
     """A regressor in the style of scikit-learn."""
 
     def fit(self, X: Array, y: Array) -> Self:
-        """Fit the training rows."""
+        """Fit the estimator to training rows."""
 
     def predict(self, X: Array) -> Array:
-        """Return the predictions for rows."""
+        """Return the predictions for the rows of X."""
 
 
 Setting = dict[str, Any]

@@ -28,15 +28,15 @@ from hkrr.datasets import PLANTED, Dataset, make_mim_mixed, make_mim_sines, make
 
 # Maximum number of training rows of a table.
 MOST_TRAINING_ROWS = 10_000
-# Minimum number of rows of a problem.
+# Minimum number of rows of a table, and of training rows of a planted model.
 FEWEST_ROWS = 20
 # Number of test rows of a planted model.
 N_TEST = 4000
-# The two data sets of the paper.
+# The functions that generate the two synthetic data sets of the paper.
 _PAPERS: dict[str, Callable[..., Dataset]] = {"sines": make_mim_sines, "mixed": make_mim_mixed}
 
-# The problems of the published report that are planted models: each model of `PLANTED` once, then series with
-# increasing m or D.
+# The planted models of the published benchmark (benchmarks/README.md): each model of `PLANTED` once, then series with
+# different m or D.
 PLANTED_SUITE = (
     *(f"{kind}:m=600,D={model.n_features}" for kind, model in PLANTED.items()),
     *(f"{kind}:m={m},D=50" for kind in _PAPERS for m in (300, 600, 1200, 4000, 16000)),
@@ -81,7 +81,7 @@ def planted_names() -> tuple[str, ...]:
 
 
 def load_problem(name: str) -> Problem:
-    """Load or generate the problem that a string describes."""
+    """Load or generate the problem with the given name. The docstring of this module describes the names."""
     source, options = parse(name)
     if source in planted_names():
         return _planted(name, source, options)

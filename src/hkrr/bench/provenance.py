@@ -1,4 +1,4 @@
-"""The code digest of a benchmark result: a short hash of the source files and package versions that produced it."""
+"""The code digest of a benchmark result: a short hash of the source files and package versions behind the result."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def _section(results: Results) -> list[str]:
 
 
 def summary(results: Results) -> list[Row]:
-    """Return a table with one line for each method, sorted by mean rank. Empty columns are left out."""
+    """Return a table with one line for each method, sorted by mean rank. Columns without any entry are omitted."""
     ranks = results.ranks()
     lines = []
     for method in sorted(results.methods, key=lambda name: ranks[:, results.methods.index(name)].mean()):
@@ -224,7 +224,10 @@ def beside_best(results: Results) -> list[Row]:
 
 
 def losses(results: Results) -> list[str]:
-    """Return lines that list the problems on which a peer is better than `hkrr`, with the differences of R2."""
+    """Return lines of Markdown that list the problems on which a peer is better than `hkrr`, with the R2 differences.
+
+    The last line counts, for each peer, the problems on which `hkrr` is better.
+    """
     ours = results.values("R2", OURS)
     lines = []
     for k, (problem, peer) in enumerate(zip(results.problems, best_peer(results), strict=True)):
@@ -258,9 +261,10 @@ def _wins_against(results: Results, method: str) -> str:
 
 
 def _grid(results: Results, column: str, digits: int) -> list[Row]:
-    """Return the values of a column as a table of problems and methods.
+    """Return the values of a result column, such as "R2", for every problem and method as a table.
 
-    If there are more problems than methods, each line is a problem. Otherwise each line is a method.
+    If there are more problems than methods, the table has one line for each problem. Otherwise it has one line for each
+    method.
     """
     values = results.columns[column]
     if len(results.problems) <= len(results.methods):

@@ -1,4 +1,7 @@
-"""Live display of a fit: the current stage, the best candidate and R2 so far, and the remaining time."""
+"""Live display of a fit: the current stage, the best candidate so far with its R2, and the remaining time.
+
+A candidate is a kernel and a map that the search has optimized.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +80,7 @@ class View:
             yield
 
     def __call__(self, state: SearchState) -> None:
-        """Update the display from the state of the search."""
+        """Update the display. `state` is the current state of the search."""
         self._fit_start = time.monotonic() - state.seconds
         if self._resume_message:
             print_line(self._console, self._resume_message)

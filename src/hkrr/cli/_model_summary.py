@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # Maximum number of directions, or of table columns, in a printed list.
 _MAX_ROWS = 15
-# Maximum number of importances to print, and smallest importance to print. Smaller ones would be rounded to 0%.
+# Maximum number of importances to print, and smallest importance to print. Smaller importances are rounded to 0%.
 _MAX_IMPORTANCES, _MIN_SHARE = 8, 0.005
 # Maximum width of a printed cell, except for the last cell of a row. Longer text is truncated.
 _MAX_NAME_WIDTH = 30
@@ -31,7 +31,7 @@ _CLASSIFIER_FACTS = ("Classes", "Loss", "Log loss", "Accuracy")
 _MAX_OUTLIERS = 5
 # Names of the columns of a file without a header line.
 _NO_HEADER = re.compile(r"column \d+")
-# Printed descriptions of maps without directions.
+# Printed descriptions of maps that do not combine columns into directions.
 _SHAPES: dict[str, str] = {
     ShapeName.IDENTITY: "one scale for all columns",
     ShapeName.DIAGONAL: "a scale for each column",
@@ -63,9 +63,9 @@ def show_classes(console: Console, model: SummaryMixin) -> None:
 
 
 def show_map(console: Console, content: dict[str, Any]) -> None:
-    """Print the directions of the map, or its shape if it has no directions, and the most important columns.
+    """Print the directions of the map, or one sentence if every column has its own scale, and the important columns.
 
-    For an ensemble of several models, print the weight, the kernel and the map of each member instead of a map.
+    For an ensemble of several models, print the weight, the kernel and the map of each model instead.
     """
     if "directions" not in content:
         return
@@ -122,7 +122,7 @@ def show_outliers(console: Console, content: dict[str, Any]) -> None:
 
 
 def _show_importances(console: Console, importances: list[dict[str, Any]]) -> None:
-    """Print the most important columns."""
+    """Print the names and importances of the most important columns."""
     listed = [f"{each['column']} {each['share']:.0%}" for each in importances if each["share"] >= _MIN_SHARE]
     listed = listed[:_MAX_IMPORTANCES]
     if listed:

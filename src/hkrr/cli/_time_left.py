@@ -1,11 +1,12 @@
-"""Estimate of the remaining time of a fit, from the stage that its search has reached.
+"""Estimate of the remaining time of a fit, from the phase that its search has reached.
 
-A search goes through known stages. Each stage starts after a fraction of the total time that is roughly the same for
-all data. If this fraction is s and t seconds have passed, the remaining time is about ``t (1 - s) / s``. Within a
-stage, the fraction grows with time until it reaches the fraction at which the next stage starts. If a stage takes
-longer than expected, the fraction stops growing, and the estimated remaining time grows instead. If the targets have
-outliers, there can be a second search, which takes about as long as the first. The displayed value approaches a new
-estimate over a few seconds, so that it does not jump.
+A search goes through a known sequence of phases (`hkrr.estimators.search.progress.Phase`). A phase consists of one or
+more stages. Each phase starts after a fraction of the total time that is roughly the same for all data. If this
+fraction is s and t seconds have passed, the remaining time is about ``t (1 - s) / s``. Within a phase, the fraction
+grows with time until it reaches the fraction at which the next phase starts. If a phase takes longer than expected, the
+fraction stops growing, and the estimated remaining time grows instead. If the targets have outliers, there can be a
+second search, which takes about as long as the first. The displayed value approaches a new estimate over a few seconds,
+so that it does not jump.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from hkrr.estimators.search.progress import Phase, SearchState
 
 # Phases of a search in their order, and the fraction of the total time that has passed when each phase starts. The
 # fractions are averages over tables and planted models (synthetic data with known directions) of 300 to 1,500 rows.
-# Many searches skip the phase WIDENING. The held-out check runs only in doubtful cases. If it runs, it takes a third of
-# the total time. The fractions of the earlier phases are those of fits without the check, so they can be larger than
-# the fraction at which the check starts.
+# Many searches skip the phases WIDENING and HELD_OUT_CHECK. HELD_OUT_CHECK takes a third of the total time. The
+# fractions of the phases before HELD_OUT_CHECK were measured in fits that skip it. They can therefore be larger than
+# the fraction at which HELD_OUT_CHECK starts.
 _ONE_KERNEL = (
     (Phase.STARTS, 0.0),
     (Phase.CUT, 0.40),
@@ -56,20 +57,21 @@ class TimeLeft:
     any_kernel : bool
         Whether the search also chooses the kernel.
     resumed : bool, default=False
-        Whether the fit resumes from a checkpoint. The first stages are then read from the checkpoint and take no time.
+        Whether the fit resumes from a checkpoint. The results of the first stages are then read from the checkpoint,
+        which takes almost no time.
     """
 
     def __init__(self, any_kernel: bool, resumed: bool = False) -> None:
         self._plan = _ANY_KERNEL if any_kernel else _ONE_KERNEL
         # Position of the current phase in the plan.
         self._position = 0
-        # Fractions of the total time that have passed at the start and at the end of the current stage, and the seconds
-        # that have passed at its start.
+        # Fractions of the total time that have passed at the start and at the end of the current phase, and the seconds
+        # that have passed at the start of the phase.
         self._share, self._end_share, self._stage_start = 0.0, self._plan[1][1], 0.0
-        # Fraction of the total time and seconds at the start of the first stage that is computed, not read from a
-        # checkpoint. None until this stage starts.
+        # Fraction of the total time and seconds that have passed at the start of the first phase that is computed, not
+        # read from a checkpoint. None until this phase starts.
         self._origin = None if resumed else (0.0, 0.0)
-        # Seconds from `_origin` to the end of the fit, as estimated at the start of the current stage.
+        # Seconds from `_origin` to the end of the fit, as estimated at the start of the current phase.
         self._total: float | None = None
         # Time of the last call of `smoothed`, and the value that it returned.
         self._displayed: tuple[float, float] | None = None
@@ -81,7 +83,7 @@ class TimeLeft:
             self._start_again(seconds)
             return
         share, end_share = self._shares(state)
-        if share in (0.0, self._share):  # the stage is unknown, or belongs to the current phase
+        if share in (0.0, self._share):  # the phase of the stage is unknown, or is the current phase
             return
         before = self.estimate(seconds)
         if self._origin is None and seconds - self._stage_start > _MIN_SECONDS:
@@ -107,7 +109,7 @@ class TimeLeft:
         self._position, self._share, self._end_share, self._stage_start = 0, 0.0, self._plan[1][1], seconds
 
     def _shares(self, state: SearchState) -> tuple[float, float]:
-        """Return the fractions of the total time at the start and end of a stage, or zeros for an unknown stage."""
+        """Return the fractions of the total time at the start and end of the phase, or zeros if it is unknown."""
         for k in range(self._position, len(self._plan)):
             if state.phase is self._plan[k][0]:
                 self._position = k

@@ -27,10 +27,11 @@ def bench(
         list[str],
         typer.Argument(
             help="One or more problems. A problem is a planted model (synthetic data with known directions) such as "
-            f"sines:m=600,D=50,d=3,seed=0 with m rows, D columns and d directions (models: "
+            f"sines:m=600,D=50,d=3,seed=0 with m training rows, D columns and d directions (models: "
             f"{', '.join(planted_names())}); a table such as prices.csv or prices.parquet, followed by :target=price "
             "if the target is not the last column; FOLDER:split=0 for a folder with data.csv.gz and test_mask.csv.gz; "
-            "or openml:NAME for a data set of OpenML. 'planted' stands for all planted models of the report.",
+            "or openml:NAME for a data set of OpenML. 'planted' stands for the 27 planted models of the published "
+            "benchmark.",
             show_default=False,
         ),
     ],
@@ -76,7 +77,7 @@ def bench(
 
 
 def _known_methods(console: Console, methods: str) -> list[str]:
-    """Return the requested methods, each once. If a method is unknown, print its name and exit with status 2."""
+    """Return the requested methods without duplicates. If one is unknown, print an error and exit with status 2."""
     names = list(METHODS) if methods == "all" else [name.strip() for name in methods.split(",") if name.strip()]
     unknown = [name for name in names if name not in METHODS]
     if unknown or not names:
@@ -107,7 +108,7 @@ def _installed_methods(console: Console, names: list[str]) -> list[str]:
 
 
 def _check_problems(console: Console, problems: list[str]) -> list[str]:
-    """Check before the fits that each problem can be loaded. Print and return the descriptions of the tables.
+    """Load each problem, to detect errors before the fits. Print and return the descriptions of the tables.
 
     If a problem cannot be loaded, print the reason and exit with status 2.
     """

@@ -58,7 +58,7 @@ def report(
 def _write_report(
     model: Path, data: str, out: Path, target: str | None, title: str | None, coverage: float, compare: bool
 ) -> dict[str, Any]:
-    """Write the report, and return the number of rows, R2, and whether the rows were held out of the fit."""
+    """Write the report, and return its path, the number of rows, R2, and whether the rows were held out of the fit."""
     import pandas as pd
 
     import hkrr

@@ -17,12 +17,12 @@ _MOST_TREES, _PATIENCE = 5000, 100
 _SHARE = 0.4
 # The type of the validation rows, a pair of inputs and target.
 Validation = tuple[Array, Array]
-# The type of a function that fits a model with early stopping and a deadline, and returns the best number of trees.
+# The type of a function that fits a model with early stopping until a deadline, and returns the best number of trees.
 Grow = Callable[[Any, Array, Array, Validation, float], int]
 
 
 class Boosted:
-    """Boosted trees. Early stopping on validation rows chooses the number of trees, which the final fit uses."""
+    """Boosted trees. Early stopping on validation rows chooses the number of trees of the final fit."""
 
     def __init__(self, task: Task, make: Callable[[int], Any], grow: Grow) -> None:
         self.task, self.make, self.grow = task, make, grow

@@ -74,7 +74,10 @@ def _draw(rng: np.random.RandomState) -> Setting:
 
 
 def _defaults(task: Task) -> Answer:
-    """Run xRFM with its defaults. The validation rows are used only to choose the iteration, not to fit the model."""
+    """Run xRFM with its default parameters.
+
+    The validation rows are used only to choose the iteration, not to fit the model.
+    """
     data, (training, validation) = _Standardized(task), task.validation_split()
     began = time.perf_counter()
     model = data.fit(training, validation, None, None).model
@@ -84,9 +87,10 @@ def _defaults(task: Task) -> Answer:
 def _tuned(task: Task) -> Answer:
     """Run xRFM with the default setting and random settings, and predict with the model of lowest validation error.
 
-    The search stops when the time budget is used up. A fit that has started is not interrupted. With more than 2,000
-    training rows, half of the time left after the default fit is used to compare random settings on a subsample of
-    1,000 rows. Only the best of them is then fitted to all training rows and compared with the default setting.
+    The search stops when the remaining time is shorter than the longest fit so far, or after 200 random settings. If
+    more than 2,000 rows remain without the validation rows, half of the time left after the default fit is used to
+    compare random settings on a subsample of 1,000 rows. Only the best of these settings is then fitted to all rows
+    except the validation rows, and compared with the default setting.
     """
     began = time.perf_counter()
     data, (training, validation) = _Standardized(task), task.validation_split()
