@@ -1,10 +1,11 @@
 """Excess risk if d and lambda are chosen by the error on held-out rows, or by the evidence (theorem 3).
 
-Two rules are compared. The paper's rule, "held-out", fits one model to the training rows for every pair (d, lambda) on
-a grid. It chooses the model with the lowest error on separate validation rows, where predictions are clipped at the
-largest absolute target. The chosen model is not fitted again. The second rule, "evidence", maximizes the evidence on
-the same training rows and needs no grid. For each rule, the risk ratio is the excess risk of the chosen model divided
-by the lowest excess risk on the grid.
+Here d is the number of directions and lambda the regularization parameter. Two rules are compared. The paper's rule,
+"held-out", fits one model to the training rows for every pair (d, lambda) on a grid. It chooses the model with the
+lowest error on separate validation rows, where predictions are clipped at the largest absolute training target. The
+chosen model is not fitted again. The second rule, "evidence", maximizes the evidence on the same training rows and
+needs no grid. For each rule, the risk ratio is the excess risk of the chosen model divided by the lowest excess risk on
+the grid.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ RULES = {"held-out": PURPLE, "evidence": ORANGE}
 
 @dataclass(frozen=True)
 class Config:
-    """Settings for data set 1 of the paper. The number of validation rows is a third of the number of training rows."""
+    """Settings for data set 1 of the paper. For each number m in ``sizes``, m training and m / 3 validation rows."""
 
     sizes: tuple[int, ...] = (200, 400, 800, 1600)
     n_features: int = 20
@@ -105,9 +106,10 @@ def prices(table: Table, rule: str) -> dict[int, float]:
 
 
 def claims(table: Table) -> list[Claim]:
-    """Check whether choosing d and lambda keeps the rate, and whether the chosen d exceeds d*.
+    """Check two claims about the rule "held-out": its risk ratio does not grow with m, and its chosen d exceeds d*.
 
-    d* is the true number of directions. The paper conjectures that the chosen d exceeds d*.
+    m is the number of training rows, and d* is the true number of directions. The second claim is a conjecture of the
+    paper.
     """
     price = prices(table, "held-out")
     largest = [row for row in table if row["m"] == max(price) and row["rule"] == "held-out"]

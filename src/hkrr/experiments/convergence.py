@@ -27,10 +27,10 @@ _POINTS = 200
 
 @dataclass(frozen=True)
 class Config:
-    """The paper's problem.
+    """The setting of figure 1 in the paper.
 
-    For this figure the paper states neither lambda nor the time limit. It shows the runs from two starting maps, but
-    does not say how the maps were drawn.
+    For this figure, the paper states neither lambda nor the time limit. The figure shows the runs from two starting
+    maps, but the paper does not say how the maps were drawn.
     """
 
     n_samples: int = 300
@@ -102,11 +102,12 @@ class _Curve:
 
 
 def _classify(table: Table) -> tuple[dict[int, dict[str, _Curve]], list[int], list[int], list[int]]:
-    """Return the curves of each starting map, and three lists with the numbers of starting maps.
+    """Return the curves of each starting map, and three lists of indices of starting maps.
 
-    The first list has the starting maps from which AGD ends with a lower loss than VarPro. The second list has the
-    starting maps from which AGD and VarPro converge to the same loss. The third list has the starting maps of the first
-    list from which VarPro has converged. From these maps, AGD escapes a minimum in which VarPro gets stuck.
+    The first list contains the starting maps from which AGD ends with a lower loss than VarPro. The second list
+    contains the starting maps from which AGD and VarPro converge to the same loss. The third list contains the starting
+    maps of the first list from which VarPro has converged. From these maps, AGD escapes a minimum in which VarPro gets
+    stuck.
     """
     curves = {start: {method: _Curve(table, start, method) for method in METHODS} for start in _complete_starts(table)}
     lower = [s for s, of in curves.items() if of["AGD"].end < (1.0 - _SAME) * of["VarPro"].end]
@@ -122,7 +123,7 @@ def _classify(table: Table) -> tuple[dict[int, dict[str, _Curve]], list[int], li
 
 
 def _complete_starts(table: Table) -> list[int]:
-    """Return the numbers of the starting maps for which the runs of all methods have finished."""
+    """Return the indices of the starting maps from which the runs of all methods have finished."""
     finished = {(row["start"], row["method"]) for row in table}
     return [start for start in sorted({start for start, _ in finished}) if all((start, m) in finished for m in METHODS)]
 
@@ -157,9 +158,9 @@ def plot(table: Table) -> Any:
     """Plot the loss curves from two starting maps, and the final losses from all starting maps.
 
     From the first map, VarPro and AGD reach the same loss. From the second map, AGD escapes a minimum in which VarPro
-    gets stuck. If there are several such maps, the map with the largest ratio of VarPro's final loss to AGD's is shown.
-    If there is none, the second map is the one with the largest ratio among the starting maps from which AGD ends with
-    a lower loss.
+    gets stuck. If there are several candidates for the second map, the map with the largest ratio of VarPro's final
+    loss to AGD's final loss is shown. If there is no candidate, any starting map from which AGD ends with a lower loss
+    is a candidate.
     """
     import matplotlib.pyplot as plt
 

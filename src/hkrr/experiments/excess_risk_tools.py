@@ -64,7 +64,7 @@ def learned_krr(X: Array, y: Array, X_test: Array, seed: int) -> Array:
 
 
 def slope(sizes: list[int], risks: list[float]) -> float:
-    """Return the least-squares slope of log risk against log m, or NaN if there are fewer than two sizes."""
+    """Return the least-squares slope of log(risk) against log(size), or NaN if there are fewer than two sizes."""
     if len(sizes) < 2:
         return float("nan")
     return float(np.polyfit(np.log(sizes), np.log(risks), 1)[0])

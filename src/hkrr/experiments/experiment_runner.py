@@ -2,7 +2,7 @@
 
 An experiment is a module with
 
-    Config                      a frozen dataclass; its defaults are the paper's sizes, and ``Config.quick()`` is small
+    Config                      a frozen dataclass with the paper's sizes as defaults; ``Config.quick()`` is smaller
     cases(config)               returns the list of runs, each described by a dict (a case)
     run_case(config, case)      runs one case and returns its rows, a list of dicts
     run(config)                 runs all cases one after another and returns the table
@@ -34,7 +34,7 @@ from hkrr.experiments.result_store import Case, Row, Store, Table, provenance, w
 __all__ = ["COLOURS", "Case", "Claim", "Experiment", "Outcome", "Row", "Table", "reproduce", "run_all"]
 
 # Colours of Okabe and Ito's palette, which is safe for colour-blind readers. As in the paper, VarPro is red and AGD is
-# blue. L-BFGS is green. All other lines and points use the colours in the second line.
+# blue. L-BFGS is green. All other lines and points are grey, purple, orange or sky blue.
 COLOURS = {"VarPro": "#D55E00", "AGD": "#0072B2", "L-BFGS": "#009E73"}
 GREY, PURPLE, ORANGE, SKY = "#999999", "#CC79A7", "#E69F00", "#56B4E9"
 
@@ -109,9 +109,10 @@ def reproduce(
 
     Finished cases are stored in ``.name.jsonl`` with a hash of the config and the library's version. Later runs reuse
     the finished cases. An interrupted run therefore resumes where it stopped, and a run with more repeats computes only
-    the new repeats. If the version or any other field of the config has changed, all cases run again. Changes of the
-    code are not detected, so delete ``.name.jsonl`` after such a change. If a case fails, the remaining cases still
-    run. The files then describe only the finished cases, and `Outcome.failures` has the error messages.
+    the new repeats. If the version or a field of the config other than ``repeats`` has changed, all cases run again.
+    Other changes of the code are not detected, so delete ``.name.jsonl`` after changing the code. If a case fails, the
+    remaining cases still run. The files then describe only the finished cases, and `Outcome.failures` contains the
+    error messages.
 
     Parameters
     ----------
@@ -172,8 +173,8 @@ def _timed(
 ) -> tuple[Case, Table | str, float]:
     """Run a case on one core. Return the case, its rows or the traceback of its error, and the time in seconds.
 
-    One core is used, because the paper's time budgets are seconds on one core. Worker processes ignore Ctrl-C, because
-    the main process receives the same signal and stops the workers.
+    One core is used, because the paper's time limits are for one core. Worker processes ignore Ctrl-C, because the main
+    process receives the same signal and stops the workers.
     """
     if os.getpid() != main_process:
         signal.signal(signal.SIGINT, signal.SIG_IGN)

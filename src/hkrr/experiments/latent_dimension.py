@@ -18,9 +18,9 @@ _USEFUL = 0.1
 
 @dataclass(frozen=True)
 class Config:
-    """The paper's setting.
+    """The setting of figure 2 (top) in the paper.
 
-    The paper does not state which numbers of directions it tried. The values of ``dimensions`` are our choice.
+    The paper does not state which numbers of directions were tried, so the values of ``dimensions`` may differ.
     """
 
     dimensions: tuple[int, ...] = (1, 2, 3, 4, 6, 10, 20, 50)

@@ -1,13 +1,15 @@
-"""Excess risk against the number of Nystrom centers, and its rate with 4 sqrt(m) centers for m rows (theorem 2).
+"""Excess risk against the number of Nystrom centers, and its decrease with m for 4 sqrt(m) centers (theorem 2).
+
+Here m is the number of training rows. The decrease is measured by the rate: the slope of log(risk) against log(m).
 
 The experiment has two parts, "centers" and "rate".
 
 The part "centers" compares uniform sampling of the centers with leverage-score sampling. It uses kernel ridge
 regression on the true coordinates Bx with fixed gamma and lambda, so that only the centers differ between the fits. The
-theorem's N (the effective dimension) and N_inf (the number of rows times the largest leverage score) are defined for
+theorem's N (the effective dimension) and N_inf (the number of rows times the largest leverage score) are computed for
 this regression. The risk is divided by the risk with all rows as centers, on the same data. There are two kinds of
-inputs. The inputs "cube" are uniform on a cube, as in the paper. About nine tenths of the inputs "clustered" are
-in a cube with a fifth of the side length, so uniform sampling draws few centers outside this region.
+inputs. The inputs "cube" are uniform on a cube, as in the paper. About nine tenths of the inputs "clustered" are in a
+cube with a fifth of the side length, so uniform sampling draws few centers outside this smaller cube.
 
 The part "rate" fits hyper-kernel ridge regression to m rows with lambda = 0.03 / sqrt(m), once with 4 sqrt(m) centers
 and once with all rows as centers.
@@ -140,8 +142,8 @@ def run_case(config: Config, case: Case) -> Table:
 def _clustered(config: Config, seed: int) -> Truth:
     """Return data set 1 with clustered inputs.
 
-    Each training or test input is multiplied by 0.2 with probability 0.9, so about nine tenths of them lie in the cube
-    [-0.2, 0.2]^D.
+    Each training or test input is multiplied by 0.2 with probability 0.9, so about nine tenths of the inputs lie in the
+    cube [-0.2, 0.2]^D.
     """
     n = config.n_samples + config.n_test
     drawn = make_mim_sines(n, config.n_features, config.n_components, noise=0.0, random_state=seed)
@@ -200,7 +202,7 @@ def rate_curve(table: Table, few: bool) -> tuple[list[int], list[float]]:
 
 
 def claims(table: Table) -> list[Claim]:
-    """Check the claims about the rate with 4 sqrt(m) centers, and about the centers that each way of sampling needs."""
+    """Check the claims about the rate with 4 sqrt(m) centers, and about the numbers of centers that are sufficient."""
     slopes = {few: slope(*rate_curve(table, few)) for few in (True, False)}
     ends = {few: rate_curve(table, few)[1][-1:] for few in (True, False)}
     # A rate can only be estimated if the models fit the data, and if the risk with all rows decreases with m.

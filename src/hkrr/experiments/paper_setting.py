@@ -1,9 +1,10 @@
 """The setting of the paper's experiments (appendix D.1): data splits, starting maps, time budgets and the exact refit.
 
-Ten maps are sampled in the unit ball, and the map with the lowest validation error is the starting map. The median
-heuristic at this map sets gamma. All methods use the same starting map, gamma and centers. Each method then runs for
-its time budget. In the final step, the refit, kernel ridge regression is fitted to the inputs projected by the learned
-map. Its gamma and lambda are chosen on the validation rows, and it is scored on the test rows.
+Ten random maps with spectral norm 1 are sampled, and the map with the lowest validation error is the starting map. The
+median heuristic at this map sets gamma. All methods use the same starting map, gamma and centers. Each method then runs
+for its time budget. In the final step, the refit, kernel ridge regression is fitted to the inputs projected by the
+learned map. The gamma and lambda of this regression are chosen on the validation rows, and R2 is computed on the test
+rows.
 """
 
 from __future__ import annotations
@@ -155,8 +156,8 @@ def learn_and_score(split: Split, method: str, d: int, budget: Budget, grid: Gri
 def refit(split: Split, B: Array, grid: Grid) -> float:
     """Return the test R2 of kernel ridge regression on the projected inputs ``X B'``.
 
-    The gamma and lambda with the lowest error on the validation rows are used. The fits that choose them use at most
-    1,000 centers, and one decomposition is used for all values of lambda. In the final fit, all rows are centers.
+    The gamma and lambda with the lowest error on the validation rows are used. The fits that choose gamma and lambda
+    use at most 1,000 centers, and one decomposition for all values of lambda. In the final fit, all rows are centers.
     """
     P, P_validation, P_test = (X @ B.T for X in (split.X, split.X_validation, split.X_test))
     rows = InMemoryRows(P, split.y)

@@ -67,7 +67,7 @@ class Store:
         self._done[_key(case)] = json.loads(line)
 
     def _ends_with_newline(self) -> bool:
-        """Return whether the file ends with a newline. It does not if a process was killed while writing."""
+        """Return whether the file ends with a newline. The newline is missing if a process was killed while writing."""
         with open(self._path, "rb") as file:
             file.seek(-1, os.SEEK_END)
             return file.read() == b"\n"

@@ -1,9 +1,10 @@
 """Excess risk against the number of rows m, for several input dimensions D (theorem 1).
 
 Three methods are compared: hyper-kernel ridge regression (HKRR), kernel ridge regression (KRR) on X, and KRR on the
-true coordinates Bx (called "KRR on the true map"). The theorem is about large m. If m / D is small, HKRR does not find
-the map. As m grows, the risk of HKRR first drops by orders of magnitude and only then follows the rate. The claims
-therefore use the slopes of log risk against log m over the three largest m. The slopes over all m are also reported.
+true coordinates Bx (called "KRR on the true map"). The theorem gives the rate at which the risk of HKRR decreases for
+large m. If m / D is small, HKRR does not find the map. As m grows, the risk of HKRR first drops by orders of magnitude
+and only then follows this rate. The claims therefore use the slopes of log(risk) against log(m) over the three largest
+m. The slopes over all m are also reported.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from hkrr.theory import rate
 
 # The three methods and their colours.
 SYSTEMS = {"HKRR": PURPLE, "KRR on X": ORANGE, "KRR on the true map": SKY}
-# The rate is estimated from this many of the largest values of m.
+# Number of the largest values of m from which the rate is estimated.
 _LAST = 3
 
 

@@ -3,12 +3,14 @@
 The theorem bounds the squared norm of the gradient with respect to B. Its minimum over the first N steps (iterations)
 is at most ``C / N``. The constant is ``C = L(B0, alpha0) / (c s)``, where L(B0, alpha0) is the initial loss, c is the
 constant of the Armijo condition and s is the smallest step size. If the norm constraint on B is active, the gradient
-need not converge to zero, but the gradient mapping ``(B - proj(B - s dL/dB)) / s`` does. For AGD the gradient mapping
-also includes the gradient with respect to alpha. Both the gradient and the gradient mapping are recorded.
+need not converge to zero, but the gradient mapping ``(B - proj(B - s dL/dB)) / s`` does. Here proj is the projection
+onto the maps that satisfy the norm constraint. For AGD the gradient mapping also includes the gradient with respect to
+alpha. Both the gradient and the gradient mapping are recorded. The length of a path is the sum of the distances between
+successive iterates.
 
 The theorem assumes that the smallest eigenvalue of K_mm, the kernel matrix of the centers, is bounded away from zero.
-The assumption fails if the map moves two centers to the same point. The number of runs in which this happens is
-reported, and the claims are checked on the other runs.
+The assumption fails if the map moves two centers to the same point. The number of runs in which the assumption fails is
+reported, and the claims are checked on all other runs.
 """
 
 from __future__ import annotations
@@ -139,32 +141,37 @@ def _runs(table: Table, method: str) -> list[Table]:
 def _satisfies_assumptions(rows: Table) -> bool:
     """Return whether a run is used for the claims.
 
-    Its loss must fall by more than 1%, and the smallest eigenvalue of K_mm must stay above 1e-4.
+    The loss of the run must fall by more than 1%, and the smallest eigenvalue of K_mm must stay at or above 1e-4.
     """
     moved = rows[-1]["loss"] < (1.0 - _MOVED) * rows[0]["loss"]
     return bool(moved and rows[-1]["least_eigenvalue"] >= _SIGMA)
 
 
 def bound_used(rows: Table, name: str) -> float:
-    """Return the largest ``N min |gradient|^2`` of a run, divided by the theorem's constant C."""
+    """Return the largest ``N min |gradient|^2`` of a run over all N, divided by the theorem's constant C.
+
+    The minimum is over the first N steps. `name` is the column of the table that contains the minimum.
+    """
     constant = rows[0]["loss"] / (_ARMIJO * rows[-1]["least_step"])
     return float(max(row["iteration"] * row[name] for row in rows) / constant)
 
 
 def exponent(rows: Table, name: str) -> float:
-    """Fit N^p to a quantity over the last decade of steps (from N / 10 to N), and return the exponent p."""
+    """Fit ``n^p`` to the column `name` over the last decade of steps n (from N / 10 to N), and return the exponent p.
+
+    N is the number of steps of the run. If the run has converged, return minus infinity. If there are fewer than three
+    rows to fit, return NaN.
+    """
     last = [row for row in rows if row["iteration"] >= rows[-1]["iteration"] / 10 and row[name] > 0]
     if rows[-1][name] <= _CONVERGED * rows[0][name]:
-        # The run has converged up to rounding errors.
         return float("-inf")
     if len(last) < 3:
-        # There are too few steps to estimate an exponent.
         return float("nan")
     return float(np.polyfit(np.log([row["iteration"] for row in last]), np.log([row[name] for row in last]), 1)[0])
 
 
 def late_share(rows: Table, name: str) -> float:
-    """Return the fraction of the path length that the last 90% of the steps add, or 0 if the run has converged."""
+    """Return the fraction of a path's length that the last 90% of the steps add, or 0 if the run has converged."""
     if rows[-1]["least_squared_mapping"] <= _CONVERGED * rows[0]["least_squared_mapping"]:
         return 0.0
     early = max(row[name] for row in rows if row["iteration"] <= max(1.0, rows[-1]["iteration"] / 10))

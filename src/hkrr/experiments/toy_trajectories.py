@@ -15,8 +15,8 @@ from hkrr.experiments.experiment_runner import COLOURS, GREY, Case, Claim, Table
 from hkrr.experiments.result_store import column
 from hkrr.experiments.toy_functions import FIRST_STEPS, METHODS, Toy, arrived, minimise
 
-# The paper's three starting points (x0, y0). According to the paper, AGD escapes a local minimum in which VarPro gets
-# stuck if both start at (-1.5, -1.5) or at (5, -1.75). From (-1.5, -0.1), both methods reach the global minimum.
+# The paper's three starting points (x0, y0). According to the paper, VarPro gets stuck in a local minimum from
+# (-1.5, -1.5) and from (5, -1.75), but AGD does not. From (-1.5, -0.1), both methods reach the global minimum.
 STARTS = {"square": ((-1.5, -1.5), (-1.5, -0.1)), "sigmoid": ((5.0, -1.75),)}
 
 

@@ -69,7 +69,7 @@ def _median(table: Table, **where: Any) -> float:
 
 
 def claims(table: Table) -> list[Claim]:
-    """Check the two claims about the effect of d at a fixed time budget, on the larger half of the values of m."""
+    """Check the two claims about the effect of d at a fixed time budget, for the larger half of the values of m."""
     dimensions, sizes = (sorted(set(column(table, name))) for name in ("d", "m"))
     if len(dimensions) < 3:
         tried = ", ".join(map(str, dimensions))

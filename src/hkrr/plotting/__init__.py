@@ -7,10 +7,11 @@
 - `TrainingDisplay`: the objective over the iterations of the solver.
 - `PathDisplay`: the candidates that the search of a `HyperKernelRidgeCV` or a `HyperKernelEnsemble` compared.
 
-For a `HyperKernelEnsemble`, displays of a single map or run show its first member, and say so.
+For a `HyperKernelEnsemble`, a plot of a single map or of a single run of the solver shows the first member of the
+ensemble, and a note above the plot says so.
 
 The class method ``from_estimator`` computes the data of a plot from a fitted model and draws the plot. The method
-``plot`` draws the same data again, into any axes. The colours (Okabe and Ito's palette, viridis) are safe for
+``plot`` draws the same data again, into any axes. The colours (Okabe and Ito's palette, and viridis) are safe for
 colour-blind readers. Text and thin lines have the text colour of the current Matplotlib style, so the plots are also
 legible with ``plt.style.use("dark_background")``.
 

@@ -84,8 +84,8 @@ def draw_curves(ax: Any, display: ClassifierLink) -> tuple[list[Any], list[Any]]
 def draw_regions(ax: Any, display: ClassifierLink, near: Array) -> tuple[Any, list[Any]]:
     """Draw the class probabilities over two directions, and return the background image and the points.
 
-    `near` holds one number for each grid point. It is 1 close to the rows and decreases with the distance to them. The
-    background is fainter where `near` is smaller.
+    `near` holds one number for each grid point: 1 close to the rows, and less at a larger distance from the nearest
+    row. The background is fainter where `near` is smaller.
     """
     import matplotlib as mpl
     from matplotlib.colors import to_rgb

@@ -1,6 +1,6 @@
-"""Helpers for plots over latent coordinates z = Bx.
+"""Helper functions for plots over latent coordinates z = Bx.
 
-They choose the directions to draw, label their axes, and find input rows x with given latent coordinates.
+The functions choose the directions to draw, label the axes, and find input rows x with given latent coordinates.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def grid_side(values: Array, n: int) -> Array:
 def rows_at(model: Model, Z: Array) -> Array:
     """Return one row x with ``B x = z`` for each row z of Z.
 
-    Many rows x have the same ``B x``. The row closest to the median of the centers, in standardized coordinates, is
-    returned. This choice does not change the predictions, because they depend on x only through Bx.
+    Many rows x have the same ``B x``. The one closest to the median of the centers, in standardized coordinates, is
+    returned. This choice does not change the predictions, because the predictions depend on x only through Bx.
     """
     B, typical = model.map_, np.median(model.centers_, axis=0)
     if B.ndim == 1:

@@ -30,9 +30,9 @@ def one_target(values: Any, target: int, name: str = "y") -> Array:
 
 
 def sample_rows(*arrays: Any) -> tuple[Any, ...]:
-    """Return the arrays, reduced to the same random sample of 1,000 rows if they have more rows.
+    """Return the arrays, or the same random sample of 1,000 rows of each array if they have more than 1,000 rows.
 
-    The sample is drawn with a fixed seed. An array that is None stays None.
+    The sample is drawn with a fixed seed. If None is passed instead of an array, None is returned in its place.
     """
     if len(np.shape(arrays[0])) == 0 or np.shape(arrays[0])[0] <= _MOST_POINTS:
         return arrays
@@ -50,8 +50,8 @@ def intervals(estimator: Any, X: Any, coverage: Coverage, target: int) -> Array 
     """Return the bounds (n, 2) of the prediction intervals, or None if no intervals are drawn.
 
     No intervals are drawn if `coverage` is None, or if the estimator has no method ``predict_interval``. This method
-    raises a ValueError if the model has no intervals, or if it was fitted to too few rows for the coverage. In this
-    case, None is returned if `coverage` is "auto". If `coverage` is a number, the error is raised.
+    raises a ValueError if the model has no intervals, or was fitted to too few rows for the coverage. If `coverage` is
+    "auto", None is then returned. If `coverage` is a number, the ValueError is passed on.
     """
     if coverage is None or not hasattr(estimator, "predict_interval"):
         return None

@@ -40,14 +40,14 @@ class UnwrappedModel:
 
     @property
     def member(self) -> str:
-        """A remark that says which member of an ensemble `with_map` is. Empty if there are no other members."""
+        """A note that says which member of an ensemble `with_map` is. Empty if the model has no other members."""
         if not isinstance(self.model, HyperKernelEnsemble) or len(self.model.members_) == 1:
             return ""
         return f"member 1 of {len(self.model.members_)}, weight {self.model.weights_[0]:.2f}"
 
     @property
     def regression(self) -> HyperKernelRidge | HyperKernelRidgeCV:
-        """The same as `with_map`, or the attribute ``regressor_`` of a classifier.
+        """The regressor with a single map: `with_map`, or its attribute ``regressor_`` if it is a classifier.
 
         ``regressor_`` is the regression with the class codes (the classes encoded as numbers) as targets.
         """

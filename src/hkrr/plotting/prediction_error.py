@@ -207,7 +207,7 @@ class PredictionErrorDisplay(_Display):
             **styles,
         )
         if kind == "actual_vs_predicted":
-            # scikit-learn places ticks at fifths of the range; round numbers are easier to read.
+            # scikit-learn places ticks at fifths of the range. Use round numbers instead, which are easier to read.
             for axis in (ax.xaxis, ax.yaxis):
                 axis.set_major_locator(MaxNLocator(5))
         ax.tick_params(labelsize=SMALL)

@@ -29,11 +29,11 @@ class PathDisplay:
       superfluous directions were cut off. A singular value measures how much a direction matters. The directions to the
       right of the cut were removed. There are no bars if the chosen map was not cut from a larger one. For each number
       of directions d, the line shows the best score (BIC in nats) minus the lowest score over all d. Lower is better.
-    - For an ensemble, and with ``kernel="auto"``, the plot shows one score for each combination of a kernel and a map.
-      It is the best score of the combination in the last round of the race that it reached, minus the best score of all
-      candidates in that round. A round uses more rows than the round before, so scores of different rounds are not
-      comparable. If a few directions are far better than all other maps, there is no race, and the plot shows the
-      directions.
+    - For an ensemble, and with ``kernel="auto"``, the search compares combinations of a kernel and a map in several
+      rounds. Each round uses more rows than the round before, and eliminates the worst combinations. The plot shows one
+      score for each combination: its best score in the last round that it reached, minus the best score of all
+      combinations in that round. Scores of different rounds are not comparable. If a few directions are far better than
+      all other maps, there are no rounds, and the plot shows the directions.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class PathDisplay:
     image_ : matplotlib AxesImage or None
         The errors on the grid.
     scatter_ : matplotlib PathCollection or None
-        The best score for each d, or for each kernel and shape.
+        The best score for each d, or for each combination of a kernel and a map.
     bars_ : matplotlib BarContainer or None
         The singular values.
     chosen_ : matplotlib artist or None
@@ -212,7 +212,8 @@ class PathDisplay:
         above = score - np.min(score, initial=np.inf)
         scores.plot(d, above, color=ORANGE, lw=1.5, zorder=3)
         self.scatter_ = scores.scatter(d, above, s=20, color=ORANGE, zorder=3)
-        # The identity on n columns is not one of the maps with n directions.
+        # If the search chose a map without directions, n_components is the number of columns, and no point of the line
+        # belongs to the chosen map.
         at = (d == self.n_components) & self._chose_directions
         if np.any(at):
             self.chosen_ = scores.plot(d[at], above[at], "*", ms=14, color=ORANGE, mec=ink(), mew=0.6, zorder=4)[0]
@@ -231,7 +232,7 @@ class PathDisplay:
 
     @property
     def _chose_directions(self) -> bool:
-        """Whether a search with one kernel chose a full map."""
+        """Whether the search chose a map with directions. The search must have tried only one kernel."""
         return _name(self.table["kernel"][0], ShapeName.FULL, self.n_components) in self.chosen
 
     def _note_on_directions(self, d: Array) -> str:

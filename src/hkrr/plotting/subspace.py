@@ -163,7 +163,8 @@ class SubspaceDisplay:
         legend(ax, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(d, 2), title=text, title_fontsize=SMALL)
 
     def _draw_table(self, ax: Any, values: Array, has_rest: bool) -> None:
-        # The common entry of the remaining columns is a norm without a sign, so it has no colour.
+        # The columns without a line of their own share the last line. Its entry is a norm without a sign, so it has no
+        # colour.
         coloured = np.where(np.arange(values.shape[1]) < values.shape[1] - has_rest, values, np.nan)
         most = float(np.nanmax(np.abs(coloured))) or 1.0
         self.image_ = ax.imshow(coloured.T, cmap=DIVERGING, vmin=-most, vmax=most, aspect="auto")

@@ -22,8 +22,8 @@ from hkrr.tables.held_out_comparison import LEVEL, baseline_predictions, r2_inte
 # Maximum and minimum number of rows for a comparison of newly fitted methods.
 _MOST_ROWS = 2000
 _FEWEST_ROWS = 20
-# Parameters of the new estimator that differ from the model, with their new values. `init` and `centers` are only
-# replaced if they are arrays. If they are strings, the new estimator has the same strings.
+# Parameters of the new estimator that differ from those of the model, with their new values. `init` and `centers` are
+# replaced only if they are arrays, not if they are strings.
 _REPLACED_SETTINGS = {"callbacks": None, "verbose": 0, "checkpoint": None, "init": "random", "centers": "uniform"}
 
 

@@ -53,7 +53,7 @@ class Loading:
 
 @dataclass(frozen=True)
 class Direction:
-    """A row of the map B."""
+    """A direction of the model: a row of the map B."""
 
     number: int  # row of B, counted from 1
     singular_value: float  # weight of the direction; the largest weight of all directions is 1
@@ -92,7 +92,7 @@ class Directions:
 
     @property
     def of_ensemble(self) -> bool:
-        """Whether there are several members. The directions are then those of the first one."""
+        """Whether there are several members. If so, the directions are those of the first member."""
         return len(self.members) > 1
 
 

@@ -20,8 +20,9 @@ _LONG_HEAD = 24
 def bars(loadings: Sequence[Loading], signed: bool, n_left_out: int = 0, left_out: str = "") -> str:
     """Return a list of bars. The bars after the tenth are hidden until the reader expands the list.
 
-    If `signed` is True, negative bars point to the left. `n_left_out` is the number of columns without a bar. The text
-    `left_out` about these columns is written below the hidden bars. If no bars are hidden, the text is omitted.
+    If `signed` is True, negative bars point to the left. `n_left_out` is the number of columns without a bar, and
+    `left_out` is a text about these columns, which is written below the hidden bars. If no bars are hidden, the text is
+    omitted.
     """
     largest = max((abs(each.weight) for each in loadings), default=0.0) or 1.0
 

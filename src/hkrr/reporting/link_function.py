@@ -27,13 +27,13 @@ _DOTS = 300
 # Distances to the nearest row, in standard deviations. A surface has its full colours below the first distance and its
 # palest colours above the second. In between, it fades.
 _NEAR, _FAR = 0.35, 0.75
-# Percentage of the rows at each end that the range of a grid need not cover.
+# Percentage of the smallest, and of the largest, coordinates that the grid need not cover.
 _TAIL = 0.5
 
 
 @dataclass(frozen=True)
 class Curve:
-    """The function g along one direction."""
+    """The function g along one direction: ``value[i]`` is its value at ``at[i]``. The dots show rows."""
 
     direction: int
     at: list[float]
@@ -44,7 +44,10 @@ class Curve:
 
 @dataclass(frozen=True)
 class Surface:
-    """The function g over two directions: ``value[i][j]`` is its value at ``(across[i], along[j])``."""
+    """The function g over two directions: ``value[i][j]`` is its value at ``(across[i], along[j])``.
+
+    Each dot is a row: two coordinates and a height.
+    """
 
     directions: tuple[int, int]
     across: list[float]

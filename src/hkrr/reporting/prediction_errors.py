@@ -20,7 +20,7 @@ _DOTS = 500
 _BINS = 31
 # Maximum numbers of rows and of data columns in the table of the largest errors.
 _MOST_ROWS, _MOST_CELLS = 20, 8
-# Maximum number of rows, and of centers, that are compared to find out whether the model was fitted to the rows.
+# Maximum number of rows, and of centers, that are compared to estimate whether the model was fitted to the rows.
 _MOST_COMPARED = 2000
 # Predictions are considered constant if the ratio of their standard deviation to that of the target is at most this
 # number.
@@ -63,7 +63,7 @@ class Errors:
     mean: float
     target_std: float
     constant_prediction: bool  # whether nearly the same value is predicted for all rows
-    # Estimated fraction of the rows that the model was fitted to. None if the user passed `held_out`.
+    # Estimated fraction of the report's rows that the model was fitted to. None if the user passed `held_out`.
     seen: float | None
     held_out: bool  # whether the rows are considered held out
     actual: list[float]

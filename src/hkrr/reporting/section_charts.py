@@ -72,8 +72,8 @@ def error_histogram(errors: Errors) -> str:
 def comparison_chart(found: Comparison) -> str:
     """Return a chart of the R2 of the methods with intervals.
 
-    The lower end of the axis is at least -0.5. If the R2 of a method is below the lower end, its dot is omitted, and
-    its name is written at the left edge.
+    The lower end of the axis is at least -0.5. If the R2 of a method is below the lower end, the dot of the method is
+    omitted, and the name of the method is written at the left edge.
     """
     least = max(min(*found.low, 0.9) - 0.03, -0.5)
     n = len(found.methods)

@@ -21,7 +21,7 @@ _LONGEST_NAME = 100
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Return a number as text, with the given number of digits, thousands separators and a typographic minus sign.
+    """Return a number as text with ``digits`` significant digits, thousands separators and a typographic minus sign.
 
     Examples
     --------

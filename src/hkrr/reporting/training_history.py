@@ -31,7 +31,7 @@ class Training:
     stopped: str  # why the solver stopped, as in ``result_.reason``
     seconds: float | None
     path: SearchScores | None
-    spectrum: list[float] | None  # singular values before directions were removed, divided by the largest
+    spectrum: list[float] | None  # singular values before directions were removed, divided by the largest one
     run_columns: list[str]  # columns of the table of runs
     runs: list[list[Any]]
     n_runs: int  # number of runs of the search; `runs` holds at most the first 120 of them

@@ -46,7 +46,7 @@ def _bind(name: str, shape: tuple[int, ...], letters: tuple[str, ...], sizes: Si
 
 
 def _wrong_shape(name: str, shape: tuple[int, ...], letters: tuple[str, ...], sizes: Sizes) -> Refusal:
-    """Return an error that states the required shape: known sizes as numbers, and other sizes by their names."""
+    """Return an error that states the required shape. Known sizes are given as numbers, and other sizes by name."""
     expected = [str(size) for letter in letters for size in sizes.get(letter, (_SIZE_NAMES.get(letter, letter),))]
     comma = "," if len(expected) == 1 else ""
     return Refusal(f"{name} has the shape {shape}, but must have the shape ({', '.join(expected)}{comma})")

@@ -63,7 +63,7 @@ def encode_model(model: Any, arrays: Arrays, prefix: str = "") -> dict[str, Any]
 
 
 def _encode_models(models: list[Any], arrays: Arrays, name: str) -> list[Any]:
-    """Return the JSON representations of a list of models. Centers that equal those of the first are stored once."""
+    """Return the JSON representations of a list of models. Centers equal to those of the first model are not stored."""
     contents = [encode_model(model, arrays, f"{name}.{i}.") for i, model in enumerate(models)]
     for i, content in enumerate(contents[1:], start=1):
         if np.array_equal(models[i].centers_, models[0].centers_):
@@ -89,8 +89,8 @@ def decode_model(
 ) -> Any:
     """Create a model from the JSON representation of `encode_model`, check the model, and return it.
 
-    The class of the model must be in `allowed`. The arrays of the model are removed from `arrays`. If the content lacks
-    centers, the model gets those in `centers`.
+    The class of the model must be in `allowed`. The arrays of the model are removed from `arrays`. If `content` has no
+    centers, the model gets the centers in `centers`.
     """
     if not isinstance(content, dict) or set(content) != {"class", "parameters", "attributes"}:
         raise Refusal(f"its content is not a model ({_DAMAGED})")
@@ -126,9 +126,9 @@ def decode_model(
 
 
 def _with_tree(model: Any) -> Any:
-    """Fit a loaded KNeighborsRegressor again, and return it.
+    """Fit a loaded KNeighborsRegressor again to build its search tree, and return the regressor.
 
-    Its search tree is not stored in files, because the same rows always give the same tree.
+    The tree is not stored in files, because the same rows always give the same tree.
     """
     try:
         return model.fit(model._fit_X, model._y)
@@ -307,10 +307,7 @@ def _as_bytes(model: Any) -> bytes:
 
 
 def _summary(model: Any) -> dict[str, Any]:
-    """Return facts about the fit, such as the number of centers, which the metadata stores for human readers only.
-
-    `load` does not use them.
-    """
+    """Return facts about the fit, such as the number of centers, for human readers of the file. `load` ignores them."""
     found: dict[str, Any] = {"n_features": int(model.n_features_in_)}
     if hasattr(model, "members_"):
         found["n_members"] = len(model.members_)

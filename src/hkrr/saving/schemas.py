@@ -1,9 +1,9 @@
 """The schemas of saved models: which classes can be saved, which attributes are stored, and how they are checked.
 
-``SCHEMAS``, at the end, contains the schemas of all classes. Parameters of the constructor are stored without an entry
-in a schema. When an estimator gets a new fitted attribute, add the attribute and its check to the optional attributes
-of the schema, because files of earlier versions lack the attribute. If the value of the attribute is a dataclass, the
-dataclass also needs the decorator `hkrr._storage.json_codec.storable`.
+``SCHEMAS``, at the end, contains the schemas of all classes. A schema lists fitted attributes. The parameters of the
+constructor are also stored, but need no entry. When an estimator gets a new fitted attribute, add the attribute and its
+check to the optional attributes of the schema, because files of earlier versions lack the attribute. If the value of
+the attribute is a dataclass, the dataclass also needs the decorator `hkrr._storage.json_codec.storable`.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ class Schema:
     cls : class
         The class of the models.
     attributes : dict
-        The check of each fitted attribute, by name. The checks run in this order. If an attribute is a model, its
-        value in the dict is not a check but a tuple with the names of the allowed classes. If it is a list of models,
-        the value is a list with these names.
+        The check of each fitted attribute, by name. The checks run in this order. If an attribute is a model, its value
+        in the dict is not a check but a tuple with the names of the allowed classes. If an attribute is a list of
+        models, its value in the dict is a list with the names of the allowed classes.
     optional : dict, optional
         The check of each fitted attribute that can be absent, by name.
     check_together : callable, optional
         Function that is called with the model and checks conditions that involve several attributes or parameters.
     parameters : tuple of str or None, default=None
-        The names of the parameters that are stored. None means all. Only scikit-learn classes need a selection.
+        The names of the parameters that are stored. None means all parameters. Classes of this library use None.
     copies : dict, optional
         Parameters that are estimators. The keys are the names of the parameters. The values are the names of the
         attributes that hold the fitted clones. Only the fitted clones are stored.
@@ -331,7 +331,7 @@ def _range(name: str, value: Any, sizes: Sizes) -> None:
 def _numbers_or_none(name: str, value: Any, sizes: Sizes) -> None:
     """Check a number, a list of numbers or None.
 
-    Some attributes of MLPRegressor have one of these types, depending on whether it uses early stopping.
+    Some attributes of MLPRegressor have one of these types, depending on whether early stopping is used.
     """
     for each in value if isinstance(value, list) else [] if value is None else [value]:
         number()(name, each, sizes)

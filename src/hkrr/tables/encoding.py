@@ -1,10 +1,10 @@
-"""Encoding of table columns as numbers: one `Column` record per column, and the `Encoder` that builds the matrix.
+"""Encoding of table columns as numbers. A `Column` describes the encoding of one column, an `Encoder` that of a table.
 
 The kind of a column decides how it is encoded:
 
     number     one column with the value
     date       one column with the days since 1970-01-01
-    truth      one column of 0 and 1 (booleans)
+    truth      one column of 0 and 1 (for a boolean column of the table)
     text       one indicator column for each frequent value (one-hot encoding); rare and unseen values are 0 in all of
                these columns
     left out   no column
@@ -46,8 +46,8 @@ KINDS = ("number", "date", "truth", "text", "left out")
 # Maximum number of columns for which the error message about an unknown column name lists all column names.
 _MAX_LISTED_NAMES = 8
 _MONTHS_PER_YEAR = 12
-# Orders of the day and the month in dates such as 25/03/2024, 25.3.2024 and 25-03-2024. For dates such as 2024-03-25,
-# the order is the empty string.
+# Orders of the day and the month in dates such as 25/03/2024, 25.3.2024 and 25-03-2024. For dates in the ISO format,
+# such as 2024-03-25, the order is the empty string.
 DAY_FIRST, MONTH_FIRST = "day first", "month first"
 _DATE_EXAMPLES = {"": "2024-03-25", DAY_FIRST: "25/03/2024", MONTH_FIRST: "03/25/2024"}
 _YEAR_LAST_DATE = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?:[ T](.+))?")
@@ -288,8 +288,8 @@ def as_numbers(series: pd.Series, is_missing: Array) -> tuple[Array, Array]:
 def infer_date_order(texts: Array) -> str:
     """Return the order "day first" or "month first" of dates such as 25/03/2024, or "" if the order is not certain.
 
-    A number above 12 must be the day. The order is certain if every string is such a date, and if numbers above 12 only
-    occur in the first position or only in the second position.
+    A number above 12 must be the day. The order is certain if every string is such a date, and if numbers above 12
+    occur in only one of the first two positions.
     """
     matches = [_YEAR_LAST_DATE.fullmatch(text) for text in texts]
     if not matches or not all(matches):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _MIN_ROWS_MISSING = 5
 # Minimum of a_j / base. A smaller a_j changes the weights too little to matter and is set to 0.
 _MIN_RELATIVE_VARIANCE = 1.0
-# Maximum number of rows used to estimate the variances, and number of rounds of reweighted least squares.
+# Maximum number of rows used to estimate the variances, and number of iterations of reweighted least squares.
 _MAX_ROWS, _N_ROUNDS = 20_000, 5
 # Minimum weight of a row in the fit.
 _MIN_WEIGHT = 1e-3
@@ -56,9 +56,9 @@ def missing_matrix(encoder: Encoder, frame: pd.DataFrame) -> Array:
 def missing_variances(is_missing: Array, X: Array, y: Array) -> tuple[float, Array]:
     """Return the noise variance ``base`` of a complete row, and the variance a_j that is added if column j is missing.
 
-    Columns with fewer than 5 missing values, or with a negligible effect, have a_j = 0. If all columns have fewer than
-    5 missing values, all a_j are 0 and ``base`` is 1. The same values are returned if the targets are strings, are
-    constant, contain a value that is not finite, or are not one-dimensional.
+    Columns with fewer than 5 missing values, or with a negligible effect, have a_j = 0. All a_j are 0 and ``base`` is 1
+    if every column has fewer than 5 missing values, or if the targets are strings, are constant, contain a value that
+    is not finite, or are not one-dimensional.
     """
     added = np.zeros(is_missing.shape[1])
     columns = np.flatnonzero(np.sum(is_missing, axis=0) >= _MIN_ROWS_MISSING)

@@ -1,4 +1,4 @@
-"""Predictions for the rows of a table, returned as a table with the same number of rows."""
+"""Predictions for the rows of a table, returned as a data frame with the same rows."""
 
 from __future__ import annotations
 

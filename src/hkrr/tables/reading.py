@@ -291,7 +291,7 @@ def _parquet_pieces(file: IO[bytes]) -> Iterator[pd.DataFrame]:
 
 
 def _convert_texts(series: pd.Series) -> pd.Series:
-    """Convert a column of strings to numbers if all of them are numbers. Strings such as "NA" become missing values."""
+    """Convert a column of strings to numbers if all its values are numbers. Strings such as "NA" are missing values."""
     import pandas as pd
 
     if pd.api.types.infer_dtype(series, skipna=True) not in ("string", "empty"):

@@ -209,7 +209,8 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         if not np.any(variance):
             return lower, upper
         # The missing values add an independent error, and the variances of independent errors add up. The half length
-        # of an interval is proportional to the standard deviation, so the squares of the half lengths also add up.
+        # of an interval is proportional to the standard deviation of the error, so the squares of the half lengths also
+        # add up.
         half_length = (upper - lower) / 2.0
         extension = np.hypot(half_length, ndtri((1.0 + coverage) / 2.0) * np.sqrt(variance)) - half_length
         return lower - extension, upper + extension

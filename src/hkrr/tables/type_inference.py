@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 MAX_CATEGORIES = 50
 # A text value is frequent if it occurs in at least this fraction of the rows, and in at least two rows.
 _RARE_SHARE = 0.001
-# Fraction of missing values above which a column of numbers, dates or booleans gets an indicator column for them.
+# Fraction of missing values above which a column of numbers, dates or booleans gets an indicator of missing values.
 _INDICATOR_SHARE = 0.05
 # Fraction of distinct values above which a text column is taken for an identifier and left out.
 _IDENTIFIER_SHARE = 0.9
