@@ -1,7 +1,7 @@
 """The base class of the subspace estimators: whitening, and the leading eigenvectors of a matrix.
 
-Each estimator whitens the inputs: ``z = W (x - mean)`` has the identity as its covariance. From z and the target it
-computes a symmetric matrix M, whose leading eigenvectors estimate the row space of B in f(x) = g(Bx), or some
+Each estimator whitens the inputs: ``z = W (x - mean)`` has the identity as its covariance. From z and the target, the
+estimator computes a symmetric matrix M, whose leading eigenvectors estimate the row space of B in f(x) = g(Bx), or some
 directions of this space. The eigenvectors are directions for the whitened inputs z. In the original units of X, the map
 is ``V_d' W``. The columns of V_d are the eigenvectors of the d eigenvalues with the largest absolute values, where d is
 ``n_components``.
@@ -43,7 +43,9 @@ class SubspaceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         check_int("n_components", self.n_components, 1)
         if self.n_components > X.shape[1]:
-            raise ValueError(f"n_components={self.n_components} exceeds the number of columns of X, {X.shape[1]}")
+            raise ValueError(
+                f"n_components={self.n_components} exceeds the number of columns of X; use at most {X.shape[1]}"
+            )
         self._check()
         whitener, mean = _whiten(X)
         M = self._matrix((X - mean) @ whitener.T, np.asarray(y, dtype=np.float64))

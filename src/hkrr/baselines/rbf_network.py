@@ -223,5 +223,7 @@ class HyperRBFNetwork(RBFNetwork):
 
     def _initial_map(self, n_features: int, rng: np.random.RandomState) -> Array:
         if check_int("n_components", self.n_components, 1) > n_features:
-            raise ValueError(f"n_components={self.n_components} exceeds the number of columns of X, {n_features}")
+            raise ValueError(
+                f"n_components={self.n_components} exceeds the number of columns of X; use at most {n_features}"
+            )
         return sample_map(self.n_components, n_features, rng)

@@ -82,7 +82,7 @@ def fit(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
 ) -> None:
-    """Fit a model that predicts one column of a table from the others.
+    """Fit a model that predicts one column of a table from the other columns.
 
     Text, dates and missing values are handled automatically, and the summary
     shows how each column was encoded. Some rows are held out for testing. The

@@ -47,7 +47,7 @@ def info(
         show_outliers(console, content)
         diagnostics = getattr(getattr(fitted, "model_", fitted), "diagnostics_", None)
         if diagnostics is not None:
-            if "outliers" in content:  # `show_outliers` has printed them already, as lines of the file
+            if "outliers" in content:  # `show_outliers` has already printed the outliers
                 diagnostics = replace(diagnostics, n_outliers=0)
             heading = (
                 "Diagnostics of the regression with the class codes as targets (regressor_):\n"

@@ -85,8 +85,8 @@ def _predict_pieces(
 ) -> Iterator[pd.DataFrame]:
     """Yield the predictions for each piece of the table.
 
-    `required` says whether the user asked for intervals with a given coverage. If the model has no intervals, a
-    ValueError is raised if they are required. Otherwise a warning is printed, and the predictions have no intervals.
+    `required` says whether the user gave a coverage. If the model cannot compute the intervals, a ValueError is raised
+    if `required` is True. If it is False, a warning is printed, and the predictions have no intervals.
     """
     from hkrr.exceptions import TableError
     from hkrr.tables import predict_frame, read_pieces

@@ -88,8 +88,8 @@ def medians(table: Table, data_set: int, method: str) -> dict[int, float]:
 def claims(table: Table) -> list[Claim]:
     """Check the claims about too few and too many directions, for VarPro and AGD on both data sets.
 
-    If an algorithm has not fitted a data set at d*, the true number of directions, it is excluded for this data set and
-    named in the claims.
+    d* is the true number of directions. If the median R2 of an algorithm at d* is below 0.1, the algorithm is excluded
+    for this data set, and the claims name the algorithm.
     """
     true_d = table[0]["true_d"]
     lost_by_few, lost_by_many, gained = {}, {}, {}

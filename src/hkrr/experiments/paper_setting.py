@@ -41,7 +41,7 @@ _CHOICE_CENTERS = 1_000
 
 
 def solver(method: str, **options: Any) -> Solver:
-    """Return a solver by name. Its parameters are set here, so that they do not depend on the library's defaults."""
+    """Return a solver by name. The parameters of the solvers do not depend on the defaults of the library."""
     armijo: dict[str, Any] = {"rho": 0.5, "delta": 0.8, "c": 1e-4}
     solvers: dict[str, Solver] = {
         "VarPro": VarPro(**armijo, **options),
@@ -63,9 +63,9 @@ def seed_of(seed: int, repeat: int, role: str) -> int:
 def draw_map(d: int, D: int, entries: str, rng: np.random.RandomState) -> Array:
     """Draw a map with uniform entries in [0, 1] or with normal entries, and divide it by its spectral norm.
 
-    The paper draws its true maps with uniform entries. It samples its starting maps "randomly in the ball" without
-    saying how. A map with uniform entries is a good starting map, because its entries are positive, like the entries of
-    the true map.
+    The paper draws the true maps with uniform entries, and the starting maps "randomly in the ball" without saying how.
+    A map with uniform entries is a good starting map, because its entries are positive, like the entries of the true
+    map.
     """
     if entries == "normal":
         return sample_map(d, D, rng)

@@ -91,7 +91,7 @@ def claims(table: Table) -> list[Claim]:
 
 def _ends(table: Table, link: str, y0: float) -> dict[float, dict[str, float]]:
     """Return the final y of each method for each initial step size, if the runs of all methods have finished."""
-    # The rows of a run are in the order of the iterations, so its last row overwrites the earlier rows.
+    # The rows of a run are in the order of the iterations, so the last row of the run overwrites the earlier rows.
     ends = {(row["first_step"], row["method"]): row["y"] for row in table if row["link"] == link and row["y0"] == y0}
     return {
         step: {method: ends[step, method] for method in METHODS}

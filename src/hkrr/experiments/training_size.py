@@ -14,7 +14,7 @@ from hkrr.experiments.result_store import column
 
 @dataclass(frozen=True)
 class Config:
-    """The paper's setting for its data set 1."""
+    """The setting of figure 2 (bottom) in the paper, for data set 1."""
 
     sizes: tuple[int, ...] = (1000, 4000, 8000, 12000, 16000)
     dimensions: tuple[int, ...] = (3, 20, 50)

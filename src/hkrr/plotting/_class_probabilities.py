@@ -38,7 +38,7 @@ class ClassifierLink(Protocol):
 def class_index(y: Any, classes: Array) -> Array:
     """Return the index of each label of `y` in `classes`. Raise ValueError if a label is not in `classes`."""
     if np.ndim(y) != 1:
-        raise ValueError(f"y must hold one label for each row; got an array with {np.ndim(y)} dimensions")
+        raise ValueError(f"y must hold one label for each row, as a one-dimensional array; got {np.ndim(y)} dimensions")
     labels = check_labels(np.asarray(y))
     known = np.isin(labels, classes)
     if not np.all(known):

@@ -14,7 +14,7 @@ GREY = "#999999"
 CATEGORIES = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION)
 # Names of Matplotlib colour maps.
 SEQUENTIAL, DIVERGING = "viridis", "PuOr"
-# Default width and height of a figure in inches. It fits into one column of a two-column page.
+# Default width and height of a figure in inches. The figure fits into one column of a two-column page.
 SIZE = (4.6, 3.5)
 # Font size of notes, ticks and legends, in points.
 SMALL = 8

@@ -1,4 +1,4 @@
-"""Access to the hkrr model inside a table regressor, a pipeline or a parameter search, and to the rows it receives."""
+"""Access to the hkrr model inside a table regressor, pipeline or parameter search, and to the input of the model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Model = HyperKernelRidge | HyperKernelRidgeCV | HyperKernelClassifier  # a model
 
 @dataclass(frozen=True)
 class UnwrappedModel:
-    """A fitted model, the names of its columns, and the transformations that are applied before it."""
+    """A fitted model, the names of its columns, and the transformations that are applied to the rows before it."""
 
     model: Model | HyperKernelEnsemble
     names: list[str]

@@ -20,7 +20,7 @@ class ImportanceDisplay:
     Parameters
     ----------
     importances : array (n_features,)
-        Importances of the columns. They sum to one. If the predictions are constant, they are all zero.
+        Importances of the columns. The importances sum to one, or are all zero if the predictions are constant.
     names : list of str
         Names of the columns.
 

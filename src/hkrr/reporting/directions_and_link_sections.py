@@ -44,7 +44,7 @@ _MAPS = {ShapeName.IDENTITY: "one scale for all columns", ShapeName.DIAGONAL: "a
 
 
 def _members(found: Directions) -> str:
-    """Return the table of the members of an ensemble. It is empty for a single model."""
+    """Return the HTML table of the members of an ensemble, or "" for a single model."""
     if not found.members:
         return ""
     rows = [

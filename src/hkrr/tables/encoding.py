@@ -185,14 +185,14 @@ class Encoder:
 @storable
 @dataclass(frozen=True)
 class HeldOutScores:
-    """R2 of a model and of baselines on held-out rows, with confidence intervals. ``str`` formats them as a table.
+    """R2 of a model and of baselines on held-out rows, with confidence intervals. ``str`` returns them as a text table.
 
     Attributes
     ----------
     target : str
         Name of the target column.
     methods : tuple of str
-        Names of the methods. The first method is the model itself, named "hkrr". The others are the baselines.
+        Names of the methods. The first method is the model itself, named "hkrr". The other methods are the baselines.
     r2, low, high : tuple of float
         R2 of each method, and the lower and upper ends of its confidence interval.
     n_train, n_test, seed : int

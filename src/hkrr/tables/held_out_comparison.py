@@ -119,9 +119,12 @@ def separate_target(frame: pd.DataFrame, target: str) -> tuple[pd.DataFrame, Arr
 def _numeric_target(name: str, column: pd.Series, is_missing: Array) -> Array:
     """Return the target column as numbers (booleans as 0 and 1). Raise a TableError if a target is not a number."""
     if np.all(is_missing):
-        raise TableError(f"the target {quoted(name)} is missing in every row")
+        raise TableError(f"the target {quoted(name)} is missing in every row; choose another target column")
     if column.dtype.kind in "mMc" or hasattr(column, "cat"):
-        raise TableError(f"the target {quoted(name)} must contain numbers, but its type is {column.dtype}")
+        raise TableError(
+            f"the target {quoted(name)} must contain numbers, but its type is {column.dtype}; choose another target "
+            "column"
+        )
     column = column.astype("float64") if column.dtype == bool else column
     y, is_invalid = as_numbers(column, is_missing)
     is_invalid |= np.isinf(y)

@@ -207,7 +207,7 @@ def _csv_pieces(file: IO[bytes]) -> Iterator[pd.DataFrame]:
             row = ragged_rows[0]
             line = "a line" if row.number is None else f"line {row.number}"
             cells = f"{row.actual_columns} cell{'' if row.actual_columns == 1 else 's'}"
-            counts = f"{cells}, but the first line has {row.expected_columns}"
+            counts = f"{cells}, but the first line has {row.expected_columns}; correct this line"
             raise TableError(f"{line} ({quoted(row.text)}) has {counts}") from None
         if "invalid UTF8" in str(error):
             raise TableError(_NOT_UTF8) from None
@@ -255,7 +255,7 @@ def _check_names(names: list[str]) -> None:
     if not names:
         raise TableError("the table has no columns")
     if len(names) > _MAX_COLUMNS:
-        raise TableError(f"the table has {len(names):,} columns; at most {_MAX_COLUMNS:,} are supported")
+        raise TableError(f"the table has {len(names):,} columns, but at most {_MAX_COLUMNS:,} are supported; drop some")
     repeated = next((name for name, n in Counter(names).items() if n > 1), None)
     if repeated is not None:
         if repeated == "":

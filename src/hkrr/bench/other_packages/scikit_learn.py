@@ -71,8 +71,8 @@ def _draw_forest(rng: np.random.RandomState, task: Task) -> Setting:
 class _Process:
     """A Gaussian process with a Matern 3/2 kernel and one length scale per input.
 
-    The length scales are learned on a subsample within a time limit. The final fit keeps them and uses at most 5,000
-    rows.
+    The length scales are learned on a subsample within a time limit. The final fit keeps the length scales and uses at
+    most 5,000 rows.
     """
 
     def __init__(self, seed: int, seconds: float) -> None:

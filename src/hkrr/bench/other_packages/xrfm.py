@@ -10,8 +10,8 @@ import numpy as np
 from hkrr._base.linear_algebra import Array
 from hkrr.bench.method_interface import Answer, Method, Setting, Task, describe, log_uniform
 
-# If there are more than twice this many training rows, a fit takes minutes. Random settings are then first compared on
-# a subsample of this many rows.
+# Number of rows of the subsample on which random settings are first compared, because a fit to all training rows takes
+# minutes. The subsample is used if there are more than twice as many training rows.
 _SCREENING_ROWS = 1000
 
 
