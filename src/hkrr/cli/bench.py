@@ -30,8 +30,8 @@ def bench(
             f"sines:m=600,D=50,d=3,seed=0 with m training rows, D columns and d directions (models: "
             f"{', '.join(planted_names())}); a table such as prices.csv or prices.parquet, followed by :target=price "
             "if the target is not the last column; FOLDER:split=0 for a folder with data.csv.gz and test_mask.csv.gz; "
-            "or openml:NAME for a data set of OpenML. 'planted' stands for the 27 planted models of the published "
-            "benchmark.",
+            "or openml:NAME for a data set of OpenML. 'planted' stands for the "
+            f"{len(PLANTED_SUITE)} planted models of the published benchmark.",
             show_default=False,
         ),
     ],
