@@ -2,8 +2,9 @@
 
 The layers are read from the import contract in pyproject.toml. The imports are read from the source by grimp, the
 library that import-linter uses. The text in each box is the first sentence of the package's docstring. An import is not
-drawn if a chain of other imports implies it; otherwise nearly every package would have an arrow to ``_base``. The file
-contains a list of the layers and arrows as text, from which a test finds out whether the picture is up to date.
+drawn if a chain of other imports implies it; otherwise nearly every package would have an arrow to ``_base``. The
+metadata of the picture contain the layers and the arrows as text, so that a test can check whether the picture is up to
+date.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from matplotlib.path import Path as Polyline
 ROOT = Path(__file__).parent.parent
 PICTURE = ROOT / "docs" / "images" / "architecture.png"
 
-# Sizes in inches. LANE is the distance between arrows that pass the same side of a box.
+# Sizes in inches. LANE is the distance between arrows that pass on the same side of a box.
 BOX_WIDTH, BOX_HEIGHT, ROW_HEIGHT, PAGE_WIDTH, LANE = 3.1, 0.8, 1.3, 15.0, 0.1
 
 
@@ -90,7 +91,7 @@ def arrange(layers: list[list[str]], imports: set[tuple[str, str]]) -> list[list
 
 
 def describe_picture(layers: list[list[str]], imports: set[tuple[str, str]]) -> str:
-    """Return the layers and the arrows as text. It is stored in the picture."""
+    """Return the layers and the arrows as text, for the metadata of the picture."""
     arrows = [f"{importer} -> {imported}" for importer, imported in sorted(imports)]
     return "\n".join([*(" | ".join(sorted(layer)) for layer in layers), *arrows])
 
@@ -147,7 +148,7 @@ def _routes(boxes: dict[str, tuple[int, float]], imports: set[tuple[str, str]]) 
 
 
 def _port(x: float, others: list[tuple[int, float]], other: tuple[int, float]) -> float:
-    """Return the x coordinate at which the arrow from or to ``other`` is attached to the box centred at ``x``.
+    """Return the x coordinate at which the arrow from or to the box ``other`` is attached to the box at ``x``.
 
     ``others`` are all boxes whose arrows are attached to the same edge. The arrows are spread evenly over the edge.
     """

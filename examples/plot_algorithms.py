@@ -5,7 +5,8 @@ The paper's two algorithms and L-BFGS
 The training objective ``L(B, a)`` has two unknowns: the map B and the coefficients a. The paper has two algorithms.
 VarPro (variable projection) alternates a gradient step for B with an exact solution for a. AGD (alternating gradient
 descent) alternates gradient steps for B and gradient steps for a. The library's default, L-BFGS, minimizes the reduced
-objective ``H(B) = min_a L(B, a)``. The gradient of H with respect to B costs no more than the gradient of L.
+objective ``H(B) = min_a L(B, a)``. At the coefficients that minimize L, the gradient of H equals the gradient of L with
+respect to B.
 """
 
 import warnings

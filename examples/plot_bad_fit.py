@@ -2,9 +2,9 @@
 Warnings about a poor fit
 =========================
 
-Every fitted model has diagnostics in ``diagnostics_``. If they indicate a problem, ``fit`` issues a warning that
-suggests a remedy. This example fits the same data four times: once with good settings, and three times with a mistake
-in the settings.
+Every fitted model has diagnostics in ``diagnostics_``. If the diagnostics indicate a problem, ``fit`` issues a warning
+that suggests a remedy. This example fits the same data four times: once with good settings, and three times with a
+mistake in the settings.
 """
 
 import warnings

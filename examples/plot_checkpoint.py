@@ -3,8 +3,8 @@ Resume an interrupted fit
 =========================
 
 With the parameter ``checkpoint``, a fit stores its state in a file. If an error or a power cut interrupts the fit, or
-its process is killed, the same call of ``fit`` resumes the fit. The result is identical, bit for bit, to the model of
-an uninterrupted fit. In this example, an error in a callback interrupts the fit.
+its process is killed, the same call of ``fit`` resumes the fit. The resulting model is identical, bit for bit, to the
+model of an uninterrupted fit. In this example, an error in a callback interrupts the fit.
 """
 
 import tempfile

@@ -4,7 +4,8 @@ Fit from a file larger than memory
 
 A fit only needs sums over the rows. The rows can therefore stay in a file (Parquet, CSV or ``.npy``) that is read in
 blocks, or come from a function that yields blocks. The model is the same, up to rounding errors, as the model fitted to
-an array in memory. Fits on a GPU (``device="cuda"``) and fits to Dask collections on a cluster give the same model too.
+an array in memory. Fits on a GPU (``device="cuda"``) and fits to Dask collections on a cluster also give the same
+model.
 """
 
 import tempfile

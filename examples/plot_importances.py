@@ -3,9 +3,9 @@ Feature importances
 ===================
 
 ``feature_importances_`` measures how strongly each column changes the prediction. The importance of a column is the
-root mean square, over the rows, of the partial derivative with respect to the column, times the standard deviation of
-the column. The importances are scaled so that they sum to 1. No permutations and no refits are needed. In this example,
-the target is ``y = sin(2 x1) + 0.5 x2`` plus noise, and the columns x3 to x6 are irrelevant.
+root mean square, over the rows, of the partial derivative of the prediction with respect to the column, times the
+standard deviation of the column. The importances are scaled so that they sum to 1. No permutations and no refits are
+needed. In this example, the target is ``y = sin(2 x1) + 0.5 x2`` plus noise, and the columns x3 to x6 are irrelevant.
 """
 
 import matplotlib.pyplot as plt

@@ -29,9 +29,9 @@ with tempfile.TemporaryDirectory() as folder:
         bytes_of = {name: file.get_tensor(name).nbytes for name in file.keys()}  # noqa: SIM118  # not a dict
 
 # %%
-# The centers take most of the file. The inputs and outputs of the ONNX graph are float32, so its predictions differ
-# from ``predict`` by rounding errors. Inside, the graph computes in float64, because the large terms of the sum over
-# the centers cancel.
+# The centers take up most of the file. The inputs and outputs of the ONNX graph are float32, so its predictions differ
+# from ``predict`` by rounding errors. The graph itself computes in float64, because the large terms of the sum over the
+# centers cancel.
 
 import onnxruntime  # noqa: E402  # only the export needs this package
 

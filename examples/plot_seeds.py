@@ -2,10 +2,10 @@
 Several starting maps to avoid poor local minima
 ================================================
 
-The objective is not convex, so a fit can end in a poor local minimum. `HyperKernelRidge` draws ten random maps. It
-fits each of the best four maps with a decreasing sequence of lambdas, and then continues from the map with the lowest
-objective. A fit from a single random map often ends in a worse minimum. The final value of the objective reveals a poor
-minimum without test data.
+The objective is not convex, so a fit can end in a poor local minimum. `HyperKernelRidge` draws ten random maps and
+scores them on held-out rows. It optimizes each of the best four maps for a decreasing sequence of lambdas, and then
+continues from the map with the lowest objective. A fit from a single random map often ends in a worse minimum. The
+final value of the objective reveals a poor minimum without test data.
 """
 
 import matplotlib.pyplot as plt

@@ -2,7 +2,7 @@
 Tables: choose the kernel and the shape of the map
 ==================================================
 
-In most tables the columns have separate effects, and a few directions do not describe the target well. With
+In most tables, the columns have separate effects, and a few directions do not describe the target well. With
 ``kernel="auto"``, `HyperKernelRidgeCV` uses the evidence to choose one of several kernels and one of three shapes of
 the map. The shapes are the identity (plain kernel ridge regression), one scale for each column, and a few directions.
 The data are Friedman's first problem, ``y = 10 sin(pi x1 x2) + 20 (x3 - 1/2)^2 + 10 x4 + 5 x5`` plus noise. The columns
@@ -31,9 +31,8 @@ chosen = models['kernel="auto"']
 print(f"chosen kernel: {chosen.kernel_}, shape of the map: {chosen.map_shape_!r}")
 
 # %%
-# The right panel shows the weight of each input: the norm of its column of the map, for standardized inputs. This
-# weight shows how strongly the model uses the input. Inputs with a linear effect (x4, x5) have a small weight, and
-# irrelevant inputs have a weight near zero.
+# The right panel shows the weight of each input: the norm of its column of the map, for standardized inputs. Inputs
+# with a linear effect (x4, x5) have a small weight, and irrelevant inputs have a weight near zero.
 
 weights = np.linalg.norm(chosen.components_ * X.std(axis=0), axis=0)
 figure, axes = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")

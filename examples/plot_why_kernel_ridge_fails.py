@@ -4,8 +4,8 @@ Why kernel ridge regression on all inputs fails
 
 A kernel on all inputs compares rows by their distance in the full input space. With twenty inputs, all rows are far
 from each other. The number of rows needed for a given accuracy grows exponentially with the number of inputs. In this
-example, the target depends on the inputs through two directions. On the coordinates along these directions, kernel
-ridge regression is accurate with 50 rows. Hyper-kernel ridge regression learns the directions.
+example, the target depends on the inputs through two directions. If the directions are known, kernel ridge regression
+on the coordinates along these directions is accurate with 50 rows. Hyper-kernel ridge regression learns the directions.
 """
 
 import matplotlib.pyplot as plt
@@ -29,10 +29,10 @@ for m in sizes:
 
 # %%
 # The figure shows the test R2 as a function of the number of training rows. Each method chooses its parameters on the
-# training rows. The map has 40 entries. 100 rows are too few to find the map, and predictions with a wrong map are
-# worse than those of kernel ridge regression on all inputs. With 200 rows, the learned map is as good as the true map.
-# This example fixes ``n_components=2``. With the default ``n_components="auto"``, the result is kernel ridge regression
-# on all inputs if it predicts better than the learned map.
+# training rows. The map has 40 entries. With 100 rows, the learned map is wrong, and the predictions are worse than
+# those of kernel ridge regression on all inputs. With 200 rows, the learned map is as good as the true map. This
+# example fixes ``n_components=2``. With the default ``n_components="auto"``, the result is kernel ridge regression on
+# all inputs if it predicts better than the learned map.
 
 figure, ax = plt.subplots(figsize=(6.5, 4.2), layout="constrained")
 styles = {"all inputs": ("#999999", "s--"), "learned map": ("#D55E00", "o-"), "true map": ("#0072B2", "^:")}
