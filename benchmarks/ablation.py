@@ -2,10 +2,11 @@
 
     python benchmarks/ablation.py [--variants NAME ...] [--problems NAME ...] [--seeds N] [--append] [--out NAME]
 
-The problems and groups of problems are those of search.py. Each variant runs in a process of its own, which changes
-constants or functions of `hkrr.estimators.search` before the first fit. The variants take turns, case by case, so that
-other load on the machine affects all of them. With `--append`, cases that are in the CSV file already are skipped. The
-results are written to NAME.csv and NAME.md in benchmarks/results. The default NAME is `ablation`.
+The problems and groups of problems are those of search.py. A case is one problem with one seed. Each variant runs in a
+process of its own, which changes constants or functions of hkrr before the first fit. Each case is fitted by all
+variants in turn, so that other load on the machine affects all variants. With `--append`, cases that are in the CSV
+file already are skipped. The results are written to NAME.csv and NAME.md in benchmarks/results. The default NAME is
+`ablation`.
 
 A variant is a function in `VARIANTS`. If the search no longer has the constant or function that a variant changes, the
 variant stops with an error.
@@ -33,7 +34,7 @@ KEYS = ("variant", "problem", "seed")
 def change(module: str, name: str, value: Any) -> None:
     """Replace a constant or function of a module, or an attribute of a class (``"Class.attribute"``).
 
-    An AttributeError is raised if it does not exist.
+    If there is no such constant, function or attribute, an AttributeError is raised.
     """
     *path, last = name.split(".")
     owner = importlib.import_module(module)
@@ -89,7 +90,7 @@ def run(workers: dict[str, Worker], cases: Sequence[Row], table: Table) -> None:
 def summary(rows: Sequence[Row], problems: Sequence[str]) -> Iterator[Row]:
     """Yield a row for each variant, over the cases of the given problems.
 
-    The time is the median, over the cases, of the time divided by that of the default search.
+    "time / default" is the median over the cases of the time of the variant divided by the time of the default search.
     """
     rows = [row for row in rows if row["problem"] in problems]
     default = {(row["problem"], row["seed"]): row for row in rows if row["variant"] == "default"}
@@ -115,7 +116,8 @@ def page(rows: Sequence[Row]) -> str:
     from objective import machine, markdown
 
     text = ["# benchmarks/ablation.py", "", machine(), "", used_commits(rows, "variant")]
-    text += ["Success: d is right, and R2 is close to that of kernel ridge regression on the true Bx (see search.md)."]
+    text += ["Success: the number of directions d is right, and R2 is close to the R2 of kernel ridge regression"]
+    text += ["on the true coordinates Bx (see search.md)."]
     present = list(dict.fromkeys(row["problem"] for row in rows))
     parts = {f"Group {group}": [name for name in names if name in present] for group, names in GROUPS.items()}
     parts |= {f"Problem {name}": [name] for name in present}
@@ -139,7 +141,7 @@ def main() -> None:
     parser.add_argument("--out", default="ablation")
     options = parser.parse_args()
     if unknown := [name for name in options.variants if name not in VARIANTS]:
-        raise SystemExit(f"no variant {unknown[0]!r}; the variants: {[*VARIANTS]}")
+        raise SystemExit(f"--variants: unknown variant {unknown[0]!r}; choose from {[*VARIANTS]}")
     cases = [{"problem": name, "seed": k} for name in names_of_problems(options.problems) for k in range(options.seeds)]
     workers = {name: Worker(__file__, arguments=[name]) for name in options.variants}
     for name, worker in workers.items():

@@ -30,8 +30,9 @@ N_TEST = 4000
 def tuned_krr(Z: np.ndarray, y: np.ndarray, m: int, lowest_log_gamma: float) -> float:
     """Return the test R2 of kernel ridge regression, tuned by five-fold cross-validation.
 
-    Cross-validation uses at most 1,500 of the m training rows, and the final fit at most 8,000, because the cost is
-    cubic in the number of rows.
+    The first m rows are training rows, and the other rows are test rows. The smallest gamma that is tried is
+    10^lowest_log_gamma. Cross-validation uses at most 1,500 training rows, and the final fit at most 8,000, because the
+    cost is cubic in the number of rows.
     """
     Z, y = Z / Z.std(axis=0), y - y[:m].mean()
     n = min(m, 1500)

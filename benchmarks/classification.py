@@ -91,7 +91,7 @@ def expected_calibration_error(p: Any, y: Any) -> tuple[float, list[Row]]:
 
 
 def run_case(problem: Problem, method: str) -> tuple[Row, list[Row]]:
-    """Return the scores of one method on one problem, and its table of calibration bins."""
+    """Return the scores of one method on one problem, and the table of its calibration bins (one row per bin)."""
     train, test = slice(problem.n_train), slice(problem.n_train, problem.n_train + M_TEST)
     model, y = METHODS[method](), problem.y[test]
     began = time.process_time()

@@ -64,7 +64,7 @@ def draw_planted(kind: str, m: int, D: int, noise: float, seed: int) -> tuple[An
 
 
 def split(table: Any, most: int, seed: int) -> tuple[Any, ...]:
-    """Return training and test rows of a table."""
+    """Return at most ``most`` training rows and at most 4,000 test rows of a table, drawn at random."""
     order = np.random.RandomState(seed).permutation(len(table))
     m = min(most, len(table) // 2)
     train, test = table[order[:m]], table[order[m : m + N_TEST]]
@@ -154,8 +154,9 @@ def page(table: pd.DataFrame) -> str:
         "- at 0.8, at 0.9, at 0.95: the coverage of `predict_interval` on new rows minus the requested coverage, in"
         " percentage points (means over the fits).\n"
         "- width: the mean width of the intervals at 0.9, divided by the standard deviation of y.\n"
-        "- std at 0.9: the same difference for the prediction plus or minus 1.645 standard deviations of"
-        " `predict(X, return_std=True)`, which ignore the uncertainty of the map.\n\n"
+        "- std at 0.9: the coverage of the prediction plus or minus 1.645 standard deviations, minus 0.9, in percentage"
+        " points. The standard deviations are those of `predict(X, return_std=True)`, which ignore the uncertainty of"
+        " the map.\n\n"
         "The coverage of a single fit with n calibration scores has a standard deviation of about"
         " `sqrt(coverage (1 - coverage) / n)`, which is 1.7 percentage points for a coverage of 0.9 and n = 300. The"
         " models are HyperKernelRidgeCV (CV), HyperKernelRidgeCV with kernel='auto' and time_limit=60 (auto), and"

@@ -2,8 +2,9 @@
 
     python benchmarks/device.py [--out benchmarks/results] [--quick]
 
-The results are written to device.csv and device.md in the folder --out. --quick uses a tenth of the rows. X is float32,
-and all sums are float64. xRFM is timed if it is installed.
+The reduced function of a map B is the minimum of the training objective over the coefficients. The results are written
+to device.csv and device.md in the folder --out. --quick uses a tenth of the rows. X is float32, and all sums are
+float64. xRFM is timed if it is installed.
 """
 
 from __future__ import annotations
@@ -65,7 +66,10 @@ def planted(m, seed=0):
 
 
 def evaluations(m, peak):
-    """Yield the times of one evaluation of the reduced function and its gradient, with the data on the GPU."""
+    """Yield the times of one evaluation of the reduced function and its gradient, with m rows of data on the GPU.
+
+    ``peak`` is the speed of a matrix product in TFLOP/s, to which the speed of the evaluation is compared.
+    """
     X = torch.randn(m, D, device="cuda")
     y = torch.randn(m, device="cuda")
     rows = TorchRows(X, y, device="cuda")

@@ -4,8 +4,8 @@
 
 Each file is a table mutated by a function of tests/support/mutated_tables.py. It is read, split into training and
 held-out rows, and encoded. Every fiftieth table is fitted too. A file must be processed, or rejected with a one-line
-error. As in benchmarks/fuzz_tables.py, a separate process does the work. A file with another outcome, or that crashes
-this process or takes more than a minute, is kept, and the exit status is then 1. The results are in
+error. As in benchmarks/fuzz_tables.py, a separate process does the work. If a file has another outcome, crashes the
+separate process or takes more than a minute, the file is kept and the exit status is 1. The results are in
 benchmarks/results/fuzzing.md.
 """
 

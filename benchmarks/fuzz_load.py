@@ -43,8 +43,7 @@ from support.mutated_model_files import MUTATIONS
 _RARE = {"huge": 0.05, "deep": 0.3}
 # Number of rows for which each loaded model makes predictions.
 _ROWS = 3
-# Words in the errors that a loaded model may raise because of extreme numbers. Each error must contain one of these
-# words.
+# A loaded model may raise an error because of extreme numbers. The message must contain one of these texts.
 _EXPECTED_ERRORS = ("infinity", "cannot be computed", "coverage=")
 # Maximum number of seconds for one file, even on a busy machine. After this time, the process ends with a traceback.
 _LIMIT = 60

@@ -78,7 +78,7 @@ def main(n_files: int = 30_000, seed: int = 0, read: Callable[[Path, int, int, i
             break
         written = (folder / "log").read_text(encoding="utf-8")
         if not written.endswith("\t"):
-            raise RuntimeError("the fuzzer failed between two files; see the error above")
+            raise RuntimeError("the process failed while no file was being read; see the error above")
         with open(folder / "log", "a", encoding="utf-8") as log:
             print(f"died with status {child.exitcode}", file=log)
         crashes += 1

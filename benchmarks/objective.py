@@ -39,9 +39,9 @@ Row = dict[str, object]
 def problem(
     m: int, D: int, d: int, c: int, n_threads: int, seed: int = 0, block_size: int | str = "auto"
 ) -> tuple[Objective, np.ndarray]:
-    """Return the objective of data set 1 with c uniformly drawn centers and lambda = 1e-3, and a starting map.
+    """Return the objective of the paper's data set 1, and a starting map, which is the best of ten random maps.
 
-    The map is the best of ten random maps.
+    There are m rows, D columns, d directions and c uniformly drawn centers. lambda is 1e-3.
     """
     data = make_mim_sines(m, D, d, random_state=seed)
     rng = np.random.RandomState(seed)
@@ -67,7 +67,7 @@ def side_by_side(calls: dict[str, Callable[[], object]], repeats: int) -> dict[s
 
 
 def evaluation() -> list[Row]:
-    """Time the reduced objective with its gradient, and NumPy's K.T @ K of the same size, on as many threads."""
+    """Time the reduced objective and its gradient, and NumPy's K.T @ K of the same size, on one and two threads."""
     m, D, d, c = 20_000, 50, 5, 500
     K = np.random.default_rng(0).standard_normal((m, c))
     ours = {n: problem(m, D, d, c, n) for n in (1, 2)}
@@ -102,7 +102,7 @@ def evaluation() -> list[Row]:
 
 
 def small() -> list[Row]:
-    """Time one evaluation on one core with m = 600 and 100 centers, and a default fit with one and two BLAS threads."""
+    """Time one evaluation on one core (600 rows, 100 centers), and a default fit with one and two BLAS threads."""
     objective, B = problem(600, 50, 3, 100, 1)
     data = make_mim_sines(600, random_state=0)
     model = HyperKernelRidge(3, n_centers=100, random_state=0)
@@ -125,7 +125,7 @@ def small() -> list[Row]:
 
 
 def memory() -> list[Row]:
-    """Measure the peak memory of a fit, without the data, for m = 1,000,000 rows and 200 centers."""
+    """Measure the peak memory of a fit to 1,000,000 rows with 200 centers. The memory of the data does not count."""
     rows: list[Row] = []
     for n_jobs in (1, 2):
         command = [sys.executable, __file__, "--memory-of-one-fit", str(n_jobs)]
@@ -156,7 +156,7 @@ def _status(name: str) -> int:
 
 
 def blocks() -> list[Row]:
-    """Time the reduced objective with its gradient (m = 20,000, 500 centers, one thread) for several block sizes."""
+    """Time the reduced objective and its gradient (20,000 rows, 500 centers, one thread) for several block sizes."""
     objectives = {}
     for megabytes in (0.5, 1, 2, 4, 8, 16):
         objective, B = problem(20_000, 50, 5, 500, 1, block_size=int(megabytes * 2**20 / (8 * 500)))
@@ -168,9 +168,9 @@ def blocks() -> list[Row]:
 
 
 def starts() -> list[Row]:
-    """Compute the test R2 of fits started from one random map and of default fits, for ten seeds.
+    """Compute the test R2 of fits that start from one random map and of default fits, for ten seeds.
 
-    The fits use 100 centers and lambda 1e-3.
+    The fits use 100 centers and lambda = 1e-3.
     """
     problems = {
         "sines, D = 20, d = 2, m = 400": (make_mim_sines, 20, 2, 400),
@@ -203,9 +203,10 @@ def starts() -> list[Row]:
 
 
 def solvers() -> list[Row]:
-    """Measure when L-BFGS reaches the objective that AGD and VarPro reach after 60 s.
+    """Measure the time that L-BFGS takes to reach the objective that AGD and VarPro reach after 60 s.
 
-    The problem is data set 1 with m = 600, 25 centers and lambda 1e-3.
+    The problem is the paper's data set 1 with 600 rows, 25 centers and lambda = 1e-3. "times_as_fast" is the time in
+    which AGD or VarPro comes within 2% of its objective after 60 s, divided by the time of L-BFGS.
     """
     rows: list[Row] = []
     rivals = [make(norm_bound=bound) for make in (AGD, VarPro) for bound in (1.0, None)]

@@ -148,7 +148,10 @@ def fit(X, y):
 
 
 def on_dask(m, n_centers=300):
-    """Yield the times of one evaluation of the reduced function on one and two workers, and the overhead of a pass."""
+    """Yield the times of one evaluation of the reduced function with one and two workers, and of an empty pass.
+
+    An empty pass applies a function that computes nothing to every partition of the rows.
+    """
     from distributed import Client, LocalCluster
 
     seconds = {}
@@ -194,7 +197,10 @@ def _nothing(X, Y, w, *small):
 
 
 def line(sizes=(10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)):
-    """Yield the times of one evaluation of the reduced function for several m, a line fit, and the memory of fits."""
+    """Yield the times of one evaluation of the reduced function for several numbers of rows m, and the memory of fits.
+
+    Also yield the R2 and the intercept of a line fitted to the times, and the exponent of m.
+    """
     objectives = {
         m: objective_of(FileRows(open_source(repeated(m), None), n_threads=os.cpu_count() or 1)) for m in sizes
     }

@@ -2,11 +2,12 @@
 
     python benchmarks/search.py [--old FOLDER] [--problems NAME ...] [--seeds N] [--states N] [--append] [--out NAME]
 
-FOLDER is a checkout of the other version. Each case is fitted by both versions in turn, each in a process of its own,
-so that other load on the machine affects both. `--problems` takes names of problems and of groups (paper, planted,
-hard). `--seeds` is the number of data sets of each problem. `--states` is the number of values of `random_state` for
-the first data set. With `--append`, cases that are in the CSV file already are skipped, so that a run can be resumed or
-extended. The results are written to NAME.csv and NAME.md in benchmarks/results. The default NAME is `search`.
+FOLDER is a checkout of the other version; without it, only this version is run. A case is one data set of a problem,
+with one value of `random_state`. Each case is fitted by both versions in turn, each in a process of its own, so that
+other load on the machine affects both. `--problems` takes names of problems and of groups (paper, planted, hard).
+`--seeds` is the number of data sets of each problem. `--states` is the number of values of `random_state` for the first
+data set. With `--append`, cases that are in the CSV file already are skipped, so that a run can be resumed or extended.
+The results are written to NAME.csv and NAME.md in benchmarks/results. The default NAME is `search`.
 
 Each R2 is compared with the R2 of kernel ridge regression on the true coordinates Bx (`tuned_krr` of adaptive.py). The
 latter is computed once for each data set, before the fits, and kept in true_map.csv.
@@ -77,7 +78,10 @@ RESULTS_OF_A_FIT = ("seconds", "R2", "R2_krr_on_true_map", "n_components", "true
 
 
 def fit(problem: str, seed: int, state: int) -> Row:
-    """Return the results of a fit with default parameters."""
+    """Fit a model with default parameters, and return the results.
+
+    `seed` is the seed of the data, and `state` is the parameter `random_state` of the model.
+    """
     from hkrr import HyperKernelRidgeCV
 
     m, make = PROBLEMS[problem]
@@ -97,7 +101,7 @@ def names_of_problems(given: Sequence[str]) -> list[str]:
     """Return names of problems, given names of problems and of groups."""
     names = [name for one in given for name in GROUPS.get(one, [one])]
     if unknown := [name for name in names if name not in PROBLEMS]:
-        raise SystemExit(f"no problem {unknown[0]!r}; the groups are {', '.join(GROUPS)}; the problems: {[*PROBLEMS]}")
+        raise SystemExit(f"--problems: unknown name {unknown[0]!r}; choose from {[*GROUPS, *PROBLEMS]}")
     return list(dict.fromkeys(names))
 
 
@@ -167,7 +171,7 @@ def summary(rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def ratio(rows: Sequence[Row], some: Sequence[Row]) -> Any:
-    """Return the median time of this version divided by that of the other version, on the same cases."""
+    """Return the median time of this version divided by the median time of the other version, on the same cases."""
     key = KEYS[:-1]
     others = {tuple(row[name] for name in key): row for row in rows if row["version"] == "other"}
     pairs = [(row, others[at]) for row in some if (at := tuple(row[name] for name in key)) in others]

@@ -2,9 +2,9 @@
 
     python benchmarks/soak.py [n_fits]      (500 by default; some minutes)
 
-The fits cycle through a list of models: each solver, the criteria, all rows as centers, the search, the grid search,
-arrays and a .npy file, one and two threads. Every model predicts and is then deleted. The results are written to
-soak.md and soak.csv in benchmarks/results.
+The fits cycle through a list of models: each solver, each criterion, all rows as centers, the search, the grid search,
+data in arrays and in a .npy file, one and two threads. Each model makes predictions and is then deleted. The results
+are written to soak.md and soak.csv in benchmarks/results.
 """
 
 from __future__ import annotations

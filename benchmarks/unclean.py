@@ -1,4 +1,4 @@
-"""Accuracy of `HyperKernelRidgeCV` on data that are not clean, and its accuracy, time and memory with a time limit.
+"""Accuracy of `HyperKernelRidgeCV` on data with defects, and its accuracy, time and memory with a time limit.
 
     python benchmarks/unclean.py [--old FOLDER] [--cases NAME ...] [--seeds N] [--append] [--out NAME] [--list]
 
@@ -50,7 +50,7 @@ COLUMNS = (*KEYS, "commit", "R2", "seconds", "n_components", "coverage", "peak_M
 
 Array = Any
 Function = Callable[[Array], Array]
-# The type of a function of a random number generator, X and y that returns changed training targets.
+# A function that takes a random number generator, X and y, and returns changed training targets.
 Change = Callable[[np.random.Generator, Array, Array], Array]
 
 
@@ -318,8 +318,8 @@ def run(folders: dict[str, Path], names: Sequence[str], n_seeds: int, table: Tab
 def summary(rows: Sequence[Row], names: Sequence[str]) -> Iterator[Row]:
     """Yield a row for each case, method and time limit.
 
-    A column such as "least R2 - krr" is the smallest difference, over the seeds, between the R2 of the method and the
-    R2 of another method on the same rows. In "least R2 - clean", the second R2 is that of the same method on the rows
+    "least R2 - krr" is the smallest value, over the seeds, of the R2 of the method minus the R2 of "krr" on the same
+    rows; "mean" and "huber" are other methods too. "least R2 - clean" subtracts the R2 of the same method on the rows
     without the defect.
     """
     scores = {tuple(row[name] for name in KEYS): row["R2"] for row in rows if row["R2"] != ""}
@@ -391,7 +391,7 @@ def main() -> None:
         return
     names = list(dict.fromkeys(name for one in options.cases for name in GROUPS.get(one, [one])))
     if unknown := [name for name in names if name not in CASES]:
-        raise SystemExit(f"no case {unknown[0]!r}; --list lists them")
+        raise SystemExit(f"--cases: unknown case {unknown[0]!r}; the option --list prints all cases and groups")
     folders = {"other": options.old.resolve()} if options.old else {}
     folders["this"] = HERE
     table = Table(options.out, COLUMNS, len(KEYS), options.append)

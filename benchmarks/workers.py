@@ -1,7 +1,7 @@
 """Processes that run cases with a version of hkrr, and CSV files to which results are appended one at a time.
 
-Used by search.py, unclean.py and ablation.py. This module and the scripts do not import the rest of benchmarks at the
-top, because a worker can run with an older version of hkrr.
+Used by search.py, unclean.py and ablation.py. A worker can run with an older version of hkrr, with which other modules
+of benchmarks may not work. This module and the three scripts therefore import them only inside functions.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _READY = "ready"
 
 
 def serve(run: Callable[..., Row]) -> None:
-    """Run the cases that arrive on standard input, one per line, and print the results, one per line.
+    """Read cases from standard input, one JSON object per line, and print the result of ``run`` for each, one per line.
 
-    A small fit comes first, so that the time of the first case does not include the loading of libraries. A case that
-    raises an error gives a row with this error.
+    A small model is fitted before, so that the time of the first case does not include the loading of libraries. If a
+    case raises an error, its result is a row with the error message.
     """
     from hkrr import HyperKernelRidgeCV
 
@@ -56,7 +56,7 @@ class Worker:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> bool:
-        """Start the process, if it is not running, and wait until it is ready. Return whether this succeeds."""
+        """Start the process, if it is not running, and wait until it is ready. Return whether it is ready."""
         if self._process is None:
             self._process = subprocess.Popen(
                 self._command, env=self._environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -102,16 +102,23 @@ class Worker:
 class Table:
     """A CSV file in benchmarks/results. Each row is written to the file immediately, so that a run can be resumed.
 
-    Attributes
+    Parameters
     ----------
     name : str
         Name of the file, without its suffix.
     columns : sequence of str
-        The columns. The first `n_keys` columns identify a row.
+        Names of the columns.
     n_keys : int
-        Number of these columns.
+        Number of columns that identify a row. They come first.
     append : bool
-        Whether the rows of an existing file are kept.
+        Whether to keep the rows of an existing file.
+
+    Attributes
+    ----------
+    path : Path
+        Path of the file.
+    rows : list of dict
+        The rows of the file.
     """
 
     def __init__(self, name: str, columns: Sequence[str], n_keys: int, append: bool) -> None:
@@ -174,7 +181,7 @@ def used_commits(rows: Sequence[Row], column: str) -> str:
 
 
 def valid(rows: Sequence[Row], column: str) -> list[float]:
-    """Return the values of a column, without the rows in which it is empty because of an error."""
+    """Return the numbers in a column. Empty cells, which are due to errors, are left out."""
     return [float(row[column]) for row in rows if row[column] != ""]
 
 

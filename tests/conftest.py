@@ -2,5 +2,6 @@
 
 import os
 
-# Scikit-learn's estimator checks use array API inputs, which SciPy supports only if this is set before its import.
+# Scikit-learn's estimator checks use array API inputs. SciPy supports these inputs only if this variable is set before
+# SciPy is imported.
 os.environ["SCIPY_ARRAY_API"] = "1"

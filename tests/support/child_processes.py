@@ -12,7 +12,7 @@ TIMEOUT = 60
 
 @contextmanager
 def child_process(command, **options):
-    """Start a process in a new session. At the end of the context, kill all processes of the session."""
+    """Context manager that starts a process, and at the end kills the process and its child processes."""
     with subprocess.Popen(command, start_new_session=True, bufsize=0, **options) as process:
         try:
             yield process
@@ -21,7 +21,7 @@ def child_process(command, **options):
 
 
 def kill_session(process):
-    """Kill all processes in the session of a process that was started as the first process of its session."""
+    """Kill a process that was started with ``start_new_session=True``, and its child processes."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 

@@ -63,8 +63,8 @@ def convergence(*starts, limit=40.0):
 def toy_trajectories(ends, steps):
     """Return a table of trajectories.
 
-    ``ends[start, step]`` has the final y of VarPro and AGD, and ``steps[step]`` has the numbers of iterations of the
-    three methods.
+    ``ends[start, step]`` has the final y of VarPro and AGD from a starting point with an initial step size.
+    ``steps[step]`` has the numbers of iterations of the three methods.
     """
     return [
         {"link": link, "x0": x0, "y0": y0, "first_step": step, "method": method, "iteration": k}
@@ -78,7 +78,8 @@ def toy_trajectories(ends, steps):
 def toy_basins(arrivals, n_points=2):
     """Return a table of final values of y.
 
-    ``arrivals[link, step]`` has, for each method, the starts of the grid from which it reaches y = 1.
+    ``arrivals[link, step]`` has, for each method, the numbers of the starting points from which the method reaches
+    y = 1. The starting points are a grid of ``n_points`` by ``n_points`` points.
     """
     return [
         {"link": link, "first_step": step, "y0": float(k % n_points), "x0": float(k // n_points), "method": method}
@@ -90,9 +91,10 @@ def toy_basins(arrivals, n_points=2):
 
 
 def latent(R2, odd=None, odd_R2=(), true_d=3, dimensions=D_TRIED, shifts=(-0.3, 0.0, 0.3)):
-    """Return a table in which every data set and method has the scores R2, but the setting ``odd`` has odd_R2.
+    """Return a table in which every data set and method has the scores ``R2``, one for each number of directions.
 
-    The given R2 are the medians over the repeats. The scores of the repeats differ from the median by ``shifts``.
+    ``odd`` is a pair (data set, method) that has the scores ``odd_R2`` instead. The given scores are medians over the
+    repeats. The scores of the repeats differ from the median by ``shifts``.
     """
     return [
         {"data_set": data_set, "d": d, "repeat": repeat, "method": method, "true_d": true_d}
@@ -160,9 +162,9 @@ def nystrom(few, uniform, leverage, clustered=None, scale=1e-3, sizes=(100, 400)
 def adaptivity(price, d=(4, 4, 3), sizes=SIZES):
     """Return a table of choices of d and lambda.
 
-    ``price(m)`` is the risk of the held-out rule divided by the lowest risk on the grid. ``d`` has the choices of this
-    rule at the largest size, one for each repeat. The claims use neither the choices of the evidence nor the choices at
-    the smaller sizes.
+    ``price(m)`` is the risk of the model that the held-out rule chooses, divided by the lowest risk on the grid. ``d``
+    has the values of d that this rule chooses at the largest size, one for each repeat. The claims use neither the
+    values of d that the evidence chooses nor the values at the smaller sizes.
     """
     chosen = [
         {"m": m, "repeat": repeat, "true_d": 3, "rule": "held-out", "least_on_grid": 2.0**repeat, "reg_lambda": 1e-3}

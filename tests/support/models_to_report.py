@@ -1,4 +1,4 @@
-"""Models for the tests of reports: a model with two directions, a searched one, an ensemble and a table regressor."""
+"""Models for the tests of reports: a given number of directions, a search, an ensemble and a table regressor."""
 
 import dataclasses
 from functools import cache
@@ -12,7 +12,7 @@ from support.models_to_save import with_two_members
 
 
 def house_data(n_rows=160, columns=("area", "age", "floor", "rooms", "noise"), seed=0):
-    """Return rows and targets. The targets are a function of two directions, in three of the columns, plus noise."""
+    """Return rows and targets. The targets depend on two directions, which use only the first three columns."""
     rng = np.random.default_rng(seed)
     X = pd.DataFrame(rng.normal(size=(n_rows, len(columns))) * [10, 1, 1, 1, 1], columns=list(columns))
     A = X.to_numpy()

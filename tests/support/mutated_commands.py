@@ -14,7 +14,7 @@ def outcome(path, target, fits):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a fit to meaningless data causes warnings
         try:
-            # Rows are held out only for the target yy, so that tables with few rows are used too.
+            # Rows are held out only if the target is yy. Without held-out rows, small tables can be used too.
             model = TableRegressor(hkrr.HyperKernelRidgeCV(n_components=1, n_init=1, time_limit=0.3, random_state=0))
             split = prepare(str(path), target, [], 0.2 if target == "yy" else 0.0, 0, model)
             n_rows = sum(len(piece) for piece in read_pieces(path))

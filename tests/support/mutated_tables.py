@@ -122,7 +122,7 @@ def as_parquet(table: pa.Table, **options: Any) -> bytes:
 
 
 def mutate_bytes(data: bytes, random: Random, low: int = 0) -> bytes:
-    """Flip, remove, repeat or overwrite bytes at a random position."""
+    """Flip, remove, repeat or overwrite bytes at random positions. The first ``low`` bytes are not changed."""
     found = bytearray(data)
     for _ in range(random.choice([1, 1, 2, 8])):
         if len(found) <= low:

@@ -51,8 +51,8 @@ def nystrom_coefficients(K_mc, K_cc, Y, reg_lambda):
 def leave_one_out_error(K_mc, K_cc, Y, reg_lambda):
     """Return the mean over rows i and targets of the squared error at row i of the fit without row i.
 
-    The penalty in the fit without row i stays lambda m instead of lambda (m - 1). Y is centred by the mean of all rows,
-    and it is not centred again.
+    The penalty in the fit without row i is lambda m, not lambda (m - 1). Y must be centred. It is not centred again
+    without row i.
     """
     m, total = len(K_mc), 0.0
     for i in range(m):
@@ -89,8 +89,8 @@ def gaussian_of(bandwidth):
 def recursive_feature_machine(Z, Y, k, reg, n_iter, diagonal):
     """Return M and the fitted function after n_iter updates, with gradients by central differences.
 
-    A kernel may have a kink at its center. There the kernel is symmetric, so it contributes zero to the central
-    difference, as it should.
+    A kernel may have a kink at its center. As the kernel is symmetric, it contributes zero to the central difference at
+    this point.
     """
     n_features, step = Z.shape[1], 1e-5
     M = np.eye(n_features)
@@ -166,7 +166,7 @@ def adam(start, gradients, rate):
 
 
 def brownian(P, Q):
-    """Return the mean over the coordinates of (|s| + |t| - |s - t|) / 2."""
+    """Return the kernel matrix: the mean over the coordinates s of p and t of q of (|s| + |t| - |s - t|) / 2."""
     value = np.empty((len(P), len(Q)))
     for i, p in enumerate(P):
         for j, q in enumerate(Q):

@@ -16,14 +16,17 @@ DEGREES = 4.0
 
 
 def mean_and_variance(k, P, Y, noise, p):
-    """Return the mean (T,) and the variance of a Gaussian process at the point p, given rows P, Y and their noise."""
+    """Return the mean (T,) and the variance of a Gaussian process at p, given rows P, Y and their noise variances."""
     K = gram(k, P, P) + np.diag(noise)
     column = np.array([k(p, one) for one in P])
     return column @ np.linalg.solve(K, Y), k(p, p) - column @ np.linalg.solve(K, column)
 
 
 def robust_weights_and_targets(Y, w, omega, centered):
-    """Return the weights w_i omega_i, scaled to the sum of the w_i, and the targets minus their weighted mean."""
+    """Return the weights w_i omega_i, scaled so that their sum is sum_i w_i, and the targets.
+
+    If `centered`, the weighted mean is subtracted from the targets.
+    """
     weights = w * omega
     weights = weights * (np.sum(w) / np.sum(weights))
     mean = sum(weights[i] * Y[i] for i in range(len(Y))) / np.sum(weights)
@@ -48,7 +51,11 @@ def leave_one_out(k, X, Y, w, omega, B, nu, centered):
 
 
 def student_log_density(squares, scale, log_variance):
-    """Return the mean log density of errors sqrt(z_it v_i), a multivariate t with the covariance scale v_i diag(q)."""
+    """Return the mean over the rows of the log density of the errors sqrt(z_it v_i).
+
+    The errors of row i have a multivariate t distribution with the scale matrix v_i diag(q). `squares` holds the z_it,
+    `scale` holds q, and `log_variance` the logarithms of the v_i.
+    """
     errors = np.sqrt(squares) * np.exp(0.5 * log_variance)[:, None]
     return np.mean(
         [
@@ -59,7 +66,7 @@ def student_log_density(squares, scale, log_variance):
 
 
 def normal_log_density(squares, scale, log_variance):
-    """Return the mean log density of errors sqrt(z_it v_i) that are independent and normal, with variance q_t v_i."""
+    """Return the same mean for independent normal errors with the variances q_t v_i (see `student_log_density`)."""
     deviation = np.exp(0.5 * log_variance)[:, None]
     return np.mean(np.sum(stats.norm.logpdf(np.sqrt(squares) * deviation, scale=np.sqrt(scale) * deviation), axis=1))
 

@@ -52,7 +52,10 @@ def sir_matrix(Z, y, n_slices):
 
 
 def save_matrix(Z, y, n_slices, ddof):
-    """Return sum_h p_h (I - V_h)^2, where V_h is the covariance in slice h with the divisor n_h - ddof."""
+    """Return sum_h p_h (I - V_h)^2.
+
+    Slice h has n_h rows, which are the fraction p_h of all rows. V_h is their covariance with the divisor n_h - ddof.
+    """
     eye = np.eye(Z.shape[1])
     M = np.zeros_like(eye)
     for rows in equal_slices(y, n_slices):
@@ -89,7 +92,7 @@ def local_line(P, y, q, w, ridge):
     """Return the a and b that minimize sum_i w_i (y_i - a - b'(p_i - q))^2 + rho |b|^2, by stacked least squares.
 
     rho is ``ridge`` times the mean diagonal entry of the weighted covariance of the p_i. As in the library, rows with
-    less than 1e-12 of the largest weight are ignored. At an isolated anchor these rows would change the last digits.
+    less than 1e-12 of the largest weight are ignored, because they can change the last digits. q is called the anchor.
     """
     kept = w > 1e-12 * w.max()
     P, y, w, p = P[kept], y[kept], w[kept], P.shape[1]
@@ -103,7 +106,7 @@ def local_line(P, y, q, w, ridge):
 
 
 def local_lines(P, y, Q, W, ridge):
-    """Return the results of `local_line` at every anchor."""
+    """Return the a and b of `local_line` at every anchor (row of Q), with the weights in the columns of W."""
     fits = [local_line(P, y, q, W[:, j], ridge) for j, q in enumerate(Q)]
     return np.array([a for a, _ in fits]), np.array([b for _, b in fits])
 
@@ -125,7 +128,7 @@ def opg_matrix(Z, y, n_components, n_iter, ridge):
 
 
 def mave_objective(Z, y, C, W, levels, slopes, B):
-    """Return sum_ij w_ij (y_i - a_j - b_j' B (z_i - c_j))^2."""
+    """Return sum_ij w_ij (y_i - a_j - b_j' B (z_i - c_j))^2 for the anchors c_j, the levels a_j and the slopes b_j."""
     pairs = itertools.product(range(len(Z)), range(len(C)))
     return sum(W[i, j] * (y[i] - levels[j] - slopes[j] @ B @ (Z[i] - C[j])) ** 2 for i, j in pairs)
 

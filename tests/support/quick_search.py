@@ -2,9 +2,10 @@
 
 from hkrr.estimators.search import candidates, directions, held_out_check, kernel_race, search_stages
 
-# Rounds of the race between kernels, with few rows and few iterations.
+# Replacement for the rounds of the search over kernels: 40 and 60 rows, and at most four iterations.
 _ROUNDS = tuple(one._replace(n_rows=n, max_iter=4) for one, n in zip(kernel_race._ROUNDS, (40, 60), strict=False))
-# Maximum numbers of iterations of the runs, fewer widenings of a map, fewer kernels and fewer rows.
+# For each module of the search, the constants to replace and their values in the tests: fewer iterations, rows, kernels
+# and repetitions.
 _FEW = {
     candidates: {"LONG": 4},
     directions: {"SHORT": 2, "LONG": 4, "AFTER_CUT": 2, "_WIDENINGS": 0},

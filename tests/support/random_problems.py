@@ -118,7 +118,7 @@ _SHAPES = [
 
 
 def kernel_cases(*gammas):
-    """Return a case for each kernel, each choice of its parameters, and each gamma. None is evaluated as gamma = 1."""
+    """Return a case for each kernel, each choice of its parameters, and each gamma. If gamma is None, 1 is used."""
     cases = []
     for name, cls, shape, norm in _SHAPES:
         # The oracle of matern12 is the Laplace kernel. The oracles of the other Matern kernels take no argument nu.

@@ -90,7 +90,10 @@ def searched():
 
 
 def race():
-    """Return the attribute ``path_`` after a race between kernels and maps, in rounds of 500 and 1,000 rows."""
+    """Return the attribute ``path_`` after a search over kernels and maps with rounds of 500 and 1,000 rows.
+
+    Each round keeps only the best candidates of the round before.
+    """
     runs = [
         ("random", "gaussian", "full", 2, None, 400.0),
         ("plain", "laplace", "identity", 4, 500, 420.0),

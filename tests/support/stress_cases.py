@@ -12,7 +12,7 @@ from hkrr import HyperKernelRidge, HyperKernelRidgeCV
 from hkrr.kernels import KERNELS
 
 M, D = 30, 3
-# Number of new rows on which the table in docs/robustness.md judges the fits.
+# Number of new rows on which the R2 in the table of docs/robustness.md is computed.
 N_FRESH = 500
 
 Data = tuple[Any, Any, Any]  # X, y, sample_weight
@@ -28,9 +28,10 @@ def rows(m: int = M, n_features: int = D, seed: int = 0, noise: float = 0.1) -> 
 
 @dataclass(frozen=True)
 class ChangedRows:
-    """Rows of `rows` after a change, which takes X and y and returns X, y and possibly the sample weights.
+    """The data of the function `rows`, changed by the function `change`.
 
-    `truth` is the change of the new rows and of their target without noise. By default it is the same change.
+    `change` takes X and y, and returns the changed X and y, and possibly sample weights. `truth` is the function that
+    changes the new rows and their target without noise. The default is `change`.
     """
 
     change: Change
