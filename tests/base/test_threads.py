@@ -76,7 +76,10 @@ def _elsewhere(work):
 
 
 def test_the_last_thread_to_leave_restores_blas():
-    """threadpoolctl alone would ignore the last thread: only the first thread that sets a limit can change it."""
+    """Test that the number of BLAS threads is restored when the last of two threads leaves the shared limit.
+
+    The first thread, which has set the limit, leaves earlier.
+    """
     with threadpool_limits(2, user_api="blas"):
         before = _blas_threads()
         limit = threads._SharedLimit()
@@ -176,7 +179,10 @@ def test_large_terms_are_summed_by_fewer_threads():
 
 
 def test_pools_and_limits_are_reset_after_a_fork(monkeypatch):
-    """A forked process inherits a pool without threads, a lock that stays locked, and a limit that is never lifted."""
+    """Test that a forked process gets a new pool and a new limit on BLAS threads.
+
+    It inherits a pool whose threads do not exist, a lock that is never released, and a limit that is never removed.
+    """
     limit = threads._SharedLimit()
     monkeypatch.setattr(threads, "_shared_limit", limit)
     old = threads.pool(2)
@@ -185,7 +191,7 @@ def test_pools_and_limits_are_reset_after_a_fork(monkeypatch):
         held = limit._limit
         limit._lock.acquire()
         threads._after_fork()
-        held.close()  # restore the BLAS threads of this process, which is not really forked
+        held.close()  # this process is not really forked, so restore its number of BLAS threads
         assert single_threaded_blas() is limit
         before = _blas_threads()
         assert set(before) == {2}

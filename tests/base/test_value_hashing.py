@@ -10,7 +10,7 @@ from hkrr._base.value_hashing import digest
 from hkrr.kernels import Gaussian, Matern
 from hkrr.solvers import AGD, LBFGS
 
-# Groups of equivalent values. Values of different groups are different.
+# Each list contains equivalent values. Values in different lists are not equivalent.
 SAME = [
     [3, 3.0, np.int8(3), np.float32(3.0), np.array(3)],
     [0.1, np.float64(0.1)],

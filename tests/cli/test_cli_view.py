@@ -96,7 +96,8 @@ def test_the_time_left_is_roughly_right_and_never_jumps(stages, any_kernel, spee
     unforeseen = [at for at, phase in stages[1:] if phase in (Phase.HELD_OUT_CHECK, Phase.STARTS)]
     late = times > max([total / 3, *unforeseen])
     assert np.all((estimate[late] > 0.5) & (estimate[late] < 2.0))
-    assert np.all(estimate[times > 2 * total / 3] < 1.5)  # the shares of the stages vary between tables
+    # The bound is not closer to 1, because the fractions of the time that the stages take differ between tables.
+    assert np.all(estimate[times > 2 * total / 3] < 1.5)
 
 
 def test_a_very_long_stage_and_an_unknown_stage():

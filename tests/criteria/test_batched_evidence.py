@@ -1,7 +1,7 @@
-"""Tests of the evidence at several maps in one batch, and of the search that runs its starts in lockstep.
+"""Tests of the evidence at several maps in one batch, and of runs of a solver that request batches in lockstep.
 
-`TorchRows` on the CPU that claim to be on a GPU stand for a GPU. The oracle evaluates the variational bound for one map
-at a time with dense m x m matrices, and minimizes it over a fine grid of lambda, refined by SciPy.
+The tests need no GPU: they use `TorchRows` on the CPU that claim to be on a GPU. The oracle evaluates the variational
+bound for one map at a time with dense m x m matrices, and minimizes it over a fine grid of lambda, refined by SciPy.
 """
 
 import math
@@ -260,12 +260,12 @@ def test_lambda_is_at_most_its_bound(kernel):
         )
         assert abs(slope - np.sum(one.grad * direction)) <= 1e-6 * np.linalg.norm(one.grad)
     assert n_at_bound > 0
-    # The copies of the search keep the bound.
+    # The copies of the criterion that a search makes keep the bound.
     assert InLockstep(criterion, 0, Lockstep(1, list)).at(1e-3).most_lambda == FIRST_LAMBDA
 
 
 def test_equal_centers_and_a_map_of_zeros():
-    """Test that the values are those of single evaluations, whether or not the jitter is sufficient."""
+    """Test that a batch gives the same values and gradients as single evaluations, although K_cc is singular."""
     X, Y, w = _data()
     criterion = _criterion(X, Y, w, centers=X[[0, 0, 1, 2]])
     maps = [np.zeros((1, D)), *_maps((2,))]
@@ -411,7 +411,7 @@ def test_starts_that_cannot_be_batched_are_run_one_by_one(batches):
 
 
 def test_the_kernel_of_each_start_is_used():
-    """Test starts whose kernel is not that of the criterion, as `improve` allows."""
+    """Test two starts, one of which has a different kernel than the criterion."""
     criterion, starts = _criterion(*_data()), [*_starts((2,)), *_starts((2,), "matern32")]
     ends = improve_each(criterion, starts, 3)
     assert abs(ends[0].value - ends[1].value) > 1e-4
@@ -441,7 +441,7 @@ def _pool_threads():
 
 @pytest.fixture
 def endless(monkeypatch):
-    """Return a criterion and starts whose runs take many iterations, and the event of the tenth batch."""
+    """Return a criterion, starts whose runs take many iterations, an event that the tenth batch sets, and the calls."""
     criterion, starts, tenth, calls, real = _criterion(*_data(m=200)), _starts(), threading.Event(), [], answer
 
     def slow(criterion, maps):
@@ -475,7 +475,7 @@ def test_ctrl_c_stops_all_runs(endless, monkeypatch):
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("n_started", [0, 1, 2])
 def test_ctrl_c_before_all_threads_have_started(endless, n_started, monkeypatch):
-    """Test that the threads that have started do not wait for the others."""
+    """Test that the threads that have started do not wait for threads that will never start."""
 
     class Interrupted(ThreadPoolExecutor):
         n = 0
@@ -587,7 +587,7 @@ def like_a_gpu(monkeypatch):
 
 
 def test_rows_on_the_device_keep_what_the_search_knows(like_a_gpu):
-    """Test the rows that `SearchProblem.criterion` moves: data, weights, and the number of independent columns."""
+    """Test that data, weights and the number of independent columns are kept when rows are moved to the device."""
     X, Y, w = _data(2, True)
     X[:, 3] = X[:, 0] + X[:, 1]
     rows = InMemoryRows(X, Y, w).count_free_columns()
@@ -631,7 +631,10 @@ def test_a_whole_fit_like_on_a_gpu(like_a_gpu, batches):
 @pytest.mark.thorough
 @pytest.mark.parametrize("kernel", ["gaussian", "matern52"])
 def test_a_larger_fit_like_on_a_gpu(like_a_gpu, batches, kernel):
-    """Test larger fits. With matern52, a relative change of y by 1e-12 changes the score in memory by 0.4 nats too."""
+    """Test larger fits. With matern52, rounding changes the score by up to 1 nat.
+
+    Without a device, a relative change of y by 1e-12 also changes the score by 0.4 nats.
+    """
     _check_whole_fit(300, batches, tolerance=1.0 if kernel == "matern52" else 0.1, kernel=kernel)
 
 

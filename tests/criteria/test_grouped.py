@@ -25,7 +25,10 @@ def _grouped(make, p, kernel, n_groups=GROUPS, reg_lambda=LAMBDA, **options):
 
 
 def _oracle(make, k, p, n_groups, reg_lambda):
-    """Return sum_g (W_g / W) l_g(B, nu / W_g) with nu = lambda W, over consecutive groups of nearly equal size."""
+    """Return sum_g (W_g / W) l_g(B, nu / W_g) with nu = lambda W, where l_g is the criterion of the rows of group g.
+
+    W_g is the sum of their weights. The groups are consecutive rows and have nearly equal sizes.
+    """
     W, total = sum(p.weights), 0.0
     for group in np.array_split(np.arange(len(p.X)), n_groups):
         W_g = sum(p.weights[group])

@@ -495,7 +495,7 @@ def test_verbose_prints_the_stages(capsys):
 
 
 def test_all_members_have_the_same_rows_if_time_is_short(monkeypatch):
-    """Test that members whose kernels allow different sizes get the smaller size, and that intervals are those of it.
+    """Test that all members have 60 rows if there is time for 80 rows with one kernel and 60 rows with another kernel.
 
     The leave-one-out errors of the members are added row by row, so the members must be fitted to the same rows.
     """

@@ -62,7 +62,8 @@ def test_all_rows_as_centers_solve_the_square_system(case, reg_lambda, weighted,
 def test_the_ridge_is_a_rounding_unit_of_the_largest_possible_eigenvalue(gamma, reg_lambda):
     """Test that the ridge is eps times an upper bound on the eigenvalues of A = K'wK/W + lambda K_cc.
 
-    The entries of A are at most kappa^2 + lambda kappa, so its eigenvalues are at most c (kappa^2 + lambda kappa).
+    Let kappa be the maximum of k(c, c) over the centers. The entries of A are at most kappa^2 + lambda kappa, so the
+    eigenvalues are at most kappa^2 + lambda kappa times the number of centers.
     """
     p = make_problem(c=7)
     kernel = Polynomial(degree=2, coef0=0.5, gamma=gamma)

@@ -249,9 +249,10 @@ def test_plain_kernel_ridge_is_not_marked_as_directions():
 
 
 def test_race_shows_the_last_round_of_each_map():
-    """Test that scores are relative to the best of the last round that each combination of a kernel and a map reached.
+    """Test that each combination of a kernel and a map is shown with its score in the last round that it reached.
 
-    Maps with the same kernel and another number of directions have lines of their own.
+    Scores are relative to the best score of this round. Maps with the same kernel and different numbers of directions
+    are shown in separate lines.
     """
     display = PathDisplay.from_estimator(pictures.kernels_searched())
     assert _lines(display) == [
@@ -322,7 +323,7 @@ def test_only_the_last_of_two_races_is_drawn():
 
 @pytest.mark.parametrize("cut", [True, False])
 def test_search_with_one_candidate(cut):
-    """Test the plot of a search over one column: the only tick is 1, and the star is well inside of the axes."""
+    """Test the plot of a search over one column: the only tick is 1, and the star is well inside the axes."""
     model = pictures.made_model(1, 1, cls=hkrr.HyperKernelRidgeCV)
     model.n_components = "auto"
     model.path_ = {name: values[:1] for name, values in pictures.searched().path_.items()}
@@ -368,13 +369,13 @@ def test_displays_of_an_ensemble():
     assert _note(training).startswith(f"{member}; stalled: ")
     np.testing.assert_array_equal(ImportanceDisplay.from_estimator(model).importances, model.feature_importances_)
     np.testing.assert_array_equal(PredictionErrorDisplay.from_estimator(model, X, y).y_pred, model.predict(X))
-    # With a single member, there is nothing to say.
+    # With a single member, there is no note.
     model.members_, model.weights_ = [first], np.ones(1)
     assert SubspaceDisplay.from_estimator(model).said == ""
 
 
 def test_search_that_was_stopped_early():
-    """Test plots of a search with one run of the race, of another without finite scores, and after Ctrl-C."""
+    """Test plots of a search with one run of the race, of a search without finite scores, and after Ctrl-C."""
     model = pictures.kernels_searched()
     model.path_ = {name: values[:2] for name, values in model.path_.items()}
     display = PathDisplay.from_estimator(model)

@@ -95,7 +95,7 @@ def test_equal_rows_are_copies_of_one_row(table):
 
 
 def test_a_chain_of_copies_is_cut():
-    """Test a curve of rows, each a copy of the next one. Rows that are merged are close to each other."""
+    """Test 401 rows on a line, each a near copy of the next row. They must not all be merged into one row."""
     x = np.append(np.linspace(0.0, 1e-3, 401), np.linspace(10.0, 11.0, 401))
     table = np.column_stack([x, x])
     source = find_near_copies(table)

@@ -67,7 +67,7 @@ def make(request):
 
 
 def _factors(X, Y, direction, scale):
-    """Return weights of robust noise for the function x'direction. The operations are those of NumPy and PyTorch."""
+    """Return weights of robust noise for the function x'direction. The inputs are NumPy arrays or PyTorch tensors."""
     residuals = Y - (X @ direction)[:, None]
     return 5.0 / (4.0 + (residuals**2).sum(axis=1) / scale)
 

@@ -35,7 +35,7 @@ def test_sum_and_map_process_every_row_once_in_order(block_size, n_threads):
 
 @pytest.mark.parametrize("width", [1, 3000, 50_000])
 def test_sums_and_maps_are_bitwise_equal_for_any_number_of_threads(width):
-    """Test small widths, and widths so large that fewer threads compute the sums."""
+    """Test small values of ``width``, and a value so large that fewer threads compute the sums."""
     C = np.random.default_rng(1).normal(size=(5, 4))
 
     def block(X, Y, w):

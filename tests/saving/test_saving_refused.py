@@ -83,7 +83,7 @@ ENSEMBLE = pytest.param("HyperKernelEnsemble", marks=pytest.mark.thorough)  # th
 
 @pytest.mark.parametrize("name", ["HyperKernelRidgeCV", ENSEMBLE, "polynomials", "ReLUNetwork"])
 def test_junk_in_any_place_is_refused_or_valid(name):
-    """Replace each value of the header in turn by a random invalid value."""
+    """Test that the file is refused or valid after one value of the header was replaced by a random invalid value."""
     random = Random(0)
     n_places = len(nodes(parts(data_of(name))[0]))
     outcomes = []
@@ -190,7 +190,7 @@ def test_ensembles_with_invalid_weights_are_refused(weights):
 
 @pytest.mark.parametrize(("member", "attribute"), [(0, "centers_"), (1, "map_shape_")])
 def test_members_without_a_required_attribute_are_refused(member, attribute):
-    """Only the members after the first can lack centers: they share those of the first."""
+    """The first member must have centers. Other members can lack centers: they then share those of the first member."""
     header, arrays = parts(data_of("HyperKernelEnsemble"))
     del header["attributes"]["members_"][member]["attributes"][attribute]
     refused(pack(header, arrays), f"lacks the attribute {attribute}")

@@ -19,7 +19,7 @@ from support.stopped_fits import BreakAt, Broken, ridge
 
 
 class Killed(BaseException):
-    """Simulates a killed process, which cannot remove its temporary files."""
+    """Raised to simulate the death of a process, which then cannot remove its temporary files."""
 
 
 @pytest.fixture

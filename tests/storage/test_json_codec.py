@@ -115,7 +115,7 @@ def test_a_long_list_of_arrays_of_one_shape_is_stored_as_one_tensor(n, tensors):
 
 
 def test_a_long_record_has_a_short_header():
-    # With one tensor for each evaluation, the header of a run with 12,000 evaluations was refused on reading.
+    # With one tensor for each of 12,000 evaluations, the header would be too long and would be refused.
     n = 12_000
     record = RunRecord(
         x=[np.ones(3)] * n, seconds=[0.5] * n, value=[1.0] * n, grad=[np.ones((1, 3))] * n, alpha=[np.ones((2, 1))] * n

@@ -34,7 +34,7 @@ QUICK = {"n_init": 1, "random_state": 0}
 @parametrize_with_checks([HyperKernelClassifier(2, n_init=1, loss="squared", refit=20)])
 def test_sklearn_compatible(estimator, check, monkeypatch):
     make_quick(monkeypatch)
-    # The regression is never repeated without the held-out rows, which saves time.
+    # With this constant, the regression is never repeated without the held-out rows, which saves time.
     monkeypatch.setattr(losses_module, "_ROWS_PER_PARAMETER", 0)
     check(estimator)
 
@@ -342,9 +342,8 @@ def test_no_progress_bars_by_default(loss, capfd):
 def test_folds_and_final_fit_use_maps_of_one_shape(n, n_constant, shape):
     """A square map is learned only if it has fewer parameters than half the training rows of the smallest fold.
 
-    A square map of five columns has 15 parameters. This is less than half of 36 rows, but more than half of the 28 rows
-    that are left without a fold. Hence all folds and the final fit use a scaled identity for 36 rows. Constant columns
-    have no parameters.
+    A square map of five columns has 15 parameters. With 36 rows, 15 is more than half of the 28 training rows of the
+    smallest fold, so all folds and the final fit use a multiple of the identity. Constant columns have no parameters.
     """
     X, y, *_ = planted(2, m=n, D=5)
     X = np.hstack([X, np.full((n, n_constant), 3.0)])

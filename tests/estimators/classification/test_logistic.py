@@ -132,7 +132,7 @@ def test_independent_points_span_all_kernels():
     K, K_cc = at.kernel(P, C), at.kernel(C, C)
     assert_allclose(K @ np.linalg.solve(K_cc, K.T), at.kernel(P, P), atol=1e-5)
     assert np.linalg.cond(K_cc) < 1e9
-    # Kernels of a narrow width are nearly orthogonal, so that almost all points are kept.
+    # With a narrow kernel, the kernel functions are nearly orthogonal, so almost all points are kept.
     rough = Map.of(20.0 * np.eye(3), kernels.Gaussian(gamma=1.0), np.ones(3), "full")
     assert len(independent_points(X, rough)) > 190
 

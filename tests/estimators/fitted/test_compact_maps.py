@@ -87,7 +87,7 @@ def same(found, expected, rtol=1e-7):
 
 
 def row_order(dense):
-    """Return the row of the dense map for each column. The row of a column without a scale is the last."""
+    """Return, for each column, the row of the dense map that contains its scale: the last row if the scale is zero."""
     return np.array([np.argmax(np.abs(column)) if np.any(column) else D - 1 for column in dense.components_.T])
 
 

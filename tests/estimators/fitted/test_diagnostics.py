@@ -239,9 +239,9 @@ def test_a_fit_worse_than_the_mean_is_an_error(constant, refused):
 
 @pytest.mark.parametrize("far", [0, 12, 30])
 def test_overshooting_of_a_bounded_target(far):
-    """The targets are -1 and 1. All predictions are 1.2 times too large, and `far` predictions are twice too large.
+    """For targets -1 and 1, `far` predictions are 2 or -2 and the other predictions are 1.2 or -1.2.
 
-    Only the second kind counts as overshooting. The warning appears if more than a tenth of the rows overshoot.
+    Only 2 and -2 count as overshooting. There is a warning if more than a tenth of the predictions overshoot.
     """
     X, y = _data()
     y = np.sign(y)

@@ -62,8 +62,8 @@ def test_importances_against_loops(kernel):
 def test_importances_of_diagonal_maps(kernel, scale):
     """Importances of diagonal maps match their formula.
 
-    For product kernels, the factors of unchanged columns are reused. The large scale gives factors too small to be
-    divided by.
+    For product kernels, the factors of unchanged columns are reused. With the large scale, factors underflow, so the
+    factor of one column cannot be removed by a division.
     """
     model = _model_with_few_values(4, kernel=kernel)
     model.map_ = np.diag([scale, 0.7, 0.0, 0.5])

@@ -275,16 +275,16 @@ def test_a_start_from_moments_does_not_depend_on_the_units_of_x_and_y(scale, D):
 @pytest.mark.parametrize(
     ("n_rows", "n_features", "at_least", "width"),
     [
-        (10_000, 20, 1, 8),  # the maximum
-        (160, 10, 1, 8),  # two rows for each entry of the map
+        (10_000, 20, 1, 8),  # 8 is the largest automatic width
+        (160, 10, 1, 8),  # the map may have one entry for every two rows
         (159, 10, 1, 7),
         (80, 10, 1, 4),
         (60, 10, 1, 3),
-        (5, 10, 1, 3),  # the minimum
-        (10_000, 5, 1, 5),  # no more than columns
+        (5, 10, 1, 3),  # 3 is the smallest automatic width
+        (10_000, 5, 1, 5),  # the width is at most the number of columns
         (5, 2, 1, 2),
         (5, 1, 1, 1),
-        (10_000, 20, 12, 12),  # no fewer than required
+        (10_000, 20, 12, 12),  # the width is at least `at_least`
         (5, 20, 12, 12),
         (10_000, 20, 4, 8),
         (10_000, 5, 12, 5),
@@ -313,7 +313,7 @@ def _value(criterion, candidate, B=None):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("kernel", ["gaussian", "matern32"])
 def test_the_sorted_rows_of_a_rotation_invariant_kernel_are_orthogonal(kernel, seed):
-    """Test that the rows are orthogonal, the longest first, and that the rotation does not change the criterion."""
+    """Test that the rows are orthogonal, sorted by decreasing length, and give the same criterion as the map."""
     rows = _rows(PROBLEMS["sines"](seed))
     kernel = KERNELS[kernel].with_gamma(1.0)
     candidate = _candidate(np.random.default_rng(seed).normal(size=(3, 4)), kernel)
@@ -475,7 +475,7 @@ def test_the_search_finds_one_direction_along_which_the_target_oscillates(monkey
 @short_runs
 @pytest.mark.parametrize("scale", [2.0**-300, thorough(2.0**300)])
 def test_the_units_of_y_do_not_matter(scale):
-    """Test huge and tiny targets. The criterion then is shifted by the logarithm of the scale."""
+    """Test huge and tiny targets. Scaling the targets shifts the criterion by the logarithm of the scale."""
     data = PROBLEMS["single"](0)
     one, other = (_winner(_search(_rows(each))) for each in (data, replace(data, y=scale * data.y)))
     assert one.n_components == other.n_components == 1
@@ -678,7 +678,7 @@ def test_a_verbose_search_prints_its_stages_and_the_best_map(capsys):
 
 
 def _phases(states):
-    """Return the phases in their order, each once for a sequence of equal ones."""
+    """Return the phases in their order. Consecutive equal phases are listed once."""
     phases = [state.phase for state in states]
     return [phase for k, phase in enumerate(phases) if k == 0 or phase is not phases[k - 1]]
 

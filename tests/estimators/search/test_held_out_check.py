@@ -226,9 +226,9 @@ def test_rows_of_weight_zero_are_left_out(monkeypatch):
 
 
 def test_held_out_rows_are_not_used_for_learning(monkeypatch):
-    """Test that changing the targets of the first quarter changes only the errors when this quarter is held out.
+    """Test that changing the targets of held-out rows changes their errors, but not the fits to the training rows.
 
-    The fits on the remaining rows do not change.
+    The rows of the first of four folds are changed.
     """
     calls = []
 
@@ -254,7 +254,7 @@ def test_held_out_rows_are_not_used_for_learning(monkeypatch):
         assert np.mean(squared_errors(same_learn, other_last, same)) > 1e3 * np.mean(
             squared_errors(learn, last, candidate)
         )
-    assert not np.array_equal(runs[0][2][2].B, runs[1][2][2].B)  # here, the first quarter belongs to the training rows
+    assert not np.array_equal(runs[0][2][2].B, runs[1][2][2].B)  # in fold 2, the changed rows are training rows
     assert verdicts[1].error > verdicts[0].error
 
 

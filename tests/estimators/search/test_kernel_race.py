@@ -1,4 +1,7 @@
-"""Tests of the race between kernels and shapes of the map: values, scores, rounds, survivors, failures, deadlines."""
+"""Tests of the race: a search over kernels and shapes of the map in rounds, each of which drops the worst candidates.
+
+The tests cover values, scores, rounds, survivors, failures and deadlines.
+"""
 
 import math
 import time
@@ -261,10 +264,11 @@ def test_the_best_of_each_kind_are_sorted_by_their_scores():
 
 
 def test_a_round_has_only_the_candidates_for_which_there_is_time():
-    """Test the predicted times: one iteration takes 0.1 s on 20 rows, so about 0.65 s on 40 rows.
+    """Test that a candidate is kept if its predicted time is within the remaining time.
 
-    A candidate needs time for five iterations. The maximum number of iterations is ten. In nine seconds, the first
-    candidate takes 6.5 s, and the second one has no time. A faster candidate still has.
+    For two slow candidates, an iteration takes 0.1 s on 20 rows, so about 0.65 s on 40 rows. With at most ten
+    iterations, a slow candidate takes about 6.5 s. It is dropped if there is no time for five iterations. In nine
+    seconds, there is time for one slow candidate and for a fast candidate.
     """
     slow = [replace(_candidate(Kind.SQUARE, score, 20), seconds=1.0, n_iter=10) for score in (1.0, 2.0)]
     fast = replace(_candidate(Kind.DIAGONAL, 3.0, 20), seconds=0.1, n_iter=10)
@@ -290,7 +294,7 @@ def test_the_best_square_map_comes_second():
 
 
 def test_candidates_without_time_stay_as_they_are_and_are_evaluated(monkeypatch):
-    """Test a second round with time for one candidate. All scores are comparable, because all are on 40 rows."""
+    """Test a second round with time to improve one candidate. All candidates are evaluated on the 40 rows."""
     _small_rounds(monkeypatch, 25, 40)
     affordable = Race._affordable
     monkeypatch.setattr(Race, "_affordable", lambda *arguments: affordable(*arguments)[:1])

@@ -79,7 +79,10 @@ def test_leave_one_out_errors(T, weighted, robust, centered, nu):
 
 
 def test_the_errors_of_other_rows_are_prediction_errors(monkeypatch):
-    """Test more rows than leave-one-out errors are computed for. Only a few rows are then centers."""
+    """Test a table with more rows than the limit for leave-one-out errors, which is 10 here.
+
+    Ten rows are centers and have leave-one-out errors. The errors of all other rows are prediction errors.
+    """
     monkeypatch.setattr(robust_noise, "_EXACT_ROWS", 10)
     rows, X, Y, w, omega = _rows(T=2, weighted=True)
     case, nu = ONE_GAMMA[0], 0.2
@@ -246,7 +249,10 @@ def test_a_few_rows_with_all_the_weight_cannot_have_outliers():
 
 @pytest.mark.parametrize("n", [300, 1500])
 def test_plain_weights_are_small_for_outliers(n):
-    """Test all rows, and more rows than are used for the first weights. Gross and moderate errors are planted."""
+    """Test the first weights of a small table, and of a table of which only a sample is used for these weights.
+
+    The targets have large and moderate errors at six rows.
+    """
     rng = np.random.default_rng(n)
     X = rng.normal(size=(n, 3))
     y = np.sin(X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=n)
@@ -311,7 +317,7 @@ def _scattered(y, seed=0):
 
 @cache
 def _never_heavy_tailed():
-    """Return the fit to the clean small problem in which the errors never have heavy tails."""
+    """Return the fit to the small problem without outliers, with the test for heavy tails switched off."""
     X, y, *_ = _small()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Errors, "heavy_tailed", property(lambda errors: False))
@@ -371,7 +377,10 @@ def test_outliers_of_several_problems(seed):
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(3))
 def test_one_gross_error_among_many_rows(seed):
-    """Test more rows than those of the first weights. A gross error elsewhere must not determine their weights."""
+    """Test a table with 2,000 rows, of which only a sample is used for the first weights.
+
+    If the row with the gross error is not in the sample, it must not influence the weights of the sample.
+    """
     rng = np.random.default_rng(seed)
     X, X_new = rng.normal(size=(2000, 6)), rng.normal(size=(500, 6))
     y = np.sin(X[:, 0] + X[:, 1]) + 0.05 * rng.normal(size=2000)
@@ -383,7 +392,7 @@ def test_one_gross_error_among_many_rows(seed):
 
 
 def test_clean_data():
-    """Test that the check changes nothing if there are no outliers, bit by bit."""
+    """Test that, without outliers, the model is bitwise the same as a model without the test for heavy tails."""
     X, y, X_new, f = _small()
     model = _model().fit(X, y)
     assert _r2(model.predict(X_new), f) > 0.99
@@ -555,7 +564,7 @@ def test_a_robust_search_resumes(tmp_path, monkeypatch, function, at):
         except Broken:
             pass
         else:
-            assert at > 1  # the function was called fewer times
+            assert at > 1  # the fit called the function fewer than `at` times
     found, expected = _model(checkpoint=path).fit(X, y), _robust()
     assert_same(found, expected)
     assert_array_equal(found.predict(X_new), expected.predict(X_new))

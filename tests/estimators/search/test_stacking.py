@@ -1,4 +1,4 @@
-"""Tests of the weights of an ensemble: a naive oracle, the price of the parameters, row weights, odd predictions."""
+"""Tests of the weights of an ensemble: a naive oracle, the penalty for parameters, row weights, odd predictions."""
 
 from itertools import chain, combinations
 
@@ -23,7 +23,8 @@ def _problem(T=1, K=4, weighted=False, seed=0):
 def _objective(weights, predictions, Y, w, n_parameters):
     """Return the objective, with loops: each target counts in units of its standard deviation, row i counts w_i times.
 
-    The price is c s^2 p_k / n for candidate k, with c = 6 and s^2 the smallest error of a candidate.
+    The penalty of candidate k is c s^2 p_k / n times its weight, with c = 6. p_k is its number of parameters, and s^2
+    is the smallest error of a candidate.
     """
     n, variance = sum(w), [sum(w * y * y) / sum(w) for y in Y.T]
 
@@ -39,7 +40,7 @@ def _oracle(predictions, Y, w, n_parameters):
     """Return the best weights by trying each set of positive weights.
 
     The objective is quadratic, so its gradient and its Hessian for a set of candidates are exact finite differences.
-    Weights below 0.01 are set to zero for good, and the others are computed again.
+    Candidates with weights below 0.01 are removed, and the weights of the other candidates are computed again.
     """
 
     def value(weights):

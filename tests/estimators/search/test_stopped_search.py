@@ -78,7 +78,7 @@ def test_a_stopped_search_prefers_plain_kernel_ridge_to_a_small_lead(monkeypatch
 def test_a_second_search_replaces_the_best_candidate_only_when_it_refines_its_own():
     progress = Progress()
     first, second = (Candidate(Origin.RANDOM, Gaussian(gamma=1.0), np.eye(d), 0.1) for d in (1, 2))
-    progress.hold()  # there is nothing to keep yet
+    progress.hold()  # no candidate was found yet
     progress.found(first)
     progress.hold()
     progress.begin("starts", Phase.STARTS)
