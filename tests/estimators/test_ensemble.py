@@ -179,7 +179,7 @@ def test_whole_weights_are_repeated_rows():
 
 @pytest.mark.usefixtures("quick")
 def test_members_for_which_there_is_no_time_are_left_out(monkeypatch):
-    """Test that the weights of the other members are computed again."""
+    """Test that, if there is time for only two members, their weights are computed again without the other members."""
     X, y, _ = _data()
     whole = _ensemble().fit(X, y)
     assert len(whole.members_) > 2
@@ -194,7 +194,7 @@ def test_members_for_which_there_is_no_time_are_left_out(monkeypatch):
 
 @pytest.mark.usefixtures("quick")
 def test_members_are_sorted_again_if_some_are_left_out(monkeypatch):
-    """Test weights whose order changes if the third candidate is left out."""
+    """Test weights whose order changes if the candidate with the smallest weight is left out."""
     first, second = np.array([0.1, 0.5, 0.4]), np.array([0.0, 0.3, 0.7])
     weights = iter([first, second])
     calls = []
@@ -310,7 +310,7 @@ def test_one_column():
 
 @pytest.mark.usefixtures("quick")
 def test_copies_of_all_rows_change_little():
-    """Test that all rows twice give about the same function."""
+    """Test that a fit to data that contain each row twice gives about the same function."""
     X, y, _ = _data()
     once, twice = _ensemble().fit(X, y), _ensemble().fit(np.vstack([X, X]), np.tile(y, 2))
     assert r2_score(once.predict(X), twice.predict(X)) > 0.99

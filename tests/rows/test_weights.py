@@ -96,7 +96,7 @@ def test_the_majority_of_the_repetitions_decides(copied, kept):
     """
     X, y = _distinct(50)
     X = np.vstack([np.zeros((42, 2)), X, X[:copied]])
-    y = np.concatenate([np.repeat([0.0, 1.0], 21), y, y[:copied]])  # twenty repetitions of each target
+    y = np.concatenate([np.repeat([0.0, 1.0], 21), y, y[:copied]])  # each target occurs 21 times, so it is repeated 20 times
     unit = 1.0 if kept else len(X) / 52
     assert_allclose(np.unique(merge_identical(X, y, None)[2]), np.array([1.0, 2.0, 21.0]) / unit, rtol=1e-14)
 
@@ -182,7 +182,7 @@ def test_copies_do_no_harm_with_few_centers():
 
 @pytest.mark.parametrize("make", [_evidence, pytest.param(_cv, marks=pytest.mark.thorough)])
 def test_weights_are_equivalent_to_repeats_in_any_unit(make):
-    """Test that integer weights, multiplied by any unit, give bitwise the same fit as repeated rows."""
+    """Test that integer weights, multiplied by any constant, give bitwise the same fit as repeated rows."""
     X, y, drawn, test = _bootstrap(0, m=80)
     distinct, counts = np.unique(drawn, return_counts=True)
     copies = make(0).fit(X[drawn], y[drawn]).predict(X[test])

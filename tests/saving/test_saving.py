@@ -69,7 +69,7 @@ def test_every_kernel_predicts_the_same_bits(kernel, n_components, tmp_path):
 
 @pytest.mark.parametrize("shape", [(4, 3), (1, 3), (4, 1)])
 def test_the_memory_order_is_kept(shape, tmp_path):
-    """Matrix products of arrays in C and in Fortran order round differently, even for a single row or column."""
+    """Test that arrays keep their memory order, because the rounding errors of matrix products depend on it."""
     model = copied("HyperKernelRidge")
     model.set_params(init=np.asfortranarray(np.ones(shape)), centers=np.ones(shape))
     again = through_a_file(model, tmp_path)

@@ -40,7 +40,7 @@ def _answers(model, X):
 )
 @pytest.mark.parametrize("name", NAMES)
 def test_numbers_that_are_absurd(name, value):
-    """Replace numbers of each array.
+    """Test the outputs of models after numbers in one of their arrays were replaced by absurd numbers.
 
     Warnings are errors in the tests, so an overflow in a computation would fail the test.
     """

@@ -11,7 +11,7 @@ from support.killed_fits import CASES, FitServer
 from support.platforms import posix_only
 
 pytestmark = posix_only  # the fits run in forks of a server process
-# Number of times that the fit of each case is killed. benchmarks/kills.py makes more tests.
+# Number of times that the fit of each case is killed. The script benchmarks/kills.py kills fits more often.
 KILLS = 3
 # Cases that are tested only by `make thorough`.
 THOROUGH = ("varpro", "grid", "evidence", "agd", "kernels")

@@ -597,7 +597,7 @@ def test_each_given_number_of_directions_gets_a_candidate(dimensions):
 
 @short_runs
 def test_given_numbers_above_the_usual_width_are_possible():
-    """Test that starts are as wide as the largest given number, and use the centers for such a number."""
+    """Test that starts have the largest given number of directions, and as many centers as `SIZES` prescribes for it."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 12))
     search = _search(InMemoryRows(X, X[:, 0] + 0.1 * rng.normal(size=100)), [1, 10], choose=False)
@@ -693,7 +693,7 @@ def test_a_decided_search_has_two_phases_and_few_centers():
 
 
 def test_a_search_that_leaves_much_of_y_unexplained_widens_with_more_centers():
-    """Test that the phases WIDENING and CUT follow, with the number of centers of the next line of `SIZES`."""
+    """Test that the phases WIDENING and CUT follow, with the number of centers of the next entry of `SIZES`."""
     search, states = _found("noisy", 0)
     phases = _phases(states)
     assert phases[:4] == [Phase.STARTS, Phase.CUT, Phase.WIDENING, Phase.CUT]
@@ -717,7 +717,7 @@ def test_each_new_best_candidate_is_reported():
 
 @short_runs
 def test_a_map_with_many_directions_is_searched_with_more_rows_and_centers(monkeypatch):
-    """Test a function of two directions, where two are many.
+    """Test a function of two directions, if maps with two directions have more rows and centers than the starts.
 
     All candidates in `best` must have been optimized again, because values with different centers are not comparable.
     """

@@ -45,7 +45,7 @@ def _task(X, y, w=None, **options):
 
 
 def _found(losses, n, D=10):
-    """Return candidates with 1, 2, ... directions and the given criteria per row on n rows, lowest score first."""
+    """Return candidates with 1, 2, ... directions and the given criteria per row, sorted by their scores on n rows."""
     dof = [d * D - d * (d - 1) / 2 for d in range(1, len(losses) + 1)]
     scores = [n * loss + count / 2.0 * math.log(n) for loss, count in zip(losses, dof, strict=True)]
     found = [
