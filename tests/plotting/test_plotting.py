@@ -340,7 +340,7 @@ def test_search_with_one_candidate(cut):
 
 
 def test_given_number_of_directions():
-    """Test the note if the number of directions was given. There are no bars if the map was not cut from one with more rows."""
+    """Test the note and the missing bars if the number of directions was given, and no wider map was cut."""
     model = pictures.searched()
     model.n_components = 2
     del model.spectrum_

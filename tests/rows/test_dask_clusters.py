@@ -200,4 +200,4 @@ class _Lost:
     status = "connecting"
 
     def scheduler_info(self):
-        raise AssertionError("asked")
+        raise AssertionError("a request was sent to the scheduler")

@@ -96,7 +96,7 @@ def test_the_majority_of_the_repetitions_decides(copied, kept):
     """
     X, y = _distinct(50)
     X = np.vstack([np.zeros((42, 2)), X, X[:copied]])
-    y = np.concatenate([np.repeat([0.0, 1.0], 21), y, y[:copied]])  # each target occurs 21 times, so it is repeated 20 times
+    y = np.concatenate([np.repeat([0.0, 1.0], 21), y, y[:copied]])  # each target 21 times: 20 repetitions
     unit = 1.0 if kept else len(X) / 52
     assert_allclose(np.unique(merge_identical(X, y, None)[2]), np.array([1.0, 2.0, 21.0]) / unit, rtol=1e-14)
 

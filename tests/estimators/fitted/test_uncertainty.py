@@ -132,10 +132,11 @@ def test_numerically_singular_centers():
 def explicit_scores(model, X, y, w, shape="full"):
     """Return the conformal scores, computed by solving a linear model again without each row.
 
-    The linear model has two kinds of features. The first features are the kernels at the centers, with the penalty
-    nu K_cc. The other features are the derivatives of f with respect to B for a fixed g, computed by finite differences
-    in the coordinates of the optimization, with the penalty nu d D / |B|^2 for a full map, and nu otherwise. All targets
-    are divided by sqrt(s), where s is the scale of the target, and fitted in a single linear system.
+    The linear model has two kinds of features. The features of the first kind are the kernels at the centers, with the
+    penalty nu K_cc. The features of the second kind are the derivatives of f with respect to B for a fixed g, computed
+    by finite differences in the coordinates of the optimization, with the penalty nu d D / |B|^2 for a full map, and nu
+    otherwise. Each target is divided by the square root of its scale s. All targets are fitted in a single linear
+    system.
     """
     n = len(X)
     Y = y.reshape(n, -1) - model.intercept_

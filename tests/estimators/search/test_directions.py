@@ -597,7 +597,7 @@ def test_each_given_number_of_directions_gets_a_candidate(dimensions):
 
 @short_runs
 def test_given_numbers_above_the_usual_width_are_possible():
-    """Test that starts have the largest given number of directions, and as many centers as `SIZES` prescribes for it."""
+    """Test that starts have the largest given number of directions, and the number of centers in `SIZES` for it."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 12))
     search = _search(InMemoryRows(X, X[:, 0] + 0.1 * rng.normal(size=100)), [1, 10], choose=False)

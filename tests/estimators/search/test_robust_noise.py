@@ -295,7 +295,7 @@ def _model(**options):
 
 
 def _with(y, **errors):
-    """Return a copy of y with errors added, given as row=error."""
+    """Return a copy of y with errors added. For example, ``r3=50.0`` adds 50 to row 3."""
     y = y.copy()
     for row, error in errors.items():
         y[int(row[1:])] += error
@@ -434,7 +434,7 @@ def test_outliers_are_indices_of_the_given_rows():
 
 
 def test_rows_with_zero_weight_do_not_hide_outliers():
-    """Test that most rows have zero weight and meaningless targets."""
+    """Test data in which most rows have zero weight and meaningless targets."""
     X, y, X_new, f = _small()
     y = _with(y, r3=50.0)
     rng = np.random.default_rng(0)
@@ -455,7 +455,7 @@ def test_a_clean_target_with_heavy_tails_is_signal():
 
 
 @pytest.mark.thorough
-@pytest.mark.xfail(reason="errors of the function at the edge of noise-free data are taken for outliers", strict=True)
+@pytest.mark.xfail(reason="errors of the fit at the edge of noise-free data are reported as outliers", strict=True)
 def test_a_target_without_noise_has_no_outliers():
     X, _, X_new, _ = _small()
     model = _model().fit(X, np.exp(2.0 * X[:, 0] + X[:, 1]))

@@ -137,7 +137,7 @@ def test_the_price_vanishes_with_many_rows():
 
 
 def test_collinear_predictions():
-    """Test that the predictions of the sum are best, although many weights give the same sum."""
+    """Test that the weighted sum of collinear predictions is the best one, although its weights are not unique."""
     (F, G), Y, w, _ = _problem(K=2)
     predictions = [F, G, F + G, 2.0 * F]
     found = stacking_weights(predictions, Y, w, np.zeros(4))

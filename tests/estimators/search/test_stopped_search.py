@@ -23,7 +23,7 @@ def _data(n=1300, D=10, noise=0.1, seed=0):
 
 @pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")
 def test_truncations_are_kept_if_the_deadline_passes_before_they_are_optimized(monkeypatch):
-    """A search among given numbers of directions scores all truncations, even if it can optimize only one of them."""
+    """A search among given numbers of directions scores all truncated maps, even if it can optimize only one."""
     X, y, f = _data()
     search = stages.DirectionSearch
     start_wide = search._start_wide
