@@ -141,7 +141,7 @@ def test_a_checkpoint_of_another_version_is_refused(stopped, monkeypatch):
 
 
 def test_a_checkpoint_in_another_format_is_refused(tmp_path):
-    """The file was written in format 1, whose entries differ. Model files still have format 1."""
+    """Test a checkpoint in format 1, which has different entries than format 2. Model files still have format 1."""
     old = (Path(__file__).parent / "fixtures" / "format1.checkpoint").read_bytes()
     path = tmp_path / "fit.checkpoint"
     path.write_bytes(old)
