@@ -63,7 +63,7 @@ def _frame(X, y):
 
 
 def _files(kind, folder, X, y):
-    """Write two files with the target between the other columns. Unless they are CSV files, also write an empty file."""
+    """Write two files with the target between the other columns. For npy and Parquet, also write an empty file."""
     table = _frame(X, y)
     cuts = [0, *([] if kind == "csv" else [0]), int(0.85 * len(X)), len(X)]
     save = {
