@@ -134,9 +134,13 @@ def test_every_stage_of_a_search_is_known():
     ("seconds", "text"),
     [
         (0.0, "a few seconds left"),
+        (3.0, "a few seconds left"),
         (12.0, "about 10 s left"),
+        (22.0, "about 20 s left"),
         (59.0, "about 60 s left"),
+        (94.0, "about 90 s left"),
         (180.0, "about 3 min left"),
+        (1000.0, "about 17 min left"),
         (7200.0, "about 2.0 h left"),
     ],
 )

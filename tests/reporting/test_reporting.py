@@ -336,6 +336,8 @@ def test_texts(fitted):
     assert [score(0.9996), score(-0.5), score(1.0)] == ["above 0.999", "−0.500", "1.000"]
     assert [percent(0.001), percent(0.999), percent(0.25), percent(0.0)] == ["below 1%", "over 99%", "25%", "0%"]
     assert number(-12345.6) == "−12,300"
+    texts = ["1,230,000", "−0.123", "12", "0", "3e-07"]
+    assert [number(value) for value in (1234567.0, -0.123456, 12.0, 0.0, 3e-7)] == texts
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,9 @@ def table():
 
 def test_ticks():
     assert ticks(-0.31, 0.3) == pytest.approx([-0.2, 0, 0.2])
+    assert ticks(0.0, 9.7) == [0.0, 2.0, 4.0, 6.0, 8.0]
     assert tick_labels([0.0, 0.5, 1.0]) == ["0", "0.5", "1"]
+    assert tick_labels([-1.9725, -1.97, -1.9675]) == ["−1.9725", "−1.97", "−1.9675"]
     labels = tick_labels(ticks(1000.001, 1000.004))
     assert len(set(labels)) == len(labels)
     assert tick_labels([1e6, 1.5e6]) == ["1M", "1.5M"]

@@ -72,14 +72,7 @@ def check_matrix(name: str, value: Any, n_features: int, n_rows: int | None = No
 def require_finite(what: str, compute: Callable[[], Array], cause: str = "X is far from the training data") -> Array:
     """Return an array computed from a fitted model, or raise a ValueError if the computation overflows or fails.
 
-    Parameters
-    ----------
-    what : str
-        Name of the quantity for the error message: a plural noun such as "predictions".
-    compute : callable
-        Function without arguments that returns the array.
-    cause : str, optional
-        Likely cause of a failure, for the error message.
+    The error message names the quantity by `what`, a plural noun such as "predictions", and its likely cause.
     """
     try:
         # Suppress NumPy's warnings: the ValueError below reports results that are not finite.

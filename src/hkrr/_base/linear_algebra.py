@@ -203,36 +203,18 @@ class SolveInfo:
     """Details of the solution of a linear system.
 
     `hkrr.estimators.fitted` computes diagnostics and predictive uncertainty from these details.
-
-    Attributes
-    ----------
-    factor : array or None
-        Lower Cholesky factor of the matrix of the system. Entries above the diagonal are undefined. None before the
-        system is solved.
-    norm : float
-        1-norm of the matrix of the system.
-    jitter : float
-        Sum of the relative jitters of all factorized matrices. The relative jitter of a matrix is the amount added to
-        its diagonal, not counting the penalty, divided by its largest diagonal entry.
-    penalty : float
-        The penalty term of the objective adds ``penalty * I`` to the matrix of the system. Unused if `penalty_matrix`
-        is not None.
-    penalty_matrix : array or None
-        Matrix that the penalty term adds to the matrix of the system. None if this matrix is ``penalty * I``.
-    whitened : bool
-        Whether the system was whitened by the Cholesky factor of the kernel matrix of the centers.
-    condition_bound : float
-        Upper bound on the effective condition number. If the condition number of the system exceeds this bound, the
-        fitted function is still as accurate as with a condition number equal to the bound.
     """
 
+    # Lower Cholesky factor of the matrix of the system, undefined above the diagonal; None before the solve.
     factor: Array = None
-    norm: float = math.nan
+    norm: float = math.nan  # 1-norm of the matrix of the system
+    # Sum of the relative jitters of all factorized matrices. The relative jitter of a matrix is the amount added to its
+    # diagonal, not counting the penalty, divided by its largest diagonal entry.
     jitter: float = 0.0
-    penalty: float = 0.0
-    penalty_matrix: Array | None = None
-    whitened: bool = False
-    condition_bound: float = math.inf
+    penalty: float = 0.0  # the objective adds ``penalty * I`` to the matrix; unused with a `penalty_matrix`
+    penalty_matrix: Array | None = None  # matrix that the objective adds; None if it is ``penalty * I``
+    whitened: bool = False  # whether the Cholesky factor of the kernel matrix of the centers whitened the system
+    condition_bound: float = math.inf  # a condition number above this makes the fitted function no less accurate
 
 
 def solve_positive_definite(

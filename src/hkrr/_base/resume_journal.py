@@ -42,36 +42,21 @@ class RunRecord:
     """The progress of an unfinished run of a solver, as checkpoints store it.
 
     The first seven fields are lists with one entry per call of ``objective.reduced``. A resumed run replays these
-    evaluations. The last four fields are used only by solvers that resume from their stored ``memory`` instead.
-
-    Attributes
-    ----------
-    x : list of arrays
-        For each evaluation, the entries of the map as a vector, followed by lambda if lambda is learned.
-    seconds : list of floats
-        Seconds from the start of the run to each evaluation.
-    value, grad, alpha, grad_log_lambda, reg_lambda : lists
-        The results of the evaluations: the fields of `hkrr.objective.Reduced`.
-    memory : dict or None
-        Values that the solver needs to continue from its last iterate.
-    state : hkrr.solvers.State or None
-        The last iterate.
-    start_norm : float
-        Norm of the starting map.
-    history : dict of lists
-        The columns of `hkrr.solvers.Result.history`. They can contain iterates after `state`.
+    evaluations. The fields from `value` to `reg_lambda` are those of `hkrr.objective.Reduced`. The last four fields are
+    used only by solvers that resume from their stored ``memory`` instead.
     """
 
-    x: list[Array] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
+    x: list[Array] = field(default_factory=list)  # the entries of the map, followed by lambda if lambda is learned
+    seconds: list[float] = field(default_factory=list)  # since the start of the run
     value: list[float] = field(default_factory=list)
     grad: list[Array] = field(default_factory=list)
     alpha: list[Array] = field(default_factory=list)
     grad_log_lambda: list[float | None] = field(default_factory=list)
     reg_lambda: list[float | None] = field(default_factory=list)
-    memory: dict[str, Any] | None = None
-    state: Any = None
-    start_norm: float = 0.0
+    memory: dict[str, Any] | None = None  # what the solver needs to continue from its last iterate
+    state: Any = None  # the last iterate, a `hkrr.solvers.State`
+    start_norm: float = 0.0  # norm of the starting map
+    # `Result.history`, possibly with iterates after `state`.
     history: dict[str, list[float]] = field(default_factory=dict)
 
     @property
@@ -116,12 +101,7 @@ class Run:
 class Journal:
     """The results of finished steps and the records of unfinished runs, by name.
 
-    Parameters
-    ----------
-    write : callable
-        Function that is called with the journal and writes it to a file.
-    every : float
-        Minimum number of seconds between two writes. If it is 0, the journal is written at every step.
+    `write` writes the journal to a file, at most once in `every` seconds. If `every` is 0, it is written at every step.
     """
 
     def __init__(self, write: Callable[[Journal], None], every: float) -> None:
@@ -230,19 +210,10 @@ def step(
     keep: Callable[[_T], bool] = lambda value: True,
     is_valid: Callable[[Any], bool] = lambda value: True,
 ) -> _T:
-    """Return the result stored under a key. If there is no such result, compute the result and store it.
+    """Return the result stored under a key. If there is none, compute it, and store it if `keep` returns True.
 
-    Parameters
-    ----------
-    key : tuple
-        Everything that the result depends on. The first entry names the result in error messages.
-    compute : callable
-        Function without arguments that computes the result.
-    keep : callable, optional
-        Function that returns whether to store a computed result.
-    is_valid : callable, optional
-        Function that returns whether a stored result has the expected form. If it does not, the file was changed by
-        another program, and a CheckpointError is raised.
+    The key is everything that the result depends on. Its first entry names the result in error messages. If `is_valid`
+    returns False for a stored result, another program has changed the file, and a CheckpointError is raised.
     """
     current = _journal_and_prefix()
     if current is None:

@@ -173,15 +173,9 @@ def in_threads(fn: Callable[[_T], _U], items: Iterable[_T], n_threads: int) -> l
 class Lockstep:
     """Threads that send requests and wait for the answers. The requests of all threads are answered in one batch.
 
-    The answers are computed when every running thread has sent a request. If an answer is an exception, this exception
-    is raised in the thread that sent the request. The method `map` can be called only once for each instance.
-
-    Parameters
-    ----------
-    n : int
-        Number of threads.
-    answer : callable
-        Function that is called with the list of requests and returns the list of answers.
+    When every running thread has sent a request, `answer` is called with the list of requests and returns the list of
+    answers. If an answer is an exception, this exception is raised in the thread that sent the request. The method
+    `map` can be called only once for each instance.
     """
 
     def __init__(self, n: int, answer: Callable[[list[Any]], list[Any]]) -> None:

@@ -23,15 +23,7 @@ _EXACT = 2**53
 
 
 def digest(*parts: Any, other: Callable[[Any], str] = repr) -> str:
-    """Return a hash of the given values as a short string.
-
-    Parameters
-    ----------
-    parts : values of any type
-        The values to hash, in this order.
-    other : callable, default=repr
-        Function that returns a string for objects of all other types. The string is hashed.
-    """
+    """Return a hash of the given values, in this order, as a short string. `other` converts all other types to text."""
     found = hashlib.blake2b(digest_size=16)
 
     def feed(part: Any) -> None:

@@ -20,30 +20,14 @@ from hkrr.rows import Rows
 
 @dataclass(frozen=True)
 class KernelExpansion:
-    """The regression function of a fitted model: a linear combination of kernels at the centers, plus an intercept.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        The kernel k of latent points.
-    B : array (d, D) or (D,)
-        The linear map from inputs to latent points, or the diagonal of a diagonal map.
-    centers : array (c, D)
-        The centers, in the original units of X.
-    alpha : array (c,) or (c, n_targets)
-        The coefficients, one column per target.
-    intercept : float or array (n_targets,), default=0.0
-        The intercept, which is added to the kernel expansion.
-    x_offset : array (D,) or None, default=None
-        Offset that is subtracted from X and from the centers before the map is applied. None means zero.
-    """
+    """The regression function of a fitted model: a linear combination of kernels at the centers, plus an intercept."""
 
     kernel: Kernel
-    B: Array
-    centers: Array
-    alpha: Array
-    intercept: float | Array = 0.0
-    x_offset: Array | None = None
+    B: Array  # (d, D): the map from inputs to latent points; (D,): the diagonal of a diagonal map
+    centers: Array  # (c, D), in the original units of X
+    alpha: Array  # (c,) or (c, n_targets)
+    intercept: float | Array = 0.0  # (n_targets,) for an array
+    x_offset: Array | None = None  # (D,), subtracted from X and the centers before the map; None means zero
 
     @property
     def latent_centers(self) -> Array:

@@ -33,12 +33,8 @@ _REMEDY, _START_OVER = "use another path for checkpoint", ", or delete the file 
 class FitInterrupted(KeyboardInterrupt):
     """Raised when Ctrl-C interrupts a fit with a checkpoint after a first model has been found.
 
-    Parameters
-    ----------
-    model : estimator
-        The estimator, fitted with the best model found so far.
-    cause : KeyboardInterrupt or None, default=None
-        The exception that interrupted the fit. Its notes are copied to this exception.
+    `model` is the estimator, fitted with the best model found so far. The notes of `cause` are copied to this
+    exception.
     """
 
     def __init__(self, model: object, cause: KeyboardInterrupt | None = None) -> None:
@@ -168,14 +164,9 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 class _File:
-    """The checkpoint file of a journal.
+    """The checkpoint file of a journal, which need not exist yet.
 
-    Parameters
-    ----------
-    path : Path
-        Path of the file, which need not exist yet.
-    belongs_to : dict
-        The fingerprint of the fit. If the file has a different fingerprint, `open` raises a CheckpointError.
+    If the fingerprint of the fit in the file is not `belongs_to`, `open` raises a CheckpointError.
     """
 
     def __init__(self, path: Path, belongs_to: dict[str, Any]) -> None:

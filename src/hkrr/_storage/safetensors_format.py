@@ -63,15 +63,10 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 class Refusal(ValueError):
     """Raised if a file cannot be read, or a model cannot be saved. The caller adds the path of the file to the message.
 
-    Parameters
-    ----------
-    reason : str
-        The reason, as a clause such as "it is damaged", in which "it" is the file or the model.
-    remedied : bool, default=False
-        Whether the reason includes advice on what to do. If not, the caller adds advice for damaged files.
-    foreign : bool, default=False
-        Whether the file belongs to another program, or is an hkrr file of another kind, such as a model instead of a
-        checkpoint. Users must not be advised to delete such a file.
+    The reason is a clause such as "it is damaged", in which "it" is the file or the model. If the reason is not
+    `remedied`, it includes no advice, and the caller adds advice for damaged files. A `foreign` file belongs to another
+    program, or is an hkrr file of another kind, such as a model instead of a checkpoint. Users must not be advised to
+    delete it.
     """
 
     def __init__(self, reason: str, *, remedied: bool = False, foreign: bool = False) -> None:

@@ -92,23 +92,9 @@ def run_cells(
 ) -> list[Row]:
     """Run every method on every problem, append each result to a CSV file, and return all requested results.
 
-    A cell is one method on one problem. Cells with a valid result in the file are not run again.
-
-    Parameters
-    ----------
-    problems : iterable of str
-        The problems as strings, see `hkrr.bench.problems`.
-    methods : iterable of str
-        Names of the methods, keys of `hkrr.bench.METHODS`.
-    rules : Rules
-        Time budget, number of threads and time limit of each cell. Results in the file with a different time budget or
-        a different number of threads are not reused.
-    path : Path
-        The CSV file. It is created if it does not exist.
-    n_jobs : int, default=1
-        Number of cells to run at the same time.
-    on_progress : callable
-        Called with the number of finished cells, the number of all cells, and the names of the running cells.
+    A cell is one method on one problem. Cells with a valid result in the file are not run again, unless its time budget
+    or its number of threads is different. `n_jobs` cells run at the same time. `on_progress` is called with the number
+    of finished cells, the number of all cells, and the names of the running cells.
     """
     from hkrr.bench.provenance import code_of
 

@@ -96,15 +96,10 @@ Draw = Callable[[np.random.RandomState, Task], Setting]
 def tuned(make: Callable[[Setting, Task], Estimator], draw: Draw) -> Callable[[Task], Answer]:
     """Return a function ``run(task)`` that tunes an estimator by random search.
 
-    Parameters
-    ----------
-    make : callable
-        ``make(setting, task)`` returns an unfitted estimator. To validate a setting, the estimator is fitted with
-        ``fit`` and its mean squared error is computed. If the estimator has a method
-        ``fit_and_validate(X, y, X_validation, y_validation)``, this method is called instead and must return the
-        validation error.
-    draw : callable
-        ``draw(rng, task)`` returns a random setting: a dict of parameter values, which is passed to ``make``.
+    ``draw(rng, task)`` returns a random setting, a dict of parameter values. ``make(setting, task)`` returns an
+    unfitted estimator. To validate a setting, the estimator is fitted with ``fit`` and its mean squared error is
+    computed. If the estimator has a method ``fit_and_validate(X, y, X_validation, y_validation)``, this method is
+    called instead and must return the validation error.
     """
 
     def run(task: Task) -> Answer:

@@ -64,24 +64,10 @@ def write(
 ) -> Path:
     """Write the page to ``out/README.md`` and return its path.
 
-    Parameters
-    ----------
-    rows : sequence of dict
-        The results in the form that `run_cells` returns: one dict for each method on each problem.
-    out : Path
-        The folder into which README.md is written.
-    pictures : sequence of (file name, caption)
-        The figures to include in the page.
-    command : str
-        The command line that produced the results. The page quotes it.
-    budget : str
-        A sentence on the time budget and the number of threads of each method, without the final period.
-    methods : mapping from name to Method
-        The methods. The page lists their descriptions.
-    about : sequence of str
-        Descriptions of the problems that are tables. The page lists them.
-    missing : sequence of str
-        Names of the methods that were not run because a package is not installed.
+    The rows are those of `run_cells`, and `pictures` has the file names and captions of figures. The page quotes
+    `command`, which produced the results, and `budget`, a sentence without a period on the time budget and the number
+    of threads of each method. It lists the methods, the descriptions `about` of the problems that are tables, and the
+    methods that are `missing` because a package is not installed.
     """
     results = collect_results(rows)
     with_map = results.planted()

@@ -32,22 +32,10 @@ _MAX_SCORED_ROWS = 2_000
 class View:
     """A callback that displays the progress of a fit.
 
-    On a terminal the display is updated in place. Otherwise one line is printed at the start of each stage.
-
-    Parameters
-    ----------
-    console : Console
-        The console on which the progress is printed.
-    model : TableRegressor
-        The model that is being fitted. It encodes the held-out rows.
-    split : Split
-        The split of the table. The R2 of candidates is computed on its held-out rows.
-    any_kernel : bool
-        Whether the search also chooses the kernel.
-    time_limit : float or None
-        Time limit in seconds, counted from the creation of the view. None means no limit.
-    resume_message : str
-        Message to print if the fit resumes from a checkpoint. "" means that the fit does not resume.
+    On a terminal the display is updated in place. Otherwise one line is printed at the start of each stage. The R2 of
+    candidates is computed on the held-out rows of `split`. `any_kernel` tells whether the search also chooses the
+    kernel. The time limit in seconds is counted from the creation of the view. If the fit resumes from a checkpoint,
+    `resume_message` is printed; "" means that it does not resume.
     """
 
     def __init__(

@@ -52,13 +52,8 @@ _SMOOTHING_SECONDS = 2.5
 class TimeLeft:
     """Estimate of the remaining seconds of a fit.
 
-    Parameters
-    ----------
-    any_kernel : bool
-        Whether the search also chooses the kernel.
-    resumed : bool, default=False
-        Whether the fit resumes from a checkpoint. The results of the first stages are then read from the checkpoint,
-        which takes almost no time.
+    `any_kernel` tells whether the search also chooses the kernel. If the fit is `resumed`, the results of the first
+    stages are read from a checkpoint, which takes almost no time.
     """
 
     def __init__(self, any_kernel: bool, resumed: bool = False) -> None:
@@ -139,13 +134,7 @@ class TimeLeft:
 
 
 def format_time_left(seconds: float) -> str:
-    """Return an estimate of the remaining time as text, rounded to 5 s, 10 s, 1 min or 0.1 h.
-
-    Examples
-    --------
-    >>> [format_time_left(seconds) for seconds in (3.0, 22.0, 94.0, 1000.0)]
-    ['a few seconds left', 'about 20 s left', 'about 90 s left', 'about 17 min left']
-    """
+    """Return an estimate of the remaining time as text, rounded to 5 s, 10 s, 1 min or 0.1 h."""
     if seconds < 7.5:
         return "a few seconds left"
     if seconds < 175.0:

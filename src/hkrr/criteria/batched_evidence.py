@@ -39,14 +39,8 @@ def can_be_batched(criterion: object) -> TypeGuard[Evidence]:
 class InLockstep(Evidence):
     """The evidence for one of several parallel solver runs, whose evaluations are computed in batches.
 
-    Parameters
-    ----------
-    criterion : Evidence
-        The criterion, for which `can_be_batched` is True.
-    number : int
-        Index of the run.
-    lockstep : Lockstep
-        Collects the maps of all runs, at which `answer` evaluates the evidence.
+    `can_be_batched` must be True for the criterion. `lockstep` collects the maps of all runs, at which `answer`
+    evaluates the evidence, and `number` is the index of this run.
     """
 
     def __init__(self, criterion: Evidence, number: int, lockstep: Lockstep) -> None:

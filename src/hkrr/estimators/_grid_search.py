@@ -53,32 +53,16 @@ Lambdas = tuple[float | str, ...]
 
 @dataclass(frozen=True)
 class Grid:
-    """The data of a grid search, and the pairs (number of directions, lambda) to compare.
+    """The data of a grid search, and the pairs (number of directions, lambda) to compare."""
 
-    Attributes
-    ----------
-    base : HyperKernelRidge
-        The estimator that is cloned for each fit. The clone gets the `n_components` and `reg_lambda` of the pair.
-    X, y, weight : arrays
-        Inputs, targets and sample weights of all rows. `weight` may be None.
-    splits : list of tuples (array, array)
-        Indices of the training rows and of the held-out rows of each split.
-    dimensions : sequence of int
-        Numbers of directions to compare.
-    lambdas : tuple
-        Values of `reg_lambda` to compare, in decreasing order, or ``("auto",)`` if lambda is learned.
-    warm_start : bool
-        Whether the fit for each lambda starts from the map learned for the next larger lambda.
-    """
-
-    base: HyperKernelRidge
+    base: HyperKernelRidge  # cloned for each fit, with the `n_components` and `reg_lambda` of the pair
     X: Array
     y: Array
     weight: Array | None
-    splits: list[tuple[Array, Array]]
-    dimensions: Sequence[int]
-    lambdas: Lambdas
-    warm_start: bool
+    splits: list[tuple[Array, Array]]  # indices of the training rows and of the held-out rows
+    dimensions: Sequence[int]  # numbers of directions
+    lambdas: Lambdas  # values of `reg_lambda` in decreasing order, or ``("auto",)`` if lambda is learned
+    warm_start: bool  # whether each fit starts from the map learned for the next larger lambda
 
 
 class GridChoice(NamedTuple):
@@ -125,18 +109,8 @@ def make_splits(cv: Any, X: Array, y: Array, seed: int) -> list[tuple[Array, Arr
 def search_grid(grid: Grid, final: HyperKernelRidge, n_jobs: int | None, verbose: int, keep_best: bool) -> GridChoice:
     """Return the pair with the smallest mean held-out error, its model fitted to all rows, and the table of pairs.
 
-    Parameters
-    ----------
-    grid : Grid
-        The data and the pairs to compare.
-    final : HyperKernelRidge
-        The estimator that is cloned for the fit on all rows, with the `n_components` and `reg_lambda` of the best pair.
-    n_jobs : int or None
-        Number of joblib workers.
-    verbose : int
-        If above 0, a progress bar is shown.
-    keep_best : bool
-        If True, the best pair so far is returned after Ctrl-C. If False, KeyboardInterrupt is raised.
+    `final` is cloned for the fit on all rows. If `keep_best` is True, the best pair so far is returned after Ctrl-C. If
+    it is False, KeyboardInterrupt is raised.
     """
     found: list[list[_Score] | None] = []
     try:

@@ -24,13 +24,7 @@ Range = tuple[float, float]
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Return at most ``most + 1`` evenly spaced round numbers between `low` and `high`.
-
-    Examples
-    --------
-    >>> ticks(0.0, 9.7)
-    [0.0, 2.0, 4.0, 6.0, 8.0]
-    """
+    """Return at most ``most + 1`` evenly spaced round numbers between `low` and `high`."""
     rough = (high - low) / most
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough * (1 - 1e-9))
@@ -39,13 +33,7 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def tick_labels(values: Sequence[float]) -> list[str]:
-    """Return the numbers as strings, with as many digits as are needed to distinguish them.
-
-    Examples
-    --------
-    >>> tick_labels([-1.9725, -1.97, -1.9675])
-    ['−1.9725', '−1.97', '−1.9675']
-    """
+    """Return the numbers as strings, with as many digits as are needed to distinguish them."""
     for digits in range(2, 12):
         labels = [number(value, digits) for value in values]
         exact = all(

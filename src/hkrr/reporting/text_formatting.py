@@ -21,13 +21,7 @@ _LONGEST_NAME = 100
 
 
 def number(value: float, digits: int = 3) -> str:
-    """Return a number as text with ``digits`` significant digits, thousands separators and a typographic minus sign.
-
-    Examples
-    --------
-    >>> [number(value) for value in (1234567.0, -0.123456, 12.0, 0.0, 3e-7)]
-    ['1,230,000', '−0.123', '12', '0', '3e-07']
-    """
+    """Return a number as text with ``digits`` significant digits, thousands separators and a typographic minus sign."""
     if value < 0:
         return f"−{number(-value, digits)}"
     if value == 0 or 1e-4 <= value < 1e7:

@@ -396,17 +396,11 @@ _BY_SUFFIX: dict[str, type[ParquetSource] | type[CSVSource] | type[NumpySource]]
 
 
 def open_source(X: Any, target: Target | None, names: list[str] | None = None) -> Source:
-    """Return the reader of a path, a list of paths, or a function that returns blocks.
+    """Return the reader of a path, a list of paths with the same extension, or a function that returns blocks.
 
-    Parameters
-    ----------
-    X : str, Path, list of these, or callable
-        Paths of files with the same extension, or a function that returns an iterable of blocks.
-    target : str, int or None
-        Name or index of the target column. None if there is no target, or if X is a function, whose blocks (X, y)
-        contain the target.
-    names : list of str or None, default=None
-        Names of the feature columns, in the order in which they are read. None selects all columns except the target.
+    `target` is the name or index of the target column. It is None if there is no target, or if X is a function, whose
+    blocks (X, y) contain the target. `names` are the feature columns, in the order in which they are read. None selects
+    all columns except the target.
     """
     if callable(X):
         return BlockSource(X)

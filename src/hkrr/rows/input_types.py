@@ -184,25 +184,10 @@ def apply_to_external(
     """Apply a function to all rows of an external input.
 
     The result is a tensor if X is a tensor, a lazy collection if X is a Dask collection, and an array otherwise.
-
-    Parameters
-    ----------
-    X : tensor, path, list of paths, callable or Dask collection
-        The rows to which the function is applied.
-    of_block : callable
-        The function for an array or a data frame. It is called for the partitions of Dask collections, by the workers.
-    tail : tuple of int
-        Shape of the result for one row. It is () if the result for one row is a number.
-    of_rows : callable
-        The function for `Rows`. It is called for tensors, files and functions.
-    n_features : int
-        Number of columns that X must have.
-    names : list of str or None
-        Names of the columns of X to use. None means all columns.
-    block_size : "auto" or int
-        Number of rows in a block.
-    n_threads : int
-        Number of threads that read files.
+    `of_block` is the function for an array or a data frame, called by the workers for the partitions of Dask
+    collections. `of_rows` is the function for `Rows`, called for tensors, files and functions. `tail` is the shape of
+    the result for one row, () for a number. X must have `n_features` columns. `names` selects columns of X, and None
+    all of them.
     """
     if is_dask(X):
         return _apply_to_collection(X, of_block, tail, n_features, names)

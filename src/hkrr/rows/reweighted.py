@@ -18,33 +18,9 @@ Factors = Callable[..., Array]
 class ReweightedRows(Rows):
     """Rows of any source, with their weights multiplied by given factors and rescaled to the same total weight.
 
-    Parameters
-    ----------
-    rows : Rows
-        The rows. Their offsets and scales must already be set, because the factors depend on them.
-    factors : callable
-        Function ``factors(X, Y, *small)`` of a block, which returns the factors (n,) of the weights.
-    width : int
-        Number of columns of the largest array that `factors` computes.
-    small : tuple of arrays
-        Small arrays that are passed to `factors`.
-    center : bool
-        Whether the targets are centered at their new weighted mean.
-
-    Attributes
-    ----------
-    y_mean : array (n_targets,)
-        The new weighted mean of the targets if they are centered, and zeros otherwise.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hkrr.rows import InMemoryRows
-    >>> from hkrr.rows.reweighted import ReweightedRows
-    >>> rows = InMemoryRows(np.zeros((3, 1)), np.array([1.0, 2.0, 100.0]))
-    >>> robust = ReweightedRows(rows, lambda X, Y: (Y[:, 0] < 10) + 0.0, 1, (), center=True)
-    >>> robust.total_weight, robust.y_mean, robust.gather()[1].ravel()
-    (3.0, array([1.5]), array([-0.5,  0.5, 98.5]))
+    ``factors(X, Y, *small)`` returns the factors (n,) of a block, and `width` is the number of columns of the largest
+    array that it computes. The offsets and scales of the rows must already be set, because the factors depend on them.
+    If `center` is True, the targets are centered at their new weighted mean `y_mean`. Otherwise `y_mean` is zero.
     """
 
     def __init__(self, rows: Rows, factors: Factors, width: int, small: tuple[Array, ...], *, center: bool) -> None:

@@ -50,32 +50,17 @@ from hkrr.tables import TableRegressor
 
 @dataclass(frozen=True)
 class Schema:
-    """The parameters and fitted attributes that are stored for models of one class, and their checks.
-
-    Parameters
-    ----------
-    cls : class
-        The class of the models.
-    attributes : dict
-        The check of each fitted attribute, by name. The checks run in this order. If an attribute is a model, its value
-        in the dict is not a check but a tuple with the names of the allowed classes. If an attribute is a list of
-        models, its value in the dict is a list with the names of the allowed classes.
-    optional : dict, optional
-        The check of each fitted attribute that can be absent, by name.
-    check_together : callable, optional
-        Function that is called with the model and checks conditions that involve several attributes or parameters.
-    parameters : tuple of str or None, default=None
-        The names of the parameters that are stored. None means all parameters. Classes of this library use None.
-    copies : dict, optional
-        Parameters that are estimators. The keys are the names of the parameters. The values are the names of the
-        attributes that hold the fitted clones. Only the fitted clones are stored.
-    """
+    """The parameters and fitted attributes that are stored for models of one class, and their checks."""
 
     cls: Any
+    # The check of each fitted attribute, in the order in which the checks run. For an attribute that is a model, a
+    # tuple with the names of the allowed classes. For a list of models, a list with these names.
     attributes: dict[str, Check | tuple[str, ...] | list[str]]
-    optional: dict[str, Check] = field(default_factory=dict)
-    check_together: Callable[[Any], None] = lambda model: None
+    optional: dict[str, Check] = field(default_factory=dict)  # checks of attributes that can be absent
+    check_together: Callable[[Any], None] = lambda model: None  # of several attributes or parameters
+    # Names of the stored parameters. None, as in all classes of this library, means all parameters.
     parameters: tuple[str, ...] | None = None
+    # Parameters that are estimators, and the attributes with their fitted clones. Only the fitted clones are stored.
     copies: dict[str, str] = field(default_factory=dict)
 
     @property

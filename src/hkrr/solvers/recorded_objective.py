@@ -20,18 +20,8 @@ class ReplayedObjective:
 
     The recorded evaluations are returned in order, as long as the solver evaluates bitwise the same points. At the
     first different point, the remaining recorded evaluations are deleted. All other attributes and methods are those of
-    the objective, and their calls are not recorded.
-
-    Parameters
-    ----------
-    objective : Objective or Criterion
-        The objective that computes evaluations that are not recorded yet.
-    run : Run
-        The run of the journal in which evaluations are recorded.
-    elapsed : callable
-        Function that returns the elapsed time of the run in seconds.
-    skip_to : callable
-        Function that is called with the recorded time, in seconds, of each replayed evaluation.
+    the objective, and their calls are not recorded. `elapsed` returns the elapsed seconds of the run, and `skip_to` is
+    called with the recorded seconds of each replayed evaluation.
     """
 
     def __init__(

@@ -52,34 +52,18 @@ _MAX_STORED_ENTRIES = 4_000_000
 
 @dataclass(frozen=True)
 class Coefficients:
-    """The coefficients of the score function.
+    """The coefficients of the score function."""
 
-    Attributes
-    ----------
-    alpha : array (n_centers, n_targets)
-        Coefficients of the kernels.
-    intercept : array (n_targets,)
-        Intercepts.
-    scores : array (n_rows, n_targets) or None
-        Scores of the rows. None if the kernel matrix was too large to store.
-    """
-
-    alpha: Array
-    intercept: Array
-    scores: Array | None = None
+    alpha: Array  # (n_centers, n_targets), of the kernels
+    intercept: Array  # (n_targets,)
+    scores: Array | None = None  # (n_rows, n_targets); None if the kernel matrix was too large to store
 
 
 class LogisticObjective:
     """The objective J of the module docstring, for given rows, centers and kernel.
 
-    Parameters
-    ----------
-    rows : Rows
-        Training rows. Their targets are 0 or 1, with one column for two classes and K columns for K > 2 classes.
-    centers : array (n_centers, n_features)
-        Centers, in the same units as the rows.
-    kernel : Kernel
-        The kernel k.
+    The targets of the rows are 0 or 1, with one column for two classes and K columns for K > 2 classes. The centers
+    have the same units as the rows.
     """
 
     def __init__(self, rows: Rows, centers: Array, kernel: Kernel) -> None:
@@ -124,17 +108,9 @@ class LogisticObjective:
     def solve(self, B: Array, nu: float, initial_scores: Array | None = None, tol: float = 1e-8) -> Coefficients:
         """Return the coefficients that minimize J at a fixed map.
 
-        Parameters
-        ----------
-        B : array (n_components, n_features)
-            The map.
-        nu : float
-            Penalty.
-        initial_scores : array (n_rows, n_targets) or None
-            Initial scores, such as the scores at a similar map. They are ignored if the kernel matrix is too large to
-            store. If None, the solver starts from zero scores.
-        tol : float
-            Tolerance on the gradient, in coordinates in which the curvature is approximately the identity.
+        The solver starts from `initial_scores`, such as the scores at a similar map, or from zero scores if they are
+        None or the kernel matrix is too large to store. `tol` is the tolerance on the gradient, in coordinates in which
+        the curvature is approximately the identity.
         """
         if self.rows.n_rows * len(self.centers) <= _MAX_STORED_ENTRIES:
             return self._solve_in_memory(B, nu, initial_scores, tol)

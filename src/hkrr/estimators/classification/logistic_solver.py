@@ -68,29 +68,12 @@ def curvatures(F: Array) -> Array:
 def minimize_coefficients(
     V: Array, Y: Array, w: Array | None, nu: float, initial_scores: Array | None, tol: float
 ) -> tuple[Array, Array]:
-    """Minimize the objective over the coefficients.
+    """Return the coefficients beta (c + 1, n_targets) of the minimum and the scores of the rows (n, n_targets).
 
-    Parameters
-    ----------
-    V : array (c, n)
-        The whitened kernel matrix, for c centers and n rows.
-    Y : array (n, n_targets)
-        Labels, coded as in `LogisticObjective`.
-    w : array (n,) or None
-        Weights of the rows.
-    nu : float
-        Penalty.
-    initial_scores : array (n, n_targets) or None
-        Initial scores. If None, the solver starts from zero scores.
-    tol : float
-        Tolerance on the gradient of J, in coordinates in which the curvature is approximately the identity.
-
-    Returns
-    -------
-    theta : array (c + 1, n_targets)
-        The coefficients beta. The last row contains the intercepts.
-    scores : array (n, n_targets)
-        Scores of the rows at the minimum.
+    The last row of the coefficients contains the intercepts. V (c, n) is the whitened kernel matrix for c centers and n
+    rows. The labels Y are coded as in `LogisticObjective`. If `initial_scores` is None, the solver starts from zero
+    scores. `tol` is the tolerance on the gradient of J, in coordinates in which the curvature is approximately the
+    identity.
     """
     system = _System(
         np.vstack([V, np.ones(V.shape[1])]), Y, w, np.append(np.full(len(V), nu), INTERCEPT_PRECISION)[:, None]

@@ -50,30 +50,14 @@ _PATIENCE = 2
 
 @dataclass(frozen=True)
 class Task:
-    """A regression that was fitted with the class codes as targets, and its training rows.
-
-    Attributes
-    ----------
-    regressor : HyperKernelRidgeCV
-        The fitted regression.
-    X : array (n_samples, n_features)
-        Training rows.
-    index : array (n_samples,)
-        Index of the class of each row.
-    weight : array (n_samples,) or None
-        Weights of the rows. A row of weight 2 has the same effect as two identical rows of weight 1.
-    n_classes : int
-        Number of classes.
-    deadline : float
-        Time (of ``time.perf_counter``) by which the fit should be finished.
-    """
+    """A regression that was fitted with the class codes as targets, and its training rows."""
 
     regressor: HyperKernelRidgeCV
     X: Array
-    index: Array
-    weight: Array | None
+    index: Array  # (n_samples,): index of the class of each row
+    weight: Array | None  # a row of weight 2 has the same effect as two identical rows of weight 1
     n_classes: int
-    deadline: float = np.inf
+    deadline: float = np.inf  # time (of ``time.perf_counter``) by which the fit should be finished
 
     def rows(self, selected: Any, targets: Array) -> tuple[Rows, Moments]:
         """Return the selected rows with the given targets, in standardized coordinates, and the moments of the rows."""

@@ -82,14 +82,9 @@ def expand_scores(scores: Array, soft: bool) -> Array:
 def calibrate(scores: Array, codes: Array, weight: Array, soft: bool) -> Calibration:
     """Return the calibration that is fitted to the scores of held-out rows.
 
-    Parameters
-    ----------
-    scores, codes : arrays (n, K)
-        Scores of the classes, and one-hot codes of the labels.
-    weight : array (n,)
-        Weights of the rows. A row of weight 2 has the same effect as two identical rows of weight 1.
-    soft : bool
-        If True, use the soft link, which is meant for scores between 0 and 1. If False, use the logistic link.
+    `codes` are the one-hot codes of the labels, of the same shape (n, K) as the scores. A row of weight 2 has the same
+    effect as two identical rows of weight 1. The soft link is meant for scores between 0 and 1. If `soft` is False, the
+    logistic link is used.
     """
     K = codes.shape[1]
     counts = weight @ codes

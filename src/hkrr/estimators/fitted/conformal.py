@@ -70,24 +70,12 @@ _NORMAL_QUARTILE = 0.6745
 
 @storable
 class LeftOut(NamedTuple):
-    """Leave-one-out errors of the rows that get a score, for t targets.
+    """Leave-one-out errors of the rows that get a score, for t targets."""
 
-    Attributes
-    ----------
-    targets : array (n_scores, t)
-        The targets.
-    errors : array (n_scores, t)
-        Targets minus their leave-one-out predictions.
-    deviations : array (n_scores, t)
-        Standard deviations of the errors, according to the equivalent Gaussian process.
-    counts : array (n_scores,)
-        Weights of the rows.
-    """
-
-    targets: Array
-    errors: Array
-    deviations: Array
-    counts: Array
+    targets: Array  # (n_scores, t)
+    errors: Array  # (n_scores, t): targets minus their leave-one-out predictions
+    deviations: Array  # (n_scores, t): standard deviations of the errors, according to the equivalent Gaussian process
+    counts: Array  # (n_scores,): weights of the rows
 
     @property
     def scores(self) -> Array:
@@ -97,54 +85,24 @@ class LeftOut(NamedTuple):
 
 @storable
 class Uncertainty(NamedTuple):
-    """Quantities that a fitted model stores for standard deviations and intervals.
+    """Quantities that a fitted model stores for standard deviations and intervals."""
 
-    Attributes
-    ----------
-    prior_variance : array (n_targets,)
-        The scale s of the Gaussian process, for each target.
-    noise_variance : array (n_targets,)
-        Variance of the noise of each target.
-    left_out : LeftOut
-        Leave-one-out errors, from which the conformal scores are computed.
-    factor : array or None
-        The matrix G of `hkrr.estimators.fitted.posterior`, packed by `pack_lower`. None if all rows are centers.
-    center_weight : array (n_centers,) or None
-        Weights of the centers. None if the rows have no weights, or if not all rows are centers.
-    """
-
-    prior_variance: Array
-    noise_variance: Array
-    left_out: LeftOut
-    factor: Array | None
-    center_weight: Array | None
+    prior_variance: Array  # (n_targets,): the scale s of the Gaussian process
+    noise_variance: Array  # (n_targets,)
+    left_out: LeftOut  # gives the conformal scores
+    factor: Array | None  # G of `hkrr.estimators.fitted.posterior`, packed; None if all rows are centers
+    center_weight: Array | None  # (n_centers,); None if the rows have no weights, or not all are centers
 
 
 class _ScoredRows(NamedTuple):
-    """Quantities of the n rows that get a score, for t targets and p derivatives with respect to B.
+    """Quantities of the n rows that get a score, for t targets and p derivatives with respect to B."""
 
-    Attributes
-    ----------
-    freedom : array (n,)
-        ``1 - h``.
-    slack : array (n,)
-        ``k(x, x) - |v|^2``.
-    R : array (n, t, p)
-        ``(I - H) J``. Each row is multiplied by the square root of its weight.
-    Q : array (p, p)
-        ``J'(I - H) J``, without the prior term ``rho I``.
-    residual : array (n, t)
-        Residuals, divided by sqrt(s).
-    weight : array (n,)
-        Weights of the rows.
-    """
-
-    freedom: Array
-    slack: Array
-    R: Array
-    Q: Array
-    residual: Array
-    weight: Array
+    freedom: Array  # (n,): ``1 - h``
+    slack: Array  # (n,): ``k(x, x) - |v|^2``
+    R: Array  # (n, t, p): ``(I - H) J``, each row multiplied by the square root of its weight
+    Q: Array  # (p, p): ``J'(I - H) J``, without the prior term ``rho I``
+    residual: Array  # (n, t), divided by sqrt(s)
+    weight: Array  # (n,)
 
 
 def estimate_uncertainty(
@@ -158,23 +116,10 @@ def estimate_uncertainty(
 ) -> Uncertainty | None:
     """Return the uncertainty of a fit, or None if a factorization fails or memory runs out.
 
-    Parameters
-    ----------
-    objective : Objective
-        Rows, centers, kernel and lambda of the fit.
-    B : array (d, D) or (D,)
-        The learned map, or the diagonal of a diagonal map.
-    alpha : array (c, t)
-        Coefficients of the model, for c centers and t targets.
-    solution : array (c, t)
-        Solution of the linear system at B. It differs from `alpha` if the solver stopped before the system was solved.
-    info : SolveInfo
-        Details of the linear solve that gave `solution`.
-    shape : Shape
-        The shape of the map, which determines what was learned: all entries of B, one scale per column, or one scale.
-    given : Rows or None, default=None
-        With heavy-tailed noise, the rows with the weights that the user gave. The rows of the objective then have other
-        weights, which are small for outliers. None if the rows of the objective have the given weights.
+    `solution` solves the linear system at B, and `info` has the details. It differs from the coefficients `alpha` of
+    the model if the solver stopped before the system was solved. `shape` determines what was learned: all entries of
+    B, one scale per column, or one scale. With heavy-tailed noise, the weights of the objective are small for outliers,
+    and `given` are the rows with the weights that the user gave. Otherwise `given` is None.
     """
     if info.factor is None:
         return None

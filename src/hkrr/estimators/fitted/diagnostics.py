@@ -491,37 +491,13 @@ def diagnose(
 ) -> Diagnostics:
     """Return the diagnostics of a fitted model.
 
-    Parameters
-    ----------
-    rows : Rows
-        Training rows, in standardized coordinates.
-    objective : Objective or Criterion
-        The objective that was minimized. It provides the kernel and the centers.
-    result : Result
-        Result of the solver.
-    predict : callable
-        Returns the predictions of the fitted model for rows, before truncation.
-    starts : Starts
-        Numbers of starting maps.
-    edges : tuple of str
-        Entries of `Diagnostics.at_edge` that the caller has found. `diagnose` may add further entries.
-    truncation : float, array or None
-        Absolute value at which predictions are truncated. None if predictions are not truncated.
-    solve : SolveDiagnostics or None
-        Diagnostics of the solve that gave the coefficients. If None, the system is solved again.
-    map_parameters : float or None
-        Number of parameters of the map. None means the number of parameters of a full map, or 0 if the solver made no
-        iteration.
+    `predict` returns the predictions before truncation. `truncation` is None if predictions are not truncated. `edges`
+    are entries of `Diagnostics.at_edge` that the caller has found; further entries can be added. If `solve` is None,
+    the system of the coefficients is solved again. `map_parameters` is the number of parameters of the map. None means
+    that of a full map, or 0 if the solver made no iteration.
 
-    Returns
-    -------
-    Diagnostics
-
-    Raises
-    ------
-    FitError
-        If the error on the training rows is larger than with zero coefficients, because the coefficients consist of
-        rounding errors.
+    If the error on the training rows is larger than with zero coefficients, the coefficients consist of rounding
+    errors, and a FitError is raised.
     """
     if objective.learn_lambda and at_bound(result.reg_lambda):
         edges = (*edges, "reg_lambda")
@@ -597,23 +573,11 @@ def diagnose_search(
     solve: SolveDiagnostics,
     outliers: Sequence[int] = (),
 ) -> Diagnostics:
-    """Return the diagnostics of the model that a search has chosen from several candidates.
+    """Return the diagnostics of the model that a search has chosen from several candidates. See `diagnose`.
 
-    The parameters that are not listed here are the same as in `diagnose`.
-
-    Parameters
-    ----------
-    winner : SearchCandidate
-        The candidate that was chosen.
-    candidates : sequence of SearchCandidate
-        All candidates that were tried.
-    given : sequence of int or None
-        Numbers of directions from which the search had to choose. None means any number.
-    time_limited : bool
-        Whether the search had a time limit. If it had, candidates without a value are reported as dropped instead of
-        failed, because there may have been no time to evaluate these candidates.
-    outliers : sequence of int
-        Indices of the outliers, the largest residual first.
+    `given` has the numbers of directions from which the search had to choose. None means any number. If the search had
+    a time limit, candidates without a value are reported as dropped instead of failed, because there may have been no
+    time to evaluate them. The outliers are row indices, the largest residual first.
     """
     failed = sum(not math.isfinite(candidate.value) for candidate in candidates)
     dropped = sum(candidate.dropped and math.isfinite(candidate.value) for candidate in candidates)
@@ -646,22 +610,10 @@ def diagnose_grid(
     predict: Callable[[Array], Array],
     truncation: float | Array | None,
 ) -> Diagnostics:
-    """Return the diagnostics of a model whose number of directions and lambda were chosen from a grid.
+    """Return the diagnostics of a model whose number of directions and lambda were chosen from a grid. See `diagnose`.
 
-    Parameters
-    ----------
-    found : Diagnostics
-        Diagnostics of the final fit, on all rows.
-    grid : dict
-        Results of the grid search. The columns "n_components" and "reg_lambda" hold the values that were tried.
-    n_components, reg_lambda : int, float
-        The number of directions and the lambda that were chosen.
-    X : array (n_samples, n_features)
-        Training rows.
-    predict : callable
-        Returns the predictions of the final fit for an array, before truncation.
-    truncation : float, array or None
-        Absolute value at which predictions are truncated. None if predictions are not truncated.
+    `found` and `predict` belong to the final fit, on all rows. The columns "n_components" and "reg_lambda" of `grid`
+    hold the values that were tried.
     """
     lambdas, dimensions = (set(grid[name].tolist()) for name in ("reg_lambda", "n_components"))
     edges = _range_edge("n_components", n_components, dimensions, X.shape[1])

@@ -142,14 +142,8 @@ def _importances(model: FittedMap, target: int | None) -> Array:
 def direction_effects(model: FittedMap, latent_std: Array) -> Array:
     """Return the effect of each direction on the predictions, up to a common factor.
 
-    If each direction is a single column, the effect is the importance of that column.
-
-    Parameters
-    ----------
-    model : FittedMap
-        A fitted model.
-    latent_std : array (n_components,)
-        Standard deviations of the latent coordinates, by which the slopes are multiplied.
+    The slopes are multiplied by `latent_std`, the standard deviations of the latent coordinates. If each direction is a
+    single column, the effect is the importance of that column.
     """
     if has_single_columns(model):
         return single_column_effects(model, importances(model))
@@ -238,18 +232,10 @@ def columns_with_few_values(X: Array) -> dict[int, tuple[Array, Array]]:
 def finite_difference_effects(model: FittedMap, columns: dict[int, tuple[Array, Array]], dual_coef: Array) -> Array:
     """Return the effect of each column in `columns`, averaged over the centers.
 
-    The squared effects on several targets are added, and so are the squared effects on the probabilities of several
-    classes.
-
-    Parameters
-    ----------
-    model : FittedMap
-        A fitted model.
-    columns : dict
-        Result of `columns_with_few_values`.
-    dual_coef : array (n_centers, n_targets)
-        Coefficients of the function, divided by their largest absolute value. For a classifier, they are not used: the
-        probabilities are computed from its own coefficients, and divided by the largest absolute coefficient.
+    `columns` is the result of `columns_with_few_values`, and `dual_coef` are the coefficients, divided by their largest
+    absolute value. The squared effects on several targets are added, and so are the squared effects on the
+    probabilities of several classes. For a classifier, the probabilities are computed from its own coefficients
+    instead, and divided by the largest absolute coefficient.
     """
     if not columns:
         return np.zeros(0)

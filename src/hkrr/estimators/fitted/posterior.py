@@ -41,21 +41,11 @@ from hkrr.rows import Rows
 
 
 class PosteriorFactors(NamedTuple):
-    """Matrices of the variance formulas at the top of this module.
+    """Matrices of the variance formulas at the top of this module."""
 
-    Attributes
-    ----------
-    lower : array (c, c)
-        L if all rows are centers, T otherwise.
-    G : array (c, c) or None
-        G, or None if all rows are centers.
-    root_weight : array (c, 1)
-        Square roots of the weights of the centers if all rows are centers, ones otherwise.
-    """
-
-    lower: Array
-    G: Array | None
-    root_weight: Array
+    lower: Array  # (c, c): L if all rows are centers, T otherwise
+    G: Array | None  # (c, c); None if all rows are centers
+    root_weight: Array  # (c, 1): square roots of the weights of the centers if all rows are centers, ones otherwise
 
 
 def center_factor(kernel: Kernel, C: Array) -> Array:

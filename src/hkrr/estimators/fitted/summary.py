@@ -43,32 +43,18 @@ _SHAPES = {
 
 @dataclass(frozen=True)
 class Summary:
-    """One-page description of a fitted model, which can be printed or displayed in a notebook.
+    """One-page description of a fitted model, which can be printed or displayed in a notebook."""
 
-    Attributes
-    ----------
-    title : str
-        Name of the estimator and formula of the model.
-    facts : tuple of (str, str)
-        Names and values of the settings, sizes and scores of the fit.
-    directions : tuple of str
-        A line for each direction. It lists the columns with the largest loadings, and the percentage of the squared
-        length of the direction that these columns contribute. Loadings refer to standardized columns, and each
-        direction has length 1.
-    importances : tuple of (str, float)
-        The most important columns and their ``feature_importances_``.
-    notes : tuple of str
-        Why the fit stopped, and the problems that the diagnostics found.
-    members : tuple of tuples of str
-        For an ensemble, the weight, the kernel, the shape of the map, the number of directions and the number of
-        centers of each member. The directions are then those of the first member. Empty for other models.
-    """
-
-    title: str
-    facts: tuple[tuple[str, str], ...]
+    title: str  # name of the estimator and formula of the model
+    facts: tuple[tuple[str, str], ...]  # names and values of the settings, sizes and scores of the fit
+    # A line for each direction. It lists the columns with the largest loadings, and the percentage of the squared
+    # length of the direction that these columns contribute. Loadings refer to standardized columns, and each direction
+    # has length 1.
     directions: tuple[str, ...]
-    importances: tuple[tuple[str, float], ...]
-    notes: tuple[str, ...]
+    importances: tuple[tuple[str, float], ...]  # the most important columns and their ``feature_importances_``
+    notes: tuple[str, ...]  # why the fit stopped, and the problems that the diagnostics found
+    # For an ensemble, the weight, the kernel, the shape of the map, and the numbers of directions and centers of each
+    # member. The directions are then those of the first member.
     members: tuple[tuple[str, ...], ...] = ()
 
     def __str__(self) -> str:
@@ -162,15 +148,7 @@ class SummaryMixin:
 
 
 def summarize(model: MapModel, columns: list[str] | None = None) -> Summary:
-    """Return the summary of a fitted regressor.
-
-    Parameters
-    ----------
-    model : HyperKernelRidge or HyperKernelRidgeCV
-        A fitted regressor.
-    columns : list of str or None
-        Names of the columns. If None, the column names of the training data are used.
-    """
+    """Return the summary of a fitted regressor. `columns` defaults to the column names of the training data."""
     # A fit that was interrupted by Ctrl-C has no diagnostics.
     found: Diagnostics | None = getattr(model, "diagnostics_", None)
     n_rows = None if found is None else found.n_rows
@@ -248,16 +226,8 @@ def map_facts(
 ) -> Iterator[tuple[str, str]]:
     """Yield the facts about the size of a model, its targets, its map and its kernel.
 
-    Parameters
-    ----------
-    model : FittedMap
-        A fitted model.
-    n_rows : int or None
-        Number of training rows. None if the number is not known.
-    target_facts : dict
-        Names and values of the facts about the targets. They are placed before the facts about the map.
-    distinct : bool
-        Whether `n_rows` counts identical rows once.
+    `n_rows` is None if the number is not known, and `distinct` tells whether it counts identical rows once. The facts
+    about the targets are placed before the facts about the map.
     """
     d, D = len(model.map_), model.map_.shape[-1]
     shape = model._map_shape

@@ -113,57 +113,23 @@ RUN_KINDS |= {"shrunk": RunKind(Origin.CUT), "shrunk, dropped": RunKind(Origin.C
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kernel, a map and a noise level, with the value of the criterion for these three.
+    """A kernel, a map and a noise level, with the value of the criterion for these three."""
 
-    Attributes
-    ----------
-    origin : Origin
-        How the starting map was obtained.
-    kernel : Kernel
-        The kernel. Its gamma is 1.
-    B : array (d, D) or (D,)
-        The map, or the diagonal of a diagonal or identity map. D is the number of columns.
-    nu : float
-        Ratio of the noise variance to the signal variance: lambda times the total weight of the rows.
-    value : float
-        Value of the criterion. Infinity if the criterion was not evaluated, or if its evaluation failed.
-    score : float
-        Score by which candidates are compared, as defined in the module docstring.
-    seconds : float
-        Time spent in optimization runs.
-    shape : Shape
-        Shape of the map, which determines the parameters that a run may change.
-    n_free_columns : int or None
-        Number of linearly independent columns of X. None means that all columns are independent.
-    lambda_at_bound : bool
-        Whether lambda ended at a bound of its range.
-    dropped : bool
-        Whether the candidate was dropped after a short run, because other candidates were better or the run failed.
-    n_rows : int or None
-        Number of rows of the criterion in the comparison of kernels and shapes. None for all other runs.
-    n_iter : int
-        Number of iterations of the last run.
-    n_centers : int or None
-        Number of centers of the criterion in the search for directions.
-    spectrum : tuple of floats or None
-        If directions were cut off, the singular values of the map before the cut, divided by the largest one.
-    """
-
-    origin: Origin
-    kernel: Kernel
-    B: Array
-    nu: float
-    value: float = math.inf
-    score: float = math.inf
-    seconds: float = 0.0
-    shape: Shape = field(default_factory=Full)
-    n_free_columns: int | None = None
-    lambda_at_bound: bool = False
-    dropped: bool = False
-    n_rows: int | None = None
-    n_iter: int = 0
-    n_centers: int | None = None
-    spectrum: tuple[float, ...] | None = None
+    origin: Origin  # how the starting map was obtained
+    kernel: Kernel  # with gamma 1
+    B: Array  # (d, D): the map; (D,): the diagonal of a diagonal or identity map
+    nu: float  # ratio of the noise variance to the signal variance: lambda times the total weight of the rows
+    value: float = math.inf  # of the criterion; infinity if it was not evaluated, or if its evaluation failed
+    score: float = math.inf  # by which candidates are compared; see the module docstring
+    seconds: float = 0.0  # spent in optimization runs
+    shape: Shape = field(default_factory=Full)  # determines the parameters that a run may change
+    n_free_columns: int | None = None  # number of linearly independent columns of X; None means all
+    lambda_at_bound: bool = False  # whether lambda ended at a bound of its range
+    dropped: bool = False  # after a short run, because other candidates were better or the run failed
+    n_rows: int | None = None  # of the criterion in the comparison of kernels and shapes; None for all other runs
+    n_iter: int = 0  # of the last run
+    n_centers: int | None = None  # of the criterion in the search for directions
+    spectrum: tuple[float, ...] | None = None  # singular values before a cut, divided by the largest one
 
     @property
     def kind(self) -> RunKind:

@@ -192,26 +192,15 @@ def _lowest(candidates: dict[int, Candidate]) -> Candidate:
 class DirectionSearch:
     """The search for directions, in two parts: `start` and `go_on`.
 
-    Attributes
-    ----------
-    problem : SearchProblem
-        The input of the search. The search uses a sample of at most 4,000 of its rows. If the numbers of directions are
-        given by the user, there is a candidate for each of these numbers.
-    kernel : Kernel
-        The kernel, with gamma 1.
-    criterion : Criterion
-        The criterion on the current sample, with the current centers. Scores of `best` are values of this criterion.
-    best : dict
-        The best candidate for each number of directions.
-    ends : list of Candidate
-        All candidates, in the order of their runs.
+    The search uses a sample of at most 4,000 rows of the problem. If the numbers of directions are given by the user,
+    there is a candidate for each of these numbers.
     """
 
     problem: SearchProblem
-    kernel: Kernel
-    criterion: Criterion = field(init=False)
-    best: dict[int, Candidate] = field(init=False, default_factory=dict)
-    ends: list[Candidate] = field(init=False, default_factory=list)
+    kernel: Kernel  # with gamma 1
+    criterion: Criterion = field(init=False)  # on the current sample and centers; gives the scores in `best`
+    best: dict[int, Candidate] = field(init=False, default_factory=dict)  # by number of directions
+    ends: list[Candidate] = field(init=False, default_factory=list)  # all candidates, in the order of their runs
     _decided: bool = field(init=False, default=False)
     _unfinished: list[Candidate] = field(init=False, default_factory=list)
     _sample: InMemoryRows = field(init=False)

@@ -49,21 +49,11 @@ _LATE_PHASES = (
 
 @dataclass(frozen=True)
 class SearchState:
-    """The state of a search, passed to the callbacks of `HyperKernelRidgeCV`.
+    """The state of a search, passed to the callbacks of `HyperKernelRidgeCV`, `seconds` after the start of the fit.
 
-    Attributes
-    ----------
-    stage : str
-        Description of the current stage.
-    seconds : float
-        Time since the start of the fit.
-    n_components, kernel, shape, score
-        Properties of the best candidate so far, as in ``path_``. They are None until the first candidate is found.
-        Scores are comparable only within a stage.
-    n_found : int
-        Number of times that a new best candidate was found.
-    phase : Phase or None
-        What the search does in the current stage. None before the first stage.
+    `n_components`, `kernel`, `shape` and `score` describe the best candidate so far, as in ``path_``. They are None
+    until the first candidate is found. Scores are comparable only within a stage. `n_found` counts how often a new best
+    candidate was found. `phase` is what the search does in the current stage. It is None before the first stage.
     """
 
     stage: str
@@ -110,26 +100,10 @@ class Predictor(Protocol):
 class Progress:
     """Records each new best candidate of a search and calls the callbacks.
 
-    Parameters
-    ----------
-    callbacks : iterable of callables
-        Functions that are called with a `SearchState` in each stage and for each new best candidate.
-    began : float
-        Time (of ``time.perf_counter``) at which the fit started.
-    fit_candidate : callable or None
-        Function that fits the coefficients of a candidate and returns the fitted model. Its arguments are the candidate
-        and the weights of the heavy-tailed (Student-t) noise model, or None for normal noise. The function should be
-        fast. If `fit_candidate` is None, callbacks cannot call ``SearchState.predict``.
-    verbose : int
-        If it is above 0, a line is printed for each stage, and when the best candidate changes.
-
-    Attributes
-    ----------
-    best : list of Candidate
-        Each new best candidate, in the order of discovery.
-    omega, omega_of_best : array (n,) or None
-        The weights of the heavy-tailed noise in the current search, and those of the best candidate. None means normal
-        noise.
+    The callbacks are called in each stage and for each new best candidate. `began` is the time (of
+    ``time.perf_counter``) at which the fit started. ``fit_candidate(candidate, omega)`` returns the fitted model of a
+    candidate and should be fast. Without it, callbacks cannot call ``SearchState.predict``. If `verbose` is above 0, a
+    line is printed for each stage, and when the best candidate changes.
     """
 
     def __init__(
@@ -142,9 +116,10 @@ class Progress:
         self._verbose, self._described, self._on_hold = verbose, "", False
         self._callbacks, self._began, self._fit_candidate = tuple(callbacks), began, fit_candidate
         self._current, self._stop = SearchState("starting", 0.0), False
-        self.best: list[Candidate] = []
+        self.best: list[Candidate] = []  # each new best candidate, in the order of discovery
+        # Weights of the heavy-tailed (Student-t) noise in this search; None for normal noise.
         self.omega: Array | None = None
-        self.omega_of_best: Array | None = None
+        self.omega_of_best: Array | None = None  # the same for the search that found the best candidate
         self._predict: Callable[[Any], Array] | None = None
 
     def begin(self, stage: str, phase: Phase | None) -> None:

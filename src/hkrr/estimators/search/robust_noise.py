@@ -69,21 +69,12 @@ def student_weights(squares: Array, scale: Array) -> Array:
 
 
 class Errors(NamedTuple):
-    """Leave-one-out errors, standardized.
+    """Leave-one-out errors, standardized."""
 
-    Attributes
-    ----------
-    squares : array (n, T)
-        Squared errors, divided by their variances. The variances are relative to the scale of each target.
-    log_variance : array (n,)
-        Logarithms of the variances by which the squared errors were divided.
-    unexplained : float
-        Mean squared error, relative to the variance of the target, which is estimated from the median absolute
-        deviation. With several targets, the largest of these ratios.
-    """
-
-    squares: Array
-    log_variance: Array
+    squares: Array  # (n, T): squared errors, divided by their variances, which are relative to the scale of each target
+    log_variance: Array  # (n,): logarithms of these variances
+    # Mean squared error, relative to the variance of the target, which is estimated from the median absolute deviation.
+    # With several targets, the largest of these ratios.
     unexplained: float = math.inf
 
     @property
