@@ -6,8 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
 from hkrr.estimators.classification.labels import merge_copies_of_rows
-from hkrr.rows.near_copies import find_near_copies
-from hkrr.rows.weights import any_copies, find_copies, merge_copies, merge_identical
+from hkrr.rows.weights import any_copies, find_copies, find_near_copies, merge_copies, merge_identical
 
 # ------------------------------------------------------------------------------------------------ which rows are found
 

@@ -10,11 +10,11 @@ from scipy.spatial import cKDTree
 
 from hkrr._base.checks import check_choice
 from hkrr._base.linear_algebra import Array
+from hkrr.estimators.classification.labels import check_labels
 from hkrr.estimators.fitted.importance import has_single_columns
-from hkrr.plotting._class_probabilities import class_index, draw_curves, draw_regions
 from hkrr.plotting._latent_axes import chosen_directions, direction_axis, grid_side, rows_at
 from hkrr.plotting._plot_data import Coverage, intervals, one_target, rows_shown, sample_rows
-from hkrr.plotting._style import BLUE, ORANGE, SEQUENTIAL, SMALL, axes, legend, note
+from hkrr.plotting._style import BLUE, CATEGORIES, ORANGE, SEQUENTIAL, SMALL, axes, ink, legend, note, short
 from hkrr.plotting._unwrap_estimator import unwrap
 
 # Number of grid points of a curve, and along each side of a surface.
@@ -24,6 +24,15 @@ _N_CURVE, _N_SIDE = 200, 60
 _NEAR = 0.08
 # Maximum number of contour bands.
 _N_LEVELS = 12
+# Markers of the classes.
+_MARKERS = "os^Dv*PX"
+# Contour levels of the probability of the second of two classes. The contour at 0.5 is drawn separately, as the line
+# where the most probable class changes.
+_LEVELS = (0.1, 0.25, 0.75, 0.9)
+# Opacity of the class colours in the background, from 0 (invisible) to 1.
+_PALE = 0.45
+# Height of the strip that shows the rows of one class, in units of the probability axis.
+_STRIP = 0.07
 
 
 class LinkDisplay:
@@ -155,7 +164,7 @@ class LinkDisplay:
         if classes is not None and (target != 0 or coverage not in ("auto", None) or kind != "contour"):
             raise ValueError("target, coverage and kind apply only to regressors; omit them for a classifier")
         if classes is not None and y is not None:
-            Y = class_index(y, classes)
+            Y = _class_index(y, classes)
         else:
             Y = None if y is None else one_target(y, target)
         if Y is not None and len(Y) != len(latent):
@@ -207,9 +216,9 @@ class LinkDisplay:
         self.figure_ = ax.figure
         self.line_ = self.surface_ = self.scatter_ = None
         if self.classes is not None and len(self.grid) == 1:
-            self.line_, self.scatter_ = draw_curves(ax, self)
+            self._draw_class_curves(ax)
         elif self.classes is not None:
-            self.surface_, self.scatter_ = draw_regions(ax, self, np.clip(2.0 - self._distances(), 0.2, 1.0))
+            self._draw_class_regions(ax)
         elif len(self.grid) == 1:
             self._draw_curve(ax)
         elif in_space:
@@ -310,3 +319,100 @@ class LinkDisplay:
             axis.label.set_size(SMALL - 1)
             axis.set_tick_params(labelsize=SMALL - 1, pad=-2)
         ax.set_box_aspect(None, zoom=0.85)
+
+    def _draw_class_curves(self, ax: Any) -> None:
+        """Draw the class probabilities over one direction. With two classes, only that of the second class is drawn."""
+        (z,) = self.grid
+        names = self._class_names()
+        # The grid z is decreasing if the direction is a single column with a negative coefficient.
+        order, K = np.argsort(z), len(names)
+        self.line_ = [
+            ax.plot(z[order], self.values[order, k], color=_colour(k), lw=2, label=f"p({names[k]})")[0]
+            for k in ([1] if K == 2 else range(K))
+        ]
+        points = []
+        for k in range(K) if self.y is not None else ():
+            rows = self.points[self.y == k, 0]
+            # The rows of each class are drawn in a strip. With two classes, one strip is below 0 and one is above 1.
+            # With more classes, the strips are stacked below 0. Small vertical offsets separate the rows within a
+            # strip.
+            offset = _STRIP * (0.2 + 0.6 * (np.arange(len(rows)) * 0.618 % 1.0))
+            height = 1.0 + offset if K == 2 and k == 1 else -offset - (0 if K == 2 else k) * _STRIP
+            points.append(_scatter(ax, names[k], k, rows, height))
+            if K > 2:
+                points[-1].set_label("")  # the line of the class already has a legend entry
+        if self.y is None:
+            marks = {"color": ink(), "alpha": 0.5, "transform": ax.get_xaxis_transform()}
+            points = ax.plot(self.points[:, 0], np.full(len(self.points), 0.01), "|", **marks)
+        self.scatter_ = points
+        for end in (0.0, 1.0):
+            ax.axhline(end, color=ink(), lw=0.5)
+        ax.set(xlabel=self.labels[0], ylabel="probability")
+        ax.set_yticks(np.linspace(0.0, 1.0, 6))
+        ax.xaxis.label.set_size(SMALL + 1)
+        legend(ax)
+
+    def _draw_class_regions(self, ax: Any) -> None:
+        """Draw the class probabilities over two directions, with a fainter background far from the rows."""
+        import matplotlib as mpl
+        from matplotlib.colors import to_rgb
+
+        first, second = self.grid
+        names = self._class_names()
+        p, K = self.values, len(names)
+        # 1 at grid points close to the rows, and less at a larger distance from the nearest row.
+        near = np.clip(2.0 - self._distances(), 0.2, 1.0)
+        background = np.array(to_rgb(mpl.rcParams["axes.facecolor"]))
+        colours = np.array([to_rgb(_colour(k)) for k in range(K)])
+        mixed = background + _PALE * near[..., None] * (p @ colours - background)
+        # `imshow` needs increasing coordinates, but the coordinates of the grid may be decreasing.
+        rows, columns = (np.argsort(side) for side in self.grid)
+        extent = [float(end) for side in self.grid for end in (side.min(), side.max())]
+        self.surface_ = ax.imshow(
+            np.swapaxes(mixed[np.ix_(rows, columns)], 0, 1),
+            origin="lower",
+            extent=extent,
+            aspect="auto",
+            interpolation="bilinear",
+        )
+        if K == 2 and np.ptp(p[..., 1]) > 0:
+            lines = ax.contour(first, second, p[..., 1].T, levels=_LEVELS, colors=[ink()], linewidths=0.5, alpha=0.6)
+            ax.clabel(lines, fontsize=SMALL - 2)
+        for k in range(K if K > 2 else 1):
+            margin = p[..., k] - np.max(np.delete(p, k, axis=-1), axis=-1)
+            # The boundary is not drawn far from all rows, where the probabilities are extrapolated.
+            margin = np.ma.masked_array(margin, near <= np.min(near) + 0.1 if np.ptp(near) > 0 else False)
+            if np.ma.min(margin) < 0 < np.ma.max(margin):
+                ax.contour(first, second, margin.T, levels=[0.0], colors=[ink()], linewidths=1.2)
+        if self.y is not None:
+            self.scatter_ = [_scatter(ax, names[k], k, *self.points[self.y == k].T) for k in range(K)]
+            space = {"columnspacing": 1.0, "handletextpad": 0.2}
+            legend(ax, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(K, 6), **space)
+        else:
+            self.scatter_ = [ax.scatter(*self.points.T, color="white", edgecolors="black", linewidths=0.3, s=6)]
+        ax.set(xlabel=self.labels[0], ylabel=self.labels[1])
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.label.set_size(SMALL)
+
+    def _class_names(self) -> list[str]:
+        return [] if self.classes is None else [short(str(label)) for label in self.classes]
+
+
+def _class_index(y: Any, classes: Array) -> Array:
+    """Return the index of each label of `y` in `classes`. Raise ValueError if a label is not in `classes`."""
+    if np.ndim(y) != 1:
+        raise ValueError(f"y must hold one label for each row, as a one-dimensional array; got {np.ndim(y)} dimensions")
+    labels = check_labels(np.asarray(y))
+    known = np.isin(labels, classes)
+    if not np.all(known):
+        raise ValueError(f"y has the label {labels[~known].tolist()[0]!r}, which is not in classes_; drop such rows")
+    return np.searchsorted(classes, labels)
+
+
+def _scatter(ax: Any, name: str, k: int, x: Array, y: Array) -> Any:
+    look = {"color": _colour(k), "marker": _MARKERS[k % len(_MARKERS)], "edgecolors": "white", "linewidths": 0.3}
+    return ax.scatter(x, y, s=16, label=name, **look)
+
+
+def _colour(k: int) -> str:
+    return CATEGORIES[k % len(CATEGORIES)]

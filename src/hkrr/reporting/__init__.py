@@ -9,8 +9,8 @@ These modules run one after another:
 - `report_input` checks the model and the rows, and converts all supported kinds of models to one form.
 - `directions`, `link_function`, `prediction_errors`, `baseline_comparison` and `training_history` compute the contents
   of the sections. `report_data` collects these contents in a `Facts` object.
-- `page_header`, `directions_and_link_sections` and `sections` write the header and the sections as HTML. These three
-  modules use `text_formatting`, `html_elements`, `section_charts`, `svg_chart` and `contour_image`.
+- `sections` writes the header and the sections as HTML. It uses `text_formatting`, `html_elements`, `section_charts`,
+  `svg_chart` and `contour_image`.
 - `page` combines the sections, the style sheet and the scripts into one page.
 """
 

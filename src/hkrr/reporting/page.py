@@ -14,12 +14,10 @@ from typing import Any
 
 from hkrr._storage.atomic_write import replace_file
 from hkrr.reporting.contour_image import RAMP
-from hkrr.reporting.directions_and_link_sections import direction_name
-from hkrr.reporting.page_header import header
 from hkrr.reporting.report_data import Facts, gather
 from hkrr.reporting.report_input import AnyModel
 from hkrr.reporting.section_charts import value_range
-from hkrr.reporting.sections import sections
+from hkrr.reporting.sections import direction_name, header, sections
 
 
 def write_report(
