@@ -113,6 +113,8 @@ def mutate_array(data: bytes, random: Random) -> bytes:
     flat = array.astype(float).ravel()
     if flat.size:
         flat[random.randrange(flat.size)] = random.choice([np.nan, np.inf, -np.inf, 1e308, -1e308, 0.0, 1e-308])
+    with np.errstate(over="ignore", invalid="ignore"):
+        converted = array.astype(random.choice(["f4", "f2", "i8", "u1", "?"]))
     arrays[name] = random.choice(
         [
             flat.reshape(array.shape),
@@ -123,7 +125,7 @@ def mutate_array(data: bytes, random: Random) -> bytes:
             array[None],
             array.T,
             np.concatenate([array, array]) if array.ndim else array,
-            array.astype(random.choice(["f4", "f2", "i8", "u1", "?"])),
+            converted,
         ]
     )
     if random.random() < 0.2:

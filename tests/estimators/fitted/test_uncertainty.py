@@ -454,7 +454,7 @@ def test_equal_weight_scores():
         (np.zeros((5, 4)), np.zeros((5, 2)), "give the same targets"),
         (np.zeros((5, 3)), np.zeros(5), "3 features"),
         (np.zeros((5, 4)), np.full(5, np.nan), "y contains NaN"),
-        ("rows.csv", "target", "some rows into memory"),
+        ("rows.csv", "target", "calibration rows into memory"),
     ],
 )
 def test_invalid_calibration_rows_raise(X, y, message):
