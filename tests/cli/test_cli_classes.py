@@ -37,7 +37,9 @@ def test_info_shows_the_classes(folder):
         "Classes, 3: 'c' 40 rows (44.4%), 'b' 30 rows (33.3%), 'a' 20 rows (22.2%)",
         "Loss: logistic; nu 0.1",
         "Accuracy, held out: 0.8500",
-        "2 directions in 4 columns",
+        "Columns: 4",
+        "Directions: 2",
+        "Kernel: gaussian, gamma",
         "Diagnostics of the regression with the class codes as targets (regressor_): rows 300",
     ):
         assert expected in text

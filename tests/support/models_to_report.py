@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from hkrr import HyperKernelEnsemble, HyperKernelRidge, HyperKernelRidgeCV
+from hkrr.tables import TableRegressor
 from hkrr.tables.encoding import Column, Encoder
 from support.models_to_save import with_two_members
 
@@ -39,7 +40,7 @@ def ensemble_model():
     return with_two_members(model, X[:60], y[:60]), X, y
 
 
-class TableStandIn:
+class TableStandIn(TableRegressor):
     """A replacement for `TableRegressor` with a text column, prediction intervals and held-out scores."""
 
     @dataclasses.dataclass
@@ -54,6 +55,7 @@ class TableStandIn:
         level: float = 0.95
 
     def __init__(self, model):
+        super().__init__()
         self.model_ = model
         numbers = [Column(name, "number") for name in ("area", "age", "floor", "rooms")]
         self.encoder_ = Encoder((*numbers, Column("colour", "text", values=("red",))))

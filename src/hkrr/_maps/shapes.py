@@ -37,6 +37,12 @@ class ShapeName(StrEnum):
     DIAGONAL = "diagonal"
     IDENTITY = "identity"
 
+    def describe(self, n_components: int) -> str:
+        """Return a description of a map of this shape, such as "3 directions"."""
+        if self == ShapeName.FULL:
+            return f"{n_components:,} direction{'s' if n_components > 1 else ''}"
+        return "one scale for all columns" if self == ShapeName.IDENTITY else "a scale for each column"
+
 
 class Shape(Protocol):
     """Interface of the shapes of a map."""

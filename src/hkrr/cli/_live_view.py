@@ -15,8 +15,8 @@ from rich.live import Live
 from rich.table import Table
 
 from hkrr._base.linear_algebra import Array
+from hkrr._maps import ShapeName
 from hkrr.cli._console import format_duration, print_line
-from hkrr.cli._model_summary import format_map
 from hkrr.cli._time_left import TimeLeft, format_time_left
 from hkrr.estimators.search.progress import SearchState
 
@@ -73,8 +73,8 @@ class View:
         if self._resume_message:
             print_line(self._console, self._resume_message)
             self._resume_message = ""
-        if state.n_components is not None:
-            self._best = f"{format_map(state.shape, state.n_components)}, {state.kernel}"
+        if state.n_components is not None and state.shape is not None:
+            self._best = f"{ShapeName(state.shape).describe(state.n_components)}, {state.kernel}"
             self._score(state)
         if state.stage != self._stage:
             self._time_left.start_stage(state)

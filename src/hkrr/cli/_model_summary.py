@@ -1,4 +1,4 @@
-"""Summary of a fitted model on the terminal, printed from the dict that `hkrr.tables.describe` returns."""
+"""Summary of a fitted model on the terminal, printed from its `Summary` and the dict `hkrr.tables.describe` returns."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from sklearn.base import BaseEstimator
 
 from hkrr._maps import ShapeName
 from hkrr.cli._console import print_line
+from hkrr.estimators.fitted.summary import MEMBER_COLUMNS, Summary, SummaryMixin
 from hkrr.solvers.driver import StopReason
+from hkrr.tables.inner_models import inner_models
 
 if TYPE_CHECKING:
-    from hkrr.estimators.fitted.summary import SummaryMixin
     from hkrr.tables import HeldOutScores
 
 # Maximum number of directions, or of table columns, in a printed list.
@@ -26,16 +28,10 @@ _MAX_NAME_WIDTH = 30
 # A baseline is recommended if its R2 exceeds the R2 of the model by more than this number.
 _MIN_GAIN = 0.01
 _BASELINE_CLASSES = {"kernel ridge": "hkrr.baselines.KernelRidgeCV", "linear": "sklearn.linear_model.RidgeCV"}
-_CLASSIFIER_FACTS = ("Classes", "Loss", "Log loss", "Accuracy")
 # Maximum number of outliers to list.
 _MAX_OUTLIERS = 5
 # Names of the columns of a file without a header line.
 _NO_HEADER = re.compile(r"column \d+")
-# Printed descriptions of maps that do not combine columns into directions.
-_SHAPES: dict[str, str] = {
-    ShapeName.IDENTITY: "one scale for all columns",
-    ShapeName.DIAGONAL: "a scale for each column",
-}
 # Printed names of column types that differ from the names stored in model files.
 _KIND_NAMES = {"truth": "boolean"}
 
@@ -54,18 +50,23 @@ def show_scores(console: Console, scores: HeldOutScores | None) -> None:
         print_line(console, textwrap.fill(message, 79), "yellow")
 
 
-def show_classes(console: Console, model: SummaryMixin) -> None:
-    """Print the classes and the held-out scores of a classifier."""
-    if hasattr(model, "classes_"):
-        facts = [(f"{name}:", value) for name, value in model.summary().facts if name.startswith(_CLASSIFIER_FACTS)]
-        print_line(console, "")
-        _show_rows(console, facts)
+def show_facts(console: Console, model: BaseEstimator) -> None:
+    """Print the facts of the summary of a model, and the members of an ensemble. Other estimators have no summary."""
+    if not isinstance(inner_models(model).whole, SummaryMixin):
+        return
+    summary: Summary = model.summary()
+    print_line(console, "")
+    _show_rows(console, [(f"{name}:", value) for name, value in summary.facts])
+    if summary.members:
+        n = len(summary.members)
+        print_line(console, f"\nWeighted sum of {n} model{'s' if n > 1 else ''}:")
+        _show_rows(console, [MEMBER_COLUMNS, *summary.members], n + 1)
 
 
 def show_map(console: Console, content: dict[str, Any]) -> None:
-    """Print the directions of the map, or one sentence if every column has its own scale, and the important columns.
+    """Print why the fit ended early, the directions of a map that combines columns, and the important columns.
 
-    For an ensemble of several models, print the weight, the kernel and the map of each model instead.
+    The directions of an ensemble of several models are not printed.
     """
     if "directions" not in content:
         return
@@ -73,39 +74,11 @@ def show_map(console: Console, content: dict[str, Any]) -> None:
         print_line(console, "\nThe time limit stopped the search. A longer limit may give a better model.")
     if content.get("stopped") == StopReason.INTERRUPTED:
         print_line(console, "\nThe fit was interrupted. This is the best model found before the interruption.")
-    members = content.get("members", [])
-    if len(members) > 1:
-        print_line(console, f"\nWeighted sum of {len(members)} models. Each line: weight, kernel and map of a model:")
-        _show_rows(console, [(f"{each['weight']:.2f}", _format_member(each)) for each in members])
-    else:
-        _show_one_map(console, content)
-    _show_importances(console, content.get("importances", []))
-
-
-def _format_member(member: dict[str, Any]) -> str:
-    return f"{member['kernel']}, {format_map(member['shape'], member['n_components'])}"
-
-
-def format_map(shape: str | None, n_components: int) -> str:
-    """Return a short description of a map, such as "3 directions"."""
-    return _SHAPES.get(str(shape), f"{n_components} direction{'s' if n_components > 1 else ''}")
-
-
-def _show_one_map(console: Console, content: dict[str, Any]) -> None:
-    D, d, kernel = content["n_features"], content["n_components"], content["kernel"]
-    shape = content.get("map_shape", ShapeName.FULL)
-    if shape == ShapeName.FULL:
-        n = f"{d} direction{'s' if d > 1 else ''}"
-        print_line(console, f"\n{n} in {D} columns ({kernel} kernel), largest weight first.")
+    if len(content.get("members", [])) <= 1 and content.get("map_shape", ShapeName.FULL) == ShapeName.FULL:
+        print_line(console, "\nDirections, largest weight first.")
         print_line(console, "Each line: weight of the direction, then the largest loadings of its columns:")
         _show_rows(console, [(f"{each['weight']:.2f}", _format_direction(each)) for each in content["directions"]])
-    else:
-        scales = "all with the same scale" if shape == ShapeName.IDENTITY else "each with its own scale"
-        print_line(
-            console,
-            f"\nThe model uses all {D} columns, {scales} ({kernel} kernel). "
-            "It does not combine columns into directions.",
-        )
+    _show_importances(console, content.get("importances", []))
 
 
 def show_outliers(console: Console, content: dict[str, Any]) -> None:

@@ -153,7 +153,7 @@ def prepare(
         raise TableError("--drop removes all columns; drop fewer columns")
     split = hold_out(frame, frame.columns[-1] if target is None else target, test_share, seed)
     encoded = learn_encoder(split.train, model.missing).transform(split.test)
-    model.regressor._check_parameters(encoded.shape[1])
+    model.regressor.check_parameters(encoded.shape[1])
     return split
 
 
@@ -267,11 +267,12 @@ def _print_task(console: Console, data: str, split: Split, is_default_target: bo
 def _print_summary(
     console: Console, model: TableRegressor, messages: list[str], seconds: float, out: Path, data: str
 ) -> None:
-    from hkrr.cli._model_summary import show_columns, show_map, show_outliers, show_scores, show_warnings
+    from hkrr.cli._model_summary import show_columns, show_facts, show_map, show_outliers, show_scores, show_warnings
     from hkrr.tables import describe
 
     content = describe(model)
     show_scores(console, getattr(model, "held_out_", None))
+    show_facts(console, model)
     show_map(console, content)
     show_columns(console, content)
     show_outliers(console, content)

@@ -22,9 +22,10 @@ def info(
     """
     console = Console()
     with one_line_errors(as_json):
-        from hkrr.cli._model_summary import show_classes, show_columns, show_map, show_outliers, show_scores
+        from hkrr.cli._model_summary import show_columns, show_facts, show_map, show_outliers, show_scores
         from hkrr.saving import written_by
         from hkrr.tables import describe
+        from hkrr.tables.inner_models import inner_models
 
         fitted = load_model(model)
         content = {"file": str(model), "library": written_by(model), **describe(fitted)}
@@ -40,12 +41,12 @@ def info(
             )
         if "target" in content:
             print_line(console, f"Target: {content['target']!r}")
-        show_classes(console, fitted)
+        show_facts(console, fitted)
         show_scores(console, getattr(fitted, "held_out_", None))
         show_map(console, content)
         show_columns(console, content, everything=True)
         show_outliers(console, content)
-        diagnostics = getattr(getattr(fitted, "model_", fitted), "diagnostics_", None)
+        diagnostics = getattr(inner_models(fitted).whole, "diagnostics_", None)
         if diagnostics is not None:
             if "outliers" in content:  # `show_outliers` has already printed the outliers
                 diagnostics = replace(diagnostics, n_outliers=0)

@@ -76,7 +76,7 @@ class SearchInputMixin(Regressor):
     truncation_: Any
 
     @abstractmethod
-    def _check_parameters(self, n_features: int) -> list[int]:
+    def check_parameters(self, n_features: int) -> list[int]:
         """Raise ValueError if a parameter is invalid. Return the numbers of directions to try."""
 
     @abstractmethod
@@ -98,7 +98,7 @@ class SearchInputMixin(Regressor):
         device = self.device
         if is_external(X):
             data, one_target = self._open_rows(X, y, sample_weight)
-            dimensions = self._check_parameters(data.n_features)
+            dimensions = self.check_parameters(data.n_features)
             if data.n_rows > SAMPLE_ROWS:
                 largest = data.largest_targets()
                 self.truncation_ = _TRUNCATION_FACTOR * (float(largest[0]) if one_target else largest)
@@ -107,7 +107,7 @@ class SearchInputMixin(Regressor):
             y, device = Y[:, 0] if one_target else Y, getattr(data, "device", None)
         else:
             X, y = self._validate_arrays(X, y, sample_weight)
-            dimensions = self._check_parameters(X.shape[1])
+            dimensions = self.check_parameters(X.shape[1])
         weight = check_weights(sample_weight, X)
         # Rows on a device are copies of the arrays. These rows are therefore created only if they are needed.
         given = partial(self._array_rows, X, y, weight, device)

@@ -169,7 +169,8 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
                 issue_warnings(self.diagnostics_)
         return self
 
-    def _check_parameters(self, n_features: int) -> list[int]:
+    def check_parameters(self, n_features: int) -> list[int]:
+        """Raise ValueError if a parameter is invalid. Return the numbers of directions to try."""
         check_int("n_init", self.n_init, 1)
         if self.refit != "full":
             check_int("refit (if not 'full')", self.refit, 1)
@@ -195,7 +196,7 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
         found = [one.fit.uncertainty for one in selected]
         if any(one is None for one in found):
             return
-        shares = self._shares
+        shares = self.shares
         for name in ("noise_variance_", "prior_variance_"):
             setattr(self, name, sum(share * getattr(m, name) for share, m in zip(shares, self.members_, strict=True)))
         parts = [one.left_out for one in found if one is not None]
@@ -228,7 +229,7 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
         return summarize_ensemble(self, columns)
 
     @property
-    def _shares(self) -> Array:
+    def shares(self) -> Array:
         """The weights divided by their sum, or equal numbers if all weights are zero."""
         total = float(np.sum(self.weights_))
         return self.weights_ / total if total > 0 else np.full(len(self.weights_), 1.0 / len(self.weights_))
@@ -247,13 +248,13 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
 
     def _mean_and_std_of_rows(self, rows: Rows) -> Array:
         columns, t = [member._mean_and_std_of_rows(rows) for member in self.members_], self._n_targets
-        variance = sum(share * one[:, t:] ** 2 for share, one in zip(self._shares, columns, strict=True))
+        variance = sum(share * one[:, t:] ** 2 for share, one in zip(self.shares, columns, strict=True))
         return np.hstack([self._sum([one[:, :t] for one in columns]), np.sqrt(variance)])
 
     @property
     def feature_importances_(self) -> Array:
         """Importances of the columns, averaged over the members with their weights."""
-        return sum(s * member.feature_importances_ for s, member in zip(self._shares, self.members_, strict=True))
+        return sum(s * member.feature_importances_ for s, member in zip(self.shares, self.members_, strict=True))
 
 
 def _combined(parts: list[LeftOut], weights: Array, shares: Array) -> LeftOut:

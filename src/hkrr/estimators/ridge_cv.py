@@ -231,7 +231,7 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
                 "and Dask collections"
             )
         X, y = self._validate_arrays(X, y, sample_weight)
-        dimensions = self._check_parameters(X.shape[1])
+        dimensions = self.check_parameters(X.shape[1])
         weight = check_weights(sample_weight, X)
         self._delete_selection()
         self.truncation_ = largest_target(y if weight is None else y[weight > 0])
@@ -321,7 +321,8 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
         if winner.spectrum is not None:
             self.spectrum_ = np.array(winner.spectrum)
 
-    def _check_parameters(self, n_features: int) -> list[int]:
+    def check_parameters(self, n_features: int) -> list[int]:
+        """Raise ValueError if a parameter is invalid. Return the numbers of directions to try."""
         return check_cv_parameters(self, n_features)
 
     def _delete_selection(self) -> None:

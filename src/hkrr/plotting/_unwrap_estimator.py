@@ -14,6 +14,7 @@ from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.importance import column_names
 from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
+from hkrr.tables.inner_models import inner_models
 
 Model = HyperKernelRidge | HyperKernelRidgeCV | HyperKernelClassifier  # a model with one map
 
@@ -36,7 +37,8 @@ class UnwrappedModel:
     @property
     def with_map(self) -> Model:
         """The model itself, or the first member of an ensemble, for plots of a single map."""
-        return self.model.members_[0] if isinstance(self.model, HyperKernelEnsemble) else self.model
+        first: Model = inner_models(self.model).first
+        return first
 
     @property
     def member(self) -> str:

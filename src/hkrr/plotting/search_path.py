@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from hkrr._base.linear_algebra import Array
 from hkrr._maps import ShapeName
 from hkrr.estimators.ensemble import HyperKernelEnsemble
+from hkrr.estimators.fitted.fitted_attributes import map_shape
 from hkrr.estimators.search.candidates import comparable_runs, race_rows
 from hkrr.kernels import kernel_name
 from hkrr.plotting._style import BLUE, GREY, ORANGE, SEQUENTIAL, SIZE, SMALL, VERMILION, axes, ink, legend, note
@@ -16,6 +17,18 @@ from hkrr.plotting._unwrap_estimator import unwrap
 
 # Maximum number of combinations of a kernel and a map in the plot. Chosen combinations are always shown.
 _MOST_LINES = 16
+
+
+class KernelAndMap(NamedTuple):
+    """A combination of a kernel and a map. Its text is, for example, "gaussian, 2 directions" or "anova, diagonal"."""
+
+    kernel: str
+    shape: str
+    n_components: int
+
+    def __str__(self) -> str:
+        shape = self.shape if self.shape != ShapeName.FULL else ShapeName.FULL.describe(self.n_components)
+        return f"{self.kernel}, {shape}"
 
 
 class PathDisplay:
@@ -43,9 +56,9 @@ class PathDisplay:
         Chosen number of directions.
     reg_lambda : float
         Chosen regularization.
-    chosen : dict of str to float
-        The chosen kernel and map, such as "gaussian, 2 directions" or "anova, diagonal", with the weight 1. For an
-        ensemble, the kernel and the map of each member, with their weights.
+    chosen : dict of (str, str, int) to float
+        The name of the kernel, the shape of the map and the number of directions that were chosen, with the weight 1.
+        For an ensemble, those of each member, with their weights.
     spectrum : array or None, default=None
         The attribute ``spectrum_`` of the model, or None if the model has no such attribute.
     given : bool, default=False
@@ -91,7 +104,7 @@ class PathDisplay:
         table: dict[str, Any],
         n_components: int,
         reg_lambda: float,
-        chosen: dict[str, float],
+        chosen: dict[KernelAndMap, float],
         spectrum: Any = None,
         given: bool = False,
     ) -> None:
@@ -124,11 +137,11 @@ class PathDisplay:
                 "estimator must be a HyperKernelRidgeCV or a HyperKernelEnsemble; "
                 f"a {type(model).__name__} has no search to draw"
             )
-        chosen: dict[str, float] = {}
+        chosen: dict[KernelAndMap, float] = {}
         members, weights = ([first], [1.0]) if model is first else (model.members_, model.weights_)
         for member, weight in zip(members, weights, strict=True):
-            name = _name(kernel_name(member.kernel_), member._map_shape, member.n_components_)
-            chosen[name] = chosen.get(name, 0.0) + float(weight)
+            key = KernelAndMap(kernel_name(member.kernel_), map_shape(member), member.n_components_)
+            chosen[key] = chosen.get(key, 0.0) + float(weight)
         display = cls(
             table=table,
             n_components=first.n_components_,
@@ -233,11 +246,11 @@ class PathDisplay:
     @property
     def _chose_directions(self) -> bool:
         """Whether the search chose a map with directions. The search must have tried only one kernel."""
-        return _name(self.table["kernel"][0], ShapeName.FULL, self.n_components) in self.chosen
+        return (self.table["kernel"][0], ShapeName.FULL, self.n_components) in self.chosen
 
     def _note_on_directions(self, d: Array) -> str:
         """Return a note on the chosen map, given the numbers of directions with a score."""
-        name = next(iter(self.chosen))
+        name = KernelAndMap(*next(iter(self.chosen)))
         if len(d) == 0:
             text = f"chosen: {name}; no scores to compare"
         elif not self._chose_directions:
@@ -275,23 +288,23 @@ class PathDisplay:
         """
         scores, n_rows = self._column("score"), race_rows(self.table)
         columns = (self.table[name] for name in ("kernel", "shape", "n_components"))
-        names = [_name(*run) for run in zip(*columns, strict=True)]
-        found: dict[str, tuple[int, float]] = {}
+        keys = [KernelAndMap(*run) for run in zip(*columns, strict=True)]
+        found: dict[KernelAndMap, tuple[int, float]] = {}
         for number in np.unique(n_rows[n_rows > 0]).tolist():
             runs = np.flatnonzero(np.isfinite(scores) & (n_rows == number))
             worst_first = runs[np.argsort(-scores[runs], kind="stable")].tolist()
-            found |= {names[k]: (number, float(scores[k] - scores[worst_first[-1]])) for k in worst_first}
-        order = sorted(found, key=lambda name: (-found[name][0], found[name][1]))
-        shown = [name for place, name in enumerate(order) if place < _MOST_LINES or name in self.chosen]
+            found |= {keys[k]: (number, float(scores[k] - scores[worst_first[-1]])) for k in worst_first}
+        order = sorted(found, key=lambda key: (-found[key][0], found[key][1]))
+        shown = [key for place, key in enumerate(order) if place < _MOST_LINES or key in self.chosen]
         ax = axes(ax, (SIZE[0], max(2.2, 1.0 + 0.2 * len(shown))))
         last = max((number for number, _ in found.values()), default=0)
         for is_last, colour, label in ((True, BLUE, "in the last round"), (False, VERMILION, "eliminated earlier")):
-            lines = [line for line, name in enumerate(shown) if (found[name][0] == last) == is_last]
+            lines = [line for line, key in enumerate(shown) if (found[key][0] == last) == is_last]
             values = [found[shown[line]][1] for line in lines]
             if lines or is_last:
                 drawn = ax.scatter(values, lines, s=22, color=colour, marker="o" if is_last else "x", label=label)
                 self.scatter_ = drawn if is_last else self.scatter_
-        stars = [(found[name][1], line) for line, name in enumerate(shown) if name in self.chosen]
+        stars = [(found[key][1], line) for line, key in enumerate(shown) if key in self.chosen]
         several = len(self.chosen) > 1
         if stars:
             label = "member, weight" if several else "chosen"
@@ -301,24 +314,18 @@ class PathDisplay:
         for star in stars if several else ():
             beside = {"xytext": (9, 0), "textcoords": "offset points", "va": "center", "fontsize": SMALL}
             ax.annotate(f"{self.chosen[shown[star[1]]]:.2f}", star, **beside)
-        ax.set_yticks(range(len(shown)), shown, fontsize=SMALL)
+        ax.set_yticks(range(len(shown)), map(str, shown), fontsize=SMALL)
         ax.set_xscale("symlog", linthresh=1.0)
         most = max((above for _, above in found.values()), default=1.0)
         ax.set(xlabel="score minus best of its round (nats)", xlim=(-0.2, 3.0 * most + 0.5))
         ax.set_ylim(max(len(shown), 1) - 0.5, -0.5)
         ax.grid(axis="y", lw=0.3)
-        text = f"chosen: {len(self.chosen)} members of an ensemble" if several else f"chosen: {next(iter(self.chosen))}"
+        first = KernelAndMap(*next(iter(self.chosen)))
+        text = f"chosen: {len(self.chosen)} members of an ensemble" if several else f"chosen: {first}"
         text += f"; {len(order) - len(shown)} more not shown" if len(order) > len(shown) else ""
         title = {"title": text, "title_fontsize": SMALL, "ncols": 3}
         legend(ax, loc="lower right", bbox_to_anchor=(1.0, 1.0), columnspacing=1.0, handletextpad=0.3, **title)
         return ax
-
-
-def _name(kernel: str, shape: str, n_components: int) -> str:
-    """Return the name of a combination of a kernel and a map, such as "gaussian, 2 directions" or "anova, diagonal"."""
-    if shape != ShapeName.FULL:
-        return f"{kernel}, {shape}"
-    return f"{kernel}, {n_components} direction{'s' if n_components > 1 else ''}"
 
 
 def _norm(errors: Array) -> Any:

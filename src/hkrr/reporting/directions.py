@@ -21,6 +21,7 @@ import numpy as np
 from hkrr._base.linear_algebra import Array, project
 from hkrr._maps import ShapeName, map_row
 from hkrr.estimators.ensemble import HyperKernelEnsemble
+from hkrr.estimators.fitted.fitted_attributes import map_shape
 from hkrr.estimators.fitted.importance import (
     direction_weights,
     has_single_columns,
@@ -98,9 +99,10 @@ class Directions:
 
 def latent_gradients(data: ReportInput, X: Array) -> Array:
     """Return the gradient of g with respect to z at ``z = Bx``, for every row x of X and the target of the report."""
-    f, C = data.model._expansion, data.model._expansion.latent_centers
-    alpha = f.alpha.reshape(len(C), -1)[:, [data.target_index]]
-    return kernel_and_slopes(f.kernel, f.latent(X), C, alpha)[1][:, 0]
+    model = data.model
+    C = project(model.centers_ - model.x_offset_, model.map_)
+    alpha = model.dual_coef_.reshape(len(C), -1)[:, [data.target_index]]
+    return kernel_and_slopes(model.kernel_, project(X - model.x_offset_, model.map_), C, alpha)[1][:, 0]
 
 
 def describe_directions(data: ReportInput) -> Directions:
@@ -114,8 +116,8 @@ def describe_directions(data: ReportInput) -> Directions:
     members = []
     if isinstance(data.whole, HyperKernelEnsemble):
         pairs = list(zip(data.whole.weights_, data.whole.members_, strict=True))
-        by_column = sum(share * importances(m, target) for share, (_, m) in zip(data.whole._shares, pairs, strict=True))
-        members = [Member(float(w), kernel_name(m.kernel_), m._map_shape, len(m.map_)) for w, m in pairs]
+        by_column = sum(share * importances(m, target) for share, (_, m) in zip(data.whole.shares, pairs, strict=True))
+        members = [Member(float(w), kernel_name(m.kernel_), map_shape(m), len(m.map_)) for w, m in pairs]
     total = float(np.sum(effects))
     shares = effects / total if total > 0 else np.zeros_like(effects)
     order = np.argsort(-shares, kind="stable")[:MOST_DIRECTIONS]
@@ -126,7 +128,7 @@ def describe_directions(data: ReportInput) -> Directions:
     return Directions(
         n_components=len(B),
         n_columns=B.shape[-1],
-        shape=model._map_shape,
+        shape=map_shape(model),
         directions=[_direction(data, int(k), float(shares[k])) for k in np.sort(order)],
         importances=[Loading(data.columns[j], float(by_column[j])) for j in ranked[:MOST_LOADINGS]],
         table_importances=[Loading(name, largest) for name, largest in by_table_column.items()][:MOST_LOADINGS],

@@ -69,10 +69,7 @@ class Link:
 
 def link_values(data: ReportInput, Z: Array) -> Array:
     """Return the prediction g(z) for each row z of Z, in the coordinates of the model's method ``transform``."""
-    model = data.model
-    offset = project(model.x_offset_, model.map_)
-    predicted = model._truncate(model._expansion.at_latent(Z - offset))
-    return np.asarray(predicted.reshape(len(Z), -1)[:, data.target_index])
+    return data.model.predict_latent(Z).reshape(len(Z), -1)[:, data.target_index]
 
 
 def describe_link(data: ReportInput, found: Directions) -> Link:

@@ -16,6 +16,7 @@ from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.rows.input_types import is_external
 from hkrr.tables.encoding import HeldOutScores
+from hkrr.tables.inner_models import inner_models
 from hkrr.tables.regressor import TableRegressor, as_frame
 
 Model = HyperKernelRidge | HyperKernelRidgeCV
@@ -62,17 +63,16 @@ def check_report_input(model: AnyModel, X: Any, y: Any, target: int = 0) -> Repo
     -------
     ReportInput
     """
-    inner = getattr(model, "model_", model)
+    table, inner, shown = inner_models(model)
     if not isinstance(inner, Model | HyperKernelEnsemble):
         raise ValueError(
             "model must be a fitted HyperKernelEnsemble, HyperKernelRidge or HyperKernelRidgeCV, got "
             f"{type(model).__name__}"
         )
     check_is_fitted(inner)
-    shown = inner.members_[0] if isinstance(inner, HyperKernelEnsemble) else inner
     if is_external(X):
         raise ValueError("X must be an array or a data frame in memory; load some of the rows first")
-    matrix, columns, origins, table_columns, cell = _from_matrix(inner, X) if inner is model else _from_table(model, X)
+    matrix, columns, origins, table_columns, cell = _from_matrix(inner, X) if table is None else _from_table(table, X)
     one_target = shown.dual_coef_.ndim == 1
     n_targets = 1 if one_target else shown.dual_coef_.shape[1]
     if check_int("target", target, 0) >= n_targets:

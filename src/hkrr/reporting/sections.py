@@ -32,9 +32,6 @@ _CLEARLY_BETTER = 0.01
 # Names of the methods in the sentences of the header.
 _METHOD_NAMES = {"kernel ridge": "kernel ridge regression", "linear": "a linear model"}
 # Descriptions of the shapes of the maps of the members of an ensemble.
-_MAPS = {ShapeName.IDENTITY: "one scale for all columns", ShapeName.DIAGONAL: "a scale for each column"}
-
-
 @dataclass(frozen=True)
 class Section:
     """A section of the page."""
@@ -163,10 +160,7 @@ def _members(found: Directions) -> str:
     """Return the HTML table of the members of an ensemble, or "" for a single model."""
     if not found.members:
         return ""
-    rows = [
-        [f"{each.weight:.2f}", each.kernel, _MAPS.get(each.shape, count(each.n_components, "direction"))]
-        for each in found.members
-    ]
+    rows = [[f"{each.weight:.2f}", each.kernel, each.shape.describe(each.n_components)] for each in found.members]
     return table(["weight", "kernel", "map"], rows, "Models and their weights")
 
 

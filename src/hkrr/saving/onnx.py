@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from hkrr import kernels
-from hkrr._base.linear_algebra import EPS, Array
+from hkrr._base.linear_algebra import EPS, Array, project
 from hkrr.baselines._kernel_expansion import KernelExpansionRegressor
 from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.base import MapModel
@@ -132,10 +132,9 @@ def _weighted_sum(graph: _Graph, model: HyperKernelEnsemble, X: str) -> str:
 
 def _prediction(graph: _Graph, model: MapModel | KernelExpansionRegressor, X: str) -> str:
     """Add nodes that compute the predictions of a single kernel expansion, and return the name of their output."""
-    P, B = graph.add("Sub", X, model.x_offset_), model._expansion.B
+    P, B = graph.add("Sub", X, model.x_offset_), model.map_ if isinstance(model, MapModel) else model.components_
     P = graph.add("Mul", P, B) if B.ndim == 1 else graph.add("MatMul", P, B.T)
-    C = model._expansion.latent_centers
-    K = _kernel(graph, model.kernel_, P, C)
+    K = _kernel(graph, model.kernel_, P, project(model.centers_ - model.x_offset_, B))
     y = graph.add("Add", graph.add("MatMul", K, model.dual_coef_), model.intercept_)
     if isinstance(model, HyperKernelRidgeCV) and model.truncate:
         # The operator Clip supports only one bound for all targets, but each target has its own bound.

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from hkrr.estimators.ensemble import HyperKernelEnsemble
-from hkrr.estimators.fitted.importance import column_names, direction_weights, loadings
-from hkrr.tables.regressor import TableRegressor
+from hkrr.estimators.fitted.importance import direction_weights, loadings
+from hkrr.tables.inner_models import inner_models
 
 
 @dataclass(frozen=True)
@@ -80,13 +79,9 @@ def directions(
     >>> first.weight, first.loadings[0], first.n_more
     (1.0, 1.0, 2)
     """
-    if isinstance(model, TableRegressor):
-        names = model.feature_names_out_ if names is None else names
-        model = model.model_
-    if isinstance(model, HyperKernelEnsemble):
-        model = model.members_[0]
-    names = column_names(model) if names is None else names
-    all_loadings, all_weights = loadings(model), direction_weights(model)
+    inner = inner_models(model)
+    names = inner.column_names if names is None else names
+    all_loadings, all_weights = loadings(inner.first), direction_weights(inner.first)
     order = np.argsort(-all_weights, kind="stable")
     if all_loadings.ndim == 1:  # a diagonal map: each direction is a single column
         return [Direction(float(all_weights[k]), (str(names[k]),), (1.0,), 0) for k in order if all_loadings[k] != 0]

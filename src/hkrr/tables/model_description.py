@@ -11,10 +11,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from hkrr.estimators.ensemble import HyperKernelEnsemble
-from hkrr.estimators.fitted.importance import FeatureImportancesMixin, column_names
+from hkrr.estimators.fitted.importance import FeatureImportancesMixin
 from hkrr.kernels import kernel_name
 from hkrr.tables.direction_summary import directions
-from hkrr.tables.regressor import TableRegressor
+from hkrr.tables.inner_models import inner_models
 
 _CLASSIFIER_ATTRIBUTES = (
     "classes_",
@@ -64,8 +64,8 @@ def describe(model: BaseEstimator) -> dict[str, Any]:
     >>> description["class"], description["n_components"], description["parameters"]
     ('HyperKernelRidge', 2, {'random_state': 0})
     """
-    table = model if isinstance(model, TableRegressor) else None
-    inner = model if table is None else table.model_
+    models = inner_models(model)
+    table, inner, first = models
     content: dict[str, Any] = {"class": type(model).__name__, "parameters": _changed_parameters(inner)}
     if table is not None:
         content["regressor"] = type(inner).__name__
@@ -81,9 +81,7 @@ def describe(model: BaseEstimator) -> dict[str, Any]:
     elif hasattr(model, "feature_names_in_"):
         content["columns"] = [{"name": str(name)} for name in model.feature_names_in_]
     content["n_features"] = int(inner.n_features_in_)
-    first = inner
     if isinstance(inner, HyperKernelEnsemble):
-        first = inner.members_[0]
         content["members"] = [
             {
                 "weight": weight,
@@ -106,8 +104,7 @@ def describe(model: BaseEstimator) -> dict[str, Any]:
     if hasattr(first, "singular_values_"):
         content["directions"] = [asdict(each) for each in directions(model)]
     if isinstance(first, FeatureImportancesMixin):
-        names = column_names(first) if table is None else [str(name) for name in table.feature_names_out_]
-        shares = inner.feature_importances_
+        names, shares = models.column_names, inner.feature_importances_
         order = np.argsort(-shares, kind="stable")
         content["importances"] = [{"column": names[j], "share": float(shares[j])} for j in order]
     if hasattr(first, "result_"):

@@ -239,8 +239,7 @@ class TableRegressor(RegressorMixin, BaseEstimator):
 
     def summary(self) -> Summary:
         """Return a one-page summary of ``model_``, with the column names in ``feature_names_out_``."""
-        self._from_model("summary")
-        summary: Summary = self.model_._make_summary(self.encoder_.names_out)
+        summary: Summary = self._from_model("summary")(self.encoder_.names_out)
         return summary
 
     @property

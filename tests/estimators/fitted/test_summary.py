@@ -78,7 +78,8 @@ def test_missing_information():
 
 
 @pytest.mark.parametrize(
-    ("shape", "says"), [("identity", "all columns have the same scale"), ("diagonal", "one scale per column")]
+    ("shape", "says"),
+    [("identity", "identity: one scale for all columns"), ("diagonal", "diagonal: a scale for each column")],
 )
 def test_maps_without_directions(shape, says):
     model = made_model(3, 3, cls=HyperKernelRidgeCV)

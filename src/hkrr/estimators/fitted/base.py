@@ -207,6 +207,10 @@ class MapModel(
     def _untruncated(self, rows: Rows) -> Array:
         return self._expansion.of_rows(rows)
 
+    def predict_latent(self, Z: Array) -> Array:
+        """Return the predictions g(z) at the rows z of Z, in the coordinates of `transform`."""
+        return self._truncate(self._expansion.at_latent(Z - project(self.x_offset_, self.map_)))
+
     def _truncate(self, predicted: Array) -> Array:
         """Return the predictions unchanged. `HyperKernelRidgeCV` overrides this method."""
         return predicted

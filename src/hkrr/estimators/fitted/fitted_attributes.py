@@ -35,11 +35,6 @@ class FittedMap:
         return np.diag(self.map_) if self.map_.ndim == 1 else self.map_
 
     @property
-    def _map_shape(self) -> ShapeName:
-        """The shape of the map. It is "full" unless a search selected a different shape and set ``map_shape_``."""
-        return ShapeName(getattr(self, "map_shape_", ShapeName.FULL))
-
-    @property
     def _expansion(self) -> KernelExpansion:
         """The fitted function: the predictions before truncation, or the scores of a classifier."""
         return KernelExpansion(self.kernel_, self.map_, self.centers_, self.dual_coef_, self.intercept_, self.x_offset_)
@@ -66,3 +61,8 @@ class FittedMap:
         The shape is (n, n_predicted, n_outputs).
         """
         return None
+
+
+def map_shape(model: FittedMap) -> ShapeName:
+    """Return the shape of the map. It is "full" unless a search selected a different shape and set ``map_shape_``."""
+    return ShapeName(getattr(model, "map_shape_", ShapeName.FULL))

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from hkrr._base.linear_algebra import Array
 from hkrr._maps import ShapeName
 from hkrr.estimators.fitted.diagnostics import STOP_REASONS, Diagnostics
-from hkrr.estimators.fitted.fitted_attributes import FittedMap
+from hkrr.estimators.fitted.fitted_attributes import FittedMap, map_shape
 from hkrr.estimators.fitted.importance import FeatureImportancesMixin, column_names, direction_weights, loadings
 from hkrr.kernels import kernel_name
 from hkrr.solvers.driver import MESSAGES
@@ -27,18 +27,13 @@ if TYPE_CHECKING:
 _WIDTH = 78
 _DIRECTIONS_HEADING = "Directions: loadings of the standardized columns (% of the squared length)"
 _MEMBERS_HEADING = "Members, largest weight first"
-_MEMBER_COLUMNS = ("weight", "kernel", "map", "directions", "centers")
+# Names of the columns of `Summary.members`.
+MEMBER_COLUMNS = ("weight", "kernel", "map", "directions", "centers")
 _IMPORTANCES_HEADING = "Feature importances, as fractions of their sum"
 # Maximum numbers of directions, of loadings per direction, and of importances that are shown.
 _MAX_DIRECTIONS, _MAX_LOADINGS, _MAX_COLUMNS = 6, 4, 10
 # Maximum length of a column name. Longer names are cut.
 _MAX_NAME_LENGTH = 24
-# Description of each value of `map_shape_`.
-_SHAPES = {
-    ShapeName.IDENTITY: "scaled identity: all columns have the same scale, and are not combined into directions",
-    ShapeName.DIAGONAL: "diagonal: one scale per column",
-    ShapeName.FULL: "full",
-}
 
 
 @dataclass(frozen=True)
@@ -63,7 +58,7 @@ class Summary:
         for name, value in self.facts:
             lines += _wrap(f"{name:<22}", value)
         if self.members:
-            rows = [_MEMBER_COLUMNS, *self.members]
+            rows = [MEMBER_COLUMNS, *self.members]
             widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
             lines += [single, _MEMBERS_HEADING]
             lines += ["  " + "  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
@@ -114,7 +109,7 @@ class Summary:
     def _members_html(self) -> str:
         if not self.members:
             return ""
-        head = "".join(f"<th>{name}</th>" for name in _MEMBER_COLUMNS)
+        head = "".join(f"<th>{name}</th>" for name in MEMBER_COLUMNS)
         body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self.members)
         return f"<p>{_MEMBERS_HEADING}</p><table><tr>{head}</tr>{body}</table>"
 
@@ -122,8 +117,13 @@ class Summary:
 class SummaryMixin:
     """Mixin for fitted models that adds `summary`."""
 
-    def summary(self) -> Summary:
+    def summary(self, columns: list[str] | None = None) -> Summary:
         """Return a one-page description of the model: its settings, directions, feature importances and diagnostics.
+
+        Parameters
+        ----------
+        columns : list of str or None, default=None
+            Names of the columns. If None, the column names of the training data are used.
 
         Returns
         -------
@@ -140,10 +140,9 @@ class SummaryMixin:
         'Rows                  200 distinct\\nColumns               5\\nCenters               200'
         """
         check_is_fitted(self)
-        return self._make_summary()
+        return self._make_summary(columns)
 
     def _make_summary(self, columns: list[str] | None = None) -> Summary:
-        """Return the summary. If `columns` is None, the column names of the training data are used."""
         return summarize(cast("MapModel", self), columns)
 
 
@@ -174,7 +173,7 @@ def summarize_ensemble(ensemble: HyperKernelEnsemble, columns: list[str] | None 
             (
                 f"{weight:.3f}",
                 kernel_name(member.kernel_),
-                member._map_shape.value,
+                map_shape(member).value,
                 f"{len(member.map_)}",
                 f"{len(member.centers_):,}",
             )
@@ -230,14 +229,15 @@ def map_facts(
     about the targets are placed before the facts about the map.
     """
     d, D = len(model.map_), model.map_.shape[-1]
-    shape = model._map_shape
+    shape = map_shape(model)
     if n_rows is not None:
         yield "Rows", f"{n_rows:,}{' distinct' if distinct else ''}"
     yield "Columns", f"{D:,}"
     yield "Centers", f"{len(model.centers_):,}"
     yield from target_facts.items()
-    yield "Directions", f"{d}" if shape == ShapeName.FULL else f"{d} (the columns)"
-    yield "Map", _SHAPES[shape]
+    is_full = shape == ShapeName.FULL
+    yield "Directions", f"{d}" if is_full else f"{d} (the columns)"
+    yield "Map", shape.value if is_full else f"{shape}: {shape.describe(d)}, without combining them into directions"
     yield "Kernel", f"{kernel_name(model.kernel_)}, gamma {model.gamma_:.4g}"
 
 
@@ -276,7 +276,7 @@ def _criterion(model: MapModel) -> str:
 
 
 def _direction_lines(model: FittedMap, names: list[str]) -> Iterator[str]:
-    if model.map_.ndim == 1 or model._map_shape != ShapeName.FULL:
+    if model.map_.ndim == 1 or map_shape(model) != ShapeName.FULL:
         yield "None: the map does not mix columns. See the feature importances."
         return
     table, weight = loadings(model), direction_weights(model)
@@ -303,7 +303,8 @@ def _largest_importances(importances: Array, names: list[str]) -> Iterator[tuple
 def fit_notes(model: MapModel, found: Diagnostics | None) -> Iterator[str]:
     """Yield why a fit stopped, and the problems that its diagnostics found."""
     result = model.result_
-    message = f" ({result.message})" if result.message not in MESSAGES.values() else ""
+    # A search stores what it did in the message. Any other message only repeats the reason.
+    message = "" if result.message == MESSAGES.get(result.reason) else f" ({result.message})"
     reason = STOP_REASONS.get(result.reason, "see result_.message")
     iterations = "1 iteration" if model.n_iter_ == 1 else f"{model.n_iter_} iterations"
     yield f"Stopped after {iterations}: {result.reason}, {reason}{message}."
