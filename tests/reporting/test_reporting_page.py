@@ -223,11 +223,11 @@ def test_adjusted_share_is_among_the_figures(fitted):
     adjusted = model.diagnostics_.adjusted_share
     assert adjusted is not None
     figures = {name: value for name, value, _ in gather(model, X, y, compare=False).health.figures}
-    assert figures["Variation explained, adjusted"] == f"{100 * adjusted:.3g}%"
+    assert figures["Adjusted for parameters"] == f"{100 * adjusted:.3g}%"
     without = copy.copy(model)
     without.diagnostics_ = dataclasses.replace(model.diagnostics_, adjusted_share=None)
     figures = gather(without, X, y, compare=False).health.figures
-    assert "Variation explained, adjusted" not in [name for name, _, _ in figures]
+    assert "Adjusted for parameters" not in [name for name, _, _ in figures]
 
 
 def test_failed_write_keeps_the_old_page(fitted, tmp_path, monkeypatch):

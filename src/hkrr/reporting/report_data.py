@@ -120,53 +120,7 @@ def _health(data: ReportInput) -> Health | None:
     if found is None:  # an interrupted fit has no diagnostics
         return None
 
-    def percent(value: float | None) -> str:
-        return "does not apply" if value is None else f"{100.0 * value:.3g}%"
-
-    starts = f"{found.starts_tried} tried, {found.starts_dropped} dropped early, {found.starts_failed} failed"
-    adjusted = []
-    if found.adjusted_share is not None:
-        meaning = "Estimate of the fraction explained on new rows, corrected for the number of fitted parameters."
-        adjusted = [("Variation explained, adjusted", percent(found.adjusted_share), meaning)]
-    figures = [
-        ("Reliable digits", f"{found.digits:.1f}", "Decimal digits of a prediction that rounding does not affect."),
-        (
-            "Condition number",
-            f"{found.condition:.2g}",
-            "How much solving the equations can magnify rounding errors. Above 1e12 is large.",
-        ),
-        (
-            "Jitter",
-            f"{found.jitter:.2g}",
-            "Relative amount added to the diagonal of a matrix so that the equations could be solved.",
-        ),
-        (
-            "Effective dimension",
-            f"{found.effective_dimension:.1f}",
-            "Degrees of freedom of the fitted function. If they are close to the number of rows, it can fit noise.",
-        ),
-        (
-            "Variation explained",
-            percent(found.explained_share),
-            "Fraction of the target's variance explained on the rows of the fit. On new rows, it is smaller.",
-        ),
-        *adjusted,
-        (
-            "Predictions truncated",
-            percent(found.truncated_share),
-            "Fraction of the rows of the fit whose prediction was outside the allowed range and was truncated.",
-        ),
-        (
-            "Starts",
-            starts,
-            "The optimization is run from several starting maps, because a single run can end in a poor local minimum.",
-        ),
-        (
-            "At an edge",
-            ", ".join(found.at_edge) or "nothing",
-            "Quantities whose chosen value is the smallest or the largest that was allowed.",
-        ),
-    ]
+    figures = [(f"{name[0].upper()}{name[1:]}", value, meaning) for name, value, meaning in found.figures()]
     return Health([Finding(kind.__name__, message) for kind, message in found.findings()], figures)
 
 

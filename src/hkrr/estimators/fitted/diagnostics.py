@@ -192,40 +192,78 @@ class Diagnostics:
         """Return the problems found: the category and the message of every warning that `fit` issued."""
         return [(category, message) for applies, category, message in _possible_findings(self) if applies]
 
-    def __str__(self) -> str:
-        def percent(value: float | None) -> str:
-            return f"{100.0 * (value or 0.0):.3g}%"
+    def figures(self) -> Iterator[tuple[str, str, str]]:
+        """Yield the name, the value and the meaning of each diagnostic, as text."""
 
-        explained = "undefined, because y is constant"
-        if self.explained_share is not None:
-            explained = f"{percent(self.explained_share)} on the training rows"
-            if self.adjusted_share is not None:
-                explained += f"; adjusted for the number of parameters: {percent(self.adjusted_share)}"
-        truncated = "not used"
-        if self.truncated_share is not None:
-            truncated = (
-                f"{percent(self.truncated_share)} of the training rows; far outside the range: "
-                f"{percent(self.overshooting_share)}"
-            )
-        rows, limit = "", ""
+        def percent(value: float) -> str:
+            return f"{100.0 * value:.3g}%"
+
+        dimension = f"{self.effective_dimension:.1f}"
         if self.n_rows is not None and self.n_centers is not None:
             # If all rows are centers, identical rows are merged. Then n_rows can be smaller than the length of X.
             distinct = " distinct" if self.n_rows == self.n_centers else ""
-            rows = f"rows                     {self.n_rows:,}{distinct}, with {self.n_centers:,} centers\n"
-            limit = f", at most {self.n_centers:,} (the number of centers)"
-        starts = f"{self.starts_tried} tried, {self.starts_dropped} dropped, {self.starts_failed} failed"
-        lines = [
-            f"{rows}condition number         {self.condition:.2g}, jitter {self.jitter:.2g}; "
-            f"reliable digits: {self.digits:.1f}",
-            f"effective dimension      {self.effective_dimension:.1f}{limit}",
-            f"variance explained       {explained}",
-            f"clipped predictions      {truncated}",
-            f"starting maps            {starts}",
-            f"stopped                  {self.stopped}: {STOP_REASONS.get(self.stopped, 'see result_.message')}",
-            f"at the edge of a range   {', '.join(self.at_edge) or 'no parameter'}",
-        ]
+            rows = f"{self.n_rows:,}{distinct}, with {self.n_centers:,} centers"
+            yield "rows", rows, "Rows of the fit, and centers of the fitted function."
+            dimension += f", at most {self.n_centers:,} (the number of centers)"
+        yield "reliable digits", f"{self.digits:.1f}", "Decimal digits of a prediction that rounding does not affect."
+        yield (
+            "condition number",
+            f"{self.condition:.2g}",
+            "How much solving the equations can magnify rounding errors. Above 1e12 is large.",
+        )
+        yield (
+            "jitter",
+            f"{self.jitter:.2g}",
+            "Relative amount added to the diagonal of a matrix so that the equations could be solved.",
+        )
+        yield (
+            "effective dimension",
+            dimension,
+            "Degrees of freedom of the fitted function. If they are close to the number of rows, it can fit noise.",
+        )
+        explained = "undefined, because y is constant"
+        if self.explained_share is not None:
+            explained = f"{percent(self.explained_share)} on the training rows"
+        yield (
+            "variance explained",
+            explained,
+            "Fraction of the target's variance explained on the rows of the fit. On new rows, it is smaller.",
+        )
+        if self.explained_share is not None and self.adjusted_share is not None:
+            yield (
+                "adjusted for parameters",
+                percent(self.adjusted_share),
+                "Estimate of the fraction explained on new rows, corrected for the number of fitted parameters.",
+            )
+        truncated = "not used"
+        if self.truncated_share is not None:
+            far = percent(self.overshooting_share or 0.0)
+            truncated = f"{percent(self.truncated_share)} of the training rows; far outside the range: {far}"
+        yield (
+            "clipped predictions",
+            truncated,
+            "Fraction of the rows of the fit whose prediction was outside the allowed range and was clipped.",
+        )
+        yield (
+            "starting maps",
+            f"{self.starts_tried} tried, {self.starts_dropped} dropped early, {self.starts_failed} failed",
+            "The optimization is run from several maps, because a single run can end in a poor local minimum.",
+        )
+        yield (
+            "stopped",
+            f"{self.stopped}: {STOP_REASONS.get(self.stopped, 'see result_.message')}",
+            "Why the optimization ended.",
+        )
+        yield (
+            "at the edge of a range",
+            ", ".join(self.at_edge) or "no parameter",
+            "Quantities whose chosen value is the smallest or the largest that was allowed.",
+        )
         if self.n_outliers:
-            lines.append(f"outliers in y            {self.named_outliers}")
+            yield "outliers in y", self.named_outliers, "Rows whose targets are outliers, counted from 0."
+
+    def __str__(self) -> str:
+        lines = [f"{name:<25}{value}" for name, value, _ in self.figures()]
         return "\n".join([*lines, *(f"! {message}" for _, message in self.findings())])
 
 
