@@ -197,7 +197,7 @@ def test_ensemble(ensemble):
     model, X, y = ensemble
     first = model.members_[0]
     facts = gather(model, X, y, compare=False)
-    found = [(each.weight, each.kernel, each.shape, each.n_components) for each in facts.directions.members]
+    found = [(weight, *each) for weight, each in facts.directions.members]
     shape, kernel = first.map_shape_, kernel_name(first.kernel_)
     assert found == [(0.7, kernel, shape, first.n_components_), (0.2, "laplace", "full", 1)]
     importances = {each.column: each.weight for each in facts.directions.importances}

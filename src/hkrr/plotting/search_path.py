@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
 from hkrr._base.linear_algebra import Array
 from hkrr._maps import ShapeName
 from hkrr.estimators.ensemble import HyperKernelEnsemble
-from hkrr.estimators.fitted.fitted_attributes import map_shape
+from hkrr.estimators.fitted.fitted_attributes import KernelAndMap
 from hkrr.estimators.search.candidates import comparable_runs, race_rows
-from hkrr.kernels import kernel_name
 from hkrr.plotting._style import BLUE, GREY, ORANGE, SEQUENTIAL, SIZE, SMALL, VERMILION, axes, ink, legend, note
 from hkrr.plotting._unwrap_estimator import unwrap
 
 # Maximum number of combinations of a kernel and a map in the plot. Chosen combinations are always shown.
 _MOST_LINES = 16
-
-
-class KernelAndMap(NamedTuple):
-    """A combination of a kernel and a map. Its text is, for example, "gaussian, 2 directions" or "anova, diagonal"."""
-
-    kernel: str
-    shape: str
-    n_components: int
-
-    def __str__(self) -> str:
-        shape = self.shape if self.shape != ShapeName.FULL else ShapeName.FULL.describe(self.n_components)
-        return f"{self.kernel}, {shape}"
 
 
 class PathDisplay:
@@ -140,7 +127,7 @@ class PathDisplay:
         chosen: dict[KernelAndMap, float] = {}
         members, weights = ([first], [1.0]) if model is first else (model.members_, model.weights_)
         for member, weight in zip(members, weights, strict=True):
-            key = KernelAndMap(kernel_name(member.kernel_), map_shape(member), member.n_components_)
+            key = KernelAndMap.of(member)
             chosen[key] = chosen.get(key, 0.0) + float(weight)
         display = cls(
             table=table,

@@ -21,7 +21,7 @@ import numpy as np
 from hkrr._base.linear_algebra import Array, project
 from hkrr._maps import ShapeName, map_row
 from hkrr.estimators.ensemble import HyperKernelEnsemble
-from hkrr.estimators.fitted.fitted_attributes import map_shape
+from hkrr.estimators.fitted.fitted_attributes import KernelAndMap, map_shape
 from hkrr.estimators.fitted.importance import (
     direction_weights,
     has_single_columns,
@@ -29,7 +29,6 @@ from hkrr.estimators.fitted.importance import (
     loadings,
     single_column_effects,
 )
-from hkrr.kernels import kernel_name
 from hkrr.kernels.expansion import kernel_and_slopes
 from hkrr.reporting.report_input import ReportInput, sample_indices
 
@@ -66,16 +65,6 @@ class Direction:
 
 
 @dataclass(frozen=True)
-class Member:
-    """A member of an ensemble."""
-
-    weight: float
-    kernel: str
-    shape: ShapeName
-    n_components: int
-
-
-@dataclass(frozen=True)
 class Directions:
     """The directions that change the prediction most, and the importances of the columns."""
 
@@ -89,7 +78,8 @@ class Directions:
     # model's columns that encode it.
     table_importances: list[Loading]
     n_columns_left_out: int  # number of the model's columns that are not in `importances`
-    members: list[Member]  # the members of an ensemble; empty for a single model
+    # The weight, the kernel and the map of each member of an ensemble. Empty for a single model.
+    members: list[tuple[float, KernelAndMap]]
 
     @property
     def of_ensemble(self) -> bool:
@@ -113,11 +103,11 @@ def describe_directions(data: ReportInput) -> Directions:
     by_column = importances(model, target)
     if has_single_columns(model):
         effects = single_column_effects(model, by_column)
-    members = []
+    members: list[tuple[float, KernelAndMap]] = []
     if isinstance(data.whole, HyperKernelEnsemble):
         pairs = list(zip(data.whole.weights_, data.whole.members_, strict=True))
         by_column = sum(share * importances(m, target) for share, (_, m) in zip(data.whole.shares, pairs, strict=True))
-        members = [Member(float(w), kernel_name(m.kernel_), map_shape(m), len(m.map_)) for w, m in pairs]
+        members = [(float(w), KernelAndMap.of(m)) for w, m in pairs]
     total = float(np.sum(effects))
     shares = effects / total if total > 0 else np.zeros_like(effects)
     order = np.argsort(-shares, kind="stable")[:MOST_DIRECTIONS]

@@ -160,7 +160,7 @@ def _members(found: Directions) -> str:
     """Return the HTML table of the members of an ensemble, or "" for a single model."""
     if not found.members:
         return ""
-    rows = [[f"{each.weight:.2f}", each.kernel, each.shape.describe(each.n_components)] for each in found.members]
+    rows = [[f"{weight:.2f}", each.kernel, each.shape.describe(each.n_components)] for weight, each in found.members]
     return table(["weight", "kernel", "map"], rows, "Models and their weights")
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from hkrr.estimators.ensemble import HyperKernelEnsemble
+from hkrr.estimators.fitted.fitted_attributes import KernelAndMap
 from hkrr.estimators.fitted.importance import FeatureImportancesMixin
 from hkrr.kernels import kernel_name
 from hkrr.tables.direction_summary import directions
@@ -83,12 +84,7 @@ def describe(model: BaseEstimator) -> dict[str, Any]:
     content["n_features"] = int(inner.n_features_in_)
     if isinstance(inner, HyperKernelEnsemble):
         content["members"] = [
-            {
-                "weight": weight,
-                "kernel": kernel_name(member.kernel_),
-                "shape": member.map_shape_,
-                "n_components": member.n_components_,
-            }
+            {"weight": weight, **KernelAndMap.of(member)._asdict()}
             for weight, member in zip(inner.weights_, inner.members_, strict=True)
         ]
     for name in ("n_components_", "map_shape_", "reg_lambda_"):

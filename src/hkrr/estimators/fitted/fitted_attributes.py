@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from hkrr._base.linear_algebra import Array
 from hkrr._maps import KernelExpansion, ShapeName
-from hkrr.kernels import Kernel
+from hkrr.kernels import Kernel, kernel_name
 
 
 class FittedMap:
@@ -66,3 +66,20 @@ class FittedMap:
 def map_shape(model: FittedMap) -> ShapeName:
     """Return the shape of the map. It is "full" unless a search selected a different shape and set ``map_shape_``."""
     return ShapeName(getattr(model, "map_shape_", ShapeName.FULL))
+
+
+class KernelAndMap(NamedTuple):
+    """A combination of a kernel and a map. Its text is, for example, "gaussian, 2 directions" or "anova, diagonal"."""
+
+    kernel: str  # name of the kernel
+    shape: ShapeName
+    n_components: int
+
+    @classmethod
+    def of(cls, model: FittedMap) -> Self:
+        """Return the kernel and the map of a fitted model."""
+        return cls(kernel_name(model.kernel_), map_shape(model), len(model.map_))
+
+    def __str__(self) -> str:
+        is_full = self.shape == ShapeName.FULL
+        return f"{self.kernel}, {ShapeName.FULL.describe(self.n_components) if is_full else self.shape}"

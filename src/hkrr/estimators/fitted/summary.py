@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from hkrr._base.linear_algebra import Array
 from hkrr._maps import ShapeName
 from hkrr.estimators.fitted.diagnostics import STOP_REASONS, Diagnostics
-from hkrr.estimators.fitted.fitted_attributes import FittedMap, map_shape
+from hkrr.estimators.fitted.fitted_attributes import FittedMap, KernelAndMap, map_shape
 from hkrr.estimators.fitted.importance import FeatureImportancesMixin, column_names, direction_weights, loadings
 from hkrr.kernels import kernel_name
 from hkrr.solvers.driver import MESSAGES
@@ -172,9 +172,7 @@ def summarize_ensemble(ensemble: HyperKernelEnsemble, columns: list[str] | None 
         tuple(
             (
                 f"{weight:.3f}",
-                kernel_name(member.kernel_),
-                map_shape(member).value,
-                f"{len(member.map_)}",
+                *map(str, KernelAndMap.of(member)),
                 f"{len(member.centers_):,}",
             )
             for weight, member in zip(ensemble.weights_, members, strict=True)
