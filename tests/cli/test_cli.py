@@ -131,7 +131,7 @@ def test_one_failed_run_does_not_stop_the_command(tmp_path, monkeypatch, name):
     [(True, "holds"), (False, "does not hold"), (None, "inconclusive")],
 )
 def test_claims_are_printed(monkeypatch, holds, verdict):
-    outcome = Outcome([], [Claim("it is so", holds, "1 [of] 2")], Path("a.csv"), Path("a.png"), 1, 0.0)
+    outcome = Outcome([], [Claim("it is so", holds, "1 [of] 2")], Path("a.csv"), Path("a.png"), 0.0)
     monkeypatch.setattr(cli.reproduce, "reproduce_one", lambda *a, **k: outcome)
     result = _invoke("toy-path")
     assert result.exit_code == 0
@@ -140,7 +140,7 @@ def test_claims_are_printed(monkeypatch, holds, verdict):
 
 @pytest.mark.parametrize(("more", "is_noted"), [(0, False), (1, True), (50, True)])
 def test_more_runs_at_once_than_cores_are_noted(monkeypatch, more, is_noted):
-    outcome = Outcome([], [], Path("a.csv"), Path("a.png"), 0, 0.0)
+    outcome = Outcome([], [], Path("a.csv"), Path("a.png"), 0.0)
     monkeypatch.setattr(cli.reproduce, "reproduce_one", lambda *a, **k: outcome)
     n_jobs = os.cpu_count() + more
     result = _invoke("toy-path", "--n-jobs", str(n_jobs))
@@ -213,7 +213,7 @@ def test_options_reach_the_experiments(monkeypatch, tmp_path):
 
     def record(name, experiment, config, out, *, n_jobs, on_progress):
         made.append((name, config, out, n_jobs))
-        return Outcome([], [], Path("a.csv"), Path("a.png"), 0, 0.0)
+        return Outcome([], [], Path("a.csv"), Path("a.png"), 0.0)
 
     monkeypatch.setattr(cli.reproduce, "reproduce_one", record)
     assert _invoke("nystrom", "toy-path", "nystrom").exit_code == 0
@@ -232,7 +232,7 @@ def test_options_reach_the_experiments(monkeypatch, tmp_path):
 
 def test_brackets_in_a_folder_name_are_not_markup(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    outcome = Outcome([], [], Path("of [may]/toy-map.csv"), Path("of [may]/toy-map.png"), 1, 0.0)
+    outcome = Outcome([], [], Path("of [may]/toy-map.csv"), Path("of [may]/toy-map.png"), 0.0)
     monkeypatch.setattr(cli.reproduce, "reproduce_one", lambda *a, **k: outcome)
     result = _invoke("toy-map", "--out", "of [may]")
     assert result.exit_code == 0

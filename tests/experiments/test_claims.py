@@ -13,7 +13,8 @@ import pytest
 from matplotlib.colors import to_hex
 
 from hkrr.experiments import get_experiment
-from hkrr.experiments.experiment_runner import COLOURS, Claim
+from hkrr.experiments.experiment_runner import Claim
+from hkrr.experiments.figures import COLOURS
 from support.experiment_tables import (
     LINKS,
     STEPS,

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from hkrr.cli import app
 from hkrr.experiments import NAMES, convergence, get_experiment, toy_functions, toy_trajectories
-from hkrr.experiments.experiment_runner import COLOURS, ORANGE, PURPLE
+from hkrr.experiments.figures import COLOURS, ORANGE, PURPLE
 from support.experiment_tables import LINKS, STEPS, THREE
 from support.experiment_tables import TOY_STARTS as STARTS
 

@@ -19,7 +19,8 @@ from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.exceptions import FitError
 from hkrr.experiments.excess_risk_tools import draw_with_truth, slope
-from hkrr.experiments.experiment_runner import GREY, ORANGE, PURPLE, Case, Claim, Table, run_all
+from hkrr.experiments.experiment_runner import Case, Claim, Table, quick_config
+from hkrr.experiments.figures import GREY, ORANGE, PURPLE, label_values, panels
 from hkrr.experiments.paper_setting import seed_of
 from hkrr.experiments.result_store import column
 
@@ -40,17 +41,15 @@ class Config:
     repeats: int = 5
     seed: int = 0
 
-    @classmethod
-    def quick(cls, seed: int = 0) -> Config:
-        """Return a small configuration that runs in seconds."""
-        sizes: dict[str, Any] = {
-            "sizes": (100, 200),
-            "n_features": 5,
-            "n_components": 2,
-            "dimensions": (1, 2, 3),
-            "n_test": 300,
-        }
-        return cls(**sizes, lambdas=(1e-1, 1e-3, 1e-5), repeats=1, seed=seed)
+    quick = quick_config(
+        sizes=(100, 200),
+        n_features=5,
+        n_components=2,
+        dimensions=(1, 2, 3),
+        lambdas=(1e-1, 1e-3, 1e-5),
+        n_test=300,
+        repeats=1,
+    )
 
 
 def cases(config: Config) -> list[Case]:
@@ -89,11 +88,6 @@ def run_case(config: Config, case: Case) -> Table:
             "reg_lambda": float(evidence.reg_lambda_),
         },
     ]
-
-
-def run(config: Config) -> Table:
-    """Run all cases and return their table."""
-    return run_all(config, cases(config), run_case)
 
 
 def prices(table: Table, rule: str) -> dict[int, float]:
@@ -137,9 +131,7 @@ def claims(table: Table) -> list[Claim]:
 
 def plot(table: Table) -> Any:
     """Plot the chosen d, the chosen lambda and the risk ratio against the number of rows."""
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+    figure, axes = panels(3, (13, 4))
     for offset, (rule, colour) in zip((0.95, 1.05), RULES.items(), strict=True):
         rows = [row for row in table if row["rule"] == rule]
         x = [row["m"] * offset for row in rows]
@@ -153,8 +145,6 @@ def plot(table: Table) -> Any:
     sizes = sorted(set(column(table, "m")))
     for ax, title in zip(axes, ("chosen d", "chosen lambda", "risk / lowest risk on the grid"), strict=True):
         ax.set(title=title, xlabel="training rows", xscale="log")
-        ax.set_xticks(sizes, [str(m) for m in sizes])
-        ax.set_xticks([], minor=True)
-        ax.grid(alpha=0.3)
+        label_values(ax, sizes)
     axes[0].legend(frameon=False)
     return figure

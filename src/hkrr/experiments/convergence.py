@@ -9,7 +9,8 @@ import numpy as np
 
 from hkrr.centers import uniform
 from hkrr.datasets import make_mim_sines
-from hkrr.experiments.experiment_runner import COLOURS, Case, Claim, Table, run_all
+from hkrr.experiments.experiment_runner import Case, Claim, Table, quick_config
+from hkrr.experiments.figures import COLOURS, panels
 from hkrr.experiments.paper_setting import METHODS, draw_map, seed_of, solver
 from hkrr.experiments.result_store import column
 from hkrr.kernels import Gaussian
@@ -44,10 +45,7 @@ class Config:
     repeats: int = 10
     seed: int = 0
 
-    @classmethod
-    def quick(cls, seed: int = 0) -> Config:
-        """Return a small configuration that runs in seconds."""
-        return cls(n_features=30, seconds=0.5, repeats=3, seed=seed)
+    quick = quick_config(n_features=30, seconds=0.5, repeats=3)
 
 
 def cases(config: Config) -> list[Case]:
@@ -75,11 +73,6 @@ def run_case(config: Config, case: Case) -> Table:
     kept = np.unique([0, *np.minimum(np.searchsorted(seconds, wanted), len(loss) - 1), len(loss) - 1])
     limit = {"time_limit": config.seconds}
     return [{**case, **limit, "seconds": float(seconds[k]), "iteration": int(k), "loss": float(loss[k])} for k in kept]
-
-
-def run(config: Config) -> Table:
-    """Run all cases and return their table."""
-    return run_all(config, cases(config), run_case)
 
 
 class _Curve:
@@ -162,8 +155,6 @@ def plot(table: Table) -> Any:
     loss to AGD's final loss is shown. If there is no candidate, any starting map from which AGD ends with a lower loss
     is a candidate.
     """
-    import matplotlib.pyplot as plt
-
     curves, lower, both, escapes = _classify(table)
     shown = {f"start {both[0]}: same loss": both[0]} if both else {}
     if escapes or lower:
@@ -172,13 +163,11 @@ def plot(table: Table) -> Any:
     if not shown and curves:
         shown[f"start {min(curves)}"] = min(curves)
     n = len(shown) + 1
-    figure, axes = plt.subplots(1, n, figsize=(4.4 * n, 3.8), layout="constrained", squeeze=False)
-    axes = axes[0]
+    figure, axes = panels(n, (4.4 * n, 3.8))
     for ax, (title, start) in zip(axes, shown.items(), strict=False):
         for method, curve in curves[start].items():
             ax.loglog(curve.seconds, curve.loss, color=COLOURS[method], label=method)
         ax.set(title=title, xlabel="seconds", ylabel="training loss")
-        ax.grid(alpha=0.3)
     if shown:
         axes[0].legend(frameon=False)
     for k, method in enumerate(METHODS):
@@ -187,5 +176,4 @@ def plot(table: Table) -> Any:
         shifted = [start + 0.15 * (k - 1) for start in curves]
         axes[-1].semilogy(shifted, ends, "o", color=COLOURS[method], label=method)
     axes[-1].set(title="final loss of each start", xlabel="start", ylabel="final training loss", xticks=list(curves))
-    axes[-1].grid(alpha=0.3)
     return figure

@@ -5,9 +5,10 @@ An experiment is a module with
     Config                      a frozen dataclass with the paper's sizes as defaults; ``Config.quick()`` is smaller
     cases(config)               returns the list of runs, each described by a dict (a case)
     run_case(config, case)      runs one case and returns its rows, a list of dicts
-    run(config)                 runs all cases one after another and returns the table
     plot(table)                 returns a matplotlib Figure
     claims(table)               checks the paper's claims against the table
+
+`run` runs all cases one after another and returns the table. `reproduce` also stores finished cases and reuses them.
 
 A table is a list of rows, and a row is a dict with one observation. The result of a case depends only on the case and
 the config. Cases can therefore run in any order and in any process, and finished cases can be reused. The cases are
@@ -21,7 +22,7 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,12 +32,7 @@ import joblib
 from hkrr._base.threads import single_threaded_blas
 from hkrr.experiments.result_store import Case, Row, Store, Table, provenance, write_csv
 
-__all__ = ["COLOURS", "Case", "Claim", "Experiment", "Outcome", "Row", "Table", "reproduce", "run_all"]
-
-# Colours of Okabe and Ito's palette, which is safe for colour-blind readers. As in the paper, VarPro is red and AGD is
-# blue. L-BFGS is green. All other lines and points are grey, purple, orange or sky blue.
-COLOURS = {"VarPro": "#D55E00", "AGD": "#0072B2", "L-BFGS": "#009E73"}
-GREY, PURPLE, ORANGE, SKY = "#999999", "#CC79A7", "#E69F00", "#56B4E9"
+__all__ = ["Case", "Claim", "Experiment", "Outcome", "Row", "Table", "quick_config", "reproduce", "run"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +50,14 @@ class Claim:
         return f"{verdict}: {self.text} ({self.number})"
 
 
+def quick_config(**fields: Any) -> Any:
+    """Return the class method ``quick(seed=0)`` of a Config, which returns a configuration that runs in seconds.
+
+    The given fields have smaller values than in the paper. All other fields have their defaults.
+    """
+    return classmethod(lambda cls, seed=0: cls(**fields, seed=seed))
+
+
 class Experiment(Protocol):
     """The interface of an experiment module."""
 
@@ -65,9 +69,6 @@ class Experiment(Protocol):
     def run_case(self, config: Any, case: Case) -> Table:
         """Run one case and return its rows."""
 
-    def run(self, config: Any) -> Table:
-        """Run all cases and return the table."""
-
     def plot(self, table: Table) -> Any:
         """Return the figure."""
 
@@ -75,9 +76,9 @@ class Experiment(Protocol):
         """Check the paper's claims against the table."""
 
 
-def run_all(config: Any, cases: Sequence[Case], run_case: Callable[[Any, Case], Table]) -> Table:
-    """Run all cases one after another, and return their rows."""
-    return [row for case in cases for row in run_case(config, case)]
+def run(experiment: Experiment, config: Any) -> Table:
+    """Run all cases of an experiment one after another, and return the table."""
+    return [row for case in experiment.cases(config) for row in experiment.run_case(config, case)]
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,6 @@ class Outcome:
     claims: list[Claim]
     csv: Path
     picture: Path
-    # Number of finished cases.
-    n_cases: int
     # Total time of all finished cases. Each case runs on one core.
     seconds: float
     # One error message for each failed case.
@@ -158,7 +157,7 @@ def reproduce(
     cost = f"{len(finished_cases)} runs, {seconds:.0f} s of one core in total"
     (out / f"{name}.txt").write_text("\n".join([*map(str, claims), *failed, cost, provenance(config)]) + "\n")
     _save(experiment.plot(table), picture)
-    return Outcome(table, claims, csv, picture, len(finished_cases), seconds, failures)
+    return Outcome(table, claims, csv, picture, seconds, failures)
 
 
 def _save(figure: Any, path: Path) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hkrr.experiments.experiment_runner import COLOURS, GREY, Case, Claim, Table, run_all
+from hkrr.experiments.experiment_runner import Case, Claim, Table, quick_config
+from hkrr.experiments.figures import COLOURS, GREY, label_values, panels
 from hkrr.experiments.paper_setting import METHODS, Budget, Grid, draw, learn_and_score, seed_of
 from hkrr.experiments.result_store import column
 
@@ -39,17 +40,16 @@ class Config:
     repeats: int = 5
     seed: int = 0
 
-    @classmethod
-    def quick(cls, seed: int = 0) -> Config:
-        """Return a small configuration that runs in seconds."""
-        sizes: dict[str, Any] = {
-            "n_train": 150,
-            "n_validation": 150,
-            "n_test": 300,
-            "n_features": 10,
-            "n_components": 2,
-        }
-        return cls(dimensions=(1, 2, 4), **sizes, seconds=0.25, repeats=1, seed=seed)
+    quick = quick_config(
+        dimensions=(1, 2, 4),
+        n_train=150,
+        n_validation=150,
+        n_test=300,
+        n_features=10,
+        n_components=2,
+        seconds=0.25,
+        repeats=1,
+    )
 
 
 def cases(config: Config) -> list[Case]:
@@ -71,11 +71,6 @@ def run_case(config: Config, case: Case) -> Table:
     budget = Budget(config.n_centers, config.reg_lambda, config.seconds, config.starts)
     scores = learn_and_score(split, case["method"], case["d"], budget, Grid(config.lambdas, config.scales), seed)
     return [{**case, "true_d": config.n_components, **scores}]
-
-
-def run(config: Config) -> Table:
-    """Run all cases and return their table."""
-    return run_all(config, cases(config), run_case)
 
 
 def medians(table: Table, data_set: int, method: str) -> dict[int, float]:
@@ -132,10 +127,8 @@ def claims(table: Table) -> list[Claim]:
 
 def plot(table: Table) -> Any:
     """Plot R2 against d: the medians as lines, and every run as a point."""
-    import matplotlib.pyplot as plt
-
     dimensions = sorted(set(column(table, "d")))
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4), layout="constrained", sharey=True)
+    figure, axes = panels(2, (10, 4), sharey=True)
     for ax, data_set in zip(axes, (1, 2), strict=True):
         for method in METHODS:
             where = {"data_set": data_set, "method": method}
@@ -144,9 +137,7 @@ def plot(table: Table) -> Any:
             ax.plot(list(middle), list(middle.values()), "-", color=COLOURS[method], label=method)
         ax.axvline(table[0]["true_d"], color=GREY, lw=1, ls=":")
         ax.set(title=f"data set {data_set}", xlabel="d", xscale="log", ylim=(max(-1.0, min(column(table, "R2"))), 1.02))
-        ax.set_xticks(dimensions, [str(d) for d in dimensions])
-        ax.set_xticks([], minor=True)
-        ax.grid(alpha=0.3)
+        label_values(ax, dimensions)
     axes[0].set_ylabel("test R2")
     axes[0].legend(frameon=False)
     return figure

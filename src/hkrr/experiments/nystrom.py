@@ -29,7 +29,8 @@ from hkrr.centers import leverage, uniform
 from hkrr.datasets import make_mim_sines
 from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.experiments.excess_risk_tools import Truth, draw_with_truth, slope
-from hkrr.experiments.experiment_runner import GREY, ORANGE, PURPLE, SKY, Case, Claim, Table, run_all
+from hkrr.experiments.experiment_runner import Case, Claim, Table, quick_config
+from hkrr.experiments.figures import GREY, ORANGE, PURPLE, SKY, label_values, panels
 from hkrr.experiments.paper_setting import seed_of
 from hkrr.experiments.result_store import column
 from hkrr.kernels import Gaussian
@@ -64,17 +65,7 @@ class Config:
     repeats: int = 10
     seed: int = 0
 
-    @classmethod
-    def quick(cls, seed: int = 0) -> Config:
-        """Return a small configuration that runs in seconds."""
-        sizes: dict[str, Any] = {
-            "n_samples": 200,
-            "n_features": 5,
-            "sizes": (100, 200),
-            "n_centers": (10, 40),
-            "n_test": 300,
-        }
-        return cls(**sizes, repeats=1, seed=seed)
+    quick = quick_config(n_samples=200, n_features=5, sizes=(100, 200), n_centers=(10, 40), n_test=300, repeats=1)
 
 
 def cases(config: Config) -> list[Case]:
@@ -166,11 +157,6 @@ def _rate(config: Config, case: Case, data_seed: int, seed: int) -> dict[str, An
     return {**case, "how": "uniform", "drawn": c, "c": c, "excess_risk": risk}
 
 
-def run(config: Config) -> Table:
-    """Run all cases and return their table."""
-    return run_all(config, cases(config), run_case)
-
-
 def ratios(table: Table, inputs: str, how: str) -> dict[int, float]:
     """Return the ratio of the risk to the risk with all rows as centers, for each number of centers.
 
@@ -250,9 +236,7 @@ def plot(table: Table) -> Any:
 
     Dotted vertical lines mark the theorem's numbers of centers, if they are at most the number of rows.
     """
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, 3, figsize=(14, 4.2), layout="constrained")
+    figure, axes = panels(3, (14, 4.2))
     for ax, inputs in zip(axes, INPUTS, strict=False):
         rows = [row for row in table if row["part"] == "centers" and row["inputs"] == inputs]
         if not rows:
@@ -275,11 +259,8 @@ def plot(table: Table) -> Any:
         label = f"{'4 sqrt(m)' if few else 'm'} centers" + (f": slope {value:.2f}" if np.isfinite(value) else "")
         axes[2].loglog(*rate_curve(table, few), "o-", color=colour, label=label)
     axes[2].set(title="rate, learned maps", xlabel="training rows", ylabel="excess risk / variance")
-    sizes = rate_curve(table, True)[0]
-    axes[2].set_xticks(sizes, [f"{m:g}" for m in sizes])
-    axes[2].set_xticks([], minor=True)
+    label_values(axes[2], rate_curve(table, True)[0])
     for ax in axes:
-        ax.grid(alpha=0.3)
         if ax.lines:
             ax.legend(frameon=False, fontsize="small")
     return figure

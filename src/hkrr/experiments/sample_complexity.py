@@ -17,7 +17,8 @@ import numpy as np
 
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.experiments.excess_risk_tools import draw_with_truth, learned_krr, slope
-from hkrr.experiments.experiment_runner import GREY, ORANGE, PURPLE, SKY, Case, Claim, Table, run_all
+from hkrr.experiments.experiment_runner import Case, Claim, Table, quick_config
+from hkrr.experiments.figures import GREY, ORANGE, PURPLE, SKY, label_values, panels
 from hkrr.experiments.paper_setting import seed_of
 from hkrr.experiments.result_store import column
 from hkrr.theory import rate
@@ -39,10 +40,7 @@ class Config:
     repeats: int = 5
     seed: int = 0
 
-    @classmethod
-    def quick(cls, seed: int = 0) -> Config:
-        """Return a small configuration that runs in seconds."""
-        return cls(sizes=(100, 200, 400), features=(4, 6), n_components=2, n_test=500, repeats=1, seed=seed)
+    quick = quick_config(sizes=(100, 200, 400), features=(4, 6), n_components=2, n_test=500, repeats=1)
 
 
 def cases(config: Config) -> list[Case]:
@@ -67,11 +65,6 @@ def run_case(config: Config, case: Case) -> Table:
     }
     d = config.n_components
     return [{**case, "d": d, "system": name, "excess_risk": data.excess_risk(each)} for name, each in predicted.items()]
-
-
-def run(config: Config) -> Table:
-    """Run all cases and return their table."""
-    return run_all(config, cases(config), run_case)
 
 
 def curve(table: Table, D: int, system: str, last: int = 0) -> tuple[list[int], list[float]]:
@@ -123,18 +116,10 @@ def claims(table: Table) -> list[Claim]:
 
 def plot(table: Table) -> Any:
     """Plot the risks on a log-log scale, with the slopes over the largest m and the theorem's rate."""
-    import matplotlib.pyplot as plt
-
     features = sorted(set(column(table, "D")))
-    shape: dict[str, Any] = {
-        "figsize": (4.6 * len(features), 4.4),
-        "layout": "constrained",
-        "sharey": True,
-        "squeeze": False,
-    }
-    figure, axes = plt.subplots(1, len(features), **shape)
+    figure, axes = panels(len(features), (4.6 * len(features), 4.4), sharey=True)
     exponent = rate(table[0]["d"], math.inf)  # the Gaussian kernel is infinitely smooth
-    for ax, D in zip(axes[0], features, strict=True):
+    for ax, D in zip(axes, features, strict=True):
         for system, colour in SYSTEMS.items():
             where = {"D": D, "system": system}
             ax.loglog(column(table, "m", **where), column(table, "excess_risk", **where), ".", color=colour, alpha=0.35)
@@ -145,9 +130,7 @@ def plot(table: Table) -> Any:
         bound = risks[-1] * (sizes[-1] / np.array(sizes)) ** exponent
         ax.loglog(sizes, bound, ":", color=GREY, label=f"the paper's rate, r → ∞, θ = 1 (slope only): {-exponent:.2f}")
         ax.set(title=f"D = {D}", xlabel="training rows")
-        ax.set_xticks(sizes, [str(m) for m in sizes])
-        ax.set_xticks([], minor=True)
-        ax.grid(alpha=0.3)
+        label_values(ax, sizes)
         ax.legend(frameon=False, fontsize="small", title=f"slope over the last {_LAST} sizes")
-    axes[0, 0].set_ylabel("excess risk / variance")
+    axes[0].set_ylabel("excess risk / variance")
     return figure

@@ -24,7 +24,8 @@ import numpy as np
 from hkrr._base.linear_algebra import Array
 from hkrr.centers import uniform
 from hkrr.datasets import make_mim_sines
-from hkrr.experiments.experiment_runner import COLOURS, Case, Claim, Table, run_all
+from hkrr.experiments.experiment_runner import Case, Claim, Table, quick_config
+from hkrr.experiments.figures import COLOURS, panels
 from hkrr.experiments.paper_setting import METHODS, draw_map, seed_of, solver
 from hkrr.experiments.result_store import column
 from hkrr.kernels import Gaussian
@@ -64,10 +65,7 @@ class Config:
     repeats: int = 5
     seed: int = 0
 
-    @classmethod
-    def quick(cls, seed: int = 0) -> Config:
-        """Return a small configuration that runs in seconds."""
-        return cls(n_samples=100, n_features=5, n_centers=5, n_iterations=500, repeats=2, seed=seed)
+    quick = quick_config(n_samples=100, n_features=5, n_iterations=500, repeats=2)
 
 
 def cases(config: Config) -> list[Case]:
@@ -125,11 +123,6 @@ def run_case(config: Config, case: Case) -> Table:
 def _step_lengths(points: list[Array]) -> list[float]:
     """Return the distance of each point from the previous point, and 0 for the first point."""
     return [0.0, *(float(np.linalg.norm(after - before)) for before, after in pairwise(points))]
-
-
-def run(config: Config) -> Table:
-    """Run all cases and return their table."""
-    return run_all(config, cases(config), run_case)
 
 
 def _runs(table: Table, method: str) -> list[Table]:
@@ -223,23 +216,20 @@ def claims(table: Table) -> list[Claim]:
 
 def plot(table: Table) -> Any:
     """Plot each quantity against the number of steps, with one line for each starting map."""
-    import matplotlib.pyplot as plt
-
-    panels = {
+    quantities = {
         "N min |grad_B|^2": ("least_squared_gradient", True),
         "N min |gradient mapping|^2": ("least_squared_mapping", True),
         "path length of B": ("path_of_B", False),
         "path length of alpha": ("path_of_alpha", False),
         "smallest eigenvalue of K_mm so far": ("least_eigenvalue", False),
     }
-    figure, axes = plt.subplots(1, len(panels), figsize=(20, 4), layout="constrained")
-    for ax, (title, (name, times_n)) in zip(axes, panels.items(), strict=True):
+    figure, axes = panels(len(quantities), (20, 4))
+    for ax, (title, (name, times_n)) in zip(axes, quantities.items(), strict=True):
         for method in METHODS:
             for k, rows in enumerate(_runs(table, method)):
                 n = np.array([row["iteration"] for row in rows])
                 values = np.array([row[name] if row[name] > 0 else np.nan for row in rows]) * (n if times_n else 1)
                 ax.loglog(n, values, color=COLOURS[method], alpha=0.8, lw=1.2, label=method if k == 0 else None)
         ax.set(title=title, xlabel="N")
-        ax.grid(alpha=0.3)
     axes[0].legend(frameon=False)
     return figure

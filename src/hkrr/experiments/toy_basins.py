@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from hkrr.experiments.experiment_runner import COLOURS, Case, Claim, Table, run_all
+from hkrr.experiments.experiment_runner import Case, Claim, Table, quick_config
+from hkrr.experiments.figures import COLOURS
 from hkrr.experiments.result_store import column
 from hkrr.experiments.toy_functions import FIRST_STEPS, LINKS, METHODS, Toy, arrived, minimise
 
@@ -33,10 +34,7 @@ class Config:
     # The seed has no effect, because the experiment is deterministic.
     seed: int = 0
 
-    @classmethod
-    def quick(cls, seed: int = 0) -> Config:
-        """Return a small configuration that runs in seconds."""
-        return cls(n_points=9, seed=seed)
+    quick = quick_config(n_points=9)
 
 
 def cases(config: Config) -> list[Case]:
@@ -65,11 +63,6 @@ def run_case(config: Config, case: Case) -> Table:
                 ends[method] = round(minimise(case["link"], method, *start)[-1][1], 4)
             rows.append({**case, "x0": float(x0), "method": method, "y": ends[method]})
     return rows
-
-
-def run(config: Config) -> Table:
-    """Run all cases and return their table."""
-    return run_all(config, cases(config), run_case)
 
 
 def shares(table: Table, link: str, first_step: float) -> dict[str, float]:

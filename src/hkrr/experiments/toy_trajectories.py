@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hkrr.experiments.experiment_runner import COLOURS, GREY, Case, Claim, Table, run_all
+from hkrr.experiments.experiment_runner import Case, Claim, Table, quick_config
+from hkrr.experiments.figures import COLOURS, GREY
 from hkrr.experiments.result_store import column
 from hkrr.experiments.toy_functions import FIRST_STEPS, METHODS, Toy, arrived, minimise
 
@@ -28,10 +29,7 @@ class Config:
     # The seed has no effect, because the experiment is deterministic.
     seed: int = 0
 
-    @classmethod
-    def quick(cls, seed: int = 0) -> Config:
-        """Return the full configuration, which runs in seconds."""
-        return cls(seed=seed)
+    quick = quick_config()  # the full configuration, which runs in seconds
 
 
 def cases(config: Config) -> list[Case]:
@@ -49,11 +47,6 @@ def run_case(config: Config, case: Case) -> Table:
     """Return the iterates of one run."""
     path = minimise(case["link"], case["method"], case["x0"], case["y0"], config.max_iter, case["first_step"])
     return [{**case, "iteration": k, "x": x, "y": y, "loss": loss} for k, (x, y, loss) in enumerate(path)]
-
-
-def run(config: Config) -> Table:
-    """Run all cases and return their table."""
-    return run_all(config, cases(config), run_case)
 
 
 def claims(table: Table) -> list[Claim]:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hkrr.experiments.experiment_runner import COLOURS, Case, Claim, Table, run_all
+from hkrr.experiments.experiment_runner import Case, Claim, Table, quick_config
+from hkrr.experiments.figures import COLOURS, panels
 from hkrr.experiments.paper_setting import METHODS, Budget, Grid, draw, learn_and_score, seed_of
 from hkrr.experiments.result_store import column
 
@@ -32,11 +33,16 @@ class Config:
     repeats: int = 10
     seed: int = 0
 
-    @classmethod
-    def quick(cls, seed: int = 0) -> Config:
-        """Return a small configuration that runs in seconds."""
-        sizes: dict[str, Any] = {"n_validation": 100, "n_test": 300, "n_features": 10, "n_components": 2}
-        return cls(sizes=(100, 300), dimensions=(2, 4, 10), **sizes, seconds=0.25, repeats=1, seed=seed)
+    quick = quick_config(
+        sizes=(100, 300),
+        dimensions=(2, 4, 10),
+        n_validation=100,
+        n_test=300,
+        n_features=10,
+        n_components=2,
+        seconds=0.25,
+        repeats=1,
+    )
 
 
 def cases(config: Config) -> list[Case]:
@@ -57,11 +63,6 @@ def run_case(config: Config, case: Case) -> Table:
     budget = Budget(config.n_centers, config.reg_lambda, config.seconds, config.starts)
     grid = Grid(config.lambdas, config.scales)
     return [{**case, **learn_and_score(draw(1, *sizes, data_seed), case["method"], case["d"], budget, grid, seed)}]
-
-
-def run(config: Config) -> Table:
-    """Run all cases and return their table."""
-    return run_all(config, cases(config), run_case)
 
 
 def _median(table: Table, **where: Any) -> float:
@@ -99,24 +100,15 @@ def claims(table: Table) -> list[Claim]:
 
 def plot(table: Table) -> Any:
     """Plot R2 against m, with one panel for each number of directions. Lines are medians, and points are runs."""
-    import matplotlib.pyplot as plt
-
     dimensions, sizes = (sorted(set(column(table, name))) for name in ("d", "m"))
-    shape: dict[str, Any] = {
-        "figsize": (4.4 * len(dimensions), 4),
-        "layout": "constrained",
-        "sharey": True,
-        "squeeze": False,
-    }
-    figure, axes = plt.subplots(1, len(dimensions), **shape)
-    for ax, d in zip(axes[0], dimensions, strict=True):
+    figure, axes = panels(len(dimensions), (4.4 * len(dimensions), 4), sharey=True)
+    for ax, d in zip(axes, dimensions, strict=True):
         for method in METHODS:
             where = {"d": d, "method": method}
             ax.plot(column(table, "m", **where), column(table, "R2", **where), ".", color=COLOURS[method], alpha=0.4)
             there = [m for m in sizes if column(table, "R2", m=m, **where)]
             ax.plot(there, [_median(table, m=m, **where) for m in there], "-", color=COLOURS[method], label=method)
         ax.set(title=f"d = {d}", xlabel="training rows", ylim=(max(-1.0, min(column(table, "R2"))), 1.02))
-        ax.grid(alpha=0.3)
-    axes[0, 0].set_ylabel("test R2")
-    axes[0, 0].legend(frameon=False)
+    axes[0].set_ylabel("test R2")
+    axes[0].legend(frameon=False)
     return figure
