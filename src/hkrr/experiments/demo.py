@@ -19,11 +19,11 @@ from sklearn.model_selection import GridSearchCV
 from hkrr._base.threads import single_threaded_blas
 from hkrr.datasets import Dataset, make_mim_sines
 from hkrr.estimators.ridge import HyperKernelRidge
+from hkrr.experiments.figures import COLOURS, GREY
 from hkrr.metrics import subspace_distance
+from hkrr.plotting import LinkDisplay, TrainingDisplay
 
 N_TRAIN, N_TEST = 600, 4800
-# The palette of Okabe and Ito, which is safe for colour-blind readers.
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#999999"
 
 
 @dataclass(frozen=True)
@@ -104,20 +104,15 @@ def plot(outcome: Outcome, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(2, 2, figsize=(9.5, 7.5), layout="constrained")
-    _plot_training(axes[0, 0], outcome)
+    TrainingDisplay.from_estimator(outcome.model, x="time", ax=axes[0, 0])
     _plot_directions(axes[0, 1], outcome)
+    X, y = outcome.data.X[:N_TRAIN], outcome.data.y[:N_TRAIN]
     for k in range(2):
-        _plot_link(axes[1, k], outcome, k)
+        LinkDisplay.from_estimator(outcome.model, X, y, directions=(k,), coverage=None, ax=axes[1, k])
     d, D = outcome.data.B.shape
     figure.suptitle(f"{d} unknown directions in {D} dimensions from {N_TRAIN} samples: test R2 {outcome.score:.3f}")
     figure.savefig(path, dpi=110)
     plt.close(figure)
-
-
-def _plot_training(ax: Any, outcome: Outcome) -> None:
-    history = outcome.model.history_
-    ax.plot(history["time"], history["objective"], color=BLUE)
-    ax.set(title="Training", xlabel="seconds", ylabel="training objective")
 
 
 def _plot_directions(ax: Any, outcome: Outcome) -> None:
@@ -126,27 +121,11 @@ def _plot_directions(ax: Any, outcome: Outcome) -> None:
     mixing = np.linalg.lstsq(learned.T, true.T, rcond=None)[0]
     ends = [min(0.0, float(true.min())), float(true.max())]
     ax.plot(ends, ends, color=GREY, lw=1)
-    for j, (marker, colour) in enumerate(zip("osD", (BLUE, ORANGE, "#009E73"), strict=True)):
+    for j, (marker, colour) in enumerate(zip("osD", COLOURS.values(), strict=True)):
         matched = (learned.T @ mixing)[:, j]
         ax.plot(true[j], matched, marker, ms=3.5, color=colour, label=f"direction {j + 1}")
     ax.set(title="Directions: 50 loadings each", xlabel="true loading", ylabel="best match in the learned subspace")
     ax.legend(frameon=False)
-
-
-def _plot_link(ax: Any, outcome: Outcome, k: int) -> None:
-    model, X, y = outcome.model, outcome.data.X[:N_TRAIN], outcome.data.y[:N_TRAIN]
-    latent = model.transform(X)
-    ax.plot(latent[:, k], y, ".", ms=3, color=GREY, alpha=0.6, label="training samples")
-    # Move along direction k in the input space, with the other latent coordinates fixed at their mean.
-    low, high = np.quantile(latent[:, k], [0.01, 0.99])
-    values = np.linspace(low, high, 200)
-    target = np.tile(latent.mean(axis=0), (200, 1))
-    target[:, k] = values
-    walk = X.mean(axis=0) + (target - latent.mean(axis=0)) @ np.linalg.pinv(model.components_).T
-    ax.plot(values, model.predict(walk), color=ORANGE, lw=2, label="learned g, others at their mean")
-    ax.set(title=f"Link function along direction {k + 1}", xlabel=f"latent coordinate {k + 1}", ylabel="y")
-    if k == 0:
-        ax.legend(fontsize="small", loc="upper left")
 
 
 def main() -> None:
