@@ -28,7 +28,23 @@ _RANK = 1e-10
 _ROUNDING = 1e-14
 
 
-class SubspaceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """A transformer that projects the inputs on the directions in ``components_``."""
+
+    components_: Array
+
+    def transform(self, X: Any) -> Array:
+        """Return ``X @ components_.T``."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        return np.asarray(X @ self.components_.T)
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+
+class SubspaceEstimator(Projection, BaseEstimator):
     """A transformer that estimates the directions of X on which the target depends.
 
     ``fit`` sets ``components_`` of shape (n_components, n_features), with rows of unit length, and ``eigenvalues_``,
@@ -70,16 +86,6 @@ class SubspaceEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseE
     @abstractmethod
     def _matrix(self, Z: Array, y: Array) -> Array:
         """Return the matrix M, given the whitened inputs Z and the target y."""
-
-    def transform(self, X: Any) -> Array:
-        """Return ``X @ components_.T``."""
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        return np.asarray(X @ self.components_.T)
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -9,7 +9,20 @@ from hkrr._base.linear_algebra import Array
 from hkrr.baselines._subspace_estimator import SubspaceEstimator, slices
 
 
-class SIR(SubspaceEstimator):
+class SlicingEstimator(SubspaceEstimator):
+    """The base class of the estimators that slice the target, with their common parameters."""
+
+    # The smallest valid value of n_slices.
+    _least_slices = 2
+
+    def __init__(self, n_components: int = 2, *, n_slices: int = 10) -> None:
+        self.n_components, self.n_slices = n_components, n_slices
+
+    def _check(self) -> None:
+        check_int("n_slices", self.n_slices, self._least_slices)
+
+
+class SIR(SlicingEstimator):
     """Sliced inverse regression.
 
     The directions are the leading eigenvectors of ``M = sum_h p_h m_h m_h'``, where p_h is the fraction of the rows in
@@ -40,18 +53,12 @@ class SIR(SubspaceEstimator):
     (1, 200)
     """
 
-    def __init__(self, n_components: int = 2, *, n_slices: int = 10) -> None:
-        self.n_components, self.n_slices = n_components, n_slices
-
-    def _check(self) -> None:
-        check_int("n_slices", self.n_slices, 2)
-
     def _matrix(self, Z: Array, y: Array) -> Array:
         means = np.array([np.sqrt(len(rows)) * Z[rows].mean(axis=0) for rows in slices(y, self.n_slices)])
         return means.T @ means / len(Z)
 
 
-class SAVE(SubspaceEstimator):
+class SAVE(SlicingEstimator):
     """Sliced average variance estimation.
 
     The directions are the leading eigenvectors of ``M = sum_h p_h (I - V_h)^2``, where p_h is the fraction of the rows
@@ -84,12 +91,6 @@ class SAVE(SubspaceEstimator):
     >>> round(subspace_distance(model.components_, data.B), 2)
     0.09
     """
-
-    def __init__(self, n_components: int = 2, *, n_slices: int = 10) -> None:
-        self.n_components, self.n_slices = n_components, n_slices
-
-    def _check(self) -> None:
-        check_int("n_slices", self.n_slices, 2)
 
     def _matrix(self, Z: Array, y: Array) -> Array:
         M = np.zeros((Z.shape[1], Z.shape[1]))

@@ -14,15 +14,9 @@ from sklearn.utils import check_random_state
 from hkrr._base.checks import check_int, check_positive
 from hkrr._base.linear_algebra import Array
 from hkrr.baselines._subspace_estimator import SubspaceEstimator
-from hkrr.kernels import Gaussian
-from hkrr.kernels.base import MEDIAN_ROWS
+from hkrr.kernels import Gaussian, Kernel
+from hkrr.kernels.base import with_median_gamma
 from hkrr.solvers.line_search import Armijo
-
-
-def _gaussian(P: Array, factor: float = 1.0) -> Gaussian:
-    """Return the Gaussian kernel whose gamma is `factor` times the median heuristic's value."""
-    kernel = Gaussian()
-    return kernel.with_gamma(factor * kernel.median_gamma(P[:MEDIAN_ROWS]))
 
 
 def _centred(K: Array) -> Array:
@@ -98,9 +92,9 @@ class KDR(SubspaceEstimator):
         Z, y = Z[some], y[some]
         d = min(self.n_components, Z.shape[1])
         B = np.linalg.eigh(gradient_matrix(Z, y, self.epsilon))[1][:, ::-1][:, :d].T
-        kernel_y = _gaussian(y[:, None])
+        kernel_y = with_median_gamma(Gaussian(), y[:, None])
         G_y = _centred(kernel_y(y[:, None], y[:, None]))
-        kernel = _gaussian(Z @ B.T)
+        kernel = with_median_gamma(Gaussian(), Z @ B.T)
         search, size = Armijo(), 1.0
         value, gradient = conditional_variance(Z, G_y, B, kernel, self.epsilon)
         for n_iter in range(1, self.max_iter + 1):
@@ -130,7 +124,7 @@ class KDR(SubspaceEstimator):
         return B.T @ gradient_matrix(Z @ B.T, y, self.epsilon) @ B
 
 
-def conditional_variance(Z: Array, G_y: Array, B: Array, kernel: Gaussian, epsilon: float) -> tuple[float, Array]:
+def conditional_variance(Z: Array, G_y: Array, B: Array, kernel: Kernel, epsilon: float) -> tuple[float, Array]:
     """Return ``tr(G_y (G + m eps I)^-1) / m`` and its gradient with respect to B.
 
     G is the centred kernel matrix of the m rows of Z B', and G_y is the centred kernel matrix of the target.
@@ -218,7 +212,7 @@ def gradient_matrix(Z: Array, y: Array, epsilon: float) -> Array:
         Z' (F * K K') Z - sum_i (Z' u_i) z_i' - sum_i z_i (Z' u_i)' + sum_i (1' u_i) z_i z_i'.
     """
     m = len(Z)
-    kernel, kernel_y = _gaussian(Z), _gaussian(y[:, None])
+    kernel, kernel_y = (with_median_gamma(Gaussian(), points) for points in (Z, y[:, None]))
     K = kernel(Z, Z)
     A = K + m * epsilon * np.eye(m)
     factor = cho_factor(A, lower=True, check_finite=False)

@@ -10,19 +10,20 @@ from itertools import combinations_with_replacement
 from typing import Any, Literal, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, RegressorMixin, TransformerMixin
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from hkrr._base.checks import check_choice, check_int
 from hkrr._base.linear_algebra import Array
-from hkrr.baselines._subspace_estimator import SubspaceEstimator, signed, slices
+from hkrr.baselines._subspace_estimator import Projection, signed, slices
+from hkrr.baselines.inverse_regression import SlicingEstimator
 
 # Maximum binary logarithm of the number of grid cells. Cells of `PiecewisePolynomial` are numbered by 64-bit integers.
 _MAX_LOG2_CELLS = 62
 
 
-class RCLSDirections(SubspaceEstimator):
+class RCLSDirections(SlicingEstimator):
     """Subspace estimation by response-conditional least squares.
 
     The directions are the leading eigenvectors of ``M = sum_h p_h b_h b_h'``, where p_h is the fraction of the rows in
@@ -57,11 +58,7 @@ class RCLSDirections(SubspaceEstimator):
     0.1
     """
 
-    def __init__(self, n_components: int = 2, *, n_slices: int = 10) -> None:
-        self.n_components, self.n_slices = n_components, n_slices
-
-    def _check(self) -> None:
-        check_int("n_slices", self.n_slices, 1)
+    _least_slices = 1
 
     def _matrix(self, Z: Array, y: Array) -> Array:
         M = np.zeros((Z.shape[1], Z.shape[1]))
@@ -75,7 +72,7 @@ class RCLSDirections(SubspaceEstimator):
         return M
 
 
-class RCLS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RegressorMixin, BaseEstimator):
+class RCLS(Projection, RegressorMixin, BaseEstimator):
     """Local regression on the subspace of `RCLSDirections`.
 
     Source: see `RCLSDirections`.
@@ -147,15 +144,6 @@ class RCLS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, RegressorMixin, Ba
         """Return the prediction of ``link_`` at ``X @ components_.T``."""
         P = self.transform(X)
         return np.asarray(self.link_.predict(P))
-
-    def transform(self, X: Any) -> Array:
-        """Return ``X @ components_.T``."""
-        check_is_fitted(self)
-        return np.asarray(validate_data(self, X, reset=False, dtype=np.float64) @ self.components_.T)
-
-    @property
-    def _n_features_out(self) -> int:
-        return len(self.components_)
 
 
 class PiecewisePolynomial(RegressorMixin, BaseEstimator):

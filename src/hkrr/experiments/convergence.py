@@ -14,6 +14,7 @@ from hkrr.experiments.figures import COLOURS, panels
 from hkrr.experiments.paper_setting import METHODS, draw_map, seed_of, solver
 from hkrr.experiments.result_store import column
 from hkrr.kernels import Gaussian
+from hkrr.kernels.base import with_median_gamma
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
 from hkrr.solvers import run as run_solver
@@ -63,7 +64,7 @@ def run_case(config: Config, case: Case) -> Table:
     rows = InMemoryRows(data.X, data.y)
     centers = uniform(rows, config.n_centers, np.random.RandomState(seed_of(config.seed, 0, "model")))
     B = draw_map(d, D, config.starts, np.random.RandomState(seed_of(config.seed, case["start"], "start")))
-    kernel = Gaussian(gamma=Gaussian().median_gamma(data.X @ B.T))
+    kernel = with_median_gamma(Gaussian(), data.X, B)
     objective = Objective(rows, centers, kernel, config.reg_lambda)
     options: dict[str, Any] = {"max_iter": 10**9, "tol": 0.0, "time_limit": config.seconds}
     history = run_solver(solver(case["method"]), objective, B, **options).history

@@ -34,7 +34,7 @@ from hkrr.experiments.figures import GREY, ORANGE, PURPLE, SKY, label_values, pa
 from hkrr.experiments.paper_setting import seed_of
 from hkrr.experiments.result_store import column
 from hkrr.kernels import Gaussian
-from hkrr.kernels.base import MEDIAN_ROWS
+from hkrr.kernels.base import with_median_gamma
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
 from hkrr.theory import als_centers, leverage_scores, plain_centers
@@ -99,8 +99,9 @@ def run_case(config: Config, case: Case) -> Table:
     data = draw_with_truth(case["m"], config.n_test, config.n_features, config.n_components, data_seed)
     if case["inputs"] == "clustered":
         data = _clustered(config, data_seed)
-    rows, rng = InMemoryRows(data.X @ data.B.T, data.y), np.random.RandomState(seed)
-    kernel = Gaussian(gamma=Gaussian().median_gamma(rows.take(np.arange(min(MEDIAN_ROWS, rows.n_rows)))))
+    P = data.X @ data.B.T
+    rows, rng = InMemoryRows(P, data.y), np.random.RandomState(seed)
+    kernel = with_median_gamma(Gaussian(), P)
     m, identity = rows.n_rows, np.eye(config.n_components)
     P_test = data.X_test @ data.B.T
 
@@ -109,7 +110,7 @@ def run_case(config: Config, case: Case) -> Table:
         function = KernelExpansion(kernel, identity, objective.centers, objective.solve_alpha(identity))
         return data.excess_risk(function.at(P_test)[:, 0])
 
-    scores = leverage_scores(kernel(rows.take(np.arange(m)), rows.take(np.arange(m))), config.reg_lambda)
+    scores = leverage_scores(kernel(P, P), config.reg_lambda)
     n_eff, n_inf = float(scores.sum()), float(m * scores.max())
     common = {
         **case,

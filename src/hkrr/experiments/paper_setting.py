@@ -22,7 +22,7 @@ from hkrr.baselines.kernel_ridge import decompose
 from hkrr.centers import uniform
 from hkrr.datasets import make_mim_mixed, make_mim_sines
 from hkrr.kernels import Gaussian
-from hkrr.kernels.base import MEDIAN_ROWS
+from hkrr.kernels.base import with_median_gamma
 from hkrr.metrics import subspace_distance
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
@@ -110,7 +110,7 @@ def best_start(
     starts = []
     for _ in range(n_maps):
         B = draw_map(d, split.X.shape[1], entries, rng)
-        kernel = Gaussian(gamma=Gaussian().median_gamma(split.X[:MEDIAN_ROWS] @ B.T))
+        kernel = with_median_gamma(Gaussian(), split.X, B)
         objective = Objective(rows, centers, kernel, reg_lambda)
         predicted = KernelExpansion(kernel, B, centers, objective.solve_alpha(B)).at(split.X_validation)
         starts.append((_mean_squared_error(predicted, split.y_validation), Start(objective, B)))
@@ -162,7 +162,7 @@ def refit(split: Split, B: Array, grid: Grid) -> float:
     P, P_validation, P_test = (X @ B.T for X in (split.X, split.X_validation, split.X_test))
     rows = InMemoryRows(P, split.y)
     C = uniform(rows, min(_CHOICE_CENTERS, len(P)), np.random.RandomState(0))
-    gamma = Gaussian().median_gamma(P[:MEDIAN_ROWS])
+    gamma = with_median_gamma(Gaussian(), P).scale
     best, lowest = (gamma, grid.lambdas[0]), math.inf
     for scale in grid.scales:
         kernel = Gaussian(gamma=gamma * scale)

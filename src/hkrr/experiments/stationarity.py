@@ -29,6 +29,7 @@ from hkrr.experiments.figures import COLOURS, panels
 from hkrr.experiments.paper_setting import METHODS, draw_map, seed_of, solver
 from hkrr.experiments.result_store import column
 from hkrr.kernels import Gaussian
+from hkrr.kernels.base import with_median_gamma
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
 from hkrr.solvers import State
@@ -80,7 +81,7 @@ def run_case(config: Config, case: Case) -> Table:
     rows = InMemoryRows(data.X, data.y)
     rng = np.random.RandomState(seed_of(config.seed, case["start"], "start"))
     B0 = draw_map(d, D, "normal", rng)
-    kernel = Gaussian(gamma=config.gamma_factor * Gaussian().median_gamma(data.X @ B0.T))
+    kernel = with_median_gamma(Gaussian(), data.X, B0, config.gamma_factor)
     objective = Objective(rows, uniform(rows, config.n_centers, rng), kernel, config.reg_lambda)
     records: list[dict[str, float]] = []
     iterates: list[tuple[Array, Array]] = []

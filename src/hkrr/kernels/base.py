@@ -107,6 +107,12 @@ class Kernel(ABC):
         return median_rule(P, "euclidean")
 
 
+def with_median_gamma(kernel: Kernel, X: Array, B: Array | None = None, factor: float = 1.0) -> Kernel:
+    """Return the kernel with the gamma of the median heuristic at the first 1,000 rows of X or X B', times `factor`."""
+    P = X[:MEDIAN_ROWS] if B is None else X[:MEDIAN_ROWS] @ B.T
+    return kernel.with_gamma(factor * kernel.median_gamma(P))
+
+
 def _diagonal_matrix(values: Array) -> Array:
     xp = array_namespace(values)
     return xp.eye(values.shape[0], dtype=values.dtype, device=values.device) * values
