@@ -105,9 +105,7 @@ def test_one_group_is_the_exact_criterion(make, case, weighted):
 def test_threads_do_not_change_the_result(make, case):
     p = make_problem(m=200, T=3)
     one, two = (_grouped(make, p, case.kernel, 5, n_threads=n) for n in (1, 2))
-    shared = one.on_threads(2)
     _assert_same_bits(one.reduced(p.B), two.reduced(p.B))
-    _assert_same_bits(shared.reduced(p.B), two.reduced(p.B))
 
 
 @both
@@ -120,29 +118,6 @@ def test_at_is_another_criterion_and_leaves_the_first_alone(make):
         _assert_same_bits(actual.reduced(p.B), _grouped(make, p, kernel, reg_lambda=0.4).reduced(p.B))
     _assert_same_bits(found.reduced(p.B), before)
     assert len({r.value for r in (before, warmer.reduced(p.B), other.reduced(p.B))}) == 3
-
-
-@both
-@rough_kernels
-@pytest.mark.parametrize("n_groups", [1, 2])
-def test_the_first_groups_are_a_criterion_of_their_own(make, case, n_groups):
-    """Test that the criterion of the first groups uses only their 7 or 13 rows and weights.
-
-    The original criterion must not be modified.
-    """
-    p = make_problem(m=M, T=3)
-    found, n = _grouped(make, p, case.kernel), (7, 13)[n_groups - 1]
-    before, first = found.reduced(p.B), found.first(n_groups)
-    fewer = p._replace(X=p.X[:n], y=p.y[:n], w=p.w[:n])
-    expected = _grouped(make, fewer, case.kernel, n_groups)
-    _assert_same_bits(first.reduced(p.B), expected.reduced(p.B))
-    assert (first.n_groups, first.rows.n_rows) == (n_groups, n)
-    assert first.rows.total_weight == pytest.approx(sum(p.w[:n]), rel=1e-14)
-    assert_allclose(first.squares, expected.squares, rtol=1e-14)
-    assert first.loss_at_zero == pytest.approx(expected.loss_at_zero, rel=1e-14)
-    _assert_same_bits(found.reduced(p.B), before)
-    for all_of_them in (GROUPS, GROUPS + 1):
-        _assert_same_bits(found.first(all_of_them).reduced(p.B), before)
 
 
 def test_nats():

@@ -22,7 +22,7 @@ def _map(p, diagonal):
 
 def _refitted(k, X, Y, w, B, reg_lambda=LAMBDA):
     """Return the prediction of each row by the fit to all others. The noise of row i is ``lambda W / w_i``."""
-    P = oracles.project(X, np.diag(B) if B.ndim == 1 else B)
+    P = oracles.project(X, oracles.as_matrix(B))
     K, noise, found = oracles.gram(k, P, P), reg_lambda * sum(w) / w, np.empty_like(Y)
     for i in range(len(X)):
         rest = np.arange(len(X)) != i

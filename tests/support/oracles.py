@@ -224,6 +224,11 @@ def median_gamma(P, norm="l2"):
 # -------------------------------------------------------------------------------------------------------- objective
 
 
+def as_matrix(B):
+    """Return a map as a matrix. A vector stands for a diagonal map."""
+    return np.diag(B) if B.ndim == 1 else B
+
+
 def project(X, B):
     """Return the points B x_i as the rows of a matrix."""
     return np.array([[dot(b, x) for b in B] for x in X])

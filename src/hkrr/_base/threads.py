@@ -12,6 +12,7 @@ from threading import Condition, Event, Lock, current_thread
 from typing import Any, TypeVar
 
 import joblib
+import numpy as np
 from threadpoolctl import ThreadpoolController
 
 # Prefix of the names of pool threads.
@@ -240,6 +241,14 @@ class Lockstep:
             answers = {k: error for k, _ in asked}
         self._answers.update(answers)
         self._changed.notify_all()
+
+
+def value_or_error(fn: Callable[[_T], _U], argument: _T) -> _U | Exception:
+    """Return ``fn(argument)``, or the numerical error that was raised, which `Lockstep` raises in one thread only."""
+    try:
+        return fn(argument)
+    except (ArithmeticError, np.linalg.LinAlgError) as error:
+        return error
 
 
 def in_pool_thread() -> bool:

@@ -13,7 +13,7 @@ from typing import TypeGuard
 import numpy as np
 
 from hkrr._base.linear_algebra import EPS, Array, array_namespace
-from hkrr._base.threads import Lockstep
+from hkrr._base.threads import Lockstep, value_or_error
 from hkrr.criteria.evidence import MIN_SCALE, Evidence
 from hkrr.kernels.batched import pull_back, squared_distances
 from hkrr.kernels.radial import Radial
@@ -58,14 +58,7 @@ def answer(criterion: Evidence, maps: list[Array]) -> list[Reduced | Exception]:
         found = profiled_batch(criterion, maps)
     except (ArithmeticError, np.linalg.LinAlgError):  # single evaluations show which map failed
         found = None
-    return [_profiled_or_error(criterion, B) for B in maps] if found is None else list(found)
-
-
-def _profiled_or_error(criterion: Evidence, B: Array) -> Reduced | Exception:
-    try:
-        return criterion.profiled(B)
-    except (ArithmeticError, np.linalg.LinAlgError) as error:
-        return error
+    return [value_or_error(criterion.profiled, B) for B in maps] if found is None else list(found)
 
 
 def profiled_batch(criterion: Evidence, maps: Sequence[Array]) -> list[Reduced] | None:

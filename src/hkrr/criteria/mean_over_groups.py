@@ -84,24 +84,6 @@ class Grouped:
         """Values that identify the criterion in the journal of a checkpoint."""
         return ("grouped", self.reg_lambda, *(part.content for part in self._parts))
 
-    def on_threads(self, n_threads: int) -> Self:
-        """Return a copy that processes the groups with ``n_threads`` threads."""
-        other = copy.copy(self)
-        other._n_threads = n_threads
-        return other
-
-    def first(self, n_groups: int) -> Self:
-        """Return the mean of the criterion over the first ``n_groups`` groups only."""
-        if n_groups >= self.n_groups:
-            return self
-        other = copy.copy(self)
-        other.n_groups, other._parts = n_groups, self._parts[:n_groups]
-        n_rows = sum(part.rows.n_rows for part in other._parts)
-        other.rows = self.rows.subset(np.arange(n_rows))
-        other.squares = np.sum([part.squares for part in other._parts], axis=0)
-        other.loss_at_zero = float(np.mean([part.loss_at_zero for part in other._parts]))
-        return other
-
     def nats(self, value: float) -> float:
         """Return the value as a negative log likelihood per row."""
         return self._parts[0].nats(value)

@@ -186,18 +186,9 @@ class InMemoryRows(Rows):
 
         `with_coordinates` still shifts and scales the original data.
         """
-        y_offset = y_shift if self._y_offset is None else self._y_offset + y_shift
-        other = InMemoryRows(
-            self._X,
-            self._Y,
-            weight,
-            x_offset=self._x_offset,
-            x_scale=self._x_scale,
-            y_offset=y_offset if np.any(y_shift) else self._y_offset,
-            block_size=self._block_size,
-            n_threads=self.n_threads,
-        )
-        other.n_free_columns = self.n_free_columns
+        other = self._with_arrays(self._X, self._Y, weight)
+        if np.any(y_shift):
+            other._y_offset = y_shift if self._y_offset is None else self._y_offset + y_shift
         return other
 
     @property
@@ -210,18 +201,14 @@ class InMemoryRows(Rows):
 
     def subset(self, indices: Array) -> InMemoryRows:
         """Return the rows at the given indices, with the same offsets and scales."""
-        other = InMemoryRows(
-            self._X[indices],
-            self._Y[indices],
-            None if self._weight is None else self._weight[indices],
-            x_offset=self._x_offset,
-            x_scale=self._x_scale,
-            y_offset=self._y_offset,
-            block_size=self._block_size,
-            n_threads=self.n_threads,
-        )
+        weight = None if self._weight is None else self._weight[indices]
+        return self._with_arrays(self._X[indices], self._Y[indices], weight)
+
+    def _with_arrays(self, X: Array, Y: Array, weight: Array | None) -> InMemoryRows:
+        """Return rows with the given arrays, and with the offsets, scales and settings of these rows."""
+        other = InMemoryRows(X, Y, weight, block_size=self._block_size, n_threads=self.n_threads)
         other.n_free_columns = self.n_free_columns
-        return other
+        return other.with_coordinates(self._x_offset, self._x_scale, self._y_offset)
 
     def sum(self, fn: BlockFunction, width: int = 1, *small: Array) -> tuple[Any, ...]:
         def work(blocks: list[slice]) -> tuple[Any, ...]:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hkrr._base.linear_algebra import Array
-from hkrr._base.threads import Lockstep, in_threads
+from hkrr._base.threads import Lockstep, in_threads, value_or_error
 from hkrr.centers import uniform
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel
@@ -224,15 +224,4 @@ def _reduced_of_each(requests: list[tuple[Objective, Array]]) -> list[Reduced | 
         found = reduced_batch(*zip(*requests, strict=True))
         if found is not None:
             return list(found)
-    return [_reduced_or_error(*request) for request in requests]
-
-
-def _reduced_or_error(objective: Objective, B: Array) -> Reduced | Exception:
-    """Return the reduced function at B, or the exception raised by the evaluation.
-
-    The exception is returned instead of raised, so that only this starting map is abandoned.
-    """
-    try:
-        return objective.reduced(B)
-    except (ArithmeticError, np.linalg.LinAlgError) as error:
-        return error
+    return [value_or_error(objective.reduced, B) for objective, B in requests]

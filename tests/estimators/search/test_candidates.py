@@ -26,6 +26,7 @@ from hkrr.estimators.search.candidates import (
 )
 from hkrr.kernels import KERNELS, Gaussian
 from hkrr.rows import InMemoryRows
+from support import oracles
 from support import oracles_criteria as criteria_oracles
 from support.random_problems import kernel_cases
 
@@ -231,7 +232,9 @@ def test_values_match_the_oracle_and_never_increase(shape, max_iter):
         Origin.RANDOM, KERNEL, B, 0.3, shape={"full": Full(), "diagonal": Diagonal(), "identity": Scaled(B)}[shape]
     )
     end, result = descend(Evidence(rows, None, KERNEL, 1.0), start, max_iter)
-    values = [criteria_oracles.evidence(kernel, X, Y, w, None, one.nu / W, one.matrix) for one in (start, end)]
+    values = [
+        criteria_oracles.evidence(kernel, X, Y, w, None, one.nu / W, oracles.as_matrix(one.B)) for one in (start, end)
+    ]
     assert end.value == result.objective == pytest.approx(values[1], rel=1e-9)
     assert end.value < values[0] if max_iter else end.value == pytest.approx(values[0], rel=1e-9)
     assert end.score == pytest.approx(W * values[1] + end.degrees_of_freedom / 2.0 * math.log(W), rel=1e-9)

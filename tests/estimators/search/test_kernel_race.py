@@ -21,6 +21,7 @@ from hkrr.estimators.search.kernel_race import PRODUCT, RADIAL, Race
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.kernels import KERNELS, Radial, kernel_name
 from hkrr.rows import InMemoryRows
+from support import oracles
 from support import oracles_criteria as criteria_oracles
 from support.random_problems import kernel_cases
 
@@ -102,9 +103,11 @@ def test_values_and_scores_match_the_oracle(monkeypatch, make, T, weighted):
     for candidate in noisy:
         X, Y, w = race.criterion(candidate.n_rows).rows.gather()
         w = np.ones(len(X)) if w is None else w
-        d, D = candidate.matrix.shape
+        d, D = oracles.as_matrix(candidate.B).shape
         dof = {"identity": 1, "diagonal": D, "full": d * D - d * (d - 1) / 2}[candidate.shape.name]
-        value = ORACLES[make](VALUES[candidate.kernel], X, Y, w, None, candidate.nu / sum(w), candidate.matrix)
+        value = ORACLES[make](
+            VALUES[candidate.kernel], X, Y, w, None, candidate.nu / sum(w), oracles.as_matrix(candidate.B)
+        )
         nats = value if make is Evidence else math.log(value) / 2.0
         score = T * W * nats + dof / 2.0 * (math.log(W) + W / sum(w) - 1.0)
         assert candidate.value == pytest.approx(value, rel=1e-8, abs=1e-8)

@@ -17,6 +17,7 @@ from hkrr.estimators.search.candidates import Candidate, Origin, plain_kernel_ri
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.kernels import KERNELS, Gaussian
 from hkrr.rows import InMemoryRows
+from support import oracles
 from support import oracles_criteria as criteria_oracles
 from support.random_problems import SEEDS, kernel_cases
 
@@ -218,7 +219,7 @@ def test_an_unclear_comparison_is_repeated_on_more_rows(monkeypatch, reason):
     assert decided == [(compared, rival)]
     assert winner.score == compared.score
     for one in (compared, rival):
-        found = criteria[1].at(one.nu / 100).reduced(one.matrix)
+        found = criteria[1].at(one.nu / 100).reduced(oracles.as_matrix(one.B))
         assert one.value == pytest.approx(found.value, rel=1e-9)
 
 

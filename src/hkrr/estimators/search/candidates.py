@@ -147,11 +147,6 @@ class Candidate:
         return int(self.B.shape[0])
 
     @property
-    def matrix(self) -> Array:
-        """The map as a matrix."""
-        return np.diag(self.B) if self.B.ndim == 1 else self.B
-
-    @property
     def norm(self) -> float:
         """The largest singular value of the map."""
         return float(np.max(np.abs(self.B)) if self.B.ndim == 1 else np.linalg.norm(self.B, 2))
