@@ -1,4 +1,4 @@
-"""The blocked inverse from a Cholesky factor, compared with NumPy, for sizes around the size of the blocks."""
+"""The inverse from a Cholesky factor, compared with NumPy, for sizes around the size of the mirrored blocks."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from hkrr._base.linear_algebra import inverse_from_factor
 
-sizes = pytest.mark.parametrize("n", [1, 2, 127, 128, 129, 256, 300])
+sizes = pytest.mark.parametrize("n", [1, 2, 129, 255, 256, 257, 300])
 
 
 def _matrix(n, condition):

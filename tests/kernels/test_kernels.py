@@ -264,3 +264,21 @@ def test_unknown_name_lists_the_known_ones():
     with pytest.raises(ValueError, match="no_such_kernel") as caught:
         kernels.get_kernel("no_such_kernel")
     assert all(name in str(caught.value) for name in NAMES)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("offset", [0.0, 100.0])
+def test_distances_below_rounding_are_zero_in_both_precisions(dtype, offset):
+    """Test that equal rows far from zero have the kernel value 1 and no gradient, and that other values are kept.
+
+    At the offset 100, squared distances of float32 have errors of about 0.01. The other rows have distances above 1.
+    """
+    P = (offset + 3.0 * np.arange(12.0).reshape(6, 2)).astype(dtype)
+    K, pullback = kernels.Laplace(gamma=0.3).vjp(P, P.copy())
+    assert K.dtype == dtype
+    assert_array_equal(K.diagonal(), 1.0)
+    r = np.sqrt(0.6 * np.sum((P[:, None] - P[None]).astype(np.float64) ** 2, axis=2))
+    assert_allclose(K, np.exp(-r), rtol=0, atol=1e-12 if dtype is np.float64 else 1e-2 if offset else 1e-5)
+    left, right = pullback(np.eye(6, dtype=dtype))
+    assert_array_equal(left, 0.0)
+    assert_array_equal(right, 0.0)

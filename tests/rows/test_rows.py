@@ -70,11 +70,14 @@ def test_a_map_has_the_columns_and_the_dtype_of_its_blocks(dtype, columns):
 def test_a_map_uses_all_threads_whatever_its_width(width):
     """Test that three threads are used: each thread waits in its first block for the other two threads.
 
-    With fewer threads, the barrier would time out.
+    With fewer threads, the barrier would time out. The first block is computed before the threads start, because the
+    shape of the output depends on it.
     """
-    all_there, met, lock = Barrier(3), set(), Lock()
+    all_there, met, lock, first = Barrier(3), set(), Lock(), get_ident()
 
     def block(X, Y, w):
+        if get_ident() == first:
+            return (Y[:, 0],)
         with lock:
             new = get_ident() not in met
             met.add(get_ident())
@@ -87,20 +90,36 @@ def test_a_map_uses_all_threads_whatever_its_width(width):
     assert len(met) == 3
 
 
+def test_all_blocks_of_a_map_have_a_single_blas_thread():
+    threadpoolctl = pytest.importorskip("threadpoolctl")
+    numbers = []
+
+    def block(X, Y, w):
+        numbers.append([one["num_threads"] for one in threadpoolctl.threadpool_info() if one["user_api"] == "blas"])
+        return (X,)
+
+    with threadpoolctl.threadpool_limits(2, "blas"):
+        _rows(block_size=20).map(block)
+    assert all(set(each) == {1} for each in numbers)
+
+
 def test_on_threads_does_not_modify_the_rows():
+    """Test that only copies use threads, for all blocks but the first, which sets the shape of the output."""
     rows = _rows(weighted=True, x_offset=np.arange(4.0), x_scale=np.full(4, 2.0), block_size=10)
-    here = set()
+    here = []
     threaded = rows.on_threads(3)
 
     def block(X, Y, w):
-        here.add(get_ident())
+        here.append(get_ident())
         return (X,)
 
     assert_array_equal(threaded.map(block), rows.gather()[0])
-    assert get_ident() not in here
+    assert len(here) == 11
+    assert here[0] == get_ident()
+    assert get_ident() not in here[1:]
     here.clear()
     rows.map(block)
-    assert here == {get_ident()}
+    assert set(here) == {get_ident()}
     assert (threaded.n_rows, threaded.n_counted, threaded.total_weight) == (
         rows.n_rows,
         rows.n_counted,
@@ -109,7 +128,7 @@ def test_on_threads_does_not_modify_the_rows():
     subset = threaded.subset(np.arange(50))
     here.clear()
     subset.map(block)
-    assert get_ident() not in here  # subsets of threaded rows are threaded too
+    assert get_ident() not in here[1:]  # subsets of threaded rows are threaded too
 
 
 def test_an_error_in_a_block_is_passed_on():

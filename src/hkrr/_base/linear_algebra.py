@@ -15,11 +15,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from array_api_compat import array_namespace, is_torch_array
-from scipy.linalg import LinAlgError, cho_solve, cholesky
+from scipy.linalg import LinAlgError, cho_solve
 from scipy.linalg import solve_triangular as scipy_solve_triangular
-from scipy.linalg.lapack import dlange, dpotri, dtrtri
+from scipy.linalg.lapack import dlange
 
-from hkrr._base.parallel_cholesky import cholesky_in_place, solve_with_factor
+from hkrr._base import lapack
+from hkrr._base.parallel_cholesky import cholesky_in_place
 
 # The type of arrays of any library (NumPy, torch, ...). There is no common static type for all of them.
 Array: TypeAlias = Any
@@ -28,11 +29,14 @@ Array: TypeAlias = Any
 EPS = float(np.finfo(np.float64).eps)
 # Maximum jitter that is added to the diagonal of a matrix, relative to its largest diagonal entry.
 _MAX_JITTER = 1e-4
-# A matrix with at least this many rows is factorized with several threads.
+# Minimum number of rows of a linear system that is solved in float32.
 _LARGE = 2_000
-# Number of rows and columns of the blocks in `inverse_from_factor`. Matrices with at most this many rows are inverted
-# and factorized by SciPy. SciPy holds the global interpreter lock, but such small matrices take little time.
-_BLOCK = 128
+# Minimum number of rows of a matrix that is inverted in float32, and maximum relative residual of the solution.
+_FLOAT32_ROWS, _FLOAT32_RESIDUAL = 600, 1e-3
+# Maximum relative residual of a solution after refinement in float64.
+_REFINED_RESIDUAL = 1e-8
+# The largest diagonal entry of a matrix that is factorized in float32 must be in the range [1 / r, r] for this r.
+_FLOAT32_RANGE = 1e30
 # Minimum number of columns of each matrix product in `gram`. Smaller products leave a GPU idle.
 _PANEL = 250
 
@@ -44,6 +48,7 @@ __all__ = [
     "array_namespace",
     "dot",
     "gram",
+    "inverse_and_log_det",
     "inverse_from_factor",
     "is_torch_array",
     "jittered_cholesky",
@@ -128,35 +133,61 @@ def solve_triangular(T: Array, M: Array, *, transpose: bool = False) -> Array:
 
 
 def solve_with_lower(factor: Array, b: Array) -> Array:
-    """Return ``(L L')^-1 b``, given the lower Cholesky factor L."""
+    """Return ``(L L')^-1 b``, given the lower Cholesky factor L. Entries above the diagonal are not read."""
     if is_torch_array(factor):
         return array_namespace(factor).cholesky_solve(b, factor)
-    return cho_solve((factor, True), b, check_finite=False)
+    # The transpose of a matrix in C order is in Fortran order, which LAPACK takes without a copy.
+    return cho_solve((factor.T, False), b, check_finite=False)
 
 
 def inverse_from_factor(factor: Array) -> Array:
-    """Return ``(L L')^-1``, given the lower Cholesky factor L."""
+    """Return ``(L L')^-1``, given the lower Cholesky factor L. Entries of `factor` above the diagonal are not read."""
     if is_torch_array(factor):
         return array_namespace(factor).cholesky_inverse(factor)
-    if len(factor) <= _BLOCK:
-        lower = np.tril(dpotri(factor, lower=1)[0])
-        return lower + np.tril(lower, -1).T
-    # LAPACK's `potri` could also invert large matrices, but SciPy holds the global interpreter lock while `potri` runs,
-    # and other threads would have to wait. NumPy's matrix products release the lock.
-    n = len(factor)
-    root, inverse = np.zeros((n, n)), np.empty((n, n))  # root is L^-1
-    for start in range(0, n, _BLOCK):
-        rows = slice(start, start + _BLOCK)
-        corner, _ = dtrtri(np.tril(factor[rows, rows]), lower=1)
-        for column in range(0, start, _BLOCK):
-            columns = slice(column, column + _BLOCK)
-            root[rows, columns] = -corner @ (factor[rows, column:start] @ root[column:start, columns])
-        root[rows, rows] = corner
-    for start in range(0, n, _BLOCK):
-        end = min(start + _BLOCK, n)
-        np.matmul(root[start:, start:end].T, root[start:, :end], out=inverse[start:end, :end])
-        inverse[:start, start:end] = inverse[start:end, :start].T
-    return inverse
+    return lapack.inverse_in_place(np.array(factor, order="C"))
+
+
+def inverse_and_log_det(A: Array, b: Array) -> tuple[Array, Array, Array]:
+    """Return the inverse of A, the logarithm of its determinant, and the solution x of ``A x = b``.
+
+    A is symmetric and positive definite, and is overwritten. The inverse and the determinant of a large NumPy array are
+    computed in float32, which takes half the time, if this is accurate enough (see `_float32_factor`). The solution is
+    then refined to the accuracy of float64.
+    """
+    if not is_torch_array(A) and A.dtype == np.float64 and len(A) >= _FLOAT32_ROWS:
+        found = _float32_factor(A, b, lapack.cholesky_in_place)
+        if found is not None:
+            factor, x = found
+            log_det = 2.0 * np.sum(np.log(factor.diagonal(), dtype=np.float64))
+            return lapack.inverse_in_place(factor), log_det, x
+    factor, _ = jittered_cholesky(A, 0.0)
+    inverse, xp = inverse_from_factor(factor), array_namespace(A)
+    return inverse, 2.0 * xp.sum(xp.log(factor.diagonal())), inverse @ b
+
+
+def _float32_factor(A: Array, b: Array, factorize: Callable[[Array], Array]) -> tuple[Array, Array] | None:
+    """Return the Cholesky factor of A in float32, and the solution of ``A x = b`` in float64.
+
+    The factor is accepted if the residual of its solution is at most 0.1% of b, for each column. Each step of iterative
+    refinement in float64 then reduces the residual by at least the same factor. Otherwise None is returned. Entries of
+    the factor above the diagonal are undefined.
+    """
+    if not 1.0 / _FLOAT32_RANGE < float(np.max(A.diagonal())) < _FLOAT32_RANGE:  # also if an entry is not finite
+        return None
+    size = np.max(np.abs(b), axis=0)
+    size = np.where(size > 0.0, size, 1.0)
+    try:
+        factor = factorize(A.astype(np.float32))
+    except LinAlgError:
+        return None
+    x, residual = np.zeros(b.shape), b / size
+    lengths = np.linalg.norm(residual, axis=0)
+    for most in (_FLOAT32_RESIDUAL, _FLOAT32_RESIDUAL**2, _REFINED_RESIDUAL):
+        x = x + solve_with_lower(factor, residual.astype(np.float32))
+        residual = b / size - A @ x
+        if not np.all(np.linalg.norm(residual, axis=0) <= most * lengths):
+            return None
+    return factor, x * size
 
 
 def jittered_cholesky(A: Array, jitter: float) -> tuple[Array, float]:
@@ -168,11 +199,9 @@ def jittered_cholesky(A: Array, jitter: float) -> tuple[Array, float]:
     """
     if is_torch_array(A):
         return _with_jitter(A, jitter, lambda: _torch_cholesky(A))
-    if len(A) > _BLOCK:
-        # NumPy's factorization releases the global interpreter lock, and SciPy's does not.
-        return _with_jitter(A, jitter, lambda: np.linalg.cholesky(A))
-    # A is symmetric, so A.T equals A. But A.T is in Fortran order, which LAPACK takes without a copy.
-    return _with_jitter(A, jitter, lambda: cholesky(A.T, lower=True, check_finite=False))
+    A = np.ascontiguousarray(A.T)  # A is symmetric, and a matrix in Fortran order needs no copy
+    factor, jitter = _with_jitter(A, jitter, lambda: lapack.cholesky_in_place(A))
+    return np.tril(factor), jitter
 
 
 def _torch_cholesky(A: Array) -> Array:
@@ -222,17 +251,27 @@ def solve_positive_definite(
 ) -> tuple[Array, float]:
     """Return the solution of ``(A + jitter I) x = b`` and the jitter that was used. ``A`` is overwritten.
 
-    If `info` is given, details of the solution are stored in its attributes.
+    A large NumPy array is factorized in float32 if this is accurate enough (see `_float32_factor`). If `info` is given,
+    details of the solution are stored in its attributes.
     """
     requested, norm, largest = jitter, 0.0, 0.0
     if info is not None:
         norm, largest = _one_norm(A), float(array_namespace(A).max(A.diagonal()))
-    if len(A) >= _LARGE and not is_torch_array(A):
-        factor, jitter = _with_jitter(A, jitter, lambda: cholesky_in_place(A, n_threads))
-        x = solve_with_factor(factor, b)
-    else:
+    if is_torch_array(A) or len(A) < _LARGE:
         factor, jitter = jittered_cholesky(A, jitter)
         x = solve_with_lower(factor, b)
+    else:
+
+        def factorize(A: Array) -> Array:
+            return cholesky_in_place(A, n_threads)
+
+        diagonal = A.diagonal().copy()
+        found = _float32_factor(add_to_diagonal(A, jitter), b, factorize)
+        if found is None:
+            _set_diagonal(A, diagonal)
+            factor, jitter = _with_jitter(A, jitter, lambda: factorize(A))
+            found = factor, solve_with_lower(factor, b)
+        factor, x = found
     if info is not None:
         # The 1-norm of A + jitter I is exactly norm + jitter, because the diagonal of A is non-negative.
         info.factor, info.norm = factor, norm + jitter

@@ -57,10 +57,3 @@ def _factorise(A: Any, n_threads: int) -> None:
 
         in_threads(solve, below, n_threads)
         in_threads(subtract, below[::-1], n_threads)  # start with the longest rows of blocks, to balance the threads
-
-
-def solve_with_factor(A: Any, b: Any) -> Any:
-    """Return the solution of ``L L' x = b``, where L is the lower triangle of A."""
-    upper = A.T  # in Fortran order, which LAPACK takes without a copy
-    half = solve_triangular(upper, b, trans="T", check_finite=False)
-    return solve_triangular(upper, half, check_finite=False)

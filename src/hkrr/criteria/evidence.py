@@ -13,8 +13,8 @@ from hkrr._base.linear_algebra import (
     Array,
     add_to_diagonal,
     array_namespace,
+    inverse_and_log_det,
     inverse_from_factor,
-    jittered_cholesky,
     low_rank_product,
     project,
     pull_to_map,
@@ -80,17 +80,16 @@ class Evidence(Criterion):
         nu = reg_lambda * W
         K, pullback = self.kernel.vjp(P, P)
         noise = nu / self._w
-        factor, _ = jittered_cholesky(add_to_diagonal(copy_array(K), noise), 0.0)
-        inverse = inverse_from_factor(factor)
-        alpha = inverse @ self._Y
-        q = xp.clip(xp.sum(self._Y * alpha, axis=0) / W, min=MIN_SCALE)
+        inverse, log_det, alpha = inverse_and_log_det(add_to_diagonal(copy_array(K), noise), self._Y)
+        q = xp.clip(xp.astype(xp.sum(self._Y * alpha, axis=0), share.dtype, copy=False) / W, min=MIN_SCALE)
         # A row with weight w has the same effect as w repeated rows. The log determinant for all W repeated rows is
         # computed from the matrix of the distinct rows. Each distinct row adds log(w), and each further repetition adds
         # log(nu).
         left_over = W - len(self._w)
-        log_det = 2.0 * xp.sum(xp.log(factor.diagonal())) + xp.sum(xp.log(self._w)) + left_over * math.log(nu)
+        log_det = log_det + xp.sum(xp.log(self._w)) + left_over * math.log(nu)
         value = (share @ xp.log(q)) / 2.0 + log_det / (2.0 * W)
-        G = inverse / (2.0 * W) - low_rank_product(alpha * (share / (2.0 * W * q)), alpha)
+        weight = xp.astype(share / (2.0 * W * q), alpha.dtype, copy=False)
+        G = inverse / (2.0 * W) - low_rank_product(weight * alpha, alpha)
         grad_log_lambda = G.diagonal() @ noise + left_over / (2.0 * W)
         left, right = pullback(G)
         return value, pull_to_map(left + right, self.placed_centers, B), alpha, grad_log_lambda

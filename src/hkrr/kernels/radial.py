@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hkrr._base.linear_algebra import EPS, Array, array_namespace, is_torch_array, scaled_squared_distances
+from hkrr._base.linear_algebra import Array, array_namespace, is_torch_array, scaled_squared_distances
 from hkrr.kernels._matern import check_nu, matern_in_place, matern_polynomial
 from hkrr.kernels.base import Kernel, LowRankPullback, Pullback
 
@@ -72,12 +72,13 @@ class Radial(Kernel):
         u = xp.abs(u, out=u)
         if not self.smooth_at_zero:
             of_P, of_C = xp.sum(P * P, axis=1, keepdims=True), xp.sum(C * C, axis=1, keepdims=True).T
-            rounding = 8.0 * EPS * self.scale
-            # Setting tiny distances to zero takes four passes over u. Usually no row is so close to a center. A test
-            # of the smallest entry then avoids these passes. For PyTorch tensors the test is skipped, because on a GPU
-            # it would force a synchronization.
-            if is_torch_array(u) or (u.size > 0 and np.min(u) < rounding * (np.max(of_P) + np.max(of_C))):
+            rounding = 8.0 * float(xp.finfo(u.dtype).eps) * self.scale
+            if is_torch_array(u):
                 u[u < rounding * (of_P + of_C)] = 0.0
+            elif u.size > 0:
+                # Usually few rows are so close to a center. One pass finds all entries that may have to be set to zero.
+                i, j = np.nonzero(u < rounding * (np.max(of_P) + np.max(of_C)))
+                u[i, j] = np.where(u[i, j] < rounding * (of_P[i, 0] + of_C[0, j]), 0.0, u[i, j])
         return u
 
     def _values(self, P: Array, C: Array) -> Array:

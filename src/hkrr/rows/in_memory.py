@@ -218,18 +218,21 @@ class InMemoryRows(Rows):
         return accumulate(self._over_groups(work, width, threads_for_sums(width)))
 
     def map(self, fn: BlockFunction, width: int = 1, *small: Array) -> Array:
-        def work(blocks: list[slice]) -> list[Array]:
-            return [fn(*self._block(block), *small)[0] for block in blocks]
+        # The shape and the type of the values are not known before a block was computed.
+        first = self._groups(width)[0][0]
+        with single_threaded_blas():
+            value = fn(*self._block(first), *small)[0]
+        out = np.empty((self.n_rows, *value.shape[1:]), dtype=value.dtype)
+        out[first] = value
 
-        values = (block for part in self._over_groups(work, width, self.n_threads) for block in part)
-        first = next(values)
-        # Fill the output block by block, because the result (such as a kernel matrix of all rows) may be too large to
+        # The threads write to the output, because the result (such as a kernel matrix of all rows) may be too large to
         # be held twice in memory.
-        out = np.empty((self.n_rows, *first.shape[1:]), dtype=first.dtype)
-        out[: len(first)], filled = first, len(first)
-        for block in values:
-            out[filled : filled + len(block)] = block
-            filled += len(block)
+        def work(blocks: list[slice]) -> None:
+            for block in blocks:
+                if block != first:
+                    out[block] = fn(*self._block(block), *small)[0]
+
+        deque(self._over_groups(work, width, self.n_threads), maxlen=0)
         return out
 
     def _groups(self, width: int) -> list[list[slice]]:

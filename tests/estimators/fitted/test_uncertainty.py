@@ -284,15 +284,24 @@ def test_sums_over_a_sample_of_the_rows(monkeypatch):
 
 
 def test_large_systems_give_the_same_scores(monkeypatch):
+    """Test that a system that is factorized in float32 gives the same coefficients and scores.
+
+    The coefficients are refined in float64. The scores are computed with the factor in float32, so their relative
+    errors are about the epsilon of float32 (1.2e-7) times the square root of the condition number of 1,000. The errors
+    that were measured are at most 1.2e-6.
+    """
     X, y = data(n=120)
     B = np.array([[0.6, 0.6, 0.0, 0.1], [0.0, 0.3, 0.5, 0.0]])
-    scores = []
-    for large in (10_000, 50):
+    scores, coefficients = [], []
+    for large, dtype in ((10_000, np.float64), (50, np.float32)):
         monkeypatch.setattr(_arrays, "_LARGE", large)
         objective, info = Objective(InMemoryRows(X, y), None, Gaussian(gamma=0.3), 1e-3), _arrays.SolveInfo()
         alpha = objective.solve_alpha(B, info)
+        assert info.factor.dtype == dtype
+        coefficients.append(alpha)
         scores.append(conformal.estimate_uncertainty(objective, B, alpha, alpha, info, Full()).left_out.scores)
-    np.testing.assert_allclose(*scores, rtol=1e-8)
+    np.testing.assert_allclose(*coefficients, rtol=0, atol=1e-7 * np.abs(coefficients[0]).max())
+    np.testing.assert_allclose(*scores, rtol=5e-6)
 
 
 @pytest.fixture(scope="module")

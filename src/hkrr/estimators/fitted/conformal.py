@@ -167,10 +167,12 @@ def _estimate_exact(
     J = root[:, :, None] * _tangents(X, B, slopes, shape)
     n, t, p = J.shape
     # The factor stays on the device. Two triangular solves are used, because they need no copy of the factor.
-    half = solve_triangular(info.factor, rows.place(J.reshape(n, t * p).copy()))
+    # LAPACK would copy a factor in float32 if the right-hand sides were in float64.
+    dtype = np.float32 if info.factor.dtype == np.float32 else np.float64
+    half = solve_triangular(info.factor, rows.place(J.reshape(n, t * p).astype(dtype)))
     R = nu * rows.fetch(solve_triangular(info.factor, half, transpose=True))[0].reshape(n, t, p)
     scored = _choose_scored_rows(weight)
-    columns = np.zeros((n, len(scored)))
+    columns = np.zeros((n, len(scored)), dtype=dtype)
     columns[scored, np.arange(len(scored))] = 1.0
     columns = solve_triangular(info.factor, rows.place(columns))
     scored_rows = _ScoredRows(

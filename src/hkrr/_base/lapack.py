@@ -1,0 +1,71 @@
+"""Cholesky factorization and inversion by LAPACK, without the global interpreter lock.
+
+SciPy's functions hold the lock while LAPACK computes, so that other threads have to wait. `scipy.linalg.cython_lapack`
+exports the addresses of the same routines, and ctypes releases the lock while it calls them.
+
+The functions take contiguous symmetric matrices of float32 or float64, and overwrite their lower triangles. LAPACK
+expects the columns of a matrix one after the other. The rows of NumPy's arrays are contiguous instead, so the lower
+triangle is the upper triangle for LAPACK.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ctypes import CFUNCTYPE, byref, c_char, c_char_p, c_int, c_void_p, py_object, pythonapi
+from functools import cache
+from typing import Any
+
+import numpy as np
+from scipy.linalg import LinAlgError, cython_lapack
+
+# Number of rows that are copied at once to the other triangle. The blocks fit the cache of a core.
+_BLOCK = 256
+
+
+@cache
+def _routine(name: str) -> Callable[..., None]:
+    """Return the LAPACK routine of this name, which must have the arguments uplo, n, a, lda and info."""
+    get_name, get_pointer = pythonapi.PyCapsule_GetName, pythonapi.PyCapsule_GetPointer
+    get_name.restype, get_name.argtypes = c_char_p, [py_object]
+    get_pointer.restype, get_pointer.argtypes = c_void_p, [py_object, c_char_p]
+    capsule = cython_lapack.__pyx_capi__[name]
+    routine: Callable[..., None] = CFUNCTYPE(None, *[c_void_p] * 5)(get_pointer(capsule, get_name(capsule)))
+    return routine
+
+
+def _call(name: str, A: Any) -> None:
+    if A.dtype not in (np.float32, np.float64) or not A.flags.c_contiguous or A.shape != (len(A), len(A)):
+        raise ValueError(f"LAPACK needs a contiguous square matrix of floats, got {A.dtype} with shape {A.shape}")
+    n, info = c_int(len(A)), c_int(0)
+    routine = _routine(("s" if A.dtype == np.float32 else "d") + name)
+    routine(byref(c_char(b"U")), byref(n), A.ctypes.data, byref(n), byref(info))
+    if info.value:
+        raise LinAlgError("the matrix is not positive definite")
+
+
+def cholesky_in_place(A: Any) -> Any:
+    """Overwrite the lower triangle of A by its Cholesky factor, and return A. Entries above the diagonal stay.
+
+    If A is not positive definite, a LinAlgError is raised, and A is restored except for its diagonal.
+    """
+    try:
+        _call("potrf", A)
+    except LinAlgError:
+        for start in range(0, len(A), _BLOCK):
+            block = slice(start, start + _BLOCK)
+            A[block, :start] = A[:start, block].T
+            below = np.tril_indices(len(A[block]), -1)
+            A[block, block][below] = A[block, block].T[below]
+        raise
+    return A
+
+
+def inverse_in_place(factor: Any) -> Any:
+    """Overwrite a lower Cholesky factor of A by the inverse of A, and return it."""
+    _call("potri", factor)
+    for start in range(0, len(factor), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        factor[:start, block] = factor[block, :start].T
+        above = np.triu_indices(len(factor[block]), 1)
+        factor[block, block][above] = factor[block, block].T[above]
+    return factor
