@@ -70,7 +70,7 @@ def fitted(request):
     X, y, _ = _data(480, request.param, noise=0.3)
     with pytest.MonkeyPatch.context() as patch:
         make_quick(patch)
-        return _ensemble().fit(X[:80], y[:80]), X[80:], y[80:]
+        return _ensemble().fit(X[:100], y[:100]), X[100:], y[100:]
 
 
 # ------------------------------------------------------------------------------------ members and weights
@@ -123,7 +123,7 @@ def test_variances_and_importances_are_means_over_the_members(fitted):
 def test_the_path_and_the_diagnostics(fitted):
     path = pd.DataFrame(fitted[0].path_)
     assert {"directions", "plain", "diagonal", "square"} <= set(path["start"])
-    assert set(path["n_rows"].dropna()) == {40, 60}
+    assert set(path["n_rows"].dropna()) == {40, 80}
     found = fitted[0].diagnostics_
     assert found.explained_share == pytest.approx(0.95, abs=0.05)
     assert found.outliers == ()
@@ -133,10 +133,10 @@ def test_intervals(fitted):
     """Test intervals that come from leave-one-out errors, then intervals that are calibrated on other rows."""
     model, X, y = fitted
     for calibrated in (False, True):
-        model = copy.deepcopy(model).calibrate(X[:100], y[:100]) if calibrated else model
-        assert model.interval_scores_.shape == ((100,) if calibrated else (80,)) + y.shape[1:]
-        lower, upper = model.predict_interval(X[100:], coverage=0.9)
-        covered = np.mean((lower <= y[100:]) & (y[100:] <= upper), axis=0)
+        model = copy.deepcopy(model).calibrate(X[:120], y[:120]) if calibrated else model
+        assert model.interval_scores_.shape == ((120,) if calibrated else (100,)) + y.shape[1:]
+        lower, upper = model.predict_interval(X[120:], coverage=0.9)
+        covered = np.mean((lower <= y[120:]) & (y[120:] <= upper), axis=0)
         assert np.all((covered > 0.8) & (covered < 0.98))
         assert_array_equal(model.predict(X), fitted[0].predict(X))
 

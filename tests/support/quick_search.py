@@ -2,15 +2,18 @@
 
 from hkrr.estimators.search import candidates, directions, held_out_check, kernel_race, search_stages
 
-# Replacement for the rounds of the search over kernels: 40 and 60 rows, and at most four iterations.
-_ROUNDS = tuple(one._replace(n_rows=n, max_iter=4) for one, n in zip(kernel_race._ROUNDS, (40, 60), strict=False))
+# Replacements for the rounds of the search over kernels: a round on 40 rows, a round on all of up to 60 rows, and with
+# more rows two rounds with small batches of few steps, after which candidates are compared on 80 rows.
+_BATCHES = (kernel_race._Batches(30, 20, 8, 100), kernel_race._Batches(40, 30, 2, 2))
+_ROUNDS = {"_FIRST_ROWS": 40, "_FIRST_ITERATIONS": 4, "_ALL_ROWS": 60, "_ALL_ITERATIONS": 4, "_BATCHES": _BATCHES}
+_ROUNDS |= {"_RESCALE_ROWS": 80, "_RESCALE_ITERATIONS": 2}
 # For each module of the search, the constants to replace and their values in the tests: fewer iterations, rows, kernels
 # and repetitions.
 _FEW = {
     candidates: {"LONG": 4},
     directions: {"SHORT": 2, "LONG": 4, "AFTER_CUT": 2, "_WIDENINGS": 0},
     held_out_check: {"LONG": 4, "_FOLDS": 2},
-    kernel_race: {"SHORT": 2, "_ROUNDS": _ROUNDS, "RADIAL": ("gaussian", "laplace"), "PRODUCT": ("anova",)},
+    kernel_race: {"SHORT": 2, "RADIAL": ("gaussian", "laplace"), "PRODUCT": ("anova",)} | _ROUNDS,
     search_stages: {"SHORT": 2, "_POLISH_ITERATIONS": 2, "_SCALES_ITERATIONS": 4, "_RESCALE_ITERATIONS": 2}
     | {"_REWEIGHTINGS": 1, "_FEW_ROWS": 60},
 }

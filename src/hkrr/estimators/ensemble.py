@@ -82,7 +82,7 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
     True
     """
 
-    _most_fits = 2
+    _most_fits = 3
 
     def __init__(
         self,

@@ -31,6 +31,8 @@ from hkrr.reporting.text_formatting import count, formula, headline, listed, num
 _CLEARLY_BETTER = 0.01
 # Names of the methods in the sentences of the header.
 _METHOD_NAMES = {"kernel ridge": "kernel ridge regression", "linear": "a linear model"}
+
+
 # Descriptions of the shapes of the maps of the members of an ensemble.
 @dataclass(frozen=True)
 class Section:

@@ -29,7 +29,7 @@ from support.random_problems import kernel_cases
 VALUES = {case.kernel: case.value for case in kernel_cases(1.0)}
 ORACLES = {Evidence: criteria_oracles.evidence, LeaveOneOut: criteria_oracles.leave_one_out}
 GAUSSIAN = KERNELS["gaussian"].with_gamma(1.0)
-Kind, Round = kernel_race._Kind, kernel_race._Round
+Kind, Batches = kernel_race._Kind, kernel_race._Batches
 
 
 def _data(m=40, D=3, T=1, seed=0):
@@ -61,9 +61,18 @@ def _race(make=Evidence, m=40, T=1, weighted=False, n_directions=1, **options):
     return race
 
 
-def _small_rounds(monkeypatch, *n_rows, max_iter=14, kept=None, n_runs=100):
-    kept = kept or kernel_race._kept(1, 2, 2, 2, 1)
-    monkeypatch.setattr(kernel_race, "_ROUNDS", tuple(Round(n, max_iter, n_runs, kept) for n in n_rows))
+def _small_rounds(monkeypatch, first=500, all_rows=1_000, rescale=2_000, batches=(), kept=None):
+    """Replace the sizes of the rounds. The rounds have at most 14 iterations, and `batches` are those with batches."""
+    constants = {"_FIRST_ROWS": first, "_ALL_ROWS": all_rows, "_RESCALE_ROWS": rescale, "_BATCHES": batches}
+    constants |= {"_FIRST_ITERATIONS": 14, "_ALL_ITERATIONS": 14, "_KEPT": kept or kernel_race._KEPT}
+    for name, value in constants.items():
+        monkeypatch.setattr(kernel_race, name, value)
+
+
+def _small_batches(monkeypatch, *steps, first=20, rescale=30, kept=None, n_runs=100):
+    """Replace the rounds by a first round and rounds with batches of 15 rows, or 12 rows for diagonal maps."""
+    batches = tuple(Batches(15, 12, n_steps, n_runs) for n_steps in steps)
+    _small_rounds(monkeypatch, first, first, rescale, batches, kept)
 
 
 def _names(candidates):
@@ -72,31 +81,53 @@ def _names(candidates):
 
 @pytest.fixture(scope="module")
 def race():
-    """Return a race on 40 rows, which has two rounds with all rows."""
-    return _race()
+    """Return a race on 40 rows: a round on 25 rows, and a round on all rows."""
+    with pytest.MonkeyPatch.context() as patch:
+        _small_rounds(patch, 25)
+        return _race()
+
+
+@pytest.fixture(scope="module")
+def race_with_batches():
+    """Return a race on 40 rows: a round on 20 rows, and two rounds with batches and a comparison on 30 rows."""
+    with pytest.MonkeyPatch.context() as patch:
+        _small_batches(patch, 8, 4)
+        return _race()
 
 
 # ------------------------------------------------------------------------------------ values, scores and shapes
 
 
 @pytest.mark.parametrize(
-    ("make", "T", "weighted"),
+    ("make", "T", "weighted", "batches"),
     [
-        (Evidence, 1, False),
+        (Evidence, 1, False, False),
+        (Evidence, 1, False, True),
         *(
             pytest.param(*each, marks=pytest.mark.thorough)
-            for each in [(LeaveOneOut, 2, True), (LeaveOneOut, 1, False), (Evidence, 2, True)]
+            for each in [
+                (LeaveOneOut, 2, True, False),
+                (LeaveOneOut, 1, False, False),
+                (Evidence, 2, True, False),
+                (LeaveOneOut, 2, True, True),
+                (Evidence, 2, True, True),
+            ]
         ),
     ],
 )
-def test_values_and_scores_match_the_oracle(monkeypatch, make, T, weighted):
-    """Test values and scores, extrapolated from 25 of 40 rows and computed on all 40 rows.
+def test_values_and_scores_match_the_oracle(monkeypatch, make, T, weighted, batches):
+    """Test values and scores, extrapolated from 25 of 40 rows, computed on all 40 rows, and after a round with batches.
 
-    Candidates with a tiny nu are left out, because the oracle is inaccurate for a tiny nu.
+    After a round with batches, the scale and the noise are refitted on 30 rows, from which the score is extrapolated.
+    The map was learned from all rows, so the score includes no optimism. Candidates with a tiny nu are left out,
+    because the oracle is inaccurate for a tiny nu.
     """
-    _small_rounds(monkeypatch, 25, 60)
+    if batches:
+        _small_batches(monkeypatch, 6, first=25)
+    else:
+        _small_rounds(monkeypatch, 25)
     race = _race(make, T=T, weighted=weighted)
-    assert {candidate.n_rows for candidate in race.tried} == {25, 40}
+    assert {candidate.n_rows for candidate in race.tried} == {25, 30 if batches else 40}
     noisy = [candidate for candidate in race.tried if candidate.nu > 1e-4]
     assert len(noisy) > len(race.tried) / 2
     W = race.problem.rows.total_weight
@@ -109,21 +140,22 @@ def test_values_and_scores_match_the_oracle(monkeypatch, make, T, weighted):
             VALUES[candidate.kernel], X, Y, w, None, candidate.nu / sum(w), oracles.as_matrix(candidate.B)
         )
         nats = value if make is Evidence else math.log(value) / 2.0
-        score = T * W * nats + dof / 2.0 * (math.log(W) + W / sum(w) - 1.0)
+        learned_on = W if candidate.n_rows == 30 else sum(w)
+        score = T * W * nats + dof / 2.0 * (math.log(W) + W / learned_on - 1.0)
         assert candidate.value == pytest.approx(value, rel=1e-8, abs=1e-8)
         assert candidate.score == pytest.approx(score, rel=1e-8, abs=1e-6)
 
 
 def test_scores_are_extrapolated_to_the_rows_that_the_sample_represents(monkeypatch):
     """Test the score of 1,000 rows, of which the search has 40 rows: 1000 / 40 - 1 = 24."""
-    _small_rounds(monkeypatch, 40)
+    _small_rounds(monkeypatch)
     for candidate in _race(represented_weight=1_000.0).tried:
         penalty = candidate.degrees_of_freedom / 2.0 * (math.log(1_000.0) + 24.0)
         assert candidate.score == pytest.approx(1_000.0 * candidate.value + penalty, rel=1e-12)
 
 
-def test_maps_have_the_shape_that_is_reported(race):
-    for candidate in race.tried:
+def test_maps_have_the_shape_that_is_reported(race, race_with_batches):
+    for candidate in [*race.tried, *race_with_batches.tried]:
         B = candidate.B
         if isinstance(candidate.shape, Full):
             assert candidate.kernel.rotation_invariant
@@ -135,17 +167,31 @@ def test_maps_have_the_shape_that_is_reported(race):
             assert_allclose(B, B[0], rtol=1e-14)
 
 
-def test_all_kernels_and_shapes_are_tried(race):
-    tried = {(candidate.origin, kernel_name(candidate.kernel)) for candidate in race.tried}
-    radial = {(origin, name) for origin in (Origin.DIRECTIONS, Origin.SQUARE) for name in RADIAL}
-    assert tried == radial | {
-        (origin, name) for origin in (Origin.PLAIN, Origin.DIAGONAL) for name in (*RADIAL, *PRODUCT)
-    }
+def test_all_kernels_and_shapes_are_tried(race, race_with_batches):
+    """Test that all kernels are tried with all shapes, except square maps, which need the rows of later rounds.
+
+    The later rounds try only square maps of the kernels whose diagonal maps are left (after a round on few rows), or
+    the best three square maps (with batches).
+    """
+    expected = {(Origin.DIRECTIONS, name) for name in RADIAL}
+    expected |= {(origin, name) for origin in (Origin.PLAIN, Origin.DIAGONAL) for name in (*RADIAL, *PRODUCT)}
+    for one, most in ((race, len(RADIAL)), (race_with_batches, 3)):
+        tried = {(candidate.origin, kernel_name(candidate.kernel)) for candidate in one.tried}
+        square = {(origin, name) for origin, name in tried if origin is Origin.SQUARE}
+        assert tried - square == expected
+        assert 0 < len(square) <= most
+
+
+def test_a_single_round_tries_square_maps_of_all_radial_kernels(monkeypatch):
+    _small_rounds(monkeypatch)
+    race = _race()
+    assert {one.n_rows for one in race.tried} == {40}
+    assert _names(one for one in race.tried if one.origin is Origin.SQUARE) == set(RADIAL)
 
 
 @pytest.mark.parametrize("D", [50, 51])
 def test_with_more_than_fifty_columns_only_the_cheapest_product_kernel_is_tried(monkeypatch, D):
-    _small_rounds(monkeypatch, 30)
+    _small_rounds(monkeypatch)
     race = Race(_problem(InMemoryRows(*_data(30, D))))
     race.run([])
     assert _names(race.tried) == {*RADIAL, *({"product_laplace"} if D == 51 else PRODUCT)}
@@ -161,18 +207,60 @@ def test_a_square_map_needs_twice_as_many_rows_as_it_has_parameters(n_rows, D, e
     assert not square_map_is_affordable(10**6, D, KERNELS["anova"])
 
 
-def test_square_maps_are_tried_as_soon_as_a_round_has_enough_rows(monkeypatch):
-    """Test square maps of 3 columns, with 6 parameters, in rounds of 12, 13 and 40 rows: they need 13 rows."""
-    _small_rounds(monkeypatch, 12, 13, 40)
-    square = [candidate.n_rows for candidate in _race().tried if candidate.origin is Origin.SQUARE]
-    assert set(square) == {13, 40}
+@pytest.mark.parametrize(
+    ("m", "first", "all_rows", "expected"),
+    [(12, 500, 1_000, []), (13, 500, 1_000, [13]), (40, 12, 1_000, [40]), (12, 12, 12, []), (13, 12, 12, [13])],
+)
+def test_square_maps_are_tried_if_there_are_enough_rows(monkeypatch, m, first, all_rows, expected):
+    """Test square maps of 3 columns, with 6 parameters: they need 13 rows, in one round, two rounds and with batches.
+
+    With batches, the number of rows of the whole table counts, not the number of rows of the first round.
+    """
+    _small_rounds(monkeypatch, first, all_rows, batches=(Batches(10, 10, 3, 100),))
+    square = {candidate.n_rows for candidate in _race(m=m).tried if candidate.origin is Origin.SQUARE}
+    assert sorted(square) == expected
 
 
-def test_constant_columns_do_not_count(monkeypatch):
+def _starts_and_ends(monkeypatch):
+    """Return a list to which each later call of ``SearchProblem.improve_each`` adds the criterion, starts and ends."""
+    calls, original = [], SearchProblem.improve_each
+
+    def improve_each(self, on, starts, max_iter):
+        ends = original(self, on, starts, max_iter)
+        calls.append((on, list(starts), ends))
+        return ends
+
+    monkeypatch.setattr(SearchProblem, "improve_each", improve_each)
+    return calls
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_square_maps_start_from_the_diagonal_map_of_their_kernel(monkeypatch, batches):
+    if batches:
+        _small_batches(monkeypatch, 0)  # without steps, the batches do not change the maps
+    else:
+        _small_rounds(monkeypatch)
+    calls = _starts_and_ends(monkeypatch)
+    tried = _race().tried
+    starts = [start for _, each, _ in calls for start in each if start.origin is Origin.SQUARE]
+    # After a round with batches, maps are multiplied by a scale. Candidates may have been refitted.
+    starts = starts[:3] if batches else starts
+    assert len(starts) == (3 if batches else len(RADIAL))
+    for start in starts:
+        maps = [one.B for one in tried if one.kernel == start.kernel and isinstance(one.shape, Diagonal)]
+        assert any(np.array_equal(start.B, np.diag(B)) for B in maps)
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_constant_columns_do_not_count(monkeypatch, batches):
     """Test that 10 constant columns add no parameters, and that square maps ignore them."""
-    _small_rounds(monkeypatch, 40)
+    if batches:
+        _small_batches(monkeypatch, 4)
+    else:
+        _small_rounds(monkeypatch)
     X, Y = _data()
-    rows = InMemoryRows(np.hstack([X, np.full((40, 10), 3.0)]), Y).count_free_columns()
+    # Batches need columns whose mean is zero: rounding errors of the gradient would move the other columns.
+    rows = InMemoryRows(np.hstack([X, np.full((40, 10), 0.0 if batches else 3.0)]), Y).count_free_columns()
     race = Race(_problem(rows))
     race.run([])
     dof = {Origin.PLAIN: 1, Origin.DIAGONAL: 3, Origin.SQUARE: 6}
@@ -202,43 +290,122 @@ def test_rounds_use_nested_samples():
     assert len(np.unique(many[0], axis=0)) == 50
 
 
-def test_rounds_grow_to_all_rows_and_then_end(monkeypatch):
-    _small_rounds(monkeypatch, 15, 30, 60, 120)
-    n_rows = [candidate.n_rows for candidate in _race(m=50).tried]
+@pytest.mark.parametrize(
+    ("m", "expected"), [(15, [15]), (16, [15, 16]), (30, [15, 30]), (31, [15, 31]), (45, [15, 40])]
+)
+def test_the_rounds_depend_on_the_number_of_rows(monkeypatch, m, expected):
+    """Test rounds on 15 rows, on all of up to 30 rows, and with batches of more rows, compared on at most 40 rows."""
+    _small_rounds(monkeypatch, 15, 30, 40, (Batches(10, 10, 2, 100),))
+    n_rows = [candidate.n_rows for candidate in _race(m=m).tried]
     assert n_rows == sorted(n_rows)
-    assert list(dict.fromkeys(n_rows)) == [15, 30, 50]
+    assert list(dict.fromkeys(n_rows)) == expected
 
 
-def test_a_later_round_improves_the_candidates_of_the_round_before(race):
-    """Test the second round, which uses the same rows, for candidates whose map and noise are not clipped."""
-    ends = {}
-    for one in race.tried:
-        if one.origin is not Origin.DIAGONAL:
-            ends.setdefault((one.origin, one.kernel), []).append(one)
-    repeated = [(one, two) for one, two in (each for each in ends.values() if len(each) == 2) if 0.003 < one.nu < 1.0]
-    assert repeated
-    for one, two in repeated:
-        assert two.value <= one.value + 1e-12
+def _batch_runs(monkeypatch):
+    """Return a list of the runs on batches that follow: the kind, the shape, and the numbers of rows and of steps."""
+    runs, original = [], kernel_race.learn_on_batches
+
+    def learn(problem, start, n_rows, n_steps, seed):
+        runs.append((kernel_race._kind(start), type(start.shape), n_rows, n_steps))
+        return original(problem, start, n_rows, n_steps, seed)
+
+    monkeypatch.setattr(kernel_race, "learn_on_batches", learn)
+    return runs
 
 
-def test_the_number_of_survivors_of_each_kind_is_limited(monkeypatch):
-    kept = kernel_race._kept(1, 3, 1, 2, 0)
-    _small_rounds(monkeypatch, 25, 30, kept=kept)
+def test_batches_are_smaller_for_diagonal_maps_and_not_needed_for_plain_kernel_ridge(monkeypatch):
+    _small_batches(monkeypatch, 3)
+    runs = _batch_runs(monkeypatch)
+    _race(m=45)
+    assert {shape for _, shape, _, _ in runs} == {Full, Diagonal}
+    assert {(shape, n_rows) for _, shape, n_rows, _ in runs} == {(Full, 15), (Diagonal, 12)}
+    assert {n_steps for *_, n_steps in runs} == {3}
+
+
+@pytest.mark.parametrize(("m", "expected"), [(39, [3]), (40, [3, 2])])
+def test_a_later_round_with_batches_needs_twice_as_many_rows_as_a_batch(monkeypatch, m, expected):
+    """Test a second round with batches of 20 rows, in which only two candidates are improved."""
+    _small_rounds(monkeypatch, 15, 15, 30, (Batches(40, 10, 3, 100), Batches(20, 10, 2, 2)))
+    runs = _batch_runs(monkeypatch)
+    race = _race(m=m)
+    assert list(dict.fromkeys(n_steps for *_, n_steps in runs)) == expected
+    assert sum(n_steps == 2 for *_, n_steps in runs) <= 2
+    assert {one.n_rows for one in race.survivors} == {30}
+
+
+def test_the_second_round_with_batches_only_replaces_the_candidates_it_improves(race_with_batches, monkeypatch):
+    """Test a second round without runs: the candidates that are not improved keep their maps and scores."""
+    _small_batches(monkeypatch, 8)
+    once = _race()
+    _small_rounds(monkeypatch, 20, 20, 30, (Batches(15, 12, 8, 100), Batches(15, 12, 4, 0)))
+    again = _race()
+    assert [(one.kernel, one.score, one.nu) for one in once.survivors] == [
+        (one.kernel, one.score, one.nu) for one in again.survivors
+    ]
+    assert len(race_with_batches.tried) > len(once.tried)
+
+
+def test_no_run_increases_the_criterion(monkeypatch):
+    """Test all runs of three rounds: the value at the end is at most the value at the start, on the same rows."""
+    calls = _starts_and_ends(monkeypatch)
+    _small_rounds(monkeypatch, 25)
+    _race()
+    n_calls = len(calls)
+    _small_batches(monkeypatch, 6, 4)
+    _race()
+    assert n_calls > 3
+    assert len(calls) > n_calls + 3
+    for criterion, starts, ends in calls:
+        for start, end in zip(starts, ends, strict=True):
+            before = criterion.at(1.0, start.kernel).reduced(start.B, start.nu / criterion.rows.total_weight)
+            assert end.value <= before.value + 1e-12
+
+
+def test_batches_use_rows_that_are_not_in_the_first_round(monkeypatch):
+    """Test that the batches of a square map contain all 45 rows after three passes."""
+    seen, subset = [], InMemoryRows.subset
+    _small_batches(monkeypatch, 9)
+
+    def recorded(self, indices):
+        seen.append(len(indices))
+        used.update(np.asarray(indices).tolist())
+        return subset(self, indices)
+
+    used = set()
+    monkeypatch.setattr(InMemoryRows, "subset", recorded)
+    _race(m=45)
+    assert {15, 12, 20, 30} <= set(seen)
+    assert used == set(range(45))
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_the_number_of_survivors_of_each_kind_is_limited(monkeypatch, batches):
+    kept, last = kernel_race._kept(1, 3, 1, 2, 0), 30 if batches else 60
+    if batches:
+        _small_batches(monkeypatch, 4, kept=kept)
+    else:
+        _small_rounds(monkeypatch, 25, kept=kept)
     race = _race(m=60, n_directions=2)
-    assert Counter(map(kernel_race._kind, race.survivors)) == Counter({k: n for k, n in kept.items() if n})
+    left = Counter(map(kernel_race._kind, race.survivors))
+    # On all rows, square maps are only tried for the kernels of the diagonal maps of the round before.
+    assert left == Counter({k: n for k, n in kept.items() if n} | ({} if batches else {Kind.SQUARE: left[Kind.SQUARE]}))
+    assert left[Kind.SQUARE] >= 1
     for kind, n in kept.items():
-        scores = [one.score for one in race.tried if kernel_race._kind(one) is kind and one.n_rows == 30]
+        scores = [one.score for one in race.tried if kernel_race._kind(one) is kind and one.n_rows == last]
         best = [one.score for one in race.survivors if kernel_race._kind(one) is kind]
         assert best == sorted(scores)[:n]
 
 
-def test_more_candidates_remain_if_the_last_round_has_all_rows(race):
-    limit = kernel_race._FINALISTS
+@pytest.mark.parametrize("name", ["race", "race_with_batches"])
+def test_survivors_are_sorted_and_comparable(name, request):
+    race = request.getfixturevalue(name)
+    limit = kernel_race._KEPT
+    assert limit == kernel_race._kept(1, 3, 2, 2, 1)
     assert all(n <= limit[kind] for kind, n in Counter(map(kernel_race._kind, race.survivors)).items())
     scores = [one.score for one in race.survivors]
     assert scores == sorted(scores)
     assert race.best is race.survivors[0]
-    assert {one.n_rows for one in race.survivors} == {40}
+    assert {one.n_rows for one in race.survivors} == {40 if name == "race" else 30}
 
 
 def _candidate(kind, score, n_rows=40, kernel="gaussian"):
@@ -266,47 +433,100 @@ def test_the_best_of_each_kind_are_sorted_by_their_scores():
     assert [one.score for one in found] == [0.0, 1.0, 2.0, 5.0]
 
 
-def test_a_round_has_only_the_candidates_for_which_there_is_time():
-    """Test that a candidate is kept if its predicted time is within the remaining time.
+@pytest.mark.parametrize("seconds", [60.0, 11.0, 8.0, 4.0, 0.0])
+def test_a_round_has_only_the_candidates_for_which_there_is_time(monkeypatch, seconds):
+    """Test that a candidate takes part if there is time for 40% of its run and for the refit of its scale.
 
-    For two slow candidates, an iteration takes 0.1 s on 20 rows, so about 0.65 s on 40 rows. With at most ten
-    iterations, a slow candidate takes about 6.5 s. It is dropped if there is no time for five iterations. In nine
-    seconds, there is time for one slow candidate and for a fast candidate.
+    The predicted seconds of an iteration grow with the 2.3rd power of the rows. The runs have ten iterations, and the
+    refit, on 20 rows here, counts as six.
     """
     slow = [replace(_candidate(Kind.SQUARE, score, 20), seconds=1.0, n_iter=10) for score in (1.0, 2.0)]
     fast = replace(_candidate(Kind.DIAGONAL, 3.0, 20), seconds=0.1, n_iter=10)
-    this = Round(40, 10, 100, kernel_race._FINALISTS)
+    _small_rounds(monkeypatch, rescale=20, all_rows=19)
+    race = Race(_problem(InMemoryRows(*_data()), deadline=time.perf_counter() + seconds))
+    left, expected = seconds, []
+    for one, per_iteration in ((slow[0], 0.1), (slow[1], 0.1), (fast, 0.01)):
+        run, refit = 10 * 2.0**2.3 * per_iteration, 6 * per_iteration
+        if 0.4 * run + refit <= left:
+            expected.append(one.score)
+            left -= run + refit
+    assert [one.score for one in race._in_time([*slow, fast], lambda _: 40, 10)] == expected
+    # The seconds are not close to a threshold: they were chosen so that all of these cases occur.
+    assert expected == {60.0: [1.0, 2.0, 3.0], 11.0: [1.0, 2.0], 8.0: [1.0, 3.0], 4.0: [1.0], 0.0: []}[seconds]
 
-    def scores(seconds, this=this):
-        problem = _problem(InMemoryRows(*_data()), deadline=time.perf_counter() + seconds)
-        return [one.score for one in Race(problem)._affordable([*slow, fast], 40, this)]
 
-    assert scores(60.0) == [1.0, 2.0, 3.0]
-    assert scores(9.0) == [1.0, 3.0]
-    assert scores(2.0) == [3.0]
-    assert scores(0.0) == []
-    assert scores(60.0, this._replace(n_runs=2)) == [1.0, 2.0]
+def test_threads_share_the_predicted_time(monkeypatch):
+    """Test that two threads make time for twice as many candidates, and that the number of rows may depend on them."""
+    _small_rounds(monkeypatch, rescale=20, all_rows=19)
+    slow = [replace(_candidate(Kind.SQUARE, score, 20), seconds=1.0, n_iter=10) for score in range(4)]
+
+    def n_starts(n_threads, n_rows):
+        problem = _problem(InMemoryRows(*_data()), deadline=time.perf_counter() + 12.0, n_threads=n_threads)
+        return len(Race(problem)._in_time(slow, lambda one: n_rows, 10))
+
+    assert [n_starts(1, 40), n_starts(2, 40), n_starts(1, 20)] == [2, 4, 4]
+
+
+def test_plain_kernel_ridge_needs_time_for_the_refit_only(monkeypatch):
+    """Test a candidate whose iterations on 40 rows would take 50 s, but whose refit takes 6 s."""
+    _small_rounds(monkeypatch, rescale=20, all_rows=19)
+    plain = replace(_candidate(Kind.PLAIN, 0.0, 20), seconds=10.0, n_iter=10)
+    square = replace(_candidate(Kind.SQUARE, 1.0, 20), seconds=10.0, n_iter=10)
+    race = Race(_problem(InMemoryRows(*_data()), deadline=time.perf_counter() + 8.0))
+    assert [one.score for one in race._in_time([plain, square], lambda _: 40, 10)] == [0.0]
+    assert race._in_time([square], lambda _: 40, 10) == []
 
 
 def test_the_best_square_map_comes_second():
     kinds = (Kind.PLAIN, Kind.DIAGONAL, Kind.SQUARE, Kind.SQUARE)
     candidates = [_candidate(kind, score) for score, kind in enumerate(kinds)]
-    race, this = Race(_problem(InMemoryRows(*_data()))), Round(40, 10, 100, kernel_race._FINALISTS)
-    assert [one.score for one in race._affordable(candidates, 40, this)] == [0, 2, 1, 3]
-    assert [one.score for one in race._affordable(candidates[:2], 40, this)] == [0, 1]
+    race = Race(_problem(InMemoryRows(*_data())))
+    assert [one.score for one in race._in_time(candidates, lambda _: 40, 10)] == [0, 2, 1, 3]
+    assert [one.score for one in race._in_time(candidates[:2], lambda _: 40, 10)] == [0, 1]
+
+
+def _time_for_one(monkeypatch):
+    """Let only one candidate take part in the later rounds."""
+    in_time = Race._in_time
+    monkeypatch.setattr(Race, "_in_time", lambda *arguments: in_time(*arguments)[:1])
 
 
 def test_candidates_without_time_stay_as_they_are_and_are_evaluated(monkeypatch):
     """Test a second round with time to improve one candidate. All candidates are evaluated on the 40 rows."""
-    _small_rounds(monkeypatch, 25, 40)
-    affordable = Race._affordable
-    monkeypatch.setattr(Race, "_affordable", lambda *arguments: affordable(*arguments)[:1])
+    _small_rounds(monkeypatch, 25)
+    _time_for_one(monkeypatch)
     race = _race()
     assert {one.n_rows for one in race.survivors} == {40}
     before = [one for one in race.tried if one.n_rows == 25]
     same = [one for one in race.survivors if any(np.array_equal(one.B, other.B) for other in before)]
     assert len(same) >= len(race.survivors) / 2
     assert len({(one.kernel, kernel_race._kind(one)) for one in race.survivors}) == len(race.survivors)
+
+
+def test_candidates_without_time_for_batches_are_refitted(monkeypatch):
+    """Test a round with batches and time to improve one candidate. The others are multiplied by a scale."""
+    _small_batches(monkeypatch, 6)
+    _time_for_one(monkeypatch)
+    runs = _batch_runs(monkeypatch)
+    race = _race()
+    assert len(runs) <= 1
+    assert {one.n_rows for one in race.survivors} == {30}
+    before = [one for one in race.tried if one.n_rows == 20]
+    unit = [one.B / np.linalg.norm(one.B) for one in before]
+    same = [one for one in race.survivors if any(_close(one.B / np.linalg.norm(one.B), other) for other in unit)]
+    assert len(same) >= len(race.survivors) - 1
+
+
+def _close(one, two):
+    return one.shape == two.shape and np.allclose(one, two, rtol=1e-10, atol=1e-12)
+
+
+def test_without_time_after_the_batches_the_survivors_are_those_of_the_round_before(monkeypatch):
+    _small_batches(monkeypatch, 6)
+    monkeypatch.setattr(Race, "_rescale", lambda *_: [])
+    race = _race()
+    assert {one.n_rows for one in race.survivors} == {20}
+    assert all(math.isfinite(one.score) for one in race.survivors)
 
 
 def test_the_start_of_a_run_is_clipped():
@@ -360,7 +580,7 @@ broken_kernels = pytest.mark.parametrize("broken", [NotANumber(), Failing()], id
 )
 def test_a_kernel_that_fails_is_dropped(monkeypatch, broken, name):
     """Test that a kernel that fails is ignored, even if it is the Gaussian kernel."""
-    _small_rounds(monkeypatch, 40)
+    _small_rounds(monkeypatch)
     monkeypatch.setitem(KERNELS, name, broken)
     race = _race()
     assert _names(race.tried) == {*RADIAL, *PRODUCT} - {name}
@@ -405,8 +625,41 @@ def test_a_fit_whose_time_is_over_before_the_race_still_gives_a_model(n_componen
     assert n_components in ("auto", model.n_components_)
 
 
-def test_threads_do_not_change_the_result(race):
-    two = _race(n_threads=2)
-    assert [(c.origin, c.kernel, c.value, c.score, c.nu) for c in race.tried] == [
-        (c.origin, c.kernel, c.value, c.score, c.nu) for c in two.tried
-    ]
+@pytest.mark.parametrize("batches", [False, True])
+def test_threads_do_not_change_the_result(monkeypatch, batches):
+    """Test that the candidates and survivors are the same with two threads. `tried` is compared in any order here."""
+    if batches:
+        _small_batches(monkeypatch, 8, 4)
+    else:
+        _small_rounds(monkeypatch, 25)
+
+    def numbers(candidates):
+        return [(c.origin.name, kernel_name(c.kernel), c.value, c.score, c.nu) for c in candidates]
+
+    one, two = (_race(n_threads=n_threads) for n_threads in (1, 2))
+    assert sorted(numbers(one.tried)) == sorted(numbers(two.tried))
+    assert numbers(one.survivors) == numbers(two.survivors)
+
+
+def test_the_order_of_the_candidates_does_not_depend_on_measured_times(monkeypatch):
+    """Test that `tried`, which becomes the attribute ``path_``, is the same for two fits with the same random state."""
+    _small_batches(monkeypatch, 4)
+    orders = []
+    for seed in (0, 1):
+        rng = np.random.default_rng(seed)
+        monkeypatch.setattr(Candidate, "seconds_per_iteration", property(lambda _, rng=rng: rng.uniform(1e-6, 1e-3)))
+        orders.append([(c.origin, c.kernel, c.score) for c in _race().tried])
+    assert orders[0] == orders[1]
+
+
+def test_a_fit_whose_batches_all_fail_gives_a_model(monkeypatch):
+    """Test a fit in which all runs on batches end with an infinite score: the maps of the first round are used."""
+    _small_batches(monkeypatch, 4)
+    monkeypatch.setattr(
+        kernel_race,
+        "learn_on_batches",
+        lambda problem, start, *_: replace(start, value=math.inf, score=math.inf),
+    )
+    race = _race()
+    assert {one.n_rows for one in race.survivors} == {30}
+    assert all(math.isfinite(one.score) for one in race.survivors)

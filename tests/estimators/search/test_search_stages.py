@@ -265,8 +265,7 @@ def test_messages_do_not_mention_parameters_that_do_not_exist(monkeypatch, kerne
     HyperKernelRidgeCV has no parameter max_iter.
     """
     monkeypatch.setattr(directions, "SIZES", ((math.inf, 60, 4),))
-    sizes = {"_POLISH_ITERATIONS": 1, "_RESCALE_ITERATIONS": 1, "_RESCALE_ROWS": 40}
-    for name, size in sizes.items():
+    for name, size in {"_POLISH_ITERATIONS": 1, "_RESCALE_ITERATIONS": 1}.items():
         monkeypatch.setattr(tuning, name, size)
     X, y, _ = _single(60, 2, 0, noise=0.1)
     found = HyperKernelRidgeCV(1, kernel=kernel, n_init=1, random_state=0).fit(X, y)

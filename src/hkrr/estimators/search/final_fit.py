@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hkrr._base.lapack import cholesky_in_place
 from hkrr._base.linear_algebra import Array, SolveInfo
 from hkrr._base.resume_journal import step
-from hkrr._base.threads import blas_for, in_threads, single_threaded_blas
+from hkrr._base.threads import in_threads, single_threaded_blas
 from hkrr.centers import uniform_or_all
 from hkrr.estimators.fitted.conformal import SCORED_ROWS, Uncertainty, estimate_uncertainty
 from hkrr.estimators.fitted.diagnostics import SolveDiagnostics, solve_diagnostics
@@ -32,11 +33,11 @@ EXACT_ROWS_ROUGH, CENTERS_ROUGH = 10_000, 4_000
 _QUICK_CENTERS = 500
 # A time limit does not reduce the number of centers of the final fit below this number.
 _LEAST_CENTERS = 500
-# Numbers of rows of the matrices with which three operations are timed: a Cholesky factorization, a matrix product, and
-# the computation of a kernel matrix. The matrix of the factorization is the largest, because the factorization of a
-# small matrix is less efficient. The kernel matrix is the smallest, because it is slow to compute for many columns. Its
-# points have at most _KERNEL_VALUES coordinates in all, unless there are very many columns.
-_FACTOR_SAMPLE, _PRODUCT_SAMPLE, _KERNEL_SAMPLE = 1000, 500, 150
+# Numbers of rows of the matrices with which operations are timed: a Cholesky factorization, a matrix product, and the
+# computation of a kernel matrix. The matrix of the factorization is the largest, because the factorization of a small
+# matrix is less efficient. The points of the kernel matrix have at most _KERNEL_VALUES coordinates in all, unless there
+# are very many columns.
+_FACTOR_SAMPLE, _PRODUCT_SAMPLE, _KERNEL_SAMPLE = 1000, 500, 400
 _KERNEL_VALUES = 150_000
 # Maximum number of rows from which the interval scores and the diagnostics are computed.
 _EXAMINED_ROWS = 20_000
@@ -46,9 +47,11 @@ _RESERVE = 0.03
 _SHARE_OF_FIT = 0.4
 # Fractions of the rows that are tried if there is no time for a fit with all rows as centers.
 _SUBSETS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
-# Minimum number of rows per thread in a factorization. With fewer rows per thread, some threads would have no work,
-# because the factorization splits the remaining rows into blocks of 512 rows.
-_ROWS_PER_THREAD = 1_000
+# Number of passes over the square matrix of a system in which all rows are centers: conversions between float32 and
+# float64, products of iterative refinement, norms and mirrored triangles. This number was measured.
+_PASSES = 20
+# Ratio of the number of rows to nu, above which the matrix is assumed to be too ill-conditioned for float32.
+_ILL_CONDITIONED = 1e6
 
 
 class FinalFit(NamedTuple):
@@ -94,10 +97,9 @@ def final_fit(
 
     def compute() -> tuple[Array, SolveDiagnostics, Uncertainty | None]:
         info = SolveInfo()
+        uncertainty = None
         with single_threaded_blas():
             alpha = objective.solve_alpha(B, info)
-        uncertainty = None
-        with blas_for(len(objective.centers)):
             if with_uncertainty:
                 uncertainty = estimate_uncertainty(objective, B, alpha, alpha, info, winner.shape, given)
             return alpha, solve_diagnostics(info, rows), uncertainty
@@ -125,9 +127,8 @@ def quick_fit(sample: InMemoryRows, candidate: Candidate, with_uncertainty: bool
 class DurationModel:
     """Prediction of the duration of a final fit, from the times of small operations on this machine.
 
-    Each operation runs on all threads at once, so that the time includes the effect of other load on the machine. BLAS
-    uses one thread for each operation, as in the fit. Each operation is timed four times. The first time is discarded,
-    and the median of the other three is used.
+    Each operation runs on all threads at once, so that the time includes the effect of other load on the machine. Each
+    operation is timed four times. The first time is discarded, and the median of the other three is used.
 
     Parameters
     ----------
@@ -143,6 +144,7 @@ class DurationModel:
         n = min(_KERNEL_SAMPLE, max(50, _KERNEL_VALUES // n_features))
         P = np.random.RandomState(0).standard_normal((n, n_features))
         A, definite = np.ones((_PRODUCT_SAMPLE, _PRODUCT_SAMPLE)), 2.0 * np.eye(_FACTOR_SAMPLE)
+        single = definite.astype(np.float32)
 
         def seconds(work: Callable[[], object]) -> float:
             times = []
@@ -154,9 +156,11 @@ class DurationModel:
 
         # Seconds per entry of a kernel matrix.
         self._entry = seconds(lambda: kernel(P, P)) / n**2
-        # Seconds per c^3 for the factorization of a c x c matrix. NumPy's factorization is timed, because it releases
-        # the global interpreter lock. SciPy's factorization does not release the lock.
-        self._factor = seconds(lambda: np.linalg.cholesky(definite)) / _FACTOR_SAMPLE**3
+        # Seconds per c^3 for the factorization of a c x c matrix in float64 and in float32.
+        self._factor = seconds(lambda: cholesky_in_place(definite.copy())) / _FACTOR_SAMPLE**3
+        self._factor_single = seconds(lambda: cholesky_in_place(single.copy())) / _FACTOR_SAMPLE**3
+        # Seconds per entry for a pass over a matrix.
+        self._pass = seconds(lambda: definite.astype(np.float32)) / _FACTOR_SAMPLE**2
         # Seconds per m c^2 for the product A'A of an m x c matrix A.
         self._product = seconds(lambda: A.T @ A) / _PRODUCT_SAMPLE**3
         # Seconds per m c^2 for the sums over m rows with c centers. The factor 3, which was measured, covers the
@@ -164,24 +168,27 @@ class DurationModel:
         self._sum = 3.0 * self._product
         self._n_threads = n_threads
 
-    def seconds(self, n_rows: int, n_centers: int) -> float:
+    def seconds(self, n_rows: int, n_centers: int, nu: float | None = None) -> float:
         """Return the approximate duration of a fit in seconds.
 
         It is the sum of the times for the kernel matrices, the matrix products, the factorizations, the interval scores
-        and the diagnostics.
+        and the diagnostics. If `nu`, the ratio of the noise variance to the signal variance, is very small, a
+        factorization in float32 fails and is repeated in float64.
         """
         products = self._product * min(n_centers, n_rows) ** 2 * min(SCORED_ROWS, n_rows)
         scores = 4.0 * self._entry * min(n_rows, _EXAMINED_ROWS) * n_centers / self._n_threads
         if n_centers >= n_rows:
-            n_threads = min(self._n_threads, max(1, n_rows // _ROWS_PER_THREAD))
-            solve = self._entry * n_rows**2 / self._n_threads + self._factor * n_rows**3 / n_threads
-            return solve + products + scores
+            factor = self._factor_single
+            if nu is not None and n_rows > _ILL_CONDITIONED * nu:
+                factor += self._factor
+            solve = self._entry * n_rows**2 + factor * n_rows**3
+            return solve / self._n_threads + _PASSES * self._pass * n_rows**2 + products + scores
         scores += 3.0 * products
         n_threads = min(self._n_threads, threads_for_sums(n_centers))
         sums = self._entry * n_rows * n_centers + self._sum * n_rows * n_centers**2
         return sums / n_threads + self._entry * n_centers**2 + 4.0 * self._factor * n_centers**3 + scores
 
-    def affordable(self, n_rows: int, n_centers: int, seconds: float) -> tuple[int, int]:
+    def affordable(self, n_rows: int, n_centers: int, seconds: float, nu: float | None = None) -> tuple[int, int]:
         """Return the numbers of rows and of centers, at most `n_centers`, that can be fitted in the given time.
 
         If all rows should be centers, but there is no time for this, up to half of the rows are left out. In the same
@@ -191,7 +198,7 @@ class DurationModel:
         """
         if n_centers >= n_rows > _LEAST_CENTERS:
             for share in _SUBSETS:
-                if self.seconds(int(share * n_rows), int(share * n_rows)) <= seconds:
+                if self.seconds(int(share * n_rows), int(share * n_rows), nu) <= seconds:
                     return int(share * n_rows), int(share * n_rows)
         n_centers = min(n_centers, n_rows)
         while n_centers > _LEAST_CENTERS and self.seconds(n_rows, n_centers) > seconds:
@@ -235,27 +242,27 @@ class TimeBudget:
         n_fits = min(n_fits, max(1, int(_SHARE_OF_FIT * self._limit / each)))
         return self._began + (1.0 - _RESERVE) * self._limit - n_fits * each
 
-    def affordable_size(self, kernel: Kernel, n_centers: int, n_fits: int = 1) -> tuple[int, int]:
-        """Return the numbers of rows and of centers of a final fit. The time left is divided among `n_fits` fits.
+    def affordable_size(self, candidate: Candidate, n_centers: int, n_fits: int = 1) -> tuple[int, int]:
+        """Return the numbers of rows and of centers of a final fit, if the time left is divided by `n_fits`.
 
-        If less than a tenth of the time limit is left, the final fits still get a tenth of the time limit in total.
+        If less than a tenth of the time limit is left, the final fits still get a tenth.
         """
         if self._limit is None:
             return self._rows.n_rows, n_centers
-        duration = DurationModel(kernel, self._rows.n_features, self._n_threads)
-        return duration.affordable(self._rows.n_rows, n_centers, self._left / n_fits)
+        duration = DurationModel(candidate.kernel, self._rows.n_features, self._n_threads)
+        return duration.affordable(self._rows.n_rows, n_centers, self._left / n_fits, candidate.nu)
 
-    def affordable_fits(self, kernels: Sequence[Kernel], n_centers: int) -> int:
-        """Return the number of final fits, at least 1, for which there is time. Fit k uses the k-th of the kernels."""
+    def affordable_fits(self, candidates: Sequence[Candidate], n_centers: int) -> int:
+        """Return how many of these candidates can be fitted in this order in the time left, at least one."""
         if self._limit is None:
-            return len(kernels)
+            return len(candidates)
         left, n_rows = self._left, self._rows.n_rows
-        for n_fits, kernel in enumerate(kernels):
-            duration = DurationModel(kernel, self._rows.n_features, self._n_threads)
-            left -= duration.seconds(n_rows, n_centers) + self._reading
+        for n_fits, candidate in enumerate(candidates):
+            duration = DurationModel(candidate.kernel, self._rows.n_features, self._n_threads)
+            left -= duration.seconds(n_rows, n_centers, candidate.nu) + self._reading
             if left < 0.0:
                 return max(n_fits, 1)
-        return len(kernels)
+        return len(candidates)
 
     @property
     def _left(self) -> float:

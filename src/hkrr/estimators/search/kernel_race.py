@@ -1,15 +1,18 @@
 """A race between kernels and shapes of the map, for tables whose columns have individual meanings.
 
 Real tables rarely follow a multi-index model. A kernel that is not smooth (such as Laplace) with one scale per column,
-or with a full D x D map, often fits them better than a few directions. A full map needs thousands of rows to be
-learned, but a criterion on thousands of rows is expensive. The candidates therefore compete in rounds of 500, 1,000,
-2,000 and 4,000 rows, with all of these rows as centers. Each round starts from the maps of the round before, and drops
-the worst candidates. The candidates are:
+or with a full D x D map, often fits them better than a few directions. The candidates are:
 
 - maps with few directions, found with the Gaussian kernel, for each radial kernel;
 - multiples of the identity (plain kernel ridge regression), for each kernel;
 - diagonal maps, for each kernel, started from plain kernel ridge regression and from the median heuristic;
 - square maps, for each radial kernel, started from the diagonal map of the kernel.
+
+The candidates compete in rounds, and each round drops the worst. In the first round, they are optimized on at most 500
+rows, with all of these rows as centers. With at most 1,000 rows, a second round uses all of them. With more rows, the
+next rounds learn the maps from random batches of all rows (`hkrr.estimators.search.random_batches`), because a full map
+needs thousands of rows. After such a round, the scale and the noise of each candidate are refitted on at most 2,000
+rows, and the candidates are compared on these rows.
 
 The worst candidates are dropped within each of these kinds, not among all candidates: with few rows, the score of a
 square map says little about its score with many rows. Scores are extrapolated to all rows.
@@ -18,17 +21,19 @@ square map says little about its score with many rows. Scores are extrapolated t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hkrr._base.threads import in_threads
 from hkrr._maps import Diagonal, Full, Scaled, square_map_is_affordable
 from hkrr.criteria import Criterion
 from hkrr.estimators.search.candidates import SHORT, Candidate, Origin, optimism, score
 from hkrr.estimators.search.progress import Phase
+from hkrr.estimators.search.random_batches import learn_on_batches
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.exceptions import FitError
 from hkrr.kernels import KERNELS, Kernel
@@ -48,9 +53,9 @@ _FIRST_NOISE = 0.1
 # almost vanish, and the run would hardly change the map.
 _LEAST_NOISE, _MOST_NOISE, _FARTHEST_SCALE = 0.003, 1.0, 100.0
 # The time of one iteration is proportional to this power of the number of rows.
-_COST_EXPONENT = 2.7
-# A round is skipped if there is no time for this many iterations of the best candidate.
-_LEAST_ITERATIONS = 5
+_COST_EXPONENT = 2.3
+# A candidate takes part in a round only if there is time for this share of its iterations.
+_LEAST_SHARE = 0.4
 
 
 class _Kind(Enum):
@@ -63,33 +68,38 @@ class _Kind(Enum):
     PLAIN = auto()
 
 
-class _Round(NamedTuple):
-    """A round: its number of rows, its maximum number of iterations, and how many candidates run in it.
-
-    `n_runs` limits the number of candidates of all kinds together. `kept` is the number of candidates of each kind that
-    go on to the next round.
-    """
-
-    n_rows: int
-    max_iter: int
-    n_runs: int
-    kept: dict[_Kind, int]
-
-
 def _kept(directions: int, square: int, diagonal: int, product: int, plain: int) -> dict[_Kind, int]:
     return dict(zip(_Kind, (directions, square, diagonal, product, plain), strict=True))
 
 
-_ROUNDS = (
-    _Round(500, 30, 100, _kept(1, 3, 2, 2, 1)),
-    _Round(1_000, 20, 100, _kept(1, 2, 1, 1, 0)),
-    _Round(2_000, 10, 100, _kept(1, 2, 1, 1, 0)),
-    _Round(4_000, 10, 2, _kept(1, 2, 1, 1, 0)),
-)
-# On a GPU, later rounds cost little more than the first one, so they have more iterations and more runs.
-_ROUNDS_ON_GPU = tuple(this._replace(max_iter=40, n_runs=100) for this in _ROUNDS)
-# How many candidates of each kind remain after a round with all rows.
-_FINALISTS = _kept(1, 3, 2, 2, 1)
+class _Batches(NamedTuple):
+    """A round with random batches: rows in a batch, number of steps, and number of candidates that are improved.
+
+    A diagonal map has so few parameters that batches of `n_rows_diagonal` rows are enough.
+    """
+
+    n_rows: int
+    n_rows_diagonal: int
+    n_steps: int
+    n_runs: int
+
+    def rows_for(self, candidate: Candidate) -> int:
+        """Return the number of rows in a batch for a candidate."""
+        return self.n_rows if isinstance(candidate.shape, Full) else self.n_rows_diagonal
+
+
+# Number of rows and maximum number of iterations of the first round, and of a second round without batches.
+_FIRST_ROWS, _FIRST_ITERATIONS = 500, 30
+_ALL_ROWS, _ALL_ITERATIONS = 1_000, 20
+_BATCHES = (_Batches(1_000, 500, 100, 100), _Batches(2_000, 1_000, 60, 2))
+# On a GPU, large batches cost little more than small ones.
+_BATCHES_ON_GPU = (_Batches(2_000, 2_000, 150, 100), _Batches(4_000, 4_000, 60, 3))
+# Maximum number of rows on which the scale and the noise are refitted, and maximum number of iterations of this fit.
+_RESCALE_ROWS, _RESCALE_ROWS_ON_GPU, _RESCALE_ITERATIONS = 2_000, 10_000, 5
+# Share of the time left that a round with batches may take. The rest is for the comparison after the round.
+_SHARE_OF_BATCHES = 0.75
+# How many candidates of each kind remain after a round.
+_KEPT = _kept(1, 3, 2, 2, 1)
 
 
 @dataclass
@@ -118,7 +128,7 @@ class Race:
         sample = median_sample(rows, rng)
         # The scale of the median heuristic, for each kernel.
         self._typical = {kernel: median_scale(kernel, sample) for kernel in kernels}
-        self._order = rows.draw(_ROUNDS[-1].n_rows, rng)
+        self._order = rows.draw(max(_ALL_ROWS + 1, self.rescale_rows), rng)
 
     @property
     def best(self) -> Candidate:
@@ -127,37 +137,99 @@ class Race:
 
     def run(self, few_directions: Sequence[Candidate]) -> None:
         """Run all rounds for which there is time. `few_directions` are candidates with few directions, best first."""
-        for number, this in enumerate(_ROUNDS_ON_GPU if self.problem.on_gpu else _ROUNDS):
-            n_rows = min(this.n_rows, len(self._order))
-            before = self.survivors
-            starts = self._first_starts(few_directions) if number == 0 else self._affordable(before, n_rows, this)
-            # The first round is run even after the deadline, because it gives a model.
-            if not starts or (number > 0 and not self.problem.in_time):
-                break
-            criterion = self.criterion(n_rows)
-            what = f"kernels and maps on {n_rows:,} rows"
-            self.problem.progress.begin(what, Phase.KERNELS if number == 0 else Phase.FINALISTS)
-            ends = self._improve(criterion, starts, this.max_iter if number > 0 else SHORT)
-            if number == 0:
-                ends += self._diagonal_maps(criterion, ends, this.max_iter)
-            ends += self._square_maps(criterion, ends, this.max_iter)
-            if not ends:
-                break
-            # Candidates without time for a run are only evaluated on the new rows, so that all scores are comparable.
-            improved = {_configuration(one) for one in ends}
-            skipped = [one for one in before if _configuration(one) not in improved]
-            if self.problem.in_time:
-                skipped = self._improve(criterion, skipped, 0)
-            is_last = n_rows == self.problem.rows.n_rows and number > 0
-            # A second round on the same rows starts from clipped values, and can end at a higher score than the first.
-            same_rows = [one for one in before if one.n_rows == n_rows]
-            ranked = _best_of_each([*ends, *skipped, *same_rows])
-            self.survivors = _best_of_each_kind(ranked, _FINALISTS if is_last else this.kept)
-            self.problem.progress.found(self.best)
-            if is_last:
-                break
+        # The first round is run even after the deadline, because it gives a model.
+        n_rows = self.problem.rows.n_rows
+        self._begin(f"kernels and maps on {min(n_rows, _FIRST_ROWS):,} rows", Phase.KERNELS)
+        first = self.criterion(min(n_rows, _FIRST_ROWS))
+        ends = self._improve(first, self._first_starts(few_directions), SHORT)
+        ends += self._diagonal_maps(first, ends, _FIRST_ITERATIONS)
+        if n_rows <= _ALL_ROWS:
+            ends += self._improve(first, self._square_starts(ends, first.rows.total_weight), _FIRST_ITERATIONS)
+        self._keep(ends)
         if not self.survivors:
             raise FitError("The criterion is not finite for any kernel: check the scale of X and y.")
+        if _FIRST_ROWS < n_rows <= _ALL_ROWS:
+            self._use_all_rows()
+        elif n_rows > _ALL_ROWS:
+            squares = self._square_starts(ends, self.problem.total_weight)
+            starts = _best_of_each_kind([*self.survivors, *squares], _KEPT)
+            for number, batches in enumerate(_BATCHES_ON_GPU if self.problem.on_gpu else _BATCHES):
+                if number == 0 or n_rows >= 2 * batches.n_rows:
+                    starts = self._learn_on_batches(starts, batches)
+
+    def _begin(self, stage: str, phase: Phase) -> None:
+        self.problem.progress.begin(stage, phase)
+
+    def _keep(self, candidates: Sequence[Candidate]) -> None:
+        """Make the best candidates of each kind the survivors."""
+        self.survivors = _best_of_each_kind(_best_of_each(candidates), _KEPT)
+        if self.survivors:
+            self.problem.progress.found(self.best)
+
+    def _use_all_rows(self) -> None:
+        """Improve the survivors on all rows, if there is time."""
+        n_rows = self.problem.rows.n_rows
+        starts = self._in_time(self.survivors, lambda _: n_rows, _ALL_ITERATIONS)
+        if not starts:
+            return
+        self._begin(f"kernels and maps on {n_rows:,} rows", Phase.FINALISTS)
+        criterion = self.criterion(n_rows)
+        ends = self._improve(criterion, starts, _ALL_ITERATIONS)
+        ends += self._improve(criterion, self._square_starts(ends, criterion.rows.total_weight), _ALL_ITERATIONS)
+        # Candidates without time for a run are only evaluated on the new rows, so that all scores are comparable.
+        improved = {_configuration(one) for one in ends}
+        skipped = [one for one in self.survivors if _configuration(one) not in improved]
+        if ends and self.problem.in_time:
+            self._keep([*ends, *self._improve(criterion, skipped, 0)])
+
+    def _learn_on_batches(self, candidates: Sequence[Candidate], batches: _Batches) -> list[Candidate]:
+        """Learn the maps from random batches of all rows, and compare the candidates. Return the survivors."""
+        problem = self.problem
+        starts = self._in_time(candidates, batches.rows_for, batches.n_steps)[: batches.n_runs]
+        if not starts:
+            return self.survivors
+        self._begin(f"kernels and maps on batches of {batches.n_rows:,} rows", Phase.FINALISTS)
+        some, seeds = problem.with_share(_SHARE_OF_BATCHES), problem.rng.randint(2**31 - 1, size=len(starts))
+
+        def learn(k: int) -> Candidate:
+            if isinstance(starts[k].shape, Scaled):
+                return starts[k]  # its only parameters are the scale and the noise, which are refitted below
+            return learn_on_batches(some, starts[k], batches.rows_for(starts[k]), batches.n_steps, int(seeds[k]))
+
+        # The longest runs are started first, so that no thread is left with a long run at the end.
+        order = sorted(range(len(starts)), key=lambda k: -starts[k].seconds_per_iteration)
+        ends = dict(zip(order, in_threads(learn, order, 1 if problem.on_gpu else problem.n_parallel), strict=True))
+        learned = [ends[k] for k in range(len(starts))]
+        improved = {_configuration(one) for one in learned}
+        others = [one for one in self.survivors if _configuration(one) not in improved]
+        n_rows = min(len(self._order), self.rescale_rows)
+        compared = [one for one in others if one.n_rows == n_rows]
+        compared += self._rescale(learned, n_rows)
+        compared += self._rescale([one for one in others if one.n_rows != n_rows], n_rows)
+        if any(one.n_rows == n_rows for one in compared):
+            self._keep(compared)
+        return self.survivors
+
+    @property
+    def rescale_rows(self) -> int:
+        """Maximum number of rows on which the scale and the noise of a candidate are refitted."""
+        return _RESCALE_ROWS_ON_GPU if self.problem.on_gpu else _RESCALE_ROWS
+
+    def _rescale(self, candidates: Sequence[Candidate], n_rows: int) -> list[Candidate]:
+        """Refit the scales and the noise of candidates on rows of the race. Their scores are then comparable."""
+        if not candidates or not self.problem.in_time:
+            return []
+        criterion, W = self.criterion(n_rows), self.problem.total_weight
+        starts = [replace(one, shape=Scaled(one.B)) for one in candidates]
+        ends = self.problem.improve_each(criterion, starts, _RESCALE_ITERATIONS)
+        found = []
+        for end, one in zip(ends, candidates, strict=True):
+            if math.isfinite(end.score):
+                dof = one.degrees_of_freedom
+                scored = score(criterion, end.value, dof, W)
+                found.append(replace(end, shape=one.shape, n_rows=n_rows, score=scored))
+        self.tried += found
+        return found
 
     def criterion(self, n_rows: int) -> Criterion:
         """Return the criterion on the first `n_rows` rows of the race, with all of them as centers."""
@@ -216,36 +288,42 @@ class Race:
                 best[end.kernel] = end
         return self._improve(criterion, list(best.values()), max_iter - SHORT)
 
-    def _square_maps(self, criterion: Criterion, ends: Sequence[Candidate], max_iter: int) -> list[Candidate]:
+    def _square_starts(self, ends: Sequence[Candidate], total_weight: float) -> list[Candidate]:
         """Return square maps for the radial kernels without a square map, started from their diagonal maps."""
         have = {end.kernel for end in ends if end.origin is Origin.SQUARE}
-        rows, varying = criterion.rows, self.problem.rows.varying_columns()
-        starts = [
+        varying = self.problem.rows.varying_columns()
+        return [
             self._warm(replace(end, B=end.B * varying), origin=Origin.SQUARE, shape=Full())
             for end in ends
             if isinstance(end.shape, Diagonal)
             and end.kernel not in have
-            and square_map_is_affordable(rows.total_weight, rows.n_free_columns, end.kernel)
+            and square_map_is_affordable(total_weight, self.problem.rows.n_free_columns, end.kernel)
         ]
-        return self._improve(criterion, starts, max_iter)
 
-    def _affordable(self, candidates: Sequence[Candidate], n_rows: int, this: _Round) -> list[Candidate]:
-        """Return the candidates for which there is time in a round, lowest score first.
+    def _in_time(
+        self, candidates: Sequence[Candidate], rows_for: Callable[[Candidate], int], n_iter: int
+    ) -> list[Candidate]:
+        """Return the candidates for whose runs there is time, lowest score first, with the best square map second.
 
-        The time is predicted from earlier runs. The best square map comes second, because more rows improve the score
-        of a square map most.
+        The time of a run, and of refitting its scale and noise, is predicted from earlier runs. More rows improve the
+        score of a square map most.
         """
         starts, left = [], self.problem.seconds_left
         rest = candidates[1:]
         square = next((k for k, one in enumerate(rest) if _kind(one) is _Kind.SQUARE), 0)
         for one in [*candidates[:1], *rest[square : square + 1], *rest[:square], *rest[square + 1 :]]:
-            growth = (n_rows / (one.n_rows or n_rows)) ** _COST_EXPONENT
-            each = one.seconds_per_iteration * growth / self.problem.n_parallel
-            if each * _LEAST_ITERATIONS > left:
+            run = (0.0 if isinstance(one.shape, Scaled) else n_iter) * self._cost(one, rows_for(one))
+            rescale = (_RESCALE_ITERATIONS + 1) * self._cost(one, min(len(self._order), self.rescale_rows))
+            if _LEAST_SHARE * run + rescale > left:
                 continue
-            left -= each * this.max_iter
+            left -= run + rescale
             starts.append(self._warm(one))
-        return starts[: this.n_runs]
+        return starts
+
+    def _cost(self, candidate: Candidate, n_rows: int) -> float:
+        """Return the seconds of an iteration on this number of rows, divided by the number of threads."""
+        growth = (n_rows / (candidate.n_rows or n_rows)) ** _COST_EXPONENT
+        return float(candidate.seconds_per_iteration * growth / self.problem.n_parallel)
 
     def _warm(self, candidate: Candidate, **changes: Any) -> Candidate:
         """Return the start of a run: the candidate, with noise and scales in a range where gradients do not vanish."""

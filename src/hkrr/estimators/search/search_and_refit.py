@@ -16,7 +16,7 @@ from hkrr.estimators.search.final_fit import FinalFit, TimeBudget, final_fit, qu
 from hkrr.estimators.search.progress import Phase, SearchStopped
 from hkrr.estimators.search.robust_noise import Errors, shows_outliers, student_weights
 from hkrr.estimators.search.search_problem import SearchProblem
-from hkrr.estimators.search.search_stages import Tuned, refit_scale, subset, tune
+from hkrr.estimators.search.search_stages import Tuned, subset, tune
 from hkrr.estimators.search.stacking import stacking_weights
 from hkrr.kernels import Kernel
 from hkrr.kernels.expansion import expand
@@ -91,7 +91,7 @@ def select_model(ready: Ready, kernel: Kernel | None, keep_best: bool) -> Select
     problem = ready.problem
     try:
         tuned = tune(problem, kernel)
-        size = ready.budget.affordable_size(tuned.winner.kernel, ready.n_centers)
+        size = ready.budget.affordable_size(tuned.winner, ready.n_centers)
         problem.progress.begin("final fit on all rows", Phase.FINAL_FIT)
         fit, y_offset = _final_fit(ready, tuned.winner, tuned.result, tuned.omega, *size)
         problem.progress.print("the fit is complete")
@@ -116,14 +116,13 @@ def select_members(ready: Ready, keep_best: bool) -> tuple[list[Selection], Arra
             finalists, weigh = _weights_of_finalists(problem, tuned)
         weights = weigh(np.arange(len(finalists)))
         order = _largest_first(weights)
-        kernels = [finalists[k].kernel for k in order]
-        n_members = budget.affordable_fits(kernels, ready.n_centers)
+        n_members = budget.affordable_fits([finalists[k] for k in order], ready.n_centers)
         if n_members < len(order):
             weights = weigh(order[:n_members])
             order = _largest_first(weights)
         problem.progress.begin("final fit on all rows", Phase.FINAL_FIT)
         # All members have the same size, because their leave-one-out errors are added row by row.
-        sizes = [budget.affordable_size(finalists[k].kernel, ready.n_centers, len(order)) for k in order]
+        sizes = [budget.affordable_size(finalists[k], ready.n_centers, len(order)) for k in order]
         size = min(sizes, key=lambda one: one[1])
         members = []
         for k in order:
@@ -154,31 +153,30 @@ def _weights_of_finalists(problem: SearchProblem, tuned: Tuned) -> tuple[list[Ca
     rows = problem.rows if tuned.omega is None else problem.rows.reweighted(tuned.omega)
     n_rows = max(_WEIGHING_ROWS, *(one.n_rows or 0 for one in finalists))
     criterion = problem.criterion(subset(rows, n_rows, problem.rng), None, tuned.winner.kernel)
-    refitted: list[Candidate] = []
+    weighed: list[Candidate] = []
     predictions: list[Array] = []
     for finalist in finalists:
-        if refitted and not problem.in_time:
+        if weighed and not problem.in_time:
             break
         with suppress(ArithmeticError, np.linalg.LinAlgError), single_threaded_blas():
-            candidate = refit_scale(replace(problem, rows=rows), finalist)[0]
-            at = criterion.at(candidate.nu / criterion.rows.total_weight, candidate.kernel)
-            predictions.append(at.leave_one_out(candidate.B))
-            refitted.append(tuned.winner if finalist is tuned.winner else candidate)
-    if not refitted:
+            at = criterion.at(finalist.nu / criterion.rows.total_weight, finalist.kernel)
+            predictions.append(at.leave_one_out(finalist.B))
+            weighed.append(finalist)
+    if not weighed:
         return [tuned.winner], lambda some: np.ones(1)
     _, Y, w = criterion.rows.gather()
     row_weight = np.ones(len(Y)) if w is None else w
     # Reduce the numbers of parameters, so that the penalty per parameter is that of a fit to all rows. The rows of the
     # criterion may be only a sample.
     share = criterion.rows.total_weight / problem.total_weight
-    n_parameters = share * np.array([one.degrees_of_freedom for one in refitted])
+    n_parameters = share * np.array([one.degrees_of_freedom for one in weighed])
 
     def weigh(some: Array) -> Array:
-        weights = np.zeros(len(refitted))
+        weights = np.zeros(len(weighed))
         weights[some] = stacking_weights([predictions[k] for k in some], Y, row_weight, n_parameters[some])
         return weights
 
-    return refitted, weigh
+    return weighed, weigh
 
 
 def _final_fit(

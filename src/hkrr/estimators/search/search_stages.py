@@ -55,7 +55,7 @@ from hkrr.solvers.initialization import median_sample, median_scale
 
 # Maximum number of rows that a search uses.
 SAMPLE_ROWS = 20_000
-# Maximum number of rows of the criteria in this module in which all rows are centers, except in `refit_scale`.
+# Maximum number of rows of the criteria in this module in which all rows are centers.
 _EXACT_ROWS = 1_000
 # Number of rows of the first fit of plain kernel ridge regression, and of the first comparison with a map.
 _FEW_ROWS = 300
@@ -63,8 +63,6 @@ _FEW_ROWS = 300
 # _EXACT_ROWS rows, the number of centers of the search for directions is multiplied by _POLISH_RATIO, up to
 # _POLISH_CENTERS. _POLISH_ITERATIONS is the maximum number of iterations.
 _POLISH_RATIO, _POLISH_CENTERS, _POLISH_ITERATIONS = 2, 400, 20
-# Maximum number of rows for the last refit of the scale and noise with kernel="auto": on a CPU, and on a GPU.
-_RESCALE_ROWS, _RESCALE_ROWS_ON_GPU = 2_000, 10_000
 # Maximum numbers of iterations for refitting one common scale of the map, and for refitting one scale per direction.
 _RESCALE_ITERATIONS, _SCALES_ITERATIONS = 8, 30
 # Number of maps, found with the Gaussian kernel, from which the search over kernels starts.
@@ -84,7 +82,7 @@ _UNEXPLAINED = -0.05
 _FEW_PER_COLUMNS = 4
 # Fractions of the time if the kernel is selected too. The search for directions may take the first fraction of the time
 # until the deadline. For an ensemble, the comparison of kernels may take the second fraction of the remaining time.
-_SHARE_OF_DIRECTIONS, _SHARE_OF_RACE = 0.3, 0.85
+_SHARE_OF_DIRECTIONS, _SHARE_OF_RACE = 0.3, 0.95
 
 PLAIN_WINS = "plain kernel ridge regression on all inputs scores better than any map with few directions"
 
@@ -514,7 +512,8 @@ def _search_all_kernels(problem: SearchProblem) -> Tuned:
             winner, message = others[0], FAILED_CHECK if checked else None
             # The other full maps have as many parameters, so they are not used in an ensemble either.
             survivors = [one for one in survivors if not isinstance(one.shape, Full)]
-    end, result = refit_scale(problem, winner)
+    end, result = _without_run(problem, winner, StopReason.MAX_ITER if problem.in_time else None)
+    result = replace(result, message=AT_LIMIT) if problem.in_time else result
     if isinstance(winner.shape, Scaled):
         message = message or PLAIN_WINS
     if message is not None:
@@ -567,26 +566,6 @@ def _is_multi_index(problem: SearchProblem, directions: Candidate) -> bool:
 def _lead_clearly(directions: Candidate, own: float, others: float) -> bool:
     few = directions.n_components <= max(1, directions.B.shape[1] // _FEW_PER_COLUMNS)
     return few and own < _UNEXPLAINED and own < max(others - _CLEAR_LEAD, _CLEAR_RATIO * others)
-
-
-def refit_scale(problem: SearchProblem, candidate: Candidate) -> tuple[Candidate, Result]:
-    """Refit the scale of the map and the noise on more rows. Return the candidate and the result of its run.
-
-    Up to 2,000 rows are used, or 10,000 rows on a GPU. The candidate is returned unchanged if it was learned on so many
-    rows already, if there is no time, or if the run fails.
-    """
-    n_rows = min(problem.rows.n_rows, _RESCALE_ROWS_ON_GPU if problem.on_gpu else _RESCALE_ROWS)
-    if problem.in_time and (candidate.n_rows or 0) < n_rows:
-        criterion = problem.criterion(subset(problem.rows, n_rows, problem.rng), None, candidate.kernel)
-        start = replace(candidate, origin=Origin.RESCALED, n_rows=None, shape=Scaled(candidate.B), seconds=0.0)
-        with suppress(FitError), single_threaded_blas():
-            end, result = descend(criterion, start, _RESCALE_ITERATIONS, problem.deadline)
-            dof = candidate.degrees_of_freedom
-            return replace(end, shape=candidate.shape, score=score(criterion, end.value, dof)), result
-    if not problem.in_time:
-        return _without_run(problem, candidate)
-    end, result = _without_run(problem, candidate, StopReason.MAX_ITER)
-    return end, replace(result, message=AT_LIMIT)
 
 
 def subset(rows: InMemoryRows, n: int, rng: np.random.RandomState) -> InMemoryRows:

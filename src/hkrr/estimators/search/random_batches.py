@@ -1,0 +1,115 @@
+"""Learning a map from random batches of the rows, with Adam (Kingma and Ba, 2015).
+
+The exact criterion of n rows takes n^3 operations, so a map cannot be learned from all rows of a large table at once.
+A criterion of 1,000 of 10,000 rows takes a thousandth of the time, but a full map that is learned from the same 1,000
+rows until convergence overfits them. Here each step uses a new batch of rows, so that after a few passes all rows have
+contributed to the map. The step size decreases to zero, which averages over the batches. Chen et al. (2020) analyze
+this method for the parameters of Gaussian processes.
+
+The noise that is learned belongs to fits on a batch. It has to be learned again on more rows, with the scale of the
+map.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from hkrr._base.linear_algebra import Array
+from hkrr._base.resume_journal import rounded, step
+from hkrr._base.threads import raise_if_stopped, single_threaded_blas
+from hkrr._maps import Full
+from hkrr._maps.shapes import shape_key
+from hkrr.criteria import Criterion
+from hkrr.estimators.search.candidates import Candidate
+from hkrr.estimators.search.search_problem import SearchProblem
+
+# Decay rates of the averages of the gradient and of its square, and the number of steps at the start in which the step
+# size grows.
+_MEAN_DECAY, _SQUARE_DECAY, _WARM_UP = 0.9, 0.95, 10
+# Largest step of a parameter: for the entries of a full map relative to their root mean square, and for logarithms of
+# scales and of nu.
+_ENTRY_STEP, _LOG_STEP = 0.4, 0.1
+# Range of nu.
+_LEAST_NU, _MOST_NU = 1e-6, 10.0
+
+
+def learn_on_batches(problem: SearchProblem, start: Candidate, n_rows: int, n_steps: int, seed: int) -> Candidate:
+    """Return the candidate after `n_steps` steps, each on a batch of `n_rows` random rows, or at the deadline.
+
+    A step is skipped if the criterion cannot be computed on its batch. If no step succeeds, the value and the score are
+    infinite. Otherwise they are unchanged: they belong to the map at the start.
+    """
+    began = time.perf_counter()
+    rows = (problem.rows.n_rows, *rounded(problem.rows.total_weight))
+    key = (*rows, start.kernel, shape_key(start.shape), start.B, start.nu, n_rows, n_steps, seed)
+
+    def compute() -> tuple[Array, float, int]:
+        with single_threaded_blas():
+            return _adam(problem, start, n_rows, n_steps, np.random.RandomState(seed))
+
+    B, nu, n_iter = step(
+        ("run on random batches", problem.make.__name__, *key),
+        compute,
+        keep=lambda found: problem.in_time,
+        is_valid=lambda found: np.shape(found[0]) == start.B.shape and 0 < found[1] < math.inf,
+    )
+    end = replace(start, B=B, nu=nu, n_iter=n_iter, seconds=time.perf_counter() - began)
+    return end if n_iter > 0 else replace(end, value=math.inf, score=math.inf)
+
+
+def _adam(
+    problem: SearchProblem, start: Candidate, n_rows: int, n_steps: int, rng: np.random.RandomState
+) -> tuple[Array, float, int]:
+    """Return the map, nu and the number of steps that succeeded."""
+    shape, parameters = start.shape, start.shape.parameters(start.B)
+    full = isinstance(shape, Full)
+    unit = _ENTRY_STEP * math.sqrt(float(np.mean(parameters**2))) if full else _LOG_STEP
+    # All parameters as one vector. Its last entry is the logarithm of nu.
+    units = np.append(np.full(parameters.size, unit), _LOG_STEP)
+    theta = np.append(parameters.ravel(), math.log(start.nu)) / units
+    mean, square, done = np.zeros_like(theta), np.zeros_like(theta), 0
+    batches = _batches(problem, n_rows, rng)
+    for t in range(n_steps):
+        raise_if_stopped()
+        if not problem.in_time:
+            break
+        criterion = problem.criterion(problem.rows.subset(next(batches)), None, start.kernel)
+        try:
+            gradient = units * _gradient(criterion, start, theta * units)
+        except (ArithmeticError, np.linalg.LinAlgError):
+            continue
+        if not np.all(np.isfinite(gradient)):
+            continue
+        done += 1
+        mean += (1.0 - _MEAN_DECAY) * (gradient - mean)
+        square += (1.0 - _SQUARE_DECAY) * (gradient**2 - square)
+        size = min(1.0, (t + 1) / _WARM_UP) * 0.5 * (1.0 + math.cos(math.pi * t / n_steps))
+        root = np.sqrt(square / (1.0 - _SQUARE_DECAY**done))
+        theta -= size * (mean / (1.0 - _MEAN_DECAY**done)) / np.where(root > 0.0, root, 1.0)
+        theta[-1] = np.clip(theta[-1], math.log(_LEAST_NU) / units[-1], math.log(_MOST_NU) / units[-1])
+    learned = theta * units
+    return shape.map(learned[:-1].reshape(parameters.shape)), math.exp(learned[-1]), done
+
+
+def _gradient(criterion: Criterion, start: Candidate, values: Array) -> Array:
+    """Return the derivatives of the criterion with respect to the parameters of the shape and to log nu."""
+    shape = start.shape
+    parameters = values[:-1].reshape(np.shape(shape.parameters(start.B)))
+    reg_lambda = math.exp(values[-1]) / criterion.rows.total_weight
+    reduced = criterion.in_single_precision().reduced(shape.map(parameters), reg_lambda)
+    assert reduced.grad_log_lambda is not None
+    return np.append(shape.gradient(parameters, reduced.grad).ravel(), reduced.grad_log_lambda)
+
+
+def _batches(problem: SearchProblem, n_rows: int, rng: np.random.RandomState) -> Iterator[Array]:
+    """Yield the indices of random batches without end. Within a pass over the rows, no row is drawn twice."""
+    counted = problem.rows.draw(problem.rows.n_rows, rng)
+    while True:
+        order = rng.permutation(counted)
+        for first in range(0, max(1, len(order) - n_rows + 1), n_rows):
+            yield order[first : first + n_rows]
