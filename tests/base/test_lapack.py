@@ -133,3 +133,13 @@ def test_other_threads_run_during_a_call(function):
         stop.set()
         thread.join()
     assert during > 0
+
+
+@pytest.mark.parametrize("function", [cholesky_in_place, inverse_in_place])
+def test_read_only_matrices_are_refused(function):
+    A = np.linalg.cholesky(_matrix(9))
+    given = A.copy()
+    A.flags.writeable = False
+    with pytest.raises(ValueError, match="writeable"):
+        function(A)
+    assert_array_equal(A, given)

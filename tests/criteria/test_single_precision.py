@@ -152,3 +152,16 @@ def test_evidence_of_600_rows_matches_the_oracle():
     p = make_problem(600, T=2)
     reduced = Evidence(InMemoryRows(p.X, p.y, p.w), None, Gaussian(gamma=0.3), LAMBDA, learn_lambda=True).reduced(p.B)
     _assert_matches_the_oracle(reduced, lambda *at: _dense_evidence(p, *at), p, 10.0 * EPS32 * 4.0 * 21.0)
+
+
+def test_constant_targets_have_no_influence_in_single_precision():
+    """Test a target of zeros beside another target. The gradient must be finite."""
+    p = make_problem(T=2)
+    beside, alone = (
+        Evidence(InMemoryRows(p.X, y, p.w), None, Gaussian(gamma=0.3), LAMBDA, learn_lambda=True)
+        .in_single_precision()
+        .reduced(p.B)
+        for y in (p.Y * [1.0, 0.0], p.Y[:, 0])
+    )
+    assert beside.value == pytest.approx(alone.value, abs=1e-5)
+    assert_allclose(beside.grad, alone.grad, rtol=0, atol=1e-5)

@@ -34,8 +34,11 @@ def _routine(name: str) -> Callable[..., None]:
 
 
 def _call(name: str, A: Any) -> None:
-    if A.dtype not in (np.float32, np.float64) or not A.flags.c_contiguous or A.shape != (len(A), len(A)):
-        raise ValueError(f"LAPACK needs a contiguous square matrix of floats, got {A.dtype} with shape {A.shape}")
+    if A.dtype not in (np.float32, np.float64) or not A.flags.carray or A.shape != (len(A), len(A)):
+        raise ValueError(
+            "LAPACK needs a contiguous, writeable square matrix of float32 or float64, "
+            f"got {A.dtype} with shape {A.shape}"
+        )
     n, info = c_int(len(A)), c_int(0)
     routine = _routine(("s" if A.dtype == np.float32 else "d") + name)
     routine(byref(c_char(b"U")), byref(n), A.ctypes.data, byref(n), byref(info))

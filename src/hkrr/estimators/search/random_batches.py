@@ -16,6 +16,7 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -45,18 +46,24 @@ def learn_on_batches(problem: SearchProblem, start: Candidate, n_rows: int, n_st
     infinite. Otherwise they are unchanged: they belong to the map at the start.
     """
     began = time.perf_counter()
-    rows = (problem.rows.n_rows, *rounded(problem.rows.total_weight))
+    _, Y, w = problem.rows.gather()
+    squares = Y * Y if w is None else w[:, None] * Y * Y
+    rows = (problem.rows.n_rows, *rounded(problem.rows.total_weight, np.sum(squares, axis=0)))
     key = (*rows, start.kernel, shape_key(start.shape), start.B, start.nu, n_rows, n_steps, seed)
 
     def compute() -> tuple[Array, float, int]:
         with single_threaded_blas():
             return _adam(problem, start, n_rows, n_steps, np.random.RandomState(seed))
 
+    def is_valid(found: Any) -> bool:
+        B, nu, n_iter = found
+        return np.shape(B) == start.B.shape and bool(np.all(np.isfinite(B))) and 0 < nu < math.inf and n_iter >= 0
+
     B, nu, n_iter = step(
         ("run on random batches", problem.make.__name__, *key),
         compute,
         keep=lambda found: problem.in_time,
-        is_valid=lambda found: np.shape(found[0]) == start.B.shape and 0 < found[1] < math.inf,
+        is_valid=is_valid,
     )
     end = replace(start, B=B, nu=nu, n_iter=n_iter, seconds=time.perf_counter() - began)
     return end if n_iter > 0 else replace(end, value=math.inf, score=math.inf)
