@@ -82,7 +82,7 @@ def make_mim_mixed(
     B: Any = None,
     random_state: Any = None,
 ) -> Dataset:
-    """Generate the paper's second data set, with sines of indices and products of different indices.
+    """Generate the paper's second data set, a sum of sines and of linear terms multiplied by cosines.
 
     The inputs are uniform on [-10, 10]^D, and
     ``y = sum_j [sin(0.5 (Bx)_j - j) + 0.5 (Bx)_{j+1} cos(0.4 (Bx)_{j+2} - j + 1)] + noise`` with j = 1, ..., d. The
