@@ -31,24 +31,25 @@ _PACKAGES = (
 )
 # The page lists the methods with runs that took longer than this multiple of their time budget.
 _OVERRUN = 1.2
-_COLUMNS = """The first table of each section has one line for each method:
+_COLUMNS = """The first table of each section has one line for each method. The statistics are computed over
+the problems of the section:
 
 - mean rank: the mean of the ranks by test R2. The best method has rank 1, and a method that failed is last.
 - first: the number of problems on which the method has rank 1, alone or tied with another method.
-- median R2, worst R2: the median and the lowest test R2 over all problems.
+- median R2, worst R2: the median and the lowest test R2.
 - distance: the median sine of the largest angle between the true directions and the leading learned directions. It is 0
   for an exact match and 1 if a direction is missed entirely. Methods that learn no directions have no distance.
 - seconds: the median time for tuning, fitting and predicting together.
-- last fit: the median time of the final fit alone. For methods that tune themselves this time includes the tuning.
+- last fit: the median time of the final fit alone. For methods that tune themselves, this time includes the tuning.
 - MB: the median increase of peak memory use.
 - failed: the number of problems on which the method failed.
 
-The medians and the worst R2 exclude the problems on which a method failed. Methods other than `hkrr` and its variants
-are called peers, including the baselines of `hkrr.baselines`. The results of a problem with several seeds or splits are
-averaged."""
-_PLANTED = """Planted models are synthetic data whose target depends on a few known directions. The library is designed
-for such data. It was developed on models of these kinds, but mostly on other random draws. Each kind is described in
-the documentation of `hkrr.datasets.make_planted`."""
+The medians and the worst R2 of a method exclude the problems on which this method failed. Methods other than `hkrr` and
+its variants are called peers, including the baselines of `hkrr.baselines`. If a problem has several seeds or splits,
+its results are averaged first, and the problem is counted once."""
+_PLANTED = """Planted models are synthetic data whose target depends on a few known directions. hkrr is designed for
+such data. It was developed on models of these kinds, but mostly on other random draws. The documentation of
+`hkrr.datasets.make_planted` describes each kind."""
 
 
 def write(
