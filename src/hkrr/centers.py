@@ -19,9 +19,11 @@ from hkrr._base.linear_algebra import Array, array_namespace, jittered_cholesky,
 from hkrr.kernels import Kernel
 from hkrr.rows import Rows
 
-# Memory limit in bytes for the four c x c matrices of a fit.
+# Maximum memory, in bytes, for the four c x c matrices of a fit with c centers. It limits the default number of
+# centers.
 _AUTO_BYTES = 256 * 2**20
-# Maximum number of rows for k-means. A random sample of this size is large enough to represent all rows.
+# Number of rows to which k-means is fitted, if fewer centers than this are wanted. The rows are drawn at random, and
+# this number is large enough to represent all rows.
 _KMEANS_ROWS = 20_000
 # Maximum number of rows in the pilot sample, from which leverage scores are computed.
 _PILOT_ROWS = 2_000

@@ -180,7 +180,7 @@ def make_planted(
 ) -> Dataset:
     """Generate data of a planted model, a key of `PLANTED`: synthetic data with known directions.
 
-    The link function is applied to indices of mean 0 and variance 1. The models are:
+    The link function g is applied to indices (coordinates of Bx) of mean 0 and variance 1. The models are:
 
     - "product": the product of two indices, a saddle.
     - "ratio": a steep ratio of two indices.

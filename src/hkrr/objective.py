@@ -1,4 +1,4 @@
-"""The objective of HKRR and its derivatives, as sums over rows.
+"""The objective of hyper-kernel ridge regression and its derivatives, as sums over rows.
 
     L(B, a) = sum_i w_i |(K a)_i - y_i|^2 / W  +  lambda tr(a' K_cc a)            (the paper's equation for L)
 

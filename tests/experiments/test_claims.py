@@ -27,7 +27,8 @@ from support.experiment_tables import (
     training_size,
 )
 
-# For each start, the (seconds, loss) pairs of VarPro and of AGD. The first loss is 5, and the time limit is 40 seconds.
+# Loss curves from one starting map: the (seconds, loss) pairs of VarPro, then those of AGD. The function `convergence`
+# adds a loss of 5 at 0 seconds to each curve, and a time limit of 40 seconds.
 ESCAPES, STAYS = ([(1, 2)], [(9, 1)]), ([(1, 1)], [(9, 2)])
 SAME, SLOW, AT_ONCE = ([(1, 1)], [(9, 1)]), ([(9, 1)], [(1, 1)]), ([(3, 1)], [(3, 1)])
 # VarPro reaches its final loss after 1 s, up to the tolerance.

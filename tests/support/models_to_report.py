@@ -1,4 +1,7 @@
-"""Models for the tests of reports: a given number of directions, a search, an ensemble and a table regressor."""
+"""Fitted models for the tests of reports.
+
+They are a model with a given number of directions, a model found by a search, an ensemble, and a table regressor.
+"""
 
 import dataclasses
 from functools import cache

@@ -77,12 +77,12 @@ def exact_leave_one_out_error(K, Y, reg_lambda):
 
 
 def laplace_of(bandwidth):
-    """Return the kernel exp(-t / L) as a function of the distance t."""
+    """Return the Laplace kernel exp(-t / bandwidth) as a function of the distance t."""
     return lambda t: math.exp(-t / bandwidth)
 
 
 def gaussian_of(bandwidth):
-    """Return the kernel exp(-t^2 / (2 L^2)) as a function of the distance t."""
+    """Return the Gaussian kernel exp(-t^2 / (2 bandwidth^2)) as a function of the distance t."""
     return lambda t: math.exp(-(t**2) / (2.0 * bandwidth**2))
 
 

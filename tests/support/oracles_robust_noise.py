@@ -1,6 +1,7 @@
 """Naive oracles of robust noise: one refit for each row that is left out, and densities of the Student-t distribution.
 
-The noise variance of row i is nu / w_i, in units of the variance of the function. This module does not import the
+The noise variance of row i is nu / w_i, in units of the variance of the function. omega_i is the factor by which the
+heavy-tailed noise model multiplies the weight w_i; it is small for outliers. This module does not import the
 library.
 """
 

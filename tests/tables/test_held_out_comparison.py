@@ -61,7 +61,7 @@ def test_rows_without_a_target_are_dropped():
         (pd.to_datetime(np.arange(20)), "must contain numbers, but its type is"),
         (pd.Categorical(["1", "2"] * 10), "must contain numbers, but its type is"),
         ([1.0, 2.0, *([None] * 18)], "too few rows to hold out a fraction of 0.2: 0 of the 2 rows with a target"),
-        ([1.0, *([None] * 19)], "only 1 row has a target; a fit needs at least 2 rows"),
+        ([1.0, *([None] * 19)], "only 1 row has a target in the column 'y'; a fit needs at least 2 rows with a target"),
     ],
 )
 def test_unusable_targets_are_refused(column, message):

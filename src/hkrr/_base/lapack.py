@@ -47,7 +47,7 @@ def _call(name: str, A: Any) -> None:
 
 
 def cholesky_in_place(A: Any) -> Any:
-    """Overwrite the lower triangle of A by its Cholesky factor, and return A. Entries above the diagonal stay.
+    """Overwrite the lower triangle of A by its Cholesky factor, and return A. Entries above the diagonal are unchanged.
 
     If A is not positive definite, a LinAlgError is raised, and A is restored except for its diagonal.
     """
@@ -64,7 +64,7 @@ def cholesky_in_place(A: Any) -> Any:
 
 
 def inverse_in_place(factor: Any) -> Any:
-    """Overwrite a lower Cholesky factor of A by the inverse of A, and return it."""
+    """Overwrite a lower Cholesky factor of A by both triangles of the inverse of A, and return the inverse."""
     _call("potri", factor)
     for start in range(0, len(factor), _BLOCK):
         block = slice(start, start + _BLOCK)

@@ -31,9 +31,11 @@ EPS = float(np.finfo(np.float64).eps)
 _MAX_JITTER = 1e-4
 # Minimum number of rows of a linear system that is solved in float32.
 _LARGE = 2_000
-# Minimum number of rows of a matrix that is inverted in float32, and maximum relative residual of the solution.
+# Minimum number of rows of a matrix that is inverted in float32, and maximum relative residual of a linear system that
+# is solved with the float32 factor, before refinement. If the residual is larger, float64 is used.
 _FLOAT32_ROWS, _FLOAT32_RESIDUAL = 600, 1e-3
-# Maximum relative residual of a solution after refinement in float64.
+# Maximum relative residual of the same system after refinement in float64. If the residual is larger, the matrix is
+# factorized again in float64.
 _REFINED_RESIDUAL = 1e-8
 # The largest diagonal entry of a matrix that is factorized in float32 must be in the range [1 / r, r] for this r.
 _FLOAT32_RANGE = 1e30
@@ -148,7 +150,7 @@ def inverse_from_factor(factor: Array) -> Array:
 
 
 def inverse_and_log_det(A: Array, b: Array) -> tuple[Array, Array, Array]:
-    """Return the inverse of A, the logarithm of its determinant, and the solution x of ``A x = b``.
+    """Return the inverse of A, the logarithm of the determinant of A, and the solution x of ``A x = b``.
 
     A is symmetric and positive definite, and is overwritten. The inverse and the determinant of a large NumPy array are
     computed in float32, which takes half the time, if this is accurate enough (see `_float32_factor`). The solution is
@@ -243,7 +245,9 @@ class SolveInfo:
     penalty: float = 0.0  # the objective adds ``penalty * I`` to the matrix; unused with a `penalty_matrix`
     penalty_matrix: Array | None = None  # matrix that the objective adds; None if it is ``penalty * I``
     whitened: bool = False  # whether the Cholesky factor of the kernel matrix of the centers whitened the system
-    condition_bound: float = math.inf  # a condition number above this makes the fitted function no less accurate
+    # Accuracy of the fitted function: a condition number above this bound counts as the bound, because the additional
+    # rounding errors do not affect the function.
+    condition_bound: float = math.inf
 
 
 def solve_positive_definite(

@@ -21,8 +21,8 @@ _PREFIX = "hkrr"
 _T = TypeVar("_T")
 _U = TypeVar("_U")
 
-# Minimum number of centers for several BLAS threads. With fewer centers, several threads are slower than one,
-# especially on a busy machine.
+# BLAS uses several threads only in fits with at least this many centers. With fewer centers, several threads are slower
+# than one thread, especially on a busy machine.
 _FEW_CENTERS = 3000
 
 
@@ -244,7 +244,10 @@ class Lockstep:
 
 
 def value_or_error(fn: Callable[[_T], _U], argument: _T) -> _U | Exception:
-    """Return ``fn(argument)``, or the numerical error that was raised, which `Lockstep` raises in one thread only."""
+    """Return ``fn(argument)``, or the numerical error that the call raised.
+
+    If the result is an answer of `Lockstep`, the error is raised only in the thread that sent the request.
+    """
     try:
         return fn(argument)
     except (ArithmeticError, np.linalg.LinAlgError) as error:

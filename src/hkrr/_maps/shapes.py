@@ -50,16 +50,20 @@ class Shape(Protocol):
     name: ShapeName
 
     def parameters(self, B: Array) -> Array:
-        """Return the parameters of a map of this shape, as a matrix."""
+        """Return the parameters of the map B, as a matrix. For a diagonal map, B is the vector of its diagonal (D,)."""
 
     def map(self, parameters: Array) -> Array:
-        """Return the map B (d, D), or the diagonal (D,) of a diagonal map."""
+        """Return the map B (d, D) with the given parameters, or the diagonal (D,) of a diagonal map."""
 
     def gradient(self, parameters: Array, grad: Array) -> Array:
-        """Return the gradient with respect to the parameters, given the gradient with respect to B."""
+        """Return the gradient with respect to the parameters, given `grad`, the gradient with respect to B."""
 
     def degrees_of_freedom(self, n_components: int, n_features: int, rotation_invariant: bool) -> float:
-        """Return the number of identifiable parameters of a map."""
+        """Return the number of identifiable parameters of a map with `n_components` rows and `n_features` columns.
+
+        A full map has fewer of them if the kernel is rotation invariant, because a rotation of B then does not change
+        the model.
+        """
 
 
 class Full:
@@ -85,11 +89,11 @@ class Full:
 
 
 def square_map_is_affordable(n_rows: float, n_free_columns: int, kernel: Kernel) -> bool:
-    """Return whether a full square map has fewer parameters than half the number of rows, and is worth trying.
+    """Return whether a search should try a full map with as many directions as linearly independent columns.
 
-    With more parameters, no score would select the map. Only linearly independent columns have identifiable
-    parameters (see `hkrr.rows.InMemoryRows.count_free_columns`). The function also returns False if there is only one
-    such column, or if the kernel is not rotation invariant.
+    The map must have fewer identifiable parameters than half the number of rows, because the scores of models penalize
+    parameters and would never select a larger map. The kernel must be rotation invariant, and there must be at least
+    two linearly independent columns (see `hkrr.rows.InMemoryRows.count_free_columns`).
     """
     if n_free_columns == 1 or not kernel.rotation_invariant:
         return False

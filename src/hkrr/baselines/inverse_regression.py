@@ -25,10 +25,11 @@ class SlicingEstimator(SubspaceEstimator):
 class SIR(SlicingEstimator):
     """Sliced inverse regression.
 
-    The directions are the leading eigenvectors of ``M = sum_h p_h m_h m_h'``, where p_h is the fraction of the rows in
-    slice h of the target, and m_h is the mean of the whitened inputs z in the slice. SIR finds directions along which
-    the mean of the inputs changes with the target. It misses directions along which the link function is even. Source:
-    Li (1991), Sliced inverse regression for dimension reduction, JASA 86.
+    The directions are the leading eigenvectors of ``M = sum_h p_h m_h m_h'``, converted to the original units of X.
+    Here p_h is the fraction of the rows in slice h of the target, and m_h is the mean over the slice of the whitened
+    inputs (the inputs after a linear transformation to covariance I). SIR finds directions along which the mean of the
+    inputs changes with the target. It misses directions on which the target depends through an even function, such as
+    a square. Source: Li (1991), Sliced inverse regression for dimension reduction, JASA 86.
 
     Parameters
     ----------
@@ -40,7 +41,7 @@ class SIR(SlicingEstimator):
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        The directions: rows of unit length, in decreasing order of absolute eigenvalue.
+        The directions in the original units of X: rows of unit length, in decreasing order of absolute eigenvalue.
     eigenvalues_ : array (n_components,)
         The eigenvalue of M for each direction.
 
@@ -61,9 +62,10 @@ class SIR(SlicingEstimator):
 class SAVE(SlicingEstimator):
     """Sliced average variance estimation.
 
-    The directions are the leading eigenvectors of ``M = sum_h p_h (I - V_h)^2``, where p_h is the fraction of the rows
-    in slice h of the target, and V_h is the covariance of the whitened inputs z in the slice. Unlike SIR, SAVE also
-    finds directions along which the link function is even, but it needs a larger sample for the same accuracy. Source:
+    The directions are the leading eigenvectors of ``M = sum_h p_h (I - V_h)^2``, converted to the original units of X.
+    Here p_h is the fraction of the rows in slice h of the target, and V_h is the covariance over the slice of the
+    whitened inputs (the inputs after a linear transformation to covariance I). Unlike SIR, SAVE also finds directions
+    on which the target depends through an even function, but it needs a larger sample for the same accuracy. Source:
     Cook and Weisberg (1991), comment on Li's paper (see `SIR`), JASA 86.
 
     Parameters
@@ -77,7 +79,7 @@ class SAVE(SlicingEstimator):
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        The directions: rows of unit length, in decreasing order of absolute eigenvalue.
+        The directions in the original units of X: rows of unit length, in decreasing order of absolute eigenvalue.
     eigenvalues_ : array (n_components,)
         The eigenvalue of M for each direction.
 
@@ -106,10 +108,11 @@ class SAVE(SlicingEstimator):
 class PHD(SubspaceEstimator):
     """Principal Hessian directions.
 
-    The directions are the leading eigenvectors of ``M = (1/m) sum_i r_i z_i z_i'``, where z_i are the whitened inputs
-    of the m rows, and r_i are the residuals of a linear fit of y. For normal inputs M estimates the mean Hessian of the
-    regression function. Directions are ranked by the absolute value of their eigenvalues. PHD detects curvature but not
-    linear trends. Source: Li (1992), On principal Hessian directions, JASA 87.
+    The directions are the leading eigenvectors of ``M = (1/m) sum_i r_i z_i z_i'``, converted to the original units of
+    X. Here z_i are the whitened inputs of the m rows (the inputs after a linear transformation to covariance I), and
+    r_i are the residuals of a linear fit of y. For normal inputs M estimates the mean Hessian of the regression
+    function. Directions are ranked by the absolute value of their eigenvalues. PHD detects curvature but not linear
+    trends. Source: Li (1992), On principal Hessian directions, JASA 87.
 
     Parameters
     ----------
@@ -119,7 +122,7 @@ class PHD(SubspaceEstimator):
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        The directions: rows of unit length, in decreasing order of absolute eigenvalue.
+        The directions in the original units of X: rows of unit length, in decreasing order of absolute eigenvalue.
     eigenvalues_ : array (n_components,)
         The eigenvalue of M for each direction.
 

@@ -52,7 +52,7 @@ class KDR(SubspaceEstimator):
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        The directions: rows of unit length, in decreasing order of absolute eigenvalue.
+        The directions in the original units of X: rows of unit length, in decreasing order of absolute eigenvalue.
     eigenvalues_ : array (n_components,)
         The eigenvalue of each direction for the matrix M of `GradientKDR`, computed from the projected inputs.
 
@@ -149,6 +149,7 @@ class GradientKDR(SubspaceEstimator):
     G_x and G_y are the kernel matrices of the inputs and the target, m is the number of rows, and eps is the parameter
     ``epsilon``. Row j of the m x D matrix N_i is the gradient of k(x_j, x) with respect to x at x = x_i. M is the mean
     outer product of the gradients of a regression function: the regression of the target's kernel features on X. The
+    directions are the leading eigenvectors of M, converted from whitened inputs to the original units of X. The
     estimator needs no iterative optimization. Source: Fukumizu and Leng (2014), Gradient-based kernel dimension
     reduction for regression, JASA 109.
 
@@ -167,7 +168,7 @@ class GradientKDR(SubspaceEstimator):
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        The directions: rows of unit length, in decreasing order of absolute eigenvalue.
+        The directions in the original units of X: rows of unit length, in decreasing order of absolute eigenvalue.
     eigenvalues_ : array (n_components,)
         The eigenvalue of M for each direction.
 

@@ -1,10 +1,10 @@
 """OPG and MAVE: subspace estimation from the gradients of local linear fits.
 
-At each anchor row j, a linear function of the whitened inputs z is fitted to the target, with the weight ``w_ij =
-exp(-|P (z_i - z_j)|^2 / (2 h^2))`` for row i and the bandwidth h. The slopes of the fit estimate the gradient of the
-regression function at row j. This gradient lies in the row space of B. The matrix P is the identity in the first
-iteration and the current map afterwards, as in the refined version of Xia and others (2002). The neighbourhoods thus
-adapt to the relevant directions.
+Some of the training rows serve as anchors. At each anchor j, a linear function of the whitened inputs z is fitted to
+the target, with the weight ``w_ij = exp(-|P (z_i - z_j)|^2 / (2 h^2))`` for row i and the bandwidth h. The slopes of
+the fit estimate the gradient of the regression function at row j. This gradient lies in the row space of B. The matrix
+P is the identity in the first iteration and the current map afterwards, as in the refined version of Xia and others
+(2002). The neighbourhoods thus adapt to the relevant directions.
 
 In many dimensions the neighbourhood of an anchor may have fewer rows than the local fit has slopes. The local fits
 therefore use a ridge penalty of 0.001 times the mean variance of the neighbourhood. Rows whose weight is at most 1e-12
@@ -47,9 +47,10 @@ class _LocalLinear(SubspaceEstimator):
 class OPG(_LocalLinear):
     """Outer product of gradients.
 
-    The directions are the leading eigenvectors of ``M = (1/n) sum_j b_j b_j'``, where b_j are the slopes of the local
-    linear fit at anchor j and n is the number of anchors. Source: Xia, Tong, Li and Zhu (2002), An adaptive estimation
-    of dimension reduction space, JRSS B 64.
+    The directions are the leading eigenvectors of ``M = (1/n) sum_j b_j b_j'``, converted to the original units of X.
+    The n anchors are training rows, and b_j are the slopes of a linear function of the whitened inputs (the inputs
+    after a linear transformation to covariance I) that is fitted around anchor j. Source: Xia, Tong, Li and Zhu (2002),
+    An adaptive estimation of dimension reduction space, JRSS B 64.
 
     Parameters
     ----------
@@ -65,7 +66,7 @@ class OPG(_LocalLinear):
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        The directions: rows of unit length, in decreasing order of absolute eigenvalue.
+        The directions in the original units of X: rows of unit length, in decreasing order of absolute eigenvalue.
     eigenvalues_ : array (n_components,)
         The eigenvalue of M for each direction.
 
@@ -113,7 +114,7 @@ class MAVE(_LocalLinear):
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        The directions: rows of unit length, in decreasing order of absolute eigenvalue.
+        The directions in the original units of X: rows of unit length, in decreasing order of absolute eigenvalue.
     eigenvalues_ : array (n_components,)
         The eigenvalue of each direction for the mean outer product of the slopes of the local fits.
 

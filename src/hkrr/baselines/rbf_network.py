@@ -28,7 +28,7 @@ class Adam:
         self.first, self.second = ([np.zeros(shape) for shape in shapes] for _ in range(2))
 
     def step(self, parameters: list[Array], gradients: list[Array]) -> None:
-        """Update the parameters in place."""
+        """Update the parameters in place by one step of Adam, given the gradients with respect to them."""
         self.n += 1
         for parameter, gradient, first, second in zip(parameters, gradients, self.first, self.second, strict=True):
             first += 0.1 * (gradient - first)

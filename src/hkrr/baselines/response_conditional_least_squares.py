@@ -26,9 +26,10 @@ _MAX_LOG2_CELLS = 62
 class RCLSDirections(SlicingEstimator):
     """Subspace estimation by response-conditional least squares.
 
-    The directions are the leading eigenvectors of ``M = sum_h p_h b_h b_h'``, where p_h is the fraction of the rows in
-    slice h of the target, and b_h are the least-squares slopes of y on the whitened inputs within the slice. Source:
-    Klock, Lanteri and Vigogna (2021), Estimating multi-index models with response-conditional least squares, Electronic
+    The directions are the leading eigenvectors of ``M = sum_h p_h b_h b_h'``, converted to the original units of X.
+    Here p_h is the fraction of the rows in slice h of the target, and b_h are the least-squares slopes, within the
+    slice, of y on the whitened inputs (the inputs after a linear transformation to covariance I). Source: Klock,
+    Lanteri and Vigogna (2021), Estimating multi-index models with response-conditional least squares, Electronic
     Journal of Statistics 15.
 
     Parameters
@@ -43,7 +44,7 @@ class RCLSDirections(SlicingEstimator):
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        The directions: rows of unit length, in decreasing order of absolute eigenvalue.
+        The directions in the original units of X: rows of unit length, in decreasing order of absolute eigenvalue.
     eigenvalues_ : array (n_components,)
         The eigenvalue of M for each direction.
 

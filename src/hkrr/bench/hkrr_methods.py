@@ -9,7 +9,8 @@ import numpy as np
 
 from hkrr.bench.method_interface import Answer, Draw, Method, Setting, Task, directions, log_uniform, tuned
 
-# Maximum number of centers of kernel ridge regression on all inputs, and on the directions of a subspace estimator.
+# Maximum number of centers of kernel ridge regression on all inputs, and on the directions of a subspace estimator. If
+# there are more training rows, the centers are drawn at random from the rows.
 _EXACT_ROWS, _SUBSPACE_ROWS = 2000, 1000
 
 

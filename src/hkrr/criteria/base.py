@@ -78,7 +78,8 @@ class Whitened:
         return solve_with_lower(self.S_factor, M)
 
 
-# Range of the largest target for which squares of targets and their sums can be represented in float32.
+# Targets are rescaled for float32 if the largest absolute target is outside this range, because float32 cannot
+# represent the squares of such targets and their sums.
 _SMALLEST_TARGET, _LARGEST_TARGET = 1e-12, 1e12
 
 
@@ -140,7 +141,7 @@ class Criterion(ABC):
     def in_single_precision(self) -> Self:
         """Return a copy that computes in float32, which is faster, if all rows are centers.
 
-        If the squares of the targets are outside of the range of float32, the targets are divided by a constant. The
+        If the squares of the targets are outside the range of float32, the targets are divided by a constant. The
         leave-one-out error is then multiplied by a constant, and a constant is added to the evidence.
         """
         other = copy.copy(self)

@@ -81,7 +81,10 @@ class SearchInputMixin(Regressor):
 
     @abstractmethod
     def _quick_model(self, candidate: Candidate, fit: FinalFit, scaling: Moments, one_target: bool) -> MapModel:
-        """Return a model with the given quick fit of a candidate. Callbacks use the model for predictions."""
+        """Return a model with the map of a candidate and the coefficients of `fit`, a fit with few centers.
+
+        Callbacks use this model for predictions.
+        """
 
     @property
     @abstractmethod

@@ -53,7 +53,7 @@ class Config:
 
 
 def cases(config: Config) -> list[Case]:
-    """Return one case for each combination of a number of rows and a repeat."""
+    """Return one case (a run) for each combination of a number of rows and a repeat."""
     return [{"m": m, "repeat": repeat} for repeat in range(config.repeats) for m in config.sizes]
 
 

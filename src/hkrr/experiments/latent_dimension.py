@@ -53,7 +53,7 @@ class Config:
 
 
 def cases(config: Config) -> list[Case]:
-    """Return one case for each combination of a data set, a number of directions, a repeat and a method."""
+    """Return one case (a run) for each combination of a data set, a number of directions, a repeat and a method."""
     return [
         {"data_set": data_set, "d": d, "repeat": repeat, "method": method}
         for repeat in range(config.repeats)

@@ -44,7 +44,7 @@ class Config:
 
 
 def cases(config: Config) -> list[Case]:
-    """Return one case for each combination of an input dimension, a number of rows and a repeat."""
+    """Return one case (a run) for each combination of an input dimension, a number of rows and a repeat."""
     return [
         {"D": D, "m": m, "repeat": repeat}
         for repeat in range(config.repeats)

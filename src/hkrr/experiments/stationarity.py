@@ -70,7 +70,7 @@ class Config:
 
 
 def cases(config: Config) -> list[Case]:
-    """Return one case for each combination of a starting map and a method."""
+    """Return one case (a run) for each combination of a starting map and a method."""
     return [{"start": start, "method": method} for start in range(config.repeats) for method in METHODS]
 
 

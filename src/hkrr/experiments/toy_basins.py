@@ -38,7 +38,7 @@ class Config:
 
 
 def cases(config: Config) -> list[Case]:
-    """Return one case for each combination of a function, an initial step size and a row of the grid."""
+    """Return one case (a run) for each combination of a function, an initial step size and a row of the grid."""
     return [
         {"link": link, "first_step": step, "y0": float(y0)}
         for link in LINKS

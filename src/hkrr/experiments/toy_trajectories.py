@@ -33,7 +33,7 @@ class Config:
 
 
 def cases(config: Config) -> list[Case]:
-    """Return one case for each combination of a function, a starting point, an initial step size and a method."""
+    """Return one case (a run) for each function, starting point, initial step size and method."""
     return [
         {"link": link, "x0": x0, "y0": y0, "first_step": step, "method": method}
         for link, starts in STARTS.items()

@@ -46,7 +46,7 @@ class Config:
 
 
 def cases(config: Config) -> list[Case]:
-    """Return one case for each combination of a number of rows, a number of directions, a repeat and a method."""
+    """Return one case (a run) for each number of rows, number of directions, repeat and method."""
     return [
         {"m": m, "d": d, "repeat": repeat, "method": method}
         for repeat in range(config.repeats)

@@ -1,4 +1,4 @@
-"""Mother kernels k(p, c) of latent points p = B x: kernel matrices, and gradients with respect to the points.
+"""Kernels k(p, c) of latent points p = B x, called mother kernels in the paper, and their gradients.
 
 Every kernel implements two calls, for latent points P (n x d) and latent centers C (c x d):
 

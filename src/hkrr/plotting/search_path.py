@@ -1,4 +1,4 @@
-"""PathDisplay: the candidates that the search of a HyperKernelRidgeCV or a HyperKernelEnsemble compared."""
+"""PathDisplay: the candidates (models) that the search of a HyperKernelRidgeCV or a HyperKernelEnsemble compared."""
 
 from __future__ import annotations
 

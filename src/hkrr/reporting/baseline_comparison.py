@@ -19,7 +19,8 @@ from hkrr.estimators.fitted.diagnostics import fit_warnings_silenced
 from hkrr.reporting.report_input import Model, ReportInput, sample_indices
 from hkrr.tables.held_out_comparison import LEVEL, baseline_predictions, r2_intervals
 
-# Maximum and minimum number of rows for a comparison of newly fitted methods.
+# If methods are fitted for the comparison, they use at most _MOST_ROWS rows. With fewer than _FEWEST_ROWS rows, nothing
+# is fitted, and there is no comparison.
 _MOST_ROWS = 2000
 _FEWEST_ROWS = 20
 # Parameters of the new estimator that differ from those of the model, with their new values. `init` and `centers` are

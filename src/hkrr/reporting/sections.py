@@ -33,7 +33,6 @@ _CLEARLY_BETTER = 0.01
 _METHOD_NAMES = {"kernel ridge": "kernel ridge regression", "linear": "a linear model"}
 
 
-# Descriptions of the shapes of the maps of the members of an ensemble.
 @dataclass(frozen=True)
 class Section:
     """A section of the page."""

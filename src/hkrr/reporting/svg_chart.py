@@ -64,7 +64,8 @@ def axis_range(values: Sequence[float], margin: float = 0.05) -> Range:
 class Chart:
     """A chart with two axes. Its methods draw into the chart, and `svg` returns the chart as an SVG element.
 
-    `x` and `y` are the ranges of the axes. `label` describes the chart to screen readers. If `x_whole` is True, the
+    `x` and `y` are the ranges of the axes, and the parameters `kind` of the methods are CSS classes. `label` describes
+    the chart to screen readers. If `x_whole` is True, the
     horizontal axis has ticks at whole numbers only.
     """
 

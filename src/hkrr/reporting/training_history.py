@@ -1,4 +1,7 @@
-"""Contents of the section on training: the objective over the iterations, and the runs of the search."""
+"""Contents of the section on training: the objective over the iterations, and the runs of the search.
+
+A run is one optimization from a starting map.
+"""
 
 from __future__ import annotations
 

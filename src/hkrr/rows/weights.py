@@ -22,7 +22,7 @@ _LARGEST = 1e9
 # Two rows are compared only if their projections differ by at most a window width. The width is multiplied by this
 # factor, as a margin for rounding errors.
 _MARGIN = 1.01
-# Maximum number of comparisons per row, on average over the rows.
+# The search for near copies stops after this many comparisons per row, on average over the rows.
 _COMPARISONS = 100
 # Number of columns that are compared first. The other columns are compared only for rows that agree in these columns.
 _FIRST_COLUMNS = 8

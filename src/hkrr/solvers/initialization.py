@@ -30,19 +30,21 @@ from hkrr.solvers.batched_objective import can_be_batched, reduced_batch
 # Maximum numbers of rows and centers that are used to score starting maps.
 _SCORING_ROWS = 4000
 _SCORING_CENTERS = 300
-# Minimum number of rows for holding rows out. With fewer rows, maps are scored by the training objective.
+# Starting maps are scored on held-out rows if there are at least this many rows, and by the training objective
+# otherwise.
 _TOO_FEW_TO_HOLD_OUT = 50
-# Maximum number of maps that are optimized along the path of decreasing lambda.
+# Maximum number of starting maps that are optimized along the path, the sequence of decreasing values of lambda.
 _PATH_STARTS = 4
 # First lambda of the path, and ratio of each lambda to the previous lambda.
 _FIRST_PATH_LAMBDA = 0.1
 _PATH_FACTOR = 10**-0.5
 # Number of iterations at each lambda of the path.
 _PATH_ITERATIONS = 10
-# Maximum number of centers on the path.
+# Maximum number of centers in these optimizations.
 _PATH_CENTERS = 100
-# Maximum number of rows for the scale of a map by the median heuristic. It is smaller than `MEDIAN_ROWS`, because the
-# model search improves the scale. The gamma of `median_kernel`, in contrast, stays fixed.
+# Maximum number of rows that `median_sample` draws by default. The model search uses these rows to compute the scale of
+# a starting map by the median heuristic. Fewer rows than `MEDIAN_ROWS` are enough, because the search then improves
+# this scale. `median_kernel` draws `MEDIAN_ROWS` rows, because the gamma that it computes is not improved later.
 _SCALE_ROWS = 500
 
 # A starting map and its kernel.

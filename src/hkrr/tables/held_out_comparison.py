@@ -85,7 +85,9 @@ def hold_out(frame: pd.DataFrame, target: str, share: float = 0.2, seed: int = 0
     inputs, y, n_dropped = separate_target(frame, target)
     if len(y) < _MIN_ROWS:
         rows = "1 row has" if len(y) == 1 else f"{len(y)} rows have"
-        raise TableError(f"only {rows} a target; a fit needs at least {_MIN_ROWS} rows")
+        raise TableError(
+            f"only {rows} a target in the column {quoted(target)}; a fit needs at least {_MIN_ROWS} rows with a target"
+        )
     n_test = round(share * len(y))
     if len(y) - n_test < _MIN_ROWS or (share > 0 and n_test < _MIN_ROWS):
         raise TableError(

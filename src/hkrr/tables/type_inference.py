@@ -33,7 +33,7 @@ from hkrr.tables.encoding import (
 if TYPE_CHECKING:
     import pandas as pd
 
-# Maximum number of values of a text column that get an indicator column.
+# Maximum number of values of a text column that get an indicator column. The most frequent values are chosen.
 MAX_CATEGORIES = 50
 # A text value is frequent if it occurs in at least this fraction of the rows, and in at least two rows.
 _RARE_SHARE = 0.001

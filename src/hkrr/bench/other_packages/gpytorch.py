@@ -14,8 +14,8 @@ import numpy as np
 
 from hkrr.bench.method_interface import Answer, Method, Task
 
-# Maximum number of rows for learning, maximum number of training rows for predictions, and number of test rows in a
-# block.
+# Maximum number of rows on which the parameters are learned, maximum number of training rows that predictions use, and
+# number of test rows that are predicted at once.
 _LEARNING_ROWS, _EXACT_ROWS, _BLOCK = 1000, 5000, 2000
 # Learning rate and maximum number of iterations of Adam.
 _LEARNING_RATE, _MOST_STEPS = 0.05, 1000

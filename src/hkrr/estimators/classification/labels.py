@@ -18,7 +18,7 @@ from hkrr._base.checks import check_choice
 from hkrr._base.linear_algebra import Array
 from hkrr.rows.weights import any_copies, merge_copies, normalize_weights
 
-# Maximum number of rows among which copies are searched and merged.
+# Copies of rows are merged if there are at most this many rows.
 _MAX_MERGED_ROWS = 20_000
 # Number of folds into which the rows are divided.
 _N_FOLDS = 5

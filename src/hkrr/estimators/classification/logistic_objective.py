@@ -46,7 +46,7 @@ from hkrr.rows import Rows
 
 # Ridge that is added to K_cc, relative to the largest diagonal entry of K_cc.
 _RIDGE = 1e-8
-# Maximum number of entries of a kernel matrix that is stored.
+# A kernel matrix with at most this many entries is stored. A larger matrix is computed in blocks in each evaluation.
 _MAX_STORED_ENTRIES = 4_000_000
 
 

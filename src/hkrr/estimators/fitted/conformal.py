@@ -56,7 +56,7 @@ from hkrr.rows import InMemoryRows, Rows
 # Maximum number of rows that get a score.
 SCORED_ROWS = 1_000
 # Maximum numbers of rows in the sums over rows: for rows in memory, and for rows that must be fetched from files or a
-# device.
+# device. If there are more rows, a random sample of this size is used.
 _MAX_SUMMED_ROWS, _MAX_FETCHED_ROWS = 20_000, 4_000
 # Maximum number of derivatives with respect to the map. If there are more, a random projection reduces their number
 # and approximately preserves inner products.
@@ -166,8 +166,9 @@ def _estimate_exact(
     fitted, slopes = _values_and_slopes(rows, objective.kernel, B, objective.centers, alpha / unit)
     J = root[:, :, None] * _tangents(X, B, slopes, shape)
     n, t, p = J.shape
-    # The factor stays on the device. Two triangular solves are used, because they need no copy of the factor.
-    # LAPACK would copy a factor in float32 if the right-hand sides were in float64.
+    # The factor stays on the device. The system is solved by two triangular solves instead of an inverse matrix, which
+    # would need a copy of the factor. The right-hand sides have the dtype of the factor, because LAPACK would otherwise
+    # convert a factor in float32 to float64, which is also a copy.
     dtype = np.float32 if info.factor.dtype == np.float32 else np.float64
     half = solve_triangular(info.factor, rows.place(J.reshape(n, t * p).astype(dtype)))
     R = nu * rows.fetch(solve_triangular(info.factor, half, transpose=True))[0].reshape(n, t, p)

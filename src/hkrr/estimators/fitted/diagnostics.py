@@ -64,8 +64,8 @@ from hkrr.solvers.driver import StopReason
 _MIN_DIGITS = 3.0
 # Largest value of `Diagnostics.jitter` that causes no warning.
 _MAX_JITTER = 1e-8
-# A prediction overshoots if it exceeds 1.5 `truncation_`. If more than a tenth of the rows overshoot, a warning is
-# issued.
+# A prediction overshoots if its absolute value exceeds 1.5 `truncation_`. If more than a tenth of the rows overshoot, a
+# warning is issued.
 _OVERSHOOT, _MAX_OVERSHOOTING_SHARE = 1.5, 0.1
 # Smallest value of `Diagnostics.explained_share` that causes no warning.
 _MIN_EXPLAINED = 1e-3
@@ -482,8 +482,8 @@ _SAMPLE_ROWS = 20_000
 _RANK_ROWS = 2_000
 # Minimum number of rows for `adjusted_share`. With fewer rows, the estimate of the error is too rough.
 _MIN_ROWS_FOR_OVERFITTING = 100
-# Minimum of ``(n - effective_dimension) / n`` for `adjusted_share`. If the value is smaller, the residuals consist of
-# rounding errors.
+# Minimum of ``(n - effective_dimension) / n`` for `adjusted_share`. If this fraction is smaller, the residuals consist
+# of rounding errors, and `adjusted_share` is None.
 _MIN_FREEDOM = 1e-3
 # The check of gamma compares at most 200 rows with at most 200 centers, and needs at least 10 distinct rows.
 _COMPARED_POINTS, _MIN_DISTINCT_POINTS = 200, 10
@@ -667,9 +667,10 @@ def diagnose_grid(
 
 
 def _range_edge(name: str, value: float, tried: set[Any], largest: float) -> tuple[str, ...]:
-    """Return ``(name,)`` if the value is at an end of the range tried that can be extended, and ``()`` otherwise.
+    """Return ``(name,)`` if the value is the smallest or the largest value in `tried`, and ``()`` otherwise.
 
-    The range of "n_components" cannot be extended below 1, and no range can be extended above `largest`.
+    ``()`` is also returned if no smaller or larger value is possible: "n_components" is at least 1, and no value can
+    exceed `largest`.
     """
     if len(tried) < 2:
         return ()

@@ -46,15 +46,16 @@ from hkrr.kernels.expansion import kernel_and_slopes
 
 # Likely cause of values that are not finite, used in error messages.
 _CAUSE = "the units of X are too large or too small"
-# Maximum number of entries of a kernel matrix in memory.
+# Maximum number of entries of a kernel matrix in memory. Larger matrices are computed in blocks of rows.
 _BLOCK_ENTRIES = 2_000_000
-# Maximum number of distinct values of a column for finite differences. With more values, neighbouring values are close
-# together, and gradients are accurate.
+# The effect of a column is computed from finite differences if the column has at most this many distinct values, and
+# from gradients otherwise. With more values, neighbouring values are close together, and gradients are accurate.
 _MAX_VALUES = 20
-# Minimum and maximum size of a sample of the centers. Means over such a sample are accurate to about two digits.
+# If there are many centers, gradients are averaged over a random sample of the centers. These are the minimum and the
+# maximum size of the sample. The averages are accurate to about two digits.
 _MIN_ROWS, _MAX_ROWS = 200, 1_000
-# Maximum total number of kernel entries, whose computation takes one or two seconds. If this maximum would allow fewer
-# than 200 rows, 200 rows are used.
+# Maximum number of kernel entries that are computed for a sample of the centers, which takes one or two seconds. If
+# this maximum would allow fewer than 200 centers in the sample, 200 centers are used.
 _MAX_ENTRIES = 100_000_000
 # A factor of a product kernel is divided out only if all its values exceed this number. Smaller values may have
 # underflowed.

@@ -8,7 +8,7 @@ Candidates with different kernels and shapes are compared by one score, a BIC in
 Here l is the criterion in nats per row and target, T the number of targets that are not constant, W the total weight of
 the rows, and dof the number of parameters of the map. Instead of lambda, a candidate stores ``nu = lambda W``, the
 ratio of the noise variance to the signal variance. This ratio does not depend on the number of rows. Gamma is fixed at
-1, because the map contains the scale.
+1, because the map contains the scale. A run is one optimization by L-BFGS, from a starting candidate to a better one.
 """
 
 from __future__ import annotations

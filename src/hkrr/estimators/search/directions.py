@@ -1,5 +1,7 @@
 """Search for directions with one kernel and one criterion: start wide, then cut.
 
+A map with its kernel, its noise level and its score is called a candidate (`hkrr.estimators.search.candidates`).
+
 A map with more directions than the target needs is easier to optimize than a map with just enough directions. While the
 criterion is minimized, superfluous directions shrink. The search has three stages:
 
@@ -65,7 +67,8 @@ _ADDED, _ADDED_LENGTHS = 3, (0.3, 1.0)
 _WIDENINGS = 6
 # Two maps have the same directions if the sine of the largest angle between their row spaces is below this value.
 _SAME_DIRECTIONS = 0.5
-# Maximum number of columns D for which the D x D moment matrix is formed.
+# Maximum number of columns D for which the D x D moment matrix is formed. With more columns, ARPACK computes its
+# eigenvectors from products with vectors.
 _FEW_COLUMNS = 300
 
 

@@ -29,7 +29,7 @@ EXACT_ROWS, CENTERS = 5_000, 2_000
 # The numbers for kernel="auto" are larger, because kernel="auto" often selects non-smooth kernels (such as Laplace),
 # which need more centers than smooth kernels.
 EXACT_ROWS_ROUGH, CENTERS_ROUGH = 10_000, 4_000
-# Maximum number of centers of a quick fit.
+# Maximum number of centers of a quick fit (see `quick_fit`).
 _QUICK_CENTERS = 500
 # A time limit does not reduce the number of centers of the final fit below this number.
 _LEAST_CENTERS = 500
@@ -43,14 +43,15 @@ _KERNEL_VALUES = 150_000
 _EXAMINED_ROWS = 20_000
 # Fraction of the time limit that is kept as a reserve, because the predicted duration of the final fit is not exact.
 _RESERVE = 0.03
-# Fraction of the time limit that is reserved for the final fits.
+# Maximum fraction of the time limit that is reserved for the final fits.
 _SHARE_OF_FIT = 0.4
 # Fractions of the rows that are tried if there is no time for a fit with all rows as centers.
 _SUBSETS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 # Number of passes over the square matrix of a system in which all rows are centers: conversions between float32 and
 # float64, products of iterative refinement, norms and mirrored triangles. This number was measured.
 _PASSES = 20
-# Ratio of the number of rows to nu, above which the matrix is assumed to be too ill-conditioned for float32.
+# If the ratio of the number of rows to nu is above this number, the matrix is assumed to be too ill-conditioned for
+# float32.
 _ILL_CONDITIONED = 1e6
 
 
@@ -85,7 +86,7 @@ def final_fit(
     with_uncertainty: bool = True,
     given: Rows | None = None,
 ) -> FinalFit:
-    """Return the fit of the coefficients on all rows, at the map of the candidate `winner`.
+    """Return the fit of the coefficients on all rows, at the map of `winner`, the selected candidate.
 
     The journal of the checkpoint (`hkrr._base.resume_journal`) stores the coefficients, the diagnostics of the solve
     and the uncertainty, so that a resumed fit does not have to solve again. The uncertainty takes longer than the

@@ -49,7 +49,7 @@ _WIDE, _CHEAPEST = 50, ("product_laplace",)
 # Initial noise level nu (see `Candidate`) of a run whose scales are set by the median heuristic.
 _FIRST_NOISE = 0.1
 # Limits for the start of a run that continues from the result of another run: smallest nu, largest nu, and largest
-# factor by which a scale may be above or below the scale of the median heuristic. Outside of these limits, gradients
+# factor by which a scale may be above or below the scale of the median heuristic. Outside these limits, gradients
 # almost vanish, and the run would hardly change the map.
 _LEAST_NOISE, _MOST_NOISE, _FARTHEST_SCALE = 0.003, 1.0, 100.0
 # The time of one iteration is proportional to this power of the number of rows.
@@ -216,7 +216,7 @@ class Race:
         return _RESCALE_ROWS_ON_GPU if self.problem.on_gpu else _RESCALE_ROWS
 
     def _rescale(self, candidates: Sequence[Candidate], n_rows: int) -> list[Candidate]:
-        """Refit the scales and the noise of candidates on rows of the race. Their scores are then comparable."""
+        """Refit the scale and the noise of each candidate on the same `n_rows` rows. The scores are then comparable."""
         if not candidates or not self.problem.in_time:
             return []
         criterion, W = self.criterion(n_rows), self.problem.total_weight
@@ -232,7 +232,10 @@ class Race:
         return found
 
     def criterion(self, n_rows: int) -> Criterion:
-        """Return the criterion on the first `n_rows` rows of the race, with all of them as centers."""
+        """Return the criterion on the first `n_rows` rows of a random order, with all of them as centers.
+
+        The order is the same in all rounds.
+        """
         some = self.problem.rows.subset(self._order[:n_rows])
         return self.problem.criterion(some, None, KERNELS["gaussian"].with_gamma(1.0))
 

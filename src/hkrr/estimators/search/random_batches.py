@@ -40,9 +40,10 @@ _LEAST_NU, _MOST_NU = 1e-6, 10.0
 
 
 def learn_on_batches(problem: SearchProblem, start: Candidate, n_rows: int, n_steps: int, seed: int) -> Candidate:
-    """Return the candidate after `n_steps` steps, each on a batch of `n_rows` random rows, or at the deadline.
+    """Return the candidate after `n_steps` steps from `start`, each on a batch of `n_rows` random rows.
 
-    A step is skipped if the criterion cannot be computed on its batch. If no step succeeds, the value and the score are
+    A candidate is a kernel, a map and a noise level. The steps end early at the deadline of the problem. A step is
+    skipped if the criterion cannot be computed on its batch. If no step succeeds, the value and the score are
     infinite. Otherwise they are unchanged: they belong to the map at the start.
     """
     began = time.perf_counter()

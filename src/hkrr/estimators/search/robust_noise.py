@@ -42,11 +42,13 @@ LEAST_GAIN, _LEAST_TOTAL_GAIN = 0.2, 10.0
 # Rows with a weight below this value are outliers. With one target, a residual of about 9 times the scale of the
 # Student-t distribution has this weight.
 OUTLIER_WEIGHT = 0.06
-# Minimum effective number of rows, (sum w)^2 / sum w^2 for weights w.
+# If the rows have weights w, outliers are searched only if the effective number of rows, (sum w)^2 / sum w^2, is at
+# least this number.
 _LEAST_ROWS = 10
 # Maximum fraction of rows that are outliers. If there are more, they are treated as part of the signal.
 _MOST_OUTLIERS = 0.1
-# If the mean squared error is below this fraction of the variance of the target, the target is treated as noise-free.
+# If the mean squared error is below this fraction of the variance of the target, the target is treated as noise-free,
+# and the Student-t distribution is not used.
 _LEAST_UNEXPLAINED = 1e-4
 # Ratio of the standard deviation to the median absolute deviation of a normal distribution.
 _MAD_TO_STD = 1.4826

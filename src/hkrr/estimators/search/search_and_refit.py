@@ -121,7 +121,8 @@ def select_members(ready: Ready, keep_best: bool) -> tuple[list[Selection], Arra
             weights = weigh(order[:n_members])
             order = _largest_first(weights)
         problem.progress.begin("final fit on all rows", Phase.FINAL_FIT)
-        # All members have the same size, because their leave-one-out errors are added row by row.
+        # All members are fitted with the same numbers of rows and of centers, because their leave-one-out errors are
+        # added row by row.
         sizes = [budget.affordable_size(finalists[k], ready.n_centers, len(order)) for k in order]
         size = min(sizes, key=lambda one: one[1])
         members = []

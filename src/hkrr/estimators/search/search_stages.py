@@ -55,9 +55,10 @@ from hkrr.solvers.initialization import median_sample, median_scale
 
 # Maximum number of rows that a search uses.
 SAMPLE_ROWS = 20_000
-# Maximum number of rows of the criteria in this module in which all rows are centers.
+# Maximum number of rows of a criterion in which all rows are centers. If there are more rows, the criterion uses a
+# sample of this size, or Nystrom centers.
 _EXACT_ROWS = 1_000
-# Number of rows of the first fit of plain kernel ridge regression, and of the first comparison with a map.
+# Maximum number of rows of the first fit of plain kernel ridge regression, and of its first comparison with a map.
 _FEW_ROWS = 300
 # Settings for polishing, the refinement of the best directions on all rows of the search. If there are more than
 # _EXACT_ROWS rows, the number of centers of the search for directions is multiplied by _POLISH_RATIO, up to
