@@ -79,7 +79,8 @@ def check(model: Any, X: Any, y: Any, weight: Any = None, fresh: tuple[Any, Any]
     slack = _SLACK
     if hasattr(model, "diagnostics_") and model.diagnostics_.outliers:
         counts[list(model.diagnostics_.outliers)] = 0.0  # a model with robust noise does not fit outliers
-        # The other rows have unequal weights. A robust mean can differ from their mean by a standard error.
+        # The noise model gives unequal weights to the rows that are not outliers. The weighted mean of these rows can
+        # differ from their mean by a standard error.
         slack += 1.0 / np.count_nonzero(counts)
     share = share_of_error(predicted[0], y, counts)
     assert share <= 1.0 + slack, f"the error is {share} times that of the mean"

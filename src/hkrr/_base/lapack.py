@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, cython_lapack
 
-# Number of rows that are copied at once to the other triangle. The blocks fit the cache of a core.
+# `inverse_in_place` copies the lower triangle to the upper triangle in blocks of this many rows. Such a block fits the
+# cache of a core.
 _BLOCK = 256
 
 

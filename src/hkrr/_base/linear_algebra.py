@@ -37,7 +37,8 @@ _FLOAT32_ROWS, _FLOAT32_RESIDUAL = 600, 1e-3
 # Maximum relative residual of the same system after refinement in float64. If the residual is larger, the matrix is
 # factorized again in float64.
 _REFINED_RESIDUAL = 1e-8
-# The largest diagonal entry of a matrix that is factorized in float32 must be in the range [1 / r, r] for this r.
+# A matrix is factorized in float32 only if its largest diagonal entry is between 1 / r and r for this r. With other
+# matrices, numbers could overflow or underflow in float32.
 _FLOAT32_RANGE = 1e30
 # Minimum number of columns of each matrix product in `gram`. Smaller products leave a GPU idle.
 _PANEL = 250

@@ -123,7 +123,7 @@ class Journal:
             _current.reset(token)
 
     def record(self, name: str, value: Any) -> None:
-        """Store the result of a step, and delete the entries made inside that step."""
+        """Store `value` as the result of the step `name`, and delete the entries made inside that step."""
         with self.lock:
             self.steps[name] = value
             self._open_runs.discard(name)
@@ -251,7 +251,7 @@ def lookup(key: tuple[Any, ...]) -> Any:
 
 
 def record(key: tuple[Any, ...], value: Any) -> None:
-    """Store a result that another process has computed."""
+    """Store a result that another process has computed, under its key."""
     current = _journal_and_prefix()
     if current is not None:
         current[0].record(current[1] + digest(key), value)

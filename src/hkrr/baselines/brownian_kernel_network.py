@@ -132,7 +132,7 @@ class BKerNN(RegressorMixin, BaseEstimator):
         self.intercept_ = y_mean - float(np.mean(brownian(self.Z_, self.Z_) @ self.alpha_))
         # Select directions in standardized coordinates, so that the selection does not depend on the units of X.
         U, s, _ = np.linalg.svd(W, full_matrices=False)
-        # At least one direction is kept, because the largest singular value is at least the mean.
+        # At least one direction is kept, because the threshold is at most the mean of the singular values.
         kept = s >= (1.0 - 1e-9) * s.sum() / len(scale)
         self.components_ = (U[:, kept] * s[kept]).T / scale
         return self

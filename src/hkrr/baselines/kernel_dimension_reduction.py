@@ -100,7 +100,7 @@ class KDR(SubspaceEstimator):
         for n_iter in range(1, self.max_iter + 1):
             self.n_iter_ = n_iter
             # Remove the component of the gradient in the row space of B: rotations of B in this space do not change the
-            # value.
+            # objective.
             tangent = gradient - gradient @ B.T @ B
             if np.linalg.norm(tangent) <= self.tol * value:
                 break

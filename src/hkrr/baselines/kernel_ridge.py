@@ -47,7 +47,7 @@ class _Path(NamedTuple):
     to_alpha: Array
 
     def errors(self, Y: Array, lambdas: Sequence[float]) -> Array:
-        """Return the mean squared leave-one-out error for each lambda."""
+        """Return the mean squared leave-one-out error of the targets Y, for each lambda."""
         shrunk = 1.0 / (self.s[:, None] + len(Y) * np.asarray(lambdas))  # k x n_lambdas
         leverages = (self.F * self.F) @ shrunk
         targets = self.F.T @ Y
@@ -59,12 +59,12 @@ class _Path(NamedTuple):
         return np.array(errors)
 
     def alpha(self, Y: Array, reg_lambda: float) -> Array:
-        """Return the coefficients of the kernels at the centers."""
+        """Return the coefficients of the kernels at the centers, for the targets Y and a value of lambda."""
         return self.to_alpha @ ((self.F.T @ Y) / (self.s[:, None] + len(Y) * reg_lambda))
 
 
 def decompose(kernel: Kernel, Z: Array, centers: Array | None) -> _Path:
-    """Return the decomposition for the given centers, or with all rows as centers if ``centers`` is None."""
+    """Return the decomposition for the rows Z and the given centers. If ``centers`` is None, all rows are centers."""
     if centers is None:
         s, U = eigh(kernel(Z, Z), check_finite=False)
         s = np.maximum(s, 0.0)

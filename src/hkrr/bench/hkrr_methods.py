@@ -78,7 +78,11 @@ def _kernel_ridge(
 
 
 def _baseline(name: str, draw: Draw, about: str, *, seeded: bool = True, learns_map: bool = True) -> Method:
-    """Return a regressor of `hkrr.baselines` as a benchmark method, tuned by random search."""
+    """Return a regressor of `hkrr.baselines` as a benchmark method, tuned by random search.
+
+    `name` is the class of the regressor, `draw` draws random settings of its parameters, and `about` describes the
+    method. `seeded` and `learns_map` say whether the class has the parameter random_state, and whether it learns a map.
+    """
 
     def make(setting: Setting, task: Task) -> Any:
         import hkrr.baselines

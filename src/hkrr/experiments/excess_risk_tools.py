@@ -41,7 +41,7 @@ class Truth(NamedTuple):
 
 
 def draw_with_truth(n_train: int, n_test: int, D: int, d: int, seed: int) -> Truth:
-    """Draw data set 1 of the paper, with noise in the training target and without noise in the test target."""
+    """Draw data set 1 of the paper with D columns and d directions. Only the training target contains noise."""
     noisy, clean = (make_mim_sines(n_train + n_test, D, d, noise=noise, random_state=seed) for noise in (0.01, 0.0))
     return Truth(noisy.X[:n_train], noisy.y[:n_train], noisy.X[n_train:], clean.y[n_train:], noisy.B)
 

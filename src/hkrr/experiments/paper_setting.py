@@ -180,7 +180,7 @@ def refit(split: Split, B: Array, grid: Grid) -> float:
 def _errors_along_lambda(
     kernel: Gaussian, P: Array, y: Array, C: Array, P_validation: Array, y_validation: Array, lambdas: Sequence[float]
 ) -> list[float]:
-    """Return the validation error for each lambda, with the rows of C as centers."""
+    """Return the mean squared error on the validation rows for each lambda, with the rows of C as centers."""
     path = decompose(kernel, P, C)
     alpha = np.hstack([path.alpha(y[:, None], reg_lambda) for reg_lambda in lambdas])
     predicted = KernelExpansion(kernel, np.eye(P.shape[1]), C, alpha).at(P_validation)

@@ -50,12 +50,12 @@ def bars(loadings: Sequence[Loading], signed: bool, n_left_out: int = 0, left_ou
 
 
 def panel(name: str, html: str) -> str:
-    """Return a panel. The script of the page shows panels as tabs. Without JavaScript they are stacked."""
+    """Return a panel with a heading. The script of the page shows panels as tabs; without it, they are stacked."""
     return f'<section class="panel" data-tab="{escape(name)}"><h3>{escape(name)}</h3>{html}</section>'
 
 
 def figure(content: str, caption: str, extra: str = "") -> str:
-    """Return a figure with its caption."""
+    """Return a figure element with its caption. `extra` contains further attributes of the element."""
     return f"<figure{extra}>{content}<figcaption>{escape(caption)}</figcaption></figure>"
 
 

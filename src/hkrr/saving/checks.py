@@ -151,7 +151,7 @@ def number(*, positive: bool = False) -> Check:
 
 
 def positive_or_none(name: str, value: Any, sizes: Sizes) -> None:
-    """Check a positive finite number, or None."""
+    """Raise Refusal if the value is neither a positive finite number nor None."""
     if value is not None:
         number(positive=True)(name, value, sizes)
 
@@ -167,19 +167,19 @@ def classes(name: str, value: Any, sizes: Sizes) -> None:
 
 
 def finite_number(name: str, value: Any, sizes: Sizes) -> None:
-    """Check a finite number."""
+    """Raise Refusal if the value is not a finite number."""
     number()(name, value, sizes)
     _finite(name, float(value))
 
 
 def non_negative_int(name: str, value: Any, sizes: Sizes) -> None:
-    """Check a non-negative integer."""
+    """Raise Refusal if the value is not a non-negative integer."""
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 0:
         raise Refusal(f"{name} is not a non-negative integer")
 
 
 def n_columns(name: str, value: Any, sizes: Sizes) -> None:
-    """Check the number of columns of X, the size with the letter D."""
+    """Check the number of columns of X, and store it as the size with the letter D."""
     non_negative_int(name, value, sizes)
     _bind(name, (int(value),), ("D",), sizes)
 
@@ -192,7 +192,7 @@ def names(name: str, value: Any, sizes: Sizes) -> None:
 
 
 def flag(name: str, value: Any, sizes: Sizes) -> None:
-    """Check a boolean."""
+    """Raise Refusal if the value is not a boolean."""
     if not isinstance(value, bool):
         raise Refusal(f"{name} is neither True nor False")
 
@@ -208,7 +208,7 @@ def one_of(*choices: Any) -> Check:
 
 
 def kernel(name: str, value: Any, sizes: Sizes) -> None:
-    """Check a kernel."""
+    """Raise Refusal if the value is not a kernel."""
     if not isinstance(value, Kernel):
         raise Refusal(f"{name} is not a kernel")
 
@@ -223,7 +223,7 @@ def table(name: str, value: Any, sizes: Sizes) -> None:
 
 
 def result(name: str, value: Any, sizes: Sizes) -> None:
-    """Check the `Result` of a solver."""
+    """Raise Refusal if the value is not the `Result` of a solver with valid arrays."""
     if not isinstance(value, Result):
         raise Refusal(f"{name} is not a Result")
     linear_map(f"{name}.B", value.B, sizes)
@@ -298,7 +298,7 @@ _column, _encoder, _scores = (record(cls) for cls in (Column, Encoder, HeldOutSc
 
 
 def encoder(name: str, value: Any, sizes: Sizes) -> None:
-    """Check an `Encoder` and its columns."""
+    """Raise Refusal if the value is not an `Encoder` with valid columns."""
     _encoder(name, value, sizes)
     for column in value.columns:
         _column(f"{name}.columns", column, sizes)
@@ -320,7 +320,7 @@ def encoder(name: str, value: Any, sizes: Sizes) -> None:
 
 
 def text(name: str, value: Any, sizes: Sizes) -> None:
-    """Check a string."""
+    """Raise Refusal if the value is not a string."""
     if not isinstance(value, str):
         raise Refusal(f"{name} is not a string")
 

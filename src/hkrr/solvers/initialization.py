@@ -40,7 +40,7 @@ _FIRST_PATH_LAMBDA = 0.1
 _PATH_FACTOR = 10**-0.5
 # Number of iterations at each lambda of the path.
 _PATH_ITERATIONS = 10
-# Maximum number of centers in these optimizations.
+# Maximum number of centers in the optimizations along the path.
 _PATH_CENTERS = 100
 # Maximum number of rows that `median_sample` draws by default. The model search uses these rows to compute the scale of
 # a starting map by the median heuristic. Fewer rows than `MEDIAN_ROWS` are enough, because the search then improves

@@ -337,6 +337,6 @@ def as_days(series: pd.Series, is_missing: Array, order: str = "") -> tuple[Arra
 
 
 def cell(name: str, series: pd.Series, mask: Array) -> str:
-    """Return the value, the column and the row of the first cell in the mask, as the subject of an error message."""
+    """Return text with the value, column and row of the first cell in the mask, as the subject of an error message."""
     k = int(np.argmax(mask))
     return f"{quoted(str(series.iloc[k]))} in column {quoted(name)}, row {series.index[k]} (counting from 0),"

@@ -34,7 +34,7 @@ class _Standardized:
         self.y = self.target.transform(task.y[:, None])[:, 0].astype(np.float32)
 
     def fit(self, training: Array, validation: Array, setting: Setting | None, seconds: float | None) -> _Fitted:
-        """Fit a setting, or the default setting if `setting` is None. Return the model and its validation loss."""
+        """Fit with the parameters in `setting` (None for the defaults). Return the model and its validation loss."""
         from xrfm import xRFM
 
         parameters = None
@@ -128,7 +128,7 @@ def _tuned(task: Task) -> Answer:
 
 
 def _try(data: _Standardized, training: Array, validation: Array, setting: Setting, seconds: float | None) -> _Fitted:
-    """Fit a setting. If the fit fails, return an infinite loss and no model."""
+    """Fit with the parameters in `setting`. If the fit fails, return an infinite loss and no model."""
     try:
         return data.fit(training, validation, setting, seconds)
     except Exception:  # xRFM and PyTorch raise many types of errors

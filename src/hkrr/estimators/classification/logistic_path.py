@@ -31,7 +31,7 @@ NUS = tuple(10.0 ** (1.0 - 0.5 * k) for k in range(9))
 _MAX_STEPS = 20
 # Tolerance on the gradient for the solver of the coefficients.
 _COEFFICIENT_TOL = 1e-5
-# Value of the objective at maps where it cannot be evaluated.
+# Value that replaces the objective at maps where the objective cannot be evaluated.
 _FAILED_VALUE = 1e10
 # Maximum numbers of rows and of centers that are used to refine the map.
 _MAX_ROWS, _MAX_CENTERS = 2_000, 300

@@ -225,7 +225,8 @@ class _Path:
         # then learned, starting from the scaled identity.
         self._square = square and start.map_shape_ == ShapeName.IDENTITY
         if self._square:
-            # The rows of constant columns are zero and not needed, unless all columns are constant in this fold.
+            # The rows of the square map that belong to constant columns are zero. They are removed, unless all columns
+            # are constant in this fold.
             rows = np.any(initial.B, axis=1)
             initial = replace(initial, B=initial.B[rows] if np.any(rows) else initial.B, shape=Full())
         self._steps, self._maps = refined_maps(self._rows, initial, task.deadline), dict[float, Map]()

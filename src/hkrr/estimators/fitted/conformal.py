@@ -223,12 +223,12 @@ def _estimate_with_centers(
         return J - expand(kernel, X, B, C, Z).reshape(J.shape)
 
     def kernel_products(X: Array, S: Array, w: Array | None, B: Array, C: Array) -> tuple[Array]:
-        """Return ``K' W J``."""
+        """Return ``K' W J``, where W is the diagonal matrix of the weights w."""
         J = _tangents(X, B, S.reshape(len(X), t, len(B)), shape).reshape(len(X), -1)
         return (kernel(project(X, B), C).T @ (J if w is None else w[:, None] * J),)
 
     def residual_products(X: Array, S: Array, w: Array | None, B: Array, C: Array, Z: Array) -> tuple[Array]:
-        """Return ``R' W R``, where R is the smoothing residual ``J - K Z``."""
+        """Return ``R' W R``, where R is the smoothing residual ``J - K Z`` and W is the diagonal matrix of w."""
         R = smoothing_residual(X, S, B, C, Z)
         return (np.tensordot(R, R if w is None else w[:, None, None] * R, ((0, 1), (0, 1))),)
 
@@ -381,7 +381,7 @@ def conformal_quantile(scores: Array, coverage: float) -> Array:
     The bound is the k-th smallest of the n scores, where ``k = ceil((n + 1) coverage)``.
     """
     n = len(scores)
-    # Because of the last factor, a rounding error of the product does not increase k by one.
+    # Without the factor 1 - 1e-12, a rounding error of the product could increase k by one.
     k = math.ceil((n + 1) * coverage * (1.0 - 1e-12))
     if k > n:
         raise TooFewScores(coverage, n)

@@ -455,7 +455,8 @@ def condition_and_dimension(info: SolveInfo, rows: Rows) -> tuple[float, float]:
     """Return the condition number of a linear system, and the effective dimension of the function."""
     if info.factor is None:
         return math.inf, math.nan
-    # The computation runs on the CPU: it takes one transfer of a c x c matrix, and O(c^2) operations per vector.
+    # The computation runs on the CPU, because it needs only one transfer of a c x c matrix, and O(c^2) operations for
+    # each of the random vectors.
     factor = rows.fetch(info.factor)[0]
     # LAPACK accepts the memory order of the transpose without a copy.
     upper = factor.T
@@ -575,7 +576,10 @@ def diagnose(
 
 
 def _count_parameters(rows: Rows, B: Array, kernel: Kernel) -> float:
-    """Return the number of parameters of a full map of the linearly independent columns that are not constant."""
+    """Return the number of identifiable parameters of a full map with as many directions as B.
+
+    Only linearly independent columns that are not constant count.
+    """
     sample = rows.subset(rows.draw(_RANK_ROWS, _fixed_rng())).count_free_columns()
     return Full().degrees_of_freedom(len(B), sample.n_free_columns, kernel.rotation_invariant)
 
@@ -694,7 +698,7 @@ def adjusted_share(explained: float | None, effective_dimension: float, map_para
 
 
 def _truncated_shares(predicted: Array, truncation: float | Array, weights: Array) -> tuple[float, float]:
-    """Return the fractions of the rows whose predictions exceed `truncation`, and 1.5 times `truncation`."""
+    """Return the fractions of the rows whose absolute predictions exceed `truncation`, and 1.5 times `truncation`."""
     sizes = np.abs(predicted)
     beyond, far_beyond = (np.any(sizes > factor * truncation, axis=1) for factor in (1.0, _OVERSHOOT))
     return float(np.average(beyond, weights=weights)), float(np.average(far_beyond, weights=weights))

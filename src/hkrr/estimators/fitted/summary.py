@@ -301,7 +301,7 @@ def _largest_importances(importances: Array, names: list[str]) -> Iterator[tuple
 def fit_notes(model: MapModel, found: Diagnostics | None) -> Iterator[str]:
     """Yield why a fit stopped, and the problems that its diagnostics found."""
     result = model.result_
-    # A search stores what it did in the message. Any other message only repeats the reason.
+    # The message is added only if it says more than the reason, as after a search.
     message = "" if result.message == MESSAGES.get(result.reason) else f" ({result.message})"
     reason = STOP_REASONS.get(result.reason, "see result_.message")
     iterations = "1 iteration" if model.n_iter_ == 1 else f"{model.n_iter_} iterations"

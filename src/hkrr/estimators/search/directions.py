@@ -51,7 +51,8 @@ SIZES = ((3, 2_000, 100), (5, 2_000, 200), (math.inf, 4_000, 400))
 # A map leaves much of the target unexplained if the mean square of its residuals exceeds this fraction of the mean
 # square of the target.
 _MUCH = 0.1
-# Two scores are almost the same if they differ by less than this fraction of the difference of their penalties.
+# The scores of two maps are almost the same if they differ by less than this fraction of the difference of the
+# penalties for the parameters of the maps.
 _CLOSE = 0.2
 # Minimum and maximum number of directions of a starting map. Between these limits, the number is chosen such that there
 # are at least _ROWS_PER_ENTRY rows for each entry of the map.
@@ -84,7 +85,7 @@ def starting_width(rows: InMemoryRows, at_least: int = 1) -> int:
 def random_starts(
     rows: InMemoryRows, kernel: Kernel, n_components: int, n_starts: int, rng: np.random.RandomState
 ) -> list[Candidate]:
-    """Return random maps, alternately at the scale of the median heuristic and at half of this scale."""
+    """Return `n_starts` random maps, alternately with the scale of the median heuristic and with half of this scale."""
     sample = median_sample(rows, rng)
     starts = []
     for k in range(n_starts):

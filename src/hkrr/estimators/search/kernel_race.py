@@ -54,7 +54,7 @@ _FIRST_NOISE = 0.1
 _LEAST_NOISE, _MOST_NOISE, _FARTHEST_SCALE = 0.003, 1.0, 100.0
 # The time of one iteration is proportional to this power of the number of rows.
 _COST_EXPONENT = 2.3
-# A candidate takes part in a round only if there is time for this share of its iterations.
+# A candidate takes part in a round only if there is time for this fraction of its iterations.
 _LEAST_SHARE = 0.4
 
 
@@ -193,7 +193,8 @@ class Race:
 
         def learn(k: int) -> Candidate:
             if isinstance(starts[k].shape, Scaled):
-                return starts[k]  # its only parameters are the scale and the noise, which are refitted below
+                # The only parameters of this candidate are its scale and its noise, which are refitted below.
+                return starts[k]
             return learn_on_batches(some, starts[k], batches.rows_for(starts[k]), batches.n_steps, int(seeds[k]))
 
         # The longest runs are started first, so that no thread is left with a long run at the end.
@@ -292,7 +293,7 @@ class Race:
         return self._improve(criterion, list(best.values()), max_iter - SHORT)
 
     def _square_starts(self, ends: Sequence[Candidate], total_weight: float) -> list[Candidate]:
-        """Return square maps for the radial kernels without a square map, started from their diagonal maps."""
+        """Return square maps for the radial kernels without a square map in `ends`, made from their diagonal maps."""
         have = {end.kernel for end in ends if end.origin is Origin.SQUARE}
         varying = self.problem.rows.varying_columns()
         return [

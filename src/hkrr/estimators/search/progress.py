@@ -122,7 +122,7 @@ class Progress:
         self.best: list[Candidate] = []  # each new best candidate, in the order of discovery
         # Weights of the heavy-tailed (Student-t) noise in this search; None for normal noise.
         self.omega: Array | None = None
-        self.omega_of_best: Array | None = None  # the same for the search that found the best candidate
+        self.omega_of_best: Array | None = None  # these weights in the search that found the best candidate
         self._predict: Callable[[Any], Array] | None = None
 
     def begin(self, stage: str, phase: Phase | None) -> None:

@@ -73,7 +73,7 @@ def learn_on_batches(problem: SearchProblem, start: Candidate, n_rows: int, n_st
 def _adam(
     problem: SearchProblem, start: Candidate, n_rows: int, n_steps: int, rng: np.random.RandomState
 ) -> tuple[Array, float, int]:
-    """Return the map, nu and the number of steps that succeeded."""
+    """Run the steps of Adam from `start`. Return the final map, the final nu and the number of steps that succeeded."""
     shape, parameters = start.shape, start.shape.parameters(start.B)
     full = isinstance(shape, Full)
     unit = _ENTRY_STEP * math.sqrt(float(np.mean(parameters**2))) if full else _LOG_STEP
@@ -105,7 +105,7 @@ def _adam(
 
 
 def _gradient(criterion: Criterion, start: Candidate, values: Array) -> Array:
-    """Return the derivatives of the criterion with respect to the parameters of the shape and to log nu."""
+    """Return the derivatives of the criterion with respect to `values`: the parameters of the map, then log nu."""
     shape = start.shape
     parameters = values[:-1].reshape(np.shape(shape.parameters(start.B)))
     reg_lambda = math.exp(values[-1]) / criterion.rows.total_weight
@@ -115,7 +115,7 @@ def _gradient(criterion: Criterion, start: Candidate, values: Array) -> Array:
 
 
 def _batches(problem: SearchProblem, n_rows: int, rng: np.random.RandomState) -> Iterator[Array]:
-    """Yield the indices of random batches without end. Within a pass over the rows, no row is drawn twice."""
+    """Yield the indices of random batches of `n_rows` rows, without end. A pass over all rows draws no row twice."""
     counted = problem.rows.draw(problem.rows.n_rows, rng)
     while True:
         order = rng.permutation(counted)

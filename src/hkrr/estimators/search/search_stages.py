@@ -134,7 +134,7 @@ def tune(problem: SearchProblem, kernel: Kernel | None) -> Tuned:
 
     try:
         found = _choose_noise(problem, search) if can_have_outliers(problem.rows) else search(None)
-        # If there were two searches, the result of the first one may have been kept.
+        # Report the selected candidate again: if there were two searches, it can be the result of the first search.
         problem.progress.omega = found.omega
         problem.progress.found(found.winner)
         return found
@@ -511,7 +511,8 @@ def _search_all_kernels(problem: SearchProblem) -> Tuned:
         tried += checked
         if not keep:
             winner, message = others[0], FAILED_CHECK if checked else None
-            # The other full maps have as many parameters, so they are not used in an ensemble either.
+            # The full map did not generalize. The other full maps have as many parameters, so none of them is used in
+            # an ensemble.
             survivors = [one for one in survivors if not isinstance(one.shape, Full)]
     end, result = _without_run(problem, winner, StopReason.MAX_ITER if problem.in_time else None)
     result = replace(result, message=AT_LIMIT) if problem.in_time else result
