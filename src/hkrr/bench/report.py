@@ -1,4 +1,7 @@
-"""The report of a benchmark: a Markdown page with tables, figures and a summary of the results."""
+"""The report of a benchmark: a Markdown page with tables, figures and a summary of the results.
+
+A peer is any method except ``hkrr`` and its variants.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""`HyperKernelEnsemble`: a weighted sum of models with different kernels and maps, for tabular data."""
+"""`HyperKernelEnsemble`: a weighted sum of models with different kernels and maps, for tabular data.
+
+The models of the sum are called members. A search selects them from many candidates (combinations of a kernel and a
+map).
+"""
 
 from __future__ import annotations
 

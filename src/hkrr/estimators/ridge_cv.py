@@ -40,9 +40,9 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
 
     By default, the map, lambda and the scale of the kernel are learned together, by maximizing the evidence of the
     equivalent Gaussian process. The number of directions is selected by a BIC based on the evidence. Plain kernel ridge
-    regression on all inputs is one of the candidates. If its score is close to the score of the best map, the two are
-    compared on held-out rows. If the residuals have heavy tails, a Student-t noise model gives outliers a small weight.
-    See docs/choosing.md.
+    regression on all inputs is one of the models that are compared. If its score is close to the score of the best map,
+    the two are compared on held-out rows. If the residuals have heavy tails, a Student-t noise model gives outliers a
+    small weight. See docs/choosing.md.
 
     With ``criterion="training"`` and `cv`, the estimator follows the adaptive rule of the paper (see
     `HyperKernelRidge`): it selects the pair (d, lambda) with the smallest held-out error on a grid, where d is the
@@ -94,8 +94,8 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
         As in `HyperKernelRidge`. After Ctrl-C, the estimator contains the best model so far, with at most 500 centers.
     callbacks : list of callables or None, default=None
         Functions that are called with a `hkrr.estimators.search.progress.SearchState` when the search enters a stage or
-        finds a better candidate. If a function returns True, the search stops, and the final fit is made for the best
-        candidate so far. None means no functions. Callbacks cannot be combined with `cv`.
+        finds a better model. If a function returns True, the search stops, and the final fit is made for the best model
+        so far. None means no functions. Callbacks cannot be combined with `cv`.
 
     Attributes
     ----------

@@ -1,4 +1,7 @@
-"""Training loss of VarPro, AGD and L-BFGS against time, from several starting maps (figure 1)."""
+"""Training loss of VarPro, AGD and L-BFGS against time, from several starting maps (figure 1).
+
+A run is one of these methods, started from one of the maps.
+"""
 
 from __future__ import annotations
 

@@ -585,7 +585,7 @@ def _count_parameters(rows: Rows, B: Array, kernel: Kernel) -> float:
 
 
 class SearchCandidate(Protocol):
-    """Attributes of a candidate of the search that `diagnose_search` uses."""
+    """The attributes that `diagnose_search` uses of a candidate, one of the models that a search compares."""
 
     @property
     def dropped(self) -> bool: ...

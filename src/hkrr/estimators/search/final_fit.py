@@ -1,4 +1,7 @@
-"""The final fit of a search: coefficients on all rows at the selected map, and a prediction of the fit's duration."""
+"""The final fit of a search: coefficients on all rows at the selected map, and a prediction of the fit's duration.
+
+The candidates of a search consist of a kernel, a map and a noise level.
+"""
 
 from __future__ import annotations
 

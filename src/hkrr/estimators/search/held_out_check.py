@@ -42,7 +42,7 @@ _FOLDS, _ROWS, _GROUP_ROWS = 4, 6_000, 500
 # One fold is held out if there are at least _FEW_ROWS rows. With fewer rows, two folds are held out in turn. With fewer
 # than _VERY_FEW_ROWS rows, all four folds are held out in turn.
 _FEW_ROWS, _VERY_FEW_ROWS = 2_000, 1_000
-# Initial noise level nu (see `Candidate`) of a run.
+# Initial noise level nu (see `Candidate`) of an optimization that does not start from a learned map.
 _FIRST_NOISE = 0.1
 
 

@@ -1,7 +1,8 @@
 """A race between kernels and shapes of the map, for tables whose columns have individual meanings.
 
 Real tables rarely follow a multi-index model. A kernel that is not smooth (such as Laplace) with one scale per column,
-or with a full D x D map, often fits them better than a few directions. The candidates are:
+or with a full D x D map, often fits them better than a few directions. A candidate is a kernel with a map, and a run is
+one optimization of a candidate. The candidates are:
 
 - maps with few directions, found with the Gaussian kernel, for each radial kernel;
 - multiples of the identity (plain kernel ridge regression), for each kernel;

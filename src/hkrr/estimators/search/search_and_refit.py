@@ -1,4 +1,8 @@
-"""Model selection by a criterion: the search on a sample, then the final fits of one model or of an ensemble."""
+"""Model selection by a criterion: the search on a sample, then the final fits of one model or of an ensemble.
+
+A candidate of the search is a kernel, a map and a noise level. The winner is the best candidate. The finalists are the
+candidates from which an ensemble can be made, and its members are the finalists with positive weights.
+"""
 
 from __future__ import annotations
 

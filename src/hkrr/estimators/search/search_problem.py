@@ -1,4 +1,7 @@
-"""The input of a search, and the resources that all stages of the search share."""
+"""The input of a search, and the resources that all stages of the search share.
+
+A candidate of the search is a kernel, a map and a noise level. A run is one optimization that improves a candidate.
+"""
 
 from __future__ import annotations
 

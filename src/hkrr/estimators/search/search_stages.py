@@ -1,5 +1,7 @@
 """The complete search: from rows to one candidate, which consists of a kernel, a map and a noise level.
 
+A run is one optimization that improves a candidate.
+
 The search for directions uses a sample of the rows and at most 400 centers. The best candidates are then refined on all
 rows of the search. If the residuals have heavy tails, the search uses a heavy-tailed (Student-t) noise model, called
 heavy-tailed noise below (`hkrr.estimators.search.robust_noise`).

@@ -21,7 +21,7 @@ from hkrr._base.linear_algebra import Array, jittered_cholesky
 
 # The constant c of the module docstring.
 PRICE = 6.0
-# Members with smaller weights are left out, and the weights of the remaining members are computed again.
+# Candidates with smaller weights are left out, and the weights of the remaining candidates are computed again.
 _LEAST_WEIGHT = 0.01
 
 
