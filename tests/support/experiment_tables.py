@@ -43,7 +43,8 @@ def without(table, **where):
 def convergence(*starts, limit=40.0):
     """Return a table of loss curves. All curves begin with a loss of 5 at 0 s.
 
-    Each start is given by the (seconds, loss) pairs of VarPro and the pairs of AGD. L-BFGS has the curve of VarPro.
+    Each argument in ``starts`` describes the runs from one starting map, by the (seconds, loss) pairs of VarPro and those
+    of AGD. L-BFGS has the curve of VarPro.
     """
     return [
         {
@@ -63,8 +64,8 @@ def convergence(*starts, limit=40.0):
 def toy_trajectories(ends, steps):
     """Return a table of trajectories.
 
-    ``ends[start, step]`` has the final y of VarPro and AGD from a starting point with an initial step size.
-    ``steps[step]`` has the numbers of iterations of the three methods.
+    ``ends[start, step]`` has the final y of VarPro and AGD for a starting point and an initial step size. ``steps[step]``
+    has the numbers of iterations of the three methods for an initial step size.
     """
     return [
         {"link": link, "x0": x0, "y0": y0, "first_step": step, "method": method, "iteration": k}
@@ -78,7 +79,7 @@ def toy_trajectories(ends, steps):
 def toy_basins(arrivals, n_points=2):
     """Return a table of final values of y.
 
-    ``arrivals[link, step]`` has, for each method, the numbers of the starting points from which the method reaches
+    ``arrivals[link, step]`` has, for each method, the indices of the starting points from which the method reaches
     y = 1. The starting points are a grid of ``n_points`` by ``n_points`` points.
     """
     return [

@@ -45,7 +45,7 @@ class ShapeName(StrEnum):
 
 
 class Shape(Protocol):
-    """Interface of the shapes of a map."""
+    """Interface of the shapes of a map. A shape computes a map from its parameters."""
 
     name: ShapeName
 

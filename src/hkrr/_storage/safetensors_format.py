@@ -82,7 +82,7 @@ class _Tensor(NamedTuple):
 
 
 def pack(header: dict[str, Any], arrays: dict[str, Array], kind: str = MODEL) -> bytes:
-    """Return the bytes of a file with the given arrays. The dict `header` is the hkrr metadata.
+    """Return the bytes of a file of the given kind (MODEL or CHECKPOINT). The dict `header` is the hkrr metadata.
 
     The dtypes, shapes and memory orders of the arrays and the checksum are added to the metadata.
     """
@@ -233,7 +233,7 @@ def check_format(header: dict[str, Any], kind: str) -> None:
 
 
 def parsed(text: str) -> dict[str, Any]:
-    """Return the JSON object in a string.
+    """Return the JSON object that a text contains, or raise Refusal if the text is not a JSON object.
 
     The depth of the JSON is checked first, because the JSON parser is recursive.
     """

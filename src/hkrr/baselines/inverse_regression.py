@@ -10,7 +10,7 @@ from hkrr.baselines._subspace_estimator import SubspaceEstimator, slices
 
 
 class SlicingEstimator(SubspaceEstimator):
-    """The base class of the estimators that slice the target, with their common parameters."""
+    """The base class of the estimators that group the rows into slices by their targets, with the common parameters."""
 
     # The smallest valid value of n_slices.
     _least_slices = 2

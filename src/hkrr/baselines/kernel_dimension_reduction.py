@@ -29,8 +29,9 @@ class KDR(SubspaceEstimator):
     G_y and G_{XB'} are the centred kernel matrices of the target and of the projected inputs, m is the number of rows,
     and eps is the parameter ``epsilon``. The trace is the conditional variance of the target given Bx, in the feature
     space of the target's kernel. It is minimized by gradient descent over matrices B with orthonormal rows, starting
-    from the map of `GradientKDR`. Source: Fukumizu, Bach and Jordan (2009), Kernel dimension reduction in regression,
-    Annals of Statistics 37.
+    from the map of `GradientKDR`. The inputs are whitened before the optimization, and the directions are converted to
+    the original units of X afterwards. Source: Fukumizu, Bach and Jordan (2009), Kernel dimension reduction in
+    regression, Annals of Statistics 37.
 
     Parameters
     ----------
@@ -146,10 +147,10 @@ def conditional_variance(Z: Array, G_y: Array, B: Array, kernel: Kernel, epsilon
 class GradientKDR(SubspaceEstimator):
     """Gradient-based KDR: ``M = (1/m) sum_i N_i' (G_x + m eps I)^-1 G_y (G_x + m eps I)^-1 N_i``.
 
-    G_x and G_y are the kernel matrices of the inputs and the target, m is the number of rows, and eps is the parameter
-    ``epsilon``. Row j of the m x D matrix N_i is the gradient of k(x_j, x) with respect to x at x = x_i. M is the mean
-    outer product of the gradients of a regression function: the regression of the target's kernel features on X. The
-    directions are the leading eigenvectors of M, converted from whitened inputs to the original units of X. The
+    G_x and G_y are the kernel matrices of the whitened inputs x_i and of the target, m is the number of rows, and eps
+    is the parameter ``epsilon``. Row j of the m x D matrix N_i is the gradient of k(x_j, x) with respect to x at
+    x = x_i. M is the mean outer product of the gradients of a regression function: the regression of the target's
+    kernel features on X. The directions are the leading eigenvectors of M, converted to the original units of X. The
     estimator needs no iterative optimization. Source: Fukumizu and Leng (2014), Gradient-based kernel dimension
     reduction for regression, JASA 109.
 

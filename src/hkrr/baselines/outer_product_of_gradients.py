@@ -95,10 +95,11 @@ class OPG(_LocalLinear):
 class MAVE(_LocalLinear):
     """Minimum average variance estimation: ``min sum_ij w_ij (y_i - a_j - b_j' B (z_i - z_j))^2`` over a, b and B.
 
-    Here w_ij is the weight of row i in the local fit at anchor j, a_j is the intercept of this fit, and b_j are its
-    slopes. The fit starts from the map of OPG with ``n_iter=3``. Each iteration then computes the local fits for the
-    current map, and a new map for these local fits. The new map is the solution of a linear least-squares problem.
-    Source: Xia, Tong, Li and Zhu (2002), see `OPG`.
+    Here z_i are the whitened inputs and y_i the target of row i. The anchors j are training rows, around which linear
+    functions are fitted: w_ij is the weight of row i in the local fit at anchor j, a_j is the intercept of this fit,
+    and b_j are its slopes. The algorithm starts from the map of OPG with ``n_iter=3``. Each iteration then computes the
+    local fits for the current map, and a new map for these local fits. The new map is the solution of a linear
+    least-squares problem. Source: Xia, Tong, Li and Zhu (2002), see `OPG`.
 
     Parameters
     ----------

@@ -97,7 +97,8 @@ def _baseline(name: str, draw: Draw, about: str, *, seeded: bool = True, learns_
 def _subspace(name: str, full_name: str, seeded: bool = False) -> Method:
     """Return a subspace estimator followed by kernel ridge regression as a benchmark method.
 
-    Random search chooses the number of directions.
+    `name` is the class of the estimator, and `full_name` its name in the description. Random search chooses the number
+    of directions.
     """
 
     def make(setting: Setting, task: Task) -> Any:

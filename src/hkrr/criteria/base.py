@@ -164,7 +164,7 @@ class Criterion(ABC):
         return False
 
     def nats(self, value: float) -> float:
-        """Return the value as a negative log likelihood per row.
+        """Convert a value of the criterion to a negative log likelihood per row, in nats.
 
         The default implementation is for mean squared errors and returns half the logarithm of the value.
         """

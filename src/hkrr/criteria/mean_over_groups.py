@@ -85,7 +85,7 @@ class Grouped:
         return ("grouped", self.reg_lambda, *(part.content for part in self._parts))
 
     def nats(self, value: float) -> float:
-        """Return the value as a negative log likelihood per row."""
+        """Convert a value of the criterion to a negative log likelihood per row, in nats."""
         return self._parts[0].nats(value)
 
     def reduced(self, B: Array, reg_lambda: float | None = None) -> Reduced:

@@ -281,6 +281,6 @@ class InMemoryRows(Rows):
 def in_memory(rows: InMemoryRows) -> Rows:
     """Return the rows unchanged.
 
-    This function is the default value of parameters that take a function which moves rows to a device.
+    Some parameters are functions that move rows to a device. This function is their default, which moves nothing.
     """
     return rows

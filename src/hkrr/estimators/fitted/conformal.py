@@ -116,10 +116,10 @@ def estimate_uncertainty(
 ) -> Uncertainty | None:
     """Return the uncertainty of a fit, or None if a factorization fails or memory runs out.
 
-    `solution` solves the linear system at B, and `info` has the details. It differs from the coefficients `alpha` of
-    the model if the solver stopped before the system was solved. `shape` determines what was learned: all entries of
-    B, one scale per column, or one scale. With heavy-tailed noise, the weights of the objective are small for outliers,
-    and `given` are the rows with the weights that the user gave. Otherwise `given` is None.
+    `solution` solves the linear system at B, and `info` has the details. `solution` differs from the coefficients
+    `alpha` of the model if the solver stopped before the system was solved. `shape` determines what was learned: all
+    entries of B, one scale per column, or one scale. With heavy-tailed noise, the weights of the objective are small
+    for outliers, and `given` are the rows with the weights that the user gave. Otherwise `given` is None.
     """
     if info.factor is None:
         return None
@@ -134,7 +134,7 @@ def estimate_uncertainty(
 
 
 def _at_typical_rows(found: Uncertainty) -> Uncertainty:
-    """Return the uncertainty with variances that fit typical rows: half of the errors exceed .67 standard deviations.
+    """Return the uncertainty with rescaled variances: half of the absolute errors exceed 0.67 standard deviations.
 
     The variances of a fit with heavy-tailed noise are in units of the scale of the Student-t distribution, which is
     smaller than the standard deviation of the errors.

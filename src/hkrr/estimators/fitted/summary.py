@@ -223,7 +223,7 @@ def map_facts(
 ) -> Iterator[tuple[str, str]]:
     """Yield the facts about the size of a model, its targets, its map and its kernel.
 
-    `n_rows` is None if the number is not known, and `distinct` tells whether it counts identical rows once. The facts
+    `n_rows` is None if the number of rows is not known. `distinct` tells whether `n_rows` counts identical rows once. The facts
     about the targets are placed before the facts about the map.
     """
     d, D = len(model.map_), model.map_.shape[-1]

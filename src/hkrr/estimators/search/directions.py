@@ -232,7 +232,11 @@ class DirectionSearch:
             self._start_narrow()
 
     def go_on(self) -> None:
-        """Search for further directions, with more rows if necessary. Do nothing if the result of `start` is clear."""
+        """Search for further directions, with more rows if necessary.
+
+        Nothing is done if the best maps in `start` have the same directions and explain the target, and a map with one
+        direction more has been tried.
+        """
         for _ in range(_WIDENINGS):
             if not self.best or not self.problem.in_time:
                 break

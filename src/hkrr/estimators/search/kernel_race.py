@@ -310,8 +310,8 @@ class Race:
     ) -> list[Candidate]:
         """Return the candidates for whose runs there is time, lowest score first, with the best square map second.
 
-        The time of a run, and of refitting its scale and noise, is predicted from earlier runs. More rows improve the
-        score of a square map most.
+        The time of a run, and of refitting its scale and noise, is predicted from earlier runs. The best square map
+        comes second, because more rows improve the score of a square map most.
         """
         starts, left = [], self.problem.seconds_left
         rest = candidates[1:]

@@ -71,7 +71,7 @@ def student_weights(squares: Array, scale: Array) -> Array:
 
 
 class Errors(NamedTuple):
-    """Leave-one-out errors, standardized."""
+    """Standardized errors of predictions at n rows for T targets. They are usually leave-one-out errors."""
 
     squares: Array  # (n, T): squared errors, divided by their variances, which are relative to the scale of each target
     log_variance: Array  # (n,): logarithms of these variances

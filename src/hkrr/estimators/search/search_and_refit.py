@@ -107,8 +107,8 @@ def select_model(ready: Ready, kernel: Kernel | None, keep_best: bool) -> Select
 def select_members(ready: Ready, keep_best: bool) -> tuple[list[Selection], Array]:
     """Run the search, compute the weights of its best candidates, and fit the candidates with positive weights.
 
-    Return these members of the ensemble, largest weight first, and their weights. There is at least one member,
-    possibly with the weight 0. See `select_model` for `keep_best`.
+    Return the fitted candidates (the members of the ensemble), largest weight first, and their weights. There is at
+    least one member, possibly with the weight 0. See `select_model` for `keep_best`.
     """
     problem, budget = ready.problem, ready.budget
     try:
