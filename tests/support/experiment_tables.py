@@ -43,8 +43,8 @@ def without(table, **where):
 def convergence(*starts, limit=40.0):
     """Return a table of loss curves. All curves begin with a loss of 5 at 0 s.
 
-    Each argument in ``starts`` describes the runs from one starting map, by the (seconds, loss) pairs of VarPro and those
-    of AGD. L-BFGS has the curve of VarPro.
+    Each argument in ``starts`` describes the runs from one starting map, by the (seconds, loss) pairs of VarPro and
+    those of AGD. L-BFGS has the curve of VarPro.
     """
     return [
         {
@@ -64,8 +64,8 @@ def convergence(*starts, limit=40.0):
 def toy_trajectories(ends, steps):
     """Return a table of trajectories.
 
-    ``ends[start, step]`` has the final y of VarPro and AGD for a starting point and an initial step size. ``steps[step]``
-    has the numbers of iterations of the three methods for an initial step size.
+    ``ends[start, step]`` has the final y of VarPro and AGD for a starting point and an initial step size.
+    ``steps[step]`` has the numbers of iterations of the three methods for an initial step size.
     """
     return [
         {"link": link, "x0": x0, "y0": y0, "first_step": step, "method": method, "iteration": k}
@@ -179,9 +179,9 @@ def adaptivity(price, d=(4, 4, 3), sizes=SIZES):
 def stationarity(*runs, last=1024):
     """Return a table of runs.
 
-    A run has the squared gradient, the squared gradient mapping, the path of B and the path of alpha as functions of
-    the number of iterations, and the values of |B|, the final loss and the smallest eigenvalue of K_mm. The first loss
-    is 2 and the smallest step 0.5, so the theorem's constant is 2 / (1e-4 * 0.5) = 40,000.
+    Each argument in ``runs`` has the squared gradient, the squared gradient mapping, the path of B and the path of
+    alpha as functions of the number of iterations, and the values of |B|, the final loss and the smallest eigenvalue of
+    K_mm. The first loss is 2 and the smallest step 0.5, so the theorem's constant is 2 / (1e-4 * 0.5) = 40,000.
     """
     return [
         {"start": start, "method": method, "iteration": n, "loss": 2.0 if n == 1 else loss, "least_step": 0.5}

@@ -172,8 +172,8 @@ def _float32_factor(A: Array, b: Array, factorize: Callable[[Array], Array]) -> 
     """Return the Cholesky factor of A in float32, and the solution of ``A x = b`` in float64.
 
     The factor is accepted if the residual of its solution is at most 0.1% of b, for each column. Each step of iterative
-    refinement in float64 then reduces the residual by a factor of about 1,000. Otherwise None is returned. Entries of the
-    factor above the diagonal are undefined.
+    refinement in float64 then reduces the residual by a factor of about 1,000. Otherwise None is returned. Entries of
+    the factor above the diagonal are undefined.
     """
     if not 1.0 / _FLOAT32_RANGE < float(np.max(A.diagonal())) < _FLOAT32_RANGE:  # also if an entry is not finite
         return None

@@ -65,8 +65,7 @@ class Chart:
     """A chart with two axes. Its methods draw into the chart, and `svg` returns the chart as an SVG element.
 
     `x` and `y` are the ranges of the axes, and the parameters `kind` of the methods are CSS classes. `label` describes
-    the chart to screen readers. If `x_whole` is True, the
-    horizontal axis has ticks at whole numbers only.
+    the chart to screen readers. If `x_whole` is True, the horizontal axis has ticks at whole numbers only.
     """
 
     def __init__(

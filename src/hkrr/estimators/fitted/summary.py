@@ -223,8 +223,8 @@ def map_facts(
 ) -> Iterator[tuple[str, str]]:
     """Yield the facts about the size of a model, its targets, its map and its kernel.
 
-    `n_rows` is None if the number of rows is not known. `distinct` tells whether `n_rows` counts identical rows once. The facts
-    about the targets are placed before the facts about the map.
+    `n_rows` is None if the number of rows is not known. `distinct` tells whether `n_rows` counts identical rows once.
+    `target_facts` are the facts about the targets.
     """
     d, D = len(model.map_), model.map_.shape[-1]
     shape = map_shape(model)

@@ -105,8 +105,8 @@ class Progress:
     The callbacks are called in each stage and for each new best candidate. `began` is the time (of
     ``time.perf_counter``) at which the fit started. ``fit_candidate(candidate, omega)`` returns the fitted model of a
     candidate and should be fast; omega contains the weights of heavy-tailed noise, or is None for normal noise. If
-    `fit_candidate` is None, callbacks cannot call ``SearchState.predict``. If `verbose` is above 0, a
-    line is printed for each stage, and when the best candidate changes.
+    `fit_candidate` is None, callbacks cannot call ``SearchState.predict``. If `verbose` is above 0, a line is printed
+    for each stage, and when the best candidate changes.
     """
 
     def __init__(

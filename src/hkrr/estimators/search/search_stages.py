@@ -367,7 +367,7 @@ def _found_by(search: DirectionSearch) -> tuple[list[Candidate], list[Candidate]
 
 
 def select_for_polishing(problem: SearchProblem, best: list[Candidate], searched_weight: float) -> list[Candidate]:
-    """Return the candidate with the best score, and the one with the best score on all rows if this is another one.
+    """Return the candidate with the best score and, if it is different, the candidate with the best score on all rows.
 
     `best` is sorted by score, lowest first. The scores were computed on a sample with the total weight
     `searched_weight`, and are extrapolated to all rows.
