@@ -56,7 +56,7 @@ class Shape(Protocol):
         """Return the map B (d, D) with the given parameters, or the diagonal (D,) of a diagonal map."""
 
     def gradient(self, parameters: Array, grad: Array) -> Array:
-        """Return the gradient at `parameters` with respect to the parameters. `grad` is the gradient with respect to B."""
+        """Return the gradient with respect to `parameters`, at these values, given the gradient `grad` in B."""
 
     def degrees_of_freedom(self, n_components: int, n_features: int, rotation_invariant: bool) -> float:
         """Return the number of identifiable parameters of a map with `n_components` rows and `n_features` columns.
