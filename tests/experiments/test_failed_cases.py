@@ -133,6 +133,7 @@ def test_one_size(name, table, no_rate):
     assert (check_claims_and_figure(name, table)[0].holds is None) == no_rate
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sizes", [(400, 800), (100, 400, 800, 1600)])
 def test_other_numbers_of_sizes(sizes):
     hkrr, krr = (-1.0,) * 3, (-0.8, -0.5, -0.2)
@@ -164,6 +165,7 @@ def test_other_true_numbers_of_directions(true_d, dimensions):
     assert None in [claim.holds for claim in found]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_points", [2, 5])
 @pytest.mark.parametrize("steps", [(0.1,), (0.1, 1.0)])
 def test_other_first_steps_of_the_map(steps, n_points):

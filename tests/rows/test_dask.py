@@ -239,7 +239,7 @@ def _lazy(collection):
 
 @pytest.mark.usefixtures("client")
 @pytest.mark.parametrize("zero", [True, pytest.param(False, marks=pytest.mark.thorough)], ids=["zero rows", ""])
-@pytest.mark.parametrize("kind", ["array", "columns apart", "frame"])
+@pytest.mark.parametrize("kind", ["array", pytest.param("columns apart", marks=pytest.mark.thorough), "frame"])
 def test_predictions_are_lazy_collections(kind, zero):
     lengths = (0, 400, 0, 500) if zero else (400, 500)
     table = pd.DataFrame(_data()[0], columns=NAMES)
