@@ -119,7 +119,7 @@ class Diagonal:
 
 
 class Scaled:
-    """Multiple ``B = exp(p) base`` of a given map, with one parameter.
+    """A given map times a scale: ``B = exp(p) base``. The only parameter is p.
 
     If `base` is a vector of ones, the map is a multiple of the identity, and the model is plain kernel ridge
     regression.
