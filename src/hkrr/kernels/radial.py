@@ -76,8 +76,8 @@ class Radial(Kernel):
             if is_torch_array(u):
                 u[u < rounding * (of_P + of_C)] = 0.0
             elif u.size > 0:
-                # Usually few distances are below the largest rounding error. One pass finds them, and only they are compared
-            # with their own rounding errors.
+                # Usually few distances are below the largest rounding error. One pass finds them, and only they are
+                # compared with their own rounding errors.
                 i, j = np.nonzero(u < rounding * (np.max(of_P) + np.max(of_C)))
                 u[i, j] = np.where(u[i, j] < rounding * (of_P[i, 0] + of_C[0, j]), 0.0, u[i, j])
         return u
