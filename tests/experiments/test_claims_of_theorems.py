@@ -38,12 +38,12 @@ def test_sample_complexity(hkrr, krr, holds):
     """The claims compare the slopes of HKRR and KRR over the last three sizes."""
     faster, spread = claims_of("sample-complexity", sample_complexity(hkrr, krr))
     assert [faster.holds, spread.holds] == holds
-    for number in (faster.number, spread.number):
-        assert number.startswith("slopes over m = 400, 800, 1600: ")
-    for value, D in zip(hkrr, (10, 20, 50), strict=True):
-        assert f"{value:.2f} (D = {D}, over all sizes" in faster.number.split("; KRR on X ")[0]
-    shown = f"spread of HKRR {np.ptp(hkrr):.2f}, KRR on X from {krr[0]:.2f} (D = 10) to {krr[2]:.2f} (D = 50)"
-    assert spread.number.endswith(shown)
+    hkrr_slopes, krr_slopes = (", ".join(f"{value:.2f}" for value in slopes) for slopes in (hkrr, krr))
+    shown = f"slopes over m = 400, 800, 1600, for D = 10, 20, 50: HKRR {hkrr_slopes}; KRR on X {krr_slopes}; "
+    assert faster.number.startswith(shown)
+    assert ". Slopes over all sizes: HKRR " in faster.number
+    shown = f"spread of HKRR {np.ptp(hkrr):.2f}; KRR on X from {krr[0]:.2f} at D = 10 to {krr[2]:.2f} at D = 50"
+    assert spread.number == shown
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.1])
@@ -173,7 +173,15 @@ def test_stationarity(gradient, mapping, path_B, path_alpha, holds):
         )
     used = max(n * gradient(n) for n in 2 ** np.arange(11.0)) / 40_000
     assert f"at most {max(used, 1 / 40_000):.1e} of the constant" in claims[0].number
-    assert "1 runs end with |B| = 1" in claims[1].number
+    assert "1 runs end on the boundary |B| = 1" in claims[1].number
+    slowest = {
+        EVEN: "exponent of the slowest run: -1.01",
+        SLOWER: "exponent of the slowest run: -0.99",
+        WORSE: "the quantity hardly decreased in the slowest run",
+        HUGE: "the quantity hardly decreased in the slowest run",
+    }
+    for claim, curve in zip(claims[1:3], (gradient, mapping), strict=True):
+        assert claim.number.startswith(f"{slowest.get(curve, 'exponent of the slowest run: -2.00')}; ")
     added = {ENDS: "1.5%", GOES_ON: "93.8%", NOTHING: "1.5%"}  # the run that agrees with the theorem adds 1.5%
     for claim, path in zip(claims[3:5], (path_B, path_alpha), strict=True):
         assert claim.number.startswith(f"largest gain {added[path]}; ")

@@ -41,8 +41,8 @@ class RBFNetwork(KernelExpansionRegressor):
     """Radial basis function network: ``f(x) = sum_j a_j k(|x - t_j|) + b`` with learned centers t_j.
 
     Stochastic gradient descent learns the centers and the coefficients a_j together. Source: Poggio and Girosi (1990),
-    Networks for approximation and learning, Proceedings of the IEEE 78. That paper calls these models regularization
-    networks with fewer units than rows and movable centers.
+    Networks for approximation and learning, Proceedings of the IEEE 78. That paper derives these models
+    from regularization networks: they have movable centers, and fewer units than there are rows.
 
     Parameters
     ----------

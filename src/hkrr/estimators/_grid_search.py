@@ -127,8 +127,8 @@ def search_grid(grid: Grid, final: HyperKernelRidge, n_jobs: int | None, verbose
         return best
     if model is None:
         raise FitError(
-            f"The fit of the selected pair n_components={d}, reg_lambda={grid.lambdas[j]} failed on all rows, although "
-            "it worked on the splits: check the scale of X."
+            f"The final fit to all rows with the selected pair n_components={d}, reg_lambda={grid.lambdas[j]} failed, "
+            "although the fits to the splits succeeded: check the scale of X."
         )
     return GridChoice(model, d, error, table)
 

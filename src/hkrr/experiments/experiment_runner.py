@@ -47,7 +47,7 @@ class Claim:
 
     def __str__(self) -> str:
         verdict = {True: "holds", False: "does not hold", None: "inconclusive"}[self.holds]
-        return f"{verdict}: {self.text} ({self.number})"
+        return f"{verdict}: {self.text}. Measured: {self.number}"
 
 
 def quick_config(**fields: Any) -> Any:

@@ -81,14 +81,7 @@ def claims(table: Table) -> list[Claim]:
     features = sorted(set(column(table, "D")))
     late = {system: [slope(*curve(table, D, system, _LAST)) for D in features] for system in SYSTEMS}
     over_all = {system: [slope(*curve(table, D, system)) for D in features] for system in SYSTEMS}
-    number = "; ".join(
-        f"{system} "
-        + ", ".join(
-            f"{a:.2f} (D = {D}, over all sizes {b:.2f})"
-            for D, a, b in zip(features, values, over_all[system], strict=True)
-        )
-        for system, values in late.items()
-    )
+    number = f"{_listed(late)}. Slopes over all sizes: {_listed(over_all)}"
     spread = {system: max(values) - min(values) for system, values in late.items()}
     faster = all(a < b for a, b in zip(late["HKRR"], late["KRR on X"], strict=True))
     # KRR's rate deteriorates with D if its slope at the largest D is less than half of its slope at the smallest D.
@@ -97,7 +90,7 @@ def claims(table: Table) -> list[Claim]:
     if not known:
         number = "a slope needs at least 2 sizes"
     sizes = curve(table, features[0], "HKRR", _LAST)[0]
-    of_sizes = f"slopes over m = {', '.join(map(str, sizes))}"
+    of_sizes = f"slopes over m = {', '.join(map(str, sizes))}, for D = {', '.join(map(str, features))}"
     return [
         Claim(
             "HKRR's risk falls faster with m than KRR's, at every D", faster if known else None, f"{of_sizes}: {number}"
@@ -106,12 +99,17 @@ def claims(table: Table) -> list[Claim]:
             "HKRR's slope hardly depends on D (spread below 0.3) while KRR's does "
             "(at the largest D, KRR's slope is less than half of its slope at the smallest D)",
             spread["HKRR"] < 0.3 and deteriorates if known and len(features) > 1 else None,
-            f"{of_sizes}: spread of HKRR {spread['HKRR']:.2f}, KRR on X from {late['KRR on X'][0]:.2f}"
-            f" (D = {features[0]}) to {late['KRR on X'][-1]:.2f} (D = {features[-1]})"
+            f"spread of HKRR {spread['HKRR']:.2f}; KRR on X from {late['KRR on X'][0]:.2f} at D = {features[0]}"
+            f" to {late['KRR on X'][-1]:.2f} at D = {features[-1]}"
             if known
-            else f"{of_sizes}: {number}",
+            else number,
         ),
     ]
+
+
+def _listed(slopes: dict[str, list[float]]) -> str:
+    """Return the slopes of each method, in the order of D, as text."""
+    return "; ".join(f"{system} {', '.join(f'{one:.2f}' for one in each)}" for system, each in slopes.items())
 
 
 def plot(table: Table) -> Any:

@@ -199,8 +199,7 @@ def claims(table: Table) -> list[Claim]:
                 Claim(
                     f"min {text} decreases at least as fast as 1 / N over the last decade of steps ({method})",
                     None if np.isnan(slowest) else slowest <= -1.0,
-                    ("" if np.isnan(slowest) else f"slowest decrease as N^{slowest:.2f}; ")
-                    + f"{on_boundary} runs end with |B| = 1; {which}",
+                    f"{_slowest_run(slowest)}; {on_boundary} runs end on the boundary |B| = 1; {which}",
                 )
             )
         for variable in ("B", "alpha"):
@@ -213,6 +212,17 @@ def claims(table: Table) -> list[Claim]:
                 )
             )
     return found
+
+
+def _slowest_run(exponent: float) -> str:
+    """Return a sentence about the run in which a quantity decreases most slowly."""
+    if np.isnan(exponent):
+        return "no run has enough steps for an exponent"
+    if np.isneginf(exponent):
+        return f"the quantity fell to at most {_CONVERGED:g} of its first value in every run"
+    if exponent > -0.005:
+        return "the quantity hardly decreased in the slowest run"
+    return f"exponent of the slowest run: {exponent:.2f}"
 
 
 def plot(table: Table) -> Any:

@@ -547,7 +547,7 @@ def test_each_neighbour_of_the_best_number_was_tried(problem, seed, make, kernel
 
 @finished
 def test_the_spectrum_of_the_winner(problem, seed, make, kernel):
-    """Test that the spectrum has one entry for each direction of the wide map, relative to the largest one."""
+    """Test that the spectrum has one entry per direction of the uncut map, divided by the largest entry."""
     search = _found(problem, seed, make, kernel)[0]
     winner = _winner(search)
     assert winner.origin is Origin.CUT
