@@ -42,7 +42,11 @@ LATE = ([(1, 1)], [(9, 2), (39, 1)])
 
 @pytest.mark.parametrize(
     ("holds", "line"),
-    [(True, "holds: it is so (1)"), (False, "does not hold: it is so (1)"), (None, "inconclusive: it is so (1)")],
+    [
+        (True, "holds: it is so. Measured: 1"),
+        (False, "does not hold: it is so. Measured: 1"),
+        (None, "inconclusive: it is so. Measured: 1"),
+    ],
 )
 def test_text_of_a_claim(holds, line):
     assert str(Claim("it is so", holds, "1")) == line
