@@ -211,7 +211,7 @@ def test_each_claim_has_its_text_and_its_number(quick, name):
     claims = _claims(quick, name)
     assert claims
     for claim in claims:
-        assert re.fullmatch(r"(holds|does not hold|inconclusive): .+ \(.*\d.*\)", claim), claim
+        assert re.fullmatch(r"(holds|does not hold|inconclusive): .+\. Measured: .*\d.*", claim), claim
     assert len(claims) == len(CLAIMS[name])
     for sentence in CLAIMS[name]:
         assert sum(bool(re.search(f"(holds?|inconclusive): {sentence}", claim)) for claim in claims) == 1, sentence

@@ -67,7 +67,7 @@ def test_a_run_writes_its_table_its_figure_and_its_claims(tmp_path):
     assert "0,1,0,0.333333" in outcome.csv.read_text()
     assert outcome.picture.read_bytes().startswith(b"\x89PNG")
     lines = outcome.csv.with_suffix(".txt").read_text().splitlines()
-    assert lines[:-1] == ["holds: all are there (8 rows)", "4 runs, 0 s of one core in total"]
+    assert lines[:-1] == ["holds: all are there. Measured: 8 rows", "4 runs, 0 s of one core in total"]
     assert lines[-1] == provenance(Config())
     assert outcome.failures == []
 
@@ -105,7 +105,7 @@ def test_a_failed_case_is_reported_and_the_others_are_written(tmp_path, n_jobs):
     assert outcome.csv.read_text().count("\n") == 1 + 6
     assert outcome.picture.read_bytes().startswith(b"\x89PNG")
     text = outcome.csv.with_suffix(".txt").read_text()
-    assert text.startswith("holds: all are there (6 rows)\n1 of 4 runs failed. First failure: ")
+    assert text.startswith("holds: all are there. Measured: 6 rows\n1 of 4 runs failed. First failure: ")
     assert "ValueError: odd data" in text
     assert text.splitlines()[-2:] == ["3 runs, 0 s of one core in total", provenance(Config())]
     outcome, ran = _run(tmp_path)  # the second run repeats only the failed case

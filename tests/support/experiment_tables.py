@@ -22,7 +22,7 @@ def check_claims_and_figure(name, table):
     """Check that all claims of a table are complete and that its figure can be drawn; return the claims."""
     claims = claims_of(name, table)
     for claim in claims:
-        assert re.fullmatch(r"(holds|does not hold|inconclusive): .+ \(.+\)", str(claim))
+        assert re.fullmatch(r"(holds|does not hold|inconclusive): .+\. Measured: .+", str(claim))
         assert "nan" not in claim.number
     figure = get_experiment(name).plot(table)
     figure.set_layout_engine("none")  # computing the layout takes most of the time
