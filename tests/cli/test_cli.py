@@ -135,7 +135,7 @@ def test_claims_are_printed(monkeypatch, holds, verdict):
     monkeypatch.setattr(cli.reproduce, "reproduce_one", lambda *a, **k: outcome)
     result = _invoke("toy-path")
     assert result.exit_code == 0
-    assert f"  {verdict}: it is so (1 [of] 2)" in result.output.splitlines()
+    assert f"  {verdict}: it is so. Measured: 1 [of] 2" in result.output.splitlines()
 
 
 @pytest.mark.parametrize(("more", "is_noted"), [(0, False), (1, True), (50, True)])
