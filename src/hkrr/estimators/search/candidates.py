@@ -32,6 +32,7 @@ from hkrr.criteria import Criterion, Grouped
 from hkrr.criteria.batched_evidence import InLockstep, answer, can_be_batched
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel, kernel_name
+from hkrr.objective import LAMBDA_BOUNDS
 from hkrr.solvers import LBFGS, Result, at_bound, run
 from hkrr.solvers.driver import MESSAGES, StopReason, check_stored, empty_history, run_key
 from hkrr.solvers.initialization import median_sample, median_scale
@@ -60,6 +61,7 @@ class Origin(StrEnum):
     HELD_OUT = "held out"  # the chosen map or a simpler rival, scored on held-out rows
     DIRECTIONS = "directions"  # directions found with the Gaussian kernel
     PLAIN = "plain"  # a multiple of the identity: plain kernel ridge regression
+    MEAN = "mean"  # the largest lambda, so that every prediction is the mean of y
     DIAGONAL = "diagonal"  # one scale per column
     SQUARE = "square"  # a full D x D map for D columns, started from a diagonal map
     SQUARE_CUT = "square, cut"  # a square map truncated to its largest directions
@@ -79,7 +81,7 @@ class Stage(Enum):
 
 # Origins of the runs in the stages DIRECTIONS and REFINEMENT.
 _FIND_DIRECTIONS = (Origin.RANDOM, Origin.MOMENTS, Origin.CUT, Origin.WIDENED)
-_REFINE = (Origin.POLISHED, Origin.RESCALED, Origin.COMPARED, Origin.HELD_OUT)
+_REFINE = (Origin.POLISHED, Origin.RESCALED, Origin.COMPARED, Origin.HELD_OUT, Origin.MEAN)
 
 
 class RunKind(NamedTuple):
@@ -181,6 +183,19 @@ def score(criterion: Criterion | Grouped, value: float, dof: float, total_weight
     W = criterion.rows.total_weight if total_weight is None else total_weight
     n_targets = max(1, int(np.count_nonzero(criterion.squares)))
     return n_targets * W * criterion.nats(value) + 0.5 * dof * math.log(max(W, 2.0))
+
+
+def mean_only(criterion: Criterion, like: Candidate, total_weight: float) -> Candidate:
+    """Return a candidate that predicts the mean of y for every row: the candidate `like` with the largest lambda.
+
+    It has one parameter less than all other candidates, for which nu is learned. BIC penalizes this parameter like
+    those of a map. The score is extrapolated to `total_weight`.
+    """
+    largest, W = LAMBDA_BOUNDS[1], criterion.rows.total_weight
+    with single_threaded_blas():
+        value = criterion.at(largest, like.kernel).reduced(like.B).value
+    found = replace(like, origin=Origin.MEAN, nu=largest * W, value=value, seconds=0.0, lambda_at_bound=True)
+    return replace(found, score=score(criterion, value, -1.0, total_weight))
 
 
 def score_on_all_rows(candidate: Candidate, searched_weight: float, total_weight: float) -> float:

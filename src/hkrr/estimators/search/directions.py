@@ -7,17 +7,18 @@ criterion is minimized, superfluous directions shrink. The search has three stag
 
 1. **Start wide.** Wide maps are maps with many directions, usually 8. Random wide maps, and one wide map computed from
    a moment matrix, are optimized by a few iterations. The best two are optimized by further iterations.
-2. **Cut.** A wide map is truncated to its k largest singular values. The truncations with the best k, k - 1 and k + 1
-   are optimized again. This is repeated until both neighbours of the best k have been tried. The best k has the lowest
-   score, a BIC (`hkrr.estimators.search.candidates`): for a rotation-invariant kernel and D columns, a map with d
-   directions has ``dof = d D - d (d - 1) / 2`` parameters.
+2. **Cut.** A wide map is truncated to its k largest singular values, for each k that is allowed. The best k is the one
+   with the lowest score, a BIC (`hkrr.estimators.search.candidates`): for a rotation-invariant kernel and D columns, a
+   map with d directions has ``dof = d D - d (d - 1) / 2`` parameters. The truncations to the best k and to its
+   neighbours k - 1 and k + 1 are optimized again. This is repeated until both neighbours of the best k have been tried.
 3. **Widen**, unless the best truncations of the two wide maps have the same directions and explain the target. Random
    directions are added to the best map, and the result is optimized and truncated. This is repeated until no new
    direction is found.
 
 The more directions a function depends on, the more centers and rows are needed: with too few centers, the criterion is
-flat around the solution. The search begins with 2,000 rows and 100 centers. If the best map has more than 3 directions,
-or leaves much of the target unexplained, the search continues with up to 4,000 rows and 400 centers.
+flat around the solution. The search begins with 2,000 rows and 100 centers. It continues with up to 4,000 rows and 400
+centers if the best map has more than 3 directions or leaves much of the target unexplained, or if another number of
+directions may be better with more rows.
 """
 
 from __future__ import annotations
@@ -234,8 +235,8 @@ class DirectionSearch:
     def go_on(self) -> None:
         """Search for further directions, with more rows if necessary.
 
-        Nothing is done if the best maps in `start` have the same directions and explain the target, and a map with one
-        direction more has been tried.
+        Nothing is done if three conditions hold: `start` found the same directions from different starting maps, no
+        larger sample is needed (see the module docstring), and a map with one direction more has been tried.
         """
         for _ in range(_WIDENINGS):
             if not self.best or not self.problem.in_time:
@@ -298,7 +299,10 @@ class DirectionSearch:
         return bool(np.any(weight @ residuals**2 > _MUCH * (weight @ Y**2)))
 
     def _resize(self, line: int) -> bool:
-        """Change to the entry of `SIZES` with index `line`, if it has more centers. Return whether this was done."""
+        """Change to the sample size ``SIZES[line]`` if it has more centers than the current size.
+
+        The best candidates so far are optimized again on the new sample. Return whether the size was changed.
+        """
         rows, rng = self.problem.rows, self.problem.rng
         n_rows, n_centers = (min(number, rows.n_rows) for number in SIZES[min(line, len(SIZES) - 1)][1:])
         if n_centers <= self._size[1]:

@@ -3,7 +3,8 @@
 The score (BIC) penalizes each parameter of a map by log(m) / 2 nats, where m is the number of rows. This penalty is
 only valid if there are many rows per parameter. With few rows per parameter, the directions of a map can be chosen such
 that an irregular function of these directions fits all the noise. For example, with 600 rows, 200 columns, and signal
-and noise of equal variance, each parameter improves the criterion by 3.2 nats in this way.
+and noise of equal variance, each parameter improves the criterion by 3.2 nats in this way, which is as much as its
+penalty log(600) / 2.
 
 The rival of a full map is plain kernel ridge regression or a diagonal map, which has fewer parameters. If the score of
 the full map is only slightly better than the score of its rival, the two are learned again on three quarters of the
@@ -109,8 +110,8 @@ class HeldOutCheck:
     def _relearn_map(self, groups: Grouped, chosen: Candidate) -> Candidate:
         """Learn a full map with as many directions as the chosen map, and return the best candidate.
 
-        One run starts from the best map of `DirectionSearch`. If there are enough rows for a square map, another run
-        starts from the leading directions of a learned square map.
+        One run starts from the best map of `DirectionSearch`. If there are enough rows for a square map (D x D, for D
+        columns), another run starts from the leading directions of a learned square map.
         """
         training, d = groups.rows, chosen.n_components
         fresh = replace(chosen, value=math.inf, score=math.inf)

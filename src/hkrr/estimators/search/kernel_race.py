@@ -7,7 +7,7 @@ one optimization of a candidate. The candidates are:
 - maps with few directions, found with the Gaussian kernel, for each radial kernel;
 - multiples of the identity (plain kernel ridge regression), for each kernel;
 - diagonal maps, for each kernel, started from plain kernel ridge regression and from the median heuristic;
-- square maps, for each radial kernel, started from the diagonal map of the kernel.
+- square maps (full D x D maps), for each radial kernel, started from the diagonal map of the kernel.
 
 The candidates compete in rounds, and each round drops the worst. In the first round, they are optimized on at most 500
 rows, with all of these rows as centers. With at most 1,000 rows, a second round uses all of them. With more rows, the
@@ -15,8 +15,9 @@ next rounds learn the maps from random batches of all rows (`hkrr.estimators.sea
 needs thousands of rows. After such a round, the scale and the noise of each candidate are refitted on at most 2,000
 rows, and the candidates are compared on these rows.
 
-The worst candidates are dropped within each of these kinds, not among all candidates: with few rows, the score of a
-square map says little about its score with many rows. Scores are extrapolated to all rows.
+The worst candidates are dropped within each kind of candidate, not among all candidates: with few rows, the score of a
+square map says little about its score with many rows. The kinds are the four above, except that all candidates with a
+product kernel form a fifth kind. Scores are extrapolated to all rows.
 """
 
 from __future__ import annotations
@@ -62,11 +63,11 @@ _LEAST_SHARE = 0.4
 class _Kind(Enum):
     """The kinds of candidates. Candidates are dropped by comparison with others of the same kind."""
 
-    DIRECTIONS = auto()
-    SQUARE = auto()
-    DIAGONAL = auto()
-    PRODUCT = auto()
-    PLAIN = auto()
+    DIRECTIONS = auto()  # a map with few directions
+    SQUARE = auto()  # a full D x D map
+    DIAGONAL = auto()  # a diagonal map with a radial kernel
+    PRODUCT = auto()  # a diagonal map or a multiple of the identity, with a product kernel
+    PLAIN = auto()  # a multiple of the identity with a radial kernel
 
 
 def _kept(directions: int, square: int, diagonal: int, product: int, plain: int) -> dict[_Kind, int]:
@@ -110,7 +111,7 @@ class Race:
     Attributes
     ----------
     problem : SearchProblem
-        The input of the search. If the number of directions is given, only maps with these directions compete.
+        The input of the search. If the numbers of directions are given, only maps with one of these numbers compete.
     survivors : list of Candidate
         The candidates that were not dropped, lowest score first. If time ran out in a round, some scores are from the
         round before.

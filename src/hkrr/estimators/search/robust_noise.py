@@ -13,10 +13,10 @@ function at row i given all other rows, in units of the signal variance, and T t
     ``omega_i = (4 + T) / (4 + sum_t z_it / q_t)``,    ``z_it = e_it^2 / (v_i + nu)``.
 
 The scale q_t is the maximum likelihood estimate under the Student-t distribution. The errors also decide between the
-normal and the Student-t distribution: the latter is used if it increases the log density of the errors by more than 0.2
-nats per row. For example, outliers that increase the variance of the residuals by half have this effect. The Student-t
-distribution is not used if more than a tenth of the rows would be outliers, because so many large residuals are signal
-and not errors. It is also not used if most rows have the same target.
+normal and the Student-t distribution: the Student-t distribution is used if it increases the log density of the errors
+by more than 0.2 nats per row. For example, outliers that increase the variance of the residuals by half have this
+effect. The Student-t distribution is not used if more than a tenth of the rows would be outliers, because so many large
+residuals are signal and not errors. It is also not used if most rows have the same target.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ from hkrr.estimators.search.candidates import (
     Origin,
     Stage,
     descend,
+    mean_only,
     plain_kernel_ridge,
     score,
     score_on_all_rows,
@@ -86,6 +87,8 @@ _FEW_PER_COLUMNS = 4
 # Fractions of the time if the kernel is selected too. The search for directions may take the first fraction of the time
 # until the deadline. For an ensemble, the comparison of kernels may take the second fraction of the remaining time.
 _SHARE_OF_DIRECTIONS, _SHARE_OF_RACE = 0.3, 0.95
+
+NO_SIGNAL = "no model scores better than the mean of y, so every prediction is the mean of y"
 
 PLAIN_WINS = "plain kernel ridge regression on all inputs scores better than any map with few directions"
 
@@ -308,7 +311,11 @@ def _finish_directions(
 
 
 def _begin_with_plain(problem: SearchProblem, kernel: Kernel) -> tuple[Criterion, Candidate] | None:
-    """Fit plain kernel ridge regression to at most 300 rows, if a time limit requires that a model is ready soon."""
+    """Fit plain kernel ridge regression to at most 300 rows, so that a model is ready soon if there is a time limit.
+
+    The result is None if there is no time limit, if plain kernel ridge regression cannot be selected (the number of
+    directions is given, or there is only one column), or if the fit fails.
+    """
     if math.isinf(problem.deadline) or not problem.choose_dimension or problem.rows.n_features == 1:
         return None
     with suppress(FitError, ArithmeticError):
@@ -440,7 +447,7 @@ def _against_plain(
     if keep:
         problem.progress.print("    the directions are better")
         return replace(polished, score=compared.score), result, [*ends, *checked]
-    message = FAILED_CHECK if checked else PLAIN_WINS
+    message = NO_SIGNAL if rival.origin is Origin.MEAN else FAILED_CHECK if checked else PLAIN_WINS
     problem.progress.print(message)
     return rival, replace(rival_result, message=message), [*ends, *checked]
 
@@ -450,9 +457,10 @@ def compare_with_plain(
 ) -> tuple[Candidate, Candidate, Result]:
     """Return the map and plain kernel ridge regression as candidates that were scored on the same rows.
 
-    The third value is the result of the run of plain kernel ridge regression. The scale and the noise of the two
-    candidates are refitted on at most `n_rows` rows, with all of these rows as centers. The scores are extrapolated to
-    the total weight of the problem, including the penalty for the parameters (BIC).
+    If the mean of y scores better than plain kernel ridge regression, it takes the place of the latter. The third value
+    is the result of the run of plain kernel ridge regression. The scale and the noise of the two candidates are
+    refitted on at most `n_rows` rows, with all of these rows as centers. The scores are extrapolated to the total
+    weight of the problem, including the penalty for the parameters (BIC).
     """
     some = subset(problem.rows, n_rows, problem.rng)
     exact = problem.criterion(some, None, polished.kernel)
@@ -466,6 +474,9 @@ def compare_with_plain(
         replace(one, score=score(exact, one.value, one.degrees_of_freedom, problem.total_weight))
         for one in (compared, rival)
     )
+    mean = mean_only(exact, rival, problem.total_weight)
+    if mean.score < rival.score:
+        return compared, *_without_run(problem, mean)
     return compared, rival, result
 
 
@@ -516,6 +527,13 @@ def _search_all_kernels(problem: SearchProblem) -> Tuned:
             # The full map did not generalize. The other full maps have as many parameters, so none of them is used in
             # an ensemble.
             survivors = [one for one in survivors if not isinstance(one.shape, Full)]
+    if problem.choose_dimension and winner.n_rows:
+        ones = np.ones(problem.rows.n_features)
+        mean = mean_only(
+            race.criterion(winner.n_rows), replace(winner, B=ones, shape=Scaled(ones)), problem.total_weight
+        )
+        if mean.score < winner.score:
+            winner, message, survivors = mean, NO_SIGNAL, []
     end, result = _without_run(problem, winner, StopReason.MAX_ITER if problem.in_time else None)
     result = replace(result, message=AT_LIMIT) if problem.in_time else result
     if isinstance(winner.shape, Scaled):
@@ -545,8 +563,7 @@ def _lead(problem: SearchProblem, directions: Candidate) -> tuple[float, float]:
         B = median_scale(kernel, median_sample(some, problem.rng)) * ones
         starts += [Candidate(Origin.PLAIN, kernel, B, 0.1, shape=shape) for shape in (Scaled(ones), Diagonal())]
     own, *others = (exact.nats(end.value) for end in problem.improve_each(exact, starts, SHORT))
-    varying = exact.squares[exact.squares > 0] / some.total_weight
-    zero = 0.5 * float(np.mean(np.log(varying))) if len(varying) else 0.0
+    zero = exact.nats(mean_only(exact, directions, some.total_weight).value)
     return own - zero, min(others) - zero
 
 

@@ -21,7 +21,7 @@ from hkrr._base.linear_algebra import Array, jittered_cholesky
 
 # The constant c of the module docstring.
 PRICE = 6.0
-# Candidates with smaller weights are left out, and the weights of the remaining candidates are computed again.
+# Candidates with weights below this number are left out, and the weights of the other candidates are computed again.
 _LEAST_WEIGHT = 0.01
 
 
