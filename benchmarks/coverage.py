@@ -76,7 +76,7 @@ def evaluate(model: Any, X: Any, y: Any, X_test: Any, y_test: Any) -> dict[str, 
 
     The keys "held 0.8", "held 0.9" and "held 0.95" hold the observed coverage at each requested coverage. The width is
     divided by the standard deviation of y. "held by std" is the coverage of the prediction plus or minus 1.645 standard
-    deviations.
+    deviations, which is 0.9 for normal errors.
     """
     began = time.process_time()
     with warnings.catch_warnings():

@@ -10,7 +10,7 @@ data set. With `--append`, cases that are in the CSV file already are skipped, s
 The results are written to NAME.csv and NAME.md in benchmarks/results. The default NAME is `search`.
 
 Each R2 is compared with the R2 of kernel ridge regression on the true coordinates Bx (`tuned_krr` of adaptive.py). The
-latter is computed once for each data set, before the fits, and kept in true_map.csv.
+R2 on the true coordinates is computed once for each data set, before the fits, and kept in true_map.csv.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ GROUPS: dict[str, list[str]] = {
     "hard": [name for name in PROBLEMS if not name.startswith("data set") and name not in PLANTED],
 }
 # A fit succeeds if the number of directions is right, and if R2 is at least the R2 of kernel ridge regression on the
-# true coordinates Bx minus this tolerance.
+# true coordinates Bx minus this tolerance. The second value is the tolerance for the problem "steps".
 TOLERANCE, TOLERANCE_STEPS = 0.01, 0.03
 KEYS = ("cases", "problem", "seed", "state", "version")
 RESULTS_OF_A_FIT = ("seconds", "R2", "R2_krr_on_true_map", "n_components", "true_n_components", "error")

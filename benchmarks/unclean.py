@@ -3,11 +3,12 @@
     python benchmarks/unclean.py [--old FOLDER] [--cases NAME ...] [--seeds N] [--append] [--out NAME] [--list]
 
 `--cases` takes names of cases and of groups (outliers, noise, copies, limits, columns). FOLDER is a checkout of another
-version of hkrr. Each case is fitted by both versions and by other methods (rivals) on the same rows. The rivals are the
-mean of y, ridge regression (`RidgeCV`), robust linear regression (`HuberRegressor`) and tuned kernel ridge regression
-on all inputs (`hkrr.baselines.KernelRidgeCV`, at most 2,000 centers). R2 is computed on 2,000 new rows, against the
-function without noise. With `--append`, results that are in the CSV file already are kept and not computed again. The
-results are written to NAME.csv and NAME.md in benchmarks/results. The default NAME is `unclean`.
+version of hkrr; without it, only this version is run. Each case is fitted by each version and by other methods (rivals)
+on the same rows. The rivals are the mean of y, ridge regression (`RidgeCV`), robust linear regression
+(`HuberRegressor`) and tuned kernel ridge regression on all inputs (`hkrr.baselines.KernelRidgeCV`, at most 2,000
+centers). R2 is computed on 2,000 new rows, against the function without noise. With `--append`, results that are in the
+CSV file already are kept and not computed again. The results are written to NAME.csv and NAME.md in benchmarks/results.
+The default NAME is `unclean`.
 
 - outliers: 400 rows, 10 columns, ``f(x) = sin(2 w'x) + x_0`` with a random unit vector w, noise of standard deviation
   0.05. The defect is outliers, heavy-tailed noise, or noise that depends on x. Other cases have no defect, but a
@@ -319,8 +320,8 @@ def summary(rows: Sequence[Row], names: Sequence[str]) -> Iterator[Row]:
     """Yield a row for each case, method and time limit.
 
     "least R2 - krr" is the smallest value, over the seeds, of the R2 of the method minus the R2 of "krr" on the same
-    rows; "mean" and "huber" are other methods too. "least R2 - clean" subtracts the R2 of the same method on the rows
-    without the defect.
+    rows. "least R2 - mean" and "least R2 - huber" are defined in the same way. "least R2 - clean" subtracts the R2 of
+    the same method on the rows without the defect.
     """
     scores = {tuple(row[name] for name in KEYS): row["R2"] for row in rows if row["R2"] != ""}
     for key in dict.fromkeys((row["case"], row["method"], row["limit"]) for row in rows if row["case"] in names):

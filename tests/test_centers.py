@@ -20,7 +20,7 @@ def _rows(m=40, D=4, seed=0, **options):
 @pytest.mark.parametrize("case", ONE_GAMMA, ids=case_id)
 @pytest.mark.parametrize("t", [1e-3, 0.1, 10.0])
 def test_scores_are_exact_when_the_pilot_is_all_rows(case, t):
-    """Test the scores to 1e-8.
+    """Test the scores to 1e-8. The pilot sample contains the rows from which scores are approximated.
 
     The condition number of K + t m I is below 1e5, so rounding errors and the jitter stay below this tolerance.
     """
@@ -32,7 +32,7 @@ def test_scores_are_exact_when_the_pilot_is_all_rows(case, t):
 @pytest.mark.parametrize("kernel", ["gaussian", "matern52", "matern32"])
 @pytest.mark.parametrize("t", [1e-2, 0.1])
 def test_scores_of_a_partial_pilot_are_within_a_factor_two(kernel, t):
-    """Test that the factor T is at most 2 if the pilot sample holds 100 of 200 rows.
+    """Test that the scores differ from the exact scores by at most a factor 2 if the pilot sample has half of the rows.
 
     For a smooth kernel in the plane, these 100 rows span nearly all functions that matter at this t.
     """
@@ -138,7 +138,10 @@ def test_kmeans_finds_separated_clusters():
 
 
 def test_auto_size_follows_its_rule():
-    """Test that the size is kappa / lambda, at least 100, and at most the number of rows and the memory limit."""
+    """Test that the number of centers is kappa / lambda, where kappa is the maximum of k(x, x).
+
+    It is at least 100, and at most a memory limit. It never exceeds the number of rows.
+    """
     assert centers.auto_size(10_000, 1 / 256) == 256
     assert centers.auto_size(10_000, 0.003) == 334
     assert centers.auto_size(10_000, 1 / 256, kappa=2.0) == 512

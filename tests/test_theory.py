@@ -179,7 +179,7 @@ def test_scores_and_dimensions_match_the_oracles(K):
 
 @pytest.mark.parametrize(("K", "F"), FEATURES.values(), ids=FEATURES.keys())
 def test_scores_and_dimensions_in_the_feature_space(K, F):
-    """N_x at row i is m l_i. N is the mean of N_x over the rows, and N_inf is the maximum of N_x over the rows."""
+    """N_x at a row is m times its leverage score. N is the mean of N_x over the rows, and N_inf is the maximum."""
     for t in T_GRID:
         m, N, atol = len(K), pointwise_dimensions(F, t), 2.0 * rounding(K, t)
         assert_allclose(leverage_scores(K, t), N / m, rtol=1e-13, atol=atol)
@@ -281,7 +281,7 @@ def test_small_t_gives_the_rank_and_the_leverage_of_least_squares(m, p):
 
 @pytest.mark.parametrize("factor", [1e14, 1e290])
 def test_large_t_gives_the_diagonal_over_t_m(factor):
-    """For large t, l_i = K_ii / (t m) (1 + O(|K| / (t m))). The tolerance is relative to the largest score."""
+    """For large t, score i is K_ii / (t m) (1 + O(|K| / (t m))). The tolerance is relative to the largest score."""
     for K in MATRICES.values():
         m, t = len(K), factor * np.linalg.norm(K, 2)
         expected = np.diag(K) / m

@@ -1,9 +1,10 @@
 """hkrr: hyper-kernel ridge regression, for targets that depend on the inputs through a few unknown directions.
 
-The models have the form f(x) = g(Bx). A direction is a row of the map B. `HyperKernelRidge` learns B and the function g
-for a given number of directions and a given regularization lambda. `HyperKernelRidgeCV` also chooses the number of
-directions and lambda. For tables, `HyperKernelEnsemble` fits a weighted sum of such models, and `TableRegressor` also
-encodes text, dates and missing values. `HyperKernelClassifier` predicts class probabilities.
+The models have the form f(x) = g(Bx). A direction is a row of the map B: the coefficients of a linear combination of
+the inputs. `HyperKernelRidge` learns B and the function g for a given number of directions and a given regularization
+lambda. `HyperKernelRidgeCV` also chooses the number of directions and lambda. For tables, `HyperKernelEnsemble` fits a
+weighted sum of such models, and `TableRegressor` also encodes text, dates and missing values. `HyperKernelClassifier`
+predicts class probabilities.
 
 The components of the models are public: `hkrr.kernels`, `hkrr.rows`, `hkrr.centers`, `hkrr.objective`, `hkrr.criteria`
 and `hkrr.solvers`. `hkrr.datasets` generates data from known models, `hkrr.metrics` compares subspaces, and

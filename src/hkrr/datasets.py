@@ -86,7 +86,8 @@ def make_mim_mixed(
 
     The inputs are uniform on [-10, 10]^D, and
     ``y = sum_j [sin(0.5 (Bx)_j - j) + 0.5 (Bx)_{j+1} cos(0.4 (Bx)_{j+2} - j + 1)] + noise`` with j = 1, ..., d. The
-    subscripts j + 1 and j + 2 wrap around after d. The parameters and the map B are the same as in `make_mim_sines`.
+    subscripts j + 1 and j + 2 wrap around after d. The parameters have the same meaning as in `make_mim_sines`, and a
+    random map B is drawn in the same way.
 
     Examples
     --------

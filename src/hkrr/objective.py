@@ -2,23 +2,24 @@
 
     L(B, a) = sum_i w_i |(K a)_i - y_i|^2 / W  +  lambda tr(a' K_cc a)            (the paper's equation for L)
 
-Here X~ holds the c centers, P = X B', C = X~ B', K = k(P, C), K_cc = k(C, C), w_i are the sample weights and
-W = sum_i w_i. In matrix formulas, w stands for diag(w). Both y and a have one column per target. For a given map B, L
-is a quadratic function of a (`Quadratic`). Its minimum over a is the reduced function H(B). By the envelope theorem,
-the gradient of H at B is dL/dB at the minimizing a. All solvers therefore use the same gradient, with the residuals
-r = K a - y:
+Here X holds the m rows and X~ the c centers, P = X B', C = X~ B', K = k(P, C), K_cc = k(C, C), w_i are the sample
+weights and W = sum_i w_i. In matrix formulas, w stands for diag(w). Both y and a have one column per target. For a
+given map B, L is a quadratic function of a (`Quadratic`). Its minimum over a is the reduced function H(B). By the
+envelope theorem, the gradient of H at B is dL/dB at the minimizing a. All solvers therefore use the same gradient, with
+the residuals r = K a - y:
 
     dL/dK = (2/W) w r a',   dL/dK_cc = lambda a a',   dL/dB = dL/dP' X + dL/dC' X~
 
-The kernel's pullback converts dL/dK into dL/dP and dL/dC. Only blocks of the m x c matrix K are stored at any time. In
-all methods, B may also be a vector (D,), which stands for a diagonal D x D map.
+The kernel's pullback converts dL/dK into dL/dP and dL/dC. Unless all rows are centers, only blocks of the m x c matrix
+K are stored at any time. In all methods, B may also be a vector (D,), which stands for a diagonal D x D map.
 
 Numerics. Let eps be the machine epsilon and kappa the largest entry of K_cc's diagonal. The rounding errors of the
 normal equations, which are sums over the rows, are about eps times their largest possible eigenvalue, c kappa (kappa +
 lambda). Adding the ridge term eps c kappa (kappa + lambda) |a|^2 keeps the normal equations positive definite. The
-relative error of the solution grows like eps (kappa / lambda)^2. If lambda is below 1e-4 kappa, the blocks are
-therefore whitened with the Cholesky factor of K_cc before they are summed. Whitening doubles the time and is accurate
-for every lambda. The value returned by `reduced` includes the ridge term, so that value and gradient are consistent.
+relative error of the solution grows like eps (kappa / lambda)^2. If lambda is below 1e-4 kappa, the blocks of K are
+therefore whitened before they are summed: they are multiplied by the inverse Cholesky factor of K_cc. Whitening doubles
+the time and is accurate for every lambda. The value returned by `reduced` includes the ridge term, so that value and
+gradient are consistent.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class Reduced:
     """The reduced function H at a map B: its value, its gradient, and the minimizing coefficients.
 
     For criteria that can learn lambda, ``grad_log_lambda`` is the derivative with respect to log lambda. Otherwise it
-    is None. ``reg_lambda`` is the best lambda for the map, if the criterion was minimized over lambda too.
+    is None. ``reg_lambda`` is the best lambda for the map if the criterion was minimized over lambda too, and None
+    otherwise.
     """
 
     value: float
@@ -143,7 +145,7 @@ class Objective:
 
     @property
     def content(self) -> tuple[Any, ...]:
-        """Values that identify the objective in the journal of a checkpoint.
+        """Values that identify the objective in the journal of a checkpoint (`hkrr._base.resume_journal`).
 
         The rows are represented by their number, their total weight and the mean square of the targets.
         """

@@ -127,13 +127,15 @@ def plain_centers(n_inf: float, reg_lambda: float, *, delta: float = 0.1, kappa:
 def als_centers(n_eff: float, n_rows: int, *, delta: float = 0.1, T: float = 1.0) -> int:
     """Return the number of centers, drawn by approximate leverage scores, that the theorem of appendix B requires.
 
-    The number is ``max(334, 78 T^2 N(lambda)) log(8 m / delta)``, where the approximate scores differ from the exact
-    scores l_i(t) by a factor of at most T, for all t >= t0. The theorem makes two more assumptions. There must be at
-    least ``m >= 1655 kappa + 223 kappa log(2 kappa / delta)`` rows. Lambda must be at least
-    ``t0 = 19 kappa log(2 m / delta) / m``, and at most the norm of the covariance operator.
+    The number is ``max(334, 78 T^2 N(lambda)) log(8 m / delta)``. With ``t0 = 19 kappa log(2 m / delta) / m``, the
+    theorem makes three assumptions, which this function does not check:
+
+    - The approximate scores differ from the exact scores l_i(t) by a factor of at most T, for all t >= t0.
+    - The number of rows m is at least ``1655 kappa + 223 kappa log(2 kappa / delta)``.
+    - Lambda is at least t0, and at most the norm of the covariance operator.
 
     The formula contains the effective dimension N, which is at most the maximal dimension N_inf in the formula of
-    `plain_centers`. Its constants are larger than those of `plain_centers`.
+    `plain_centers`. Its constants are larger than those in the formula of `plain_centers`.
 
     Parameters
     ----------

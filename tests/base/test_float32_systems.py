@@ -28,10 +28,12 @@ def _system(Q, condition, lowest=1.0, T=2):
 )
 @pytest.mark.parametrize("lowest", [1e-20, 1.0, 1e20])
 def test_inverse_determinant_and_solution(eigenvectors, condition, dtype, lowest):
-    """Test errors of at most epsilon times the condition number, for float32 and, if it is too inaccurate, float64.
+    """Test the inverse, the determinant and the solution. Ill-conditioned matrices need float64.
 
-    The eigenvalues of the rounded matrix have this relative error too, so it also bounds the mean error of the
-    logarithms in the determinant. The residual of the solution is at most 1e-8, or that of the inverse in float64.
+    The relative error of the inverse is at most ten times epsilon times the condition number, where epsilon is that of
+    the dtype of the inverse. The same bound holds for the eigenvalues of the rounded matrix. It therefore also holds
+    for the mean error of their logarithms, whose sum is the logarithm of the determinant. In float32, the solution is
+    refined until its residual is at most 1e-8. In float64, the residual has the same bound as the inverse.
     """
     A, b = _system(eigenvectors, condition, lowest)
     inverse, log_det, x = inverse_and_log_det(A.copy(), b)
@@ -120,7 +122,10 @@ def test_values_above_the_range_of_float32_give_no_warning(eigenvectors, of_A, o
 @pytest.mark.parametrize("jitter", [0.0, 0.3])
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_large_systems(monkeypatch, eigenvectors, condition, dtype, jitter, n_threads):
-    """Test the solution with the requested jitter, and the details of the solve. With jitter, float32 is enough."""
+    """Test the solution and the details in `SolveInfo`.
+
+    With a jitter of 0.3, every matrix is so well conditioned that float32 is enough.
+    """
     monkeypatch.setattr(linear_algebra, "_LARGE", LARGE)
     A, b = _system(eigenvectors, condition, 1.0 / condition)
     info = SolveInfo()

@@ -1,4 +1,8 @@
-"""The inverse from a Cholesky factor, compared with NumPy, for sizes around the size of the mirrored blocks."""
+"""The inverse from a Cholesky factor, compared with NumPy.
+
+The lower triangle of the inverse is copied to the upper triangle in blocks of 256 rows. The numbers of rows in the
+tests include values just below and just above this block size.
+"""
 
 import numpy as np
 import pytest
@@ -19,7 +23,7 @@ def _matrix(n, condition):
 @sizes
 @pytest.mark.parametrize("condition", [10.0, 1e6, 1e12])
 def test_matches_numpy(n, condition):
-    """Test the inverse with a tolerance proportional to the condition number. The largest entry is at most 1."""
+    """Test the inverse, whose entries are at most 1, with a tolerance proportional to the condition number."""
     A = _matrix(n, condition)
     found = inverse_from_factor(np.linalg.cholesky(A))
     assert_allclose(found, np.linalg.inv(A), rtol=0, atol=1e-14 * condition)
@@ -44,7 +48,7 @@ def test_entries_above_the_diagonal_are_not_read(n):
 
 
 def test_rows_of_very_different_sizes():
-    """Test a matrix that is well conditioned apart from the scales of its rows and columns, from 1e-30 to 1e30."""
+    """Test a matrix that is well conditioned apart from the scales of its rows and columns (1e-30 to 1e30)."""
     scale = np.geomspace(1e-30, 1e30, 300)
     A = _matrix(300, 10.0)
     found = inverse_from_factor(np.linalg.cholesky(scale[:, None] * A * scale))

@@ -12,7 +12,8 @@ from scipy.linalg import LinAlgError
 
 from hkrr._base.lapack import cholesky_in_place, inverse_in_place
 
-# Numbers of rows around the sizes of the blocks that are mirrored.
+# Numbers of rows around multiples of 256. The lower triangle of the inverse is copied to the upper triangle in blocks
+# of 256 rows.
 sizes = pytest.mark.parametrize("n", [1, 2, 255, 256, 257, 300, 513])
 dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
@@ -87,7 +88,7 @@ def test_other_matrices_are_refused_and_stay_unchanged(A, function):
 
 @dtypes
 def test_parallel_calls_give_the_same_results(dtype):
-    """Test 24 factorizations and inverses on four threads, of which every third fails."""
+    """Test 24 tasks on four threads. Each task factorizes and inverts a matrix, and every third task fails."""
 
     def work(k):
         A = _matrix(60 + k, dtype, k)
@@ -107,7 +108,10 @@ def test_parallel_calls_give_the_same_results(dtype):
 
 @pytest.mark.parametrize("function", [cholesky_in_place, inverse_in_place])
 def test_other_threads_run_during_a_call(function):
-    """Test that a thread counts during a call, although no thread has to give up the interpreter lock."""
+    """Test that another thread can count during a call, because the call releases the interpreter lock.
+
+    The switch interval is one minute, so that no thread has to give up the lock before the call ends.
+    """
     A, count, stop = 2.0 * np.eye(1_000), [0], threading.Event()
 
     def work():

@@ -52,7 +52,8 @@ FITS = {
         [1, 2], criterion="training", cv="holdout", reg_lambdas=[1e-2], n_init=1, n_jobs=1, random_state=k
     ),
 }
-# The kinds of fits that the default tests run in all threads. The test of mixed fits uses every kind.
+# The fits that `make test` runs in all threads at once. `make thorough` does this with every fit in FITS. The test of
+# mixed fits always uses every fit.
 QUICK = ("lbfgs, two threads each",)
 
 
@@ -91,7 +92,7 @@ def test_concurrent_and_sequential_fits_agree(kind):
     _assert_same(_concurrently(lambda k: _fitted(make(k))), sequential)
 
 
-@pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # as above
+@pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # as in the previous test
 def test_a_mix_of_fits_from_memory_and_from_a_file(tmp_path):
     """Test fits of different kinds at the same time. A fit from a file has one more thread, which reads the rows.
 

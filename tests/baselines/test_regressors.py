@@ -41,7 +41,10 @@ def gram(kernel, P, C, gamma=GAMMA):
 @targets
 @pytest.mark.parametrize("reg_lambda", [0.3, 1e-4])
 def test_exact_ridge_agrees_with_scikit_learn(case, T, reg_lambda):
-    """The predictions agree for every kernel, with alpha = lambda m, standardized inputs and a centred target."""
+    """The predictions agree for every kernel.
+
+    The model of scikit-learn has the penalty alpha = lambda m, standardized inputs and a centred target.
+    """
     X, Y, Z = data(T=T)
     new, new_Z = fresh(X)
     found = KernelRidgeCV(kernel=case.kernel, gamma=case.gamma, reg_lambdas=[reg_lambda]).fit(X, Y)
@@ -58,7 +61,8 @@ def test_exact_ridge_agrees_with_scikit_learn(case, T, reg_lambda):
 def test_leave_one_out_error_by_refitting(kernel, T, reg_lambda):
     """The leave-one-out error agrees with refits that leave out one row at a time.
 
-    One minus the leverage is of order lambda, so its relative rounding error is about 1e-15 / lambda.
+    The formula divides by one minus the leverage. This difference is of order lambda, so its relative rounding error is
+    about 1e-15 / lambda.
     """
     X, Y, Z = data(T=T)
     found = KernelRidgeCV(kernel=kernel, gamma=GAMMA, reg_lambdas=[reg_lambda]).fit(X, Y)
@@ -269,7 +273,7 @@ def test_bkernn_objective(reg_lambda):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_bkernn_gradient(seed):
-    """The gradient agrees with central differences, which have a relative error of 1e-7 between the kinks."""
+    """The gradient agrees with central differences, which have a relative error of 1e-7 unless a kink is near."""
     Z, y, W = bkernn_problem(seed)
     found = brownian_kernel_network.gradient_in_W(Z, brownian_kernel_network.objective(Z, y, W, LAMBDA)[1], W, LAMBDA)
     direction = unit_direction(np.random.default_rng(seed), W.shape)

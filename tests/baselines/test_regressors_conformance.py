@@ -28,7 +28,7 @@ MODELS = {
     "plain bkernn": BKerNN(max_iter=20, n_particles=10, penalty="basic"),
     "relu": ReLUNetwork(),
 }
-# Models that are further settings of the same classes. Only `make thorough` tests these models.
+# Additional settings of classes that other models already test. Only `make thorough` tests them.
 VARIANTS = ("uniform", "diagonal machine", "bkernn of columns", "plain bkernn")
 SEVERAL_TARGETS = [name for name in MODELS if "bkernn" not in name and name != "relu"]
 every_model = pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def fit(name, X, y, **parameters):
     return clone(MODELS[name]).set_params(random_state=0, **parameters).fit(X, y)
 
 
-# Some of scikit-learn's checks do not set the seed, so the estimators have one.
+# Some of scikit-learn's checks do not set the parameter random_state, so it is set here.
 @may_not_converge
 @parametrize_with_checks(
     [
@@ -86,13 +86,16 @@ def test_a_constant_target_is_predicted(name, constant):
 @every_model
 @pytest.mark.parametrize("constant", [0.0, 0.1, 1e6 + 0.1])
 def test_a_constant_column_has_no_effect(name, constant):
-    """A change of 0.001 in the constant column hardly changes the predictions, and no direction uses this column."""
+    """A change of 0.001 in the constant column hardly changes the predictions.
+
+    The largest loading of BKerNN is in another column.
+    """
     X, y, _ = data(m=40)
     with_it = np.column_stack([X, np.full(40, constant)])
     found = fit(name, with_it, y)
     moved = with_it + np.array([0.0, 0.0, 0.0, 1e-3])
     assert_allclose(found.predict(moved), found.predict(with_it), rtol=0.0, atol=0.05)
-    # The remaining models draw random initial values, and the number of draws depends on the number of columns.
+    # The other models draw random initial values, and the number of draws depends on the number of columns.
     if name in ("ridge", "uniform", "machine", "diagonal machine", "network"):
         assert_allclose(found.predict(with_it), fit(name, X, y).predict(X), rtol=1e-8)
     if "bkernn" in name:
@@ -112,7 +115,7 @@ def test_rows_that_are_all_equal(name):
 @every_model
 @pytest.mark.parametrize(("m", "D"), [(1, 3), (2, 3), (3, 1), (9, 3), (10, 3), (11, 30)])
 def test_few_rows(name, m, D):
-    """The predictions are finite and of the size of the targets. A single row is predicted exactly."""
+    """The predictions are finite and do not exceed the targets by far. A single row is predicted exactly."""
     rng = np.random.default_rng([m, D])
     X, y = rng.normal(size=(m, D)), rng.normal(size=m) + 5.0
     found = fit(name, X, y).predict(np.vstack([X, rng.normal(size=(20, D))]))
@@ -123,7 +126,7 @@ def test_few_rows(name, m, D):
 
 @every_model
 def test_one_column(name):
-    """All models fit a sine with a noise variance of 1%."""
+    """All models fit a sine with noise, whose variance is 1% of the variance of the sine."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1.5, 1.5, size=(300, 1))
     y = np.sin(2.0 * X[:, 0]) + 0.07 * rng.normal(size=300)
@@ -147,7 +150,10 @@ def test_units_of_the_columns_do_not_matter(name):
 
 @pytest.mark.parametrize("name", ["hyper network", "bkernn", "plain bkernn"])
 def test_units_of_the_columns_do_not_matter_to_the_directions(name):
-    """If the unit of a column changes, its loadings change by the inverse factor. The number of directions stays."""
+    """If the unit of a column changes, its loadings change by the inverse factor.
+
+    The number of directions stays the same.
+    """
     X, y, _ = data(m=40)
     units = np.array([1e3, 1e-3, 3.0])
     B, other = (fit(name, X * u, y).components_ for u in (np.ones(3), units))
@@ -167,7 +173,7 @@ def test_units_of_the_target_do_not_matter(name):
 @every_model
 @pytest.mark.parametrize("power", [-300, 300, *(pytest.param(k, marks=pytest.mark.thorough) for k in (-60, 20, 60))])
 def test_huge_and_tiny_targets(name, power):
-    """Scaling the target by a power of two scales the predictions. BKerNN only needs to be as good as the mean."""
+    """Scaling the target by a power of two scales the predictions. BKerNN only needs to be as good as the mean of y."""
     X, y, _ = data(m=40)
     scale = 2.0**power
     found = fit(name, X, scale * y).predict(X) / scale
@@ -300,7 +306,10 @@ def test_networks_learn(seed):
 
 @pytest.mark.parametrize("network", [RBFNetwork, HyperRBFNetwork])
 def test_networks_use_their_best_epoch(network):
-    """More epochs cannot increase the training error if no rows are held out, as with nine rows."""
+    """With nine rows, none are held out, and the epoch with the lowest training error is used.
+
+    More epochs therefore cannot increase this error.
+    """
     X, y, _ = data(m=9)
     errors = [
         np.mean((network(learning_rate=0.3, max_iter=n, random_state=0).fit(X, y).predict(X) - y) ** 2)

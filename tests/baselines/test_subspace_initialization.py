@@ -16,7 +16,7 @@ NAMES = ("sir", "save", "phd", "opg", "mave")
     "name", [name if name in ("sir", "mave") else pytest.param(name, marks=pytest.mark.thorough) for name in NAMES]
 )
 def test_the_fit_finds_the_subspace(name):
-    """The fit finds both directions of the link sin(1.5 u) + 0.2 v^2, even if the start finds only one direction."""
+    """The fit finds both directions of the link sin(1.5 u) + 0.2 v^2, even if the starting map has only one of them."""
     model = HyperKernelRidge(2, init=name, random_state=0).fit(DATA.X[:600], DATA.y[:600])
     assert model.score(DATA.X[600:], DATA.y[600:]) > 0.95
     assert subspace_distance(model.components_, DATA.B) < 0.15

@@ -52,7 +52,10 @@ def assert_eigen(model, X, M):
 
 @pytest.mark.parametrize("n_slices", [2, 5, 10])
 def test_sir_and_save_by_loops(n_slices):
-    """SIR and SAVE agree with their formulas. Covariances have the divisor n_h - 1 in SAVE, and m in the whitening."""
+    """SIR and SAVE agree with their formulas.
+
+    In SAVE, the covariance of a slice of n_h rows has the divisor n_h - 1. In the whitening, the divisor is m.
+    """
     X, y = data(100)
     Z = oracles.standardise(X)
     # With two slices the means span a single direction.
@@ -235,11 +238,11 @@ def test_mave_ends_below_opg(seed):
 @pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.thorough) for k in range(1, 5))])
 @pytest.mark.parametrize("method", [OPG, MAVE])
 def test_local_lines_of_a_linear_target(method, seed):
-    """The direction of a linear target is found up to the error of the ridge penalty, 0.001 times the mean variance.
+    """The direction of a linear target is found with an error below 0.01, which is due to the ridge penalty.
 
-    The penalty rotates the slopes by at most the penalty times the ratio of the mean to the smallest eigenvalue of a
-    neighbourhood's covariance. With 300 rows in three dimensions this ratio is mostly below 10, so the error is below
-    0.01.
+    The penalty of a local fit is 0.001 times the mean eigenvalue of the covariance of its neighbourhood. It rotates the
+    slopes by at most 0.001 times the ratio of the mean to the smallest eigenvalue. With 300 rows in three dimensions,
+    this ratio is mostly below 10.
     """
     rng = np.random.default_rng([3, seed])
     X, b = rng.normal(size=(300, 3)), rng.normal(size=(1, 3))
@@ -254,7 +257,7 @@ def test_local_lines_of_a_linear_target(method, seed):
 def test_conditional_variance_by_matrices(d, centre):
     """The value of KDR's objective agrees with an explicit inverse, and the gradient with central differences.
 
-    Central differences have an error of about 1e-9, for entries of about 1e-2.
+    Central differences have an error of about 1e-9. The entries of the gradient are about 1e-2.
     """
     X, y = data(40)
     Z, B = oracles.standardise(X), orthonormal(d, 4)

@@ -56,8 +56,8 @@ FOUND["product"] = FOUND["square"]
 def test_recovers_the_subspace(link, method):
     """The mean distance between the estimated and the true subspace is below 0.25, over three samples.
 
-    For random directions the distance is about 0.9 or more. The expected distance is of order sqrt(D/m), here 0.05 or
-    0.17, times a constant that depends on the method and the link.
+    For random directions the distance is about 0.9 or more. The expected distance is of order sqrt(D/m), which is 0.05
+    for 2,000 rows and 0.17 for 200 rows, times a constant that depends on the method and the link.
     """
     d, function = LINKS[link]
     m = 2000 if method in (SIR, SAVE, PHD, RCLSDirections) else 200
@@ -144,7 +144,7 @@ def test_rcls_predicts_by_polynomials():
 
 @pytest.mark.parametrize(("d", "n_cells", "degree"), [(1, 1, 3), (1, 5, 0), (1, 4, 2), (2, 3, 1), (2, 2, 2), (3, 2, 1)])
 def test_piecewise_polynomials_by_loops(d, n_cells, degree):
-    """The predictions agree with plain loops, even outside the range of the training inputs, in the outermost cells."""
+    """The predictions agree with plain loops, even for inputs outside the training range (in the outermost cells)."""
     X, y = data(150, d)
     X_new = 2.0 * data(60, d, seed=1)[0]
     found = PiecewisePolynomial(n_cells, degree).fit(X, y).predict(X_new)
@@ -154,7 +154,7 @@ def test_piecewise_polynomials_by_loops(d, n_cells, degree):
 @pytest.mark.parametrize("n_cells", [1, 3])
 @pytest.mark.parametrize("degree", [0, 1, 2, 3])
 def test_piecewise_polynomials_reproduce_their_degree(degree, n_cells):
-    """Polynomials up to the degree are reproduced. The predictions are clipped to the range of the training targets."""
+    """Polynomials of this degree are reproduced. The predictions are clipped to the range of the training targets."""
     rng = np.random.default_rng(degree)
     X = rng.uniform(-2.0, 5.0, size=(400, 2))
     y = (1.0 + X[:, 0] - 2.0 * X[:, 1]) ** degree

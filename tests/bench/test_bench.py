@@ -180,7 +180,7 @@ def test_every_method_has_the_same_validation_rows():
 
 
 def test_a_cell_is_measured():
-    """The R2 is computed from the predictions, and the distance from the map. There is no time for tuning."""
+    """R2 is computed from the predictions, and the subspace distance from the map. The time for tuning is zero."""
     row = evaluate("sines:m=200,D=5,d=2", "sir", Rules(seconds=0.0))
     problem = load_problem("sines:m=200,D=5,d=2")
     answer = METHODS["sir"].run(Task(problem.X, problem.y, problem.X_test, 0.0, 1))
@@ -258,7 +258,11 @@ def test_invalid_predictions_are_a_failure(monkeypatch, predicted):
 
 
 def test_the_leading_directions_of_a_sorted_map_are_its_first_rows(monkeypatch):
-    """The first two of five rows are the true directions. The leading singular vectors are different directions."""
+    """If the rows of a map are sorted by importance, its first rows are compared with the true directions.
+
+    Otherwise, the leading singular vectors of the map are compared. In this test, the first two of five rows are the
+    true directions, and the leading singular vectors are different directions.
+    """
     problem = load_problem("product:m=60,D=8")
     rest = np.random.default_rng(0).normal(size=(3, 8))
     for ordered in (True, False):

@@ -7,7 +7,7 @@ from hkrr.bench import METHODS, figures, report
 from hkrr.bench.ranking import best_peer, collect_results, standing
 
 # R2 and seconds of three methods on four problems. The last problem is a table. The method "slow" failed on the third
-# problem.
+# problem. Methods other than hkrr and its variants are called peers.
 R2 = {"hkrr": [0.9, 0.8, 0.7, 0.5], "slow": [0.8, 0.85, None, 0.4], "quick": [0.1, 0.2, 0.3, 0.6]}
 SECONDS = {"hkrr": 2.0, "slow": 9.0, "quick": 1.0}
 PROBLEMS = ["sines:m=100,D=9", "sines:m=200,D=9", "sines:m=400,D=9", "prices.csv"]

@@ -101,7 +101,7 @@ def test_a_failed_run_is_shown_with_the_claims_and_does_not_stop_the_next_experi
         assert (tmp_path / f"{name}.{kind}").exists()
 
 
-@pytest.mark.thorough  # the default tests of failed runs are the test above and tests/experiments
+@pytest.mark.thorough  # `make test` tests failed runs only in tests/experiments
 @pytest.mark.parametrize("name", ["toy-path", "convergence", "stationarity"])
 def test_one_failed_run_does_not_stop_the_command(tmp_path, monkeypatch, name):
     """Test that after one failed run, the results of the other runs are written and the next experiment is run."""
@@ -245,7 +245,7 @@ MAIN = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);
 
 @posix_only
 @pytest.mark.parametrize(("n_jobs", "group"), [(2, False), (1, True), (2, True)])
-@pytest.mark.thorough  # the default tests interrupt `hkrr fit` instead (test_cli_processes.py)
+@pytest.mark.thorough  # `make test` interrupts `hkrr fit` instead (test_cli_processes.py)
 def test_ctrl_c_stops_a_process_soon_and_without_a_traceback(tmp_path, n_jobs, group):
     """Test that SIGINT stops the command with status 130 and a message, without a traceback.
 

@@ -79,7 +79,7 @@ def test_fit_is_equivalent_to_the_python_interface(fitted, folder):
 
 @pytest.fixture(scope="module")
 def ensemble(tmp_path_factory):
-    """Return the result of ``hkrr fit`` without options, and the file of the model."""
+    """Return the result of ``hkrr fit`` without options for the model, and the file of the model."""
     folder = tmp_path_factory.mktemp("ensemble")
     table(80)[["age", "garden", TARGET]].to_csv(folder / "t.csv", index=False)
     result = run("fit", folder / "t.csv", "-o", folder / "m", "--json")
@@ -146,7 +146,7 @@ def test_outliers_are_shown_with_their_lines(tmp_path):
     assert line in text
     info = run("info", tmp_path / "m").stdout
     assert line in info
-    assert "outliers in y" not in info  # this line counts training rows
+    assert "outliers in y" not in info  # this line would number the training rows, not the lines of the file
     assert json.loads(run("info", tmp_path / "m", "--json").stdout)["outliers"] == rows[::-1].tolist()
 
 

@@ -15,6 +15,7 @@ from hkrr.cli._time_left import TimeLeft, format_time_left
 from hkrr.estimators.search.progress import Phase, SearchState
 
 # Stages of four recorded fits: the start of the stage in seconds, and its phase. The last entry is the end of the fit.
+# A planted model.
 PLANTED = [
     (0.0, Phase.STARTS),
     (1.7, Phase.CUT),
@@ -23,6 +24,7 @@ PLANTED = [
     (4.5, Phase.FINAL_FIT),
     (4.6, None),
 ]
+# A table, for which kernels are compared.
 TABLE = [
     (0.1, Phase.STARTS),
     (1.2, Phase.CUT),
@@ -44,6 +46,7 @@ OUTLIERS = [
     (47.6, Phase.FINAL_FIT),
     (48.0, None),
 ]
+# A map that may not generalize, so that it is checked on held-out rows.
 DOUBTFUL = [
     (0.0, Phase.STARTS),
     (3.1, Phase.CUT),

@@ -1,7 +1,8 @@
 """Tests of the evidence at several maps in one batch, and of runs of a solver that request batches in lockstep.
 
-The tests need no GPU: they use `TorchRows` on the CPU that claim to be on a GPU. The oracle evaluates the variational
-bound for one map at a time with dense m x m matrices, and minimizes it over a fine grid of lambda, refined by SciPy.
+The tests need no GPU: they use CPU rows whose attribute `pays_to_batch` is True, as for rows on a GPU, so that the
+batched code runs. The oracle evaluates the variational bound for one map at a time with dense m x m matrices. It
+minimizes the bound over a fine grid of lambda, refined by SciPy.
 """
 
 import math
@@ -76,7 +77,7 @@ def _data(T=1, weighted=False, constant=False, m=M, noise=0.2):
 
 
 def _criterion(X, Y, w=None, kernel="gaussian", centers=None, **options):
-    """Return the evidence of rows that claim to be on a GPU."""
+    """Return the evidence of CPU rows whose attribute `pays_to_batch` is True, as for rows on a GPU."""
     rows = TorchRows(X, Y, w, device="cpu", **options)
     rows.pays_to_batch = True
     return Evidence(rows, X[:N_CENTERS] if centers is None else centers, _kernel(kernel), 1.0, True)
@@ -113,7 +114,7 @@ class Bound:
         return np.mean(np.log(q), axis=1) / 2 + log_det / (2 * self.W) + self.left_out / (2 * s * self.W)
 
     def minimum(self, highest=HIGHEST):
-        """Return the minimum over lambda, and the lambda. The grid starts at 1e-9: below, A is ill-conditioned."""
+        """Return the minimum over lambda, and the best lambda. The grid starts at 1e-9: below, A is ill-conditioned."""
         grid = np.linspace(math.log(1e-9), math.log(highest), 120)
         on_grid = self.values(grid)
         k = int(np.argmin(on_grid))
@@ -241,7 +242,10 @@ def test_reweighted_rows_have_the_weights_of_the_oracle():
 
 @pytest.mark.parametrize("kernel", ["gaussian", "matern52"])
 def test_lambda_is_at_most_its_bound(kernel):
-    """Test targets of noise, for which the best lambda is large. The gradient is that at the bound."""
+    """Test noisy targets, for which the best lambda of some maps is above its bound.
+
+    The lambda of these maps is the bound, and the gradient is the gradient at the bound.
+    """
     X, Y, w = _data(1, True, noise=30.0)
     criterion = _criterion(X, Y, w, kernel)
     free = profiled_batch(criterion, _maps())
@@ -280,7 +284,10 @@ def test_equal_centers_and_a_map_of_zeros():
 
 
 def _criterion_that_needs_jitter():
-    """Return a criterion with groups of almost equal centers far from zero, whose distances are rounding errors."""
+    """Return a criterion whose K_cc needs more jitter than a batch adds.
+
+    There are four groups of six almost equal centers, far from zero. The distances within a group are rounding errors.
+    """
     X, Y, w = _data()
     noise = 1e-9 * np.random.default_rng(1).normal(size=(24, D))
     return _criterion(X, Y, w, centers=100.0 * np.repeat(X[:4], 6, axis=0) + noise)
@@ -305,7 +312,10 @@ def test_one_ill_conditioned_map_does_not_change_the_others():
 
 
 def _criterion_that_overflows():
-    """Return a criterion with a column that is zero at the centers, and a map for which only other rows overflow."""
+    """Return a criterion, and a map at which it overflows.
+
+    The map multiplies the last column by 1e308. This column is zero, except in the last row, which is not a center.
+    """
     X, Y, w = _data()
     X[:, 3] = 0.0
     X[-1, 3] = 100.0
@@ -441,7 +451,7 @@ def _pool_threads():
 
 @pytest.fixture
 def endless(monkeypatch):
-    """Return a criterion, starts whose runs take many iterations, an event that the tenth batch sets, and the calls."""
+    """Return a criterion, starts whose runs never converge, an event that the tenth batch sets, and all batch sizes."""
     criterion, starts, tenth, calls, real = _criterion(*_data(m=200)), _starts(), threading.Event(), [], answer
 
     def slow(criterion, maps):
@@ -576,7 +586,7 @@ def test_an_interrupted_lockstep_resumes_from_the_journal(batches, monkeypatch):
 
 @pytest.fixture
 def like_a_gpu(monkeypatch):
-    """Let all TorchRows on the CPU claim to be on a GPU."""
+    """Set `pays_to_batch` of all TorchRows on the CPU, as on a GPU, so that the batched code runs."""
     real = TorchRows.__init__
 
     def init(self, *args, **options):

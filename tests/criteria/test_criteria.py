@@ -38,8 +38,8 @@ by_name = pytest.mark.parametrize("name", list(CRITERIA))
 def _problem(kernel, exact, **options):
     """Return a problem and its centers (None if exact).
 
-    A polynomial kernel of degree 1, 2 or 3 has 2, 6 or 10 features here. K_cc is regular, because there are at most as
-    many centers as features.
+    The feature space of a polynomial kernel of degree 1, 2 or 3 has dimension 2, 6 or 10 here. The number of centers is
+    at most this dimension, so that K_cc is not singular.
     """
     p = make_problem(c={None: 5, 1: 2, 2: 5, 3: 8}[getattr(kernel, "degree", None)], **options)
     return p, None if exact else p.centers
@@ -196,7 +196,7 @@ def test_evidence_is_that_of_a_gaussian_process_regressor(nu, T):
 @pytest.mark.parametrize("T", [1, 3])
 @pytest.mark.parametrize("case", [*ROUGH, BY_ID["gaussian-gamma0.3"], BY_ID["polynomial-degree3-coef01.0-gamma0.3"]])
 def test_integer_weights_are_repeated_rows_for_the_evidence(exact, T, case):
-    """Test integer weights from 1 to 3, and with Nystrom centers from 0 to 3."""
+    """Test integer weights from 1 to 3 if all rows are centers, and from 0 to 3 with Nystrom centers."""
     p, centers = _problem(case.kernel, exact, T=T)
     counts = np.random.default_rng(11).integers(1 if exact else 0, 4, size=17)
     repeated = p._replace(X=np.repeat(p.X, counts, axis=0), y=np.repeat(p.y, counts, axis=0), w=None)
@@ -325,8 +325,8 @@ def test_errors_name_the_argument(wrong):
 def test_evidence_is_better_than_the_training_objective_where_a_full_map_overfits():
     """Test 150 rows and 20 columns with a signal in two columns, and the same lambda for both criteria.
 
-    The mean test R2 is 0.93 for the evidence and 0.85 for the training objective. The leave-one-out error, which
-    improves only some of these settings, and a learned lambda are not tested.
+    The mean test R2 is 0.93 for the evidence and 0.85 for the training objective. Two cases are not tested: a learned
+    lambda, and the leave-one-out error, which is not always better than the training objective.
     """
     gains = []
     for seed in range(3):

@@ -1,6 +1,7 @@
 """Tests of the evidence with Nystrom centers, minimized over lambda at a given map.
 
-The oracle below evaluates the bound directly with NumPy on a fine grid of lambda, and refines each local minimum.
+With Nystrom centers, the evidence is a variational bound. The oracle `Bound` evaluates this bound with NumPy on a fine
+grid of lambda, and refines each local minimum.
 """
 
 import math
@@ -28,7 +29,7 @@ each_seed = pytest.mark.parametrize("seed", range(3))
 
 
 class Bound:
-    """The Titsias bound of a problem at a map B, as a function of lambda.
+    """The variational bound of Titsias (2009) for a problem and a map B, as a function of lambda.
 
     With the total weight W, nu = lambda W, K_cc = T T', V = T^-1 K' sqrt(w), S = V V' + nu I and the c centers,
 
@@ -100,7 +101,7 @@ def _criterion(p, kernel, reg_lambda=1.0, **options):
 def _assert_same(one, two, rtol):
     """Check that two results agree, with tolerances relative to the largest entry.
 
-    The rounding error of the criterion moves the best lambda, and with it alpha, by about its square root.
+    A rounding error of the criterion changes the best lambda, and with it alpha, by about the square root of the error.
     """
     assert one.value == pytest.approx(two.value, rel=rtol, abs=rtol)
     assert one.reg_lambda == pytest.approx(two.reg_lambda, rel=1e-5)

@@ -1,7 +1,7 @@
-"""Criteria of many rows, whose systems are solved in float32, and criteria that compute in float32 throughout.
+"""Tests of criteria of many rows, whose systems are solved in float32, and of criteria that use only float32.
 
-They are compared with the naive oracles. An error in float32 is its epsilon times the condition number of the matrix
-that is inverted. The tolerances are ten times this bound.
+They are compared with the naive oracles. The relative error of a result in float32 is about the epsilon of float32
+times the condition number of the matrix that is inverted. The tolerances are ten times this estimate.
 """
 
 import numpy as np
@@ -67,7 +67,7 @@ def test_in_single_precision_with_a_diagonal_map(case):
 
 
 def test_in_single_precision_with_centers():
-    """Test that a criterion with Nystrom centers computes as before."""
+    """Test that `in_single_precision` does not change a criterion with Nystrom centers."""
     p = make_problem()
     given = Evidence(InMemoryRows(p.X, p.y, p.w), p.centers, Gaussian(gamma=0.3), LAMBDA, learn_lambda=True)
     assert given.in_single_precision().reduced(p.B).value == pytest.approx(given.reduced(p.B).value, rel=1e-4)
@@ -76,7 +76,10 @@ def test_in_single_precision_with_centers():
 @pytest.mark.parametrize("scale", [1e-25, 1e25])
 @pytest.mark.parametrize("criterion", ORACLES, ids=["evidence", "loo"])
 def test_in_single_precision_with_targets_in_other_units(criterion, scale):
-    """Test targets whose squares are outside of the range of float32. Only the direction of the gradient is kept."""
+    """Test targets whose squares are outside the range of float32.
+
+    Such targets are divided by a constant, which can change the length of the gradient, but not its direction.
+    """
     p = make_problem()
     one, other = (
         criterion(InMemoryRows(p.X, factor * p.y, p.w), None, Gaussian(gamma=0.3), LAMBDA, learn_lambda=True)
@@ -113,7 +116,10 @@ def test_in_single_precision_with_tensors(criterion):
     ("kernel", "value"), [(Laplace(gamma=0.3), "laplace"), (Matern(nu=1.5, gamma=0.3), "matern32")]
 )
 def test_systems_in_float32_match_the_oracle(monkeypatch, criterion, T, weighted, kernel, value):
-    """Test 40 rows with systems that are solved in float32. The coefficients are as accurate as in float64."""
+    """Test 40 rows with systems that are solved in float32.
+
+    Iterative refinement makes the coefficients as accurate as in float64.
+    """
     monkeypatch.setattr(linear_algebra, "_FLOAT32_ROWS", 40)
     p = make_problem(40, T=T, weighted=weighted)
 
@@ -141,7 +147,9 @@ def _dense_evidence(p, reg_lambda, B):
 
 
 def test_evidence_of_600_rows_matches_the_oracle():
-    """Test as many rows as float32 needs, with vectorized formulas, which match the naive oracle on 20 rows.
+    """Test 600 rows, the smallest number for which systems are solved in float32.
+
+    The reference is a vectorized formula, which is first compared with the naive oracle on 20 rows.
 
     The condition number is at most that of unit weights, 600 / (600 lambda) + 1 = 21, times the ratio of the weights,
     which is 4.

@@ -1,6 +1,6 @@
-"""Test that the code in the README, on two pages and in docstrings runs, and that pages quote the actual results.
+"""Test that the code in README.md, CONTRIBUTING.md, docs/extending.md and docstrings runs.
 
-The demo of the experiments is tested too.
+Also test that pages quote the actual results, and that the demo of the experiments runs.
 """
 
 import contextlib

@@ -391,7 +391,7 @@ def test_ctrl_c_with_a_checkpoint_keeps_the_best_model_and_the_fit_can_be_resume
     X, y, expected = by_arrays
     model = _ensemble(checkpoint=tmp_path / "fit.checkpoint")
     with monkeypatch.context() as patch:
-        # The second final fit is interrupted, so the first one is in the checkpoint.
+        # For "final_fit", the second final fit is interrupted, so that the first one is in the checkpoint.
         at = {"stacking_weights": 1, "final_fit": 2}[where]
         patch.setattr(search_and_refit, where, breaking(getattr(search_and_refit, where), KeyboardInterrupt(), at))
         with pytest.raises(KeyboardInterrupt, match="the estimator holds the best model so far"):
@@ -419,7 +419,7 @@ def test_a_finished_checkpoint_is_replayed(by_arrays, monkeypatch, tmp_path):
 
 @pytest.mark.usefixtures("quick")
 def test_a_second_fit_forgets_the_first_one(by_arrays):
-    """Test that a fit with outliers leaves nothing behind in the same estimator."""
+    """Test that an earlier fit with other columns and targets leaves no attributes behind in the estimator."""
     X, y, expected = by_arrays
     model = _ensemble()
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""Tests of selection by `cv`: the table and the final model match plain loops; solvers; integer targets; copies."""
+"""Tests of selection by `cv`: comparison with plain loops, solvers, integer targets, and copies of rows."""
 
 from itertools import product
 
@@ -208,7 +208,10 @@ def test_a_refit_with_cv_keeps_no_attribute_of_an_earlier_fit():
 
 
 def _with_copies(jitter, n=40, seed=0):
-    """Return rows and one or more copies of half of them, in random order, and the group of each row."""
+    """Return n rows and n copies of random rows of the first half, in random order, and the group of each row.
+
+    Copies of the same row have the same group. Noise of size `jitter` is added to all rows.
+    """
     X, y = _data(n, seed=seed)
     rng = np.random.default_rng(seed)
     group = rng.permutation(np.append(np.arange(n), rng.integers(n // 2, size=n)))

@@ -172,7 +172,7 @@ def test_integer_weights_are_repeated_rows(solver, max_iter):
 @pytest.mark.parametrize("kind", [float, int, np.float32])
 @pytest.mark.parametrize("start", ["given", "random"])
 def test_zero_weights_are_dropped_rows(centers, kind, start):
-    """Test that rows of weight zero have no effect on centers, means, the median rule and the start."""
+    """Test that rows of weight zero have no effect on centers, means, the median heuristic and the start."""
     X, y, B0 = data(m=60)
     w = (np.arange(60) % 4 > 0).astype(kind)
     kept = w > 0

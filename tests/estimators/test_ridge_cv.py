@@ -234,7 +234,7 @@ def test_predictions_are_truncated(options, factor):
     assert np.abs(loose.predict(far)).max() > 1.01 * model.truncation_
 
 
-@pytest.mark.filterwarnings("ignore::hkrr.OverfitWarning")  # with little noise, 100 centers are all used
+@pytest.mark.filterwarnings("ignore::hkrr.OverfitWarning")  # with little noise, the fit nearly interpolates
 def test_after_the_time_limit_the_best_model_so_far_is_kept():
     """Test that a very short time limit gives a model that is about as good as plain kernel ridge regression."""
     X, y, X_test, y_test = _small()

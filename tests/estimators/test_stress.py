@@ -117,7 +117,8 @@ def test_the_page_shows_every_case_once():
     assert len(re.findall(r"^\| (?!case|---)", text, flags=re.MULTILINE)) == len(CASES)
 
 
-# With lambda = 1e-14 and all rows as centers, the figures depend on rounding, and so on the processor.
+# The case with lambda = 1e-14 has only 10 centers. With all rows as centers, its figures would depend on rounding, and
+# thus on the processor.
 @pytest.mark.parametrize("name", ["X times 1e200", "one y at 1e12", "lambda = 1e-14, 10 centers"])
 def test_the_page_reports_the_outcome(name):
     text = (ROOT / PAGE).read_text()

@@ -15,7 +15,7 @@ from hkrr.datasets import make_mim_sines
 from hkrr.kernels import KERNELS
 from support.stress_check import check
 
-# Factor for the number of generated cases.
+# Whether this is a long run, with many more generated cases.
 LONG = os.environ.get("HKRR_LONG") == "1"
 # A long run takes up to an hour.
 pytestmark = pytest.mark.timeout(3600 if LONG else 120)

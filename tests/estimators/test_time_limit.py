@@ -62,9 +62,9 @@ class Ticks:
 def _late(monkeypatch, limit, n_threads, n_unlimited=0, **options):
     """Fit with a time limit. Return the numbers of evaluations after the deadline: inside and outside of solver runs.
 
-    The deadline is the limit without its reserve. After the deadline, a run may evaluate its starting map, but nothing
-    else: it checks the clock before every further evaluation. The first `n_unlimited` runs have no limit and do not
-    count.
+    The deadline is the limit minus a reserve (`final_fit._RESERVE`). After the deadline, a run may evaluate its
+    starting map, but nothing else: it checks the clock before every further evaluation. The first `n_unlimited` runs
+    have no limit and do not count.
     """
     monkeypatch.setattr("hkrr._base.threads.blas_threads", lambda: n_threads)
     ticks, rng = Ticks(monkeypatch), np.random.default_rng(0)
@@ -101,9 +101,10 @@ def test_with_a_given_kernel_no_run_continues_after_the_limit(monkeypatch, limit
     """Test the number of evaluations after the time limit with a given kernel.
 
     The first two runs fit plain kernel ridge regression without a limit, so that there is always a simple model. After
-    the limit, only the first start and the first survivor are evaluated, once each, and at most one more start by each
-    further thread. One wide map of four directions may be truncated to 1, ..., 4 directions. One evaluation finds what
-    the map leaves unexplained, and one compares the best map with plain kernel ridge regression.
+    the limit, solver runs evaluate only the first start and the first survivor (a start that is kept after the short
+    runs), once each. Each further thread evaluates at most one more start. Outside of solver runs, a wide map of four
+    directions may be truncated to 1, ..., 4 directions. One evaluation finds what the map leaves unexplained, and one
+    compares the best map with plain kernel ridge regression.
     """
     in_runs, elsewhere = _late(monkeypatch, limit, n_threads, n_unlimited=2)
     assert in_runs <= 2 + n_threads - 1
@@ -161,9 +162,9 @@ def test_with_kernel_auto_no_run_continues_or_starts_after_the_limit(monkeypatch
     "limit", [99.5, *(pytest.param(limit, marks=pytest.mark.thorough) for limit in (20.5, 250.5, 400.5, 900.5))]
 )
 def test_with_kernel_auto_and_threads_each_start_is_evaluated_at_most_once(monkeypatch, limit):
-    """Test that two threads evaluate each start of a batch at most once after the limit.
+    """Test that two threads evaluate each start at most once after the limit.
 
-    The largest batch has two diagonal maps for each of seven kernels.
+    At most 14 starts are run together: two diagonal maps for each of seven kernels.
     """
     in_runs, elsewhere = _late(monkeypatch, limit, 2, n_unlimited=2, kernel="auto")
     assert in_runs <= 14 + 1

@@ -12,7 +12,8 @@ import pytest
 
 from support.experiment_tables import SIZES, adaptivity, claims_of, nystrom, sample_complexity, stationarity
 
-# Slopes of KRR that deteriorate with D, as the paper claims.
+# Slopes of the risk of KRR against m, on logarithmic scales, for D = 10, 20, 50. They deteriorate with D, as the paper
+# claims.
 WELL = (-0.8, -0.5, -0.2)
 
 
@@ -81,7 +82,7 @@ def test_nystrom(odd, few, uniform, leverage, holds, number):
     """The claims compare the rates with few and with all centers, and the numbers of centers that the samplings need.
 
     The risk with few centers is seven times as large, which does not change the rate. One of the two kinds of inputs
-    has the given ratios, and the second kind agrees with the paper.
+    (cube and clustered) has the given ratios, and the other kind agrees with the paper.
     """
     well, pair = ((9, 5, 2, 1), (9, 5, 1, 1)), (uniform, leverage)
     slope, *needed = claims_of("nystrom", nystrom(few, *(well if odd else pair), clustered=pair if odd else well))
@@ -137,8 +138,10 @@ def test_adaptivity_with_one_size_has_no_slope():
     assert "slope -" not in keeps.number
 
 
+# Squared gradients as functions of the number of iterations n. By the theorem, they fall at least as fast as 1 / n.
 BETTER, EVEN, NOTHING = (lambda n: n**-2.0, lambda n: n**-1.01, lambda n: 0.0)
 SLOWER, WORSE, HUGE = (lambda n: n**-0.99, lambda n: 0.5, lambda n: 1000.0)
+# Lengths of paths as functions of n: ENDS converges, and GOES_ON does not.
 ENDS, GOES_ON = (lambda n: 1.0 - 1.0 / n), (lambda n: n / 8.0)
 
 
@@ -157,8 +160,8 @@ def test_stationarity(gradient, mapping, path_B, path_alpha, holds):
     """The claims are checked on the runs that satisfy the assumptions of the theorem.
 
     There are four runs. The first has the given curves and ends with |B| = 1. The second agrees with the theorem and
-    ends inside the ball. The last two runs are excluded: in the third run the loss hardly falls, and the fourth run has
-    a nearly singular K_mm.
+    ends with |B| = 0.5, inside the ball |B| <= 1. The last two runs are excluded: in the third run the loss hardly
+    falls, and the fourth run has a nearly singular K_mm.
     """
     odd, well = (gradient, mapping, path_B, path_alpha, 1.0, 1.0, 2e-4), (BETTER, BETTER, ENDS, ENDS, 0.5, 1.0, 2e-4)
     bad = (HUGE, HUGE, GOES_ON, GOES_ON, 1.0)

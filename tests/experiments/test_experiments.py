@@ -39,8 +39,9 @@ SMALL = {
     "stationarity": {"n_samples": 60, "n_features": 4, "n_iterations": 60, "repeats": 2},
 }
 WITH_SOLVERS = ("convergence", "toy-path", "toy-map", "latent-dimension", "training-size", "stationarity")
-# The columns that identify a case. Each column has its values, or the name of the config field that has the values. If
-# the field is an integer n, the values are range(n).
+# For each experiment, the columns that identify a case, with their values. A string stands for the values in the config
+# field of this name. If the field is an integer n, the values are range(n). "grid of x0" and "grid of y0" stand for
+# evenly spaced values (see `_expected_cases`).
 CROSSED = {
     "convergence": {"start": "repeats", "method": THREE},
     "toy-map": {"link": LINKS, "first_step": "first_steps", "x0": "grid of x0", "y0": "grid of y0"} | {"method": THREE},
@@ -319,7 +320,10 @@ def test_toy_trajectories_begin_at_the_start_and_decrease(step, link, x0, y0, me
 @pytest.mark.parametrize("n_cases", [4, pytest.param(12, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("name", NAMES)
 def test_claims_and_figure_without_one_case(quick, name, n_cases):
-    """The claims and the figure can be made even if a case is missing because it failed. At most n_cases are tried."""
+    """The claims and the figure can be made even if one case is missing because it failed.
+
+    At most n_cases cases are left out, one at a time.
+    """
     experiment = get_experiment(name)
     lines = [json.loads(line) for line in (quick.out / f".{name}.jsonl").read_text().splitlines()]
     for k in range(0, len(lines), 1 + len(lines) // n_cases):

@@ -9,6 +9,7 @@ import pytest
 from support import experiment_tables as tables
 from support.experiment_tables import LINKS, STEPS, check_claims_and_figure, claims_of, without
 
+# Arguments of the functions in `tables`, with which all claims of the tables in WHOLE hold.
 SAME, ESCAPES = ([(1, 1)], [(9, 1)]), ([(1, 2)], [(9, 1)])
 _WELL = (lambda n: n**-2.0, lambda n: n**-2.0, lambda n: 1.0 - 1.0 / n, lambda n: 1.0 - 1.0 / n, 0.5, 1.0, 0.1)
 _LATENT = (0.0, 0.4, 0.8, 0.84, 0.82, 0.81, 0.81, 0.0)
@@ -83,7 +84,10 @@ def test_without_a_repeat(name, repeat):
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_without_a_case(name):
-    """All claims are still present without one case. The missing case refutes only claims that count runs."""
+    """All claims are still present without one case.
+
+    The missing case can refute only claims that count runs: those of latent-dimension and convergence.
+    """
     found = check_claims_and_figure(name, without(WHOLE[name], **ONE[name]))
     assert [claim.text for claim in found] == [claim.text for claim in claims_of(name, WHOLE[name])]
     assert not [
@@ -91,7 +95,7 @@ def test_without_a_case(name):
     ]
 
 
-# The default tests use one setting only: test_without_a_case covers the other experiments.
+# `make test` uses one setting only, because test_without_a_case covers the other experiments.
 @pytest.mark.parametrize(
     ("name", "where"),
     [SETTINGS[0], *(pytest.param(*setting, marks=pytest.mark.thorough) for setting in SETTINGS[1:])],

@@ -131,9 +131,10 @@ def test_refit_is_kernel_ridge_chosen_on_the_validation_rows(data_set, d, seed):
 
 
 def test_the_final_fit_has_all_rows_as_centers():
-    """With 1,300 rows, more than the 1,000 centers that choose gamma and lambda, the refit agrees with `KernelRidge`.
+    """With 1,300 rows, the refit agrees with `KernelRidge`, in which all rows are centers.
 
-    This is tested for a single value of lambda and gamma, and for an easy choice between two values of lambda.
+    Only the fits that choose gamma and lambda are limited to 1,000 centers. The test uses a single value of lambda and
+    gamma, and an easy choice between two values of lambda.
     """
     split = paper.draw(1, 1300, 100, 1100, 4, 1, seed=0)
     error, R2 = _kernel_ridge(split, split.B, 1e-3, 0.3)

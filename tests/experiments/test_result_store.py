@@ -15,7 +15,7 @@ from hkrr.experiments import get_experiment, nystrom, result_store, stationarity
 from hkrr.experiments.experiment_runner import Claim, reproduce, run
 from hkrr.experiments.result_store import Store, column, provenance, write_csv
 
-# The third of the four cases.
+# The third of the four cases of `Counted` with the default `Config`.
 THIRD = {"repeat": 1, "k": 0}
 
 

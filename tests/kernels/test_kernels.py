@@ -1,6 +1,7 @@
 """Tests of all kernels and of user-defined kernels.
 
-They are compared with the naive oracle, finite differences, scikit-learn and autograd.
+The kernels are compared with naive implementations in plain loops (the oracles), finite differences, scikit-learn and
+autograd.
 """
 
 import dataclasses
@@ -58,7 +59,7 @@ def test_value_and_pullback_match_the_oracle(case):
 
 
 def _check_directional(kernel, P, C, G, rng):
-    """Check <dP, V> and <dC, U> against central differences of sum(G * K)."""
+    """Check the gradients dP and dC of sum(G * K) along random directions V and U against central differences."""
     dP, dC = kernel.vjp(P, C)[1](G.copy())
     V, U = unit_direction(rng, P.shape), unit_direction(rng, C.shape)
     in_P = central_difference(lambda Q: np.sum(G * kernel(Q, C)), P, V)
@@ -108,7 +109,7 @@ def test_zero_distance(case, offset):
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.norm], ids=case_id)
 def test_almost_zero_distance(case):
-    """Test that for points 1e-9 apart, k is close to 1 and no derivative exceeds its bound 2 sqrt(d) / ell."""
+    """Test that for points 1e-9 apart, k is close to 1 and no derivative exceeds its bound 2 sqrt(d) / length scale."""
     P = np.random.default_rng(2).normal(size=(6, 3))
     C = P + 1e-9
     K, pullback = case.kernel.vjp(P, C)
@@ -184,8 +185,8 @@ def test_float32_points_are_accepted(case):
     P, C, G = (a.astype(np.float32) for a in _points())
     K, pullback = case.kernel.vjp(P, C)
     exact = [a.astype(float) for a in (P, C, G)]
-    # The tolerance is the precision of float32, 1e-7, times a condition number of order one. The error of a square root
-    # at distance zero is 3e-4.
+    # The precision of float32 is 1e-7. At distance zero, the square root of a squared distance has an error of 3e-4, so
+    # the absolute tolerance is 1e-3.
     assert_allclose(K, oracles.gram(case.value, *exact[:2]), rtol=1e-5, atol=1e-3)
     for actual, expected in zip(pullback(G.copy()), oracles.pullback(case.slope, *exact), strict=True):
         assert_allclose(actual, expected, rtol=1e-3, atol=1e-3)

@@ -1,4 +1,4 @@
-"""Tests of diagonal maps stored as vectors: criteria, products and candidates give the same results as matrices."""
+"""Tests of diagonal maps stored as vectors: criteria, products and candidates agree with those of matrices."""
 
 import numpy as np
 import pytest
@@ -110,7 +110,10 @@ def test_a_candidate_has_its_number_of_directions_and_its_norm():
 
 
 def test_the_path_shows_a_vector_as_its_matrix():
-    """Test the table of candidates, in which gamma refers to a map of norm 1 and lambda to all rows."""
+    """Test a table of candidates.
+
+    In the table, gamma is that of a map of norm 1. Lambda is the noise level nu (30) divided by the total weight (60).
+    """
     kernel = Gaussian(gamma=0.5)
     ends = [
         Candidate(Origin.RANDOM, kernel, SCALES, 30.0, -0.1, 2.0, 0.3, Diagonal()),

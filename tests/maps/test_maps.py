@@ -1,4 +1,4 @@
-"""Tests of the shapes of a map: formulas, finite differences through a criterion, and extreme logarithms."""
+"""Tests of the shapes of a map: formulas, finite differences through a criterion, and extreme scales."""
 
 import math
 
@@ -16,7 +16,7 @@ LAMBDA, D = 0.05, 4
 BASE = np.random.default_rng(5).normal(size=(2, D))
 RADIAL, PRODUCT = ["gaussian", "matern32", "laplace"], ["product_matern32", "product_laplace", "anova"]
 LOGS = np.array([0.3, -1.2, 0.0, 2.0])
-SHAPES = {  # for each shape, its parameters and the map that they define
+SHAPES = {  # for each shape, its parameters (logarithms of scales, except for "full") and the map that they define
     "full": (Full(), BASE, BASE),
     "diagonal": (Diagonal(), LOGS[None, :], np.exp(LOGS)),
     "scaled": (Scaled(BASE), np.array([[-0.7]]), math.exp(-0.7) * BASE),
@@ -119,9 +119,10 @@ def test_shaped_is_the_criterion_at_the_map(make, name):
 @pytest.mark.parametrize("name", ["diagonal", "scaled", "scaled diagonal", "scaled rows", "identity"])
 @pytest.mark.parametrize("log", [-1e3, 40.0, *_thorough(-300.0, -40.0, 300.0, 1e3)])
 def test_extreme_logarithms_are_clipped(make, kernel, name, log):
-    """Test that logarithms above the bound are clipped, for all logarithms and for the first logarithm only.
+    """Test that logarithms of scales beyond the bounds are clipped.
 
-    Above the bound, the value is finite and constant, and the gradient is zero.
+    Either all parameters or only the first parameter have the extreme value. Beyond the bounds, the value is finite and
+    constant, and the gradient with respect to these parameters is zero.
     """
     shape, parameters, _ = SHAPES[name]
     shaped = ShapedCriterion(_criterion(make, kernel), shape)

@@ -1,4 +1,7 @@
-"""Tests of the objective, compared with the naive oracle, scikit-learn and autograd, and checked for identities."""
+"""Tests of the objective, compared with naive implementations in plain loops (the oracles), scikit-learn and autograd.
+
+Identities that the objective must satisfy are tested too.
+"""
 
 import math
 
@@ -29,7 +32,7 @@ def _objective(problem, kernel, reg_lambda=LAMBDA, **options):
 
 
 def _oracle(problem, reg_lambda=LAMBDA):
-    """Return the arguments of the oracles that follow the kernel."""
+    """Return the arguments that the functions in `oracles` take after the kernel."""
     return problem.X, problem.Y, problem.weights, problem.centers, reg_lambda
 
 
@@ -48,7 +51,7 @@ def _everything(objective, B, alpha):
 @every_kernel
 @layouts
 def test_matches_the_oracle(case, T, weighted):
-    """Test the value and the gradients, with blocks of 7 rows that do not divide the 17 rows.
+    """Test the value and the gradients for 17 rows in blocks of 7 rows, of which the last is shorter.
 
     The order of the sums changes the last digits, so the tolerance is 1e-10.
     """
@@ -70,8 +73,8 @@ def test_matches_the_oracle(case, T, weighted):
 def test_minimizer_matches_the_oracle(case, T, weighted):
     """Test the minimizer.
 
-    The fitted values and the minimum are unique. Alpha is unique only if K_cc is regular. For polynomial kernels of low
-    degree, K_cc is singular.
+    The fitted values and the minimum are unique. Alpha is unique only if K_cc is invertible. For polynomial kernels of
+    low degree, K_cc is singular.
     """
     p = make_problem(T=T, weighted=weighted)
     objective = _objective(p, case.kernel, block_size=7)
@@ -110,7 +113,7 @@ def test_normal_equations_and_envelope(case):
 @every_kernel
 @pytest.mark.parametrize("seed", range(2))
 def test_directional_derivatives(case, seed):
-    """Test the gradients of L with respect to B and alpha, and of H with respect to B, along random directions."""
+    """Test the gradients of L(B, alpha) and of H(B) = min_alpha L(B, alpha) along random directions."""
     p = make_problem(m=23, D=5, d=2, c=6, T=3, seed=seed)
     objective = _objective(p, case.kernel, block_size=10)
     rng = np.random.default_rng(seed)
@@ -172,7 +175,10 @@ def test_without_centers_all_rows_are_centers(case, lowest):
     ids=["rbf", "laplacian", "poly"],
 )
 def test_agrees_with_kernel_ridge(kernel, options, weighted):
-    """Test that with B = I and all rows as centers, the method is scikit-learn's KernelRidge with alpha = lambda W."""
+    """Test that with B = I and all rows as centers, the method is scikit-learn's KernelRidge with alpha = lambda W.
+
+    W is the sum of the weights.
+    """
     p = make_problem(m=40, D=3, weighted=weighted)
     new = np.random.default_rng(9).normal(size=(30, 3))
     objective = Objective(InMemoryRows(p.X, p.y, p.w), p.X, kernel, 0.01)
@@ -181,7 +187,8 @@ def test_agrees_with_kernel_ridge(kernel, options, weighted):
     assert_allclose(predictions[:, 0], ridge.predict(new), rtol=1e-8, atol=1e-8)
 
 
-# The closed form needs a regular K_cc. Degree 1 is excluded, because it has two features for five centers.
+# The closed form needs an invertible K_cc. The polynomial kernel of degree 1 is excluded: it has only two features, so
+# that K_cc is singular for five centers.
 @pytest.mark.parametrize("case", [case for case in ONE_GAMMA if case.shape.get("degree") != 1], ids=case_id)
 def test_reduced_gradient_agrees_with_autograd(case):
     """Compare with autograd, which differentiates the closed form of alpha(B) and does not use the envelope theorem."""
@@ -256,6 +263,7 @@ def test_lipschitz_is_the_largest_eigenvalue_of_the_hessian(case, weighted):
     assert _objective(p, case.kernel).inner(p.B).lipschitz() == pytest.approx(expected, rel=1e-10)
 
 
+# Functions that return a problem, gamma and lambda.
 HARD = {
     "duplicate-centers": lambda p: (p._replace(centers=np.vstack([p.centers, p.centers])), 0.3, 1e-8),
     "all-centers-equal": lambda p: (p._replace(centers=np.repeat(p.centers[:1], 5, axis=0)), 0.3, 1e-8),

@@ -44,7 +44,10 @@ def _rows(kind, p):
 @pytest.mark.parametrize("reg_lambda", [LAMBDA, 1e-9])
 @pytest.mark.parametrize("case", FEW, ids=case_id)
 def test_all_rows_as_centers_solve_the_square_system(case, reg_lambda, weighted, kind):
-    """Test that the minimizer solves (K + lambda W diag(1/w)) a = y up to rounding errors, and that H = lambda y'a."""
+    """Test that the minimizer solves (K + lambda W diag(1/w)) a = y up to rounding errors.
+
+    The minimum of the objective is then lambda y'a.
+    """
     p = make_problem(m=20, T=3, weighted=weighted)
     objective = Objective(_rows(kind, p), None, case.kernel, reg_lambda)
     P = oracles.project(p.X, p.B)
@@ -73,10 +76,10 @@ def test_the_ridge_is_a_rounding_unit_of_the_largest_possible_eigenvalue(gamma, 
 
 
 def test_the_reduced_value_includes_the_ridge():
-    """Test that the value exceeds L at the minimizer by the ridge term, and that its derivative matches the gradient.
+    """Test that the value exceeds the objective L at the minimizer, and that its derivative matches the gradient.
 
-    The kernel is so wide that most eigenvalues of K_cc are smaller than rounding errors. The ridge term is 4e-7 of the
-    value.
+    The difference is the ridge term, 4e-7 of the value. The kernel is so wide that most eigenvalues of K_cc are smaller
+    than rounding errors.
     """
     rng = np.random.default_rng(3)
     X = rng.uniform(-1.0, 1.0, size=(60, 3))
@@ -93,9 +96,10 @@ def test_the_reduced_value_includes_the_ridge():
 def test_whitening_depends_on_lambda_over_kappa(scale):
     """Test that the accuracy stays the same if the kernel and lambda are scaled by the same factor.
 
-    A polynomial kernel of degree 1 without a constant gives ridge regression on the columns. The expected minimum is
-    computed by a singular value decomposition. The normal equations would keep only three digits of the minimum. For
-    the scale 1e4, lambda is 1e-3, above 1e-4, but lambda / kappa is still below 1e-4.
+    The system must be whitened if lambda is below 1e-4 kappa, where kappa is the maximum of k(c, c) over the centers.
+    For the scale 1e4, lambda is 1e-3, but lambda / kappa is still below 1e-4. Without whitening, the normal equations
+    would keep only three digits of the minimum. A polynomial kernel of degree 1 without a constant gives ridge
+    regression on the columns, so the expected minimum is computed by a singular value decomposition.
     """
     rng, reg_lambda = np.random.default_rng(5), 1e-7
     X = rng.normal(size=(200, 6)) * np.logspace(0, -2, 6)
@@ -112,7 +116,7 @@ def test_whitening_depends_on_lambda_over_kappa(scale):
 def test_details_of_a_solve_describe_its_linear_system(weighted, path):
     """Test the fields of `SolveInfo` for each linear system in the docstrings of `Objective`."""
     p = make_problem(m=20, T=2, weighted=weighted)
-    # The kernel is 3 on the diagonal, so that a missing factor kappa shows.
+    # The kernel is 3 on the diagonal, so that a missing factor kappa is noticed.
     kernel, kappa = Polynomial(degree=1, coef0=3.0, gamma=1e-6), 3.0
     reg_lambda = 1e-5 if path == "whitened" else LAMBDA
     W, w = p.weights.sum(), p.weights

@@ -239,7 +239,7 @@ def _note(display):
 
 
 def test_plain_kernel_ridge_is_not_marked_as_directions():
-    """Test that there is no star if the identity on all 4 columns was chosen, although a map with d = 4 was tried."""
+    """Test that no star marks d = 4, which was tried, if the identity map of all 4 columns was chosen."""
     model = pictures.searched()
     model.path_["n_components"][0] = 4
     model.n_components_, model.map_shape_ = 4, "identity"
@@ -251,8 +251,9 @@ def test_plain_kernel_ridge_is_not_marked_as_directions():
 def test_race_shows_the_last_round_of_each_map():
     """Test that each combination of a kernel and a map is shown with its score in the last round that it reached.
 
-    Scores are relative to the best score of this round. Maps with the same kernel and different numbers of directions
-    are shown in separate lines.
+    The race of a search with ``kernel="auto"`` compares such combinations in rounds, and each round drops the worst.
+    Scores are relative to the best score of the same round. Maps with the same kernel and different numbers of
+    directions are shown in separate lines.
     """
     display = PathDisplay.from_estimator(pictures.kernels_searched())
     assert _lines(display) == [
@@ -323,7 +324,10 @@ def test_only_the_last_of_two_races_is_drawn():
 
 @pytest.mark.parametrize("cut", [True, False])
 def test_search_with_one_candidate(cut):
-    """Test the plot of a search over one column: the only tick is 1, and the star is well inside the axes."""
+    """Test the plot of a search over one column: the only tick is 1, and the star is well inside the axes.
+
+    The star marks the chosen number of directions.
+    """
     model = pictures.made_model(1, 1, cls=hkrr.HyperKernelRidgeCV)
     model.n_components = "auto"
     model.path_ = {name: values[:1] for name, values in pictures.searched().path_.items()}
@@ -340,7 +344,7 @@ def test_search_with_one_candidate(cut):
 
 
 def test_given_number_of_directions():
-    """Test the note and the missing bars if the number of directions was given, and no wider map was cut."""
+    """Test the note and the missing bars if the number of directions was given, so that no map was truncated."""
     model = pictures.searched()
     model.n_components = 2
     del model.spectrum_

@@ -260,7 +260,11 @@ def test_training_history_equals_the_history_of_the_model(fitted, searched):
 
 
 def test_scores_of_a_search_equal_those_of_the_plot(searched):
-    """Test that the report shows the same runs as the plot if all runs with the most centers have failed."""
+    """Test that the report shows the same runs as the plot.
+
+    Neither shows a failed run, even if it has the most centers, or a run that the search has dropped, even if it has
+    the lowest score.
+    """
     model, X, y = copy.copy(searched[0]), *searched[1:]
     before = gather(model, X, y, compare=False).training.path
     failed = {name: [*values, values[0]] for name, values in model.path_.items()}

@@ -141,7 +141,7 @@ def test_options_do_not_change_the_fit(client, expected, options):
 def test_the_search_draws_the_same_rows_from_collections(client, monkeypatch):
     monkeypatch.setattr(selection, "SAMPLE_ROWS", 150)
     table = _table().to_numpy()
-    # A rough kernel, because 60 centers in one dimension make the system of a smooth kernel ill-conditioned.
+    # The kernel is not smooth, because 60 centers in one dimension make the system of a smooth kernel ill-conditioned.
     options = {"n_components": 1, "n_init": 1, "refit": 60, "random_state": 0, "kernel": "matern32"}
     expected = HyperKernelRidgeCV(**options).fit(table[:, :3], table[:, 3])
     found = HyperKernelRidgeCV(**options).fit(*_arrays())

@@ -65,7 +65,7 @@ def test_a_missing_truncated_or_empty_file_is_named(tmp_path, kind):
     with pytest.raises(FileNotFoundError, match="missing"):
         _model().fit(good, TARGET[kind]).predict(str(missing))
     content = good.read_bytes()
-    # Cut CSV files after the first number of a row, because a row that is cut within its last number is still valid.
+    # Cut CSV files within the first number of a row, because a row that is cut within its last number is still valid.
     cut.write_bytes(content[: content.index(b"\n", len(content) // 2) + 4 if kind == "csv" else len(content) // 2])
     empty.write_bytes(b"")
     _check_error([good, cut], TARGET[kind], cut)

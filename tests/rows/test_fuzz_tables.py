@@ -105,7 +105,10 @@ def test_a_table_needs_a_column_besides_the_target(tmp_path, kind):
 
 
 def test_very_many_columns(tmp_path):
-    """Test errors for 200,000 columns: a quadratic search would be too slow, and only some columns are listed."""
+    """Test the errors for a table of 200,000 columns, of which they list only some.
+
+    A quadratic search for repeated names would be too slow.
+    """
     path = tmp_path / "wide.csv"
     names = [f"c{k}" for k in range(200_000)]
     path.write_text(",".join([*names, "c7"]) + "\n")

@@ -1,4 +1,8 @@
-"""Tests of near copies of rows: which rows are found, how they are merged, and fits of tables with near copies."""
+"""Tests of near copies of rows: which rows are found, how they are merged, and fits of tables with near copies.
+
+A near copy of a row differs from the row by at most a small tolerance in every column. The row is called the source of
+the copy. A row that is not a copy is its own source.
+"""
 
 import numpy as np
 import pytest
@@ -12,7 +16,11 @@ from hkrr.rows.weights import any_copies, find_copies, find_near_copies, merge_c
 
 
 def _tolerances(table):
-    """Return the largest allowed difference of each column, by the definition."""
+    """Return, for each column, the largest difference between a row and its near copy.
+
+    It is 1e-5 times the standard deviation, or times the distance between the first and the last decile if this is
+    smaller.
+    """
     n, found = len(table), []
     for column in table.T:
         sort = sorted(column.tolist())
@@ -21,7 +29,7 @@ def _tolerances(table):
 
 
 def _check_sources(table, source):
-    """Check, by comparing all pairs of rows, that each row is near its source and no two sources are near."""
+    """Check, by comparing all pairs of rows, that each row is near its source but no two sources are near."""
     tolerances = _tolerances(table)
 
     def near(a, b, factor):
@@ -53,7 +61,10 @@ def test_the_copies_are_those_found_by_comparing_all_pairs(seed):
 
 
 def _planted(seed=0, n=30, D=3, size=1e-6):
-    """Return a table of n distinct rows and their copies, in random order, and the group of each row."""
+    """Return a table of n distinct rows and their copies, in random order, and the group of each row.
+
+    A group is a distinct row and its copies.
+    """
     rng = np.random.default_rng(seed)
     group = rng.permutation(np.repeat(np.arange(n), rng.integers(1, 5, size=n)))
     table = rng.normal(size=(n, D))[group]
@@ -158,7 +169,10 @@ def test_near_copies_of_inputs_with_other_targets_are_not_merged(difference):
 
 @pytest.mark.parametrize("jitter", [0.0, 1e-8])
 def test_frequencies_are_not_copies(jitter):
-    """Test inputs and targets of few values, also with small differences between equal inputs."""
+    """Test inputs and targets that take few values, so that rows repeat although they are not copies.
+
+    If `jitter` is positive, equal inputs are replaced by nearly equal inputs.
+    """
     rng = np.random.default_rng(0)
     X = rng.integers(0, 2, size=(300, 2)) + jitter * rng.uniform(size=(300, 2))
     _check_not_merged(X, rng.integers(0, 2, size=300).astype(float))
@@ -219,7 +233,7 @@ def test_near_copies_do_not_hide_the_noise(make, seed):
 
 
 def test_the_training_criterion_keeps_near_copies():
-    """Test that only criteria that learn the noise merge near copies: the training objective is the paper's."""
+    """Test that a criterion that learns the noise merges near copies, but the paper's training objective does not."""
     _, (X, y), _ = _forty_rows(0)
     settings = {"n_centers": "all", "max_iter": 2, "random_state": 0}
     assert len(HyperKernelRidge(1, **settings).fit(X, y).centers_) == 80

@@ -1,4 +1,7 @@
-"""Tests of rows with weights of robust noise, against rows with explicit weights, and of fits to large tables."""
+"""Tests of `ReweightedRows`, whose weights are computed from residuals (robust noise), and of fits to large tables.
+
+The rows are compared with rows to which the same weights are given explicitly.
+"""
 
 import warnings
 
@@ -20,6 +23,7 @@ from hkrr.rows.reweighted import ReweightedRows
 from hkrr.rows.torch_device import TorchRows
 
 M = 403
+# Kinds of row sources. "factory" is a function that returns blocks of rows. The kinds in WEIGHTED take sample weights.
 KINDS = ["memory", "blocks of 97", "two threads", "torch", "factory", "dask"]
 WEIGHTED = KINDS[:4]
 SMALL = (np.array([0.5, -0.2, 0.1]), np.array([3.0]))
@@ -67,13 +71,13 @@ def make(request):
 
 
 def _factors(X, Y, direction, scale):
-    """Return weights of robust noise for the function x'direction. The inputs are NumPy arrays or PyTorch tensors."""
+    """Return the weights of robust noise for the residuals of the function x'direction (NumPy arrays or tensors)."""
     residuals = Y - (X @ direction)[:, None]
     return 5.0 / (4.0 + (residuals**2).sum(axis=1) / scale)
 
 
 def _expected(X, Y, w, center):
-    """Return the weights and the targets of robust rows, computed from arrays in the current coordinates."""
+    """Return the weights, the centered targets and their mean that `ReweightedRows` should have."""
     factors = _factors(X, Y, *SMALL)
     weights = factors if w is None else w * factors
     total = float(len(X)) if w is None else float(np.sum(w))
@@ -215,7 +219,10 @@ def test_other_row_sources_are_not_reweighted_by_arrays(make):
 
 @pytest.fixture
 def small_samples(monkeypatch):
-    """Make a search use 300 rows, so that a table of 900 rows is a large table. Return the robust rows of the fits."""
+    """Make a search use 300 rows, so that a table of 900 rows is large.
+
+    Return a list to which the `ReweightedRows` of each fit are appended.
+    """
     for module, name in ((_search_input, "SAMPLE_ROWS"), (search_stages, "SAMPLE_ROWS"), (diagnostics, "_SAMPLE_ROWS")):
         monkeypatch.setattr(module, name, 300)
     used = []
@@ -316,7 +323,7 @@ def test_an_outlier_outside_the_sample(small_samples):
 
 @pytest.mark.thorough
 def test_a_large_table_without_patches():
-    """Test more than 20,000 rows, so that no constant has to be changed."""
+    """Test more than 20,000 rows, which count as a large table although no constant is changed."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(22_000, 4)) * [1.0, 10.0, 3.0, 2.0] + [0.0, 50.0, 3.0, 4.0]
     f = np.sin(X[:, 0] + (X[:, 1] - 50.0) / 10.0)

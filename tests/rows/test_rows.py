@@ -35,7 +35,10 @@ def test_sum_and_map_process_every_row_once_in_order(block_size, n_threads):
 
 @pytest.mark.parametrize("width", [1, 3000, 50_000])
 def test_sums_and_maps_are_bitwise_equal_for_any_number_of_threads(width):
-    """Test small values of ``width``, and a value so large that fewer threads compute the sums."""
+    """Test small values of ``width``, and a value so large that fewer threads compute the sums.
+
+    ``width`` is the number of columns of the largest array that the function of a block computes.
+    """
     C = np.random.default_rng(1).normal(size=(5, 4))
 
     def block(X, Y, w):
@@ -104,7 +107,10 @@ def test_all_blocks_of_a_map_have_a_single_blas_thread():
 
 
 def test_on_threads_does_not_modify_the_rows():
-    """Test that only copies use threads, for all blocks but the first, which sets the shape of the output."""
+    """Test that `on_threads` returns a copy that uses threads, and that the original rows use only this thread.
+
+    The copy computes the first block in this thread too, because the shape of the output depends on it.
+    """
     rows = _rows(weighted=True, x_offset=np.arange(4.0), x_scale=np.full(4, 2.0), block_size=10)
     here = []
     threaded = rows.on_threads(3)
@@ -218,7 +224,7 @@ def test_moments_match_those_of_scikit_learn(weighted):
 @pytest.mark.parametrize("value", [0.0, 0.3, 1.1, -2.3, 1e6, 1e-6])
 @pytest.mark.parametrize("m", [200, 30_000])
 def test_a_constant_column_is_detected_and_gets_no_loading(value, m):
-    """Test that the rounding error in the deviation of a constant column is not used as the column's scale."""
+    """Test that the computed standard deviation of a constant column, a rounding error, is not used as its scale."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(m, 3))
     X[:, 2] = value

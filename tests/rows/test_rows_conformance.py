@@ -20,6 +20,8 @@ from hkrr.rows.file_readers import open_source
 from hkrr.rows.file_rows import FileRows
 from hkrr.rows.torch_device import TorchRows
 
+# Kinds of row sources. "factory" is a function that returns blocks of rows. "array" and "frame" are Dask collections.
+# The kinds in WEIGHTED take sample weights.
 FILES = ["parquet", "csv", "npy"]
 WEIGHTED = ["blocks of 97", "one block", "two threads", "torch", "torch, blocks of 97"]
 KINDS = [*WEIGHTED, *FILES, "factory", "array", "frame"]
@@ -257,8 +259,9 @@ def _check_reduced(found, expected):
 
 
 # Settings for which rounding errors of the sums change the optimum by 1e-9 only, well below the documented 1e-6: a
-# rough kernel, few centers, noise, a lambda near 1e-2 and converged fits. With a smooth kernel and many centers in one
-# direction, K_cc would be singular up to rounding. The result of a fit that stops early would depend on rounding too.
+# kernel that is not smooth, few centers, noise, a lambda near 1e-2 and converged fits. With a smooth kernel and many
+# centers in one direction, K_cc would be singular up to rounding. The result of a fit that stops early would depend on
+# rounding too.
 SETTINGS = [
     {"reg_lambda": 1e-2, "centers": "leverage"},
     {"reg_lambda": "auto", "criterion": "evidence"},

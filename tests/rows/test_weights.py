@@ -71,7 +71,7 @@ def _frequencies(n, seed=0):
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_frequencies_are_counted(seed):
-    """Test inputs that occur with different targets, so that the frequencies carry information."""
+    """Test inputs that occur with different targets. The numbers of repetitions are then kept as weights."""
     X, y = _frequencies(400, seed)
     X2, y2, w = merge_identical(X, y, None)
     for x, target, weight in zip(X2, y2, w, strict=True):
@@ -194,7 +194,7 @@ def test_weights_are_equivalent_to_repeats_in_any_unit(make):
 def test_the_unit_of_weights_changes_a_single_run_by_rounding_only(n_centers):
     """Test weights in different units, with all rows as centers and with 30 centers.
 
-    The kernel matrix is regular and there is a single start, so rounding errors are not amplified.
+    The kernel matrix is not singular and there is a single start, so rounding errors are not amplified.
     """
     X, y, drawn, test = _bootstrap(0, m=80)
     distinct, counts = np.unique(drawn, return_counts=True)
@@ -211,7 +211,7 @@ def test_the_unit_of_weights_changes_a_single_run_by_rounding_only(n_centers):
 def test_frequencies_determine_the_noise(make):
     """Test eight distinct samples that are repeated two thousand times in total.
 
-    The frequencies determine the mean target to two percent, given as repeated rows or as weights.
+    The frequencies, given as repeated rows or as weights, determine the mean target to two percent.
     """
     X, y = _frequencies(2000)
     y = (np.random.default_rng(1).uniform(size=2000) < 0.2 + 0.5 * X[:, 0]).astype(float)

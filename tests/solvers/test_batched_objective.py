@@ -1,4 +1,7 @@
-"""Batched evaluations of several objectives, runs in lockstep, and the fallback to single evaluations."""
+"""Batched evaluations of several objectives, runs in lockstep, and the fallback to single evaluations.
+
+Runs in lockstep wait until each of them has requested an evaluation. The requests are then answered in one batch.
+"""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Starting maps: sampled maps ranked by held-out error, the median rule, and the path of decreasing lambda."""
+"""Starting maps: sampled maps ranked by held-out error, the median heuristic, and the path of decreasing lambda."""
 
 import time
 
@@ -90,7 +90,7 @@ def test_at_a_large_lambda_there_is_no_path():
 @pytest.mark.parametrize("seed", [*SEEDS, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (2, 3))])
 @pytest.mark.parametrize(("make", "least"), [(make_mim_sines, 0.95), (make_mim_mixed, 0.85)])
 def test_default_fits_find_planted_models(make, least, seed):
-    """Test that a single fit is reliable. Without the path of lambda about half of these scores are near zero."""
+    """Test that a single fit is reliable. Without the decreasing lambdas, half of the scores are near zero."""
     data = make(1600, n_features=30, n_components=3, random_state=seed)
     model = HyperKernelRidge(3, n_centers=100, random_state=seed).fit(data.X[:600], data.y[:600])
     assert model.score(data.X[600:], data.y[600:]) > least

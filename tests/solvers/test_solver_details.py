@@ -48,9 +48,9 @@ def step_in_B(case, problem, state, size, bound=1.0):
 def test_varpro_accepts_the_steps_of_the_paper(solver, case):
     """Test that each accepted step size s is the first with L(B+, a) - L(B, a) <= -(c/s) |B+ - B|^2, for fixed a.
 
-    The step sizes that are tried are rho^k min(last / (rho delta), s_max) with k >= 1, where last is the previous step
-    size. Rounding errors are about 1e-13 times L. For the Laplace kernel, small distances have only half of the digits,
-    so the maps agree only to 1e-7.
+    B+ is the map after the step. The step sizes that are tried are rho^k min(last / (rho delta), s_max) with k >= 1,
+    where last is the previous step size. Rounding errors are about 1e-13 times L. For the Laplace kernel, small
+    distances have only half of the digits, so the maps agree only to 1e-7.
     """
     problem = corners()
     states = states_of(solver, case, problem)
@@ -136,7 +136,7 @@ def test_agd_armijo_steps_in_alpha(case):
 @pytest.mark.parametrize("alpha_step", ["armijo", "lipschitz"])
 @every_kernel
 def test_agd_increases_in_neither_variable(case, alpha_step):
-    """Test that L(B, a) >= L(B+, a) >= L(B+, a+) in each iteration, up to the rounding of a sum."""
+    """Test that L(B, a) >= L(B+, a) >= L(B+, a+) for the iterates before and after a step, up to rounding of a sum."""
     problem = corners()
     states = states_of(AGD(alpha_step=alpha_step), case, problem)
     for old, new in itertools.pairwise(states):

@@ -53,7 +53,7 @@ def solver_id(request):
 def recorded(solver_id, request):
     """Return a run of 15 iterations and its states.
 
-    The problem of the last kernel has two targets, and its start is outside the ball.
+    The problem of the last kernel has two targets. The norm of its starting map is above the norm bound.
     """
     case, states = request.param, []
     problem = corners(T=2, start=(3.0, 0.3)) if case is KERNELS[-1] else corners()
@@ -87,7 +87,7 @@ def test_history_agrees_with_the_states(recorded):
 
 
 def test_row_zero_is_the_start(recorded):
-    """Test that row 0 is B0 (projected if there is a norm bound) with the closed-form solution for alpha."""
+    """Test that the first state is B0 (projected if there is a norm bound) with the closed-form solution for alpha."""
     bound = getattr(recorded.solver, "norm_bound", None)
     B0, start = recorded.problem.B0, recorded.states[0]
     assert_allclose(start.B, B0 if bound is None else oracles.project_spectral_ball(B0, bound), rtol=0, atol=1e-14)
@@ -236,7 +236,7 @@ def test_converged_means_a_critical_point(solver, case, seed):
 def _assert_critical(solver, case, problem, result, tol):
     """Assert that the norm of the gradient mapping is at most ``tol`` times the loss of the zero function.
 
-    This norm decreases with the step size, so any step size above the last step size can be used.
+    A larger step size does not increase this norm, so any step size above the last step size can be used.
     """
     arguments = (*problem.arguments, result.B, result.alpha)
     grad = oracles.grad_B(case.value, case.slope, *arguments)

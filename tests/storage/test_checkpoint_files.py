@@ -93,7 +93,7 @@ def test_arrays_that_share_bytes_or_leave_some_out_are_refused():
     ],
 )
 def test_wrong_lengths_are_refused(tmp_path, lengths):
-    text = packed([0]).text  # the lengths of texts in `lengths` are multiples of its length
+    text = packed([0]).text  # in `lengths`, the length of a text is given as a multiple of this length
     index = [["step", str(k), n * len(text), more] for k, (n, more) in enumerate(lengths)]
     tensors = {"index": json.dumps(index).encode(), "texts": 2 * text, "arrays": b""}
     header = {"format": CHECKPOINT_FORMAT, "library": __version__}

@@ -27,7 +27,7 @@ def server():
 def n_recorded(path):
     """Return the number of steps, evaluations and iterates that a checkpoint records.
 
-    Only solvers that resume from their own memory record iterates.
+    VarPro and AGD record iterates, because they resume from their stored state. L-BFGS replays its evaluations.
     """
     _, entries = read(path)
     found = sum(kind == "step" for kind, _ in entries)

@@ -69,7 +69,8 @@ def test_a_search_resumes_with_any_number_of_jobs(tmp_path, monkeypatch, whole_s
 def test_a_grid_resumes_with_any_number_of_jobs(tmp_path, monkeypatch, n_jobs):
     X, y = data()
     path = tmp_path / "fit.checkpoint"
-    last = 3 if n_jobs == 1 else 1  # the number of the last call that is made in this process
+    # Raise the error at the last call, the final fit. With two jobs, worker processes make the first two calls.
+    last = 3 if n_jobs == 1 else 1
     with monkeypatch.context() as patch:
         patch.setattr(grid, "models_along_lambda", breaking(grid.models_along_lambda, Broken(), last))
         with pytest.raises(Broken):

@@ -1,4 +1,8 @@
-"""Synthetic tables of results, with the columns that the claims and figures of the experiments need."""
+"""Synthetic tables of results, with the columns that the claims and figures of the experiments need.
+
+A claim is a statement of the paper that an experiment checks against its table. The slope of a risk is the slope of
+log(risk) against log(m), where m is the number of rows.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ def claims_of(name, table):
 
 
 def check_claims_and_figure(name, table):
-    """Check that all claims of a table are complete and that its figure can be drawn; return the claims."""
+    """Check the text of all claims of a table, and that its figure can be drawn. Return the claims."""
     claims = claims_of(name, table)
     for claim in claims:
         assert re.fullmatch(r"(holds|does not hold|inconclusive): .+\. Measured: .+", str(claim))
@@ -130,9 +134,9 @@ def sample_complexity(hkrr, krr, features=(10, 20, 50), sizes=SIZES, repeats=3):
 def nystrom(few, uniform, leverage, clustered=None, scale=1e-3, sizes=(100, 400), repeats=3):
     """Return a table of risks.
 
-    ``few`` is the slope of the risk with few centers. The slope with all rows is -1. ``uniform`` and ``leverage`` are
-    the risks for 5, 10, 20, ... centers divided by the risk with all rows, for each sampling of the centers.
-    ``clustered`` has these two lists for the clustered inputs.
+    ``few`` is the slope of the risk with few centers. The slope with all rows as centers is -1. ``uniform`` and
+    ``leverage`` have the risks for 5, 10, 20, ... centers, divided by the risk with all rows as centers, for these two
+    ways of sampling the centers. ``clustered`` has these two lists for the clustered inputs.
     """
     ratios = {"cube": (uniform, leverage), "clustered": clustered or (uniform, leverage)}
     theorem = {"n_eff": 12.1, "n_inf": 34.2, "theorem_uniform": 200, "theorem_leverage": 300}
@@ -164,8 +168,8 @@ def adaptivity(price, d=(4, 4, 3), sizes=SIZES):
     """Return a table of choices of d and lambda.
 
     ``price(m)`` is the risk of the model that the held-out rule chooses, divided by the lowest risk on the grid. ``d``
-    has the values of d that this rule chooses at the largest size, one for each repeat. The claims use neither the
-    values of d that the evidence chooses nor the values at the smaller sizes.
+    has the values of d that this rule chooses at the largest size, one for each repeat. All other values of d are 9,
+    because the claims do not use them.
     """
     chosen = [
         {"m": m, "repeat": repeat, "true_d": 3, "rule": "held-out", "least_on_grid": 2.0**repeat, "reg_lambda": 1e-3}
@@ -181,7 +185,8 @@ def stationarity(*runs, last=1024):
 
     Each argument in ``runs`` has the squared gradient, the squared gradient mapping, the path of B and the path of
     alpha as functions of the number of iterations, and the values of |B|, the final loss and the smallest eigenvalue of
-    K_mm. The first loss is 2 and the smallest step 0.5, so the theorem's constant is 2 / (1e-4 * 0.5) = 40,000.
+    K_mm. The first loss is 2, the smallest step is 0.5, and the Armijo constant of the experiment is 1e-4, so the
+    constant of the theorem is 2 / (1e-4 * 0.5) = 40,000.
     """
     return [
         {"start": start, "method": method, "iteration": n, "loss": 2.0 if n == 1 else loss, "least_step": 0.5}

@@ -73,7 +73,10 @@ def made_model(n_components=2, n_features=4, *, kernel="gaussian", n_targets=1, 
 
 
 def made_ensemble(n_features=4, names=None, n_targets=1):
-    """Return an ensemble of two members whose fitted attributes are set by hand: two directions, and a diagonal map."""
+    """Return an ensemble whose fitted attributes are set by hand.
+
+    The first of its two members has a map with two directions, the second a diagonal map.
+    """
     options = {"n_targets": n_targets, "names": names, "cls": HyperKernelRidgeCV}
     few = made_model(2, n_features, **options)
     diagonal = made_model(n_features, n_features, kernel="anova", **options)

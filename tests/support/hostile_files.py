@@ -51,7 +51,7 @@ def refused(data, match=None):
 def refused_or_valid(data):
     """Return whether a file with these bytes can be loaded.
 
-    If so, assert that the model predicts a value for each row.
+    If so, assert that the model predicts a value for each row, or raises a ValueError about infinite values.
     """
     try:
         model = load(data)

@@ -14,7 +14,7 @@ import warnings
 
 import numpy as np
 
-# Seconds after which a fit is killed in any case.
+# Seconds after which a fit is killed if the request has no `kill_after`.
 FIT_LIMIT = 60
 
 

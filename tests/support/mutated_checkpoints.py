@@ -42,7 +42,8 @@ def _grid() -> hkrr.HyperKernelRidgeCV:
     return hkrr.HyperKernelRidgeCV([1], **parameters)
 
 
-# Functions that return an estimator, and the iteration at which its fit is stopped. None means that the fit finishes.
+# For each fit: a function that returns the estimator, and the iteration at which the fit is stopped, or None if it is
+# not stopped.
 FITS: dict[str, tuple[Callable[[], Any], int | None]] = {
     "lbfgs": (_ridge, 2),
     "random": (lambda: _ridge(init="random", n_init=1), 2),

@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pytest
 
-# The scale and the shift of each column.
+# The scale and the shift of each column of the inputs.
 UNITS, SHIFT = np.array([1.0, 5.0, 0.1]), np.array([0.0, 3.0, -2.0])
 
 
@@ -120,8 +120,8 @@ def xrfm_machine(Z, Y, validation, kernel, n_iter, diagonal, keep_best=False):
     """Return the model of the xrfm package (bandwidth L = 3, reg = 0.1) and its matrix M, computed in float64.
 
     All rows are used in the gradients. The Gaussian kernel is xrfm's kernel with the exponent 2 and the bandwidth
-    L sqrt(2). The kernel "l2" of xrfm adds 1e-8 to the diagonal of a full M. The kernel "l2_high_dim" adds nothing
-    to the diagonal, but computes distances by expanding the square.
+    L sqrt(2). The kernel "l2" of xrfm adds 1e-8 to the diagonal of a full M. For a full M, the kernel "l2_high_dim" is
+    therefore used. It adds nothing to the diagonal, but computes distances by expanding the square.
     """
     torch = pytest.importorskip("torch")
     with warnings.catch_warnings():

@@ -1,9 +1,9 @@
 """Naive oracles of the criteria, with dense m x m matrices and one refit for each row that is left out.
 
-A weight w_i counts like w_i equal rows, W = sum_i w_i and s = lambda W. K is the kernel matrix of all rows. With
-Nystrom centers it is replaced by its approximation Q = K_mc K_cc^-1 K_cm. The functions for NumPy take a kernel k(p, c)
-of `oracles` and then (X, Y, w, centers, lambda, B), where Y has the shape (m, T). With centers=None, all rows are
-centers. This module does not import the library.
+A row of weight w_i counts like w_i equal rows. W is sum_i w_i, and s is lambda W. K is the kernel matrix of all rows.
+With Nystrom centers it is replaced by its approximation Q = K_mc K_cc^-1 K_cm. The functions for NumPy take a kernel
+k(p, c) of `oracles` and then (X, Y, w, centers, lambda, B), where Y has the shape (m, T). With centers=None, all rows
+are centers. This module does not import the library.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Naive oracles of robust noise: one refit for each row that is left out, and densities of the Student-t distribution.
+"""Naive oracles of robust noise: leave-one-out errors by one refit for each row, and densities of the errors.
 
 The noise variance of row i is nu / w_i, in units of the variance of the function. omega_i is the factor by which the
 heavy-tailed noise model multiplies the weight w_i; it is small for outliers. This module does not import the

@@ -26,7 +26,10 @@ def standardise(X):
 
 
 def equal_slices(y, n_slices):
-    """Return the rows sorted by the target, in blocks of equal size. The size must divide the number of rows."""
+    """Return the row indices, sorted by the target and split into slices of equal size.
+
+    ``n_slices`` must divide the number of rows.
+    """
     size = len(y) // n_slices
     assert size * n_slices == len(y)
     order = sorted(range(len(y)), key=lambda i: y[i])

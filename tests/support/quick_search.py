@@ -2,8 +2,9 @@
 
 from hkrr.estimators.search import candidates, directions, held_out_check, kernel_race, search_stages
 
-# Replacements for the rounds of the search over kernels: a round on 40 rows, a round on all of up to 60 rows, and with
-# more rows two rounds with small batches of few steps, after which candidates are compared on 80 rows.
+# Replacements for the rounds of the search over kernels (`hkrr.estimators.search.kernel_race`). The first round uses 40
+# rows. With at most 60 rows, a second round uses all rows. With more rows, there are up to two rounds of a few steps on
+# small random batches. After each of them, the candidates are compared on at most 80 rows.
 _BATCHES = (kernel_race._Batches(30, 20, 8, 100), kernel_race._Batches(40, 30, 2, 2))
 _ROUNDS = {"_FIRST_ROWS": 40, "_FIRST_ITERATIONS": 4, "_ALL_ROWS": 60, "_ALL_ITERATIONS": 4, "_BATCHES": _BATCHES}
 _ROUNDS |= {"_RESCALE_ROWS": 80, "_RESCALE_ITERATIONS": 2}

@@ -85,7 +85,7 @@ class Case:
     kernel: kernels.Kernel
     value: Callable
     slope: Callable
-    norm: str | None  # the norm in the median rule, or None if the kernel is not translation invariant
+    norm: str | None  # the norm in the median heuristic, or None if the kernel is not translation invariant
     shape: dict  # parameters of the kernel other than gamma
 
     @property

@@ -54,8 +54,8 @@ def check(model: Any, X: Any, y: Any, weight: Any = None, fresh: tuple[Any, Any]
 
     - it ends within the time limit and causes no warnings of other libraries,
     - the map, the coefficients and the predictions on training rows and new rows are finite,
-    - the squared error on the training rows is at most the squared error of predicting the weighted mean of y (with
-      robust noise: without the outliers, and up to the standard error of this mean).
+    - the squared error on the training rows is at most the squared error of predicting the weighted mean of y. If the
+      model has robust noise, outliers do not count, and the limit is raised for the standard error of this mean.
     """
     began = time.perf_counter()
     refusal, predicted = None, []

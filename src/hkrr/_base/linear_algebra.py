@@ -1,8 +1,9 @@
 """Array functions that the array API standard lacks.
 
 The kernels, the objective and the criteria use the array API through array-api-compat, so the same code runs on NumPy
-arrays and torch tensors. This module adds squared distances for radial kernels, a Cholesky factorization that adds more
-jitter to the diagonal if rounding errors make it fail, and linear solves with the Cholesky factor.
+arrays and torch tensors. This module adds squared distances for radial kernels, a Cholesky factorization, and linear
+solves with the Cholesky factor. If rounding errors make the factorization fail, it is repeated with a larger jitter, a
+small number that is added to the diagonal.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _MAX_JITTER = 1e-4
 # Minimum number of rows of a linear system that is solved in float32.
 _LARGE = 2_000
 # Minimum number of rows of a matrix that is inverted in float32, and maximum relative residual of a linear system that
-# is solved with the float32 factor, before refinement. If the residual is larger, float64 is used.
+# is solved with the float32 factor, before iterative refinement. If the residual is larger, float64 is used.
 _FLOAT32_ROWS, _FLOAT32_RESIDUAL = 600, 1e-3
 # Maximum relative residual of the same system after refinement in float64. If the residual is larger, the matrix is
 # factorized again in float64.
@@ -171,9 +172,10 @@ def inverse_and_log_det(A: Array, b: Array) -> tuple[Array, Array, Array]:
 def _float32_factor(A: Array, b: Array, factorize: Callable[[Array], Array]) -> tuple[Array, Array] | None:
     """Return the Cholesky factor of A in float32, and the solution of ``A x = b`` in float64.
 
-    The factor is accepted if the residual of its solution is at most 0.1% of b, for each column. Each step of iterative
-    refinement in float64 then reduces the residual by a factor of about 1,000. Otherwise None is returned. Entries of
-    the factor above the diagonal are undefined.
+    The solution is computed with the factor, and improved by two steps of iterative refinement in float64. The norm of
+    the residual, relative to the norm of b, must be at most 1e-3 before the refinement, 1e-6 after the first step and
+    1e-8 after the second step, for each column of b. If not, or if A cannot be factorized in float32, None is returned.
+    Entries of the factor above the diagonal are undefined.
     """
     if not 1.0 / _FLOAT32_RANGE < float(np.max(A.diagonal())) < _FLOAT32_RANGE:  # also if an entry is not finite
         return None
@@ -246,8 +248,8 @@ class SolveInfo:
     penalty: float = 0.0  # the objective adds ``penalty * I`` to the matrix; unused with a `penalty_matrix`
     penalty_matrix: Array | None = None  # matrix that the objective adds; None if it is ``penalty * I``
     whitened: bool = False  # whether the Cholesky factor of the kernel matrix of the centers whitened the system
-    # Accuracy of the fitted function: a condition number above this bound counts as the bound, because the additional
-    # rounding errors do not affect the function.
+    # Upper bound on the condition number from which the accuracy of the fitted function is computed. If the condition
+    # number of the matrix is larger, the additional rounding errors affect the coefficients, but not the function.
     condition_bound: float = math.inf
 
 

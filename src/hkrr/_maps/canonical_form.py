@@ -2,10 +2,10 @@
 
 For every kernel in this library, (B, gamma) and (B / s, gamma s^2) define the same function. For a rotation-invariant
 kernel, B and Q B also define the same function, for every rotation Q. The canonical form has spectral norm 1 in the
-original units of X. For rotation-invariant kernels, a full map satisfies two more conditions in the coordinates of the
-optimization (standardized by default). Its rows are orthogonal and sorted by decreasing norm, and the entry of largest
-absolute value in each row is positive. A diagonal map, stored as the vector of its scales, stays diagonal: its rows are
-in the order of the columns.
+original units of X. For rotation-invariant kernels, a full map (a d x D matrix) satisfies two more conditions in the
+coordinates of the optimization (standardized by default). Its rows are orthogonal and sorted by decreasing norm, and
+the entry of largest absolute value in each row is positive. A diagonal map, stored as the vector of its scales, stays
+diagonal: its rows are in the order of the columns.
 """
 
 from __future__ import annotations

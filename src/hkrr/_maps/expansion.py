@@ -26,8 +26,8 @@ class KernelExpansion:
     B: Array  # (d, D): the map from inputs to latent points; (D,): the diagonal of a diagonal map
     centers: Array  # (c, D), in the original units of X
     alpha: Array  # (c,) or (c, n_targets)
-    intercept: float | Array = 0.0  # (n_targets,) for an array
-    x_offset: Array | None = None  # (D,), subtracted from X and the centers before the map; None means zero
+    intercept: float | Array = 0.0  # a number, or an array (n_targets,)
+    x_offset: Array | None = None  # (D,), subtracted from X and the centers before the map is applied; None: zero
 
     @property
     def latent_centers(self) -> Array:

@@ -1,4 +1,4 @@
-"""The shapes of a map: full, diagonal, a given map times one scale, or a given map with one scale per row.
+"""The shapes of a map: any matrix (full), diagonal, a given map times one scale, or a given map with a scale per row.
 
 A shape converts its parameters into a map, and the gradient with respect to the map into the gradient with respect to
 the parameters. `ShapedCriterion` expresses a criterion as a function of the parameters of a shape, so that one solver
@@ -56,13 +56,13 @@ class Shape(Protocol):
         """Return the map B (d, D) with the given parameters, or the diagonal (D,) of a diagonal map."""
 
     def gradient(self, parameters: Array, grad: Array) -> Array:
-        """Return the gradient with respect to `parameters`, at these values, given the gradient `grad` in B."""
+        """Return the gradient with respect to the parameters. `grad` is the gradient with respect to the map B."""
 
     def degrees_of_freedom(self, n_components: int, n_features: int, rotation_invariant: bool) -> float:
         """Return the number of identifiable parameters of a map with `n_components` rows and `n_features` columns.
 
-        A full map has fewer of them if the kernel is rotation invariant, because a rotation of B then does not change
-        the model.
+        A full map has fewer identifiable parameters if the kernel is rotation invariant, because a rotation of B then
+        does not change the model.
         """
 
 
@@ -144,9 +144,10 @@ class Scaled:
 
 
 class ScaledRows(Full):
-    """Full map ``B = diag(exp(p)) U`` with fixed directions, the rows of `base` scaled to unit length.
+    """Full map ``B = diag(exp(p)) U`` with fixed directions.
 
-    U has these directions as rows. Only the scales exp(p) are learned, one for each direction.
+    The directions are the rows of U: the rows of `base`, scaled to unit length. Only the scales exp(p) are learned, one
+    for each direction.
     """
 
     def __init__(self, base: Array) -> None:
@@ -165,7 +166,7 @@ class ScaledRows(Full):
 
 
 def shape_key(shape: Shape) -> tuple[Any, ...]:
-    """Return the values that identify a shape in the journal of a checkpoint."""
+    """Return the values that identify a shape in the journal of a checkpoint (`hkrr._base.resume_journal`)."""
     return (type(shape).__name__, getattr(shape, "base", None))
 
 
@@ -185,7 +186,7 @@ class ShapedCriterion:
 
     @property
     def content(self) -> tuple[Any, ...]:
-        """Values that identify the criterion in the journal of a checkpoint."""
+        """Values that identify the criterion in the journal of a checkpoint (`hkrr._base.resume_journal`)."""
         return (*shape_key(self._shape), self._criterion.content)
 
     def reduced(self, parameters: Array, reg_lambda: float | None = None) -> Reduced:

@@ -63,10 +63,10 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 class Refusal(ValueError):
     """Raised if a file cannot be read, or a model cannot be saved. The caller adds the path of the file to the message.
 
-    The reason is a clause such as "it is damaged", in which "it" is the file or the model. If the reason is not
-    `remedied`, it includes no advice, and the caller adds advice for damaged files. A `foreign` file belongs to another
-    program, or is an hkrr file of another kind, such as a model instead of a checkpoint. Users must not be advised to
-    delete it.
+    The reason is a clause such as "it is damaged", in which "it" is the file or the model. `remedied` says whether the
+    reason includes advice. If it does not, the caller adds advice for damaged files. `foreign` says whether the file
+    seems to belong to another program, or to be an hkrr file of another kind, such as a model instead of a checkpoint.
+    Users must not be advised to delete such a file.
     """
 
     def __init__(self, reason: str, *, remedied: bool = False, foreign: bool = False) -> None:

@@ -48,8 +48,8 @@ class SubspaceEstimator(Projection, BaseEstimator):
     """A transformer that estimates the directions of X on which the target depends.
 
     ``fit`` sets ``components_`` of shape (n_components, n_features), with rows of unit length, and ``eigenvalues_``,
-    the eigenvalue of each direction. If n_components exceeds the rank of the inputs, arbitrary orthogonal directions
-    with the eigenvalue zero are appended.
+    the eigenvalue of M for each direction (see the docstring of this module). If n_components exceeds the rank of the
+    inputs, arbitrary orthogonal directions with the eigenvalue zero are appended.
     """
 
     n_components: int

@@ -8,10 +8,10 @@ minimizes
 
     G(W) + lambda Omega(W),     G(W) = (lambda / 2) y' (K + m lambda I)^-1 y,
 
-over W, where Omega is the penalty (see `BKerNN`). Because the coefficients sum to zero, the gradient of G with respect
-to w_j is
-``(lambda / (2 p)) sum_a alpha_a s_a x_a``, where ``s_a = sum_b alpha_b sign(w_j'(x_a - x_b))``. All s_a are computed in
-O(m log m) by sorting. The kernel matrix needs ``sum_j |w_j'(x_a - x_b)|``, the L1 distance between rows a and b of X W.
+over W, where Omega is the penalty (see `BKerNN`). The coefficients sum to zero, because K and y are centred. The
+gradient of G with respect to w_j is therefore ``(lambda / (2 p)) sum_a alpha_a s_a x_a``, where
+``s_a = sum_b alpha_b sign(w_j'(x_a - x_b))``. All s_a are computed in O(m log m) by sorting. The kernel matrix needs
+``sum_j |w_j'(x_a - x_b)|``, the L1 distance between rows a and b of X W.
 """
 
 from __future__ import annotations

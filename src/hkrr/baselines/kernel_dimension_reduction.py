@@ -55,7 +55,7 @@ class KDR(SubspaceEstimator):
     components_ : array (n_components, n_features)
         The directions in the original units of X: rows of unit length, in decreasing order of absolute eigenvalue.
     eigenvalues_ : array (n_components,)
-        The eigenvalue of each direction for the matrix M of `GradientKDR`, computed from the projected inputs.
+        For each direction, the eigenvalue of the matrix M of `GradientKDR`, computed from the projected inputs.
 
     Examples
     --------
@@ -147,12 +147,12 @@ def conditional_variance(Z: Array, G_y: Array, B: Array, kernel: Kernel, epsilon
 class GradientKDR(SubspaceEstimator):
     """Gradient-based KDR: ``M = (1/m) sum_i N_i' (G_x + m eps I)^-1 G_y (G_x + m eps I)^-1 N_i``.
 
-    G_x and G_y are the kernel matrices of the whitened inputs x_i and of the target, m is the number of rows, and eps
-    is the parameter ``epsilon``. Row j of the m x D matrix N_i is the gradient of k(x_j, x) with respect to x at
-    x = x_i. M is the mean outer product of the gradients of a regression function: the regression of the target's
-    kernel features on X. The directions are the leading eigenvectors of M, converted to the original units of X. The
-    estimator needs no iterative optimization. Source: Fukumizu and Leng (2014), Gradient-based kernel dimension
-    reduction for regression, JASA 109.
+    G_x and G_y are the kernel matrices of the whitened inputs x_i (the inputs after a linear transformation to
+    covariance I) and of the target, m is the number of rows, and eps is the parameter ``epsilon``. Row j of the m x D
+    matrix N_i is the gradient of the Gaussian kernel k(x_j, x) with respect to x at x = x_i. M is the mean outer
+    product of the gradients of a regression function: the regression of the target's kernel features on X. The
+    directions are the leading eigenvectors of M, converted to the original units of X. The estimator needs no iterative
+    optimization. Source: Fukumizu and Leng (2014), Gradient-based kernel dimension reduction for regression, JASA 109.
 
     Parameters
     ----------

@@ -1,10 +1,11 @@
 """OPG and MAVE: subspace estimation from the gradients of local linear fits.
 
-Some of the training rows serve as anchors. At each anchor j, a linear function of the whitened inputs z is fitted to
-the target, with the weight ``w_ij = exp(-|P (z_i - z_j)|^2 / (2 h^2))`` for row i and the bandwidth h. The slopes of
-the fit estimate the gradient of the regression function at row j. This gradient lies in the row space of B. The matrix
-P is the identity in the first iteration and the current map afterwards, as in the refined version of Xia and others
-(2002). The neighbourhoods thus adapt to the relevant directions.
+Some of the training rows serve as anchors. At each anchor j, a linear function of the whitened inputs z (the inputs
+after a linear transformation to covariance I) is fitted to the target, with the weight
+``w_ij = exp(-|P (z_i - z_j)|^2 / (2 h^2))`` for row i and the bandwidth h. The slopes of the fit estimate the gradient
+of the regression function at row j. This gradient lies in the row space of B. The matrix P is the identity in the first
+iteration and the current map afterwards, as in the refined version of Xia and others (2002). The neighbourhoods thus
+adapt to the relevant directions.
 
 In many dimensions the neighbourhood of an anchor may have fewer rows than the local fit has slopes. The local fits
 therefore use a ridge penalty of 0.001 times the mean variance of the neighbourhood. Rows whose weight is at most 1e-12
@@ -117,7 +118,7 @@ class MAVE(_LocalLinear):
     components_ : array (n_components, n_features)
         The directions in the original units of X: rows of unit length, in decreasing order of absolute eigenvalue.
     eigenvalues_ : array (n_components,)
-        The eigenvalue of each direction for the mean outer product of the slopes of the local fits.
+        For each direction, the eigenvalue of the mean outer product of the slopes of the local fits.
 
     Examples
     --------
@@ -156,9 +157,10 @@ def _anchors(n_rows: int, n_anchors: int, random_state: Any) -> Array:
 def weights(Z: Array, C: Array, B: Array | None) -> Array:
     """Return the weight of each row at each anchor, as an array (rows, anchors). Each column sums to one.
 
-    The distances are those between the rows of ``Z B'`` and ``C B'``, or between the rows of Z and C if B is None. The
-    bandwidth is ``1.06 s n^(-1/(p + 4))``, where p is the number of coordinates, n is the number of rows and s^2 is the
-    median squared distance divided by 2 p.
+    The rows of C are the anchors. The weight of a row decreases with its distance from the anchor. Distances are
+    measured between the rows of ``Z B'`` and ``C B'``, or between the rows of Z and C if B is None. The bandwidth is
+    ``1.06 s n^(-1/(p + 4))``, where p is the number of coordinates, n is the number of rows and s^2 is the median
+    squared distance divided by 2 p.
     """
     P, Q = (Z, C) if B is None else (Z @ B.T, C @ B.T)
     squared = cdist(P, Q, "sqeuclidean")
@@ -172,10 +174,10 @@ def weights(Z: Array, C: Array, B: Array | None) -> Array:
 
 
 def local_fits(P: Array, y: Array, Q: Array, W: Array) -> tuple[Array, Array]:
-    """Around each anchor, fit a linear function of P to y by weighted least squares.
+    """Around each anchor, fit a linear function to y by weighted least squares with a small ridge penalty.
 
-    Return the values and the slopes at the anchors. The anchors are the rows of Q. Column j of W contains the weights
-    of the rows in the fit around anchor j.
+    Return the values and the slopes of the functions at the anchors. The rows of P are the inputs of the functions, and
+    the rows of Q are the anchors. Column j of W contains the weights of the rows in the fit around anchor j.
     """
     p = P.shape[1]
     levels, slopes = np.empty(len(Q)), np.empty((len(Q), p))

@@ -37,9 +37,8 @@ class RCLSDirections(SlicingEstimator):
     n_components : int, default=2
         Number of directions to estimate.
     n_slices : int, default=10
-        Maximum number of slices. Fewer slices are used if a slice would have fewer than two rows for each column of X,
-        but there are at least n_components slices. If the target is constant within every slice, all rows form one
-        slice.
+        Maximum number of slices. The number is reduced, but not below n_components, if a slice would have fewer rows
+        than twice the number of columns of X. If the target is constant within every slice, all rows form one slice.
 
     Attributes
     ----------
@@ -96,7 +95,8 @@ class RCLS(Projection, RegressorMixin, BaseEstimator):
     Attributes
     ----------
     components_ : array (n_components, n_features)
-        Orthonormal rows. For every k, the first k rows span the k directions with the largest eigenvalues.
+        Orthonormal rows. For every k, the first k rows span the same subspace as the first k directions of
+        `RCLSDirections`.
     eigenvalues_ : array (n_components,)
         The eigenvalues of `RCLSDirections`.
     link_ : estimator

@@ -92,9 +92,9 @@ def run_cells(
 ) -> list[Row]:
     """Run every method on every problem, append each result to a CSV file, and return all requested results.
 
-    A cell is one method on one problem. Cells with a valid result in the file are not run again, unless the time
-    budget or the number of threads in `rules` has changed. `n_jobs` cells run at the same time. `on_progress` is called
-    with the number of finished cells, the number of all cells, and the names of the running cells.
+    A cell is one method on one problem. The docstring of this module says when a result in the file is reused, so that
+    its cell is not run again. `n_jobs` cells run at the same time. `on_progress` is called with the number of finished
+    cells, the number of all cells, and the names of the running cells.
     """
     from hkrr.bench.provenance import code_of
 

@@ -8,9 +8,12 @@ A problem is given as a string, on the command line and in the results:
     openml:house_sales               an OpenML data set by name; needs a network connection
 
 A different `seed` gives a different random draw of a planted model, or a different split of a table. For a planted
-model, m is the number of training rows, D the number of inputs and d the number of directions, and there are 4,000 test
-rows. For a table, a fifth of the rows are test rows, and at most 10,000 of the remaining rows are training rows. Rows
-with missing values are dropped, and text columns are one-hot encoded.
+model, m is the number of training rows and D the number of inputs, and there are 4,000 test rows. For `sines` and
+`mixed`, d sets the number of directions.
+
+For a folder, a column of the file test_mask.csv.gz selects the test rows. For any other table, a fifth of the rows are
+test rows, rows with missing values are dropped, and text columns are one-hot encoded. In both cases, at most 10,000 of
+the remaining rows are training rows.
 """
 
 from __future__ import annotations

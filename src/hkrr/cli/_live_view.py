@@ -93,9 +93,10 @@ class View:
         return time.monotonic() - self._start
 
     def _score(self, state: SearchState) -> None:
-        """Compute the R2 of the best candidate on the held-out rows, if the candidate is new and there is time.
+        """Compute the R2 of the best candidate on the held-out rows, if the candidate is new.
 
-        The R2 is only displayed. It is not used to select a model.
+        To limit the time spent on scoring, nothing is computed if the last score was computed too recently; see
+        `_MAX_SCORING_SHARE`. The R2 is only displayed. It is not used to select a model.
         """
         began = time.monotonic()
         if state.n_found == self._n_scored or began < self._next_score or len(self._y) < 2:

@@ -130,7 +130,10 @@ def show_columns(console: Console, content: dict[str, Any], everything: bool = F
 
 
 def _show_rows(console: Console, rows: Sequence[tuple[str, ...]], max_rows: int = _MAX_ROWS) -> None:
-    """Print rows of cells in aligned columns. The last cell of a row is wrapped to the width of the terminal."""
+    """Print rows of cells in aligned columns, at most `max_rows` rows, and the number of rows that are left out.
+
+    The last cell of a row is wrapped to the width of the terminal.
+    """
     listed = rows[:max_rows]
     columns = list(zip(*listed, strict=True))
     widths = [min(_MAX_NAME_WIDTH, max(len(cell) for cell in column)) for column in columns[:-1]]

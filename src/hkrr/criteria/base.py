@@ -132,16 +132,16 @@ class Criterion(ABC):
         self.squares = np.atleast_1d(rows.fetch(rows.sum(_squares)[0])[0])
 
     def at(self, reg_lambda: float, kernel: Kernel | None = None) -> Self:
-        """Return a copy that learns lambda, starting from ``reg_lambda``. If given, `kernel` replaces the kernel."""
+        """Return a copy that learns lambda, starting from ``reg_lambda``, with the given kernel if it is not None."""
         other = copy.copy(self)
         other.reg_lambda, other.learn_lambda = reg_lambda, True
         other.kernel = self.kernel if kernel is None else kernel
         return other
 
     def in_single_precision(self) -> Self:
-        """Return a copy that computes in float32, which is faster, if all rows are centers.
+        """Return a copy. If all rows are centers, the copy computes in float32, which is faster.
 
-        If the squares of the targets are outside the range of float32, the targets are divided by a constant. The
+        If the squares of the targets could leave the range of float32, the targets are divided by a constant. The
         leave-one-out error is then multiplied by a constant, and a constant is added to the evidence.
         """
         other = copy.copy(self)
@@ -177,7 +177,7 @@ class Criterion(ABC):
 
     @property
     def content(self) -> tuple[Any, ...]:
-        """Values that identify the criterion in the journal of a checkpoint.
+        """Values that identify the criterion in the journal of a checkpoint (`hkrr._base.resume_journal`).
 
         The rows are represented by their number, their total weight and the sum of squares of each target.
         """

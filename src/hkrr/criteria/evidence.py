@@ -46,8 +46,8 @@ class Evidence(Criterion):
         ``l = log(q) / 2 + (log det S + (W - c) log nu) / (2 W) + (sum_i w_i k(x_i, x_i) - tr VV') / (2 nu W)``.
 
     The last term penalizes the part of the kernel's trace that the centers do not capture. A row with weight w has the
-    same effect as w identical rows. For several targets, the criterion is the mean over the targets that are not
-    constant.
+    same effect as w identical rows. For several targets, the criterion is the mean over the targets that are not zero
+    in all rows. (A constant target is zero after the mean of y is subtracted.)
 
     Examples
     --------
@@ -70,7 +70,7 @@ class Evidence(Criterion):
 
     @cached_property
     def share(self) -> Array:
-        """Weights of the targets in the mean: zero for constant targets, and equal for all other targets."""
+        """Weights of the targets in the mean: zero for targets that are zero in all rows, and equal for all others."""
         varies = (self.squares > 0).astype(np.float64)
         return self.rows.place(varies / max(1.0, float(np.sum(varies))))
 

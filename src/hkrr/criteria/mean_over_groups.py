@@ -16,12 +16,13 @@ from hkrr.rows import InMemoryRows
 
 
 class Grouped:
-    """Mean of an exact criterion over G disjoint groups of rows, all evaluated at the same map and noise variance nu.
+    """Mean of an exact criterion over G disjoint groups of rows, evaluated at the same map and the same nu.
 
-    The cost of an exact criterion is cubic in the number of rows: G groups of n rows cost G n^3, while one group of all
-    G n rows would cost G^3 n^3. The groups are independent and can be processed by several threads. For the evidence,
-    the mean is the composite likelihood with which Deisenroth and Ng (2015) train distributed Gaussian processes.
-    Lambda refers to all rows together: nu = lambda W, where W is the total weight of all groups.
+    A criterion is exact if all rows are centers. Its cost is then cubic in the number of rows: G groups of n rows cost
+    G n^3, while one group of all G n rows would cost G^3 n^3. The groups are independent and can be processed by
+    several threads. For the evidence, the mean is the composite likelihood with which Deisenroth and Ng (2015) train
+    distributed Gaussian processes. Lambda refers to all rows together: nu = lambda W, where W is the total weight of
+    all groups. (nu is the ratio of the noise variance to the signal variance.)
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ class Grouped:
         self.loss_at_zero = float(np.mean([part.loss_at_zero for part in self._parts]))
 
     def at(self, reg_lambda: float, kernel: Kernel | None = None) -> Self:
-        """Return a copy that learns lambda, starting from ``reg_lambda``. If given, `kernel` replaces the kernel."""
+        """Return a copy that learns lambda, starting from ``reg_lambda``, with the given kernel if it is not None."""
         other = copy.copy(self)
         other.reg_lambda = reg_lambda
         if kernel is not None:
@@ -81,7 +82,7 @@ class Grouped:
 
     @property
     def content(self) -> tuple[Any, ...]:
-        """Values that identify the criterion in the journal of a checkpoint."""
+        """Values that identify the criterion in the journal of a checkpoint (`hkrr._base.resume_journal`)."""
         return ("grouped", self.reg_lambda, *(part.content for part in self._parts))
 
     def nats(self, value: float) -> float:

@@ -1,4 +1,4 @@
-"""The adaptive rule of the paper: selection of d, the number of directions, and lambda on a grid, by held-out error.
+"""The adaptive rule of the paper: selection of lambda and the number of directions d on a grid, by held-out error.
 
 A model is fitted for each pair (d, lambda) on the training rows of every split. The error of the pair on a split is the
 mean squared error of the truncated predictions on the held-out rows. The pair with the smallest mean error over the
@@ -90,7 +90,7 @@ def make_splits(cv: Any, X: Array, y: Array, seed: int) -> list[tuple[Array, Arr
     """Return the training and held-out indices of each split.
 
     `cv` is "holdout" (one random quarter of the rows is held out), a number of folds, or a scikit-learn splitter. For
-    "holdout" and a number of folds, all copies of a row are in the same part of each split. Otherwise, the error on a
+    "holdout" and a number of folds, all copies of a row are in the same part of each split, because the error on a
     held-out copy of a training row would be a training error. The splits of a splitter are used as they are.
     """
     splitter = ShuffleSplit(1, test_size=0.25, random_state=seed) if cv == "holdout" else check_cv(cv)
@@ -214,11 +214,11 @@ def models_along_lambda(
 def _least_error(
     found: list[list[_Score] | None], dimensions: Sequence[int], lambdas: Lambdas
 ) -> tuple[int, int, float, dict[str, Any]]:
-    """Return the two indices of the pair with the smallest mean error, its mean error, and the table of all pairs.
+    """Return the indices i and j of the best pair, its mean error, and the table of all pairs.
 
-    If the search was interrupted, some pairs were fitted on fewer splits than others. In this case, only the pairs that
-    were fitted on the largest number of splits are compared. Splits whose held-out rows all have weight zero are
-    ignored.
+    The best pair, ``(dimensions[i], lambdas[j])``, has the smallest mean error over the splits. If the search was
+    interrupted, some pairs were fitted on fewer splits than others. In this case, only the pairs that were fitted on
+    the largest number of splits are compared. Splits whose held-out rows all have weight zero are ignored.
     """
     rows = [[score[0] for score in scores or [_UNKNOWN] * len(lambdas)] for scores in found]
     errors = np.array(rows).reshape(len(dimensions), -1, len(lambdas)).transpose(0, 2, 1)

@@ -1,4 +1,4 @@
-"""The input of a search: from the data of a fit to standardized rows, a `SearchProblem` and a time budget."""
+"""Preparation of a search: conversion of the data passed to `fit` to standardized rows, and a time budget."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class SearchInputMixin(Regressor):
 
     n_components: Any = "auto"
     criterion: Literal["training", "evidence", "loo"] = "evidence"
-    # Maximum number of final fits for which time is reserved.
+    # Maximum number of final fits for which time is reserved. Only ensembles make several final fits.
     _most_fits = 1
     n_init: int
     refit: Literal["full"] | int

@@ -265,7 +265,8 @@ def _combined(parts: list[LeftOut], weights: Array, shares: Array) -> LeftOut:
     """Return the leave-one-out errors and standard deviations of a weighted sum of models.
 
     For centered targets y, model k predicts f_k with the error ``e_k = y - f_k``. The sum predicts ``sum_k w_k f_k``,
-    so its error is ``(1 - sum_k w_k) y + sum_k w_k e_k``.
+    so its error is ``(1 - sum_k w_k) y + sum_k w_k e_k``. Its variance is the average of the variances of the models
+    with the weights `shares`.
     """
     first = parts[0]
     errors = (1.0 - np.sum(weights)) * first.targets

@@ -305,7 +305,7 @@ class HyperKernelRidge(MapModel):
         """Check the data and the parameters. Return the rows, and whether there is a single target.
 
         Identical rows are merged if all rows become centers. With the criteria "evidence" and "loo" and at most 20,000
-        rows, identical rows and near copies (rows with almost equal values) are always merged.
+        rows, identical rows and near copies (rows with almost equal values) are merged for any number of centers.
         """
         if is_external(X):
             data, one_target = self._open_rows(X, y, sample_weight)
@@ -414,7 +414,7 @@ def _kernel_with_gamma(kernel: str | Kernel, gamma: Literal["median"] | float) -
 
 
 class _Start(NamedTuple):
-    """The starting map, the kernel with its gamma at that map, and the numbers of maps tried, dropped and failed."""
+    """The starting map, the kernel with its gamma at that map, and the numbers of starting maps (see `Starts`)."""
 
     B: Array
     kernel: Kernel

@@ -107,8 +107,8 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
         Shape of the selected map, only without `cv`. "identity" means plain kernel ridge regression.
     spectrum_ : array
         Singular values of the map before superfluous directions were cut off, in standardized coordinates, divided by
-        the largest one. Directions that the target does not need have small singular values. Only present without `cv`,
-        and only if the selected map was cut in this way.
+        the largest singular value. Directions that the target does not need have small singular values. Only present
+        without `cv`, and only if the selected map was cut in this way.
     best_score_ : float
         The score of the selected model; lower is better. Without `cv`, the score is a BIC in nats, from the last stage
         of the search that computed a score for this model. With `cv`, the score is the mean squared error on held-out
@@ -120,8 +120,10 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
         "score" and "seconds". ``pandas.DataFrame(model.path_)`` converts the table to a data frame. Only scores that
         were computed on the same rows are comparable. The column "start" shows which runs used the same rows:
 
-        - "random", "moments", "cut" and "widened", also with the suffix ", dropped": the search for directions. Only
-          scores with the same number of centers are comparable.
+        - "random" (a random map), "moments" (a map computed from moments of the data), "cut" (a map truncated to its
+          largest directions) and "widened" (the best map with additional random directions): the search for directions.
+          Only scores with the same number of centers are comparable. The suffix ", dropped" marks maps that were
+          optimized for a few iterations only, because other maps were better.
         - "polished": the best directions, refined on all rows of the search (at most 20,000).
         - "rescaled": the selected map after a refit of its scales.
         - "compared" and "plain": the selected map and plain kernel ridge regression.

@@ -30,7 +30,7 @@ RULES = {"held-out": PURPLE, "evidence": ORANGE}
 
 @dataclass(frozen=True)
 class Config:
-    """Settings for data set 1 of the paper. For each number m in ``sizes``, m training and m / 3 validation rows."""
+    """Settings for data set 1 of the paper. For each m in ``sizes``, there are m training and m / 3 validation rows."""
 
     sizes: tuple[int, ...] = (200, 400, 800, 1600)
     n_features: int = 20

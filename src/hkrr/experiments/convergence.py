@@ -155,9 +155,9 @@ def plot(table: Table) -> Any:
     """Plot the loss curves from two starting maps, and the final losses from all starting maps.
 
     From the first map, VarPro and AGD reach the same loss. From the second map, AGD escapes a minimum in which VarPro
-    gets stuck. If there are several candidates for the second map, the map with the largest ratio of VarPro's final
-    loss to AGD's final loss is shown. If there is no candidate, any starting map from which AGD ends with a lower loss
-    is a candidate.
+    gets stuck. If AGD escapes from no starting map, the second map is one from which AGD ends with a lower loss than
+    VarPro. If there are several such maps, the map with the largest ratio of VarPro's final loss to AGD's final loss is
+    shown.
     """
     curves, lower, both, escapes = _classify(table)
     shown = {f"start {both[0]}: same loss": both[0]} if both else {}

@@ -1,4 +1,4 @@
-"""Tools to measure excess risks: test data without noise, tuned kernel ridge regression, and slopes."""
+"""Tools to measure excess risks: test data without noise, tuned kernel ridge regression, and slopes of log(risk)."""
 
 from __future__ import annotations
 

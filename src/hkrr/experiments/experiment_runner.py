@@ -12,8 +12,8 @@ An experiment is a module with
 
 A table is a list of rows, and a row is a dict with one observation. The result of a case depends only on the case and
 the config. Cases can therefore run in any order and in any process, and finished cases can be reused. The cases are
-sorted by repeat, so that an interrupted experiment has complete repeats. In `nystrom`, the cases of each of its two
-parts are sorted by repeat.
+sorted by repeat, so that an interrupted experiment has complete repeats. The exception is `nystrom`, which runs two
+parts one after the other: its cases are sorted by repeat only within each part.
 """
 
 from __future__ import annotations
@@ -51,9 +51,10 @@ class Claim:
 
 
 def quick_config(**fields: Any) -> Any:
-    """Return the class method ``quick(seed=0)`` of a Config, which returns a configuration that runs in seconds.
+    """Return a class method ``quick(seed=0)`` for a `Config` class. It returns a configuration that runs in seconds.
 
-    The given fields have smaller values than in the paper. All other fields have their defaults.
+    The configuration has the values in `fields`, which are smaller than in the paper. All other fields have their
+    defaults.
     """
     return classmethod(lambda cls, seed=0: cls(**fields, seed=seed))
 
@@ -106,12 +107,12 @@ def reproduce(
 ) -> Outcome:
     """Run an experiment, and write ``name.csv``, ``name.png`` and ``name.txt`` (the claims) into a folder.
 
-    Finished cases are stored in ``.name.jsonl`` with a hash of the config and the library's version. Later runs reuse
-    the finished cases. An interrupted run therefore resumes where it stopped, and a run with more repeats computes only
-    the new repeats. If the version or a field of the config other than ``repeats`` has changed, all cases run again.
-    Other changes of the code are not detected, so delete ``.name.jsonl`` after changing the code. If a case fails, the
-    remaining cases still run. The files then describe only the finished cases, and `Outcome.failures` contains the
-    error messages.
+    Finished cases are stored in ``.name.jsonl`` with a hash of the config and of the library's version. Later runs
+    reuse the finished cases. An interrupted run therefore resumes where it stopped, and a run with more repeats
+    computes only the new repeats. If the version or a field of the config other than ``repeats`` has changed, all cases
+    run again. Other changes of the code are not detected, so delete ``.name.jsonl`` after changing the code. If a case
+    fails, the remaining cases still run. The files then describe only the finished cases, and `Outcome.failures`
+    contains the error messages.
 
     Parameters
     ----------

@@ -41,7 +41,11 @@ _CHOICE_CENTERS = 1_000
 
 
 def solver(method: str, **options: Any) -> Solver:
-    """Return a solver by name. The parameters of the solvers do not depend on the defaults of the library."""
+    """Return a solver by name. The `options` are passed to VarPro and AGD only.
+
+    The parameters rho, delta, c, n_alpha and memory are set here, so that a change of the library's defaults does not
+    change them.
+    """
     armijo: dict[str, Any] = {"rho": 0.5, "delta": 0.8, "c": 1e-4}
     solvers: dict[str, Solver] = {
         "VarPro": VarPro(**armijo, **options),

@@ -1,12 +1,13 @@
 """A check of the convergence theorem: squared gradients, path lengths and the smallest eigenvalue of K_mm.
 
-The theorem bounds the squared norm of the gradient with respect to B. Its minimum over the first N steps (iterations)
-is at most ``C / N``. The constant is ``C = L(B0, alpha0) / (c s)``, where L(B0, alpha0) is the initial loss, c is the
-constant of the Armijo condition and s is the smallest step size. If the norm constraint on B is active, the gradient
-need not converge to zero, but the gradient mapping ``(B - proj(B - s dL/dB)) / s`` does. Here proj is the projection
-onto the maps that satisfy the norm constraint. For AGD the gradient mapping also includes the gradient with respect to
-alpha. Both the gradient and the gradient mapping are recorded. The length of a path is the sum of the distances between
-successive iterates.
+The theorem bounds the squared norm of the gradient of the loss L with respect to B. The minimum of this squared norm
+over the first N steps (iterations) is at most ``C / N``. The constant is ``C = L(B0, alpha0) / (c s)``, where
+L(B0, alpha0) is the initial loss, c is the constant of the Armijo condition and s is the smallest step size. If the
+norm constraint on B is active, the gradient need not converge to zero, but the gradient mapping
+``(B - proj(B - t dL/dB)) / t`` does. Here t is the step size of the iteration, and proj is the projection onto the maps
+that satisfy the norm constraint. For AGD the gradient mapping also includes the gradient with respect to alpha. Both
+the gradient and the gradient mapping are recorded. The length of a path is the sum of the distances between successive
+iterates.
 
 The theorem assumes that the smallest eigenvalue of K_mm, the kernel matrix of the centers, is bounded away from zero.
 The assumption fails if the map moves two centers to the same point. The number of runs in which the assumption fails is
@@ -215,7 +216,7 @@ def claims(table: Table) -> list[Claim]:
 
 
 def _slowest_run(exponent: float) -> str:
-    """Return a sentence about the run in which a quantity decreases most slowly."""
+    """Return the exponent of the run in which a quantity decreases most slowly, as a phrase for the claim."""
     if np.isnan(exponent):
         return "no run has enough steps for an exponent"
     if np.isneginf(exponent):

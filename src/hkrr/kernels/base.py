@@ -16,8 +16,8 @@ from hkrr._base.linear_algebra import Array, array_namespace, low_rank_product
 Pullback = Callable[[Array], tuple[Array, Array]]
 LowRankPullback = Callable[[Array, Array], tuple[Array, Array]]
 
-# Maximum number of rows whose distances the median heuristic uses. If there are more rows, this many are drawn at
-# random.
+# Maximum number of rows whose distances the median heuristic uses. If there are more rows, `with_median_gamma` uses the
+# first ones, and `hkrr.solvers.initialization` draws rows at random.
 MEDIAN_ROWS = 1000
 # A kernel without a formula for its diagonal computes it from kernel matrices with at most this many rows.
 _DIAGONAL_BLOCK = 64

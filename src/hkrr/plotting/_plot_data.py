@@ -49,9 +49,9 @@ def rows_shown(n_shown: int, n_rows: int) -> str:
 def intervals(estimator: Any, X: Any, coverage: Coverage, target: int) -> Array | None:
     """Return the bounds (n, 2) of the prediction intervals, or None if no intervals are drawn.
 
-    No intervals are drawn if `coverage` is None, or if the estimator has no method ``predict_interval``. This method
-    raises a ValueError if the model has no intervals, or was fitted to too few rows for the coverage. If `coverage` is
-    "auto", None is then returned. If `coverage` is a number, the ValueError is passed on.
+    No intervals are drawn if `coverage` is None, or if the estimator has no method ``predict_interval``. If the model
+    has no intervals, or was fitted to too few rows for the coverage, ``predict_interval`` raises a ValueError. With
+    ``coverage="auto"``, None is then returned. If `coverage` is a number, the ValueError is passed on.
     """
     if coverage is None or not hasattr(estimator, "predict_interval"):
         return None

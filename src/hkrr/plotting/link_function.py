@@ -38,8 +38,8 @@ _STRIP = 0.07
 class LinkDisplay:
     """The learned function g and the data, as a curve over one direction or a surface over two directions.
 
-    For a classifier, the plot shows class probabilities. Over one direction, each class has a curve. With two classes,
-    only the curve of the second class is drawn. Over two directions, the background is a mixture of the
+    For a classifier, the plot shows class probabilities. Over one direction, each class has a curve, except that with
+    two classes, only the curve of the second class is drawn. Over two directions, the background is a mixture of the
     colours of the classes, and lines mark where the most probable class changes.
 
     Directions that are not drawn are fixed at their medians. Far from the data, the function is extrapolated. There,
@@ -272,7 +272,8 @@ class LinkDisplay:
         width = [float(np.ptp(side)) or 1.0 for side in self.grid]
         places = np.stack(np.meshgrid(*self.grid, indexing="ij"), axis=-1) / width
         tree = cKDTree(self.points / width)
-        # If the rows are far apart, the threshold is larger: twice the distance between neighbouring rows.
+        # If the rows are far apart, the threshold is larger: twice the 90% quantile of the distances between a row and
+        # its nearest neighbour.
         neighbours = tree.query(self.points / width, k=[min(2, len(self.points))])[0]
         apart = float(np.quantile(neighbours, 0.9))
         distances: Array = tree.query(places)[0]

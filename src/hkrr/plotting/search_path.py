@@ -44,8 +44,9 @@ class PathDisplay:
     reg_lambda : float
         Chosen regularization.
     chosen : dict of (str, str, int) to float
-        The name of the kernel, the shape of the map and the number of directions that were chosen, with the weight 1.
-        For an ensemble, those of each member, with their weights.
+        The chosen combinations and their weights. A key contains the name of the kernel, the shape of the map and the
+        number of directions. For a single model, there is one key, with the weight 1. For an ensemble, there is a key
+        for each member. Members with the same key share an entry, with the sum of their weights.
     spectrum : array or None, default=None
         The attribute ``spectrum_`` of the model, or None if the model has no such attribute.
     given : bool, default=False
@@ -232,7 +233,7 @@ class PathDisplay:
 
     @property
     def _chose_directions(self) -> bool:
-        """Whether the search chose a map with directions. The search must have tried only one kernel."""
+        """Whether the chosen map has the shape "full". Use this property only if the search tried a single kernel."""
         return (self.table["kernel"][0], ShapeName.FULL, self.n_components) in self.chosen
 
     def _note_on_directions(self, d: Array) -> str:

@@ -53,8 +53,8 @@ def write_report(
     target : int, default=0
         Index of the target to report on if the model has several targets.
     held_out : bool or None, default=None
-        Whether the model was fitted without these rows. The report tells the reader. If None, the answer is estimated
-        by comparing the rows with the centers of the model.
+        Whether the model was fitted without these rows. The report states whether they are new to the model. If None,
+        this is estimated by comparing the rows with the centers of the model.
     compare : bool, default=True
         Whether to compare the model with other methods. A new estimator with the model's settings, kernel ridge
         regression and a linear model are fitted to a random three quarters of the rows and tested on the remaining

@@ -39,7 +39,7 @@ class ReportInput:
     row_names: Sequence[Any]
     table_columns: list[str]  # names of the columns that the user passed; they differ from `columns` if X was encoded
     origins: list[str]  # for each of `columns`, the table column that it encodes
-    cell: Callable[[int, str], Any]  # returns the value in a row (a number) and a table column (a name)
+    cell: Callable[[int, str], Any]  # returns the value of a cell, given its row number and its table column
     # Returns the bounds (n, 2) of the prediction intervals with a given coverage. None if the model has no method
     # ``predict_interval``.
     interval: Callable[[float], Array] | None
@@ -52,8 +52,8 @@ def check_report_input(model: AnyModel, X: Any, y: Any, target: int = 0) -> Repo
     Parameters
     ----------
     model : fitted HyperKernelEnsemble, HyperKernelRidge or HyperKernelRidgeCV
-        The model, or a table regressor. The attribute ``model_`` of a table regressor is the model, and its method
-        ``transform`` returns the input of the model.
+        The model, or a `TableRegressor` that contains such a model in its attribute ``model_``. The method
+        ``transform`` of the table regressor then computes the input of the model.
     X, y : array or data frame
         Rows and targets, as in ``model.score``.
     target : int, default=0

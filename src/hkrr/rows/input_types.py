@@ -186,8 +186,8 @@ def apply_to_external(
     The result is a tensor if X is a tensor, a lazy collection if X is a Dask collection, and an array otherwise.
     `of_block` is the function for an array or a data frame, called by the workers for the partitions of Dask
     collections. `of_rows` is the function for `Rows`, called for tensors, files and functions. `tail` is the shape of
-    the result for one row, () for a number. X must have `n_features` columns. `names` selects columns of X, and None
-    all of them.
+    the result for one row, () for a number. X must have `n_features` columns. `names` selects columns of X. None
+    selects all columns.
     """
     if is_dask(X):
         return _apply_to_collection(X, of_block, tail, n_features, names)

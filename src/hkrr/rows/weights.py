@@ -16,8 +16,8 @@ _BLOCK = 10_000
 _NEAR_ROWS = 20_000
 # Largest difference between a row and its copy, in units of the scale of each column.
 _TOLERANCE = 1e-5
-# Before the projection, the entries are expressed in units of the tolerance and clipped at this absolute value. This
-# limits the rounding errors of the projections.
+# `find_near_copies` sorts the rows by a random projection. Before this projection, the entries are expressed in units
+# of the tolerance and clipped at this absolute value. This limits the rounding errors of the projections.
 _LARGEST = 1e9
 # Two rows are compared only if their projections differ by at most a window width. The width is multiplied by this
 # factor, as a margin for rounding errors.
@@ -123,16 +123,18 @@ def any_copies(X: Array, y: Array, weight: Array | None) -> bool:
 
 
 def merge_identical(X: Array, y: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
-    """Return each distinct sample of positive weight once, sorted, with the sum of its weights.
+    """Return each distinct sample of positive weight once, sorted, and the weights of these samples.
 
-    Merging does not change the training objective. If all rows are centers, a repeated row would only enlarge the
-    linear system. After merging, w copies of a sample give bitwise the same fit as a single sample with the weight w.
+    The weight of a distinct sample is the sum of the weights of its copies. The weights are then normalized to a mean
+    of one, except for frequencies (see below). They are None if all of them are one. Merging does not change the
+    training objective. If all rows are centers, a repeated row would only enlarge the linear system. After merging, w
+    copies of a sample give bitwise the same fit as a single sample with the weight w.
 
-    Copies that come from a bootstrap or a join carry no information about the noise variance, so the merged weights are
-    normalized to a mean of one. Rows can also repeat because inputs and targets take few distinct values. Such
-    repetitions are called frequencies. They do carry information about the noise, so the weights are not normalized.
-    Repetitions are treated as frequencies if two conditions hold: all weights are integers, and most repetitions belong
-    to inputs that also occur with other targets. A sample whose weights sum to w counts as w - 1 repetitions.
+    The weights are normalized because copies that come from a bootstrap or a join carry no information about the noise
+    variance. Rows can also repeat because inputs and targets take few distinct values. Such repetitions are called
+    frequencies. They do carry information about the noise, so the weights are not normalized. Repetitions are treated
+    as frequencies if two conditions hold: all weights are integers, and most repetitions belong to inputs that also
+    occur with other targets. A sample whose weights sum to w counts as w - 1 repetitions.
     """
     X, y, weight = _without_zero_weights(X, y, weight)
     samples, index, inverse = np.unique(np.column_stack([X, y]), axis=0, return_index=True, return_inverse=True)

@@ -3,7 +3,7 @@
 `save` converts the model to JSON and arrays (`model_file`, `hkrr._storage.json_codec`), packs them into bytes
 (`hkrr._storage.safetensors_format`), and writes the bytes atomically (`hkrr._storage.atomic_write`). `load` does the
 reverse. It also checks the checksum of the bytes and the fitted attributes (`schemas`, `checks`). A loaded model can
-therefore always predict.
+therefore always predict or transform.
 """
 
 from __future__ import annotations

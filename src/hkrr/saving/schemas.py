@@ -57,7 +57,7 @@ class Schema:
     # tuple with the names of the allowed classes. For a list of models, a list with these names.
     attributes: dict[str, Check | tuple[str, ...] | list[str]]
     optional: dict[str, Check] = field(default_factory=dict)  # checks of attributes that can be absent
-    check_together: Callable[[Any], None] = lambda model: None  # of several attributes or parameters
+    check_together: Callable[[Any], None] = lambda model: None  # checks conditions on several attributes or parameters
     # Names of the stored parameters. None, as in all classes of this library, means all parameters.
     parameters: tuple[str, ...] | None = None
     # Parameters that are estimators, and the attributes with their fitted clones. Only the fitted clones are stored.

@@ -21,7 +21,8 @@ def can_be_batched(objective: Objective) -> bool:
     """Return whether `reduced_batch` supports an objective.
 
     The rows must be on a GPU, and the centers must be given (Nystrom). The kernel must be radial and smooth at distance
-    zero. Lambda must be at least ``WHITEN_BELOW``, because the batch does not whiten the system.
+    zero. Lambda must be at least ``WHITEN_BELOW``, because the batch does not whiten the system. (For radial kernels,
+    k(x, x) is 1, so that the ratio lambda / kappa is lambda.)
     """
     return (
         objective.rows.pays_to_batch

@@ -166,9 +166,9 @@ class Interrupted(KeyboardInterrupt):
 class Monitor:
     """Records the iterates of a run and decides when the run ends.
 
-    A solver that evaluates the objective only through ``objective.reduced`` needs no code for checkpoints. Any other
-    solver must call `resume` at the beginning of ``minimize``. With every iterate, it must pass all values that it
-    needs to continue from this iterate as ``memory``.
+    A solver that evaluates the objective only through ``objective.reduced`` needs no code for checkpoints, because
+    `ReplayedObjective` replays its evaluations. Any other solver must call `resume` at the beginning of ``minimize``.
+    With every iterate, it must pass all values that it needs to continue from this iterate as ``memory``.
     """
 
     def __init__(
@@ -263,7 +263,7 @@ class Monitor:
 
     def _stop_if_done(self) -> None:
         assert self.state is not None
-        with journal.paused():  # models that a callback fits do not belong to this fit
+        with journal.paused():  # models that a callback fits are not recorded: they do not belong to this fit
             # Call all callbacks before the run stops, even if one of them returns True.
             answers = [callback(self.state) for callback in self._callbacks]
         if self.state.grad_norm <= self._tol * self._loss_scale:
@@ -284,8 +284,8 @@ class Monitor:
     def check_time(self) -> None:
         """Raise StopRun if the time limit has passed and at least one iterate has been recorded.
 
-        Raise Stopped if the call of `in_threads` that started this task has failed or was interrupted. Solvers call
-        this method within long iterations.
+        Raise Stopped if the call of `in_threads` or `Lockstep.map` that started this task has failed or was
+        interrupted. Solvers call this method within long iterations.
         """
         raise_if_stopped()
         late = self._time_limit is not None and time.perf_counter() - self._called >= self._time_limit
@@ -369,10 +369,10 @@ def run(
     max_iter : int, default=200
         Maximum number of iterations.
     tol : float, default=1e-6
-        The run has converged when the norm of the gradient is at most ``tol`` times the loss of the zero function.
-        VarPro and AGD, which can bound the norm of B, use the norm of the gradient mapping instead: the change of B in
-        a projected gradient step, divided by the step size. For AGD, the norm also includes the gradient with respect
-        to the coefficients.
+        The run has converged when the norm of the gradient is at most ``tol`` times the loss of the zero function
+        (``objective.loss_at_zero``). VarPro and AGD, which can bound the norm of B, use the norm of the gradient
+        mapping instead: the change of B in a projected gradient step, divided by the step size. For AGD, the norm also
+        includes the gradient with respect to the coefficients.
     time_limit : float or None, default=None
         Maximum number of seconds. None means no limit. The objective is evaluated at the starting map even if the limit
         has passed.

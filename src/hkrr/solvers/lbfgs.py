@@ -114,7 +114,10 @@ class LBFGS:
 
 
 class _MapOnly:
-    """The minimization problem passed to SciPy if lambda is given. Its variable x contains the entries of B."""
+    """The minimization problem passed to SciPy if lambda is not one of its variables. x contains the entries of B.
+
+    Lambda is then given, or each evaluation of the objective minimizes over lambda.
+    """
 
     def __init__(self, objective: ReducedObjective) -> None:
         self.objective = objective
@@ -136,7 +139,7 @@ class _MapOnly:
 
 
 class _MapAndLambda(_MapOnly):
-    """The minimization problem if lambda is learned. Its variable x contains the entries of B, then log lambda."""
+    """The minimization problem if lambda is one of its variables. x contains the entries of B, then log lambda."""
 
     def join(self, B: Array) -> Array:
         return np.append(B.ravel(), math.log(self.objective.reg_lambda))

@@ -97,8 +97,9 @@ class Armijo:
             size *= self.rho
             point = move(size)
             displacement = point - start
-            # A zero displacement means that the step is below rounding error. The first trial step is not tested,
-            # because it is exactly zero at a critical point on the boundary of the ball.
+            # A zero displacement means that the step is below rounding error, so the search ends. The first trial step
+            # is exempt: at a critical point on the boundary of the ball, its displacement is exactly zero, and it is
+            # accepted.
             if not np.any(displacement) and size < first:
                 break
             needed = -(self.c / size) * float(np.vdot(displacement, displacement))

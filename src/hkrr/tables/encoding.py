@@ -10,8 +10,8 @@ The kind of a column decides how it is encoded:
     left out   no column
 
 Missing numbers and dates are replaced by the median, and missing booleans by the more frequent value. If more than 5%
-of the values of such a column are missing, an extra column is 1 where the value is missing and 0 elsewhere. In a text
-column, missing values form a category of their own.
+of the values of such a column are missing, or if all its other values are equal, an extra column is 1 where the value
+is missing and 0 elsewhere. In a text column, missing values form a category of their own.
 
 `hkrr.tables.type_inference` creates the `Column` records from the training rows. This module uses the records to encode
 rows.

@@ -144,10 +144,10 @@ def compare(model: TableRegressor, split: Split, others: dict[str, Array] | None
     """Return the R2 of the model and of two baselines on the held-out rows, with confidence intervals.
 
     The baselines are fitted to the same encoded columns as the model. They are `hkrr.baselines.KernelRidgeCV` (Gaussian
-    kernel, lambda and gamma chosen by leave-one-out, at most 1,000 Nystrom centers) and scikit-learn's RidgeCV on
-    standardized columns. The 95% confidence intervals are percentiles of R2 over 1,000 bootstrap samples of the
-    held-out rows. All methods use the same bootstrap samples. The models are not fitted again, so the intervals only
-    describe the uncertainty due to the choice of the held-out rows.
+    kernel, lambda and gamma chosen by the leave-one-out error, at most 1,000 Nystrom centers) and scikit-learn's
+    RidgeCV on standardized columns. The 95% confidence intervals are percentiles of R2 over 1,000 bootstrap samples of
+    the held-out rows. All methods use the same bootstrap samples. The models are not fitted again for each sample, so
+    the intervals only describe the uncertainty due to the choice of the held-out rows.
 
     Parameters
     ----------

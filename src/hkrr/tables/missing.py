@@ -56,9 +56,9 @@ def missing_matrix(encoder: Encoder, frame: pd.DataFrame) -> Array:
 def missing_variances(is_missing: Array, X: Array, y: Array) -> tuple[float, Array]:
     """Return the noise variance ``base`` of a complete row, and the variance a_j that is added if column j is missing.
 
-    Columns with fewer than 5 missing values, or with a negligible effect, have a_j = 0. All a_j are 0 and ``base`` is 1
-    if every column has fewer than 5 missing values, or if the targets are strings, are constant, contain a value that
-    is not finite, or are not one-dimensional.
+    Columns with fewer than 5 missing values, or with a negligible effect, have a_j = 0. If every column has fewer than
+    5 missing values, nothing is estimated: all a_j are 0 and ``base`` is 1. The same holds if the targets cannot be
+    used for the estimate, because they are strings, are constant, are not all finite, or are not one-dimensional.
     """
     added = np.zeros(is_missing.shape[1])
     columns = np.flatnonzero(np.sum(is_missing, axis=0) >= _MIN_ROWS_MISSING)

@@ -56,8 +56,8 @@ def read_table(source: str | os.PathLike[str]) -> pd.DataFrame:
         Path of a CSV or Parquet file, or "-" to read either format from standard input. The format is detected from the
         contents of the file, not from its name. The cells of a CSV file may be separated by commas, semicolons or tabs,
         and the file may be gzip-compressed. With semicolons, numbers may have a decimal comma. The file must be encoded
-        in UTF-8, or in UTF-16 with a byte order mark. Its first line contains the column names. If the first line
-        contains only numbers, it is read as a row, and the columns are named "column 1", "column 2" and so on.
+        in UTF-8, or in UTF-16 with a byte order mark. Its first line contains the column names, unless this line
+        contains only numbers. Such a line is read as a row, and the columns are named "column 1", "column 2" and so on.
 
     Returns
     -------

@@ -45,9 +45,9 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         Regressor to fit to the encoded columns. None uses ``HyperKernelEnsemble()``.
     missing : {"impute", "refuse"}, default="impute"
         How to handle missing values. "impute" replaces missing numbers and dates by the median and missing booleans by
-        the more frequent value. If more than 5% of the values of such a column are missing, an extra indicator column
-        is 1 where a value is missing. In a text column, missing values form a category of their own. "refuse" raises an
-        error if a value is missing.
+        the more frequent value. If more than 5% of the values of such a column are missing, or if all its other values
+        are equal, an extra indicator column is 1 where a value is missing. In a text column, missing values form a
+        category of their own. "refuse" raises an error if a value is missing.
 
     Attributes
     ----------

@@ -165,6 +165,7 @@ def _numeric_column(
     is_long = len(present) >= _MIN_IDENTIFIER_ROWS and not n_missing
     if kind == "number" and is_long and _are_row_numbers(present, series.index):
         return Column(name, "left out", "the values are row numbers")
+    # If all other values are equal, the column has no information except which values are missing.
     indicator = n_missing > _INDICATOR_SHARE * len(numbers) or bool(n_missing and is_constant)
     about = ["days since 1970"] if kind == "date" else []
     if words:

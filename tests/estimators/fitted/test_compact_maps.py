@@ -57,7 +57,10 @@ def data(n=N, n_targets=1, seed=0):
 
 
 def fit(case, *, dense, **parameters):
-    """Fit the coefficients for a given map, as the search does for the map that it selects."""
+    """Fit the coefficients for a given map, as the search does for the map that it selects.
+
+    The map is stored as a D x D matrix if `dense` is True, and as a vector otherwise.
+    """
     shape, kernel, n_centers, n_targets = case
     X, y = data(n_targets=n_targets)
     model = HyperKernelRidgeCV(**parameters)
@@ -87,7 +90,7 @@ def same(found, expected, rtol=1e-7):
 
 
 def row_order(dense):
-    """Return, for each column, the row of the dense map that contains its scale: the last row if the scale is zero."""
+    """Return, for each column, the row of the dense map that contains its scale, or the last row if its scale is 0."""
     return np.array([np.argmax(np.abs(column)) if np.any(column) else D - 1 for column in dense.components_.T])
 
 
@@ -261,7 +264,10 @@ def test_the_canonical_form_of_a_vector():
 
 
 def test_scores_of_many_scales_use_a_random_projection(monkeypatch):
-    """Test that the scores of a diagonal map hardly change if its derivatives are projected to fewer dimensions."""
+    """Test that the interval scores change little if the derivatives they use are projected to fewer dimensions.
+
+    These are the derivatives of f with respect to the scales of the map.
+    """
     case = ("diagonal", "gaussian", N, 1)
     expected = fit(case, dense=False).interval_scores_
     monkeypatch.setattr(conformal, "_MAX_TANGENTS", 4)

@@ -68,7 +68,10 @@ def _hat_trace(K, K_cc, w, reg_lambda):
 @pytest.mark.parametrize("reg_lambda", [1e-2, 1e-6])
 @pytest.mark.parametrize("n_centers", [None, 20])
 def test_effective_dimension_and_condition(n_centers, reg_lambda, weighted):
-    """Test all three kinds of linear systems against the definition of the trace and NumPy's condition number."""
+    """Test the trace of the hat matrix against its definition, and the condition number against NumPy's.
+
+    The parameters cover all three linear systems: with all rows as centers, normal equations, and whitened ones.
+    """
     X, y = _data()
     w = np.arange(1.0, 121.0) if weighted else None
     rows = InMemoryRows(X, y, w)

@@ -31,7 +31,7 @@ def _effective_dimension(model, X, w):
 
 
 def _system(model, X, w, kind):
-    """Return the matrix of the linear system.
+    """Return the matrix of the linear system that the fit solves.
 
     `kind` is "all" (all rows are centers), "normal" (normal equations) or "whitened" (whitened normal equations).
     """

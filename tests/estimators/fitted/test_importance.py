@@ -116,7 +116,7 @@ def test_loadings():
 
 
 def test_direction_weights():
-    """The weights of kernels that are not rotation invariant are the lengths of the rows of the map, in their order."""
+    """If the kernel is not rotation invariant, the weights are the lengths of the rows of the map, in their order."""
     model = made_model(3, 3, kernel="anova")
     model.map_ = np.diag([0.1, 1.0, 0.5])
     model.centers_ = model.centers_ / model.centers_.std(axis=0)

@@ -34,7 +34,10 @@ def _model_with_few_values(n_components=2, **options):
 
 
 def _by_loops(model, j):
-    """Return the effect of column j, computed from predictions by its formula."""
+    """Return the effect of column j: the root of half the mean squared change of the prediction.
+
+    The change occurs when the value in column j is replaced by the value in column j of a random center.
+    """
     column, total = model.centers_[:, j], 0.0
     for value in np.unique(column):
         moved = model.centers_.copy()

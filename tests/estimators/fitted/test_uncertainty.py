@@ -238,7 +238,10 @@ def test_scores_of_diagonal_and_identity_maps(shape, monkeypatch):
 
 
 def test_scores_without_tangents_against_fits_without_the_row(monkeypatch):
-    """At a fixed map, the score of each row equals the standardized error of a fit to all other rows."""
+    """At a fixed map, the score of each row equals the standardized error of a fit to all other rows.
+
+    Tangents are the derivatives of f with respect to the map. Here they are set to zero, which keeps the map fixed.
+    """
     monkeypatch.setattr(conformal, "_tangents", lambda X, B, slopes, shape: np.zeros((len(X), slopes.shape[1], 1)))
     X, y = data(n=25)
     options = {"n_centers": "all", "max_iter": 0, "fit_intercept": False, "scale_features": False}
@@ -408,7 +411,7 @@ def test_refit_replaces_the_uncertainty():
 
 def test_a_model_without_uncertainty_raises():
     model, X, y, _ = deepcopy(fitted(n_centers=10))
-    # Models saved by an earlier version of hkrr have no uncertainty.
+    # Models saved by an earlier version of hkrr do not have the attributes of the uncertainty.
     model._store_uncertainty(None)
     with pytest.raises(ValueError, match="Fit the model again to use return_std"):
         model.predict(X, return_std=True)

@@ -84,7 +84,7 @@ def test_labels_determine_the_stage(label):
 
 
 def test_labels_of_earlier_versions():
-    """Test that runs of model files of version 0.1 are compared, and that unknown labels are ignored."""
+    """Test that `comparable_runs` knows the labels of version 0.1 ("grown", "shrunk"), and ignores unknown labels."""
     labels = ["random", "random, dropped", "grown", "shrunk", "polished", "from the future"]
     path = {"start": labels, "score": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]}
     assert_array_equal(comparable_runs(path), [True, False, True, True, False, False])
@@ -96,7 +96,10 @@ def test_labels_of_earlier_versions():
 @pytest.mark.parametrize(("T", "constant", "counted"), [(1, 0, 1), (3, 0, 3), (3, 1, 2), (1, 1, 1)])
 @pytest.mark.parametrize("make", [Evidence, LeaveOneOut])
 def test_the_score_is_a_bic_in_nats(make, T, constant, counted):
-    """Test that the score is T W l + (dof / 2) log W, where T is the number of targets that are not constant."""
+    """Test that the score is T W l + (dof / 2) log W, where l is the criterion in nats and W the total weight.
+
+    T is the number of targets that are not constant, or 1 if all targets are constant.
+    """
     rows = _rows(T=T, weighted=True)
     X, Y, w = rows.gather()
     Y[:, :constant] = 0.0
@@ -117,10 +120,11 @@ def test_the_penalty_uses_at_least_two_rows():
 
 @pytest.mark.parametrize("dof", [0.0, 1.0, 7.0])
 def test_optimism(dof):
-    """Test that the optimism is (dof / 2) (W / n - 1) nats, and zero if W is at most n.
+    """Test the optimism of a score that is extrapolated from n rows to W rows.
 
-    On average, the maximum of the log likelihood of n rows exceeds its value at the true parameters by dof / 2. On n
-    new rows, the log likelihood at the fitted parameters is lower than at the true parameters by the same amount.
+    It is (dof / 2) (W / n - 1) nats, and zero if W is at most n. On average, the maximum of the log likelihood of n
+    rows exceeds its value at the true parameters by dof / 2. On n new rows, the log likelihood at the fitted parameters
+    is lower than at the true parameters by the same amount.
     """
     assert optimism(dof, 100.0, 100.0) == 0.0
     assert optimism(dof, 100.0, 300.0) == pytest.approx(dof)

@@ -119,7 +119,7 @@ class Clock:
 def _counted(problem, seed, make, kernel):
     """Return a finished search, the states that it reported, and the number of evaluations of the evidence.
 
-    Several tests look at the same search.
+    The results are cached, because several tests look at the same search.
     """
     states = []
     rows = _rows(PROBLEMS[problem](seed))
@@ -147,9 +147,9 @@ def _candidate(B, kernel=GAUSSIAN, **fields):
 
 @pytest.mark.parametrize("kernel", ["gaussian", "matern32", "product_laplace"])
 def test_random_starts_alternate_between_the_scale_of_the_median_rule_and_half_of_it(kernel):
-    """Test the scales with at most 500 rows, so that the median rule uses all rows.
+    """Test the scales with at most 500 rows, so that the median heuristic uses all rows.
 
-    A map at the scale of the median rule has gamma 1 by this rule. At half the scale, gamma is 4.
+    For a map at the scale of the median heuristic, this heuristic gives gamma 1. At half the scale, it gives gamma 4.
     """
     rng = np.random.default_rng(0)
     rows = InMemoryRows(rng.normal(size=(200, 6)), rng.normal(size=200), rng.uniform(0.5, 2.0, size=200))
@@ -372,7 +372,7 @@ def test_widening_draws_new_directions_each_time():
 
 
 def test_a_widened_map_has_no_spectrum():
-    """Test that the spectrum is removed: it belongs to the map from which the candidate was cut."""
+    """Test that the spectrum is removed, because it holds the singular values of the map before the cut."""
     candidate = _candidate(np.eye(1, 5), spectrum=(1.0, 0.1, 0.0))
     assert widen(candidate, 0.3, np.random.RandomState(0)).spectrum is None
 
@@ -597,7 +597,7 @@ def test_each_given_number_of_directions_gets_a_candidate(dimensions):
 
 @short_runs
 def test_given_numbers_above_the_usual_width_are_possible():
-    """Test that starts have the largest given number of directions, and the number of centers in `SIZES` for it."""
+    """Test that starts have the largest given number of directions, and as many centers as `SIZES` has for it."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 12))
     search = _search(InMemoryRows(X, X[:, 0] + 0.1 * rng.normal(size=100)), [1, 10], choose=False)
@@ -610,7 +610,7 @@ def test_given_numbers_above_the_usual_width_are_possible():
 @pytest.mark.parametrize("n_rows", [2, 25, thorough(3), thorough(10)])
 @pytest.mark.parametrize("make", [Evidence, LeaveOneOut])
 def test_few_rows_are_all_centers(n_rows, make):
-    """Test that the search works on the exact criterion, in which lambda is not profiled."""
+    """Test that the search works on the exact criterion, which is not minimized over lambda at each map."""
     rows = _rows(PROBLEMS["sines"](0)).subset(np.arange(n_rows))
     search = _search(rows, make=make)
     assert search.criterion.exact
@@ -717,7 +717,7 @@ def test_each_new_best_candidate_is_reported():
 
 @short_runs
 def test_a_map_with_many_directions_is_searched_with_more_rows_and_centers(monkeypatch):
-    """Test a function of two directions, if maps with two directions have more rows and centers than the starts.
+    """Test a search that begins with 80 rows and 20 centers, and needs 90 rows and 40 centers for two directions.
 
     All candidates in `best` must have been optimized again, because values with different centers are not comparable.
     """
@@ -753,7 +753,8 @@ def test_widening_finds_directions_that_the_starts_lack(monkeypatch):
 def test_the_widest_map_is_not_the_best_before_a_wider_map_was_tried():
     """Test a function of four directions, one of them weak, with so few rows that the starts have three directions.
 
-    Maps with three directions explain more than nine tenths of the target, and the two best starts agree.
+    Maps with three directions explain more than nine tenths of the target, and the two best starts agree. The search
+    must still try a map with one direction more than the best map.
     """
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 20))
@@ -949,7 +950,10 @@ def test_a_start_that_fails_is_dropped(how):
     first = []
 
     def fails(criterion, B):
-        """Return whether a wide map is far from the map that was evaluated first."""
+        """Return whether B is a wide map (four directions) that is far from the first start.
+
+        The criterion fails at these maps, so that only the run from the first start succeeds.
+        """
         first.append(B)
         return len(B) == 4 and subspace_distance(B[:2], first[0][:2]) > 0.5
 

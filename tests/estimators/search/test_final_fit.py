@@ -47,8 +47,8 @@ def test_seconds_grow_with_rows_and_with_centers(settings):
 def test_affordable_centers(settings, n_rows, n_centers):
     """Test that a larger time budget never gives fewer centers, and that the predicted duration is within the budget.
 
-    There are at least 500 centers if there are so many, even if the predicted duration exceeds the budget. If all rows
-    are to be centers, up to half of the rows may be left out.
+    There are at least 500 centers, or as many as possible if this is fewer, even if the predicted duration exceeds the
+    budget. If all rows are to be centers, up to half of the rows may be left out.
     """
     duration, most = DurationModel(*settings), min(n_rows, n_centers)
     found = [duration.affordable(n_rows, n_centers, budget) for budget in BUDGETS]
@@ -91,7 +91,10 @@ def test_a_factorization_that_fails_in_float32_takes_longer(settings):
 
 
 def _budget(monkeypatch, limit, left):
-    """Return a budget for 1,000 rows of which `left` seconds are left. A fit of a candidate takes 10 nu seconds."""
+    """Return a time budget with `left` seconds left. A fit of a candidate with noise level nu takes 10 nu seconds.
+
+    This is the time with all 1,000 rows. With fewer rows, the time is proportional to the number of rows.
+    """
     monkeypatch.setattr(DurationModel, "__init__", lambda *_: None)
     monkeypatch.setattr(DurationModel, "seconds", lambda self, n_rows, n_centers, nu=None: 10.0 * nu * n_rows / 1_000)
     rows = InMemoryRows(np.random.default_rng(0).normal(size=(1_000, 2)), np.zeros(1_000))

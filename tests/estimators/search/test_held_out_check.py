@@ -30,7 +30,7 @@ SHAPES = {"full": Full(), "diagonal": Diagonal(), "identity": Scaled(np.ones(5))
 def test_a_lead_of_less_than_three_nats_per_parameter_is_checked(lead, expected, shape):
     """Test the limit of 27 nats for a full map with nine parameters (two directions of five columns).
 
-    Diagonal and identity maps are never checked.
+    The lead is the score of the rival minus the score of the map. Diagonal and identity maps are never checked.
     """
     rival = Candidate(Origin.PLAIN, KERNEL, np.ones(5), 0.1, score=10.0, shape=SHAPES["identity"])
     B = np.eye(2, 5) if shape == "full" else np.ones(5)

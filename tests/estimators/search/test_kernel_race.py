@@ -62,7 +62,10 @@ def _race(make=Evidence, m=40, T=1, weighted=False, n_directions=1, **options):
 
 
 def _small_rounds(monkeypatch, first=500, all_rows=1_000, rescale=2_000, batches=(), kept=None):
-    """Replace the sizes of the rounds. The rounds have at most 14 iterations, and `batches` are those with batches."""
+    """Replace the numbers of rows of the rounds, and limit their runs to 14 iterations.
+
+    `batches` lists the rounds that learn from random batches.
+    """
     constants = {"_FIRST_ROWS": first, "_ALL_ROWS": all_rows, "_RESCALE_ROWS": rescale, "_BATCHES": batches}
     constants |= {"_FIRST_ITERATIONS": 14, "_ALL_ITERATIONS": 14, "_KEPT": kept or kernel_race._KEPT}
     for name, value in constants.items():
@@ -70,7 +73,10 @@ def _small_rounds(monkeypatch, first=500, all_rows=1_000, rescale=2_000, batches
 
 
 def _small_batches(monkeypatch, *steps, first=20, rescale=30, kept=None, n_runs=100):
-    """Replace the rounds by a first round and rounds with batches of 15 rows, or 12 rows for diagonal maps."""
+    """Replace the rounds by a first round, and one round with batches for each number of steps in `steps`.
+
+    A batch has 15 rows, or 12 rows for diagonal maps.
+    """
     batches = tuple(Batches(15, 12, n_steps, n_runs) for n_steps in steps)
     _small_rounds(monkeypatch, first, first, rescale, batches, kept)
 
@@ -89,7 +95,7 @@ def race():
 
 @pytest.fixture(scope="module")
 def race_with_batches():
-    """Return a race on 40 rows: a round on 20 rows, and two rounds with batches and a comparison on 30 rows."""
+    """Return a race on 40 rows: a round on 20 rows, and two rounds with batches, each with a comparison on 30 rows."""
     with pytest.MonkeyPatch.context() as patch:
         _small_batches(patch, 8, 4)
         return _race()
@@ -119,8 +125,8 @@ def test_values_and_scores_match_the_oracle(monkeypatch, make, T, weighted, batc
     """Test values and scores, extrapolated from 25 of 40 rows, computed on all 40 rows, and after a round with batches.
 
     After a round with batches, the scale and the noise are refitted on 30 rows, from which the score is extrapolated.
-    The map was learned from all rows, so the score includes no optimism. Candidates with a tiny nu are left out,
-    because the oracle is inaccurate for a tiny nu.
+    The map was learned from all rows, so the score includes no optimism (see `hkrr.estimators.search.candidates`).
+    Candidates with a tiny nu are left out, because the oracle is inaccurate for a tiny nu.
     """
     if batches:
         _small_batches(monkeypatch, 6, first=25)
@@ -147,7 +153,10 @@ def test_values_and_scores_match_the_oracle(monkeypatch, make, T, weighted, batc
 
 
 def test_scores_are_extrapolated_to_the_rows_that_the_sample_represents(monkeypatch):
-    """Test the score of 1,000 rows, of which the search has 40 rows: 1000 / 40 - 1 = 24."""
+    """Test the scores if the 40 rows of the search are a sample of 1,000 rows.
+
+    The optimism is (1000 / 40 - 1) / 2 = 24 / 2 nats for each parameter.
+    """
     _small_rounds(monkeypatch)
     for candidate in _race(represented_weight=1_000.0).tried:
         penalty = candidate.degrees_of_freedom / 2.0 * (math.log(1_000.0) + 24.0)
@@ -168,10 +177,9 @@ def test_maps_have_the_shape_that_is_reported(race, race_with_batches):
 
 
 def test_all_kernels_and_shapes_are_tried(race, race_with_batches):
-    """Test that all kernels are tried with all shapes, except square maps, which need the rows of later rounds.
+    """Test that all kernels are tried with all shapes, except square maps.
 
-    The later rounds try only square maps of the kernels whose diagonal maps are left (after a round on few rows), or
-    the best three square maps (with batches).
+    Square maps are only tried with radial kernels. With batches, only the best three square maps are tried.
     """
     expected = {(Origin.DIRECTIONS, name) for name in RADIAL}
     expected |= {(origin, name) for origin in (Origin.PLAIN, Origin.DIAGONAL) for name in (*RADIAL, *PRODUCT)}
@@ -243,7 +251,8 @@ def test_square_maps_start_from_the_diagonal_map_of_their_kernel(monkeypatch, ba
     calls = _starts_and_ends(monkeypatch)
     tried = _race().tried
     starts = [start for _, each, _ in calls for start in each if start.origin is Origin.SQUARE]
-    # After a round with batches, maps are multiplied by a scale. Candidates may have been refitted.
+    # After a round with batches, a refit multiplies each map by a scale. Only starts of the first refit are checked:
+    # the starts of a later refit would contain this scale.
     starts = starts[:3] if batches else starts
     assert len(starts) == (3 if batches else len(RADIAL))
     for start in starts:
@@ -259,7 +268,8 @@ def test_constant_columns_do_not_count(monkeypatch, batches):
     else:
         _small_rounds(monkeypatch)
     X, Y = _data()
-    # Batches need columns whose mean is zero: rounding errors of the gradient would move the other columns.
+    # With batches, the constant columns must be zero: for other constants, rounding errors of the gradient would change
+    # their entries of the map.
     rows = InMemoryRows(np.hstack([X, np.full((40, 10), 0.0 if batches else 3.0)]), Y).count_free_columns()
     race = Race(_problem(rows))
     race.run([])
@@ -294,7 +304,10 @@ def test_rounds_use_nested_samples():
     ("m", "expected"), [(15, [15]), (16, [15, 16]), (30, [15, 30]), (31, [15, 31]), (45, [15, 40])]
 )
 def test_the_rounds_depend_on_the_number_of_rows(monkeypatch, m, expected):
-    """Test rounds on 15 rows, on all of up to 30 rows, and with batches of more rows, compared on at most 40 rows."""
+    """Test a first round on 15 rows. With at most 30 rows, the second round uses all rows.
+
+    With more rows, the second round uses batches, and then compares the candidates on at most 40 rows.
+    """
     _small_rounds(monkeypatch, 15, 30, 40, (Batches(10, 10, 2, 100),))
     n_rows = [candidate.n_rows for candidate in _race(m=m).tried]
     assert n_rows == sorted(n_rows)
@@ -346,7 +359,7 @@ def test_the_second_round_with_batches_only_replaces_the_candidates_it_improves(
 
 
 def test_no_run_increases_the_criterion(monkeypatch):
-    """Test all runs of three rounds: the value at the end is at most the value at the start, on the same rows."""
+    """Test all runs of two races: the value at the end is at most the value at the start, on the same rows."""
     calls = _starts_and_ends(monkeypatch)
     _small_rounds(monkeypatch, 25)
     _race()
@@ -437,8 +450,8 @@ def test_the_best_of_each_kind_are_sorted_by_their_scores():
 def test_a_round_has_only_the_candidates_for_which_there_is_time(monkeypatch, seconds):
     """Test that a candidate takes part if there is time for 40% of its run and for the refit of its scale.
 
-    The predicted seconds of an iteration grow with the 2.3rd power of the rows. The runs have ten iterations, and the
-    refit, on 20 rows here, counts as six.
+    The predicted seconds of an iteration grow with the 2.3rd power of the number of rows. A run has ten iterations on
+    40 rows. A refit counts as six iterations on 20 rows.
     """
     slow = [replace(_candidate(Kind.SQUARE, score, 20), seconds=1.0, n_iter=10) for score in (1.0, 2.0)]
     fast = replace(_candidate(Kind.DIAGONAL, 3.0, 20), seconds=0.1, n_iter=10)
@@ -456,7 +469,7 @@ def test_a_round_has_only_the_candidates_for_which_there_is_time(monkeypatch, se
 
 
 def test_threads_share_the_predicted_time(monkeypatch):
-    """Test that two threads make time for twice as many candidates, and that the number of rows may depend on them."""
+    """Test that there is time for twice as many candidates with two threads, or with 20 instead of 40 rows."""
     _small_rounds(monkeypatch, rescale=20, all_rows=19)
     slow = [replace(_candidate(Kind.SQUARE, score, 20), seconds=1.0, n_iter=10) for score in range(4)]
 
@@ -627,7 +640,7 @@ def test_a_fit_whose_time_is_over_before_the_race_still_gives_a_model(n_componen
 
 @pytest.mark.parametrize("batches", [False, True])
 def test_threads_do_not_change_the_result(monkeypatch, batches):
-    """Test that the candidates and survivors are the same with two threads. `tried` is compared in any order here."""
+    """Test that the candidates and survivors are the same with two threads, apart from the order of `tried`."""
     if batches:
         _small_batches(monkeypatch, 8, 4)
     else:

@@ -43,7 +43,7 @@ class Recorded(Evidence):
 
 @pytest.fixture
 def recorded(monkeypatch):
-    """Return the recording criterion, with empty lists."""
+    """Return `Recorded` without recorded batches and failing steps."""
     for name, value in {"batches": [], "failing": (), "error": FloatingPointError("in this step")}.items():
         monkeypatch.setattr(Recorded, name, value)
     return Recorded
@@ -76,7 +76,7 @@ def _same(one, two):
 
 @pytest.mark.parametrize(("n_rows", "in_a_pass"), [(10, 4), (20, 2), (40, 1), (13, 3), (39, 1)])
 def test_a_pass_draws_no_row_twice(recorded, n_rows, in_a_pass):
-    """Test batches of a size that divides the 40 rows or not: the rest of a pass is left out."""
+    """Test batch sizes that divide the 40 rows, and others: rows that do not fill a batch are left out of the pass."""
     X = _data()[0]
     learn_on_batches(_problem(make=recorded), _start(), n_rows, 3 * in_a_pass, 0)
     assert [len(batch) for batch in recorded.batches] == [n_rows] * (3 * in_a_pass)
@@ -110,8 +110,8 @@ def test_steps_match_adam_by_hand(make, T, weighted, diagonal, n_steps):
     """Test batches of all rows, for which the order of the rows does not matter, with gradients in float64.
 
     A step of the entries of a full map is at most 0.4 times their root mean square, and a step of the logarithm of a
-    scale or of nu is at most 0.1. The first ten steps are shorter, and the steps decrease like a cosine. The entries
-    that are learned differ because gradients are computed in float32.
+    scale or of nu is at most 0.1. The first ten steps are shorter, and the steps decrease like a cosine. The learned
+    entries differ slightly from those computed here, because the library computes the gradients in float32.
     """
     X, Y = _data(T=T)
     w = np.random.default_rng(5).uniform(0.5, 1.5, size=40) if weighted else None
@@ -135,7 +135,7 @@ def test_steps_match_adam_by_hand(make, T, weighted, diagonal, n_steps):
 
 
 def test_nu_stays_within_its_range():
-    """Test targets that are pure noise or have none: nu stays between 1e-6 and 10."""
+    """Test targets that are pure noise, and targets without noise: nu stays between 1e-6 and 10."""
     X, Y = _data(noise=0.0)
     for start, targets in ((10.0, np.random.default_rng(0).normal(size=(40, 1))), (1e-6, Y)):
         found = learn_on_batches(_problem(InMemoryRows(X, targets)), replace(_start(), nu=start), 20, 12, 0)
@@ -197,7 +197,7 @@ def test_a_planted_map_improves_the_evidence_of_other_rows(kernel):
 
 @pytest.mark.parametrize("error", [FloatingPointError(), ZeroDivisionError(), np.linalg.LinAlgError(), None], ids=repr)
 def test_a_step_that_fails_is_skipped(recorded, monkeypatch, error):
-    """Test three of eight steps that fail, the first one included. Without an error, the gradient is NaN."""
+    """Test eight steps, of which three fail, also the first. If `error` is None, the gradient of these steps is NaN."""
     monkeypatch.setattr(recorded, "failing", (0, 3, 4))
     monkeypatch.setattr(recorded, "error", error)
     found = learn_on_batches(_problem(make=recorded), _start(), 10, 8, 0)
@@ -241,7 +241,7 @@ def test_a_run_ends_at_the_deadline(monkeypatch):
 
 
 def test_a_finished_run_is_restored_from_the_journal(recorded):
-    """Test that a repeated run makes no evaluation, and that other settings are not taken from the journal."""
+    """Test that a repeated run makes no evaluation, and that runs with other settings are not restored."""
     journal = Journal(lambda _: None, 1e9)
     with journal.activated():
         first = learn_on_batches(_problem(make=recorded), _start(), 10, 5, 0)

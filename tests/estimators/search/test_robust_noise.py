@@ -1,4 +1,8 @@
-"""Tests of robust noise: leave-one-out errors, densities and weights against naive oracles, and fits with outliers."""
+"""Tests of robust noise: leave-one-out errors, densities and weights against naive oracles, and fits with outliers.
+
+Robust noise has a Student-t distribution, whose heavy tails allow for outliers. It is used if the errors have heavy
+tails. Row i then gets a weight omega_i, which is small for an outlier.
+"""
 
 import warnings
 from dataclasses import replace
@@ -37,7 +41,7 @@ MAPS = {"full": np.array([[1.0, 0.5, -0.3], [-0.2, 0.8, 1.0]]), "diagonal": np.a
 
 
 def _rows(T=1, weighted=False, centered=True, n=25):
-    """Return n rows with an outlier, their weights, and weights omega of robust noise."""
+    """Return n rows with an outlier, their arrays X, Y and w, and random weights omega of robust noise."""
     rng = np.random.default_rng([n, T])
     X = rng.normal(size=(n, 3))
     Y = np.sin(2.0 * X[:, :T]) + 0.3 * rng.normal(size=(n, T)) + 3.0
@@ -200,7 +204,10 @@ def test_many_outliers_are_not_heavy_tails():
 
 
 def test_few_rows_are_not_heavy_tailed():
-    """Test that a gain of at least 10 nats is needed in total: one outlier among five rows cannot reach it."""
+    """Test that one outlier among five rows is not enough.
+
+    In total, the Student-t distribution must increase the log density of the errors by 10 nats.
+    """
     rng = np.random.default_rng(0)
     for _ in range(100):
         assert not _of(np.r_[rng.normal(size=4), 1e3]).heavy_tailed
@@ -499,7 +506,7 @@ def test_without_an_intercept():
 
 
 def test_the_intercept_is_not_the_mean_of_the_outliers():
-    """Test that the mean of y that is subtracted is a mean in which outliers hardly count."""
+    """Test that the intercept is a weighted mean of y in which outliers hardly count."""
     _, y, *_ = _small()
     model = _robust()
     assert model.intercept_ == pytest.approx(np.mean(y), abs=0.2)  # the mean with the outliers is below -6000
@@ -525,7 +532,10 @@ def test_automatic_kernel():
 
 @pytest.mark.parametrize("n_found", [1, pytest.param(2, marks=pytest.mark.thorough)])
 def test_a_callback_stops_a_robust_search(n_found):
-    """Test that the search stops with the weights of robust noise. The first maps have more directions than needed."""
+    """Test that the model of a search that is stopped early has the weights of robust noise.
+
+    Its R2 is high, although the search stops at one of its first maps, which have more directions than needed.
+    """
     X, y, X_new, f = _small()
     looks = []
 

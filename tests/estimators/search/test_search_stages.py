@@ -1,4 +1,7 @@
-"""Tests of the stages of a search: polishing, the comparison with plain kernel ridge regression, rescaling."""
+"""Tests of the stages of a search: polishing, the comparison with plain kernel ridge regression, rescaling.
+
+Polishing refines the best candidates of the search for directions on all rows of the search.
+"""
 
 import math
 from dataclasses import replace
@@ -46,7 +49,10 @@ def _task(X, y, w=None, **options):
 
 
 def _found(losses, n, D=10):
-    """Return candidates with 1, 2, ... directions and the given criteria per row, sorted by their scores on n rows."""
+    """Return candidates with 1, 2, ... directions, sorted by their scores on n rows.
+
+    `losses` has their values of the criterion, in nats per row.
+    """
     dof = [d * D - d * (d - 1) / 2 for d in range(1, len(losses) + 1)]
     scores = [n * loss + count / 2.0 * math.log(n) for loss, count in zip(losses, dof, strict=True)]
     found = [

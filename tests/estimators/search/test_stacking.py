@@ -12,7 +12,7 @@ N = 40
 
 
 def _problem(T=1, K=4, weighted=False, seed=0):
-    """Return predictions of K candidates with different errors, targets, weights of the rows and the parameters."""
+    """Return the predictions of K candidates, the targets, the row weights, and the candidates' parameter counts."""
     rng = np.random.default_rng([seed, T, K])
     Y = rng.normal(size=(N, T)) * [1.0, 20.0, 0.1][:T]
     predictions = [Y * rng.uniform(0.5, 1.2) + Y.std(axis=0) * rng.normal(size=(N, T)) for _ in range(K)]
@@ -21,10 +21,11 @@ def _problem(T=1, K=4, weighted=False, seed=0):
 
 
 def _objective(weights, predictions, Y, w, n_parameters):
-    """Return the objective, with loops: each target counts in units of its standard deviation, row i counts w_i times.
+    """Return the objective, computed by loops.
 
-    The penalty of candidate k is c s^2 p_k / n times its weight, with c = 6. p_k is its number of parameters, and s^2
-    is the smallest error of a candidate.
+    Each target is divided by its standard deviation, and row i counts w_i times. The penalty of candidate k is
+    c s^2 p_k / n times its weight, with c = 6. p_k is its number of parameters, and s^2 is the smallest error of a
+    candidate.
     """
     n, variance = sum(w), [sum(w * y * y) / sum(w) for y in Y.T]
 

@@ -1,4 +1,7 @@
-"""Tests of searches that a time limit or a callback stops, and of the results of searches with outliers."""
+"""Tests of searches that a time limit or a callback stops, and of the results of searches with outliers.
+
+If the errors of the selected map have heavy tails, a second search with robust (heavy-tailed) noise is made.
+"""
 
 import math
 
@@ -40,7 +43,11 @@ def test_truncations_are_kept_if_the_deadline_passes_before_they_are_optimized(m
 
 
 def _plain_and_map(monkeypatch, rival_value, map_value, n_rows=4000):
-    """Return the candidate that `_at_least_plain` keeps, given values of the criterion in nats per row."""
+    """Return the origin of the candidate that `_at_least_plain` keeps.
+
+    The candidates are plain kernel ridge regression (the rival) and a 5 x 50 map. The arguments are their values of the
+    criterion, in nats per row.
+    """
     X, y, _ = _data(n_rows, D=50)
     problem = stages.SearchProblem(
         stages.InMemoryRows(X, y), stages.Criterion, range(1, 51), True, 1, np.random.RandomState(0), deadline=0.0

@@ -11,7 +11,7 @@ from hkrr._base.linear_algebra import Array
 from hkrr.bench.method_interface import Answer, Method, Setting, Task, describe, log_uniform
 
 # Number of rows of the subsample on which random settings are first compared, because a fit to all training rows takes
-# minutes. The subsample is used if there are more than twice as many training rows.
+# minutes. The subsample is used if there are more than twice as many training rows, not counting the validation rows.
 _SCREENING_ROWS = 1000
 
 

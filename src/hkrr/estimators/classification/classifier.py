@@ -55,9 +55,10 @@ class HyperKernelClassifier(
 
     The penalty nu and the parameters of the link (slope, offsets and softness) are chosen on held-out rows; see
     `hkrr.estimators.classification.probability_calibration`. The scores of the held-out rows are computed by models
-    fitted without these rows. The regression is repeated without the held-out rows only if there are fewer than 30 rows
-    per entry of a full map. With ``loss="squared"`` and more than 20,000 rows, training rows are used instead of
-    held-out rows.
+    fitted without these rows. However, these models take their map (with "logistic", their initial map) from
+    ``regressor_``, which was fitted to all rows. The regression is repeated without the held-out rows only if its map
+    is full (any d x D matrix) and there are at least 40 rows, but fewer than 30 rows per entry of the map. With
+    ``loss="squared"`` and more than 20,000 rows, training rows are used instead of held-out rows.
 
     Parameters
     ----------

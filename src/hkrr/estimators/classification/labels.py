@@ -20,10 +20,10 @@ from hkrr.rows.weights import any_copies, merge_copies, normalize_weights
 
 # Copies of rows are merged if there are at most this many rows.
 _MAX_MERGED_ROWS = 20_000
-# Number of folds into which the rows are divided.
+# Number of folds into which the rows are divided. Not all folds are held out (see `_FOLDS_USED`).
 _N_FOLDS = 5
-# Number of folds used: 5 for fewer than 300 rows, 3 for fewer than 1,000 rows, 2 for fewer than 5,000 rows, and one
-# fold for 5,000 rows or more.
+# Number of folds that are held out in turn: 5 for fewer than 300 rows, 3 for fewer than 1,000 rows, 2 for fewer than
+# 5,000 rows, and one fold for 5,000 rows or more.
 _FOLDS_USED = ((300, 5), (1_000, 3), (5_000, 2))
 
 
@@ -90,7 +90,7 @@ def merge_copies_of_rows(X: Array, index: Array, weight: Array | None) -> tuple[
 def held_out_folds(index: Array) -> list[Array]:
     """Return boolean masks of the rows to hold out, one mask for each fold that is used.
 
-    Each fold holds out a fifth of every class. The number of folds decreases from 5 to 1 with the number of rows.
+    Each mask holds out about a fifth of every class. With more rows, there are fewer masks: from 5 to 1.
     """
     fold = np.empty(len(index), dtype=int)
     rng, n_assigned = np.random.RandomState(0), 0

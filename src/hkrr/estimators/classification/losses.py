@@ -3,8 +3,10 @@
 The targets of the regression are class codes: the classes encoded as numbers.
 
 `fit_squared` and `fit_logistic` take a `Task` and return a `ScoreFit`. Hyperparameters and the calibration are chosen
-on held-out rows. If there are fewer than 30 rows per entry of a full map, the map is learned again without the held-out
-rows. Otherwise, an overfitted map would look too good on the held-out rows, because it was learned from these rows.
+on held-out rows. (With more than 20,000 rows, `fit_squared` uses training rows instead.) The map of the regression was
+learned from the held-out rows too. If the map is overfitted, it looks too good on these rows. A full map (any d x D
+matrix) is therefore learned again without the held-out rows if there are few rows per entry of the map; see
+`Task.regressor_without`.
 """
 
 from __future__ import annotations
@@ -37,12 +39,13 @@ from hkrr.rows.standardize import Moments, standardize
 _MAX_CENTERS = 2_000
 # Maximum number of rows that are used to choose hyperparameters and to calibrate.
 _MAX_ROWS = 20_000
-# With fewer than this number of rows per entry of a full map, the map is learned again without the held-out rows.
+# With fewer than this number of rows per entry of a full map (a d x D matrix), the map is learned again without the
+# held-out rows.
 _ROWS_PER_PARAMETER = 30
 # With fewer than this number of rows in total, the map is not learned again.
 _MIN_ROWS = 40
-# The smallest directions of a square map are dropped if together they contribute at most this fraction of the squared
-# distances between mapped rows.
+# The smallest directions of a square map (a full map with as many directions as columns) are dropped if together they
+# contribute at most this fraction of the squared distances between mapped rows.
 _NEGLIGIBLE_SHARE = 0.01
 # The path of decreasing nu ends when this many consecutive values of nu do not improve the held-out loss.
 _PATIENCE = 2

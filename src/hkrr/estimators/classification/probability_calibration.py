@@ -83,8 +83,8 @@ def calibrate(scores: Array, codes: Array, weight: Array, soft: bool) -> Calibra
     """Return the calibration that is fitted to the scores of held-out rows.
 
     `codes` are the one-hot codes of the labels, of the same shape (n, K) as the scores. A row of weight 2 has the same
-    effect as two identical rows of weight 1. The soft link is meant for scores between 0 and 1. If `soft` is False, the
-    logistic link is used.
+    effect as two identical rows of weight 1. If `soft` is True, the soft link is used, which is meant for scores
+    between 0 and 1. Otherwise the logistic link is used.
     """
     K = codes.shape[1]
     counts = weight @ codes

@@ -217,7 +217,7 @@ class MapModel(
 
     def _mean_and_std_of_rows(self, rows: Rows) -> Array:
         if not hasattr(self, "noise_variance_"):
-            # The model was calibrated, but has no uncertainty estimate.
+            # The model was calibrated, but has no uncertainty estimate. Its intervals have the same width at all rows.
             predicted = self._truncate(self._untruncated(rows)).reshape(-1, self._n_targets)
             return np.hstack([predicted, np.ones_like(predicted)])
         found = mean_and_variance(self, rows)
@@ -311,7 +311,7 @@ class MapModel(
 
 
 def _as_dtype(values: Array, dtype: Any) -> Array:
-    """Return the values in the given dtype. If the largest value would overflow or underflow, return them unchanged."""
+    """Return the values in the given dtype, or unchanged if the largest absolute value would overflow or underflow."""
     limits, largest = np.finfo(dtype), float(np.max(np.abs(values)))
     fits = largest == 0.0 or float(limits.tiny) <= largest <= float(limits.max)
     return values.astype(dtype, copy=False) if fits else values

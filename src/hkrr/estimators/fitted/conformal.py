@@ -134,10 +134,11 @@ def estimate_uncertainty(
 
 
 def _at_typical_rows(found: Uncertainty) -> Uncertainty:
-    """Return the uncertainty with rescaled variances: half of the absolute errors exceed 0.67 standard deviations.
+    """Return the uncertainty with rescaled variances.
 
-    The variances of a fit with heavy-tailed noise are in units of the scale of the Student-t distribution, which is
-    smaller than the standard deviation of the errors.
+    The variances are rescaled so that half of the absolute errors exceed 0.67 standard deviations, as for a normal
+    distribution. Before, the variances of a fit with heavy-tailed noise are in units of the scale of the Student-t
+    distribution, which is smaller than the standard deviation of the errors.
     """
     factor = np.median(found.left_out.scores, axis=0) / _NORMAL_QUARTILE
     factor = np.where(factor > 0.0, factor, 1.0)

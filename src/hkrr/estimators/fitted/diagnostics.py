@@ -533,7 +533,7 @@ def diagnose(
     `predict` returns the predictions before truncation. `truncation` is None if predictions are not truncated. `edges`
     are entries of `Diagnostics.at_edge` that the caller has found; further entries can be added. If `solve` is None,
     the system of the coefficients is solved again. `map_parameters` is the number of parameters of the map. None means
-    that of a full map, or 0 if the solver made no iteration.
+    the number for a full map (any d x D matrix), or 0 if the solver made no iteration.
 
     If the error on the training rows is larger than with zero coefficients, the coefficients consist of rounding
     errors, and a FitError is raised.

@@ -235,8 +235,9 @@ def finite_difference_effects(model: FittedMap, columns: dict[int, tuple[Array, 
 
     `columns` is the result of `columns_with_few_values`, and `dual_coef` are the coefficients, divided by their largest
     absolute value. The squared effects on several targets are added, and so are the squared effects on the
-    probabilities of several classes. For a classifier, the probabilities are computed from its own coefficients
-    instead, and divided by the largest absolute coefficient.
+    probabilities of several classes. For a classifier, `dual_coef` is not used: the probabilities are computed from the
+    coefficients of the model, and then divided by the largest absolute coefficient. The effects then have the same
+    scale as effects that are computed from gradients.
     """
     if not columns:
         return np.zeros(0)

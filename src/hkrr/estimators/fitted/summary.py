@@ -1,4 +1,4 @@
-"""`Summary`: a one-page description of a fitted model, as text or HTML. The models of an ensemble are its members."""
+"""`Summary`: a one-page description of a fitted model, as text or HTML. An ensemble is a weighted sum of members."""
 
 from __future__ import annotations
 

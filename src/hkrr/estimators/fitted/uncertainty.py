@@ -139,7 +139,7 @@ class UncertaintyMixin:
         predicted, std = self._split_columns(self._mean_and_std_columns(X))
         varies = np.asarray(self.prior_variance_) > 0
         if not np.all(varies):
-            # The standard deviation of a constant target is zero.
+            # The standard deviation of a constant target is zero, but `_mean_and_std_columns` returns 1 for it.
             std = std * (varies if varies.ndim else float(varies))
         return predicted, std
 
