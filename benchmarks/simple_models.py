@@ -92,12 +92,12 @@ def additive_sines(n_active: int) -> Callable[[Array, Rng], Array]:
 
 
 def effects(X: Array, rng: Rng) -> Array:
-    """Return the sum of a random effect for each category."""
+    """Return the sum of two random effects, one for the category in each of the first two columns."""
     return rng.standard_normal(12)[X[:, 0].astype(int)] + rng.standard_normal(12)[X[:, 1].astype(int)]
 
 
 def effects_and_sine(X: Array, rng: Rng) -> Array:
-    """Return the random effects of the categories, plus a smooth function of two columns."""
+    """Return the random effects of the two categories, plus a smooth function of two other columns."""
     return effects(X, rng) + np.sin(2.0 * X[:, 2]) + X[:, 3]
 
 
@@ -245,7 +245,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", nargs="*", default=list(PROBLEMS))
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--append", action="store_true", help="keep the results of the CSV file, and skip them")
+    parser.add_argument("--append", action="store_true", help="keep the results of the CSV file, and skip their fits")
     parser.add_argument("--out", default="simple_models")
     parser.add_argument("--list", action="store_true", help="list the problems")
     options = parser.parse_args()

@@ -1,7 +1,8 @@
 """Processes that run cases with a version of hkrr, and CSV files to which results are appended one at a time.
 
-Used by search.py, unclean.py and ablation.py. A worker can run with an older version of hkrr, with which other modules
-of benchmarks may not work. This module and the three scripts therefore import them only inside functions.
+Used by search.py, unclean.py, ablation.py and simple_models.py. A worker can run with an older version of hkrr, with
+which other modules of benchmarks may not work. This module and these scripts therefore import the other modules only
+inside functions.
 """
 
 from __future__ import annotations
