@@ -11,7 +11,7 @@ from statsmodels.regression import dimred
 from hkrr.baselines import KDR, MAVE, OPG, PHD, SAVE, SIR, GradientKDR
 from hkrr.baselines._subspace_estimator import slices
 from hkrr.baselines.kernel_dimension_reduction import conditional_variance, gradient_matrix
-from hkrr.baselines.outer_product_of_gradients import _RIDGE, _map_at, local_fits, weights
+from hkrr.baselines.local_linear_gradients import _RIDGE, _map_at, local_fits, weights
 from hkrr.kernels import Gaussian
 from hkrr.metrics import subspace_distance
 from support import oracles_subspaces as oracles

@@ -17,7 +17,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from hkrr.cli import app
-from hkrr.experiments import NAMES, convergence, get_experiment, toy_functions, toy_trajectories
+from hkrr.experiments import NAMES, convergence, get_experiment, toy_objectives, toy_trajectories
 from hkrr.experiments.figures import COLOURS, ORANGE, PURPLE
 from support.experiment_tables import LINKS, STEPS, THREE
 from support.experiment_tables import TOY_STARTS as STARTS
@@ -292,7 +292,7 @@ def _f(link, x, y):
 @pytest.mark.parametrize("link", ["square", "sigmoid"])
 @pytest.mark.parametrize(("x", "y"), [(-1.5, -1.5), (-1.5, -0.1), (5.0, -1.75), (0.3, 2.2), (1.0, 1.0)])
 def test_toy_functions_and_their_derivatives(link, x, y):
-    of, B, alpha, h = toy_functions.Toy(link), np.array([[y]]), np.array([[x]]), 1e-6
+    of, B, alpha, h = toy_objectives.Toy(link), np.array([[y]]), np.array([[x]]), 1e-6
     value, slope = of.value_and_grad_B(B, alpha)
     assert [value, of.at(x, y), of.value(B, alpha), of.inner(B).value(alpha)] == pytest.approx([_f(link, x, y)] * 4)
     assert slope[0, 0] == pytest.approx((_f(link, x, y + h) - _f(link, x, y - h)) / (2 * h), abs=1e-7)
@@ -308,7 +308,7 @@ def test_toy_functions_and_their_derivatives(link, x, y):
 @pytest.mark.parametrize(("link", "x0", "y0"), STARTS)
 @pytest.mark.parametrize("step", STEPS)
 def test_toy_trajectories_begin_at_the_start_and_decrease(step, link, x0, y0, method):
-    path = toy_functions.minimise(link, method, x0, y0, 200, step)
+    path = toy_objectives.minimise(link, method, x0, y0, 200, step)
     assert path[0][:2] == (x0, y0)
     assert_allclose([loss for _, _, loss in path], [_f(link, x, y) for x, y, _ in path], rtol=1e-9, atol=1e-12)
     assert max(np.diff([loss for _, _, loss in path])) <= 1e-12

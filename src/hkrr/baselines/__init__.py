@@ -13,7 +13,7 @@ from hkrr.baselines.brownian_kernel_network import BKerNN
 from hkrr.baselines.inverse_regression import PHD, SAVE, SIR
 from hkrr.baselines.kernel_dimension_reduction import KDR, GradientKDR
 from hkrr.baselines.kernel_ridge import KernelRidgeCV
-from hkrr.baselines.outer_product_of_gradients import MAVE, OPG
+from hkrr.baselines.local_linear_gradients import MAVE, OPG
 from hkrr.baselines.rbf_network import HyperRBFNetwork, RBFNetwork
 from hkrr.baselines.recursive_feature_machine import RecursiveFeatureMachine
 from hkrr.baselines.relu_network import ReLUNetwork

@@ -7,7 +7,7 @@ import numpy as np
 from hkrr._base.linear_algebra import Array
 from hkrr.baselines._subspace_estimator import SubspaceEstimator
 from hkrr.baselines.inverse_regression import PHD, SAVE, SIR
-from hkrr.baselines.outer_product_of_gradients import MAVE, OPG
+from hkrr.baselines.local_linear_gradients import MAVE, OPG
 from hkrr.rows import InMemoryRows
 
 # Maximum number of rows to which the estimators are fitted. More rows are not needed, because an initial map need not

@@ -6,7 +6,7 @@ The estimators offer a third criterion, the training objective. It is implemente
 from hkrr.criteria.base import Criterion
 from hkrr.criteria.evidence import Evidence
 from hkrr.criteria.leave_one_out import LeaveOneOut
-from hkrr.criteria.mean_over_groups import Grouped
+from hkrr.criteria.mean_over_row_groups import Grouped
 
 __all__ = ["CRITERIA", "Criterion", "Evidence", "Grouped", "LeaveOneOut"]
 

@@ -12,8 +12,8 @@ from hkrr._base.resume_journal import Journal
 from hkrr._base.threads import in_threads
 from hkrr._maps import Diagonal, Full
 from hkrr.criteria import Evidence, LeaveOneOut
+from hkrr.estimators.search.adam_on_batches import learn_on_batches
 from hkrr.estimators.search.candidates import Candidate, Origin
-from hkrr.estimators.search.random_batches import learn_on_batches
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.exceptions import CheckpointError
 from hkrr.kernels import KERNELS

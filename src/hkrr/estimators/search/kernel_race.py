@@ -11,8 +11,8 @@ one optimization of a candidate. The candidates are:
 
 The candidates compete in rounds, and each round drops the worst. In the first round, they are optimized on at most 500
 rows, with all of these rows as centers. With at most 1,000 rows, a second round uses all of them. With more rows, the
-next rounds learn the maps from random batches of all rows (`hkrr.estimators.search.random_batches`), because a full map
-needs thousands of rows. After such a round, the scale and the noise of each candidate are refitted on at most 2,000
+next rounds learn the maps from random batches of all rows (`hkrr.estimators.search.adam_on_batches`), because a full
+map needs thousands of rows. After such a round, the scale and the noise of each candidate are refitted on at most 2,000
 rows, and the candidates are compared on these rows.
 
 The worst candidates are dropped within each kind of candidate, not among all candidates: with few rows, the score of a
@@ -33,9 +33,9 @@ import numpy as np
 from hkrr._base.threads import in_threads
 from hkrr._maps import Diagonal, Full, Scaled, square_map_is_affordable
 from hkrr.criteria import Criterion
+from hkrr.estimators.search.adam_on_batches import learn_on_batches
 from hkrr.estimators.search.candidates import SHORT, Candidate, Origin, optimism, score
 from hkrr.estimators.search.progress import Phase
-from hkrr.estimators.search.random_batches import learn_on_batches
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.exceptions import FitError
 from hkrr.kernels import KERNELS, Kernel
