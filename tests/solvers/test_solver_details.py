@@ -328,7 +328,7 @@ class MapOnly:
 
     def __init__(self, objective):
         self.n_centers, self.loss_at_zero, self.reg_lambda = objective.n_centers, objective.loss_at_zero, 0.1
-        self.reduced = objective.reduced
+        self.learn_lambda, self.reduced = False, objective.reduced
 
 
 @pytest.mark.parametrize(("solver", "missing"), [(VarPro(), "solve_alpha"), (AGD(), "inner")])
@@ -340,6 +340,8 @@ def test_a_solver_names_the_attributes_that_an_objective_lacks(solver, missing):
     ):
         run(solver, objective, problem.B0)
     assert run(LBFGS(), objective, problem.B0, max_iter=2).n_iter == 2
-    del objective.loss_at_zero
-    with pytest.raises(TypeError, match="lacks the attribute 'loss_at_zero'"):
-        run(LBFGS(), objective, problem.B0)
+    for name in ("learn_lambda", "loss_at_zero"):
+        incomplete = MapOnly(objective)
+        delattr(incomplete, name)
+        with pytest.raises(TypeError, match=f"lacks the attribute '{name}'"):
+            run(LBFGS(), incomplete, problem.B0)

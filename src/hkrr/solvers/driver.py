@@ -81,6 +81,10 @@ class ReducedObjective(Protocol):
         """The regularization parameter lambda, or its starting value if lambda is learned."""
 
     @property
+    def learn_lambda(self) -> bool:
+        """Whether the solver also minimizes over lambda. Only `LBFGS` uses this attribute."""
+
+    @property
     def reduced(self) -> Callable[..., Reduced]:
         """Function that is called with the map, and with lambda if lambda is learned.
 

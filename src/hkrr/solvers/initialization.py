@@ -214,7 +214,8 @@ class _BatchedObjective:
     def __init__(self, objective: Objective, start: int, lockstep: Lockstep) -> None:
         self._objective, self._start, self._lockstep = objective, start, lockstep
         self.n_centers, self.loss_at_zero = objective.n_centers, objective.loss_at_zero
-        self.reg_lambda, self.content = objective.reg_lambda, objective.content
+        self.reg_lambda, self.learn_lambda = objective.reg_lambda, objective.learn_lambda
+        self.content = objective.content
 
     def reduced(self, B: Array) -> Reduced:
         found: Reduced = self._lockstep.ask(self._start, (self._objective, B))

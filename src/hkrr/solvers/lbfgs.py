@@ -59,7 +59,7 @@ class LBFGS:
     True
     """
 
-    required_attributes: ClassVar[tuple[str, ...]] = ("reduced",)
+    required_attributes: ClassVar[tuple[str, ...]] = ("reduced", "learn_lambda")
 
     memory: int = 10
 
@@ -71,7 +71,7 @@ class LBFGS:
         # SciPy's tolerance is absolute for values below one. Dividing the values by the loss of the zero function makes
         # them independent of the scale of y.
         unit = objective.loss_at_zero or 1.0
-        problem = _MapAndLambda(objective) if getattr(objective, "learn_lambda", False) else _MapOnly(objective)
+        problem = _MapAndLambda(objective) if objective.learn_lambda else _MapOnly(objective)
         evaluated: dict[bytes, Reduced] = {}
 
         def value_and_grad(x: Array) -> tuple[float, Array]:
