@@ -22,6 +22,7 @@ from hkrr.estimators.search.candidates import (
     optimism,
     path_table,
     plain_kernel_ridge,
+    race_rows,
     score,
 )
 from hkrr.kernels import KERNELS, Gaussian
@@ -69,7 +70,6 @@ LABELS = {
     "widened, dropped": (Candidate(Origin.WIDENED, KERNEL, np.eye(2), 0.1, dropped=True), Stage.DIRECTIONS),
     "plain": (Candidate(Origin.PLAIN, KERNEL, np.ones(2), 0.1), Stage.KERNELS),
     "diagonal": (Candidate(Origin.DIAGONAL, KERNEL, np.ones(2), 0.1), Stage.KERNELS),
-    "square, cut": (Candidate(Origin.SQUARE_CUT, KERNEL, np.eye(2), 0.1), Stage.KERNELS),
     "held out": (Candidate(Origin.HELD_OUT, KERNEL, np.eye(2), 0.1), Stage.REFINEMENT),
 }
 
@@ -88,6 +88,12 @@ def test_labels_of_earlier_versions():
     labels = ["random", "random, dropped", "grown", "shrunk", "polished", "from the future"]
     path = {"start": labels, "score": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]}
     assert_array_equal(comparable_runs(path), [True, False, True, True, False, False])
+
+
+def test_rounds_of_earlier_versions():
+    """Test that `race_rows` returns the rounds of version 0.1, including its truncated square maps."""
+    path = {"start": ["random", "plain, half", "square, cut", "square, cut, finalist", "rescaled", "from the future"]}
+    assert_array_equal(race_rows(path), [0, 1, 2, 3, 0, 0])
 
 
 # --------------------------------------------------------------------------------------------- scores

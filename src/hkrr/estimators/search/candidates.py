@@ -64,7 +64,6 @@ class Origin(StrEnum):
     MEAN = "mean"  # the largest lambda, so that every prediction is the mean of y
     DIAGONAL = "diagonal"  # one scale per column
     SQUARE = "square"  # a full D x D map for D columns, started from a diagonal map
-    SQUARE_CUT = "square, cut"  # a square map truncated to its largest directions
 
 
 class Stage(Enum):
@@ -89,6 +88,7 @@ class RunKind(NamedTuple):
 
     origin: Origin
     dropped: bool = False
+    round: int = 2  # of the comparison of kernels in version 0.1: 1, 2 or 3
 
     @property
     def label(self) -> str:
@@ -103,14 +103,17 @@ class RunKind(NamedTuple):
         return Stage.REFINEMENT if self.origin in _REFINE else Stage.KERNELS
 
 
-# The kind of each run, by its label in ``path_["start"]``.
-RUN_KINDS = {kind.label: kind for origin in Origin for kind in (RunKind(origin), RunKind(origin, dropped=True))}
-# Labels in model files of version 0.1. Its search added directions one at a time ("grown") and removed them one at a
-# time ("shrunk"). It compared kernels in three stages. Labels of the first stage, which used the fewest rows, end in
-# ", half". Labels of the last stage end in ", finalist".
-RUN_KINDS |= {f"{origin}{suffix}": RunKind(origin) for origin in Origin for suffix in (", half", ", finalist")}
-RUN_KINDS |= {"grown": RunKind(Origin.WIDENED), "grown, dropped": RunKind(Origin.WIDENED, dropped=True)}
-RUN_KINDS |= {"shrunk": RunKind(Origin.CUT), "shrunk, dropped": RunKind(Origin.CUT, dropped=True)}
+# The origins by their labels. The last three labels are those of version 0.1, whose search added directions one at a
+# time ("grown"), removed them one at a time ("shrunk"), and truncated square maps ("square, cut").
+_ORIGINS = {str(origin): origin for origin in Origin}
+_ORIGINS |= {"grown": Origin.WIDENED, "shrunk": Origin.CUT, "square, cut": Origin.SQUARE}
+# The kind of each run, by its label in ``path_["start"]``. Version 0.1 compared kernels in three rounds. Its labels of
+# the first round, which used the fewest rows, end in ", half", and those of the last round in ", finalist".
+RUN_KINDS = {
+    label + suffix: RunKind(origin, suffix == ", dropped", number)
+    for label, origin in _ORIGINS.items()
+    for suffix, number in {"": 2, ", dropped": 2, ", half": 1, ", finalist": 3}.items()
+}
 
 
 @dataclass(frozen=True)
@@ -384,13 +387,12 @@ def race_rows(path: dict[str, Any]) -> Array:
     The number is 0 for all other runs. Only runs with the same number of rows are comparable. If a search with
     heavy-tailed noise followed a search with normal noise, the number is also 0 for the runs of the first search.
     Models saved by version 0.1 have no column "n_rows". For these models, the result contains 1, 2 or 3 for the first,
-    second or third stage of the comparison, according to the suffix of the label.
+    second or third round of the comparison, according to the suffix of the label.
     """
-    labels = path["start"]
-    kinds = [RUN_KINDS.get(label) for label in labels]
+    kinds = [RUN_KINDS.get(label) for label in path["start"]]
     stages = np.array([None if kind is None else kind.stage for kind in kinds])
-    in_last_search = np.arange(len(labels)) > np.max(np.flatnonzero(stages == Stage.DIRECTIONS), initial=-1)
-    numbers = path.get("n_rows", [2 + label.endswith(", finalist") - label.endswith(", half") for label in labels])
+    in_last_search = np.arange(len(kinds)) > np.max(np.flatnonzero(stages == Stage.DIRECTIONS), initial=-1)
+    numbers = path.get("n_rows", [kind and kind.round for kind in kinds])
     return np.where((stages == Stage.KERNELS) & in_last_search, [n or 0 for n in numbers], 0)
 
 
