@@ -14,7 +14,7 @@ import numpy as np
 
 from hkrr._base.linear_algebra import Array, project
 from hkrr.kernels import Kernel
-from hkrr.kernels.expansion import expand
+from hkrr.kernels.expansion import expand, expand_latent
 from hkrr.rows import Rows
 
 
@@ -40,7 +40,7 @@ class KernelExpansion:
 
     def at_latent(self, P: Array) -> Array:
         """Return the values at latent points ``P = B (x - o)``."""
-        return self.kernel(P, self.latent_centers) @ self.alpha + self.intercept
+        return expand_latent(self.kernel, P, self.latent_centers, self.alpha) + self.intercept
 
     def at(self, X: Array) -> Array:
         """Return the values at points in memory. One kernel matrix is computed for all points."""

@@ -6,9 +6,14 @@ from hkrr._base.linear_algebra import Array, array_namespace, project
 from hkrr.kernels.base import Kernel
 
 
+def expand_latent(kernel: Kernel, P: Array, C: Array, alpha: Array) -> Array:
+    """Return ``k(P, C) alpha``, the values at the latent points P for the latent centers C."""
+    return kernel(P, C) @ alpha
+
+
 def expand(kernel: Kernel, X: Array, B: Array, C: Array, alpha: Array) -> Array:
     """Return ``k(X B', C) alpha``, the values at the rows of X for the latent centers C."""
-    return kernel(project(X, B), C) @ alpha
+    return expand_latent(kernel, project(X, B), C, alpha)
 
 
 def kernel_and_slopes(kernel: Kernel, P: Array, C: Array, alpha: Array) -> tuple[Array, Array]:

@@ -31,6 +31,7 @@ from scipy.special import gammaln
 from hkrr._base.linear_algebra import Array, inverse_from_factor, jittered_cholesky, project
 from hkrr._base.threads import single_threaded_blas
 from hkrr.kernels import Kernel
+from hkrr.kernels.expansion import expand_latent
 from hkrr.rows import InMemoryRows
 from hkrr.solvers.initialization import median_sample, median_scale
 
@@ -206,7 +207,7 @@ def _standardized(kernel: Kernel, P: Array, Y: Array, weighted_noise: Array, noi
     variance[some] = np.clip(1.0 / diagonal - weighted_noise[some], 0.0, kernel.diagonal(P[some]))
     others = np.setdiff1d(np.arange(len(Y)), some, assume_unique=True)
     if len(others):
-        errors[others] = Y[others] - kernel(P[others], P[some]) @ alpha
+        errors[others] = Y[others] - expand_latent(kernel, P[others], P[some], alpha)
         # This is an approximation: computing the variance of each of these rows would take far longer.
         variance[others] = np.mean(variance[some])
     variance = variance + noise
