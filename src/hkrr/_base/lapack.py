@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, cython_lapack
 
-# `inverse_in_place` copies the lower triangle to the upper triangle in blocks of this many rows. Such a block fits the
-# cache of a core.
+# `copy_upper_triangle` copies blocks of this many rows. Such a block fits the cache of a core.
 _BLOCK = 256
 
 
@@ -55,21 +54,22 @@ def cholesky_in_place(A: Any) -> Any:
     try:
         _call("potrf", A)
     except LinAlgError:
-        for start in range(0, len(A), _BLOCK):
-            block = slice(start, start + _BLOCK)
-            A[block, :start] = A[:start, block].T
-            below = np.tril_indices(len(A[block]), -1)
-            A[block, block][below] = A[block, block].T[below]
+        copy_upper_triangle(A)
         raise
     return A
+
+
+def copy_upper_triangle(A: Any) -> None:
+    """Overwrite the entries of A below the diagonal by those above it."""
+    for start in range(0, len(A), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        A[block, :start] = A[:start, block].T
+        below = np.tril_indices(len(A[block]), -1)
+        A[block, block][below] = A[block, block].T[below]
 
 
 def inverse_in_place(factor: Any) -> Any:
     """Overwrite a lower Cholesky factor of A by both triangles of the inverse of A, and return the inverse."""
     _call("potri", factor)
-    for start in range(0, len(factor), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        factor[:start, block] = factor[block, :start].T
-        above = np.triu_indices(len(factor[block]), 1)
-        factor[block, block][above] = factor[block, block].T[above]
+    copy_upper_triangle(factor.T)  # copies the lower triangle of the factor to its upper triangle
     return factor

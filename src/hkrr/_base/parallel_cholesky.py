@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
+from hkrr._base.lapack import copy_upper_triangle
 from hkrr._base.threads import in_threads, single_threaded_blas
 
 # Number of rows and columns of each block of the matrix.
@@ -28,10 +29,7 @@ def cholesky_in_place(A: Any, n_threads: int = 1) -> Any:
     try:
         _factorise(A, n_threads)
     except LinAlgError:
-        for start in range(0, len(A), _BLOCK):
-            rows = slice(start, start + _BLOCK)
-            A[rows, :start] = A[:start, rows].T
-            A[rows, rows] = np.triu(A[rows, rows]) + np.triu(A[rows, rows], 1).T
+        copy_upper_triangle(A)
         raise
     return A
 
