@@ -211,7 +211,7 @@ class Objective:
         """Return the alpha that minimizes L(B, alpha), the solution of ``(K'wK + lambda W K_cc) alpha = K'wy``."""
         B, C = self._place(B)
         if self.exact:
-            return self.rows.fetch(self._solve_exact(self._square_kernel(B, C), info))[0]
+            return self.rows.fetch(self._solve_exact(self._square_kernel(B, C), info)[0])[0]
         return self.rows.fetch(self._solve(B, C, info)[0])[0]
 
     def reduced(self, B: Array) -> Reduced:
@@ -264,9 +264,9 @@ class Objective:
         Since K a - y = -lambda W a / w at the minimizer, H = lambda tr(y'a) and dH/dK = -lambda a a'.
         """
         K, pullback = self.kernel.vjp_low_rank(P, P)
-        alpha = self._solve_exact(array_namespace(K).asarray(K, copy=True))
-        left, right = pullback(-self.reg_lambda * alpha, alpha)
-        return self.reg_lambda * dot(self._Y, alpha), pull_to_map(left + right, self._placed_centers, B), alpha
+        alpha, reg_lambda = self._solve_exact(array_namespace(K).asarray(K, copy=True))
+        left, right = pullback(-reg_lambda * alpha, alpha)
+        return reg_lambda * dot(self._Y, alpha), pull_to_map(left + right, self._placed_centers, B), alpha
 
     def _square_kernel(self, B: Array, C: Array) -> Array:
         """Return the kernel matrix of all rows.
@@ -282,18 +282,21 @@ class Objective:
 
         return self.rows.map(block, self.n_centers, B, C)
 
-    def _solve_exact(self, K: Array, info: SolveInfo | None = None) -> Array:
-        """Return the solution a of ``(K + lambda W diag(1/w)) a = y``. K is overwritten.
+    def _solve_exact(self, K: Array, info: SolveInfo | None = None) -> tuple[Array, float]:
+        """Return the solution a of ``(K + lambda W diag(1/w)) a = y``, and the lambda that was used. K is overwritten.
 
-        With D = diag(sqrt(w)), the solution is a = D b, where b solves (D K D + lambda W I) b = D y.
+        With D = diag(sqrt(w)), the solution is a = D b, where b solves (D K D + lambda W I) b = D y. The entries of K
+        have rounding errors. Lambda W is raised to the size of these errors, because a smaller ridge would not keep the
+        system positive definite.
         """
         root = self._root_weight
         K *= root
         K *= root.T
-        nu = self.reg_lambda * self.rows.total_weight
+        nu = max(self.reg_lambda * self.rows.total_weight, EPS * len(K) * float(array_namespace(K).max(K.diagonal())))
         if info is not None:
             info.penalty = nu
-        return root * solve_positive_definite(K, root * self._Y, nu, self.rows.n_threads, info)[0]
+        solution, _ = solve_positive_definite(K, root * self._Y, nu, self.rows.n_threads, info)
+        return root * solution, nu / self.rows.total_weight
 
     def _penalty(self, K_cc: Array, alpha: Array) -> Array:
         return self.reg_lambda * dot(alpha, K_cc @ alpha)

@@ -16,7 +16,7 @@ from hkrr.estimators.search import search_stages as tuning
 from hkrr.estimators.search.candidates import Candidate, Origin
 from hkrr.estimators.search.held_out_check import HeldOutCheck, Verdict, needs_check, squared_errors
 from hkrr.estimators.search.search_problem import SearchProblem
-from hkrr.estimators.search.search_stages import FAILED_CHECK
+from hkrr.estimators.search.search_stages import FAILED_CHECK, NO_SIGNAL
 from hkrr.kernels import Gaussian
 from hkrr.rows import InMemoryRows
 from support.random_problems import SEEDS
@@ -384,16 +384,17 @@ def _noise_fit(seed, w=None, D=40):
 
 
 @pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # a parameter of the fit is at an edge of its range
+@pytest.mark.filterwarnings("ignore::hkrr.PoorFitWarning")  # the target is pure noise
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_map_that_fails_leaves_its_errors_in_the_path(seed):
     """Test a fit to a hundred rows of noise in eighty columns, where the map fails the held-out check.
 
-    The errors of the map and of its rival are in ``path_``.
+    The errors of the map and of its rival, plain kernel ridge regression or the mean of y, are in ``path_``.
     """
     model = _noise_fit(seed, D=80)
     assert model.map_shape_ == "identity"
-    assert model.result_.message == FAILED_CHECK
+    assert model.result_.message in (FAILED_CHECK, NO_SIGNAL)
     chosen, rival = _held_out_rows(model)
     path = model.path_
     assert [path["shape"][k] for k in (chosen, rival)] == ["full", "identity"]
@@ -402,7 +403,7 @@ def test_a_map_that_fails_leaves_its_errors_in_the_path(seed):
     assert [path["score"][k] for k in (chosen, rival)] == [path["criterion"][k] for k in (chosen, rival)]
 
 
-@pytest.mark.filterwarnings("ignore::hkrr.OverfitWarning")  # the target is pure noise
+@pytest.mark.filterwarnings("ignore::hkrr.PoorFitWarning")  # the target is pure noise
 @pytest.mark.thorough
 def test_the_unit_of_the_weights_does_not_change_the_verdict():
     w = np.linspace(0.5, 2.0, 100)

@@ -245,10 +245,13 @@ class Race:
     def _improve(self, criterion: Criterion, starts: Sequence[Candidate], max_iter: int) -> list[Candidate]:
         """Optimize each candidate on the criterion, and return the candidates whose score is finite.
 
-        The returned scores are extrapolated from the rows of the criterion to all rows.
+        The returned scores are extrapolated from the rows of the criterion to all rows. After the deadline, nothing is
+        returned, unless there is no candidate yet.
         """
+        if not starts or (self.tried and not self.problem.in_time):
+            return []
         starts = [replace(start, seconds=0.0, value=math.inf, score=math.inf) for start in starts]
-        ends = self.problem.improve_each(criterion, starts, max_iter) if starts else []
+        ends = self.problem.improve_each(criterion, starts, max_iter)
         W, n = self.problem.total_weight, criterion.rows.total_weight
         scored = [
             replace(

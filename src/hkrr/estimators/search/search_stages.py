@@ -527,7 +527,7 @@ def _search_all_kernels(problem: SearchProblem) -> Tuned:
             # The full map did not generalize. The other full maps have as many parameters, so none of them is used in
             # an ensemble.
             survivors = [one for one in survivors if not isinstance(one.shape, Full)]
-    if problem.choose_dimension and winner.n_rows:
+    if problem.choose_dimension and winner.n_rows and problem.in_time:
         ones = np.ones(problem.rows.n_features)
         mean = mean_only(
             race.criterion(winner.n_rows), replace(winner, B=ones, shape=Scaled(ones)), problem.total_weight
@@ -562,8 +562,8 @@ def _lead(problem: SearchProblem, directions: Candidate) -> tuple[float, float]:
         kernel = KERNELS[name].with_gamma(1.0)
         B = median_scale(kernel, median_sample(some, problem.rng)) * ones
         starts += [Candidate(Origin.PLAIN, kernel, B, 0.1, shape=shape) for shape in (Scaled(ones), Diagonal())]
-    own, *others = (exact.nats(end.value) for end in problem.improve_each(exact, starts, SHORT))
     zero = exact.nats(mean_only(exact, directions, some.total_weight).value)
+    own, *others = (exact.nats(end.value) for end in problem.improve_each(exact, starts, SHORT))
     return own - zero, min(others) - zero
 
 
