@@ -186,8 +186,7 @@ def _estimate_exact(
         weight=weight[scored],
     )
     counts = weight if given is None else _given_weights(given)
-    errors, deviations = _left_out(scored_rows, nu, _prior_precision(B, shape))
-    left_out = LeftOut(Y[scored], unit * errors, unit * deviations, counts[scored])
+    left_out = _left_out(scored_rows, nu, _prior_precision(B, shape), unit, Y[scored], counts[scored])
     return Uncertainty(scale, nu * scale, left_out, None, w)
 
 
@@ -252,8 +251,7 @@ def _estimate_with_centers(
         residual=(Y / unit - fitted)[scored],
         weight=weight[scored],
     )
-    errors, deviations = _left_out(scored_rows, nu, _prior_precision(B, shape))
-    left_out = LeftOut(Y[scored], unit * errors, unit * deviations, counts[scored])
+    left_out = _left_out(scored_rows, nu, _prior_precision(B, shape), unit, Y[scored], counts[scored])
     return Uncertainty(scale, nu * scale, left_out, pack_lower(G), None)
 
 
@@ -323,14 +321,14 @@ def _prior_precision(B: Array, shape: Shape) -> float:
     return B.size / max(float(np.sum(B * B)), np.finfo(np.float64).tiny) if isinstance(shape, Full) else 1.0
 
 
-def _left_out(rows: _ScoredRows, nu: float, precision: float) -> tuple[Array, Array]:
-    """Return the leave-one-out errors and their standard deviations, both divided by sqrt(s), for each target."""
+def _left_out(rows: _ScoredRows, nu: float, precision: float, unit: Array, targets: Array, counts: Array) -> LeftOut:
+    """Return the leave-one-out errors. `unit` contains sqrt(s), by which the residuals of `rows` are divided."""
     freedom, weight = rows.freedom[:, None], rows.weight[:, None]
     variance = rows.slack[:, None] + nu * (1.0 + (1.0 - freedom) / freedom / weight)
     errors, deviations = _leave_one_out_residuals(rows, nu * precision), np.sqrt(variance)
     if not np.all(np.isfinite(errors / deviations)):
         raise FloatingPointError("a leave-one-out residual is not finite")
-    return errors, np.broadcast_to(deviations, errors.shape)
+    return LeftOut(targets, unit * errors, unit * np.broadcast_to(deviations, errors.shape), counts)
 
 
 def _leave_one_out_residuals(rows: _ScoredRows, rho: float) -> Array:
