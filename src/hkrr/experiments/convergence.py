@@ -14,7 +14,7 @@ from hkrr.centers import uniform
 from hkrr.datasets import make_mim_sines
 from hkrr.experiments.experiment_runner import Case, Claim, Table, quick_config
 from hkrr.experiments.figures import COLOURS, panels
-from hkrr.experiments.paper_setting import METHODS, draw_map, seed_of, solver
+from hkrr.experiments.paper_setting import METHODS, STARTS, draw_map, seed_of, solver
 from hkrr.experiments.result_store import column
 from hkrr.kernels import Gaussian
 from hkrr.kernels.base import with_median_gamma
@@ -43,8 +43,7 @@ class Config:
     n_components: int = 2
     n_centers: int = 5
     reg_lambda: float = 1e-7
-    # Distribution of the entries of the starting maps: "uniform" or "normal".
-    starts: str = "uniform"
+    starts: str = STARTS[0]
     seconds: float = 60.0
     repeats: int = 10
     seed: int = 0

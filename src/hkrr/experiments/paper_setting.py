@@ -30,7 +30,7 @@ from hkrr.solvers import AGD, LBFGS, Solver, VarPro, run
 from hkrr.solvers.initialization import sample_map
 
 METHODS = ("VarPro", "AGD", "L-BFGS")
-# Distributions of the entries of sampled maps.
+# Distributions of the entries of sampled maps. The first one is the default of the experiments.
 STARTS = ("uniform", "normal")
 # Functions that generate the paper's data sets 1 and 2.
 _MAKE = {1: make_mim_sines, 2: make_mim_mixed}
@@ -135,9 +135,9 @@ class Budget(NamedTuple):
 class Grid(NamedTuple):
     """The values of lambda and gamma that the refit tries."""
 
-    lambdas: Sequence[float]
+    lambdas: tuple[float, ...] = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
     # The values of gamma, as multiples of the value of the median heuristic.
-    scales: Sequence[float]
+    scales: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 def learn_and_score(split: Split, method: str, d: int, budget: Budget, grid: Grid, seed: int) -> dict[str, float]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hkrr.experiments.experiment_runner import Case, Claim, Table, quick_config
 from hkrr.experiments.figures import COLOURS, panels
-from hkrr.experiments.paper_setting import METHODS, Budget, Grid, draw, learn_and_score, seed_of
+from hkrr.experiments.paper_setting import METHODS, STARTS, Budget, Grid, draw, learn_and_score, seed_of
 from hkrr.experiments.result_store import column
 
 
@@ -26,10 +26,9 @@ class Config:
     n_centers: int = 25
     reg_lambda: float = 1e-8
     seconds: float = 80.0
-    # Distribution of the entries of the starting maps: "uniform" or "normal".
-    starts: str = "uniform"
-    lambdas: tuple[float, ...] = tuple(10.0**-k for k in range(1, 9))
-    scales: tuple[float, ...] = (0.1, 0.3, 1.0, 3.0, 10.0)
+    starts: str = STARTS[0]
+    lambdas: tuple[float, ...] = Grid().lambdas
+    scales: tuple[float, ...] = Grid().scales
     repeats: int = 10
     seed: int = 0
 
