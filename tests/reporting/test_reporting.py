@@ -25,27 +25,12 @@ from hkrr.reporting.prediction_errors import share_seen
 from hkrr.reporting.report_input import check_report_input
 from hkrr.reporting.text_formatting import formula, headline, number, percent, score
 from hkrr.tables import TableRegressor
-from support.models_to_report import TableStandIn, ensemble_model, fitted_model, house_data, searched_model, table_model
-
-
-@pytest.fixture(scope="module")
-def fitted():
-    return fitted_model()
-
-
-@pytest.fixture(scope="module")
-def searched():
-    return searched_model()
+from support.models_to_report import TableStandIn, ensemble_model, house_data
 
 
 @pytest.fixture(scope="module")
 def ensemble():
     return ensemble_model()
-
-
-@pytest.fixture(scope="module")
-def table():
-    return table_model()
 
 
 def test_link_values_are_the_predictions(fitted):

@@ -23,25 +23,9 @@ from hkrr.cli import app
 from hkrr.reporting import Facts, gather, render, write_report
 from hkrr.reporting.page import script_json
 from hkrr.reporting.svg_chart import Chart, tick_labels, ticks
-from support.models_to_report import fitted_model, searched_model, table_model
 from support.paths import DOCS
 
 UNSAFE = ['</script><script>alert("1")</script>', "<b>bold</b>", '" onload="alert(2)', "${version} & $title", "plain"]
-
-
-@pytest.fixture(scope="module")
-def fitted():
-    return fitted_model()
-
-
-@pytest.fixture(scope="module")
-def searched():
-    return searched_model()
-
-
-@pytest.fixture(scope="module")
-def table():
-    return table_model()
 
 
 def test_ticks():
