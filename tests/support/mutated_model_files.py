@@ -146,6 +146,9 @@ def mutate_table(data: bytes, random: Random) -> bytes:
     return with_table(data, change)
 
 
+_BYTES = [b"[", b"{", b'"', b"\\", b"\0", b"9", b"-", b"e9", b"\n", b"\x7f", b"\x80", b"\xff", b"\xff\xff\xff\xff\x0f"]
+
+
 def mutate_bytes(data: bytes, random: Random) -> bytes:
     """Flip a bit of the file, or remove, repeat or overwrite some of its bytes, once or several times."""
     found = bytearray(data)
@@ -159,9 +162,10 @@ def mutate_bytes(data: bytes, random: Random) -> bytes:
         elif action == 2:
             found[at:at] = found[at : at + random.randrange(1, 64)]
         elif action == 3:
-            found[at : at + 8] = random.randbytes(8)
+            n = random.choice([4, 8])
+            found[at : at + n] = random.randbytes(n)
         else:
-            found[at : at + 1] = random.choice([b"[", b"{", b'"', b"\\", b"\0", b"9", b"-", b"e9", b"\xff"])
+            found[at : at + 1] = random.choice(_BYTES)
         if not found:
             break
     return bytes(found)

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hkrr.rows.file_readers import open_source
+from support.mutated_model_files import mutate_bytes
 
 # Column names. They have equal lengths and occur nowhere else in a file, so that replacing one by another in the bytes
 # of a file changes nothing else.
@@ -119,27 +120,6 @@ def as_parquet(table: pa.Table, **options: Any) -> bytes:
     file = io.BytesIO()
     pq.write_table(table, file, **options)
     return file.getvalue()
-
-
-def mutate_bytes(data: bytes, random: Random, low: int = 0) -> bytes:
-    """Flip, remove, repeat or overwrite bytes at random positions. The first ``low`` bytes are not changed."""
-    found = bytearray(data)
-    for _ in range(random.choice([1, 1, 2, 8])):
-        if len(found) <= low:
-            break
-        at = random.randrange(low, len(found))
-        action = random.randrange(5)
-        if action == 0:
-            found[at] ^= 1 << random.randrange(8)
-        elif action == 1:
-            del found[at : at + random.randrange(1, 64)]
-        elif action == 2:
-            found[at:at] = found[at : at + random.randrange(1, 64)]
-        elif action == 3:
-            found[at : at + 4] = random.randbytes(4)
-        else:
-            found[at : at + 1] = random.choice([b"\0", b"\xff", b"\x7f", b"\x80", b'"', b"\n", b"\xff\xff\xff\xff\x0f"])
-    return bytes(found)
 
 
 def truncate(data: bytes, random: Random) -> bytes:
