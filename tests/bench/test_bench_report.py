@@ -152,6 +152,28 @@ def test_the_page_and_its_figures(tmp_path):
     assert page.index("## Planted models") < page.index("## Tables")
 
 
+def test_figures_of_all_methods(tmp_path):
+    """Draw every figure with all methods that `hkrr bench` knows."""
+    rows = [
+        {"problem": problem, "method": method, "R2": 0.01 * (k + 1), "seconds": 1.0 + k}
+        for problem in (*PROBLEMS, "sines:m=100,D=20", "sines:m=100,D=50", "sales.csv")
+        for k, method in enumerate(METHODS)
+    ]
+    assert len(figures.draw(rows, tmp_path)) == len(list(tmp_path.iterdir())) == 6
+
+
+def test_tied_methods_are_all_first():
+    """Three methods with the highest R2 are first. A problem on which all methods failed has no first method."""
+    scores = {"a": [0.5, ""], "b": [0.5, ""], "c": [0.5, ""], "d": [0.4, ""]}
+    rows = [
+        {"problem": problem, "method": method, "R2": R2}
+        for method, values in scores.items()
+        for problem, R2 in zip(PROBLEMS[:2], values, strict=True)
+    ]
+    first = {line["method"]: line["first"] for line in report.summary(collect_results(rows))}
+    assert first == {"a": "1 of 2", "b": "1 of 2", "c": "1 of 2", "d": "0 of 2"}
+
+
 def test_series_with_several_seeds():
     rows = [{**row, "problem": f"{row['problem']},seed={seed}"} for row in cells()[:9] for seed in (0, 1)]
     assert list(figures.problem_series(collect_results(rows), "m")) == ["sines, D=9"]

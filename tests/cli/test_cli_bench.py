@@ -27,7 +27,7 @@ def test_results_are_written_and_reused(tmp_path):
     for method in ("krr", "sir"):
         assert any(line.startswith(method) and "/1" in line for line in result.output.splitlines())
     description = (
-        "prices.csv: the target is 'price', 3 columns (text columns: 1, encoded as 2), "
+        "prices.csv: the target is 'price', 3 columns (text columns: 1, encoded as 2 columns), "
         "dropped rows with missing values: 1, 40 training and 10 test rows"
     )
     assert description in result.output

@@ -67,9 +67,10 @@ def draw(rows: Sequence[Row], out: Path) -> list[tuple[str, str]]:
 def _colours(methods: Sequence[str]) -> dict[str, Any]:
     import matplotlib.pyplot as plt
 
+    ours = {OURS: "black", f"{OURS}_auto": "dimgray", f"{OURS}_ensemble": "darkgray"}
     others = [method for method in methods if not is_ours(method)]
     palette = plt.get_cmap("tab20")
-    return {OURS: "black", f"{OURS}_auto": "dimgray", **{name: palette(k % _COLOURS) for k, name in enumerate(others)}}
+    return ours | {name: palette(k % _COLOURS) for k, name in enumerate(others)}
 
 
 def error_and_time(results: Results) -> Any:

@@ -224,7 +224,7 @@ def _frame(name: str, frame: Any, options: dict[str, str]) -> Problem:
     text = frame.shape[1] - 1 - len(set(inputs.columns) & set(frame.columns))
     parts = [f"the target is {target!r}", f"{inputs.shape[1]} columns"]
     if text:
-        parts[1] += f" (text columns: {text}, encoded as {inputs.shape[1] - (frame.shape[1] - 1 - text)})"
+        parts[1] += f" (text columns: {text}, encoded as {inputs.shape[1] - (frame.shape[1] - 1 - text)} columns)"
     if len(kept) < len(frame):
         parts.append(f"dropped rows with missing values: {len(frame) - len(kept):,}")
     return _split(name, inputs.to_numpy(dtype=np.float64), y, test, seed, ", ".join(parts))

@@ -38,7 +38,7 @@ _COLUMNS = """The first table of each section has one line for each method. The 
 the problems of the section:
 
 - mean rank: the mean of the ranks by test R2. The best method has rank 1, and a method that failed is last.
-- first: the number of problems on which the method has rank 1, alone or tied with another method.
+- first: the number of problems on which the method has the highest test R2, alone or tied with other methods.
 - median R2, worst R2: the median and the lowest test R2.
 - distance: the median sine of the largest angle between the true directions and the leading learned directions. It is 0
   for an exact match and 1 if a direction is missed entirely. Methods that learn no directions have no distance.
@@ -115,7 +115,7 @@ def _section(results: Results) -> list[str]:
 
 def summary(results: Results) -> list[Row]:
     """Return a table with one line for each method, sorted by mean rank. Columns without any entry are omitted."""
-    ranks = results.ranks()
+    ranks, highest = results.ranks(), np.fmax.reduce(results.columns["R2"], axis=1)
     lines = []
     for method in sorted(results.methods, key=lambda name: ranks[:, results.methods.index(name)].mean()):
         k = results.methods.index(method)
@@ -124,7 +124,7 @@ def summary(results: Results) -> list[Row]:
             {
                 "method": method,
                 "mean rank": f"{ranks[:, k].mean():.2f}",
-                "first": f"{np.sum(ranks[:, k] < 2)} of {len(R2)}",
+                "first": f"{np.sum(highest == R2)} of {len(R2)}",
                 "median R2": _number(R2, 3),
                 "worst R2": "" if np.all(np.isnan(R2)) else f"{np.nanmin(R2):.3f}",
                 "distance": _number(results.values("subspace_distance", method), 2),

@@ -46,11 +46,12 @@ def bench(
 ) -> None:
     """Compare methods on problems, and write the results to a CSV file, a page and figures.
 
-    A fifth of the rows of a table are test rows. Rows with missing values are
-    dropped, and text columns are one-hot encoded. A different seed (or split)
-    gives different training and test rows. If a problem is given with several
-    seeds, the page shows the mean over the seeds. After Ctrl-C, the finished
-    fits are kept. Run the same command again to resume.
+    A fifth of the rows of a table are test rows. For FOLDER:split=k, column k
+    of test_mask.csv.gz marks the test rows. Rows of a table with missing
+    values are dropped, and text columns are one-hot encoded. A different seed
+    or split gives different training and test rows. If a problem is given with
+    several seeds, the page shows the mean over the seeds. After Ctrl-C, the
+    finished fits are kept. Run the same command again to resume.
     """
     console = Console()
     requested = _known_methods(console, methods)

@@ -191,14 +191,13 @@ def score(criterion: Criterion | Grouped, value: float, dof: float, total_weight
 def mean_only(criterion: Criterion, like: Candidate, total_weight: float) -> Candidate:
     """Return a candidate that predicts the mean of y for every row: the candidate `like` with the largest lambda.
 
-    It has one parameter less than all other candidates, for which nu is learned. BIC penalizes this parameter like
-    those of a map. The score is extrapolated to `total_weight`.
+    Its map does not matter, so its score has no penalty for parameters. The score is extrapolated to `total_weight`.
     """
     largest, W = LAMBDA_BOUNDS[1], criterion.rows.total_weight
     with single_threaded_blas():
         value = criterion.at(largest, like.kernel).reduced(like.B).value
     found = replace(like, origin=Origin.MEAN, nu=largest * W, value=value, seconds=0.0, lambda_at_bound=True)
-    return replace(found, score=score(criterion, value, -1.0, total_weight))
+    return replace(found, score=score(criterion, value, 0.0, total_weight))
 
 
 def score_on_all_rows(candidate: Candidate, searched_weight: float, total_weight: float) -> float:
