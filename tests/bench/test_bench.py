@@ -12,9 +12,9 @@ from sklearn.metrics import r2_score
 
 from hkrr.bench import METHODS
 from hkrr.bench.benchmark_runner import COLUMNS, Rules, append, evaluate, read, run_cells
+from hkrr.bench.code_digest import code_of
 from hkrr.bench.method_interface import Answer, Method, Task, components_of, tuned
 from hkrr.bench.problems import N_TEST, PLANTED_SUITE, label, load_problem
-from hkrr.bench.provenance import code_of
 from hkrr.datasets import make_mim_sines
 from hkrr.metrics import subspace_distance
 
@@ -238,7 +238,7 @@ def test_a_failed_cell_is_run_again(tmp_path, in_process):
 def test_a_cell_with_changed_code_is_run_again(tmp_path, monkeypatch, in_process):
     path = tmp_path / "bench.csv"
     first = run_cells(["sines:m=60,D=3"], ["krr"], FEW, path)[0]
-    monkeypatch.setattr("hkrr.bench.provenance.code_of", lambda method: "another")
+    monkeypatch.setattr("hkrr.bench.code_digest.code_of", lambda method: "another")
     second = run_cells(["sines:m=60,D=3"], ["krr"], FEW, path)[0]
     assert first["code"] != second["code"] == "another"
     assert len(read(path)) == 1

@@ -111,7 +111,7 @@ def test_with_a_given_kernel_no_run_continues_after_the_limit(monkeypatch, limit
     assert elsewhere <= 4 + 2
 
 
-@pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # the largest of the given numbers can be selected
+@pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # of the given numbers, the largest may be selected
 @pytest.mark.parametrize("n_components", [2, [1, 2]], ids=str)
 @pytest.mark.parametrize(
     "limit", [0.5, 99.5, *(pytest.param(limit, marks=pytest.mark.thorough) for limit in (20.5, 150.5, 200.5, 250.5))]

@@ -49,7 +49,10 @@ def test_sample_complexity(hkrr, krr, holds):
 
 @pytest.mark.parametrize("slope", [0.0, 0.1])
 def test_sample_complexity_without_a_rate_of_krr(slope):
-    """If KRR's risk does not decrease at any D, its rate does not deteriorate with D."""
+    """Test the claim that KRR's rate of convergence deteriorates with D, if KRR does not converge at any D.
+
+    The claim does not hold then, because the rate is equally bad for all D.
+    """
     _, spread = claims_of("sample-complexity", sample_complexity((-1.0,) * 3, (slope,) * 3))
     assert spread.holds is not True
 

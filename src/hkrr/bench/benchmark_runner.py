@@ -96,7 +96,7 @@ def run_cells(
     its cell is not run again. `n_jobs` cells run at the same time. `on_progress` is called with the number of finished
     cells, the number of all cells, and the names of the running cells.
     """
-    from hkrr.bench.provenance import code_of
+    from hkrr.bench.code_digest import code_of
 
     source_of = {label(problem): problem for problem in problems}
     data_of = {problem: load_problem(source).fingerprint() for problem, source in source_of.items()}

@@ -14,7 +14,7 @@ from hkrr._maps import ShapeName
 from hkrr.cli._console import print_line
 from hkrr.estimators.fitted.summary import MEMBER_COLUMNS, Summary, SummaryMixin
 from hkrr.solvers.driver import StopReason
-from hkrr.tables.inner_models import inner_models
+from hkrr.tables.unwrap_model import unwrap_model
 
 if TYPE_CHECKING:
     from hkrr.tables import HeldOutScores
@@ -52,7 +52,7 @@ def show_scores(console: Console, scores: HeldOutScores | None) -> None:
 
 def show_facts(console: Console, model: BaseEstimator) -> None:
     """Print the facts of the summary of a model, and the members of an ensemble. Other estimators have no summary."""
-    if not isinstance(inner_models(model).whole, SummaryMixin):
+    if not isinstance(unwrap_model(model).whole, SummaryMixin):
         return
     summary: Summary = model.summary()
     print_line(console, "")

@@ -25,7 +25,7 @@ def info(
         from hkrr.cli._model_summary import show_columns, show_facts, show_map, show_outliers, show_scores
         from hkrr.saving import written_by
         from hkrr.tables import describe
-        from hkrr.tables.inner_models import inner_models
+        from hkrr.tables.unwrap_model import unwrap_model
 
         fitted = load_model(model)
         content = {"file": str(model), "library": written_by(model), **describe(fitted)}
@@ -46,7 +46,7 @@ def info(
         show_map(console, content)
         show_columns(console, content, everything=True)
         show_outliers(console, content)
-        diagnostics = getattr(inner_models(fitted).whole, "diagnostics_", None)
+        diagnostics = getattr(unwrap_model(fitted).whole, "diagnostics_", None)
         if diagnostics is not None:
             if "outliers" in content:  # `show_outliers` has already printed the outliers
                 diagnostics = replace(diagnostics, n_outliers=0)

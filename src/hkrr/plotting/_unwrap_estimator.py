@@ -14,7 +14,7 @@ from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.importance import column_names
 from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
-from hkrr.tables.inner_models import inner_models
+from hkrr.tables.unwrap_model import unwrap_model
 
 Model = HyperKernelRidge | HyperKernelRidgeCV | HyperKernelClassifier  # a model with one map
 
@@ -37,7 +37,7 @@ class UnwrappedModel:
     @property
     def with_map(self) -> Model:
         """The model itself, or the first member of an ensemble, for plots of a single map."""
-        first: Model = inner_models(self.model).first
+        first: Model = unwrap_model(self.model).first
         return first
 
     @property

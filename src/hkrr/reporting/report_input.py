@@ -16,8 +16,8 @@ from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.rows.input_types import is_external
 from hkrr.tables.encoding import HeldOutScores
-from hkrr.tables.inner_models import inner_models
 from hkrr.tables.regressor import TableRegressor, as_frame
+from hkrr.tables.unwrap_model import unwrap_model
 
 Model = HyperKernelRidge | HyperKernelRidgeCV
 AnyModel = Model | HyperKernelEnsemble | TableRegressor
@@ -63,7 +63,7 @@ def check_report_input(model: AnyModel, X: Any, y: Any, target: int = 0) -> Repo
     -------
     ReportInput
     """
-    table, inner, shown = inner_models(model)
+    table, inner, shown = unwrap_model(model)
     if not isinstance(inner, Model | HyperKernelEnsemble):
         raise ValueError(
             "model must be a fitted HyperKernelEnsemble, HyperKernelRidge or HyperKernelRidgeCV, got "

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from hkrr.estimators.fitted.importance import direction_weights, loadings
-from hkrr.tables.inner_models import inner_models
+from hkrr.tables.unwrap_model import unwrap_model
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def directions(
     >>> first.weight, first.loadings[0], first.n_more
     (1.0, 1.0, 2)
     """
-    inner = inner_models(model)
+    inner = unwrap_model(model)
     names = inner.column_names if names is None else names
     all_loadings, all_weights = loadings(inner.first), direction_weights(inner.first)
     order = np.argsort(-all_weights, kind="stable")

@@ -15,7 +15,7 @@ from hkrr.estimators.fitted.fitted_attributes import KernelAndMap
 from hkrr.estimators.fitted.importance import FeatureImportancesMixin
 from hkrr.kernels import kernel_name
 from hkrr.tables.direction_summary import directions
-from hkrr.tables.inner_models import inner_models
+from hkrr.tables.unwrap_model import unwrap_model
 
 _CLASSIFIER_ATTRIBUTES = (
     "classes_",
@@ -65,7 +65,7 @@ def describe(model: BaseEstimator) -> dict[str, Any]:
     >>> description["class"], description["n_components"], description["parameters"]
     ('HyperKernelRidge', 2, {'random_state': 0})
     """
-    models = inner_models(model)
+    models = unwrap_model(model)
     table, inner, first = models
     content: dict[str, Any] = {"class": type(model).__name__, "parameters": _changed_parameters(inner)}
     if table is not None:

@@ -13,8 +13,8 @@ from hkrr._base.linear_algebra import Array
 from hkrr.exceptions import TableError
 from hkrr.rows.file_readers import quoted
 from hkrr.tables.encoding import Column, Encoder, suggest_names
-from hkrr.tables.inner_models import inner_models
 from hkrr.tables.regressor import TableRegressor, as_frame
+from hkrr.tables.unwrap_model import unwrap_model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,7 +76,7 @@ def predict_frame(
     if not hasattr(model, "predict"):
         raise TableError(f"a {type(model).__name__} cannot predict; it only transforms its inputs")
     X: Any = frame if isinstance(model, TableRegressor) else as_columns(model, frame)
-    inner = inner_models(model).whole
+    inner = unwrap_model(model).whole
     if std and "return_std" not in inspect.signature(inner.predict).parameters:
         raise ValueError(f"a {type(inner).__name__} has no predictive standard deviations; predict without them")
     predictions, deviations = model.predict(X, return_std=True) if std else (model.predict(X), None)

@@ -17,7 +17,8 @@ rows, and the candidates are compared on these rows.
 
 The worst candidates are dropped within each kind of candidate, not among all candidates: with few rows, the score of a
 square map says little about its score with many rows. The kinds are the four above, except that all candidates with a
-product kernel form a fifth kind. Scores are extrapolated to all rows.
+product kernel form a fifth kind. Scores (`hkrr.estimators.search.candidates`) are extrapolated from the rows of a round
+to all rows.
 """
 
 from __future__ import annotations

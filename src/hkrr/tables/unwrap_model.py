@@ -24,7 +24,7 @@ class InnerModels(NamedTuple):
         return column_names(self.first) if self.table is None else self.table.encoder_.names_out
 
 
-def inner_models(model: Any) -> InnerModels:
+def unwrap_model(model: Any) -> InnerModels:
     """Return the models inside an estimator. Raise NotFittedError if the estimator is an unfitted table regressor."""
     table, whole = None, model
     if isinstance(model, TableRegressor):
