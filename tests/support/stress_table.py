@@ -12,7 +12,8 @@ from support.stress_cases import CASES, GROUPS, estimators
 from support.stress_check import Outcome, check
 
 PAGE = "docs/robustness.md"
-BEGIN, END = "<!-- the table: python tests/support/stress_table.py -->", "<!-- the end of the table -->"
+BEGIN = "<!-- the table: PYTHONPATH=tests python -m support.stress_table -->"
+END = "<!-- the end of the table -->"
 _CLASSES = ("HyperKernelRidge", "HyperKernelRidgeCV")
 
 

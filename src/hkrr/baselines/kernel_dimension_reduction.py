@@ -56,6 +56,8 @@ class KDR(SubspaceEstimator):
         The directions in the original units of X: rows of unit length, in decreasing order of absolute eigenvalue.
     eigenvalues_ : array (n_components,)
         For each direction, the eigenvalue of the matrix M of `GradientKDR`, computed from the projected inputs.
+    n_iter_ : int
+        Number of gradient descent iterations.
 
     Examples
     --------

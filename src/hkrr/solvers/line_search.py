@@ -107,7 +107,7 @@ class Armijo:
             if found <= needed + 4.0 * EPS * magnitude:
                 return Step(size, point)
         if not math.isfinite(found):
-            raise FloatingPointError("the objective is not finite at any step size")
+            raise FloatingPointError("the objective is not finite at the smallest step size")
         return None
 
 

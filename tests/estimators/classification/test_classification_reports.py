@@ -88,6 +88,17 @@ def test_summary(loss, K):
     assert "HyperKernelClassifier" in estimator_html_repr(model)
 
 
+def test_summary_of_a_fit_with_many_rows():
+    """With the squared loss and more than 20,000 rows, the calibration and its scores use training rows."""
+    for loss, used in (("squared", "training"), ("logistic", "held out")):
+        model = made_classifier(1, 2, 2, loss=loss)
+        model.class_count_ = np.array([15_000, 5_001])
+        text = str(model.summary())
+        assert f"Log loss, {used}" in text
+        assert f"Accuracy, {used}" in text
+        assert f"{used.replace(' ', '-')} rows" in " ".join(text.split())
+
+
 def test_summary_of_many_classes_with_long_names():
     model = made_classifier(1, 2, 12)
     model.classes_ = np.array([f"a label that is much too long, number {k:02}" for k in range(12)])

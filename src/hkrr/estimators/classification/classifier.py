@@ -119,7 +119,7 @@ class HyperKernelClassifier(
         Penalty chosen with ``loss="logistic"``, otherwise None.
     held_out_log_loss_, held_out_accuracy_ : float
         Log loss and accuracy of the calibrated probabilities on the held-out rows that were used to choose nu and the
-        link.
+        link. With ``loss="squared"`` and more than 20,000 rows, these are training rows.
     map_shape_ : {"full", "diagonal", "identity"}
         Shape of the map, as in `HyperKernelRidgeCV`.
     feature_importances_ : array (n_features,)

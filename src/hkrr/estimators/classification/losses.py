@@ -38,7 +38,7 @@ from hkrr.rows.standardize import Moments, standardize
 # Maximum number of centers of the logistic score function.
 _MAX_CENTERS = 2_000
 # Maximum number of rows that are used to choose hyperparameters and to calibrate.
-_MAX_ROWS = 20_000
+MAX_ROWS = 20_000
 # With fewer than this number of rows per entry of a full map (a d x D matrix), the map is learned again without the
 # held-out rows.
 _ROWS_PER_PARAMETER = 30
@@ -82,9 +82,9 @@ class Task:
 
     def subsample(self) -> Task:
         """Return the task on a sample of 20,000 rows, or the task itself if it has at most 20,000 rows."""
-        if len(self.X) <= _MAX_ROWS:
+        if len(self.X) <= MAX_ROWS:
             return self
-        selected = np.random.RandomState(0).choice(len(self.X), _MAX_ROWS, replace=False)
+        selected = np.random.RandomState(0).choice(len(self.X), MAX_ROWS, replace=False)
         weight = None if self.weight is None else self.weight[selected]
         return replace(self, X=self.X[selected], index=self.index[selected], weight=weight)
 
@@ -121,7 +121,7 @@ class Task:
 
 @dataclass(frozen=True)
 class HeldOutCalibration:
-    """A calibration, and the quality of its probabilities on the held-out rows to which it was fitted."""
+    """A calibration, and the quality of its probabilities on the rows to which it was fitted."""
 
     link: Calibration
     log_loss: float

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hkrr.estimators.classification.losses import MAX_ROWS
 from hkrr.estimators.fitted.diagnostics import Diagnostics
 from hkrr.estimators.fitted.summary import Summary, fit_notes, make_summary, map_facts
 
@@ -45,10 +46,13 @@ def _describe_classes(model: HyperKernelClassifier) -> str:
 
 
 def _loss_facts(model: HyperKernelClassifier) -> Iterator[tuple[str, str]]:
+    n_rows = np.sum(getattr(model, "class_count_", 0))
+    rows = "training" if model.loss == "squared" and n_rows > MAX_ROWS else "held out"
     if model.loss == "logistic":
         yield "Loss", f"logistic; nu {model.nu_:.4g}, chosen on held-out rows"
     else:
-        yield "Loss", f"squared, on class codes; softness of the link {model.softness_:.3g}, from held-out rows"
+        source = f"from {rows.replace(' ', '-')} rows"
+        yield "Loss", f"squared, on class codes; softness of the link {model.softness_:.3g}, {source}"
         yield "lambda", f"{model.regressor_.reg_lambda_:.4g}, learned"
     if model.class_weight is not None:
         yield "Class weights", "balanced" if isinstance(model.class_weight, str) else "given"
@@ -56,8 +60,8 @@ def _loss_facts(model: HyperKernelClassifier) -> Iterator[tuple[str, str]]:
         priors = model.class_prior_
         baseline, largest = -float(priors @ np.log(priors)), float(np.max(priors))
         log_loss, accuracy = model.held_out_log_loss_, model.held_out_accuracy_
-        yield "Log loss, held out", f"{log_loss:.4f} ({baseline:.4f} if the class frequencies are predicted)"
-        yield "Accuracy, held out", f"{accuracy:.4f} ({largest:.4f} if the largest class is predicted)"
+        yield f"Log loss, {rows}", f"{log_loss:.4f} ({baseline:.4f} if the class frequencies are predicted)"
+        yield f"Accuracy, {rows}", f"{accuracy:.4f} ({largest:.4f} if the largest class is predicted)"
 
 
 def _notes(model: HyperKernelClassifier, found: Diagnostics | None) -> Iterator[str]:
