@@ -3,8 +3,8 @@
 The layers are read from the import contract in pyproject.toml. The imports are read from the source by grimp, the
 library that import-linter uses. The text in each box is the first sentence of the package's docstring. An import is not
 drawn if a chain of other imports implies it; otherwise nearly every package would have an arrow to ``_base``. The
-metadata of the picture contain the layers and the arrows as text, so that a test can check whether the picture is up to
-date.
+metadata of the picture contain the layers, the captions and the arrows as text, so that a test can check whether the
+picture is up to date.
 """
 
 from __future__ import annotations
@@ -91,9 +91,10 @@ def arrange(layers: list[list[str]], imports: set[tuple[str, str]]) -> list[list
 
 
 def describe_picture(layers: list[list[str]], imports: set[tuple[str, str]]) -> str:
-    """Return the layers and the arrows as text, for the metadata of the picture."""
+    """Return the layers, the captions and the arrows as text, for the metadata of the picture."""
+    captions = [f"{package}: {describe(package)}" for layer in layers for package in sorted(layer)]
     arrows = [f"{importer} -> {imported}" for importer, imported in sorted(imports)]
-    return "\n".join([*(" | ".join(sorted(layer)) for layer in layers), *arrows])
+    return "\n".join([*(" | ".join(sorted(layer)) for layer in layers), *captions, *arrows])
 
 
 def draw(path: Path = PICTURE) -> None:

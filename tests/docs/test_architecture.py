@@ -48,7 +48,7 @@ def test_without_implied_keeps_only_the_needed_imports(script):
 
 
 def test_the_picture_in_the_documentation_is_up_to_date(script):
-    """Test that the picture has the layers and arrows of the source. Otherwise run docs/draw_architecture.py again."""
+    """Test that the picture has the layers, captions and arrows of the source. If not, run the script again."""
     expected = script.describe_picture(script.read_layers(), script.without_implied(script.read_imports()))
     with Image.open(script.PICTURE) as picture:
         assert picture.text["Description"].splitlines() == expected.splitlines()
