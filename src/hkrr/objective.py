@@ -24,6 +24,7 @@ gradient are consistent.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -295,7 +296,11 @@ class Objective:
         nu = max(self.reg_lambda * self.rows.total_weight, EPS * len(K) * float(array_namespace(K).max(K.diagonal())))
         if info is not None:
             info.penalty = nu
-        solution, _ = solve_positive_definite(K, root * self._Y, nu, self.rows.n_threads, info)
+        Y = root * self._Y
+        solution, _ = solve_positive_definite(K, Y, nu, self.rows.n_threads, info)
+        if info is not None and (size := float(dot(Y, Y))) > 0.0:
+            # Rounding errors change the fitted values by at most this factor times eps |y|.
+            info.condition_bound = info.norm * math.sqrt(float(dot(solution, solution)) / size)
         return root * solution, nu / self.rows.total_weight
 
     def _penalty(self, K_cc: Array, alpha: Array) -> Array:

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
 from hkrr.datasets import make_mim_sines
-from hkrr.estimators.search.kernel_race import PRODUCT, RADIAL
+from hkrr.estimators.search.kernel_race import LINEAR, PRODUCT, RADIAL
 from hkrr.kernels import kernel_name
 from hkrr.metrics import subspace_distance
 from support.random_problems import SEEDS
@@ -95,7 +95,7 @@ def test_the_columns_of_the_path(model):
     assert list(model.path_) == COLUMNS
     assert len({len(column) for column in model.path_.values()}) == 1
     path = pd.DataFrame(model.path_)
-    assert set(path["kernel"]) == {*RADIAL, *PRODUCT}
+    assert set(path["kernel"]) == {*RADIAL, *PRODUCT, LINEAR}
     assert set(path["shape"]) == {"identity", "diagonal", "full"}
     assert set(path.loc[path["shape"] == "full", "kernel"]) <= set(RADIAL)
     assert np.all(np.isfinite(path[NUMBERS]))
@@ -108,12 +108,20 @@ def test_the_columns_of_the_path(model):
 
 
 def test_the_scores_of_the_path_are_bics(model):
-    """Test that the scores for 60 rows and one target are 60 l + (dof / 2) log 60, where l is the criterion."""
+    """Test that the scores for 60 rows and one target are 60 l + (dof / 2) log 60, where l is the criterion.
+
+    The penalty of a sparse map, which uses one of the three columns, is ``log(60) / 2 + log(3)``.
+    """
     dof = {"identity": lambda d: 1, "diagonal": lambda d: 3, "full": lambda d: 3 * d - d * (d - 1) / 2}
     path = pd.DataFrame(model.path_)
     path = path[path["start"] != "held out"]  # the scores of the held-out check are errors
     penalty = [dof[row.shape](row.n_components) / 2.0 * math.log(60) for row in path.itertuples(index=False)]
-    assert_allclose(path["score"], 60.0 * path["criterion"] + penalty, rtol=1e-10)
+    sparse = (path["start"] == "sparse").to_numpy()
+    assert np.any(sparse)
+    penalty = np.where(sparse, math.log(60) / 2.0 + math.log(3), penalty)
+    assert_allclose(path["score"][:-1], (60.0 * path["criterion"] + penalty)[:-1], rtol=1e-10)
+    # The last row is the selected candidate. Its label does not tell whether its map is sparse.
+    assert path["score"].iloc[-1] in path["score"].iloc[:-1].to_list()
 
 
 @pytest.mark.thorough

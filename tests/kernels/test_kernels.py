@@ -249,6 +249,7 @@ NAMES = {
     **{f"product_matern{round(2 * nu)}2": kernels.ProductMatern(nu=nu) for nu in (1.5, 2.5)},
     "anova": kernels.Anova(nu=0.5),
     "polynomial": kernels.Polynomial(degree=3, coef0=1.0),
+    "linear": kernels.Polynomial(degree=1, coef0=0.0),
 }
 
 
@@ -259,6 +260,23 @@ def test_kernels_by_name():
         assert kernels.get_kernel(name) == kernel
         assert kernels.get_kernel(kernel) is kernel
         assert_array_equal(kernels.KERNELS[name](P, C), kernel(P, C))
+
+
+@pytest.mark.parametrize("gamma", [None, 0.3])
+def test_the_linear_kernel_is_gamma_times_the_scalar_product(gamma):
+    """Test the values and the derivatives, which are gamma c and gamma p, and that the kernel finds its name again."""
+    kernel, scale = dataclasses.replace(kernels.get_kernel("linear"), gamma=gamma), gamma or 1.0
+    P, C, G = _points()
+    dots = scale * np.array([[oracles.dot(p, c) for c in C] for p in P])
+    K, pullback = kernel.vjp(P, C)
+    for found in (K, kernel(P, C)):
+        assert_allclose(found, dots, rtol=1e-13, atol=1e-14)
+    assert_allclose(kernel.diagonal(P), [scale * oracles.dot(p, p) for p in P], rtol=1e-13)
+    dP, dC = pullback(G.copy())
+    assert_allclose(dP, scale * sum(G[:, [j]] * C[j] for j in range(len(C))), rtol=1e-12, atol=1e-13)
+    assert_allclose(dC, scale * sum(G[[i]].T * P[i] for i in range(len(P))), rtol=1e-12, atol=1e-13)
+    assert kernels.kernel_name(kernel) == "linear"
+    assert kernels.kernel_name(kernels.Polynomial(degree=1)) == "Polynomial"
 
 
 def test_unknown_name_lists_the_known_ones():

@@ -19,6 +19,7 @@ LOGS = np.array([0.3, -1.2, 0.0, 2.0])
 SHAPES = {  # for each shape, its parameters (logarithms of scales, except for "full") and the map that they define
     "full": (Full(), BASE, BASE),
     "diagonal": (Diagonal(), LOGS[None, :], np.exp(LOGS)),
+    "sparse": (Diagonal(np.array([2.0, 0.0, 0.0, -1.0])), np.array([[0.3, 2.0]]), np.exp([0.3, -np.inf, -np.inf, 2.0])),
     "scaled": (Scaled(BASE), np.array([[-0.7]]), math.exp(-0.7) * BASE),
     "scaled diagonal": (Scaled(np.exp(LOGS)), np.array([[-0.7]]), math.exp(-0.7) * np.exp(LOGS)),
     "scaled rows": (
@@ -51,8 +52,61 @@ def test_parameters_and_map_are_inverse_to_each_other(name):
     assert_allclose(shape.map(shape.parameters(B)), B, rtol=1e-13)
 
 
+@pytest.mark.parametrize("columns", [[], [0], [1, 3], [0, 1, 2, 3, 4]])
+def test_sparse_diagonal_maps(columns):
+    """Test a diagonal map of some of five columns, with random scales.
+
+    The scales of all other columns stay zero, and only the gradient of the given columns counts. The values of the
+    base do not matter, only which of them are zero.
+    """
+    rng, base = np.random.default_rng(len(columns)), np.zeros(5)
+    base[columns] = rng.normal(size=len(columns))
+    shape, scales, G = Diagonal(base), rng.uniform(0.1, 5.0, size=5), rng.normal(size=5)
+    B = np.where(base != 0.0, scales, 0.0)
+    parameters = shape.parameters(B)
+    assert parameters.shape == (1, len(columns))
+    assert_allclose(parameters[0], [math.log(scales[j]) for j in columns], rtol=1e-14)
+    assert_allclose(shape.map(parameters), B, rtol=1e-14)
+    assert_array_equal(shape.map(parameters)[base == 0.0], 0.0)
+    for log in (-1e3, 1e3):
+        assert_array_equal(shape.map(np.full((1, len(columns)), log)) > 0.0, base != 0.0)
+    assert_allclose(shape.gradient(parameters, G), [[G[j] * scales[j] for j in columns]], rtol=1e-13)
+    every = Diagonal().parameters(scales)
+    assert_allclose(shape.gradient(parameters, G)[0], Diagonal().gradient(every, G)[0, columns], rtol=1e-14)
+
+
+def test_the_gradient_of_a_function_of_a_sparse_map():
+    """Test the gradient of ``f(B) = sum_j sin(c_j B_j) + prod_j (1 + B_j)`` by finite differences.
+
+    The gradient of f with respect to the columns that are left out is not zero, but has no effect.
+    """
+    rng, shape = np.random.default_rng(2), Diagonal(np.array([0.0, 1.0, 1.0, 0.0, 1.0]))
+    c, parameters = rng.normal(size=5), 0.5 * rng.normal(size=(1, 3))
+
+    def f(p):
+        B = shape.map(p)
+        return np.sum(np.sin(c * B)) + np.prod(1.0 + B)
+
+    B = shape.map(parameters)
+    G = np.array([c[j] * math.cos(c[j] * B[j]) + np.prod(np.delete(1.0 + B, j)) for j in range(5)])
+    found = shape.gradient(parameters, G)
+    for k in range(3):
+        unit = np.eye(3)[[k]]
+        assert found[0, k] == pytest.approx(central_difference(f, parameters, unit), rel=1e-8)
+
+
+def test_a_sparse_map_has_a_parameter_for_each_column_that_is_used():
+    """Test the degrees of freedom: at most the number of linearly independent columns, the second argument."""
+    shape = Diagonal(np.array([0.0, 2.0, 0.0, -1.0, 1e-9]))
+    for rotation_invariant in (False, True):
+        assert [shape.degrees_of_freedom(5, n, rotation_invariant) for n in (5, 4, 3, 2, 1)] == [3, 3, 3, 2, 1]
+        assert Diagonal(np.ones(5)).degrees_of_freedom(5, 5, rotation_invariant) == 5
+        assert Diagonal(np.zeros(5)).degrees_of_freedom(5, 5, rotation_invariant) == 0
+
+
 def test_names():
     assert (Full().name, Diagonal().name, Scaled(np.ones(D)).name) == ("full", "diagonal", "identity")
+    assert Diagonal(np.array([1.0, 0.0])).name == "diagonal"
 
 
 @pytest.mark.parametrize(("d", "n"), [(1, 1), (1, 6), (3, 6), (6, 6)])
@@ -116,7 +170,7 @@ def test_shaped_is_the_criterion_at_the_map(make, name):
 
 @both
 @pytest.mark.parametrize("kernel", ["gaussian", "anova", *_thorough(*RADIAL[1:], *PRODUCT[:-1])])
-@pytest.mark.parametrize("name", ["diagonal", "scaled", "scaled diagonal", "scaled rows", "identity"])
+@pytest.mark.parametrize("name", ["diagonal", "sparse", "scaled", "scaled diagonal", "scaled rows", "identity"])
 @pytest.mark.parametrize("log", [-1e3, 40.0, *_thorough(-300.0, -40.0, 300.0, 1e3)])
 def test_extreme_logarithms_are_clipped(make, kernel, name, log):
     """Test that logarithms of scales beyond the bounds are clipped.

@@ -19,12 +19,13 @@ def _tolerances(table):
     """Return, for each column, the largest difference between a row and its near copy.
 
     It is 1e-5 times the standard deviation, or times the distance between the first and the last decile if this is
-    smaller.
+    smaller. With three to nine rows, the extremes are not counted as deciles.
     """
     n, found = len(table), []
+    trimmed = 1 if 3 <= n < 10 else n // 10
     for column in table.T:
         sort = sorted(column.tolist())
-        found.append(1e-5 * min(float(np.std(column)), sort[n - 1 - n // 10] - sort[n // 10]))
+        found.append(1e-5 * min(float(np.std(column)), sort[n - 1 - trimmed] - sort[trimmed]))
     return found
 
 
@@ -149,6 +150,13 @@ def test_near_copies_of_weight_zero_are_removed():
         merge_copies(doubled[:, :2], doubled[:, 2], w), merge_copies(table[:, :2], table[:, 2], None), strict=True
     ):
         assert_array_equal(one, other)
+
+
+def test_a_single_outlier_among_a_few_rows_does_not_turn_the_others_into_copies():
+    y = np.array([0.6, -0.7, 0.3, 1e12, -1.2])
+    X, target, w = merge_copies(np.zeros((5, 1)), y, np.array([9.0, 1.0, 2.0, 1e-9, 4.0]))
+    assert_array_equal(np.sort(target), np.sort(y))
+    assert_allclose(np.average(target, weights=w), np.average(y, weights=[9.0, 1.0, 2.0, 1e-9, 4.0]), rtol=1e-13)
 
 
 def _check_not_merged(X, y):

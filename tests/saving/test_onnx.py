@@ -44,7 +44,7 @@ def assert_agrees(model, X, scale):
 
 # For polynomial kernels and lambda = 1e-8, the terms of a prediction reach 1e13, so rounding errors of their sum are
 # large. These kernels are tested with a larger lambda.
-POLYNOMIALS = ("polynomial", "quartic")
+POLYNOMIALS = ("polynomial", "quartic", "linear")
 CASES = [
     *((name, 1e-2 if name in POLYNOMIALS else 1e-8) for name in KERNELS),
     *(pytest.param(name, 1e-2, marks=pytest.mark.thorough) for name in KERNELS if name not in POLYNOMIALS),

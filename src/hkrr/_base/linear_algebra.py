@@ -248,8 +248,8 @@ class SolveInfo:
     penalty: float = 0.0  # the objective adds ``penalty * I`` to the matrix; unused with a `penalty_matrix`
     penalty_matrix: Array | None = None  # matrix that the objective adds; None if it is ``penalty * I``
     whitened: bool = False  # whether the Cholesky factor of the kernel matrix of the centers whitened the system
-    # Upper bound on the condition number from which the accuracy of the fitted function is computed. If the condition
-    # number of the matrix is larger, the additional rounding errors affect the coefficients, but not the function.
+    # Upper bound on the factor by which the fitted function amplifies rounding errors. If the condition number of the
+    # matrix is larger, the additional rounding errors affect the coefficients, but not the function.
     condition_bound: float = math.inf
 
 

@@ -101,21 +101,33 @@ def square_map_is_affordable(n_rows: float, n_free_columns: int, kernel: Kernel)
 
 
 class Diagonal:
-    """Diagonal map ``B = diag(exp(p))`` with D parameters, one scale per column."""
+    """Diagonal map ``B = diag(exp(p))``, with one scale per column.
+
+    If `base` is given, only the columns where it is not zero have a scale. The scales of all other columns are zero.
+    """
 
     name = ShapeName.DIAGONAL
 
+    def __init__(self, base: Array | None = None) -> None:
+        self.base = base
+        self._columns = slice(None) if base is None else np.flatnonzero(base)
+
     def parameters(self, B: Array) -> Array:
-        return np.log(B)[None, :]
+        return np.log(B[self._columns])[None, :]
 
     def map(self, parameters: Array) -> Array:
-        return _scales(parameters[0])[0]
+        scales = _scales(parameters[0])[0]
+        if self.base is None:
+            return scales
+        B = np.zeros(len(self.base))
+        B[self._columns] = scales
+        return B
 
     def gradient(self, parameters: Array, grad: Array) -> Array:
-        return (grad * _scales(parameters[0])[1])[None, :]
+        return (grad[self._columns] * _scales(parameters[0])[1])[None, :]
 
     def degrees_of_freedom(self, n_components: int, n_features: int, rotation_invariant: bool) -> float:
-        return n_features
+        return n_features if self.base is None else min(n_features, int(np.count_nonzero(self.base)))
 
 
 class Scaled:

@@ -213,15 +213,23 @@ class Criterion(ABC):
         value, grad, alpha, slope = self.rows.fetch(*self._nystrom(white))
         return Reduced(float(value), grad, alpha, float(slope), white.nu / self.rows.total_weight)
 
-    def leave_one_out(self, B: Array) -> Array:
+    def leave_one_out(self, B: Array, intercept: bool = False) -> Array:
         """Return, for each row, the prediction of the model fitted to all other rows, as an array (n, n_targets).
 
-        The model has the given map, and the kernel and lambda of the criterion. All rows must be centers.
+        The model has the given map, and the kernel and lambda of the criterion. All rows must be centers. If
+        `intercept` is True, the model has an intercept, which is also fitted to the other rows. This is needed if the
+        targets were centered: otherwise, their mean would reveal the target of the row that is left out.
         """
         P = project(self.placed_centers, self.rows.place(B))
         noise = self.reg_lambda * self.rows.total_weight / self._w
         inverse, _, alpha = inverse_and_log_det(add_to_diagonal(self.kernel(P, P), noise), self._Y)
-        predicted: Array = self.rows.fetch(self._Y - alpha / inverse.diagonal()[:, None])[0]
+        diagonal = inverse.diagonal()
+        if intercept:
+            sums = inverse.sum(axis=1)
+            total = sums.sum()
+            diagonal = diagonal - sums * sums / total
+            alpha = alpha - sums[:, None] * alpha.sum(axis=0) / total
+        predicted: Array = self.rows.fetch(self._Y - alpha / diagonal[:, None])[0]
         return predicted
 
     def _best_nu(self, VV: Array, Vy: Array, kappa_sum: Array) -> float:

@@ -61,6 +61,7 @@ KERNELS: dict[str, Kernel] = {
     "product_matern52": ProductMatern(nu=2.5),
     "anova": Anova(),
     "polynomial": Polynomial(),
+    "linear": Polynomial(degree=1, coef0=0.0),
 }
 
 

@@ -175,10 +175,16 @@ class InMemoryRows(Rows):
         weight = factors if self._weight is None else self._weight * factors
         other = copy.copy(self)
         other._weight = weight * (self.total_weight / np.sum(weight))
-        if self._y_offset is not None:
-            # The first row is subtracted, so that the mean of a constant target has no rounding error.
-            first = self._Y[0].astype(np.float64)
-            other._y_offset = first + np.average(self._Y - first, axis=0, weights=weight)
+        return other.recentered()
+
+    def recentered(self) -> InMemoryRows:
+        """Return the same rows with centered targets, or the rows themselves if the targets have no offset."""
+        if self._y_offset is None:
+            return self
+        other = copy.copy(self)
+        # The first row is subtracted, so that the mean of a constant target has no rounding error.
+        first = self._Y[0].astype(np.float64)
+        other._y_offset = first + np.average(self._Y - first, axis=0, weights=self._weight)
         return other
 
     def with_weights(self, weight: Array, y_shift: Array) -> InMemoryRows:

@@ -173,8 +173,9 @@ def find_near_copies(table: Array) -> Array:
 
     A row is a copy of another row if they differ by at most 1e-5 times the scale of the column, in every column. The
     scale is the smaller of two numbers: the standard deviation, and the distance between the first and the last decile.
-    With the standard deviation alone, a few outliers could turn all other rows into copies. If both deciles are equal,
-    the scale is 0, and the values of the column must be equal.
+    With the standard deviation alone, a few outliers could turn all other rows into copies. With three to nine rows,
+    the second smallest and the second largest value replace the deciles, which would be the extremes. If both deciles
+    are equal, the scale is 0, and the values of the column must be equal.
 
     A row that has copies is never a copy itself. Two copies of the same row therefore differ by at most twice the
     tolerance. Among the rows that are not copies, no row is a copy of another row.
@@ -187,7 +188,8 @@ def find_near_copies(table: Array) -> Array:
     # A power of two makes all entries at most one in absolute value, without rounding.
     table = table.astype(np.float64)
     table = np.ldexp(table, -np.frexp(np.max(np.abs(table), axis=0))[1])
-    ranks = [n // 10, n // 2, n - 1 - n // 10]
+    trimmed = max(n // 10, min(1, (n - 1) // 2))
+    ranks = [trimmed, n // 2, n - 1 - trimmed]
     low, median, high = np.partition(table, ranks, axis=0)[ranks]
     deviation = np.std(table, axis=0)
     tolerance = _TOLERANCE * np.minimum(deviation, high - low)

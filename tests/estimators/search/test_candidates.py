@@ -42,6 +42,7 @@ ROTATIONS_CHANGE_NOTHING = {
     "rational_quadratic": True,
     "inverse_multiquadric": True,
     "polynomial": True,
+    "linear": True,
     "product_laplace": False,
     "product_matern32": False,
     "product_matern52": False,
@@ -70,6 +71,7 @@ LABELS = {
     "widened, dropped": (Candidate(Origin.WIDENED, KERNEL, np.eye(2), 0.1, dropped=True), Stage.DIRECTIONS),
     "plain": (Candidate(Origin.PLAIN, KERNEL, np.ones(2), 0.1), Stage.KERNELS),
     "diagonal": (Candidate(Origin.DIAGONAL, KERNEL, np.ones(2), 0.1), Stage.KERNELS),
+    "sparse": (Candidate(Origin.SPARSE, KERNEL, np.eye(3)[1], 0.1), Stage.KERNELS),
     "held out": (Candidate(Origin.HELD_OUT, KERNEL, np.eye(2), 0.1), Stage.REFINEMENT),
 }
 
@@ -99,29 +101,64 @@ def test_rounds_of_earlier_versions():
 # --------------------------------------------------------------------------------------------- scores
 
 
+def _diagonal(B, shape=None):
+    """Return a candidate whose map is the diagonal matrix of the vector B."""
+    return Candidate(Origin.SPARSE, KERNEL, np.array(B), 0.1, shape=shape or Diagonal(np.array(B)))
+
+
+@pytest.mark.parametrize(("D", "k"), [(5, 0), (5, 1), (5, 2), (5, 4), (5, 5), (1, 1), (60, 3), (2_000, 700)])
+def test_the_choice_of_columns_is_the_logarithm_of_a_binomial_coefficient(D, k):
+    """Test ``log(D choose k)`` for k of D columns, which is 0 if all columns are used."""
+    B = np.random.default_rng(0).permutation(np.where(np.arange(D) < k, 0.3, 0.0))
+    expected = math.log(math.comb(D, k))
+    for shape in (Diagonal(B), Diagonal(), Scaled(B + 1.0)):
+        assert _diagonal(B, shape).choice == pytest.approx(expected, rel=1e-10, abs=1e-10)
+    if k in (0, D):
+        assert _diagonal(B).choice == pytest.approx(0.0, abs=1e-10)
+
+
+def test_a_matrix_makes_no_choice_of_columns():
+    for B in (np.eye(2, 6), np.diag([1.0, 0.0, 0.0]), np.zeros((1, 4))):
+        assert Candidate(Origin.CUT, KERNEL, B, 0.1).choice == 0.0
+
+
+# Candidates for three columns, with their numbers of parameters and of choices of columns.
+SCORED = {
+    "none": (None, 0, 1),
+    "two directions": (Candidate(Origin.RANDOM, KERNEL, np.eye(2, 3), 0.1), 5, 1),
+    "identity": (_diagonal(np.ones(3), Scaled(np.ones(3))), 1, 1),
+    "diagonal": (_diagonal(np.ones(3), Diagonal()), 3, 1),
+    "sparse": (_diagonal([0.0, 0.5, 0.0]), 1, 3),
+    "all columns": (_diagonal(np.ones(3)), 3, 1),
+}
+
+
 @pytest.mark.parametrize(("T", "constant", "counted"), [(1, 0, 1), (3, 0, 3), (3, 1, 2), (1, 1, 1)])
 @pytest.mark.parametrize("make", [Evidence, LeaveOneOut])
 def test_the_score_is_a_bic_in_nats(make, T, constant, counted):
     """Test that the score is T W l + (dof / 2) log W, where l is the criterion in nats and W the total weight.
 
-    T is the number of targets that are not constant, or 1 if all targets are constant.
+    T is the number of targets that are not constant, or 1 if all targets are constant. If only k of the D columns are
+    used, the logarithm of the number of choices of k columns is added. Without a candidate, the score is T W l.
     """
     rows = _rows(T=T, weighted=True)
     X, Y, w = rows.gather()
     Y[:, :constant] = 0.0
     criterion = make(InMemoryRows(X, Y, w), None, KERNEL, 0.05)
     nats = 0.7 if make is Evidence else math.log(0.7) / 2.0
-    for dof in (0.0, 5.0):
+    for candidate, dof, n_choices in SCORED.values():
         for W in (None, 7.0, 1e6):
             total = sum(w) if W is None else W
-            expected = counted * total * nats + dof / 2.0 * math.log(total)
-            assert score(criterion, 0.7, dof, W) == pytest.approx(expected, rel=1e-12)
+            expected = counted * total * nats + dof / 2.0 * math.log(total) + math.log(n_choices)
+            assert score(criterion, 0.7, candidate, W) == pytest.approx(expected, rel=1e-12)
 
 
 def test_the_penalty_uses_at_least_two_rows():
     """Test that parameters are penalized even if W is 1: the penalty is then the same as for W = 2."""
     criterion = Evidence(_rows(), None, KERNEL, 0.05)
-    assert score(criterion, 0.0, 6.0, 1.0) == score(criterion, 0.0, 6.0, 2.0) == pytest.approx(3.0 * math.log(2.0))
+    candidate = Candidate(Origin.SQUARE, KERNEL, np.eye(3), 0.1)  # with 6 parameters
+    for W in (1.0, 2.0):
+        assert score(criterion, 0.0, candidate, W) == pytest.approx(3.0 * math.log(2.0))
 
 
 @pytest.mark.parametrize("dof", [0.0, 1.0, 7.0])
@@ -152,6 +189,11 @@ def test_degrees_of_freedom_for_each_kernel_and_shape(name, d, D):
     full = d * D - (d * (d - 1) // 2 if ROTATIONS_CHANGE_NOTHING[name] else 0)
     assert Candidate(Origin.RANDOM, kernel, np.ones((d, D)), 0.1).degrees_of_freedom == full
     assert Candidate(Origin.RANDOM, kernel, np.ones(D), 0.1, shape=Diagonal()).degrees_of_freedom == D
+    for k in range(1, D + 1):
+        base = np.where(np.arange(D) < k, 2.0, 0.0)
+        sparse = Candidate(Origin.SPARSE, kernel, base, 0.1, shape=Diagonal(base))
+        assert sparse.degrees_of_freedom == k
+        assert replace(sparse, n_free_columns=2).degrees_of_freedom == min(k, 2)
     for base in (np.ones(D), np.ones((d, D))):
         assert Candidate(Origin.RANDOM, kernel, base, 0.1, shape=Scaled(base)).degrees_of_freedom == 1
 
@@ -176,7 +218,9 @@ def test_degrees_of_freedom_equal_the_rank_of_the_jacobian(case, d, D):
         P = X @ (np.diag(B) if B.ndim == 1 else B).T
         return np.array([case.value(P[i], P[j]) for i, j in pairs])
 
-    for shape, at in ((Full(), B), (Diagonal(), scales), (Scaled(np.ones(D)), np.ones(D)), (Scaled(B), B)):
+    sparse = np.where(np.arange(D) == 1, 0.0, scales)
+    shapes = [(Full(), B), (Diagonal(), scales), (Diagonal(sparse), sparse), (Scaled(np.ones(D)), np.ones(D))]
+    for shape, at in (*shapes, (Scaled(B), B)):
         parameters, columns = shape.parameters(at), []
         for k in range(parameters.size):
             step = np.zeros(parameters.size)
@@ -232,22 +276,25 @@ def test_a_start_that_cannot_be_evaluated_keeps_its_place(n_threads):
     assert all(math.isfinite(end.value) for end in (ends[0], ends[2]))
 
 
-@pytest.mark.parametrize("shape", ["full", "diagonal", "identity"])
+@pytest.mark.parametrize("shape", ["full", "diagonal", "sparse", "identity"])
 @pytest.mark.parametrize("max_iter", [0, 1, 7])
 def test_values_match_the_oracle_and_never_increase(shape, max_iter):
     rows, kernel = _rows(weighted=True), kernel_cases(1.0)[0].value
     (X, Y, w), W = rows.gather(), rows.total_weight
-    B = {"full": np.eye(2, 3), "diagonal": np.array([0.5, 1.0, 2.0]), "identity": np.ones(3)}[shape]
-    start = Candidate(
-        Origin.RANDOM, KERNEL, B, 0.3, shape={"full": Full(), "diagonal": Diagonal(), "identity": Scaled(B)}[shape]
-    )
+    diagonal, sparse = np.array([0.5, 1.0, 2.0]), np.array([0.5, 0.0, 2.0])
+    B = {"full": np.eye(2, 3), "diagonal": diagonal, "sparse": sparse, "identity": np.ones(3)}[shape]
+    shapes = {"full": Full(), "diagonal": Diagonal(), "sparse": Diagonal(sparse), "identity": Scaled(B)}
+    start = Candidate(Origin.RANDOM, KERNEL, B, 0.3, shape=shapes[shape])
     end, result = descend(Evidence(rows, None, KERNEL, 1.0), start, max_iter)
     values = [
         criteria_oracles.evidence(kernel, X, Y, w, None, one.nu / W, oracles.as_matrix(one.B)) for one in (start, end)
     ]
     assert end.value == result.objective == pytest.approx(values[1], rel=1e-9)
     assert end.value < values[0] if max_iter else end.value == pytest.approx(values[0], rel=1e-9)
-    assert end.score == pytest.approx(W * values[1] + end.degrees_of_freedom / 2.0 * math.log(W), rel=1e-9)
+    dof, n_choices = {"full": (5, 1), "diagonal": (3, 1), "sparse": (2, 3), "identity": (1, 1)}[shape]
+    assert end.score == pytest.approx(W * values[1] + dof / 2.0 * math.log(W) + math.log(n_choices), rel=1e-9)
+    if shape == "sparse":
+        assert_array_equal(end.B > 0.0, [True, False, True])
     assert (end.B.shape, end.kind.label, result.n_iter <= max_iter) == (B.shape, "random", True)
     assert_array_equal(end.B, result.B)
     assert end.nu == pytest.approx(result.reg_lambda * W)

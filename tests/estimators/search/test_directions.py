@@ -510,7 +510,7 @@ def _check_scores(search):
         dof = d * D - d * (d - 1) / 2 if candidate.kernel.rotation_invariant else d * D
         nats = candidate.value if isinstance(criterion, Evidence) else 0.5 * math.log(candidate.value)
         assert candidate.score == pytest.approx(n_targets * W * nats + 0.5 * dof * math.log(W))
-        assert candidate.score == score(criterion, candidate.value, candidate.degrees_of_freedom)
+        assert candidate.score == score(criterion, candidate.value, candidate)
 
 
 FINISHED = [

@@ -1,6 +1,10 @@
-"""Tests of the held-out check of a map: when the check is made, its verdicts, its splits, and its errors."""
+"""Tests of the held-out check of a map: when the check is made, its verdicts, its splits, and its errors.
+
+Predictions out of the fold, by models that were learned on the other folds, are tested too.
+"""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,11 +18,19 @@ from hkrr.datasets import make_mim_sines
 from hkrr.estimators.search import held_out_check as held_out
 from hkrr.estimators.search import search_stages as tuning
 from hkrr.estimators.search.candidates import Candidate, Origin
-from hkrr.estimators.search.held_out_check import HeldOutCheck, Verdict, needs_check, squared_errors
+from hkrr.estimators.search.held_out_check import (
+    HeldOutCheck,
+    Verdict,
+    needs_check,
+    predict_held_out,
+    squared_errors,
+)
+from hkrr.estimators.search.lasso_columns import selected_columns
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.estimators.search.search_stages import FAILED_CHECK, NO_SIGNAL
-from hkrr.kernels import Gaussian
+from hkrr.kernels import Gaussian, get_kernel
 from hkrr.rows import InMemoryRows
+from support import oracles
 from support.random_problems import SEEDS
 
 KERNEL = Gaussian(gamma=1.0)
@@ -368,6 +380,228 @@ def test_the_unit_of_the_weights_does_not_change_the_errors(factor):
     rescaled = [InMemoryRows(X, Y, factor * w) for X, Y, w in (learn.gather(), last.gather())]
     one, other = (Candidate(Origin.RANDOM, KERNEL, np.eye(2, 3), c * 0.4, 0.0) for c in (1.0, factor))
     assert_allclose(squared_errors(*rescaled, other), squared_errors(learn, last, one), rtol=1e-9)
+
+
+# ------------------------------------------------------------------------------------------- predictions
+
+
+def _candidate_with(B, nu=0.4, value=0.0):
+    return Candidate(Origin.RANDOM, KERNEL, B, nu, value, shape=Diagonal() if B.ndim == 1 else Full())
+
+
+MAPS = pytest.mark.parametrize(
+    "B",
+    [np.array([0.3, 0.0, 0.5]), np.array([[0.3, -1.0, 0.5], [0.2, 0.2, 1.0]])],
+    ids=["diagonal", "full"],
+)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("T", [1, 2])
+@MAPS
+def test_predictions_solve_kernel_ridge_regression_on_the_training_rows(weighted, T, B):
+    """Test ``(K + diag(nu / w)) a = y`` on the training rows. The targets and weights of the test rows do not count."""
+    learn, last = _learn_and_last(weighted, T)
+    (X, Y, w), (X_last, Y_last, _) = learn.gather(), last.gather()
+    P, P_last = (oracles.project(A, oracles.as_matrix(B)) for A in (X, X_last))
+    noise = 0.4 / (np.ones(len(X)) if w is None else w)
+    gaussian = lambda p, c: math.exp(-sum((p - c) ** 2))  # noqa: E731
+    K, K_last = oracles.gram(gaussian, P, P), oracles.gram(gaussian, P_last, P)
+    expected = K_last @ np.linalg.solve(K + np.diag(noise), Y)
+    assert_allclose(predict_held_out(learn, last, _candidate_with(B)), expected, rtol=1e-9, atol=1e-9)
+    for absurd in (InMemoryRows(X_last, 1e3 - Y_last), InMemoryRows(X_last, Y_last, np.arange(1.0, 8.0))):
+        assert_allclose(predict_held_out(learn, absurd, _candidate_with(B)), expected, rtol=1e-9, atol=1e-9)
+
+
+@MAPS
+def test_predictions_without_a_value_are_zero(B):
+    learn, last = _learn_and_last(weighted=False)
+    for value in (math.inf, math.nan):
+        assert_array_equal(predict_held_out(learn, last, _candidate_with(B, value=value)), np.zeros((7, 2)))
+
+
+# ------------------------------------------------------------------------------------ predictions out of the fold
+
+LINEAR = get_kernel("linear").with_gamma(1.0)
+
+
+def _sparse_candidate(D, columns, kernel=LINEAR):
+    B = np.zeros(D)
+    B[columns] = 0.5
+    return Candidate(Origin.SPARSE, kernel, B, 0.1, 0.0, 0.0, shape=Diagonal(B))
+
+
+def _each_shape(D):
+    """Return a candidate of each shape. The maps are not those that are learned."""
+    one, ones = np.full(D, 0.2), np.ones(D)
+    return {
+        "plain": Candidate(Origin.PLAIN, KERNEL, one, 0.1, 0.0, 0.0, shape=Scaled(ones)),
+        "diagonal": Candidate(Origin.DIAGONAL, KERNEL, one, 0.1, 0.0, 0.0, shape=Diagonal()),
+        "square": Candidate(Origin.SQUARE, KERNEL, np.eye(D), 0.1, 0.0, 0.0),
+        "sparse": _sparse_candidate(D, [1]),
+        "one direction": Candidate(Origin.POLISHED, KERNEL, np.eye(1, D), 0.1, 0.0, 0.0),
+    }
+
+
+def _folds(m, seed=0):
+    """Return the fold of each row."""
+    fold = np.empty(m, dtype=int)
+    fold[np.random.RandomState(seed).permutation(m)] = np.arange(m) % 4
+    return fold
+
+
+def _out_of_fold(X, y, candidates, w=None, seed=0, **options):
+    return HeldOutCheck(_task(InMemoryRows(X, y, w), seed=seed, **options)).out_of_fold(candidates)
+
+
+def _without_learning(monkeypatch, B, nu, value=0.0):
+    """Let each candidate have the given map, noise level and value after it was learned on the training rows.
+
+    Return a list of the numbers of training rows.
+    """
+    seen = []
+
+    def improve(on, start, *limits):
+        seen.append(on.rows.n_rows)
+        return replace(start, B=B, nu=nu, value=value)
+
+    monkeypatch.setattr(held_out, "improve", improve)
+    return seen
+
+
+@pytest.mark.parametrize(("m", "T", "weighted"), [(41, 1, False), (40, 2, True), (9, 1, True)])
+def test_each_row_is_predicted_by_the_other_three_folds(monkeypatch, m, T, weighted):
+    """Test one fixed map and noise level against scikit-learn's KernelRidge on the rows of the other folds."""
+    rng = np.random.default_rng(m)
+    X, Y, w = rng.normal(size=(m, 3)), rng.normal(size=(m, T)), rng.uniform(0.5, 2.0, size=m) if weighted else None
+    B, fold, expected = np.array([0.3, 1.0, 0.5]), _folds(m), np.empty((m, T))
+    for k in range(4):
+        rest = fold != k
+        model = KernelRidge(alpha=0.4, kernel="rbf", gamma=1.0)
+        model.fit(X[rest] * B, Y[rest], None if w is None else w[rest])
+        expected[~rest] = model.predict(X[~rest] * B)
+    seen = _without_learning(monkeypatch, B, 0.4)
+    candidates = [_each_shape(3)[name] for name in ("plain", "diagonal")]
+    found = _out_of_fold(X, Y, candidates, w)
+    assert len(found) == 2
+    for predicted in found:
+        assert_allclose(predicted, expected, rtol=0, atol=1e-9)
+    assert set(seen) == {np.count_nonzero(fold != k) for k in range(4)}
+
+
+def test_a_candidate_without_a_value_predicts_zero(monkeypatch):
+    X, y = _data(_wave, m=24)
+    _without_learning(monkeypatch, np.ones(4), 0.4, math.inf)
+    for predicted in _out_of_fold(X, y, [_each_shape(4)["plain"], _each_shape(4)["diagonal"]]):
+        assert_array_equal(predicted, np.zeros((24, 1)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "D"), [("plain", 3), ("diagonal", 3), ("square", 3), ("sparse", 3), ("one direction", 2)]
+)
+def test_the_own_target_of_a_row_does_not_change_its_prediction(shape, D):
+    """Test that changing the target of a row changes the predictions of the other folds, and not those of its fold."""
+    X, y = _data(_wave, m=24, D=D)
+    candidate, fold = _each_shape(D)[shape], _folds(24)
+    row = np.flatnonzero(fold == 2)[3]
+    absurd = y.copy()
+    absurd[row] += 50.0
+    before, after = (_out_of_fold(X, targets, [candidate])[0] for targets in (y, absurd))
+    same = fold == fold[row]
+    assert_array_equal(after[same], before[same])
+    assert np.max(np.abs(after[~same] - before[~same])) > 0.1
+
+
+def test_the_candidates_are_learned_from_scratch():
+    """Test that the values of the given maps have no effect, and that a linear model predicts a linear target."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    y = X @ [1.0, -2.0, 0.5] + 0.1 * rng.normal(size=40)
+    start = Candidate(Origin.DIAGONAL, LINEAR, np.ones(3), 0.1, 0.0, 0.0, shape=Diagonal())
+    other = replace(start, B=np.array([1e-3, 5.0, 1e3]), nu=30.0, value=-1.0, score=7.0)
+    found, same = _out_of_fold(X, y, [start, other])
+    assert_array_equal(found, same)
+    assert np.mean((found[:, 0] - y) ** 2) < 0.02
+
+
+@pytest.mark.parametrize("n_columns", [1, 3, 25])
+def test_a_sparse_candidate_selects_its_columns_again(monkeypatch, n_columns):
+    """Test that the columns of the candidate do not matter. Of the selected sets, that with the closest size is used.
+
+    The candidate uses columns that have no effect on the target.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 60))
+    y = 2.0 * X[:, 0] - 1.5 * X[:, 1] + X[:, 2] + 0.3 * rng.normal(size=80)
+    learned = []
+
+    def recorded(training, test, candidate):
+        learned.append((training, candidate))
+        return predict_held_out(training, test, candidate)
+
+    monkeypatch.setattr(held_out, "predict_held_out", recorded)
+    (found,) = _out_of_fold(X, y - y.mean(), [_sparse_candidate(60, np.arange(30, 30 + n_columns))])
+    assert np.mean((found[:, 0] - y + y.mean()) ** 2) < 0.1 * np.var(y)
+    assert len(learned) == 4
+    for training, candidate in learned:
+        used = candidate.B != 0.0
+        sets = selected_columns(training)
+        assert min(sets, key=lambda one: abs(np.sum(one) - n_columns)).tolist() == used.tolist()
+        assert np.all(used[:3])
+        assert (candidate.origin, candidate.degrees_of_freedom) == (Origin.SPARSE, np.count_nonzero(used))
+
+
+def test_a_sparse_candidate_predicts_zero_if_no_column_is_selected(monkeypatch):
+    X, y = _data(_noise, m=40, D=6)
+    monkeypatch.setattr(held_out, "selected_columns", lambda rows: [])
+    candidates = [_sparse_candidate(6, [1]), _each_shape(6)["plain"]]
+    sparse, plain = _out_of_fold(X, y, candidates)
+    assert_array_equal(sparse, np.zeros((40, 1)))
+    assert np.any(plain != 0.0)
+
+
+def test_several_targets_are_predicted_out_of_the_fold():
+    X, y = _data(_wave, m=80, D=2)
+    noise = 0.3 * np.random.default_rng(1).normal(size=80)
+    Y = np.column_stack([y, 10.0 * (np.cos(2.0 * X[:, 0]) + noise), np.zeros(80)])
+    (found,) = _out_of_fold(X, Y, [_each_shape(2)["diagonal"]])
+    assert found.shape == (80, 3)
+    assert np.all(np.mean((found - Y) ** 2, axis=0)[:2] < 0.4 * np.var(Y, axis=0)[:2])
+    assert_allclose(found[:, 2], 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "D"), [(["plain", "diagonal", "sparse"], 3), (["one direction", "one direction"], 2)]
+)
+def test_threads_do_not_change_the_predictions_out_of_the_fold(shapes, D):
+    X, y = _data(_wave, m=24, D=D)
+    candidates = [_each_shape(D)[shape] for shape in shapes]
+    one, two = (_out_of_fold(X, y, candidates, n_threads=n) for n in (1, 2))
+    for predicted, same in zip(one, two, strict=True):
+        assert_array_equal(predicted, same)
+
+
+def test_the_predictions_of_a_candidate_do_not_depend_on_the_other_candidates():
+    X, y = _data(_wave, m=24, D=2)
+    plain, wide = (_each_shape(2)[shape] for shape in ("plain", "one direction"))
+    alone = _out_of_fold(X, y, [wide])[0]
+    _, first, second = _out_of_fold(X, y, [plain, wide, wide])
+    assert_allclose(first, alone, rtol=0, atol=1e-12)
+    assert_allclose(second, alone, rtol=0, atol=1e-12)
+
+
+def test_after_the_deadline_there_are_no_predictions_out_of_the_fold():
+    X, y = _data(_wave, m=40)
+    assert _out_of_fold(X, y, [_each_shape(4)["plain"]], deadline=0.0) is None
+
+
+@pytest.mark.parametrize("m", [2, 3, 5])
+def test_predictions_out_of_the_fold_of_a_few_rows(m):
+    """Test fewer rows than folds, and folds of two rows."""
+    X, y = _data(_wave, m=m, D=2)
+    for predicted in _out_of_fold(X, y, list(_each_shape(2).values())):
+        assert predicted.shape == (m, 1)
+        assert np.all(np.isfinite(predicted))
 
 
 # -------------------------------------------------------------------------------------------------- the estimator

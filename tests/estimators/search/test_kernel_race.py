@@ -17,7 +17,7 @@ from hkrr._maps import Diagonal, Full, Scaled, square_map_is_affordable
 from hkrr.criteria import Evidence, LeaveOneOut
 from hkrr.estimators.search import kernel_race
 from hkrr.estimators.search.candidates import Candidate, Origin
-from hkrr.estimators.search.kernel_race import PRODUCT, RADIAL, Race
+from hkrr.estimators.search.kernel_race import LINEAR, PRODUCT, RADIAL, Race
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.kernels import KERNELS, Radial, kernel_name
 from hkrr.rows import InMemoryRows
@@ -182,9 +182,12 @@ def test_all_kernels_and_shapes_are_tried(race, race_with_batches):
     Square maps are only tried with radial kernels. With batches, only the best three square maps are tried.
     """
     expected = {(Origin.DIRECTIONS, name) for name in RADIAL}
-    expected |= {(origin, name) for origin in (Origin.PLAIN, Origin.DIAGONAL) for name in (*RADIAL, *PRODUCT)}
+    expected |= {(origin, name) for origin in (Origin.PLAIN, Origin.DIAGONAL) for name in (*RADIAL, *PRODUCT, LINEAR)}
     for one, most in ((race, len(RADIAL)), (race_with_batches, 3)):
         tried = {(candidate.origin, kernel_name(candidate.kernel)) for candidate in one.tried}
+        sparse = {name for origin, name in tried if origin is Origin.SPARSE}
+        assert sparse <= {LINEAR, "gaussian", "matern32", "product_laplace"}
+        tried = {(origin, name) for origin, name in tried if origin is not Origin.SPARSE}
         square = {(origin, name) for origin, name in tried if origin is Origin.SQUARE}
         assert tried - square == expected
         assert 0 < len(square) <= most
@@ -202,7 +205,7 @@ def test_with_more_than_fifty_columns_only_the_cheapest_product_kernel_is_tried(
     _small_rounds(monkeypatch)
     race = Race(_problem(InMemoryRows(*_data(30, D))))
     race.run([])
-    assert _names(race.tried) == {*RADIAL, *({"product_laplace"} if D == 51 else PRODUCT)}
+    assert _names(race.tried) == {*RADIAL, LINEAR, *({"product_laplace"} if D == 51 else PRODUCT)}
 
 
 @pytest.mark.parametrize(("n_rows", "D", "expected"), [(100, 1, False), (100, 9, True), (90, 9, False), (5, 1, False)])
@@ -274,8 +277,12 @@ def test_constant_columns_do_not_count(monkeypatch, batches):
     race = Race(_problem(rows))
     race.run([])
     dof = {Origin.PLAIN: 1, Origin.DIAGONAL: 3, Origin.SQUARE: 6}
-    assert {(one.origin, one.degrees_of_freedom) for one in race.tried} == set(dof.items())
+    found = {(one.origin, one.degrees_of_freedom) for one in race.tried}
+    assert {(origin, n) for origin, n in found if origin is not Origin.SPARSE} == set(dof.items())
     for candidate in race.tried:
+        if candidate.origin is Origin.SPARSE:
+            assert_array_equal(candidate.B[3:], 0.0)
+            assert candidate.degrees_of_freedom == np.count_nonzero(candidate.B) <= 3
         if candidate.origin is Origin.SQUARE:
             assert_allclose(candidate.B[3:], 0.0, atol=1e-12)
             assert_allclose(candidate.B[:, 3:], 0.0, atol=1e-12)
@@ -393,7 +400,7 @@ def test_batches_use_rows_that_are_not_in_the_first_round(monkeypatch):
 
 @pytest.mark.parametrize("batches", [False, True])
 def test_the_number_of_survivors_of_each_kind_is_limited(monkeypatch, batches):
-    kept, last = kernel_race._kept(1, 3, 1, 2, 0), 30 if batches else 60
+    kept, last = kernel_race._kept(1, 1, 0, 3, 1, 2, 0), 30 if batches else 60
     if batches:
         _small_batches(monkeypatch, 4, kept=kept)
     else:
@@ -413,7 +420,7 @@ def test_the_number_of_survivors_of_each_kind_is_limited(monkeypatch, batches):
 def test_survivors_are_sorted_and_comparable(name, request):
     race = request.getfixturevalue(name)
     limit = kernel_race._KEPT
-    assert limit == kernel_race._kept(1, 3, 2, 2, 1)
+    assert limit == kernel_race._kept(1, 1, 2, 3, 2, 2, 1)
     assert all(n <= limit[kind] for kind, n in Counter(map(kernel_race._kind, race.survivors)).items())
     scores = [one.score for one in race.survivors]
     assert scores == sorted(scores)
@@ -422,16 +429,18 @@ def test_survivors_are_sorted_and_comparable(name, request):
 
 
 def _candidate(kind, score, n_rows=40, kernel="gaussian"):
-    product = kind is Kind.PRODUCT
+    kernel = {Kind.PRODUCT: "anova", Kind.LINEAR: LINEAR}.get(kind, kernel)
+    sparse = np.array([0.0, 1.0, 0.0])
     origin, shape, B = {
         Kind.DIRECTIONS: (Origin.DIRECTIONS, Full(), np.eye(2, 3)),
+        Kind.LINEAR: (Origin.DIAGONAL, Diagonal(), np.ones(3)),
+        Kind.SPARSE: (Origin.SPARSE, Diagonal(sparse), sparse),
         Kind.SQUARE: (Origin.SQUARE, Full(), np.eye(3)),
         Kind.DIAGONAL: (Origin.DIAGONAL, Diagonal(), np.ones(3)),
         Kind.PRODUCT: (Origin.DIAGONAL, Diagonal(), np.ones(3)),
         Kind.PLAIN: (Origin.PLAIN, Scaled(np.ones(3)), np.ones(3)),
     }[kind]
-    kernel = KERNELS["anova" if product else kernel].with_gamma(1.0)
-    return Candidate(origin, kernel, B, 0.1, 0.0, score, shape=shape, n_rows=n_rows)
+    return Candidate(origin, KERNELS[kernel].with_gamma(1.0), B, 0.1, 0.0, score, shape=shape, n_rows=n_rows)
 
 
 @pytest.mark.parametrize("kind", Kind)
@@ -442,7 +451,7 @@ def test_kinds(kind):
 def test_the_best_of_each_kind_are_sorted_by_their_scores():
     scores = {Kind.SQUARE: (3.0, 1.0, 2.0), Kind.DIAGONAL: (9.0, 0.0), Kind.PRODUCT: (5.0,), Kind.PLAIN: (-1.0,)}
     candidates = [_candidate(kind, score) for kind, each in scores.items() for score in each]
-    found = kernel_race._best_of_each_kind(candidates, kernel_race._kept(1, 2, 1, 1, 0))
+    found = kernel_race._best_of_each_kind(candidates, kernel_race._kept(1, 0, 0, 2, 1, 1, 0))
     assert [one.score for one in found] == [0.0, 1.0, 2.0, 5.0]
 
 
@@ -596,7 +605,7 @@ def test_a_kernel_that_fails_is_dropped(monkeypatch, broken, name):
     _small_rounds(monkeypatch)
     monkeypatch.setitem(KERNELS, name, broken)
     race = _race()
-    assert _names(race.tried) == {*RADIAL, *PRODUCT} - {name}
+    assert _names(race.tried) == {*RADIAL, *PRODUCT, LINEAR} - {name}
     assert all(math.isfinite(candidate.score) for candidate in race.tried)
 
 

@@ -5,8 +5,9 @@ from itertools import chain, combinations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import minimize
 
-from hkrr.estimators.search.stacking import stacking_weights
+from hkrr.estimators.search.stacking import CROSS_FIT_PRICE, PRICE, stacking_weights
 
 N = 40
 
@@ -20,12 +21,12 @@ def _problem(T=1, K=4, weighted=False, seed=0):
     return predictions, Y, w, rng.integers(1, 12, size=K)
 
 
-def _objective(weights, predictions, Y, w, n_parameters):
+def _objective(weights, predictions, Y, w, n_parameters, price=6.0):
     """Return the objective, computed by loops.
 
     Each target is divided by its standard deviation, and row i counts w_i times. The penalty of candidate k is
-    c s^2 p_k / n times its weight, with c = 6. p_k is its number of parameters, and s^2 is the smallest error of a
-    candidate.
+    c s^2 p_k / n times its weight, where c is the price. p_k is its number of parameters, and s^2 is the smallest error
+    of a candidate. If the sum of the weights is S, the last term is s^2 (1 - S)^2 / (n t^2), with t = 0.2.
     """
     n, variance = sum(w), [sum(w * y * y) / sum(w) for y in Y.T]
 
@@ -33,11 +34,12 @@ def _objective(weights, predictions, Y, w, n_parameters):
         return sum(sum(w * (Y[:, t] - F[:, t]) ** 2) / n / variance[t] for t in range(Y.shape[1]))
 
     total = sum(weight * F for weight, F in zip(weights, predictions, strict=True))
-    price = sum(weight * p for weight, p in zip(weights, n_parameters, strict=True)) / n
-    return error(total) + 6.0 * min(error(F) for F in predictions) * price
+    n_used = sum(weight * p for weight, p in zip(weights, n_parameters, strict=True))
+    least = min(error(F) for F in predictions)
+    return error(total) + price * least * n_used / n + least * (1.0 - sum(weights)) ** 2 / (n * 0.2**2)
 
 
-def _oracle(predictions, Y, w, n_parameters):
+def _oracle(predictions, Y, w, n_parameters, price=6.0):
     """Return the best weights by trying each set of positive weights.
 
     The objective is quadratic, so its gradient and its Hessian for a set of candidates are exact finite differences.
@@ -45,7 +47,7 @@ def _oracle(predictions, Y, w, n_parameters):
     """
 
     def value(weights):
-        return _objective(weights, predictions, Y, w, n_parameters)
+        return _objective(weights, predictions, Y, w, n_parameters, price)
 
     def best_among(allowed):
         best = np.zeros(len(predictions))
@@ -79,15 +81,127 @@ def test_weights_match_the_oracle(T, weighted, seed):
     assert_array_equal(found == 0.0, expected == 0.0)
 
 
+@pytest.mark.parametrize("price", [0.0, CROSS_FIT_PRICE, PRICE, 10.0])
+@pytest.mark.parametrize("T", [1, 2])
+@pytest.mark.parametrize("K", [2, 3, 4])
+def test_no_other_weights_have_a_lower_objective(price, T, K):
+    """Test the weights against a numerical minimization, and against random changes that keep the weights positive.
+
+    If a weight is below 0.01, other weights are computed without this candidate, so only the others are changed.
+    """
+    rng, problem = np.random.default_rng(K), _problem(T, K, weighted=True, seed=7)
+    found = stacking_weights(*problem, price)
+    kept = np.flatnonzero(found)
+
+    def value(some):
+        weights = np.zeros(K)
+        weights[kept] = some
+        return _objective(weights, *problem, price)
+
+    start = np.full(len(kept), 1.0 / len(kept))
+    best = minimize(value, start, bounds=[(0.0, None)] * len(kept), options={"ftol": 1e-15, "gtol": 1e-10})
+    assert_allclose(found[kept], best.x, atol=1e-5)
+    for size in (0.1, 1e-3):
+        for _ in range(20):
+            other = np.maximum(found[kept] + size * rng.normal(size=len(kept)), 0.0)
+            assert value(other) >= value(found[kept]) - 1e-12
+
+
+@pytest.mark.parametrize("price", [0.0, 1.0, 20.0])
+@pytest.mark.parametrize(("T", "weighted"), [(1, False), (2, True)])
+def test_the_price_of_a_parameter(price, T, weighted):
+    problem = _problem(T, weighted=weighted, seed=11)
+    found = stacking_weights(*problem, price)
+    assert_allclose(found, _oracle(*problem, price), atol=1e-7)
+    assert np.sum(found > 0.0) >= 2
+
+
+def test_the_default_price_is_that_of_leave_one_out_predictions():
+    problem = _problem()
+    assert (PRICE, CROSS_FIT_PRICE) == (6.0, 1.0)
+    assert_array_equal(stacking_weights(*problem), stacking_weights(*problem, PRICE))
+    assert not np.allclose(stacking_weights(*problem), stacking_weights(*problem, CROSS_FIT_PRICE), atol=1e-3)
+
+
 def test_small_weights_are_set_to_zero_and_the_others_are_computed_again():
-    """Test three orthogonal predictions, so that each weight is the best multiple of one prediction."""
+    """Test three orthogonal predictions with the best weights 0.6, 0.392 and 0.008, whose sum is 1.
+
+    Without the third candidate, the other two weights grow by d, where ``d = P (0.008 - 2 d)``. P is the weight of the
+    prior of the sum: the smallest squared error of a candidate divided by n t^2.
+    """
     F = np.linalg.qr(np.random.default_rng(0).normal(size=(N, 3)))[0]
-    Y = F @ [[1.0], [0.5], [0.008]]
+    Y = F @ [[0.6], [0.392], [0.008]]
     predictions = [F[:, [k]] for k in range(3)]
+    P = np.sum((Y - predictions[0]) ** 2) / (N * 0.2**2)
+    d = 0.008 * P / (1.0 + 2.0 * P)
+    assert d > 1e-3
     found = stacking_weights(predictions, Y, np.ones(N), np.zeros(3))
-    assert_allclose(found, [1.0, 0.5, 0.0], atol=1e-8)
-    # If all weights are small, they are kept.
-    assert_allclose(stacking_weights(predictions[2:], Y, np.ones(N), np.zeros(1)), [0.008], rtol=1e-6)
+    assert_allclose(found, [0.6 + d, 0.392 + d, 0.0], atol=1e-8)
+
+
+def test_if_all_weights_are_small_they_are_kept():
+    """Test a candidate with so many parameters that its weight is 0.005."""
+    (F,), Y, w, _ = _problem(K=1)
+    s2 = np.mean((Y - F) ** 2)
+    n_parameters = (np.sum(F * Y) + s2 / 0.04 - 0.005 * (np.sum(F * F) + s2 / 0.04)) / (3.0 * s2)
+    assert_allclose(stacking_weights([F], Y, w, np.array([n_parameters])), [0.005], rtol=1e-6)
+
+
+# ------------------------------------------------------------------------------------------- the sum of the weights
+
+
+def _weak(n, size, seed=0):
+    """Return two predictions of standard deviation `size`, and targets of standard deviation 1 unrelated to them."""
+    rng = np.random.default_rng(seed)
+    return [size * rng.normal(size=(n, 1)) for _ in range(2)], rng.normal(size=(n, 1)), np.ones(n), np.zeros(2)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_with_a_weak_signal_the_sum_of_the_weights_is_near_one(seed):
+    """Test predictions that are so small that the rows hardly determine the sum of their weights.
+
+    The rows alone would give sums far from 1, such as 0 for predictions that point away from the targets.
+    """
+    (F, _), Y, w, _ = problem = _weak(40, 0.05, seed)
+    assert stacking_weights(*problem).sum() == pytest.approx(1.0, abs=0.1)
+    for one in (F, -F):
+        assert stacking_weights([one], Y, w, np.zeros(1)) == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.parametrize("truth", [0.4, 1.0, 1.7])
+def test_with_a_strong_signal_the_prior_has_no_influence(truth):
+    rng = np.random.default_rng(0)
+    F = rng.normal(size=(400, 1))
+    Y = truth * F + 0.1 * rng.normal(size=(400, 1))
+    found = stacking_weights([F], Y, np.ones(400), np.zeros(1))
+    assert found == pytest.approx(np.sum(F * Y) / np.sum(F * F), abs=0.03)
+
+
+def test_the_prior_vanishes_with_many_rows():
+    """Test predictions that should be divided by five: with few rows the weight is near 1, with many rows near 0.2."""
+    rng = np.random.default_rng(1)
+    F, noise = rng.normal(size=(2, 40_000, 1))
+    Y = 0.2 * 0.3 * F + noise
+
+    def weight(n):
+        return stacking_weights([0.3 * F[:n]], Y[:n], np.ones(n), np.zeros(1))[0]
+
+    assert weight(20) > 0.8
+    assert weight(40_000) == pytest.approx(0.2, abs=0.05)
+
+
+def test_the_prior_of_the_sum_for_one_candidate():
+    """Test the formula ``w = (y'f + s^2 / t^2 - c s^2 p / 2) / (f'f + s^2 / t^2)`` for each target size."""
+    (F, _), Y, w, _ = _weak(40, 0.3)
+    for size in (1.0, 5.0, 100.0):
+        s2 = np.mean((size * (Y - F)) ** 2)
+        top = size**2 * np.sum(F * Y) + s2 / 0.04 - CROSS_FIT_PRICE * s2 * 3 / 2.0
+        expected = top / (size**2 * np.sum(F * F) + s2 / 0.04)
+        found = stacking_weights([size * F], size * Y, w, np.array([3]), CROSS_FIT_PRICE)
+        assert_allclose(found, [expected], rtol=1e-8)
+
+
+# ------------------------------------------------------------------------------------------------ rows and parameters
 
 
 def test_whole_weights_are_repeated_rows():
@@ -115,11 +229,15 @@ def test_of_two_equal_predictions_the_one_with_fewer_parameters_gets_the_weight(
 
 
 def test_more_parameters_lower_the_weight():
-    """Test the formula for one candidate: ``w = max(0, (y'f - 3 s^2 p) / f'f)``, with s^2 its mean squared error."""
+    """Test the formula for one candidate: ``w = max(0, (y'f + 25 s^2 - 3 s^2 p) / (f'f + 25 s^2))``.
+
+    s^2 is its mean squared error, and 25 s^2 belongs to the prior of the sum of the weights.
+    """
     (F,), Y, w, _ = _problem(K=1)
     s2 = np.mean((Y - F) ** 2)
     weights = [stacking_weights([F], Y, w, np.array([p]))[0] for p in (0, 2, 4, 1_000)]
-    assert_allclose(weights, [max(0.0, np.sum(F * Y) - 3.0 * s2 * p) / np.sum(F * F) for p in (0, 2, 4, 1_000)])
+    expected = [np.sum(F * Y) + 25.0 * s2 - 3.0 * s2 * p for p in (0, 2, 4, 1_000)] / (np.sum(F * F) + 25.0 * s2)
+    assert_allclose(weights, np.maximum(0.0, expected))
     assert weights[0] > weights[1] > weights[2] > weights[3] == 0.0
 
 
@@ -138,9 +256,13 @@ def test_the_price_vanishes_with_many_rows():
 
 
 def test_collinear_predictions():
-    """Test that the weighted sum of collinear predictions is the best one, although its weights are not unique."""
+    """Test that the weighted sum of collinear predictions is the best one, although its weights are not unique.
+
+    The third and the fourth prediction are combinations of the first two, with factors of sum 1, so they do not change
+    the prior of the sum of the weights. They are no better than the first two.
+    """
     (F, G), Y, w, _ = _problem(K=2)
-    predictions = [F, G, F + G, 2.0 * F]
+    predictions = [F, G, F, 1.5 * F - 0.5 * G]
     found = stacking_weights(predictions, Y, w, np.zeros(4))
     combined = sum(weight * one for weight, one in zip(found, predictions, strict=True))
     best = stacking_weights([F, G], Y, w, np.zeros(2)) @ np.stack([F[:, 0], G[:, 0]])
@@ -156,17 +278,25 @@ def test_constant_targets_have_no_influence():
     assert_array_equal(stacking_weights(predictions, 0.0 * Y, w, n_parameters), np.zeros(4))
 
 
-def test_predictions_of_zero_get_no_weight():
+def test_predictions_of_zero_are_the_mean_of_the_targets():
+    """Test predictions of zero, which only change the sum of the weights: they free the others from the prior.
+
+    If all predictions are zero, s^2 is the variance of the targets, and ``1 - S = c p t^2 / 2``.
+    """
     predictions, Y, w, n_parameters = _problem()
-    found = stacking_weights([0.0 * Y, *predictions], Y, w, np.array([1, *n_parameters]))
-    assert found[0] == 0.0
-    assert_allclose(found[1:], stacking_weights(predictions, Y, w, n_parameters), atol=1e-7)
-    assert_array_equal(stacking_weights([0.0 * Y, 0.0 * Y], Y, w, np.ones(2)), np.zeros(2))
+    problem = [0.0 * Y, *predictions], Y, w, np.array([1, *n_parameters])
+    assert_allclose(stacking_weights(*problem), _oracle(*problem), atol=1e-7)
+    found = stacking_weights([0.0 * Y, 0.0 * Y], Y, w, np.ones(2))
+    assert found.sum() == pytest.approx(1.0 - 6.0 * 0.04 / 2.0, abs=1e-6)
 
 
-def test_predictions_that_point_away_from_the_target_get_no_weight():
+def test_predictions_that_point_away_from_the_target():
+    """Test that such predictions get no weight, except by the prior of the sum, which vanishes with many rows."""
     Y = _problem()[1]
-    assert_array_equal(stacking_weights([-Y, -2.0 * Y], Y, np.ones(N), np.ones(2)), np.zeros(2))
+    problem = [-Y, -2.0 * Y], Y, np.ones(N), np.ones(2)
+    assert_allclose(stacking_weights(*problem), _oracle(*problem), atol=1e-7)
+    many = np.tile(Y, (100, 1))
+    assert_array_equal(stacking_weights([-many, -2.0 * many], many, np.ones(100 * N), np.ones(2)), np.zeros(2))
 
 
 @pytest.mark.parametrize("factor", [1e-150, 1e-6, 1e6, 1e150])

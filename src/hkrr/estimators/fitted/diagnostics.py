@@ -94,7 +94,9 @@ class Diagnostics:
         Condition number of the linear system that gave the coefficients, estimated by LAPACK in the 1-norm.
     digits : float
         Number of decimal digits of the fitted function that rounding errors cannot affect: ``-log10(eps condition)``,
-        where eps is the machine epsilon. With fewer centers than rows (Nystrom) and lambda >= 1e-4, nearly identical
+        where eps is the machine epsilon. If all rows are centers, A is the matrix of the linear system and a its
+        solution for the targets y, and ``|A| |a| / |y|`` is smaller than the condition number, it replaces the
+        condition number. With fewer centers than rows (Nystrom) and lambda >= 1e-4, nearly identical
         centers can make the condition number arbitrarily large without any loss of accuracy. In that case `digits` is
         at least about ``-log10(eps / lambda^2)``. This holds for kernels with k(x, x) = 1.
     jitter : float

@@ -6,9 +6,11 @@ Candidates with different kernels and shapes are compared by one score, a BIC in
     ``score = T W l + (dof / 2) log W``
 
 Here l is the criterion in nats per row and target, T the number of targets that are not constant, W the total weight of
-the rows, and dof the number of parameters of the map. Instead of lambda, a candidate stores ``nu = lambda W``, the
-ratio of the noise variance to the signal variance. This ratio does not depend on the number of rows. Gamma is fixed at
-1, because the map contains the scale. A run is one optimization by L-BFGS, from a starting candidate to a better one.
+the rows, and dof the number of parameters of the map. If the map uses only k of the D columns, the logarithm of the
+number of choices of k columns is added (the extended BIC of Chen and Chen, 2008). Instead of lambda, a candidate stores
+``nu = lambda W``, the ratio of the noise variance to the signal variance. This ratio does not depend on the number of
+rows. Gamma is fixed at 1, because the map contains the scale. A run is one optimization by L-BFGS, from a starting
+candidate to a better one.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
+from scipy.special import gammaln
 
 from hkrr._base import resume_journal as journal
 from hkrr._base.linear_algebra import Array
@@ -63,6 +66,7 @@ class Origin(StrEnum):
     PLAIN = "plain"  # a multiple of the identity: plain kernel ridge regression
     MEAN = "mean"  # the largest lambda, so that every prediction is the mean of y
     DIAGONAL = "diagonal"  # one scale per column
+    SPARSE = "sparse"  # a diagonal map of the columns that the lasso selects
     SQUARE = "square"  # a full D x D map for D columns, started from a diagonal map
 
 
@@ -166,6 +170,14 @@ class Candidate:
         columns = self.B.shape[-1] if self.n_free_columns is None else self.n_free_columns
         return self.shape.degrees_of_freedom(self.B.shape[0], columns, self.kernel.rotation_invariant)
 
+    @property
+    def choice(self) -> float:
+        """Logarithm of the number of ways to choose the columns of a diagonal or identity map, 0 if all are used."""
+        if self.B.ndim == 2:
+            return 0.0
+        D, k = len(self.B), np.count_nonzero(self.B)
+        return float(gammaln(D + 1) - gammaln(k + 1) - gammaln(D - k + 1)) if k < D else 0.0
+
 
 def optimism(dof: float, n_rows: float, total_weight: float) -> float:
     """Return the optimism, in nats, of a criterion that was minimized on n rows and is extrapolated to W rows.
@@ -177,15 +189,20 @@ def optimism(dof: float, n_rows: float, total_weight: float) -> float:
     return 0.5 * dof * max(total_weight / n_rows - 1.0, 0.0)
 
 
-def score(criterion: Criterion | Grouped, value: float, dof: float, total_weight: float | None = None) -> float:
+def score(
+    criterion: Criterion | Grouped, value: float, candidate: Candidate | None, total_weight: float | None = None
+) -> float:
     """Return the score ``T W l + (dof / 2) log W`` of a candidate, given the value of its criterion.
 
     The module docstring explains the formula. W is `total_weight`, or the total weight of the rows of the criterion if
-    `total_weight` is None.
+    `total_weight` is None. If `candidate` is None, there is no penalty for parameters.
     """
     W = criterion.rows.total_weight if total_weight is None else total_weight
     n_targets = max(1, int(np.count_nonzero(criterion.squares)))
-    return n_targets * W * criterion.nats(value) + 0.5 * dof * math.log(max(W, 2.0))
+    nats = n_targets * W * criterion.nats(value)
+    if candidate is None:
+        return nats
+    return nats + 0.5 * candidate.degrees_of_freedom * math.log(max(W, 2.0)) + candidate.choice
 
 
 def mean_only(criterion: Criterion, like: Candidate, total_weight: float) -> Candidate:
@@ -197,7 +214,7 @@ def mean_only(criterion: Criterion, like: Candidate, total_weight: float) -> Can
     with single_threaded_blas():
         value = criterion.at(largest, like.kernel).reduced(like.B).value
     found = replace(like, origin=Origin.MEAN, nu=largest * W, value=value, seconds=0.0, lambda_at_bound=True)
-    return replace(found, score=score(criterion, value, 0.0, total_weight))
+    return replace(found, score=score(criterion, value, None, total_weight))
 
 
 def score_on_all_rows(candidate: Candidate, searched_weight: float, total_weight: float) -> float:
@@ -248,7 +265,7 @@ def _ended(criterion: Criterion | Grouped, start: Candidate, result: Result | No
         B=start.shape.map(result.B),
         nu=result.reg_lambda * criterion.rows.total_weight,
         value=result.objective,
-        score=score(criterion, result.objective, start.degrees_of_freedom),
+        score=score(criterion, result.objective, start),
         seconds=start.seconds + result.history["time"][-1],
         n_iter=result.n_iter,
         lambda_at_bound=at_bound(result.reg_lambda),

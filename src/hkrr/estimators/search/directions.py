@@ -435,7 +435,7 @@ class DirectionSearch:
                 with suppress(ArithmeticError, np.linalg.LinAlgError):
                     value = self._value(B[:d], wide.nu)
                 cut = replace(wide, origin=Origin.CUT, B=B[:d], value=value, seconds=0.0, spectrum=spectrum)
-                cuts[d] = replace(cut, score=score(self.criterion, value, cut.degrees_of_freedom))
+                cuts[d] = replace(cut, score=score(self.criterion, value, cut))
         self._unfinished += cuts.values()
         return cuts
 

@@ -14,17 +14,19 @@ rows and compared on the last quarter.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hkrr._base.linear_algebra import Array
-from hkrr._base.threads import single_threaded_blas
-from hkrr._maps import Full, KernelExpansion, principal_form, square_map_is_affordable
+from hkrr._base.threads import in_threads, single_threaded_blas
+from hkrr._maps import Diagonal, Full, KernelExpansion, principal_form, square_map_is_affordable
 from hkrr.criteria import Grouped
-from hkrr.estimators.search.candidates import FIRST_LAMBDA, LONG, Candidate, improve
+from hkrr.estimators.search.candidates import FIRST_LAMBDA, LONG, Candidate, Origin, improve
 from hkrr.estimators.search.directions import DirectionSearch
+from hkrr.estimators.search.lasso_columns import selected_columns
 from hkrr.estimators.search.progress import Progress
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.exceptions import FitError
@@ -96,7 +98,8 @@ class HeldOutCheck:
             training, test = rows.subset(drawn[~held_out]), rows.subset(drawn[held_out])
             n_groups = max(1, training.n_rows // _GROUP_ROWS)
             groups = Grouped(self.problem.make, training, n_groups, chosen.kernel, 1.0, self.problem.n_threads)
-            again, other = self._relearn_map(groups, chosen), self._relearn_scales(groups, rival)
+            again = self._relearn_map(groups, chosen, self.problem.rng)
+            other = self._relearn_scales(groups, rival)
             if not self.problem.in_time:
                 break
             errors.append([squared_errors(training, test, again), squared_errors(training, test, other)])
@@ -107,11 +110,41 @@ class HeldOutCheck:
         n_better = sum(float(np.mean(one)) <= float(np.mean(other)) for one, other in errors)
         return Verdict(error <= error_of_rival and 2 * n_better >= len(errors), error, error_of_rival)
 
-    def _relearn_map(self, groups: Grouped, chosen: Candidate) -> Candidate:
+    def out_of_fold(self, candidates: Sequence[Candidate]) -> list[Array | None]:
+        """Return the predictions of each candidate for all rows, by models that were learned on other rows.
+
+        The rows are divided into four folds. For each fold, the candidates are learned from scratch on the other three
+        folds. If a candidate could not be learned for every fold, or if there is no time, its predictions are None.
+        """
+        rows, rng = self.problem.rows, self.problem.rng
+        order, seeds = rng.permutation(rows.n_rows), rng.randint(2**31 - 1, size=_FOLDS)
+        predictions = [np.zeros((rows.n_rows, rows.n_targets)) for _ in candidates]
+        complete = np.ones(len(candidates), dtype=bool)
+        for fold in range(_FOLDS):
+            held_out = np.arange(len(order)) % _FOLDS == fold
+            training, test = rows.subset(order[~held_out]).recentered(), rows.subset(order[held_out])
+            exact = Grouped(self.problem.make, training, 1, candidates[0].kernel, 1.0)
+
+            def learn(candidate: Candidate, exact: Grouped = exact, seed: int = int(seeds[fold])) -> Candidate:
+                if isinstance(candidate.shape, Full):
+                    # Each candidate gets its own generator, so that the result does not depend on the threads.
+                    return self._relearn_map(exact, candidate, np.random.RandomState(seed))
+                return self._relearn_scales(exact, candidate)
+
+            learned = in_threads(learn, candidates, self.problem.n_threads)
+            if not self.problem.in_time:
+                return [None] * len(candidates)
+            for k, candidate in enumerate(learned):
+                complete[k] &= math.isfinite(candidate.value)
+                predictions[k][order[held_out]] = predict_held_out(training, test, candidate)
+        return [one if whole else None for one, whole in zip(predictions, complete, strict=True)]
+
+    def _relearn_map(self, groups: Grouped, chosen: Candidate, rng: np.random.RandomState) -> Candidate:
         """Learn a full map with as many directions as the chosen map, and return the best candidate.
 
-        One run starts from the best map of `DirectionSearch`. If there are enough rows for a square map (D x D, for D
-        columns), another run starts from the leading directions of a learned square map.
+        If there are enough rows for a square map (D x D, for D columns), one run starts from the leading directions of
+        a learned square map. If the chosen map is not a square map of the comparison of kernels, another run starts
+        from the best map of `DirectionSearch`.
         """
         training, d = groups.rows, chosen.n_components
         fresh = replace(chosen, value=math.inf, score=math.inf)
@@ -122,39 +155,62 @@ class HeldOutCheck:
             if math.isfinite(square.value):
                 with single_threaded_blas():
                     starts.append(replace(square, B=principal_form(square.B)[0][:d]))
-        search = replace(self.problem, rows=training, dimensions=[d], choose_dimension=False, represented_weight=None)
-        search = replace(search, progress=Progress(), place=in_memory)
-        with suppress(FitError):
-            starts.append(DirectionSearch(search, chosen.kernel).run()[d])
+        if chosen.origin is not Origin.SQUARE:
+            search = replace(self.problem, rows=training, dimensions=[d], choose_dimension=False)
+            search = replace(search, represented_weight=None, progress=Progress(), place=in_memory, rng=rng)
+            with suppress(FitError):
+                starts.append(DirectionSearch(search, chosen.kernel).run()[d])
         ends = [improve(groups, start, LONG, self.problem.deadline) for start in starts]
         return min(ends, key=lambda end: end.value, default=fresh)
 
     def _relearn_scales(self, groups: Grouped, rival: Candidate) -> Candidate:
-        """Learn a map of the shape of the rival, identity or diagonal, from the scale of the median heuristic."""
-        B = self._typical_scale(groups.rows, rival.kernel) * np.ones(groups.rows.n_features)
+        """Learn a map of the shape of the rival, identity or diagonal, from the scale of the median heuristic.
+
+        The columns of a sparse map are selected again.
+        """
+        columns = np.ones(groups.rows.n_features)
+        if rival.origin is Origin.SPARSE:
+            size, found = np.count_nonzero(rival.B), selected_columns(groups.rows)
+            if not found:
+                return replace(rival, value=math.inf, score=math.inf)
+            columns = min(found, key=lambda one: abs(np.sum(one) - size))
+            rival = replace(rival, shape=Diagonal(columns))
+        B = self._typical_scale(groups.rows, rival.kernel, columns) * columns
         noises = (_FIRST_NOISE, FIRST_LAMBDA * groups.rows.total_weight / groups.n_groups)
         starts = [replace(rival, B=B, nu=nu, value=math.inf, score=math.inf) for nu in noises]
         ends = [improve(groups, start, LONG, self.problem.deadline) for start in starts]
         return min(ends, key=lambda end: end.value)
 
-    def _typical_scale(self, rows: InMemoryRows, kernel: Kernel) -> float:
-        return median_scale(kernel, median_sample(rows, self.problem.rng))
+    def _typical_scale(self, rows: InMemoryRows, kernel: Kernel, columns: Array | float = 1.0) -> float:
+        # A generator with a fixed seed, because several threads may call this method at the same time.
+        return median_scale(kernel, median_sample(rows, np.random.RandomState(0)) * columns)
 
 
 def squared_errors(training: InMemoryRows, test: InMemoryRows, candidate: Candidate) -> Array:
     """Return the weighted squared error of each test row, with coefficients fitted on the training rows.
 
-    The squared error of each target is divided by the mean square of the target on the training rows. If the candidate
-    could not be evaluated, its predictions are zero, which is the mean of the centered targets.
+    The squared error of each target is divided by the mean square of the target on the training rows.
     """
-    X, Y, w = test.gather()
-    seen, targets, _ = training.gather()
-    predicted = np.zeros_like(Y)
-    if math.isfinite(candidate.value):
-        B = candidate.B
-        with single_threaded_blas(), suppress(ArithmeticError):
-            alpha = Objective(training, None, candidate.kernel, candidate.nu / training.total_weight).solve_alpha(B)
-            predicted = KernelExpansion(candidate.kernel, B, seen, alpha).at(X)
-    variance = np.mean(targets**2, axis=0)
-    squares = np.mean((Y - predicted) ** 2 / np.where(variance > 0, variance, 1.0), axis=1)
+    _, Y, w = test.gather()
+    variance = np.mean(training.gather()[1] ** 2, axis=0)
+    errors = Y - predict_held_out(training, test, candidate)
+    squares = np.mean(errors**2 / np.where(variance > 0, variance, 1.0), axis=1)
     return squares if w is None else squares * (w / np.mean(w))
+
+
+def predict_held_out(training: InMemoryRows, test: InMemoryRows, candidate: Candidate) -> Array:
+    """Return predictions for the test rows, with coefficients fitted on the training rows.
+
+    If the candidate could not be evaluated, its predictions are the mean of the targets of the training rows. The
+    predictions are relative to the offset of the targets of the test rows.
+    """
+    X, Y, _ = test.gather()
+    shift = np.zeros(Y.shape[1])
+    if training.y_offset is not None and test.y_offset is not None:
+        shift = training.y_offset - test.y_offset
+    if math.isfinite(candidate.value):
+        with single_threaded_blas(), suppress(ArithmeticError):
+            objective = Objective(training, None, candidate.kernel, candidate.nu / training.total_weight)
+            alpha = objective.solve_alpha(candidate.B)
+            return shift + KernelExpansion(candidate.kernel, candidate.B, training.gather()[0], alpha).at(X)
+    return np.tile(shift, (len(Y), 1))

@@ -5,8 +5,9 @@ or with a full D x D map, often fits them better than a few directions. A candid
 one optimization of a candidate. The candidates are:
 
 - maps with few directions, found with the Gaussian kernel, for each radial kernel;
-- multiples of the identity (plain kernel ridge regression), for each kernel;
+- multiples of the identity (plain kernel ridge regression), for each kernel and for the linear kernel;
 - diagonal maps, for each kernel, started from plain kernel ridge regression and from the median heuristic;
+- sparse maps: diagonal maps of the columns that the lasso selects, if it selects at most half of the columns;
 - square maps (full D x D maps), for each radial kernel, started from the diagonal map of the kernel.
 
 The candidates compete in rounds, and each round drops the worst. In the first round, they are optimized on at most 500
@@ -16,9 +17,9 @@ map needs thousands of rows. After such a round, the scale and the noise of each
 rows, and the candidates are compared on these rows.
 
 The worst candidates are dropped within each kind of candidate, not among all candidates: with few rows, the score of a
-square map says little about its score with many rows. The kinds are the four above, except that all candidates with a
-product kernel form a fifth kind. Scores (`hkrr.estimators.search.candidates`) are extrapolated from the rows of a round
-to all rows.
+square map says little about its score with many rows. The kinds are the five above, except that all other candidates
+with a product kernel form a kind, and so do those with the linear kernel. Scores (`hkrr.estimators.search.candidates`)
+are extrapolated from the rows of a round to all rows.
 """
 
 from __future__ import annotations
@@ -36,10 +37,11 @@ from hkrr._maps import Diagonal, Full, Scaled, square_map_is_affordable
 from hkrr.criteria import Criterion
 from hkrr.estimators.search.adam_on_batches import learn_on_batches
 from hkrr.estimators.search.candidates import SHORT, Candidate, Origin, optimism, score
+from hkrr.estimators.search.lasso_columns import LASSO_ROWS, selected_columns
 from hkrr.estimators.search.progress import Phase
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.exceptions import FitError
-from hkrr.kernels import KERNELS, Kernel
+from hkrr.kernels import KERNELS, Kernel, kernel_name
 from hkrr.solvers.initialization import median_sample, median_scale
 
 # Radial kernels are tried with all shapes. Product kernels are not tried with full maps, because they are not rotation
@@ -49,6 +51,10 @@ PRODUCT = ("product_matern32", "product_laplace", "anova")
 # The time to compute a product kernel is proportional to the number of columns. With more than _WIDE columns, only the
 # cheapest product kernel is tried.
 _WIDE, _CHEAPEST = 50, ("product_laplace",)
+# The linear kernel has no full maps, because they would be equivalent to other scales of the columns.
+LINEAR = "linear"
+# Kernels of sparse maps.
+_SPARSE = (LINEAR, "gaussian", "matern32", "product_laplace")
 # Initial noise level nu (see `Candidate`) of a run whose scales are set by the median heuristic.
 _FIRST_NOISE = 0.1
 # Limits for the start of a run that continues from the result of another run: smallest nu, largest nu, and largest
@@ -65,14 +71,18 @@ class _Kind(Enum):
     """The kinds of candidates. Candidates are dropped by comparison with others of the same kind."""
 
     DIRECTIONS = auto()  # a map with few directions
+    LINEAR = auto()  # a diagonal map or a multiple of the identity, with the linear kernel
+    SPARSE = auto()  # a diagonal map of selected columns
     SQUARE = auto()  # a full D x D map
     DIAGONAL = auto()  # a diagonal map with a radial kernel
     PRODUCT = auto()  # a diagonal map or a multiple of the identity, with a product kernel
     PLAIN = auto()  # a multiple of the identity with a radial kernel
 
 
-def _kept(directions: int, square: int, diagonal: int, product: int, plain: int) -> dict[_Kind, int]:
-    return dict(zip(_Kind, (directions, square, diagonal, product, plain), strict=True))
+def _kept(
+    directions: int, linear: int, sparse: int, square: int, diagonal: int, product: int, plain: int
+) -> dict[_Kind, int]:
+    return dict(zip(_Kind, (directions, linear, sparse, square, diagonal, product, plain), strict=True))
 
 
 class _Batches(NamedTuple):
@@ -102,7 +112,7 @@ _RESCALE_ROWS, _RESCALE_ROWS_ON_GPU, _RESCALE_ITERATIONS = 2_000, 10_000, 5
 # Share of the time left that a round with batches may take. The rest is for the comparison after the round.
 _SHARE_OF_BATCHES = 0.75
 # How many candidates of each kind remain after a round.
-_KEPT = _kept(1, 3, 2, 2, 1)
+_KEPT = _kept(1, 1, 2, 3, 2, 2, 1)
 
 
 @dataclass
@@ -127,7 +137,7 @@ class Race:
     def __post_init__(self) -> None:
         rows, rng = self.problem.rows, self.problem.rng
         product = PRODUCT if rows.n_features <= _WIDE else _CHEAPEST
-        kernels = [KERNELS[name].with_gamma(1.0) for name in (*RADIAL, *product)]
+        kernels = [KERNELS[name].with_gamma(1.0) for name in (*RADIAL, *product, LINEAR)]
         sample = median_sample(rows, rng)
         # The scale of the median heuristic, for each kernel.
         self._typical = {kernel: median_scale(kernel, sample) for kernel in kernels}
@@ -146,6 +156,7 @@ class Race:
         first = self.criterion(min(n_rows, _FIRST_ROWS))
         ends = self._improve(first, self._first_starts(few_directions), SHORT)
         ends += self._diagonal_maps(first, ends, _FIRST_ITERATIONS)
+        ends += self._improve(first, self._sparse_starts(), _FIRST_ITERATIONS)
         if n_rows <= _ALL_ROWS:
             ends += self._improve(first, self._square_starts(ends, first.rows.total_weight), _FIRST_ITERATIONS)
         self._keep(ends)
@@ -229,8 +240,7 @@ class Race:
         found = []
         for end, one in zip(ends, candidates, strict=True):
             if math.isfinite(end.score):
-                dof = one.degrees_of_freedom
-                scored = score(criterion, end.value, dof, W)
+                scored = score(criterion, end.value, one, W)
                 found.append(replace(end, shape=one.shape, n_rows=n_rows, score=scored))
         self.tried += found
         return found
@@ -258,7 +268,7 @@ class Race:
             replace(
                 end,
                 n_rows=criterion.rows.n_rows,
-                score=score(criterion, end.value, end.degrees_of_freedom, W) + optimism(end.degrees_of_freedom, n, W),
+                score=score(criterion, end.value, end, W) + optimism(end.degrees_of_freedom, n, W),
             )
             for end in ends
             if math.isfinite(end.score)
@@ -269,7 +279,7 @@ class Race:
     def _first_starts(self, few_directions: Sequence[Candidate]) -> list[Candidate]:
         """Return the starts of the first round: plain kernel ridge regression, and maps with few directions."""
         rows = self.problem.rows
-        radial = [kernel for kernel in self._typical if kernel.rotation_invariant]
+        radial = [KERNELS[name].with_gamma(1.0) for name in RADIAL]
         starts = [
             self._warm(one, origin=Origin.DIRECTIONS, kernel=kernel) for one in few_directions for kernel in radial
         ]
@@ -298,17 +308,31 @@ class Race:
                 best[end.kernel] = end
         return self._improve(criterion, list(best.values()), max_iter - SHORT)
 
+    def _sparse_starts(self) -> list[Candidate]:
+        """Return diagonal maps of the columns that the lasso selects, by its two rules and for several kernels."""
+        if not self.problem.choose_dimension or not self.problem.in_time:
+            return []
+        some = self.problem.rows.subset(self._order[:LASSO_ROWS])
+        starts = []
+        for columns in selected_columns(some):
+            sample = median_sample(some, self.problem.rng) * columns
+            for kernel in self._typical:
+                if kernel_name(kernel) in _SPARSE:
+                    B = median_scale(kernel, sample) * columns
+                    shape = Diagonal(columns)
+                    starts.append(Candidate(Origin.SPARSE, kernel, B, _FIRST_NOISE, shape=shape))
+        return starts
+
     def _square_starts(self, ends: Sequence[Candidate], total_weight: float) -> list[Candidate]:
         """Return square maps for the radial kernels without a square map in `ends`, made from their diagonal maps."""
         have = {end.kernel for end in ends if end.origin is Origin.SQUARE}
-        varying = self.problem.rows.varying_columns()
-        return [
-            self._warm(replace(end, B=end.B * varying), origin=Origin.SQUARE, shape=Full())
-            for end in ends
-            if isinstance(end.shape, Diagonal)
-            and end.kernel not in have
-            and square_map_is_affordable(total_weight, self.problem.rows.n_free_columns, end.kernel)
-        ]
+        diagonal = [end for end in ends if _kind(end) is _Kind.DIAGONAL and end.kernel not in have]
+        n_free = self.problem.rows.n_free_columns
+        affordable = [end for end in diagonal if square_map_is_affordable(total_weight, n_free, end.kernel)]
+        if not affordable:
+            return []
+        varying = self.problem.rows.varying_columns()  # a D x D matrix
+        return [self._warm(replace(end, B=end.B * varying), origin=Origin.SQUARE, shape=Full()) for end in affordable]
 
     def _in_time(
         self, candidates: Sequence[Candidate], rows_for: Callable[[Candidate], int], n_iter: int
@@ -340,7 +364,8 @@ class Race:
         B = candidate.B
         if B.ndim == 1:
             typical = self._typical[candidate.kernel]
-            B = np.clip(B, typical / _FARTHEST_SCALE, typical * _FARTHEST_SCALE)
+            used = B > 0  # a sparse map keeps its zeros
+            B = np.where(used, np.clip(B, typical / _FARTHEST_SCALE, typical * _FARTHEST_SCALE), 0.0)
         nu = min(max(candidate.nu, _LEAST_NOISE), _MOST_NOISE)
         return replace(replace(candidate, B=B, nu=nu), **changes)
 
@@ -348,13 +373,19 @@ class Race:
 def _kind(candidate: Candidate) -> _Kind:
     if isinstance(candidate.shape, Full):
         return _Kind.SQUARE if candidate.origin is Origin.SQUARE else _Kind.DIRECTIONS
+    if candidate.origin is Origin.SPARSE:
+        return _Kind.SPARSE
+    if kernel_name(candidate.kernel) == LINEAR:
+        return _Kind.LINEAR
     if not candidate.kernel.rotation_invariant:
         return _Kind.PRODUCT
     return _Kind.DIAGONAL if isinstance(candidate.shape, Diagonal) else _Kind.PLAIN
 
 
 def _configuration(candidate: Candidate) -> tuple[Kernel, _Kind, type, int]:
-    return candidate.kernel, _kind(candidate), type(candidate.shape), candidate.n_components
+    # The number of columns that are used distinguishes the sparse maps of a kernel.
+    size = int(np.count_nonzero(candidate.B)) if candidate.B.ndim == 1 else candidate.n_components
+    return candidate.kernel, _kind(candidate), type(candidate.shape), size
 
 
 def _best_of_each(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -6,7 +6,7 @@ candidates from which an ensemble can be made, and its members are the finalists
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -17,11 +17,12 @@ from hkrr._base.threads import single_threaded_blas
 from hkrr._maps import KernelExpansion
 from hkrr.estimators.search.candidates import Candidate, unchanged
 from hkrr.estimators.search.final_fit import FinalFit, TimeBudget, final_fit, quick_fit
+from hkrr.estimators.search.held_out_check import HeldOutCheck
 from hkrr.estimators.search.progress import Phase, SearchStopped
 from hkrr.estimators.search.robust_noise import Errors, shows_outliers, student_weights
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.estimators.search.search_stages import Tuned, subset, tune
-from hkrr.estimators.search.stacking import stacking_weights
+from hkrr.estimators.search.stacking import CROSS_FIT_PRICE, PRICE, stacking_weights
 from hkrr.kernels import Kernel
 from hkrr.kernels.expansion import expand
 from hkrr.rows import InMemoryRows, Rows
@@ -32,6 +33,10 @@ from hkrr.solvers.driver import StopReason
 
 # Minimum number of rows on which the weights of an ensemble are computed. If there are fewer rows, all rows are used.
 _WEIGHING_ROWS = 2_000
+# Maximum number of rows for cross-fitting (`hkrr.estimators.search.stacking`).
+_CROSS_FIT_ROWS = 1_000
+# Candidates are cross-fitted only if their score is at most this number of nats per row and target above the best.
+_MOST_NATS = 0.5
 
 
 @dataclass(frozen=True)
@@ -156,6 +161,14 @@ def _weights_of_finalists(problem: SearchProblem, tuned: Tuned) -> tuple[list[Ca
         return [tuned.winner], lambda some: np.ones(1)
     problem.progress.begin("weights of the ensemble", Phase.WEIGHTS)
     rows = problem.rows if tuned.omega is None else problem.rows.reweighted(tuned.omega)
+    if rows.n_rows <= _CROSS_FIT_ROWS and rows.n_rows == problem.rows.n_rows:
+        most = min(one.score for one in finalists) + _MOST_NATS * rows.total_weight * rows.n_targets
+        close = [one for one in finalists if one.score <= most]
+        crossed = HeldOutCheck(replace(problem, rows=rows)).out_of_fold(close)
+        learned = [(one, predicted) for one, predicted in zip(close, crossed, strict=True) if predicted is not None]
+        if learned:
+            close, known = [one for one, _ in learned], [predicted for _, predicted in learned]
+            return close, _weigher(rows, known, _n_parameters(close), CROSS_FIT_PRICE)
     n_rows = max(_WEIGHING_ROWS, *(one.n_rows or 0 for one in finalists))
     criterion = problem.criterion(subset(rows, n_rows, problem.rng), None, tuned.winner.kernel)
     weighed: list[Candidate] = []
@@ -165,23 +178,32 @@ def _weights_of_finalists(problem: SearchProblem, tuned: Tuned) -> tuple[list[Ca
             break
         with suppress(ArithmeticError, np.linalg.LinAlgError), single_threaded_blas():
             at = criterion.at(finalist.nu / criterion.rows.total_weight, finalist.kernel)
-            predictions.append(at.leave_one_out(finalist.B))
+            predictions.append(at.leave_one_out(finalist.B, intercept=rows.y_offset is not None))
             weighed.append(finalist)
     if not weighed:
         return [tuned.winner], lambda some: np.ones(1)
-    _, Y, w = criterion.rows.gather()
-    row_weight = np.ones(len(Y)) if w is None else w
     # Reduce the numbers of parameters, so that the penalty per parameter is that of a fit to all rows. The rows of the
     # criterion may be only a sample.
     share = criterion.rows.total_weight / problem.total_weight
-    n_parameters = share * np.array([one.degrees_of_freedom for one in weighed])
+    return weighed, _weigher(criterion.rows, predictions, share * _n_parameters(weighed), PRICE)
+
+
+def _n_parameters(candidates: Sequence[Candidate]) -> Array:
+    """Return the number of parameters of each candidate. The choice of columns counts too, with two units for a nat."""
+    return np.array([one.degrees_of_freedom + 2.0 * one.choice / PRICE for one in candidates])
+
+
+def _weigher(rows: Rows, predictions: Sequence[Array], n_parameters: Array, price: float) -> Callable[[Array], Array]:
+    """Return a function that computes the weights of all candidates, given the indices of those that may be used."""
+    _, Y, w = rows.gather()
+    row_weight = np.ones(len(Y)) if w is None else w
 
     def weigh(some: Array) -> Array:
-        weights = np.zeros(len(weighed))
-        weights[some] = stacking_weights([predictions[k] for k in some], Y, row_weight, n_parameters[some])
+        weights = np.zeros(len(predictions))
+        weights[some] = stacking_weights([predictions[k] for k in some], Y, row_weight, n_parameters[some], price)
         return weights
 
-    return weighed, weigh
+    return weigh
 
 
 def _final_fit(

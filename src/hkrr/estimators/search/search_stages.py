@@ -344,8 +344,8 @@ def _at_least_plain(
         with single_threaded_blas(), suppress(ArithmeticError, np.linalg.LinAlgError):
             at_winner = criterion.at(winner.nu / criterion.rows.total_weight, winner.kernel)
             value = at_winner.reduced(winner.B).value
-            scored = replace(winner, score=score(criterion, value, winner.degrees_of_freedom, W))
-            rival = replace(rival, score=score(criterion, rival.value, rival.degrees_of_freedom, W))
+            scored = replace(winner, score=score(criterion, value, winner, W))
+            rival = replace(rival, score=score(criterion, rival.value, rival, W))
             if scored.score > rival.score or needs_check(scored, rival):
                 return *_without_run(problem, rival), [*ends, rival]
     return winner, result, ends
@@ -471,8 +471,7 @@ def compare_with_plain(
         compared, _ = descend(exact, compared, _RESCALE_ITERATIONS, problem.deadline)
     compared = replace(compared, shape=polished.shape)
     compared, rival = (
-        replace(one, score=score(exact, one.value, one.degrees_of_freedom, problem.total_weight))
-        for one in (compared, rival)
+        replace(one, score=score(exact, one.value, one, problem.total_weight)) for one in (compared, rival)
     )
     mean = mean_only(exact, rival, problem.total_weight)
     if mean.score < rival.score:
@@ -514,7 +513,10 @@ def _search_all_kernels(problem: SearchProblem) -> Tuned:
         if not (problem.choose_dimension and search.best) or _is_worth_more(problem, search.ranked[0]):
             search.go_on()
         if problem.choose_dimension and (not problem.in_time or _is_multi_index(problem, search.ranked[0])):
-            return Tuned(*_finish_directions(problem, plain, *_found_by(search)))
+            found = Tuned(*_finish_directions(problem, plain, *_found_by(search)))
+            if isinstance(found.winner.shape, Full) or not problem.in_time:
+                return found
+            # The directions fitted the noise, so the kernels and shapes have to be compared after all.
     ends, race = search.ends, Race(problem.with_share(_SHARE_OF_RACE) if problem.weighs_finalists else problem)
     race.run(search.ranked[:_FEW_DIRECTIONS])
     winner, tried, message, survivors = race.best, race.tried, None, race.survivors

@@ -3,15 +3,23 @@
 Let f_k be the leave-one-out predictions of candidate k at n rows, and p_k the number of parameters of its map. The
 weights minimize
 
-    ``|y - sum_k w_k f_k|^2 / n  +  c s^2 sum_k w_k p_k / n``    over w >= 0,
+    ``|y - sum_k w_k f_k|^2 / n  +  c s^2 sum_k w_k p_k / n  +  s^2 (1 - sum_k w_k)^2 / (n t^2)``    over w >= 0,
 
-where s^2 is the smallest mean squared error of a single candidate. The leave-one-out predictions are computed at a
-fixed map, which was learned from all rows. They are therefore too accurate, above all for maps with many parameters.
-The second term corrects for this, as in Mallows' criterion. In Mallows' criterion for a linear model, c is 2.
+where s^2 is the smallest mean squared error of a single candidate, and at most that of predicting zero. The
+leave-one-out predictions are computed at a fixed map, which was learned from all rows. They are therefore too accurate,
+above all for maps with many parameters. The second term corrects for this, as in Mallows' criterion. In Mallows'
+criterion for a linear model, c is 2. The last term is the prior that the sum of the weights is close to 1, with the
+standard deviation t = 0.2. It matters only if the signal is weak: the sum of the weights is then hardly known, and
+would often be far too small.
+
+If there are few rows, this correction is not accurate enough. The f_k are then predictions of models that were learned
+on other rows (cross-fitting). They need no correction. The constant c is smaller, but not zero, because the weights
+overfit too.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,13 +27,17 @@ from scipy.optimize import nnls
 
 from hkrr._base.linear_algebra import Array, jittered_cholesky
 
-# The constant c of the module docstring.
-PRICE = 6.0
+# The constant c of the module docstring, for leave-one-out predictions and for cross-fitting.
+PRICE, CROSS_FIT_PRICE = 6.0, 1.0
+# The standard deviation t of the module docstring.
+_SPREAD_OF_SUM = 0.2
 # Candidates with weights below this number are left out, and the weights of the other candidates are computed again.
 _LEAST_WEIGHT = 0.01
 
 
-def stacking_weights(predictions: Sequence[Array], Y: Array, row_weight: Array, n_parameters: Array) -> Array:
+def stacking_weights(
+    predictions: Sequence[Array], Y: Array, row_weight: Array, n_parameters: Array, price: float = PRICE
+) -> Array:
     """Return the weights of the candidates. Each target is divided by its standard deviation.
 
     Parameters
@@ -38,16 +50,21 @@ def stacking_weights(predictions: Sequence[Array], Y: Array, row_weight: Array, 
         Weights of the rows.
     n_parameters : array (n_candidates,)
         Numbers of parameters of the maps.
+    price : float
+        The constant c.
     """
     size = np.sqrt(np.average(Y * Y, axis=0, weights=row_weight))
     scale = np.sqrt(row_weight / np.sum(row_weight))[:, None] / np.where(size > 0, size, np.inf)
     y, F = (scale * Y).ravel(), np.stack([(scale * one).ravel() for one in predictions], axis=1)
-    least = float(np.min(np.sum((F - y[:, None]) ** 2, axis=0)))
-    price = PRICE * least * np.asarray(n_parameters) / float(np.sum(row_weight))
+    least = min(float(y @ y), *np.sum((F - y[:, None]) ** 2, axis=0).tolist())
+    prices = price * least * np.asarray(n_parameters) / float(np.sum(row_weight))
+    # The prior of the sum of the weights is one more row of the least squares problem.
+    prior = math.sqrt(least / float(np.sum(row_weight))) / _SPREAD_OF_SUM
+    y, F = np.append(y, prior), np.vstack([F, np.full(F.shape[1], prior)])
     kept = np.arange(F.shape[1])
     while True:
         weights = np.zeros(F.shape[1])
-        weights[kept] = _priced_least_squares(F[:, kept], y, price[kept])
+        weights[kept] = _priced_least_squares(F[:, kept], y, prices[kept])
         small = kept[weights[kept] < _LEAST_WEIGHT]
         if len(small) == 0 or len(small) == len(kept):
             return weights

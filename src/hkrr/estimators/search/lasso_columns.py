@@ -1,0 +1,45 @@
+"""Selection of columns by the lasso, for targets that depend on a few of many columns."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import Lasso, LassoCV
+
+from hkrr._base.linear_algebra import Array
+from hkrr.rows import InMemoryRows
+
+# Maximum number of rows that the lasso should get, and number of folds of its cross-validation.
+LASSO_ROWS, _FOLDS = 2_000, 5
+
+
+def selected_columns(rows: InMemoryRows) -> list[Array]:
+    """Return the columns that the lasso selects, as vectors of zeros and ones.
+
+    The penalty of the lasso is chosen by cross-validation, in two ways: the penalty with the smallest error, and the
+    largest penalty whose error is within one standard error of the smallest. With several targets, a column is selected
+    if it is selected for one of the targets. A set of columns is left out if it is empty, or if it contains more than
+    half of the columns.
+    """
+    X, Y, w = rows.gather()
+    if w is not None:
+        X, Y, w = X[w > 0], Y[w > 0], w[w > 0]
+    if len(X) < 2 * _FOLDS or X.shape[1] < 3:
+        return []
+    found = [np.zeros(X.shape[1]), np.zeros(X.shape[1])]
+    for y in Y.T:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # a coarse solution is enough to select columns
+            lasso = LassoCV(cv=_FOLDS, fit_intercept=False).fit(X, y, sample_weight=w)
+            errors, folds = lasso.mse_path_.mean(axis=1), math.sqrt(_FOLDS)
+            best = int(np.argmin(np.abs(lasso.alphas_ - lasso.alpha_)))
+            close = errors <= errors[best] + lasso.mse_path_[best].std(ddof=1) / folds
+            simpler = Lasso(alpha=lasso.alphas_[np.argmax(close)], fit_intercept=False).fit(X, y, sample_weight=w)
+        for columns, model in zip(found, (lasso, simpler), strict=True):
+            columns[model.coef_ != 0.0] = 1.0
+    if np.array_equal(found[0], found[1]):
+        found.pop()
+    return [columns for columns in found if 1 <= np.sum(columns) <= X.shape[1] / 2]
