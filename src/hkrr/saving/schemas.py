@@ -29,8 +29,8 @@ from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.diagnostics import Diagnostics
 from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
-from hkrr.saving import checks
-from hkrr.saving.checks import (
+from hkrr.saving import attribute_checks as checks
+from hkrr.saving.attribute_checks import (
     Check,
     Sizes,
     encoder,
