@@ -17,12 +17,13 @@ from hkrr.criteria import CRITERIA
 from hkrr.estimators._grid_search import largest_target
 from hkrr.estimators.fitted.base import MapModel, Regressor
 from hkrr.estimators.search.candidates import Candidate
-from hkrr.estimators.search.final_fit import FinalFit, TimeBudget, full_size, quick_fit
+from hkrr.estimators.search.final_fit import FinalFit, full_size, quick_fit
 from hkrr.estimators.search.progress import Progress, SearchCallback
 from hkrr.estimators.search.robust_noise import find_outliers, shows_outliers
 from hkrr.estimators.search.search_and_refit import Ready, robust_rows
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.estimators.search.search_stages import SAMPLE_ROWS
+from hkrr.estimators.search.time_budget import TimeBudget
 from hkrr.kernels import KERNELS, Kernel
 from hkrr.rows import Rows
 from hkrr.rows.base import targets, weights
