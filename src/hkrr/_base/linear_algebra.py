@@ -21,7 +21,7 @@ from scipy.linalg import solve_triangular as scipy_solve_triangular
 from scipy.linalg.lapack import dlange
 
 from hkrr._base import lapack
-from hkrr._base.parallel_cholesky import cholesky_in_place
+from hkrr._base.parallel_cholesky import parallel_cholesky_in_place
 
 # The type of arrays of any library (NumPy, torch, ...). There is no common static type for all of them.
 Array: TypeAlias = Any
@@ -270,7 +270,7 @@ def solve_positive_definite(
     else:
 
         def factorize(A: Array) -> Array:
-            return cholesky_in_place(A, n_threads)
+            return parallel_cholesky_in_place(A, n_threads)
 
         diagonal = A.diagonal().copy()
         found = _float32_factor(add_to_diagonal(A, jitter), b, factorize)

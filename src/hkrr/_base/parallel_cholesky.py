@@ -20,7 +20,7 @@ from hkrr._base.threads import in_threads, single_threaded_blas
 _BLOCK = 512
 
 
-def cholesky_in_place(A: Any, n_threads: int = 1) -> Any:
+def parallel_cholesky_in_place(A: Any, n_threads: int = 1) -> Any:
     """Overwrite the lower triangle of the symmetric matrix A with its Cholesky factor, and return A.
 
     Entries above the diagonal are unchanged. If A is not positive definite, a ``LinAlgError`` is raised, and all

@@ -14,7 +14,6 @@ import numpy as np
 
 from hkrr._base.linear_algebra import Array
 from hkrr.criteria import CRITERIA
-from hkrr.estimators._grid_search import largest_target
 from hkrr.estimators.fitted.base import MapModel, Regressor
 from hkrr.estimators.fitted.diagnostics import diagnose_search
 from hkrr.estimators.search.candidates import Candidate
@@ -27,7 +26,7 @@ from hkrr.estimators.search.search_stages import SAMPLE_ROWS
 from hkrr.estimators.search.time_budget import TimeBudget
 from hkrr.kernels import KERNELS, Kernel
 from hkrr.rows import Rows
-from hkrr.rows.base import targets, weights
+from hkrr.rows.base import largest_target, targets, weights
 from hkrr.rows.input_types import is_external
 from hkrr.rows.standardize import Moments, standardize
 from hkrr.rows.weights import any_copies, check_weights, merge_copies, merge_copies_of_rows, normalize_weights

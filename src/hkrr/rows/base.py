@@ -172,6 +172,12 @@ def weights(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
     return (array_namespace(Y).ones_like(Y[:, :1]) if w is None else w[:, None],)
 
 
+def largest_target(y: Array) -> Array:
+    """Return the largest absolute value of each target. The array has one entry for each row."""
+    # Integers are converted to floats, because the absolute value of -128 overflows in int8.
+    return np.max(np.abs(y.astype(np.float64)), axis=0)
+
+
 def _absolute_targets(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
     return (abs(Y) if w is None else abs(Y) * (w > 0)[:, None],)
 

@@ -12,8 +12,9 @@ from hkrr.rows import InMemoryRows
 
 # Number of rows that `any_identical` processes at once.
 _BLOCK = 10_000
-# Maximum number of rows for the search for near copies. With more rows, only identical rows are merged.
-_NEAR_ROWS = 20_000
+# Maximum number of rows for the search for near copies. With more rows, only identical rows are merged. Estimators may
+# also leave more rows as they are.
+MERGED_ROWS = 20_000
 # Largest difference between a row and its copy, in units of the scale of each column.
 _TOLERANCE = 1e-5
 # `find_near_copies` sorts the rows by a random projection. Before this projection, the entries are expressed in units
@@ -114,7 +115,7 @@ def find_copies(X: Array, y: Array, weight: Array | None = None) -> Array | None
     if len(kept) == len(X):
         return None
     counts = np.bincount(source, weights=weight)[kept].astype(np.float64)
-    return None if _is_whole(weight) and _are_frequencies(X[kept], counts, _NEAR_ROWS) else source
+    return None if _is_whole(weight) and _are_frequencies(X[kept], counts, MERGED_ROWS) else source
 
 
 def any_copies(X: Array, y: Array, weight: Array | None) -> bool:
@@ -230,7 +231,7 @@ def _is_whole(weight: Array | None) -> bool:
     return weight is None or bool(np.all(weight == np.round(weight)))
 
 
-def _find_sources(table: Array, n_near: int = _NEAR_ROWS) -> Array:
+def _find_sources(table: Array, n_near: int = MERGED_ROWS) -> Array:
     """Return, for each row, the index of the row that it is a copy of, or its own index if it is not a copy.
 
     If the table has more than `n_near` rows, only identical rows are copies. Otherwise near copies are included.

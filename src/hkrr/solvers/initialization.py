@@ -25,7 +25,7 @@ from hkrr.kernels.base import MEDIAN_ROWS
 from hkrr.objective import Objective, Reduced
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.solvers import Solver, run
-from hkrr.solvers.batched_objective import can_be_batched, reduced_batch
+from hkrr.solvers.batched_objective import objective_can_be_batched, reduced_batch
 
 # Maximum numbers of rows and centers that are used to score starting maps.
 _SCORING_ROWS = 4000
@@ -223,7 +223,7 @@ class _BatchedObjective:
 
 
 def _reduced_of_each(requests: list[tuple[Objective, Array]]) -> list[Reduced | Exception]:
-    if all(can_be_batched(objective) for objective, _ in requests):
+    if all(objective_can_be_batched(objective) for objective, _ in requests):
         found = reduced_batch(*zip(*requests, strict=True))
         if found is not None:
             return list(found)

@@ -27,8 +27,8 @@ EXACT_ROWS, CENTERS = 5_000, 2_000
 # The numbers for kernel="auto" are larger, because kernel="auto" often selects non-smooth kernels (such as Laplace),
 # which need more centers than smooth kernels.
 EXACT_ROWS_ROUGH, CENTERS_ROUGH = 10_000, 4_000
-# Maximum number of centers of a quick fit (see `quick_fit`).
-_QUICK_CENTERS = 500
+# Maximum number of centers of a quick fit (see `quick_fit`), and of the model of a grid search after Ctrl-C.
+QUICK_CENTERS = 500
 
 
 class FinalFit(NamedTuple):
@@ -98,4 +98,4 @@ def quick_fit(sample: InMemoryRows, candidate: Candidate, with_uncertainty: bool
     The fit uses a random number generator of its own, so that it does not change the random numbers of the search.
     """
     result = unchanged(candidate, 0.0, StopReason.INTERRUPTED)
-    return final_fit(sample, candidate, result, _QUICK_CENTERS, np.random.RandomState(0), with_uncertainty)
+    return final_fit(sample, candidate, result, QUICK_CENTERS, np.random.RandomState(0), with_uncertainty)
