@@ -137,10 +137,7 @@ class SearchInputMixin(Regressor):
         # the time of these passes.
         reading = _FINAL_PASSES * (time.perf_counter() - reading_began) / 2
         n_threads, n_centers = self._n_threads, self._count_final_centers(rows.n_rows)
-        if rows.n_rows <= SAMPLE_ROWS:
-            sample = rows.in_memory()
-        else:
-            sample = merge_copies_of_rows(rows.subset(rows.draw(SAMPLE_ROWS, rng)))
+        sample = rows.in_memory() if rows.n_rows <= SAMPLE_ROWS else merge_copies_of_rows(rows.sample(SAMPLE_ROWS, rng))
         sample = sample.on_threads(n_threads)
 
         def fit_candidate(candidate: Candidate, omega: Array | None) -> MapModel:

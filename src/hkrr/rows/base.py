@@ -127,6 +127,10 @@ class Rows(ABC):
     def subset(self, indices: Array) -> InMemoryRows:
         """Return the rows at the given indices as `InMemoryRows`, with the same offsets and scales."""
 
+    def sample(self, n: int, rng: np.random.RandomState) -> InMemoryRows:
+        """Return a uniform random sample of n rows as `InMemoryRows`, drawn by `draw`."""
+        return self.subset(self.draw(n, rng))
+
     @abstractmethod
     def with_coordinates(self, x_offset: Array | None, x_scale: Array | None, y_offset: Array | None) -> Self:
         """Return the same rows in the coordinates ``(X - x_offset) / x_scale`` and ``y - y_offset``.
