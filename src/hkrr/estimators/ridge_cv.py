@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import Any, Literal, Self
 
@@ -34,6 +34,7 @@ from hkrr.rows.base import largest_target
 from hkrr.rows.input_types import is_external
 from hkrr.rows.standardize import Moments
 from hkrr.rows.weights import check_weights
+from hkrr.solvers import Solver
 
 
 class HyperKernelRidgeCV(SearchInputMixin, MapModel):
@@ -160,13 +161,13 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
 
     def __init__(
         self,
-        n_components: Any = "auto",
+        n_components: Literal["auto"] | int | Sequence[int] | np.ndarray = "auto",
         *,
         criterion: Literal["evidence", "loo", "training"] = "evidence",
         cv: Any = None,
-        reg_lambdas: Any = "auto",
+        reg_lambdas: Literal["auto"] | Sequence[float] | np.ndarray = "auto",
         warm_start: bool = False,
-        solver: Any = "lbfgs",
+        solver: Literal["lbfgs", "varpro", "agd"] | Solver = "lbfgs",
         kernel: str | Kernel = "gaussian",
         truncate: bool = True,
         n_init: int = 4,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -144,10 +145,10 @@ class HyperKernelClassifier(
 
     def __init__(
         self,
-        n_components: Any = "auto",
+        n_components: Literal["auto"] | int | Sequence[int] | np.ndarray = "auto",
         *,
         loss: Literal["logistic", "squared"] = "logistic",
-        class_weight: Any = None,
+        class_weight: Literal["balanced"] | dict[Any, float] | None = None,
         kernel: str | Kernel = "gaussian",
         n_init: int = 4,
         refit: Literal["full"] | int = "full",
