@@ -27,14 +27,14 @@ def parallel_cholesky_in_place(A: Any, n_threads: int = 1) -> Any:
     entries of A except the diagonal are restored to their original values.
     """
     try:
-        _factorise(A, n_threads)
+        _factorize(A, n_threads)
     except LinAlgError:
         copy_upper_triangle(A)
         raise
     return A
 
 
-def _factorise(A: Any, n_threads: int) -> None:
+def _factorize(A: Any, n_threads: int) -> None:
     n = len(A)
     for start in range(0, n, _BLOCK):
         end = min(start + _BLOCK, n)

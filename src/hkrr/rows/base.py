@@ -55,7 +55,8 @@ class Rows(ABC):
     n_threads : int
         Number of threads that sums and large linear systems may use.
     pays_to_batch : bool, default=False
-        Whether a batch of several small evaluations takes little more time than a single evaluation, as on a GPU.
+        Whether several small evaluations of an objective take little more time in one batch than a single evaluation,
+        as on a GPU.
 
     Examples
     --------

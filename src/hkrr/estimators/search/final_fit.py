@@ -1,6 +1,6 @@
 """The final fit of a search: coefficients on all rows at the selected map.
 
-The candidates of a search consist of a kernel, a map and a noise level.
+A candidate of a search is a kernel, a map and a noise level.
 """
 
 from __future__ import annotations
@@ -64,9 +64,10 @@ def final_fit(
 ) -> FinalFit:
     """Return the fit of the coefficients on all rows, at the map of `winner`, the selected candidate.
 
-    The journal of the checkpoint (`hkrr._base.resume_journal`) stores the coefficients, the diagnostics of the solve
-    and the uncertainty, so that a resumed fit does not have to solve again. The uncertainty takes longer than the
-    coefficients. Use ``with_uncertainty=False`` for a temporary fit. See `estimate_uncertainty` for `given`.
+    `result` is the result of the run that found the map. The journal of the checkpoint (`hkrr._base.resume_journal`)
+    stores the coefficients, the diagnostics of the solve and the uncertainty, so that a resumed fit does not have to
+    solve again. Computing the uncertainty takes longer than computing the coefficients, so use
+    ``with_uncertainty=False`` for a temporary fit. See `estimate_uncertainty` for `given`.
     """
     reg_lambda, B = winner.nu / rows.total_weight, winner.B
     with single_threaded_blas():
@@ -93,7 +94,7 @@ def final_fit(
 
 
 def quick_fit(sample: InMemoryRows, candidate: Candidate, with_uncertainty: bool = True) -> FinalFit:
-    """Return a fast fit of a candidate, with at most 500 centers and only the rows of the search.
+    """Return a fast fit of a candidate, with at most 500 centers, to `sample`, the rows of the search.
 
     The fit uses a random number generator of its own, so that it does not change the random numbers of the search.
     """

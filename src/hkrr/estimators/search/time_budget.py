@@ -27,7 +27,7 @@ _KERNEL_VALUES = 150_000
 _EXAMINED_ROWS = 20_000
 # Fraction of the time limit that is kept as a reserve, because the predicted duration of the final fit is not exact.
 _RESERVE = 0.03
-# Maximum fraction of the time limit that is reserved for the final fits.
+# Maximum fraction of the time limit that is reserved for the final fits, apart from the reserve.
 _SHARE_OF_FIT = 0.4
 # Fractions of the rows that are tried if there is no time for a fit with all rows as centers.
 _SUBSETS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
@@ -133,7 +133,7 @@ class TimeBudget:
     began : float
         Time (of ``time.perf_counter``) at which the fit started.
     reading : float
-        Seconds that the final fit needs to read the rows.
+        Predicted time in seconds for reading the rows in the final fit.
     n_threads : int
         Number of threads of the final fit.
     """
@@ -145,9 +145,10 @@ class TimeBudget:
     def search_deadline(self, kernel: Kernel, n_centers: int, n_fits: int = 1) -> float:
         """Return the time (of ``time.perf_counter``) at which the search has to stop.
 
-        The size of a final fit is reduced until it needs at most 0.4 of the time limit (`DurationModel.affordable`).
-        The predicted time of this fit, the time for reading the rows and a small reserve are kept free. If there are up
-        to `n_fits` final fits, time is kept free for as many of them as need at most 0.4 of the time limit.
+        Time for the final fit is reserved: the predicted duration of the fit, the time for reading the rows, and 3% of
+        the time limit in case the prediction is too low. If the final fit would need more than 0.4 of the time limit,
+        fewer centers or fewer rows are assumed (`DurationModel.affordable`). `n_fits` is the maximum number of final
+        fits. Time is reserved for as many of them as need at most 0.4 of the time limit together, at least for one.
         """
         if self._limit is None:
             return math.inf
@@ -160,7 +161,7 @@ class TimeBudget:
     def affordable_size(self, candidate: Candidate, n_centers: int, n_fits: int = 1) -> tuple[int, int]:
         """Return the numbers of rows and of centers of a final fit, if the time left is divided by `n_fits`.
 
-        If less than a tenth of the time limit is left, the final fits still get a tenth.
+        If less than a tenth of the time limit is left, the final fits get a tenth, and may exceed the limit.
         """
         if self._limit is None:
             return self._rows.n_rows, n_centers
@@ -168,7 +169,7 @@ class TimeBudget:
         return duration.affordable(self._rows.n_rows, n_centers, self._left / n_fits, candidate.nu)
 
     def affordable_fits(self, candidates: Sequence[Candidate], n_centers: int) -> int:
-        """Return how many of these candidates can be fitted in this order in the time left, at least one."""
+        """Return how many of these candidates can be fitted, one after the other, in the time left: at least one."""
         if self._limit is None:
             return len(candidates)
         left, n_rows = self._left, self._rows.n_rows
