@@ -172,7 +172,8 @@ class SearchInputMixin(Regressor):
     def _diagnose(self, selected: Selection, loaded: Loaded, predict: Callable[[Rows], Array]) -> None:
         """Set ``truncation_`` to a level without outliers, and ``diagnostics_``. Issue the warnings of the diagnostics.
 
-        `predict` returns the predictions for rows in the original units, before they are clipped if `truncate` is True.
+        `predict` returns the predictions for rows in the original units. The predictions of a single model must not be
+        clipped. In the sum of an ensemble, the predictions of the members are clipped.
         """
         outliers = [] if selected.y_offset is None else _find_outliers_of(predict, loaded.given())
         if outliers:
