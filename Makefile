@@ -31,7 +31,7 @@ $(VENV)/.test: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
 setup: $(VENV)/.test  ## create .venv and install everything the tests need
 
 demo: $(VENV)/.demo  ## fit a planted multi-index model and draw demo.png
-	@$(BIN)/python -m hkrr.experiments.demo
+	@$(BIN)/python -m hkrr.experiments.demo_picture
 
 format: $(VENV)/.test  ## apply ruff's fixes and format the code
 	$(BIN)/ruff check --fix .

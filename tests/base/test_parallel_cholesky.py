@@ -8,7 +8,7 @@ from scipy.linalg import LinAlgError, cholesky
 from hkrr._base import linear_algebra as _arrays
 from hkrr._base import parallel_cholesky as _cholesky
 from hkrr._base.linear_algebra import solve_positive_definite, solve_with_lower
-from hkrr._base.parallel_cholesky import cholesky_in_place
+from hkrr._base.parallel_cholesky import parallel_cholesky_in_place
 
 # Numbers of rows of the test matrices. The blocks have eight rows in these tests.
 SIZES = [1, 7, 8, 9, 16, 50]
@@ -29,7 +29,7 @@ def _matrix(n, seed=0):
 @pytest.mark.parametrize("n", SIZES)
 def test_only_the_lower_triangle_is_overwritten_by_the_factor(n):
     A, given = _matrix(n), _matrix(n)
-    found = cholesky_in_place(A)
+    found = parallel_cholesky_in_place(A)
     assert found is A
     assert_allclose(np.tril(A), cholesky(given, lower=True), rtol=1e-10, atol=1e-12)
     assert_array_equal(np.triu(A, 1), np.triu(given, 1))
@@ -38,16 +38,16 @@ def test_only_the_lower_triangle_is_overwritten_by_the_factor(n):
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("n_threads", [2, 3, 8])
 def test_the_result_does_not_depend_on_the_number_of_threads(n, n_threads):
-    assert_array_equal(cholesky_in_place(_matrix(n), n_threads), cholesky_in_place(_matrix(n)))
+    assert_array_equal(parallel_cholesky_in_place(_matrix(n), n_threads), parallel_cholesky_in_place(_matrix(n)))
 
 
 @pytest.mark.parametrize("n", SIZES)
 def test_a_matrix_in_single_precision_stays_in_single_precision(n):
     """Test float32, which large systems use. L L' agrees with A up to rounding errors of 1e-6 of the largest entry."""
     A = _matrix(n).astype(np.float32)
-    factor = cholesky_in_place(A.copy(), 2)
+    factor = parallel_cholesky_in_place(A.copy(), 2)
     assert factor.dtype == np.float32
-    assert_array_equal(factor, cholesky_in_place(A.copy()))
+    assert_array_equal(factor, parallel_cholesky_in_place(A.copy()))
     lower = np.tril(factor).astype(np.float64)
     assert_allclose(lower @ lower.T, A, rtol=0, atol=1e-6 * np.abs(A).max())
 
@@ -56,7 +56,7 @@ def test_a_matrix_in_single_precision_stays_in_single_precision(n):
 @pytest.mark.parametrize("T", [1, 3])
 def test_solving_with_the_factor(n, T):
     b = np.random.default_rng(n).normal(size=(n, T))
-    assert_allclose(_matrix(n) @ solve_with_lower(cholesky_in_place(_matrix(n)), b), b, rtol=1e-9, atol=1e-9)
+    assert_allclose(_matrix(n) @ solve_with_lower(parallel_cholesky_in_place(_matrix(n)), b), b, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("broken", [0, 7, 8, 30, 49])
@@ -67,7 +67,7 @@ def test_a_failure_restores_all_entries_but_the_diagonal(broken, n_threads):
     A[broken, broken] = -1.0
     given = A.copy()
     with pytest.raises(LinAlgError):
-        cholesky_in_place(A, n_threads)
+        parallel_cholesky_in_place(A, n_threads)
     off = ~np.eye(50, dtype=bool)
     assert_array_equal(A[off], given[off])
 

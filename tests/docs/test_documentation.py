@@ -20,7 +20,7 @@ import hkrr
 from hkrr.bench import METHODS
 from hkrr.bench.method_interface import MOST_SETTINGS
 from hkrr.bench.problems import PLANTED_SUITE, planted_names
-from hkrr.experiments import NAMES, demo
+from hkrr.experiments import NAMES, demo_picture
 from support.paths import ROOT
 
 MODULES = [module.name for module in pkgutil.walk_packages(hkrr.__path__, "hkrr.")]
@@ -115,16 +115,16 @@ def test_docstring_examples(name):
 
 
 def test_demo(tmp_path, capsys):
-    outcome = demo.run(seed=1, verbose=0)
+    outcome = demo_picture.run(seed=1, verbose=0)
     assert outcome.score_on_inputs < 0.5 < 0.96 < outcome.score < outcome.score_on_true_map + 0.01
     assert outcome.score_on_true_map < 1 / 1.01 + 0.005
-    text = demo.describe(outcome)
+    text = demo_picture.describe(outcome)
     for value in (outcome.score, outcome.score_on_inputs, outcome.score_on_true_map):
         assert f"{value:.3f}" in text
     with warnings.catch_warnings():
         # Ignore deprecation warnings inside matplotlib.
         warnings.simplefilter("ignore")
-        demo.plot(outcome, tmp_path / "demo.png")
+        demo_picture.plot(outcome, tmp_path / "demo.png")
     picture = matplotlib.image.imread(tmp_path / "demo.png")
     assert picture.shape[0] > 500
     assert picture.std() > 0.05

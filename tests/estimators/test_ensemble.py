@@ -16,8 +16,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 from hkrr import HyperKernelEnsemble, HyperKernelRidgeCV
 from hkrr.datasets import make_mim_sines
 from hkrr.estimators.search import search_and_refit
-from hkrr.estimators.search.final_fit import TimeBudget
 from hkrr.estimators.search.progress import Phase
+from hkrr.estimators.search.time_budget import TimeBudget
 from support.quick_search import make_quick
 from support.random_problems import SEEDS
 from support.stopped_fits import breaking

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.model_selection import KFold, PredefinedSplit, ShuffleSplit
 
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
-from hkrr.estimators._grid_search import largest_target, make_splits
+from hkrr.estimators._grid_search import make_splits
 
 LAMBDAS = [1e-3, 1e-1, 1e-2]
 
@@ -182,12 +182,6 @@ def test_int8_targets_of_minus_128(options):
     if options:
         for name in ("split0_error", "split1_error"):
             assert_array_equal(one.cv_results_[name], other.cv_results_[name])
-
-
-def test_each_target_has_its_own_largest_value():
-    Y = np.array([[-128, 3], [5, 127], [0, -7]], dtype=np.int8)
-    assert_array_equal(largest_target(Y), [128, 127])
-    assert largest_target(Y[:, 0]) == 128
 
 
 @pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # the grid has one lambda

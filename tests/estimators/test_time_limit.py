@@ -10,14 +10,14 @@ import pytest
 from hkrr import HyperKernelRidgeCV
 from hkrr.criteria import Criterion, Evidence
 from hkrr.estimators import ridge_cv
-from hkrr.estimators.search import candidates, directions, final_fit, search_problem
+from hkrr.estimators.search import candidates, directions, search_problem, time_budget
 from hkrr.estimators.search import search_stages as tuning
 from hkrr.kernels import Gaussian
 from hkrr.rows import InMemoryRows
 from hkrr.solvers import LBFGS, driver
 
 # Modules that read the clock.
-READERS = [candidates, final_fit, search_problem, ridge_cv, tuning, driver]
+READERS = [candidates, search_problem, time_budget, ridge_cv, tuning, driver]
 
 
 class Ticks:
@@ -62,7 +62,7 @@ class Ticks:
 def _late(monkeypatch, limit, n_threads, n_unlimited=0, **options):
     """Fit with a time limit. Return the numbers of evaluations after the deadline: inside and outside of solver runs.
 
-    The deadline is the limit minus a reserve (`final_fit._RESERVE`). After the deadline, a run may evaluate its
+    The deadline is the limit minus a reserve (`time_budget._RESERVE`). After the deadline, a run may evaluate its
     starting map, but nothing else: it checks the clock before every further evaluation. The first `n_unlimited` runs
     have no limit and do not count.
     """
@@ -72,7 +72,7 @@ def _late(monkeypatch, limit, n_threads, n_unlimited=0, **options):
     y = np.sin(2.0 * X[:, 0]) + X[:, 1] ** 2 + 0.1 * rng.normal(size=130)
     model = HyperKernelRidgeCV(n_init=3, random_state=0, time_limit=limit, **options).fit(X, y)
     assert np.all(np.isfinite(model.predict(X)))
-    deadline = (1.0 - final_fit._RESERVE) * limit
+    deadline = (1.0 - time_budget._RESERVE) * limit
     assert len(ticks.begun) >= deadline  # the deadline was reached
     late = [(run, k) for now, run, k in ticks.begun if now > deadline]
     elsewhere = [k for run, k in late if run is None]

@@ -182,7 +182,7 @@ def test_predictions_take_one_pass():
 
 @pytest.mark.parametrize("merged_rows", [20_000, 100], ids=["below the limit", "above it"])
 def test_repeated_rows_have_the_same_effect_in_memory_and_in_files(tmp_path, monkeypatch, merged_rows):
-    monkeypatch.setattr(estimator, "_MERGED_ROWS", merged_rows)
+    monkeypatch.setattr(estimator, "MERGED_ROWS", merged_rows)
     table = _table().to_numpy()
     table[1] = table[0]
     np.save(tmp_path / "rows.npy", table)

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
-from hkrr.estimators.classification.labels import merge_copies_of_rows
+from hkrr.estimators.classification.labels import merge_copies_within_classes
 from hkrr.rows.weights import any_copies, find_copies, find_near_copies, merge_copies, merge_identical
 
 # ------------------------------------------------------------------------------------------------ which rows are found
@@ -194,8 +194,8 @@ def test_rows_of_rounded_inputs_are_not_copies():
 def test_near_copies_of_the_same_class_are_merged():
     table, _ = _planted()
     X, index = np.vstack([table[:40], table[:40] + 1e-7]), np.tile(np.arange(40) % 2, 2)
-    alone = merge_copies_of_rows(table[:40], index[:40], None)
-    both = merge_copies_of_rows(X, index, None)
+    alone = merge_copies_within_classes(table[:40], index[:40], None)
+    both = merge_copies_within_classes(X, index, None)
     assert len(alone[0]) == len(both[0])
     assert_array_equal(np.bincount(both[1]), np.bincount(alone[1]))
 

@@ -12,6 +12,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from hkrr import FitError, HyperKernelRidge
 from hkrr._base.threads import single_threaded_blas
 from hkrr.rows import InMemoryRows
+from hkrr.rows.base import largest_target
 from hkrr.rows.standardize import moments
 from support.platforms import posix_only
 
@@ -248,3 +249,9 @@ def test_the_mean_of_a_constant_target_ignores_rows_of_weight_zero(value):
     y[0], w[0] = 7.0, 0.0
     for rows in (InMemoryRows(X[1:], y[1:]), InMemoryRows(X, y, w)):
         assert moments(rows).y_mean == value
+
+
+def test_each_target_has_its_own_largest_value():
+    Y = np.array([[-128, 3], [5, 127], [0, -7]], dtype=np.int8)
+    assert_array_equal(largest_target(Y), [128, 127])
+    assert largest_target(Y[:, 0]) == 128

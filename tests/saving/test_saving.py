@@ -14,7 +14,7 @@ from sklearn.base import clone
 import hkrr
 from hkrr import baselines, kernels
 from hkrr._storage import json_codec as codec
-from hkrr.saving import checks
+from hkrr.saving import attribute_checks
 from hkrr.saving.schemas import SCHEMAS
 from hkrr.tables import TableRegressor
 from support.models_to_save import (
@@ -209,7 +209,7 @@ class Noted:
 def noted(monkeypatch):
     """Return a model whose schema has the optional attribute `noted_`, a storable record."""
     monkeypatch.setitem(codec._OBJECTS, "Noted", Noted)
-    monkeypatch.setitem(SCHEMAS["HyperKernelRidge"].optional, "noted_", checks.record(Noted))
+    monkeypatch.setitem(SCHEMAS["HyperKernelRidge"].optional, "noted_", attribute_checks.record(Noted))
     return copied("HyperKernelRidge")
 
 

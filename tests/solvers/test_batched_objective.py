@@ -15,7 +15,7 @@ from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
 from hkrr.rows.torch_device import TorchRows
 from hkrr.solvers import LBFGS, initialization
-from hkrr.solvers.batched_objective import can_be_batched, reduced_batch
+from hkrr.solvers.batched_objective import objective_can_be_batched, reduced_batch
 from hkrr.solvers.initialization import _reduced_of_each, descend_lambda, sample_map
 
 M, D, d = 300, 6, 2
@@ -53,7 +53,7 @@ def _objectives(rows, kernel, lambdas=LAMBDAS, n_centers=15):
 def test_a_batch_agrees_with_single_evaluations(kernel, T, weighted, block_size, shift):
     rows = _rows(T, weighted, block_size=block_size).with_coordinates(np.full(D, -shift), None, None)
     objectives = _objectives(rows, kernel)
-    assert all(can_be_batched(objective) for objective in objectives)
+    assert all(objective_can_be_batched(objective) for objective in objectives)
     found = reduced_batch(objectives, MAPS)
     for one, objective, B in zip(found, objectives, MAPS, strict=True):
         expected = objective.reduced(B)
@@ -67,10 +67,12 @@ def test_a_batch_agrees_with_single_evaluations(kernel, T, weighted, block_size,
 
 def test_unsupported_objectives_are_recognised():
     rows = _rows()
-    assert not can_be_batched(_objectives(rows, "laplace")[0])  # not smooth at distance zero
-    assert not can_be_batched(_objectives(rows, "gaussian", [1e-5] * 3)[0])  # needs whitening, as lambda is small
-    assert not can_be_batched(Objective(rows, None, get_kernel("gaussian").with_gamma(1.0), 1e-2))
-    assert not can_be_batched(Objective(InMemoryRows(*_data()), _data()[0][:9], get_kernel("gaussian"), 1e-2))
+    assert not objective_can_be_batched(_objectives(rows, "laplace")[0])  # not smooth at distance zero
+    assert not objective_can_be_batched(
+        _objectives(rows, "gaussian", [1e-5] * 3)[0]
+    )  # needs whitening, as lambda is small
+    assert not objective_can_be_batched(Objective(rows, None, get_kernel("gaussian").with_gamma(1.0), 1e-2))
+    assert not objective_can_be_batched(Objective(InMemoryRows(*_data()), _data()[0][:9], get_kernel("gaussian"), 1e-2))
 
 
 def test_identical_centers_need_more_jitter():

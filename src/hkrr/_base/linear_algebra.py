@@ -21,7 +21,7 @@ from scipy.linalg import solve_triangular as scipy_solve_triangular
 from scipy.linalg.lapack import dlange
 
 from hkrr._base import lapack
-from hkrr._base.parallel_cholesky import cholesky_in_place
+from hkrr._base.parallel_cholesky import parallel_cholesky_in_place
 
 # The type of arrays of any library (NumPy, torch, ...). There is no common static type for all of them.
 Array: TypeAlias = Any
@@ -32,10 +32,10 @@ EPS = float(np.finfo(np.float64).eps)
 _MAX_JITTER = 1e-4
 # Minimum number of rows of a linear system that is solved in float32.
 _LARGE = 2_000
-# Minimum number of rows of a matrix that is inverted in float32, and maximum relative residual of a linear system that
-# is solved with the float32 factor, before iterative refinement. If the residual is larger, float64 is used.
+# Minimum number of rows of a matrix that is inverted in float32. Maximum relative residual, before iterative
+# refinement, of a linear system that is solved with the float32 factor. If the residual is larger, float64 is used.
 _FLOAT32_ROWS, _FLOAT32_RESIDUAL = 600, 1e-3
-# Maximum relative residual of the same system after refinement in float64. If the residual is larger, the matrix is
+# Maximum relative residual of such a system after refinement in float64. If the residual is larger, the matrix is
 # factorized again in float64.
 _REFINED_RESIDUAL = 1e-8
 # A matrix is factorized in float32 only if its largest diagonal entry is between 1 / r and r for this r. With other
@@ -216,7 +216,7 @@ def _torch_cholesky(A: Array) -> Array:
     return factor
 
 
-def _with_jitter(A: Array, jitter: float, factorise: Callable[[], Array]) -> tuple[Array, float]:
+def _with_jitter(A: Array, jitter: float, factorize: Callable[[], Array]) -> tuple[Array, float]:
     xp = array_namespace(A)
     diagonal = xp.asarray(A.diagonal(), copy=True)
     largest = float(xp.max(diagonal))
@@ -226,7 +226,7 @@ def _with_jitter(A: Array, jitter: float, factorise: Callable[[], Array]) -> tup
     while jitter <= limit:
         _set_diagonal(A, diagonal + jitter)
         try:
-            return factorise(), jitter
+            return factorize(), jitter
         except LinAlgError:
             jitter = max(10.0 * jitter, EPS * largest, sys.float_info.min)
     raise FloatingPointError("a kernel matrix is not positive definite, or contains values that are not finite")
@@ -270,7 +270,7 @@ def solve_positive_definite(
     else:
 
         def factorize(A: Array) -> Array:
-            return cholesky_in_place(A, n_threads)
+            return parallel_cholesky_in_place(A, n_threads)
 
         diagonal = A.diagonal().copy()
         found = _float32_factor(add_to_diagonal(A, jitter), b, factorize)

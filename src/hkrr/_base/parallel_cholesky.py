@@ -20,21 +20,21 @@ from hkrr._base.threads import in_threads, single_threaded_blas
 _BLOCK = 512
 
 
-def cholesky_in_place(A: Any, n_threads: int = 1) -> Any:
+def parallel_cholesky_in_place(A: Any, n_threads: int = 1) -> Any:
     """Overwrite the lower triangle of the symmetric matrix A with its Cholesky factor, and return A.
 
     Entries above the diagonal are unchanged. If A is not positive definite, a ``LinAlgError`` is raised, and all
     entries of A except the diagonal are restored to their original values.
     """
     try:
-        _factorise(A, n_threads)
+        _factorize(A, n_threads)
     except LinAlgError:
         copy_upper_triangle(A)
         raise
     return A
 
 
-def _factorise(A: Any, n_threads: int) -> None:
+def _factorize(A: Any, n_threads: int) -> None:
     n = len(A)
     for start in range(0, n, _BLOCK):
         end = min(start + _BLOCK, n)

@@ -5,8 +5,8 @@ whole computation. To resume a fit, the same code runs again and gets the stored
 fit reaches the point of the interruption within moments, with bitwise the same numbers.
 
 `step` computes a result, or returns the stored result. The key of a step contains everything that the result depends
-on, so the order in which threads finish does not matter. Steps can be nested: when the outer step is done, the entries
-made inside it are deleted. `open_run` opens a run of a solver. During the run, the journal records either the
+on, so the order in which threads finish does not matter. Steps can be nested. When the outer step is done, the entries
+of its inner steps are deleted. `open_run` opens a run of a solver. During the run, the journal records either the
 evaluations of the objective or the values that the solver needs to continue (`RunRecord`).
 
 The current journal is a context variable, which the threads of `hkrr._base.threads` inherit. If there is no journal,
@@ -39,11 +39,11 @@ REMEDY = "use another path for checkpoint, or delete the file to start over"
 
 @dataclass
 class RunRecord:
-    """The progress of an unfinished run of a solver, as checkpoints store it.
+    """The data that a checkpoint stores about an unfinished run of a solver.
 
-    The first seven fields are lists with one entry per call of ``objective.reduced``. A resumed run replays these
-    evaluations. The fields from `value` to `reg_lambda` are those of `hkrr.objective.Reduced`. The last four fields are
-    used only by solvers that resume from their stored ``memory`` instead.
+    The first seven fields are lists with one entry per call of ``objective.reduced``. A resumed run takes the results
+    of these calls from the lists. The fields from `value` to `reg_lambda` are those of `hkrr.objective.Reduced`. The
+    last four fields are used only by solvers that resume from their stored ``memory`` instead.
     """
 
     x: list[Array] = field(default_factory=list)  # the entries of the map, followed by lambda if lambda is learned
@@ -188,7 +188,7 @@ def paused() -> Iterator[None]:
 
 
 def _journal_and_prefix() -> tuple[Journal, str] | None:
-    """Return the current journal and the name prefix of all entries made inside the current step.
+    """Return the current journal, and the prefix of the names of all entries that the current step makes.
 
     Return None if there is no journal, or if the journal belongs to the process from which this process was forked.
     """

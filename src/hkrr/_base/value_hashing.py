@@ -25,7 +25,7 @@ _EXACT = 2**53
 def digest(*parts: Any, other: Callable[[Any], str] = repr) -> str:
     """Return a hash of the given values, in this order, as a short string.
 
-    `other` converts a value to text if it is not None, not a bool, and of no type that the module docstring lists.
+    `other` converts all values to text except None, booleans, and values of the types that the module docstring lists.
     """
     found = hashlib.blake2b(digest_size=16)
 

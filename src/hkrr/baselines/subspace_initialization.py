@@ -36,7 +36,7 @@ def subspace_map(name: str, rows: InMemoryRows, n_components: int, rng: np.rando
         raise ValueError(
             f"init={name!r} needs one target, but y has {rows.n_targets} targets; use init='random' or an array"
         )
-    X, Y, _ = rows.subset(rows.draw(_MAX_ROWS, rng)).gather()
+    X, Y, _ = rows.sample(_MAX_ROWS, rng).gather()
     estimator: SubspaceEstimator
     if name in ("opg", "mave"):
         estimator = {"opg": OPG, "mave": MAVE}[name](n_components, random_state=rng)

@@ -29,8 +29,10 @@ from hkrr._base.progress_bar import progress_bar
 from hkrr._storage.checkpoint import best_model_so_far
 from hkrr.estimators.fitted.diagnostics import fit_warnings_silenced
 from hkrr.estimators.ridge import HyperKernelRidge
+from hkrr.estimators.search.final_fit import QUICK_CENTERS
 from hkrr.exceptions import FitError
 from hkrr.kernels import get_kernel
+from hkrr.rows.base import largest_target
 from hkrr.rows.weights import find_copies
 from hkrr.solvers.driver import MESSAGES, StopReason
 
@@ -39,8 +41,6 @@ _LAMBDAS = tuple(10.0**-k for k in range(1, 7))
 # Copies of a row are kept in the same part of a split if there are at least this many distinct rows. With fewer
 # distinct rows, the training part could have fewer than two of them.
 _LEAST_DISTINCT = 4
-# Maximum number of centers of the model that is returned after Ctrl-C.
-_QUICK_CENTERS = 500
 # The type of a score, the result of one fit on one split: held-out error, map, gamma and lambda.
 _Score = tuple[float, Array | None, float, float]
 # Score of a fit that raised a FitError.
@@ -263,7 +263,7 @@ def _best_so_far(stop: KeyboardInterrupt, grid: Grid, found: list[list[_Score] |
         kernel=get_kernel(grid.base.kernel).with_gamma(gamma),
         init=B,
         criterion="training",
-        n_centers=min(_QUICK_CENTERS, len(grid.X)),
+        n_centers=min(QUICK_CENTERS, len(grid.X)),
         max_iter=0,
     )
     try:
@@ -274,12 +274,6 @@ def _best_so_far(stop: KeyboardInterrupt, grid: Grid, found: list[list[_Score] |
     reason = StopReason.INTERRUPTED
     quick.result_ = replace(quick.result_, reason=reason.value, message=MESSAGES[reason])
     return GridChoice(quick, d, error, table, interrupted=True)
-
-
-def largest_target(y: Array) -> Array:
-    """Return the largest absolute value of each target."""
-    # Integers are converted to floats, because the absolute value of -128 overflows in int8.
-    return np.max(np.abs(y.astype(np.float64)), axis=0)
 
 
 def _take(weight: Array | None, rows: Array) -> Array | None:

@@ -17,6 +17,7 @@ from hkrr.kernels import get_kernel
 from hkrr.solvers import LBFGS, get_solver
 
 if TYPE_CHECKING:
+    from hkrr.estimators.ensemble import HyperKernelEnsemble
     from hkrr.estimators.ridge import HyperKernelRidge
     from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 
@@ -26,7 +27,7 @@ _INITS = ("random", "sir", "save", "phd", "opg", "mave")
 _GRID_COMPONENTS = 10
 
 
-def check_shared_parameters(model: HyperKernelRidge | HyperKernelRidgeCV) -> None:
+def check_shared_parameters(model: HyperKernelRidge | HyperKernelRidgeCV | HyperKernelEnsemble) -> None:
     """Raise ValueError if a parameter that all estimators share is invalid."""
     if model.time_limit is not None:
         check_positive("time_limit", model.time_limit)

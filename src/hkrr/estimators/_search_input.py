@@ -1,4 +1,4 @@
-"""Preparation of a search: conversion of the data passed to `fit` to standardized rows, and a time budget."""
+"""The steps of `fit` before and after a search: preparation of the rows and the time budget, and the diagnostics."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ import numpy as np
 
 from hkrr._base.linear_algebra import Array
 from hkrr.criteria import CRITERIA
-from hkrr.estimators._grid_search import largest_target
 from hkrr.estimators.fitted.base import MapModel, Regressor
+from hkrr.estimators.fitted.diagnostics import diagnose_search
 from hkrr.estimators.search.candidates import Candidate
-from hkrr.estimators.search.final_fit import FinalFit, TimeBudget, full_size, quick_fit
+from hkrr.estimators.search.final_fit import FinalFit, full_size, quick_fit
 from hkrr.estimators.search.progress import Progress, SearchCallback
 from hkrr.estimators.search.robust_noise import find_outliers, shows_outliers
-from hkrr.estimators.search.search_and_refit import Ready, robust_rows
+from hkrr.estimators.search.search_and_refit import Ready, Selection, robust_rows
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.estimators.search.search_stages import SAMPLE_ROWS
+from hkrr.estimators.search.time_budget import TimeBudget
 from hkrr.kernels import KERNELS, Kernel
 from hkrr.rows import Rows
-from hkrr.rows.base import targets, weights
+from hkrr.rows.base import largest_target, targets, weights
 from hkrr.rows.input_types import is_external
 from hkrr.rows.standardize import Moments, standardize
 from hkrr.rows.weights import any_copies, check_weights, merge_copies, merge_copies_of_rows, normalize_weights
@@ -62,8 +63,10 @@ class Loaded:
 class SearchInputMixin(Regressor):
     """Mixin of the estimators that search for a model without `cv`."""
 
+    # An ensemble has no parameters with the next three names.
     n_components: Any = "auto"
     criterion: Literal["training", "evidence", "loo"] = "evidence"
+    truncate: bool = True
     # Maximum number of final fits for which time is reserved. Only ensembles make several final fits.
     _most_fits = 1
     n_init: int
@@ -134,10 +137,7 @@ class SearchInputMixin(Regressor):
         # the time of these passes.
         reading = _FINAL_PASSES * (time.perf_counter() - reading_began) / 2
         n_threads, n_centers = self._n_threads, self._count_final_centers(rows.n_rows)
-        if rows.n_rows <= SAMPLE_ROWS:
-            sample = rows.in_memory()
-        else:
-            sample = merge_copies_of_rows(rows.subset(rows.draw(SAMPLE_ROWS, rng)))
+        sample = rows.in_memory() if rows.n_rows <= SAMPLE_ROWS else merge_copies_of_rows(rows.sample(SAMPLE_ROWS, rng))
         sample = sample.on_threads(n_threads)
 
         def fit_candidate(candidate: Candidate, omega: Array | None) -> MapModel:
@@ -169,15 +169,45 @@ class SearchInputMixin(Regressor):
         """Return the number of centers of the final fit."""
         return full_size(n_rows, not self._selects_kernel) if self.refit == "full" else min(self.refit, n_rows)
 
+    def _diagnose(self, selected: Selection, loaded: Loaded, predict: Callable[[Rows], Array]) -> None:
+        """Set ``truncation_`` to a level without outliers, and ``diagnostics_``. Issue the warnings of the diagnostics.
 
-def find_outliers_of(predict: Callable[[Rows], Array], rows: Rows) -> list[int]:
+        `predict` returns the predictions for rows in the original units. The predictions of a single model must not be
+        clipped. In the sum of an ensemble, the predictions of the members are clipped.
+        """
+        outliers = [] if selected.y_offset is None else _find_outliers_of(predict, loaded.given())
+        if outliers:
+            self._set_truncation(_largest_without(loaded, outliers))
+        objective, result, solve, _ = selected.fit
+        self._set_diagnostics(
+            diagnose_search(
+                objective.rows,
+                objective,
+                result,
+                predict,
+                selected.winner,
+                selected.candidates,
+                given=None if isinstance(self.n_components, str) else loaded.dimensions,
+                time_limited=self.time_limit is not None,
+                truncation=self.truncation_ if self.truncate else None,
+                solve=solve,
+                outliers=outliers,
+            )
+        )
+
+    def _set_truncation(self, level: Any) -> None:
+        """Set the level of truncation."""
+        self.truncation_ = level
+
+
+def _find_outliers_of(predict: Callable[[Rows], Array], rows: Rows) -> list[int]:
     """Return the indices of the outliers, largest residual first. The rows are in the original units of X and y."""
     Y = rows.map(targets)
     residuals = Y - predict(rows).reshape(Y.shape)
     return find_outliers(residuals[:, shows_outliers(Y)], rows.map(weights)[:, 0])
 
 
-def largest_without(loaded: Loaded, outliers: list[int]) -> Any:
+def _largest_without(loaded: Loaded, outliers: list[int]) -> Any:
     """Return the level of truncation, computed from the rows that are not outliers."""
     rows = loaded.given()
     Y, counted = rows.map(targets), rows.map(weights)[:, 0] > 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -18,10 +17,9 @@ from hkrr._base.checks import check_int
 from hkrr._base.linear_algebra import Array
 from hkrr._storage.checkpoint import FitInterrupted, checkpointing, restored_on_failure
 from hkrr.estimators._parameter_checks import check_callbacks, check_shared_parameters
-from hkrr.estimators._search_input import SearchInputMixin, find_outliers_of, largest_without
+from hkrr.estimators._search_input import SearchInputMixin
 from hkrr.estimators.fitted.base import MapModel
 from hkrr.estimators.fitted.conformal import LeftOut
-from hkrr.estimators.fitted.diagnostics import diagnose_search, issue_warnings
 from hkrr.estimators.fitted.summary import Summary, SummaryMixin, summarize_ensemble
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.estimators.search.candidates import Candidate, path_table
@@ -144,33 +142,7 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
                 self.__dict__.pop("diagnostics_", None)
                 if first.interrupted_by is not None:
                     raise FitInterrupted(self, first.interrupted_by) from None
-                outliers = [] if first.y_offset is None else find_outliers_of(self._predict_rows, loaded.given())
-                if outliers:
-                    self.truncation_ = largest_without(loaded, outliers)
-                    for member in self.members_:
-                        member.truncation_ = self.truncation_
-                objective, result, solve, _ = first.fit
-                found = diagnose_search(
-                    objective.rows,
-                    objective,
-                    result,
-                    self._predict_rows,
-                    first.winner,
-                    first.candidates,
-                    given=None,
-                    time_limited=self.time_limit is not None,
-                    truncation=self.truncation_,
-                    solve=solve,
-                    outliers=outliers,
-                )
-                # Whether a change of the parameter could improve the fit. Warnings suggest only such changes.
-                could_help = {
-                    "n_init": True,
-                    "scale_features": not self.scale_features,
-                    "time_limit": self.time_limit is not None,
-                }
-                self.diagnostics_ = replace(found, remedies=tuple(name for name in could_help if could_help[name]))
-                issue_warnings(self.diagnostics_)
+                self._diagnose(first, loaded, self._predict_rows)
         return self
 
     def check_parameters(self, n_features: int) -> list[int]:
@@ -228,6 +200,20 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
         model = self._member(candidate)
         model._store(fit.result, candidate.kernel, fit.objective.centers, scaling, one_target=one_target)
         return model
+
+    def _set_truncation(self, level: Any) -> None:
+        self.truncation_ = level
+        for member in self.members_:
+            member.truncation_ = level
+
+    def _exhausted_parameters(self) -> set[str]:
+        """Return the parameters that warnings must not suggest, because changing them cannot improve this fit."""
+        could_help = {
+            "n_init": True,
+            "scale_features": not self.scale_features,
+            "time_limit": self.time_limit is not None,
+        }
+        return {name for name in self.get_params(deep=False) if not could_help.get(name, False)}
 
     def _make_summary(self, columns: list[str] | None = None) -> Summary:
         return summarize_ensemble(self, columns)

@@ -31,16 +31,13 @@ from hkrr.objective import Objective
 from hkrr.rows import Rows
 from hkrr.rows.input_types import is_external
 from hkrr.rows.standardize import Moments, standardize
-from hkrr.rows.weights import any_copies, check_weights, merge_copies, merge_identical, normalize_weights
+from hkrr.rows.weights import MERGED_ROWS, any_copies, check_weights, merge_copies, merge_identical, normalize_weights
 from hkrr.solvers import LBFGS, Callback, Interrupted, Solver, get_solver, run
 from hkrr.solvers.driver import StopReason
 from hkrr.solvers.initialization import descend_lambda, median_kernel, ranked_maps, starting_rows
 
 # Initial value of lambda if lambda is learned (reg_lambda="auto").
 _FIRST_LAMBDA = 1e-3
-# With the criteria "evidence" and "loo", identical rows are merged if there are at most this many rows. Rows from files
-# or GPUs are copied to memory first. If all rows are centers, identical rows are merged for any number of rows.
-_MERGED_ROWS = 20_000
 
 
 class HyperKernelRidge(MapModel):
@@ -311,7 +308,7 @@ class HyperKernelRidge(MapModel):
             data, one_target = self._open_rows(X, y, sample_weight)
             check_ridge_parameters(self, data.n_rows, data.n_features)
             exact = self._count_centers(data.n_counted) == data.n_counted
-            if not exact and (self.criterion == "training" or data.n_rows > _MERGED_ROWS):
+            if not exact and (self.criterion == "training" or data.n_rows > MERGED_ROWS):
                 return data.with_normalized_weights(), one_target
             X, Y, weight = data.gather()
             y, device = Y[:, 0] if one_target else Y, getattr(data, "device", None)
@@ -321,7 +318,7 @@ class HyperKernelRidge(MapModel):
             weight, device = check_weights(sample_weight, X), self.device
         n_counted = len(X) if weight is None else int(np.count_nonzero(weight))
         exact = self._count_centers(n_counted) == n_counted
-        if self.criterion != "training" and len(X) <= _MERGED_ROWS and (exact or any_copies(X, y, weight)):
+        if self.criterion != "training" and len(X) <= MERGED_ROWS and (exact or any_copies(X, y, weight)):
             X, y, weight = merge_copies(X, y, weight)
         elif exact:
             X, y, weight = merge_identical(X, y, weight)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from copy import copy
 from typing import Any, Literal, Self
 
@@ -18,11 +18,11 @@ from sklearn.base import clone
 
 from hkrr._base.linear_algebra import Array
 from hkrr._storage.checkpoint import FitInterrupted, checkpointing, restored_on_failure
-from hkrr.estimators._grid_search import Grid, lambda_grid, largest_target, make_splits, search_grid
+from hkrr.estimators._grid_search import Grid, lambda_grid, make_splits, search_grid
 from hkrr.estimators._parameter_checks import check_cv_parameters
-from hkrr.estimators._search_input import SearchInputMixin, find_outliers_of, largest_without
+from hkrr.estimators._search_input import SearchInputMixin
 from hkrr.estimators.fitted.base import MapModel
-from hkrr.estimators.fitted.diagnostics import diagnose_grid, diagnose_search
+from hkrr.estimators.fitted.diagnostics import diagnose_grid
 from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.estimators.search.candidates import Candidate, path_table
 from hkrr.estimators.search.final_fit import FinalFit
@@ -30,9 +30,11 @@ from hkrr.estimators.search.progress import SearchCallback
 from hkrr.estimators.search.search_and_refit import select_model
 from hkrr.kernels import Kernel, get_kernel
 from hkrr.rows import InMemoryRows
+from hkrr.rows.base import largest_target
 from hkrr.rows.input_types import is_external
 from hkrr.rows.standardize import Moments
 from hkrr.rows.weights import check_weights
+from hkrr.solvers import Solver
 
 
 class HyperKernelRidgeCV(SearchInputMixin, MapModel):
@@ -159,13 +161,13 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
 
     def __init__(
         self,
-        n_components: Any = "auto",
+        n_components: Literal["auto"] | int | Sequence[int] | np.ndarray = "auto",
         *,
         criterion: Literal["evidence", "loo", "training"] = "evidence",
         cv: Any = None,
-        reg_lambdas: Any = "auto",
+        reg_lambdas: Literal["auto"] | Sequence[float] | np.ndarray = "auto",
         warm_start: bool = False,
-        solver: Any = "lbfgs",
+        solver: Literal["lbfgs", "varpro", "agd"] | Solver = "lbfgs",
         kernel: str | Kernel = "gaussian",
         truncate: bool = True,
         n_init: int = 4,
@@ -286,25 +288,7 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
             self.path_ = path_table(selected.candidates, ready.rows.total_weight)
             if selected.interrupted_by is not None:
                 raise FitInterrupted(self, selected.interrupted_by) from None
-            outliers = [] if selected.y_offset is None else find_outliers_of(self._untruncated, loaded.given())
-            if outliers:
-                self.truncation_ = largest_without(loaded, outliers)
-            objective, result, solve, _ = selected.fit
-            self._set_diagnostics(
-                diagnose_search(
-                    objective.rows,
-                    objective,
-                    result,
-                    self._untruncated,
-                    selected.winner,
-                    selected.candidates,
-                    given=None if isinstance(self.n_components, str) else loaded.dimensions,
-                    time_limited=self.time_limit is not None,
-                    truncation=self.truncation_ if self.truncate else None,
-                    solve=solve,
-                    outliers=outliers,
-                )
-            )
+            self._diagnose(selected, loaded, self._untruncated)
 
     def _quick_model(self, candidate: Candidate, fit: FinalFit, scaling: Moments, one_target: bool) -> MapModel:
         model = copy(self)

@@ -10,7 +10,12 @@ from importlib import import_module
 from typing import Any
 
 # Modules whose name differs from the name of their experiment on the command line.
-_MODULES = {"toy-path": "toy_trajectories", "toy-map": "toy_basins", "adaptivity": "parameter_selection"}
+_MODULES = {
+    "toy-path": "toy_trajectories",
+    "toy-map": "toy_basins",
+    "sample-complexity": "excess_risk_rates",
+    "adaptivity": "parameter_selection",
+}
 
 # The names of the experiments in the order of the paper: first its figures, then its theorems.
 NAMES = (

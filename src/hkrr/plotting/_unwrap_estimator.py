@@ -12,18 +12,14 @@ from sklearn.utils.validation import check_is_fitted
 from hkrr.estimators.classification import HyperKernelClassifier
 from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.importance import column_names
-from hkrr.estimators.ridge import HyperKernelRidge
-from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
-from hkrr.tables.unwrap_model import unwrap_model
-
-Model = HyperKernelRidge | HyperKernelRidgeCV | HyperKernelClassifier  # a model with one map
+from hkrr.tables.unwrap_model import OneMapModel, OneMapRegressor, unwrap_model
 
 
 @dataclass(frozen=True)
 class UnwrappedModel:
     """A fitted model, the names of its columns, and the transformations that are applied to the rows before it."""
 
-    model: Model | HyperKernelEnsemble
+    model: OneMapModel | HyperKernelEnsemble
     names: list[str]
     # Functions that convert the input of the outer estimator to the input of the model, in the order of application.
     steps: tuple[Callable[[Any], Any], ...]
@@ -35,9 +31,9 @@ class UnwrappedModel:
         return X
 
     @property
-    def with_map(self) -> Model:
+    def with_map(self) -> OneMapModel:
         """The model itself, or the first member of an ensemble, for plots of a single map."""
-        first: Model = unwrap_model(self.model).first
+        first: OneMapModel = unwrap_model(self.model).first
         return first
 
     @property
@@ -48,7 +44,7 @@ class UnwrappedModel:
         return f"member 1 of {len(self.model.members_)}, weight {self.model.weights_[0]:.2f}"
 
     @property
-    def regression(self) -> HyperKernelRidge | HyperKernelRidgeCV:
+    def regression(self) -> OneMapRegressor:
         """The regressor with a single map: `with_map`, or its attribute ``regressor_`` if it is a classifier.
 
         ``regressor_`` is the regression with the class codes (the classes encoded as numbers) as targets.
@@ -67,7 +63,7 @@ def unwrap(estimator: Any) -> UnwrappedModel:
 
     model: Any = estimator
     names, steps = None, list[Callable[[Any], Any]]()
-    while not isinstance(model, Model | HyperKernelEnsemble):
+    while not isinstance(model, OneMapModel | HyperKernelEnsemble):
         if isinstance(model, Pipeline) and len(model) > 0:
             if len(model) > 1:
                 before = model[:-1]

@@ -16,8 +16,9 @@ from sklearn.model_selection import train_test_split
 
 from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.diagnostics import fit_warnings_silenced
-from hkrr.reporting.report_input import Model, ReportInput, sample_indices
+from hkrr.reporting.report_input import ReportInput, sample_indices
 from hkrr.tables.held_out_comparison import LEVEL, baseline_predictions, r2_intervals
+from hkrr.tables.unwrap_model import OneMapRegressor
 
 # If methods are fitted for the comparison, they use at most _MOST_ROWS rows. With fewer than _FEWEST_ROWS rows, nothing
 # is fitted, and there is no comparison.
@@ -69,7 +70,7 @@ def describe_comparison(data: ReportInput, compare: bool) -> Comparison | None:
     return Comparison(list(predicted), r2, low, high, LEVEL, len(train), len(test), refitted=True)
 
 
-def _unfitted_copy(model: Model | HyperKernelEnsemble, n_rows: int) -> Model | HyperKernelEnsemble:
+def _unfitted_copy(model: OneMapRegressor | HyperKernelEnsemble, n_rows: int) -> OneMapRegressor | HyperKernelEnsemble:
     """Return an unfitted estimator with the settings of the model, except for the settings in _REPLACED_SETTINGS.
 
     The number of centers is limited to `n_rows`.
@@ -83,5 +84,5 @@ def _unfitted_copy(model: Model | HyperKernelEnsemble, n_rows: int) -> Model | H
     }
     if isinstance(settings.get("n_centers"), int):
         changed["n_centers"] = min(settings["n_centers"], n_rows)
-    unfitted: Model | HyperKernelEnsemble = copy.set_params(**changed)
+    unfitted: OneMapRegressor | HyperKernelEnsemble = copy.set_params(**changed)
     return unfitted

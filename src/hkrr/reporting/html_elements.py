@@ -21,8 +21,8 @@ def bars(loadings: Sequence[Loading], signed: bool, n_left_out: int = 0, left_ou
     """Return a list of bars. The bars after the tenth are hidden until the reader expands the list.
 
     If `signed` is True, negative bars point to the left. `n_left_out` is the number of columns without a bar, and
-    `left_out` is a text about these columns, which is written below the hidden bars. If no bars are hidden, the text is
-    omitted.
+    `left_out` is a text about these columns. The text is written below the hidden bars, and omitted if no bars are
+    hidden.
     """
     largest = max((abs(each.weight) for each in loadings), default=0.0) or 1.0
 

@@ -27,7 +27,7 @@ _DOTS = 300
 # Distances to the nearest row, in standard deviations. A surface has its full colours below the first distance and its
 # palest colours above the second. In between, it fades.
 _NEAR, _FAR = 0.35, 0.75
-# The grid need not cover the smallest and the largest coordinates: this percentage of the rows at each end.
+# Percentage of the rows, at each end of a direction, that the grid need not cover.
 _TAIL = 0.5
 
 

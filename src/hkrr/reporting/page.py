@@ -15,13 +15,13 @@ from typing import Any
 from hkrr._storage.atomic_write import replace_file
 from hkrr.reporting.contour_image import RAMP
 from hkrr.reporting.report_data import Facts, gather
-from hkrr.reporting.report_input import AnyModel
 from hkrr.reporting.section_charts import value_range
 from hkrr.reporting.sections import direction_name, header, sections
+from hkrr.tables.unwrap_model import AnyRegressor
 
 
 def write_report(
-    model: AnyModel,
+    model: AnyRegressor,
     X: Any,
     y: Any,
     path: str | os.PathLike[str],

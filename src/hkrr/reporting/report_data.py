@@ -17,8 +17,9 @@ from hkrr.reporting.baseline_comparison import Comparison, describe_comparison
 from hkrr.reporting.directions import Directions, describe_directions
 from hkrr.reporting.link_function import Link, describe_link
 from hkrr.reporting.prediction_errors import Errors, describe_errors
-from hkrr.reporting.report_input import AnyModel, ReportInput, check_report_input
+from hkrr.reporting.report_input import ReportInput, check_report_input
 from hkrr.reporting.training_history import Training, describe_training
+from hkrr.tables.unwrap_model import AnyRegressor
 
 # Maximum number of characters in the value of a parameter. Longer values are truncated.
 _LONGEST_VALUE = 60
@@ -69,7 +70,7 @@ class Facts:
 
 
 def gather(
-    model: AnyModel,
+    model: AnyRegressor,
     X: Any,
     y: Any,
     *,

@@ -12,23 +12,19 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hkrr._base.checks import check_int
 from hkrr._base.linear_algebra import Array
 from hkrr.estimators.ensemble import HyperKernelEnsemble
-from hkrr.estimators.ridge import HyperKernelRidge
-from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.rows.input_types import is_external
 from hkrr.tables.encoding import HeldOutScores
 from hkrr.tables.regressor import TableRegressor, as_frame
-from hkrr.tables.unwrap_model import unwrap_model
-
-Model = HyperKernelRidge | HyperKernelRidgeCV
-AnyModel = Model | HyperKernelEnsemble | TableRegressor
+from hkrr.tables.unwrap_model import AnyRegressor, OneMapRegressor, unwrap_model
 
 
 @dataclass(frozen=True)
 class ReportInput:
     """A fitted model and the rows to report on."""
 
-    whole: Model | HyperKernelEnsemble  # the model that predicts
-    model: Model  # the model whose map and function are shown: the first member of an ensemble, or the model itself
+    whole: OneMapRegressor | HyperKernelEnsemble  # the model that predicts
+    # The model whose map and function are shown: the first member of an ensemble, or the model itself.
+    model: OneMapRegressor
     X: Array  # the rows as the model receives them
     columns: list[str]  # names of the columns of `X`
     y: Array  # the target that the report is about
@@ -46,7 +42,7 @@ class ReportInput:
     held_out: HeldOutScores | None = None  # scores on rows that were held out when the model was fitted
 
 
-def check_report_input(model: AnyModel, X: Any, y: Any, target: int = 0) -> ReportInput:
+def check_report_input(model: AnyRegressor, X: Any, y: Any, target: int = 0) -> ReportInput:
     """Check the model and the rows, and return them as a `ReportInput`.
 
     Parameters
@@ -64,7 +60,7 @@ def check_report_input(model: AnyModel, X: Any, y: Any, target: int = 0) -> Repo
     ReportInput
     """
     table, inner, shown = unwrap_model(model)
-    if not isinstance(inner, Model | HyperKernelEnsemble):
+    if not isinstance(inner, OneMapRegressor | HyperKernelEnsemble):
         raise ValueError(
             "model must be a fitted HyperKernelEnsemble, HyperKernelRidge or HyperKernelRidgeCV, got "
             f"{type(model).__name__}"
@@ -118,7 +114,7 @@ def sample_indices(n_rows: int, most: int) -> Array:
 
 
 def _from_matrix(
-    model: Model | HyperKernelEnsemble, X: Any
+    model: OneMapRegressor | HyperKernelEnsemble, X: Any
 ) -> tuple[Array, list[str], list[str], list[str], Callable[[int, str], Any]]:
     """Return the fields of `ReportInput` that describe X, for an array or numeric data frame.
 

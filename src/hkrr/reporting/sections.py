@@ -343,7 +343,7 @@ def _training(facts: Facts) -> str:
             figure(
                 spectrum_chart(found.spectrum, n_kept),
                 f"The search started with {count(n, 'direction')} and shrank those that do not matter. The bars show "
-                f"the size of each direction (its singular value). The {n_kept} to the left of the dashed line were "
+                "the size of each direction (its singular value). The directions to the left of the dashed line were "
                 "kept.",
             )
         )
@@ -377,10 +377,10 @@ def _training(facts: Facts) -> str:
 
 _KINDS = {
     "IllConditionedWarning": "Numerically unstable",
-    "EdgeWarning": "At an edge",
+    "EdgeWarning": "At the edge of a range",
     "PoorFitWarning": "Poor fit",
     "OverfitWarning": "Too many parameters",
-    "FailedStartsWarning": "Failed starts",
+    "FailedStartsWarning": "Failed starting maps",
     "NotConvergedWarning": "Not converged",
 }
 

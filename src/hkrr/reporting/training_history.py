@@ -18,7 +18,7 @@ _MOST_RUNS = 120
 
 @dataclass(frozen=True)
 class SearchScores:
-    """Scores of the runs of the search over the number of directions. Lower scores are better."""
+    """Scores of the runs of the search, and their numbers of directions. Lower scores are better."""
 
     score_name: str
     n_components: list[int]  # number of directions of each run
@@ -65,7 +65,7 @@ def describe_training(data: ReportInput) -> Training:
 
 
 def _search_scores(data: ReportInput) -> SearchScores | None:
-    """Return the scores of the search over the number of directions, or None if fewer than two numbers were tried."""
+    """Return the scores of the runs of the search, or None if fewer than two numbers of directions were tried."""
     model = data.model
     if hasattr(data.whole, "path_"):
         table, name = data.whole.path_, "score (BIC)"

@@ -55,7 +55,8 @@ class Rows(ABC):
     n_threads : int
         Number of threads that sums and large linear systems may use.
     pays_to_batch : bool, default=False
-        Whether a batch of several small evaluations takes little more time than a single evaluation, as on a GPU.
+        Whether several small evaluations of an objective take little more time in one batch than a single evaluation,
+        as on a GPU.
 
     Examples
     --------
@@ -127,6 +128,10 @@ class Rows(ABC):
     def subset(self, indices: Array) -> InMemoryRows:
         """Return the rows at the given indices as `InMemoryRows`, with the same offsets and scales."""
 
+    def sample(self, n: int, rng: np.random.RandomState) -> InMemoryRows:
+        """Return a uniform random sample of n rows as `InMemoryRows`, drawn by `draw`."""
+        return self.subset(self.draw(n, rng))
+
     @abstractmethod
     def with_coordinates(self, x_offset: Array | None, x_scale: Array | None, y_offset: Array | None) -> Self:
         """Return the same rows in the coordinates ``(X - x_offset) / x_scale`` and ``y - y_offset``.
@@ -170,6 +175,12 @@ def targets(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
 def weights(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
     """Return the weights (n, 1). This is a block function: ``rows.map(weights)`` returns the weights of all rows."""
     return (array_namespace(Y).ones_like(Y[:, :1]) if w is None else w[:, None],)
+
+
+def largest_target(y: Array) -> Array:
+    """Return the largest absolute value of each target. The array has one entry for each row."""
+    # Integers are converted to floats, because the absolute value of -128 overflows in int8.
+    return np.max(np.abs(y.astype(np.float64)), axis=0)
 
 
 def _absolute_targets(X: Array, Y: Array, w: Array | None) -> tuple[Array]:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import CancelledError
 from functools import reduce
 from operator import add
-from typing import Any
+from typing import Any, Literal
 
 import dask
 import dask.array as da
@@ -69,7 +69,13 @@ class DaskRows(Rows):
     n_threads = 1
 
     def __init__(
-        self, X: Any, y: Any, *, client: Client | None = None, device: Any = None, block_size: Any = "auto"
+        self,
+        X: Any,
+        y: Any,
+        *,
+        client: Client | None = None,
+        device: Any = None,
+        block_size: Literal["auto"] | int = "auto",
     ) -> None:
         self._client: Any = _current_client() if client is None else client
         names = [repr(name) for name in getattr(X, "columns", range(X.shape[1]))]
@@ -264,7 +270,7 @@ def _find_nonfinite(part: Part) -> tuple[str, int, int, str] | None:
     return None
 
 
-def _rows(part: Part, device: Any, block_size: Any) -> Rows:
+def _rows(part: Part, device: Any, block_size: Literal["auto"] | int) -> Rows:
     if device is None:
         return InMemoryRows(*part, block_size=block_size)
     from hkrr.rows.torch_device import TorchRows

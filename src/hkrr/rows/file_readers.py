@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from hkrr._base.checks import check_installed
+from hkrr._base.error_text import error_summary, quoted
 from hkrr._base.linear_algebra import Array
 
 Chunk = tuple[Array, Array]
@@ -29,8 +30,6 @@ Target = str | int
 CHUNK_BYTES = 16 << 20
 # Number of bytes of a Parquet column that are read at once.
 _BUFFER_BYTES = 1 << 20
-# Maximum number of characters of a name or a value in an error message.
-_MAX_REPR = 100
 # Maximum number of column names in an error message, and maximum number of characters of the list of names.
 _MAX_NAMES, _MAX_NAMES_LENGTH = 50, 500
 _NOT_REPEATABLE = (
@@ -424,18 +423,6 @@ def open_source(X: Any, target: Target | None, names: list[str] | None = None) -
 def is_index(target: Any) -> bool:
     """Return whether the target is specified by an integer, the index of its column."""
     return isinstance(target, numbers.Integral) and not isinstance(target, bool)
-
-
-def quoted(text: Any) -> str:
-    """Return the repr of a name or a value for an error message, truncated to 100 characters."""
-    found = repr(text)
-    return found if len(found) <= _MAX_REPR else f"{found[:_MAX_REPR]}..."
-
-
-def error_summary(error: Exception) -> str:
-    """Return the first line of an error's message, or the error's type if the message is empty."""
-    lines = str(error).strip().splitlines()
-    return lines[0][: 2 * _MAX_REPR] if lines else type(error).__name__
 
 
 def _check_unchanged(path: Path, found: int, expected: int) -> None:

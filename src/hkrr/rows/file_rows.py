@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -40,7 +40,7 @@ class FileRows(Rows):
     4 2 (array([26.]),)
     """
 
-    def __init__(self, source: Source, *, block_size: Any = "auto", n_threads: int = 1) -> None:
+    def __init__(self, source: Source, *, block_size: Literal["auto"] | int = "auto", n_threads: int = 1) -> None:
         self._source, self._block_size, self.n_threads = source, block_size, n_threads
         self.n_features = self.n_free_columns = source.n_features
         self.n_targets = source.n_targets

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -46,7 +46,9 @@ def is_external(X: Any) -> bool:
     return is_torch_array(X) or is_dask(X) or is_file(X)
 
 
-def array_rows(X: Array, y: Array, weight: Array | None, *, device: Any, block_size: Any, n_threads: int) -> Rows:
+def array_rows(
+    X: Array, y: Array, weight: Array | None, *, device: Any, block_size: Literal["auto"] | int, n_threads: int
+) -> Rows:
     """Return the arrays as `TorchRows` on the given device, or as `InMemoryRows` if `device` is None."""
     if device is None:
         return InMemoryRows(X, y, weight, block_size=block_size, n_threads=n_threads)
@@ -57,7 +59,14 @@ def array_rows(X: Array, y: Array, weight: Array | None, *, device: Any, block_s
 
 
 def open_rows(
-    X: Any, y: Any, sample_weight: Any, *, device: Any, block_size: Any, n_threads: int, names: list[str] | None = None
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    *,
+    device: Any,
+    block_size: Literal["auto"] | int,
+    n_threads: int,
+    names: list[str] | None = None,
 ) -> InputRows:
     """Open tensors, files, a function or Dask collections as rows.
 
@@ -110,7 +119,7 @@ def _check_tensor(name: str, tensor: Any, n_rows: int, dimensions: tuple[int, ..
         raise ValueError(f"{name} holds {what}; impute such values or drop their rows first")
 
 
-def _open_tensors(X: Any, y: Any, weight: Any, device: Any, block_size: Any) -> InputRows:
+def _open_tensors(X: Any, y: Any, weight: Any, device: Any, block_size: Literal["auto"] | int) -> InputRows:
     import torch
 
     from hkrr.rows.torch_device import TorchRows
@@ -130,7 +139,7 @@ def _open_tensors(X: Any, y: Any, weight: Any, device: Any, block_size: Any) -> 
     return InputRows(rows, y.ndim == 1, None)
 
 
-def _open_dask(X: Any, y: Any, device: Any, block_size: Any, wanted: list[str] | None) -> InputRows:
+def _open_dask(X: Any, y: Any, device: Any, block_size: Literal["auto"] | int, wanted: list[str] | None) -> InputRows:
     check_installed("distributed", "dask", "Dask collections")
     from hkrr.rows.dask import DaskRows
 
@@ -178,7 +187,7 @@ def apply_to_external(
     *,
     n_features: int,
     names: list[str] | None,
-    block_size: Any,
+    block_size: Literal["auto"] | int,
     n_threads: int,
 ) -> Any:
     """Apply a function to all rows of an external input.

@@ -18,9 +18,10 @@ Factors = Callable[..., Array]
 class ReweightedRows(Rows):
     """Rows of any source, with their weights multiplied by given factors and rescaled to the same total weight.
 
-    ``factors(X, Y, *small)`` returns the factors (n,) of a block, and `width` is the number of columns of the largest
-    array that it computes. The offsets and scales of the rows must already be set, because the factors depend on them.
-    If `center` is True, the targets are centered at their new weighted mean `y_mean`. Otherwise `y_mean` is zero.
+    ``factors(X, Y, *small)`` returns the factors (n,) of a block. The small arrays are sent to the device, as in
+    `Rows.sum`. `width` is the number of columns of the largest array that `factors` computes. The offsets and scales of
+    the rows must already be set, because the factors depend on them. If `center` is True, the targets are centered at
+    their new weighted mean `y_mean`. Otherwise `y_mean` is zero.
     """
 
     def __init__(self, rows: Rows, factors: Factors, width: int, small: tuple[Array, ...], *, center: bool) -> None:

@@ -1,4 +1,7 @@
-"""Checks of in-memory data and sample weights, normalization of the weights, and merging of copies of rows."""
+"""Checks of in-memory data and sample weights, normalization of the weights, and merging of copies of rows.
+
+A row consists of its inputs and its targets.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,9 @@ from hkrr.rows import InMemoryRows
 
 # Number of rows that `any_identical` processes at once.
 _BLOCK = 10_000
-# Maximum number of rows for the search for near copies. With more rows, only identical rows are merged.
-_NEAR_ROWS = 20_000
+# Maximum number of rows among which near copies are searched for and merged. With more rows, at most identical rows are
+# merged.
+MERGED_ROWS = 20_000
 # Largest difference between a row and its copy, in units of the scale of each column.
 _TOLERANCE = 1e-5
 # `find_near_copies` sorts the rows by a random projection. Before this projection, the entries are expressed in units
@@ -24,7 +28,8 @@ _LARGEST = 1e9
 _MARGIN = 1.01
 # The search for near copies stops after this many comparisons per row, on average over the rows.
 _COMPARISONS = 100
-# Number of columns that are compared first. The other columns are compared only for rows that agree in these columns.
+# Number of columns that are compared first. The other columns of two rows are compared only if the rows agree in these
+# columns.
 _FIRST_COLUMNS = 8
 
 
@@ -85,9 +90,9 @@ def normalize_weights(weight: Array | None) -> Array | None:
 
 
 def any_identical(X: Array, y: Array) -> bool:
-    """Return whether some samples may be identical. If the result is False, all samples are different.
+    """Return whether some rows may be identical. If the result is False, all rows are different.
 
-    This fast test compares a random linear combination of the entries of each sample.
+    This fast test compares a random linear combination of the entries of each row.
     """
     Y = y[:, None] if y.ndim == 1 else y
     u = np.random.RandomState(0).uniform(1.0, 2.0, X.shape[1] + Y.shape[1])
@@ -101,10 +106,10 @@ def any_identical(X: Array, y: Array) -> bool:
 
 
 def find_copies(X: Array, y: Array, weight: Array | None = None) -> Array | None:
-    """Return, for each sample, the index of the sample that it is a copy of, or its own index if it is not a copy.
+    """Return, for each row, the index of the row that it is a copy of, or its own index if it is not a copy.
 
     A copy has the same inputs and targets, up to the differences that `find_near_copies` allows. Among more than 20,000
-    samples, only identical samples are copies.
+    rows, only identical rows are copies.
 
     Return None if there are no copies, or if the repetitions are frequencies, as defined in `merge_identical`. The
     test for frequencies treats inputs that are near copies of each other as equal.
@@ -114,27 +119,27 @@ def find_copies(X: Array, y: Array, weight: Array | None = None) -> Array | None
     if len(kept) == len(X):
         return None
     counts = np.bincount(source, weights=weight)[kept].astype(np.float64)
-    return None if _is_whole(weight) and _are_frequencies(X[kept], counts, _NEAR_ROWS) else source
+    return None if _is_whole(weight) and _are_frequencies(X[kept], counts, MERGED_ROWS) else source
 
 
 def any_copies(X: Array, y: Array, weight: Array | None) -> bool:
-    """Return whether `merge_copies` may merge samples."""
+    """Return whether `merge_copies` may merge rows."""
     return any_identical(X, y) or find_copies(X, y, weight) is not None
 
 
 def merge_identical(X: Array, y: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
-    """Return each distinct sample of positive weight once, sorted, and the weights of these samples.
+    """Return each distinct row of positive weight once, sorted, and the weights of these rows.
 
-    The weight of a distinct sample is the sum of the weights of its copies. The weights are then normalized to a mean
+    The weight of a distinct row is the sum of the weights of its copies. The weights are then normalized to a mean
     of one, except for frequencies (see below). They are None if all of them are one. Merging does not change the
     training objective. If all rows are centers, a repeated row would only enlarge the linear system. After merging, w
-    copies of a sample give bitwise the same fit as a single sample with the weight w.
+    copies of a row give bitwise the same fit as a single row with the weight w.
 
     The weights are normalized because copies that come from a bootstrap or a join carry no information about the noise
     variance. Rows can also repeat because inputs and targets take few distinct values. Such repetitions are called
     frequencies. They do carry information about the noise, so the weights are not normalized. Repetitions are treated
     as frequencies if two conditions hold: all weights are integers, and most repetitions belong to inputs that also
-    occur with other targets. A sample whose weights sum to w counts as w - 1 repetitions.
+    occur with other targets. A row whose weights sum to w counts as w - 1 repetitions.
     """
     X, y, weight = _without_zero_weights(X, y, weight)
     samples, index, inverse = np.unique(np.column_stack([X, y]), axis=0, return_index=True, return_inverse=True)
@@ -148,7 +153,7 @@ def merge_identical(X: Array, y: Array, weight: Array | None) -> tuple[Array, Ar
 
 
 def merge_copies(X: Array, y: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
-    """Return the samples as `merge_identical` does, but merge near copies too.
+    """Return the rows as `merge_identical` does, but merge near copies too.
 
     Near copies have nearly equal targets. From such targets, a criterion that learns the noise variance would conclude
     that there is no noise. If there are no near copies, or if the repetitions are frequencies, the result is that of
@@ -232,7 +237,7 @@ def _is_whole(weight: Array | None) -> bool:
     return weight is None or bool(np.all(weight == np.round(weight)))
 
 
-def _find_sources(table: Array, n_near: int = _NEAR_ROWS) -> Array:
+def _find_sources(table: Array, n_near: int = MERGED_ROWS) -> Array:
     """Return, for each row, the index of the row that it is a copy of, or its own index if it is not a copy.
 
     If the table has more than `n_near` rows, only identical rows are copies. Otherwise near copies are included.
@@ -244,10 +249,10 @@ def _find_sources(table: Array, n_near: int = _NEAR_ROWS) -> Array:
 
 
 def _are_frequencies(X: Array, counts: Array, n_near: int = 0) -> bool:
-    """Return whether samples repeat because their inputs and targets take few distinct values, not because of copying.
+    """Return whether rows repeat because their inputs and targets take few distinct values, not because of copying.
 
     This is assumed if most repetitions belong to inputs that also occur with other targets. X contains the inputs of
-    the distinct samples. `counts` contains the number of times that each sample occurs. If X has at most `n_near` rows,
+    the distinct rows. `counts` contains the number of times that each row occurs. If X has at most `n_near` rows,
     inputs that are near copies of each other are treated as equal.
     """
     source = _find_sources(X, n_near)

@@ -29,8 +29,8 @@ from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.diagnostics import Diagnostics
 from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
-from hkrr.saving import checks
-from hkrr.saving.checks import (
+from hkrr.saving import attribute_checks as checks
+from hkrr.saving.attribute_checks import (
     Check,
     Sizes,
     encoder,
@@ -52,7 +52,7 @@ from hkrr.tables import TableRegressor
 class Schema:
     """The parameters and fitted attributes that are stored for models of one class, and their checks."""
 
-    cls: Any
+    cls: type[Any]
     # The check of each fitted attribute, in the order in which the checks run. For an attribute that is a model, a
     # tuple with the names of the allowed classes. For a list of models, a list with these names.
     attributes: dict[str, Check | tuple[str, ...] | list[str]]

@@ -6,8 +6,6 @@ where L is the objective and a are the coefficients.
 
 from __future__ import annotations
 
-from typing import Any
-
 from hkrr.solvers.agd import AGD
 from hkrr.solvers.driver import Callback, Interrupted, Monitor, Result, Solver, State, StopRun, run
 from hkrr.solvers.lbfgs import LBFGS, at_bound
@@ -32,7 +30,7 @@ __all__ = [
 SOLVERS = {"lbfgs": LBFGS, "varpro": VarPro, "agd": AGD}
 
 
-def get_solver(solver: Any) -> Solver:
+def get_solver(solver: str | Solver) -> Solver:
     """Return the solver with the given name and default parameters, or the given solver itself.
 
     Parameters
@@ -59,8 +57,7 @@ def get_solver(solver: Any) -> Solver:
     if isinstance(solver, str) and solver in SOLVERS:
         chosen: Solver = SOLVERS[solver]()
         return chosen
-    if callable(getattr(solver, "minimize", None)) and not isinstance(solver, type):
-        given: Solver = solver
-        return given
+    if not isinstance(solver, str | type) and callable(getattr(solver, "minimize", None)):
+        return solver
     known = ", ".join(repr(name) for name in SOLVERS)
     raise ValueError(f"solver must be one of {known}, or a solver such as hkrr.solvers.AGD(n_alpha=5); got {solver!r}")

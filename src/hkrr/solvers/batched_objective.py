@@ -17,7 +17,7 @@ from hkrr.kernels.radial import Radial
 from hkrr.objective import WHITEN_BELOW, Objective, Reduced
 
 
-def can_be_batched(objective: Objective) -> bool:
+def objective_can_be_batched(objective: Objective) -> bool:
     """Return whether `reduced_batch` supports an objective.
 
     The rows must be on a GPU, and the centers must be given (Nystrom). The kernel must be radial and smooth at distance

@@ -25,7 +25,7 @@ from hkrr.kernels.base import MEDIAN_ROWS
 from hkrr.objective import Objective, Reduced
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.solvers import Solver, run
-from hkrr.solvers.batched_objective import can_be_batched, reduced_batch
+from hkrr.solvers.batched_objective import objective_can_be_batched, reduced_batch
 
 # Maximum numbers of rows and centers that are used to score starting maps.
 _SCORING_ROWS = 4000
@@ -64,7 +64,7 @@ def starting_rows(rows: Rows, rng: np.random.RandomState) -> InMemoryRows:
     These are 4,000 rows drawn uniformly, or all rows if there are at most 4,000.
     """
     if rows.n_counted > _SCORING_ROWS:
-        some: InMemoryRows = rows.subset(rows.draw(_SCORING_ROWS, rng))
+        some: InMemoryRows = rows.sample(_SCORING_ROWS, rng)
         return some
     everything: InMemoryRows = rows.in_memory()
     return everything
@@ -176,7 +176,7 @@ def descend_lambda(
     if reg_lambda >= _FIRST_PATH_LAMBDA:
         return starts[0]
     if rows.n_counted > _SCORING_ROWS:
-        rows = rows.subset(rows.draw(_SCORING_ROWS, rng))
+        rows = rows.sample(_SCORING_ROWS, rng)
     centers = uniform(rows, min(n_centers, _PATH_CENTERS, rows.n_counted), rng)
     # Use one thread for each starting map. The sums over at most 4,000 rows are too small to be split among further
     # threads.
@@ -223,7 +223,7 @@ class _BatchedObjective:
 
 
 def _reduced_of_each(requests: list[tuple[Objective, Array]]) -> list[Reduced | Exception]:
-    if all(can_be_batched(objective) for objective, _ in requests):
+    if all(objective_can_be_batched(objective) for objective, _ in requests):
         found = reduced_batch(*zip(*requests, strict=True))
         if found is not None:
             return list(found)

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hkrr._base.error_text import quoted
 from hkrr._base.linear_algebra import Array
 from hkrr._storage.json_codec import storable
 from hkrr.exceptions import TableError
-from hkrr.rows.file_readers import quoted
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hkrr._base.error_text import quoted
 from hkrr._base.linear_algebra import Array
 from hkrr.baselines import KernelRidgeCV
 from hkrr.exceptions import TableError
-from hkrr.rows.file_readers import quoted
 from hkrr.tables.encoding import HeldOutScores, as_numbers, missing_mask, suggest_names
 from hkrr.tables.regressor import TableRegressor, as_frame
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
+from hkrr._base.error_text import quoted
 from hkrr._base.linear_algebra import Array
 from hkrr.exceptions import TableError
-from hkrr.rows.file_readers import quoted
 from hkrr.tables.encoding import Column, Encoder, suggest_names
 from hkrr.tables.regressor import TableRegressor, as_frame
 from hkrr.tables.unwrap_model import unwrap_model

@@ -22,8 +22,8 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from hkrr._base.checks import check_installed
+from hkrr._base.error_text import error_summary, quoted
 from hkrr.exceptions import TableError
-from hkrr.rows.file_readers import error_summary, quoted
 from hkrr.tables.encoding import as_numbers, missing_mask
 
 if TYPE_CHECKING:

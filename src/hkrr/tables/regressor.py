@@ -11,13 +11,13 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from hkrr._base.checks import check_choice, check_installed
+from hkrr._base.error_text import quoted
 from hkrr._base.linear_algebra import Array
 from hkrr._storage.checkpoint import FitInterrupted, best_model_so_far, restored_on_failure
 from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.diagnostics import Diagnostics
 from hkrr.estimators.fitted.summary import Summary
 from hkrr.exceptions import TableError
-from hkrr.rows.file_readers import quoted
 from hkrr.rows.weights import check_lengths
 from hkrr.tables.missing import missing_matrix, missing_variances, row_weights
 from hkrr.tables.type_inference import learn_encoder

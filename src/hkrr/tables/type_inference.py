@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hkrr._base.error_text import quoted
 from hkrr._base.linear_algebra import Array
 from hkrr.exceptions import TableError
-from hkrr.rows.file_readers import quoted
 from hkrr.tables.encoding import (
     MISSING_CATEGORY,
     Column,

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from sklearn.utils.validation import check_is_fitted
 
+from hkrr.estimators.classification import HyperKernelClassifier
 from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.importance import column_names
+from hkrr.estimators.ridge import HyperKernelRidge
+from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.tables.regressor import TableRegressor
+
+# A regressor with a single map.
+OneMapRegressor: TypeAlias = HyperKernelRidge | HyperKernelRidgeCV
+# A model with a single map.
+OneMapModel: TypeAlias = OneMapRegressor | HyperKernelClassifier
+# A regressor that learns one or more maps, also from a table.
+AnyRegressor: TypeAlias = OneMapRegressor | HyperKernelEnsemble | TableRegressor
 
 
 class InnerModels(NamedTuple):
     """The models inside a fitted estimator."""
 
     table: TableRegressor | None  # the estimator itself if it is a table regressor
+    # `whole` and `first` can also be models of `hkrr.baselines`, as in a description of a saved model.
     whole: Any  # the model that predicts, from encoded columns if there is a table regressor
     first: Any  # the first member of `whole` if it is an ensemble, or else `whole`
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from hkrr._base.checks import check_choice
 from hkrr._base.linear_algebra import Array, project
 from hkrr._base.threads import count_threads
 from hkrr._storage.checkpoint import FitInterrupted, best_model_so_far, restored_on_failure
-from hkrr.estimators.classification.labels import check_labels, class_codes, class_weights, merge_copies_of_rows
+from hkrr.estimators.classification.labels import check_labels, class_codes, class_weights, merge_copies_within_classes
 from hkrr.estimators.classification.losses import LOSSES, Task
 from hkrr.estimators.classification.probability_calibration import (
     expand_scores,
@@ -144,10 +145,10 @@ class HyperKernelClassifier(
 
     def __init__(
         self,
-        n_components: Any = "auto",
+        n_components: Literal["auto"] | int | Sequence[int] | np.ndarray = "auto",
         *,
         loss: Literal["logistic", "squared"] = "logistic",
-        class_weight: Any = None,
+        class_weight: Literal["balanced"] | dict[Any, float] | None = None,
         kernel: str | Kernel = "gaussian",
         n_init: int = 4,
         refit: Literal["full"] | int = "full",
@@ -219,7 +220,7 @@ class HyperKernelClassifier(
         weight = class_weights(self.class_weight, y, weight)
         self.class_count_, totals = np.bincount(index), np.bincount(index, weight)
         self.class_prior_ = totals / np.sum(totals)
-        X, index, weight = merge_copies_of_rows(X, index, weight)
+        X, index, weight = merge_copies_within_classes(X, index, weight)
         regressor = self._regressor()
         deadline = math.inf if self.time_limit is None else began + self.time_limit
         try:

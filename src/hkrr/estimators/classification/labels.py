@@ -16,10 +16,8 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from hkrr._base.checks import check_choice
 from hkrr._base.linear_algebra import Array
-from hkrr.rows.weights import any_copies, merge_copies, normalize_weights
+from hkrr.rows.weights import MERGED_ROWS, any_copies, merge_copies, normalize_weights
 
-# Copies of rows are merged if there are at most this many rows.
-_MAX_MERGED_ROWS = 20_000
 # Number of folds into which the rows are divided. Not all folds are held out (see `_FOLDS_USED`).
 _N_FOLDS = 5
 # Number of folds that are held out in turn: 5 for fewer than 300 rows, 3 for fewer than 1,000 rows, 2 for fewer than
@@ -72,7 +70,7 @@ def class_codes(index: Array, n_classes: int) -> Array:
     return 2.0 * index - 1.0 if n_classes == 2 else one_hot(index, n_classes)
 
 
-def merge_copies_of_rows(X: Array, index: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
+def merge_copies_within_classes(X: Array, index: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
     """Merge copies of rows of the same class, scale the weights to mean 1, and return the new arrays.
 
     The weight of a merged row is the sum of the weights of its copies.
@@ -81,7 +79,7 @@ def merge_copies_of_rows(X: Array, index: Array, weight: Array | None) -> tuple[
         # Equal weights must give the same model as no weights. They are dropped, because rows with weights are merged
         # below, which sorts the rows and so changes the folds.
         weight = None
-    if len(X) <= _MAX_MERGED_ROWS and (weight is not None or any_copies(X, index, weight)):
+    if len(X) <= MERGED_ROWS and (weight is not None or any_copies(X, index, weight)):
         X, index, weight = merge_copies(X, index, weight)
         return X, index.astype(int), weight
     return X, index, normalize_weights(weight)

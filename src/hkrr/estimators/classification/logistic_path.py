@@ -138,7 +138,7 @@ def _refine(
 def subsample_rows(rows: Rows, n: int) -> InMemoryRows:
     """Return at most n of the rows, drawn with a fixed seed."""
     few = rows.n_rows <= n
-    found: InMemoryRows = rows.in_memory() if few else rows.subset(rows.draw(n, np.random.RandomState(0)))
+    found: InMemoryRows = rows.in_memory() if few else rows.sample(n, np.random.RandomState(0))
     return found
 
 

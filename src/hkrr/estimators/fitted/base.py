@@ -60,8 +60,8 @@ _FITTED_ATTRIBUTES = (
 class Regressor(UncertaintyMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Base class of regressors that accept arrays, data frames, tensors, files and Dask collections.
 
-    A subclass implements `fit`, and the methods `_predict_rows` and `_mean_and_std_of_rows`, whose argument is a
-    `hkrr.rows.Rows`.
+    A subclass implements `fit`, the methods `_predict_rows` and `_mean_and_std_of_rows`, whose argument is a
+    `hkrr.rows.Rows`, and `_exhausted_parameters`.
     """
 
     block_size: Literal["auto"] | int
@@ -172,6 +172,17 @@ class Regressor(UncertaintyMixin, MultiOutputMixin, RegressorMixin, BaseEstimato
 
     def _array_rows(self, X: Array, y: Array, weight: Array | None, device: Any) -> Rows:
         return array_rows(X, y, weight, device=device, block_size=self.block_size, n_threads=self._n_threads)
+
+    def _set_diagnostics(self, found: Diagnostics) -> None:
+        """Set ``diagnostics_`` and issue its warnings."""
+        exhausted = self._exhausted_parameters()
+        remedies = tuple(name for name in self.get_params(deep=False) if name not in exhausted)
+        self.diagnostics_ = replace(found, remedies=remedies)
+        issue_warnings(self.diagnostics_)
+
+    @abstractmethod
+    def _exhausted_parameters(self) -> set[str]:
+        """Return the parameters that warnings must not suggest, because changing them cannot improve this fit."""
 
 
 class MapModel(
@@ -289,13 +300,6 @@ class MapModel(
             self.__dict__.pop(name, None)
             if hasattr(fitted, name):
                 setattr(self, name, getattr(fitted, name))
-
-    def _set_diagnostics(self, found: Diagnostics) -> None:
-        """Set ``diagnostics_`` and issue its warnings."""
-        exhausted = self._exhausted_parameters()
-        remedies = tuple(name for name in self.get_params(deep=False) if name not in exhausted)
-        self.diagnostics_ = replace(found, remedies=remedies)
-        issue_warnings(self.diagnostics_)
 
     def _exhausted_parameters(self) -> set[str]:
         """Return the parameters that warnings must not suggest, because changing them cannot improve this fit."""

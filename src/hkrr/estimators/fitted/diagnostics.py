@@ -549,7 +549,7 @@ def diagnose(
         map_parameters = _count_parameters(rows, B, kernel) if result.n_iter > 0 else 0.0
     all_rows = rows.n_rows <= _SAMPLE_ROWS
     with np.errstate(all="ignore"), blas_for(len(objective.centers)):
-        sample: Rows = rows if all_rows else rows.subset(rows.draw(_SAMPLE_ROWS, _fixed_rng()))
+        sample: Rows = rows if all_rows else rows.sample(_SAMPLE_ROWS, _fixed_rng())
         tol = _ERROR_TOL if all_rows else _ERROR_TOL_SAMPLE
         explained, truncated, overshooting = _sample_shares(sample, predict, truncation, tol)
         if not _kernel_discriminates(sample, kernel, B, project(objective.centers, B)):
@@ -582,7 +582,7 @@ def _count_parameters(rows: Rows, B: Array, kernel: Kernel) -> float:
 
     Only linearly independent columns that are not constant count.
     """
-    sample = rows.subset(rows.draw(_RANK_ROWS, _fixed_rng())).count_free_columns()
+    sample = rows.sample(_RANK_ROWS, _fixed_rng()).count_free_columns()
     return Full().degrees_of_freedom(len(B), sample.n_free_columns, kernel.rotation_invariant)
 
 

@@ -8,5 +8,6 @@
 - `search_problem` is the input of the search, with the resources that its stages share.
 - `candidates` defines the models that are compared.
 - `final_fit` computes the coefficients on all rows.
+- `time_budget` divides a time limit between the search and the final fits.
 - `progress` calls the callbacks of the user.
 """

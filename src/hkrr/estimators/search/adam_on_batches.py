@@ -6,8 +6,8 @@ rows until convergence overfits them. Here each step uses a new batch of rows, s
 contributed to the map. The step size decreases to zero, which averages over the batches. Chen et al. (2020) analyze
 this method for the parameters of Gaussian processes.
 
-The noise that is learned belongs to fits on a batch. It has to be learned again on more rows, with the scale of the
-map.
+The learned noise level is that of fits to a single batch. The noise level and the scale of the map therefore have to be
+learned again, on more rows.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _LEAST_NU, _MOST_NU = 1e-6, 10.0
 def learn_on_batches(problem: SearchProblem, start: Candidate, n_rows: int, n_steps: int, seed: int) -> Candidate:
     """Return the candidate after `n_steps` steps from `start`, each on a batch of `n_rows` random rows.
 
-    A candidate is a kernel, a map and a noise level. The steps end early at the deadline of the problem. A step is
-    skipped if the criterion cannot be computed on its batch. If no step succeeds, the value and the score are
-    infinite. Otherwise they are unchanged: they belong to the map at the start.
+    A candidate is a kernel, a map and a noise level. No step begins after the deadline of the problem. A step is
+    skipped if the criterion cannot be computed on its batch. If no step succeeds, the value and the score of the
+    returned candidate are infinite. Otherwise they are those of `start`, because the new map has not been scored.
     """
     began = time.perf_counter()
     _, Y, w = problem.rows.gather()
@@ -115,7 +115,7 @@ def _gradient(criterion: Criterion, start: Candidate, values: Array) -> Array:
 
 
 def _batches(problem: SearchProblem, n_rows: int, rng: np.random.RandomState) -> Iterator[Array]:
-    """Yield the indices of random batches of `n_rows` rows, without end. A pass over all rows draws no row twice."""
+    """Yield indices of random batches of `n_rows` rows, endlessly. A pass over the rows uses each row at most once."""
     counted = problem.rows.draw(problem.rows.n_rows, rng)
     while True:
         order = rng.permutation(counted)

@@ -51,11 +51,12 @@ _LATE_PHASES = (
 
 @dataclass(frozen=True)
 class SearchState:
-    """The state of a search, passed to the callbacks of `HyperKernelRidgeCV`, `seconds` after the start of the fit.
+    """The state of a search, which is passed to the callbacks of `HyperKernelRidgeCV` and `HyperKernelEnsemble`.
 
-    `n_components`, `kernel`, `shape` and `score` describe the best candidate so far, as in ``path_``. They are None
-    until the first candidate is found. Scores are comparable only within a stage. `n_found` counts how often a new best
-    candidate was found. `phase` is what the search does in the current stage. It is None before the first stage.
+    `stage` is the name of the current stage, and `seconds` is the time since the start of the fit. `n_components`,
+    `kernel`, `shape` and `score` describe the best candidate so far, as in ``path_``. They are None until the first
+    candidate is found. Scores are comparable only within a stage. `n_found` counts how often a new best candidate was
+    found. `phase` is what the search does in the current stage. It is None before the first stage.
     """
 
     stage: str
@@ -102,11 +103,11 @@ class Predictor(Protocol):
 class Progress:
     """Records each new best candidate of a search and calls the callbacks.
 
-    The callbacks are called in each stage and for each new best candidate. `began` is the time (of
-    ``time.perf_counter``) at which the fit started. ``fit_candidate(candidate, omega)`` returns the fitted model of a
-    candidate and should be fast; omega contains the weights of heavy-tailed noise, or is None for normal noise. If
-    `fit_candidate` is None, callbacks cannot call ``SearchState.predict``. If `verbose` is above 0, a line is printed
-    for each stage, and when the best candidate changes.
+    The callbacks are called at the start of each stage and for each new best candidate. `began` is the time (of
+    ``time.perf_counter``) at which the fit started. ``fit_candidate(candidate, omega)`` returns a model with the map of
+    a candidate. It should be fast. Its argument omega contains the weights of heavy-tailed noise, or is None for normal
+    noise. If `fit_candidate` is None, callbacks cannot call ``SearchState.predict``. If `verbose` is above 0, a line is
+    printed for each stage, and when the description of the best candidate changes.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class Progress:
         self.best: list[Candidate] = []  # each new best candidate, in the order of discovery
         # Weights of the heavy-tailed (Student-t) noise in this search; None for normal noise.
         self.omega: Array | None = None
-        self.omega_of_best: Array | None = None  # these weights in the search that found the best candidate
+        self.omega_of_best: Array | None = None  # the value of `omega` when the best candidate was found
         self._predict: Callable[[Any], Array] | None = None
 
     def begin(self, stage: str, phase: Phase | None) -> None:
@@ -135,7 +136,10 @@ class Progress:
             self._notify()
 
     def hold(self) -> None:
-        """Keep the best candidate of an earlier search until this search refines its own best candidate."""
+        """Record no further candidates until this search begins to refine or check its best candidate.
+
+        Until then, the best candidate is that of an earlier search. If there was no earlier search, do nothing.
+        """
         self._on_hold = bool(self.best)
 
     def found(self, candidate: Candidate) -> None:
@@ -165,7 +169,7 @@ class Progress:
         with journal.paused():
             answers = [callback(state) for callback in self._callbacks]
         self._stop |= any(isinstance(answer, bool | np.bool_) and answer for answer in answers)
-        # If a callback returns True before there is a candidate, the search continues until there is one.
+        # If a callback returns True before there is a candidate, the search continues until it has found one.
         if self._stop and self.best and self._current.phase is not Phase.FINAL_FIT:
             raise SearchStopped(self.best)
 

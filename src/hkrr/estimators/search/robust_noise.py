@@ -16,7 +16,8 @@ The scale q_t is the maximum likelihood estimate under the Student-t distributio
 normal and the Student-t distribution: the Student-t distribution is used if it increases the log density of the errors
 by more than 0.2 nats per row. For example, outliers that increase the variance of the residuals by half have this
 effect. The Student-t distribution is not used if more than a tenth of the rows would be outliers, because so many large
-residuals are signal and not errors. It is also not used if most rows have the same target.
+residuals are probably signal and not errors in y. It is also not used if more than half of the rows have the same
+target.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ OUTLIER_WEIGHT = 0.06
 # If the rows have weights w, outliers are searched only if the effective number of rows, (sum w)^2 / sum w^2, is at
 # least this number.
 _LEAST_ROWS = 10
-# Maximum fraction of rows that are outliers. If there are more, they are treated as part of the signal.
+# Maximum fraction of rows that are outliers. If there are more, the noise is modelled as normal.
 _MOST_OUTLIERS = 0.1
 # If the mean squared error is below this fraction of the variance of the target, the target is treated as noise-free,
 # and the Student-t distribution is not used.
@@ -74,10 +75,11 @@ def student_weights(squares: Array, scale: Array) -> Array:
 class Errors(NamedTuple):
     """Standardized errors of predictions at n rows for T targets. They are usually leave-one-out errors."""
 
-    squares: Array  # (n, T): squared errors, divided by their variances, which are relative to the scale of each target
-    log_variance: Array  # (n,): logarithms of these variances
-    # Mean squared error, relative to the variance of the target, which is estimated from the median absolute deviation.
-    # With several targets, the largest of these ratios.
+    # (n, T): squared errors, divided by variances that are known up to the factors q_t (z_it in the module docstring).
+    squares: Array
+    log_variance: Array  # (n,): logarithms of these variances, without the factors q_t
+    # Ratio of the mean squared error to the variance of the target, which is estimated from the median absolute
+    # deviation. With several targets, the largest of these ratios. Infinity if the ratio was not computed.
     unexplained: float = math.inf
 
     @property
@@ -174,9 +176,9 @@ def leave_one_out_errors(
 ) -> Errors:
     """Return the errors of kernel ridge regression at the map B with the noise level nu.
 
-    B may also be the diagonal of a diagonal map. `omega` contains the weights of the heavy-tailed noise, which are not
-    included in the weights of `rows`. At most 1,000 rows are centers. The errors of the centers are leave-one-out
-    errors. The errors of all other rows are prediction errors.
+    B may also be the diagonal of a diagonal map. `omega` contains the weights of the heavy-tailed noise. The weights of
+    `rows` do not include them. All rows are centers if there are at most 1,000, and otherwise 1,000 random rows. The
+    errors of the centers are leave-one-out errors. The errors of all other rows are prediction errors.
     """
     weighted = rows if omega is None else rows.reweighted(omega)
     X, Y, w = weighted.gather()
@@ -222,7 +224,8 @@ def plain_weights(
     """Return the weights omega for plain kernel ridge regression, and the mean log density of its errors.
 
     The median heuristic sets the scale of the kernel, from the median distance between rows. The weights are computed
-    for several values of nu. The weights for the nu with the highest log density of the errors are returned.
+    for several values of nu, on at most 500 rows. For the nu with the highest log density of the errors, the weights of
+    all rows are computed and returned.
     """
     B = np.full(rows.n_features, median_scale(kernel, median_sample(rows, rng)))
     few = np.sort(rows.draw(_PLAIN_ROWS, rng))

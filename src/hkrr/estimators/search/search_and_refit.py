@@ -16,13 +16,14 @@ from hkrr._base.linear_algebra import Array, project
 from hkrr._base.threads import single_threaded_blas
 from hkrr._maps import KernelExpansion
 from hkrr.estimators.search.candidates import Candidate, unchanged
-from hkrr.estimators.search.final_fit import FinalFit, TimeBudget, final_fit, quick_fit
+from hkrr.estimators.search.final_fit import FinalFit, final_fit, quick_fit
 from hkrr.estimators.search.held_out_check import HeldOutCheck
 from hkrr.estimators.search.progress import Phase, SearchStopped
 from hkrr.estimators.search.robust_noise import Errors, shows_outliers, student_weights
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.estimators.search.search_stages import Tuned, subset, tune
 from hkrr.estimators.search.stacking import CROSS_FIT_PRICE, PRICE, stacking_weights
+from hkrr.estimators.search.time_budget import TimeBudget
 from hkrr.kernels import Kernel
 from hkrr.kernels.expansion import expand
 from hkrr.rows import InMemoryRows, Rows

@@ -48,7 +48,7 @@ class SearchProblem:
     deadline : float
         Time (of ``time.perf_counter``) at which the search stops.
     progress : Progress
-        Object that is notified of each stage and of each new best candidate.
+        Object whose methods are called for each stage and for each new best candidate.
     place : callable
         Function that moves rows to the device on which the criteria are evaluated.
     weighs_finalists : bool
@@ -87,7 +87,7 @@ class SearchProblem:
         return self.rows.total_weight if self.represented_weight is None else self.represented_weight
 
     def with_share(self, share: float) -> SearchProblem:
-        """Return the problem with an earlier deadline: after the fraction `share` of the time left."""
+        """Return the same problem with a new deadline, at which the fraction `share` of the time left has passed."""
         return replace(self, deadline=time.perf_counter() + share * self.seconds_left)
 
     @property

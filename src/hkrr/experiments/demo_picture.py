@@ -1,7 +1,8 @@
-"""Demo: learn a synthetic multi-index model from 600 samples in 50 dimensions. Run ``python -m hkrr.experiments.demo``.
+"""Demo: learn a synthetic multi-index model from 600 samples in 50 dimensions, and draw the fit.
 
-The fit is compared with two kernel ridge regressions. The first uses all 50 inputs, although the target depends only on
-three directions. The second uses the true directions, which are not known in practice.
+Run ``python -m hkrr.experiments.demo_picture``. The fit is compared with two kernel ridge regressions. The first uses
+all 50 inputs, although the target depends only on three directions. The second uses the true directions, which are not
+known in practice.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ def _plot_directions(ax: Any, outcome: Outcome) -> None:
 
 def main() -> None:
     """Run the demo, print its summary and write its figure."""
-    parser = argparse.ArgumentParser(prog="python -m hkrr.experiments.demo", description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m hkrr.experiments.demo_picture", description=__doc__.split("\n")[0])
     parser.add_argument("--seed", type=int, default=0, help="seed of the data and the fit (default: 0)")
     parser.add_argument("--out", type=Path, default=Path("demo.png"), help="file of the figure (default: demo.png)")
     options = parser.parse_args()

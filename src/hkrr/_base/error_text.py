@@ -1,0 +1,20 @@
+"""Names, values and causes in error messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Maximum number of characters of a name or a value in an error message.
+_MAX_REPR = 100
+
+
+def quoted(text: Any) -> str:
+    """Return the repr of a name or a value for an error message, truncated to 100 characters."""
+    found = repr(text)
+    return found if len(found) <= _MAX_REPR else f"{found[:_MAX_REPR]}..."
+
+
+def error_summary(error: Exception) -> str:
+    """Return the first line of an error's message, or the error's type if the message is empty."""
+    lines = str(error).strip().splitlines()
+    return lines[0][: 2 * _MAX_REPR] if lines else type(error).__name__
