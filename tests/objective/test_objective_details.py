@@ -128,7 +128,11 @@ def test_details_of_a_solve_describe_its_linear_system(weighted, path):
     if path == "exact":
         A = np.sqrt(np.outer(w, w)) * K + reg_lambda * W * np.eye(len(K))
         assert (info.penalty, info.penalty_matrix, info.whitened) == (pytest.approx(reg_lambda * W), None, False)
-        assert (info.jitter, info.condition_bound) == (0.0, np.inf)
+        assert info.jitter == 0.0
+        Y = np.sqrt(w)[:, None] * p.y
+        solution = np.linalg.solve(A, Y)
+        bound = np.linalg.norm(A, 1) * np.linalg.norm(solution) / np.linalg.norm(Y)
+        assert info.condition_bound == pytest.approx(bound, rel=1e-9)
     elif path == "normal equations":
         A = (K.T * w) @ K / W + reg_lambda * K_cc
         np.testing.assert_allclose(info.penalty_matrix, reg_lambda * K_cc, rtol=1e-12)
@@ -145,3 +149,25 @@ def test_details_of_a_solve_describe_its_linear_system(weighted, path):
         assert info.jitter == pytest.approx(10.0 * EPS * len(C), rel=0.05)
     np.testing.assert_allclose(lower @ lower.T, A, atol=1e-6 * np.max(A))
     assert info.norm == pytest.approx(np.linalg.norm(A, 1), rel=1e-2)
+
+
+def test_the_bound_limits_the_effect_of_rounding_errors_on_the_fitted_values():
+    """Test `condition_bound` with a kernel matrix of low rank and a target without noise.
+
+    The condition number of the system is above 1e10, and the bound is more than a thousand times smaller. Random errors
+    in the matrix, of the relative size 1e-13, change the fitted values by no more than the bound allows.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    y, B, nu = X @ [[1.0], [-2.0], [0.5]], np.eye(3), 1e-9
+    info = SolveInfo()
+    Objective(InMemoryRows(X, y), None, Polynomial(degree=1, coef0=0.0), nu / 40).solve_alpha(B, info)
+    A = X @ X.T + nu * np.eye(40)
+    assert np.linalg.cond(A) > 1e10
+    fitted, size = y - nu * np.linalg.solve(A, y), 1e-13
+    for _ in range(20):
+        E = rng.normal(size=A.shape)
+        E = (E + E.T) * (size * np.linalg.norm(A, 2) / np.linalg.norm(E + E.T, 2))
+        change = np.linalg.norm(y - nu * np.linalg.solve(A + E, y) - fitted)
+        assert change <= (2.0 * size * info.condition_bound + 1e-13) * np.linalg.norm(y)
+    assert info.condition_bound < 1e-3 * np.linalg.cond(A)

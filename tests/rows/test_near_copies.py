@@ -154,7 +154,7 @@ def test_near_copies_of_weight_zero_are_removed():
 
 def test_a_single_outlier_among_a_few_rows_does_not_turn_the_others_into_copies():
     y = np.array([0.6, -0.7, 0.3, 1e12, -1.2])
-    X, target, w = merge_copies(np.zeros((5, 1)), y, np.array([9.0, 1.0, 2.0, 1e-9, 4.0]))
+    _, target, w = merge_copies(np.zeros((5, 1)), y, np.array([9.0, 1.0, 2.0, 1e-9, 4.0]))
     assert_array_equal(np.sort(target), np.sort(y))
     assert_allclose(np.average(target, weights=w), np.average(y, weights=[9.0, 1.0, 2.0, 1e-9, 4.0]), rtol=1e-13)
 

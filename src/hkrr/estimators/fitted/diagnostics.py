@@ -94,11 +94,10 @@ class Diagnostics:
         Condition number of the linear system that gave the coefficients, estimated by LAPACK in the 1-norm.
     digits : float
         Number of decimal digits of the fitted function that rounding errors cannot affect: ``-log10(eps condition)``,
-        where eps is the machine epsilon. If all rows are centers, A is the matrix of the linear system and a its
-        solution for the targets y, and ``|A| |a| / |y|`` is smaller than the condition number, it replaces the
-        condition number. With fewer centers than rows (Nystrom) and lambda >= 1e-4, nearly identical
-        centers can make the condition number arbitrarily large without any loss of accuracy. In that case `digits` is
-        at least about ``-log10(eps / lambda^2)``. This holds for kernels with k(x, x) = 1.
+        where eps is the machine epsilon. A large condition number can be harmless. If all rows are centers, `digits` is
+        therefore at least ``-log10(eps |A| |a| / |y|)``, where A is the matrix of the linear system, a its solution,
+        and y the targets. With fewer centers than rows (Nystrom) and lambda >= 1e-4, `digits` is at least about
+        ``-log10(eps / lambda^2)``, even if centers are nearly identical. This holds for kernels with k(x, x) = 1.
     jitter : float
         Amount that was added to the diagonal of a matrix, in addition to lambda, to make the matrix positive definite.
         The amount is relative to the largest entry of that diagonal. With fewer centers than rows (Nystrom), it is at
