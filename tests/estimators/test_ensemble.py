@@ -179,17 +179,15 @@ def test_whole_weights_are_repeated_rows():
 
 @pytest.mark.usefixtures("quick")
 def test_members_for_which_there_is_no_time_are_left_out(monkeypatch):
-    """Test that, if there is time for only two members, their weights are computed again without the other members."""
+    """Test that, if there is time for only one member, its weight is computed again without the other members."""
     X, y, _ = _data()
     whole = _ensemble().fit(X, y)
-    assert len(whole.members_) > 2
-    monkeypatch.setattr(TimeBudget, "affordable_fits", lambda *_: 2)
+    assert len(whole.members_) > 1
+    monkeypatch.setattr(TimeBudget, "affordable_fits", lambda *_: 1)
     model = _ensemble().fit(X, y)
-    assert 1 <= len(model.members_) <= 2
-    assert_array_equal(model.weights_, np.sort(model.weights_)[::-1])
-    assert np.all(model.weights_ > 0.0)
-    assert np.sum(model.weights_) == pytest.approx(1.0, abs=0.1)
-    assert {str(one.kernel) for one in model.members_} <= {str(one.kernel) for one in whole.members_}
+    assert [str(one.kernel) for one in model.members_] == [str(whole.members_[0].kernel)]
+    assert model.weights_[0] > whole.weights_[0]
+    assert model.weights_ == pytest.approx([1.0], abs=0.2)  # 0.2 is the standard deviation of its prior
 
 
 @pytest.mark.usefixtures("quick")
@@ -279,10 +277,16 @@ def test_dask_collections(by_arrays):
 
 @pytest.mark.usefixtures("quick")
 def test_constant_columns_have_no_influence():
-    X, y, _ = _data()
+    """Test that an additional constant column has no importance, and changes the predictions by less than the noise.
+
+    The predictions change a little, because the random starting maps have an additional column.
+    """
+    X, y, _ = _data(noise=0.1)
     wide = np.hstack([X, np.full((60, 1), 7.0)])
     model = _ensemble().fit(wide, y)
-    assert_allclose(model.predict(wide), _ensemble().fit(X, y).predict(X), atol=0.02)
+    difference = model.predict(wide) - _ensemble().fit(X, y).predict(X)
+    assert np.sqrt(np.mean(difference**2)) < 0.1
+    assert_array_equal(model.predict(np.hstack([X, np.full((60, 1), -1e3)])), model.predict(wide))
     assert model.feature_importances_[3] == 0.0
 
 

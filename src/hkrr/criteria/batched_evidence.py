@@ -14,7 +14,7 @@ import numpy as np
 
 from hkrr._base.linear_algebra import EPS, Array, array_namespace
 from hkrr._base.threads import Lockstep, value_or_error
-from hkrr.criteria.evidence import MIN_SCALE, Evidence
+from hkrr.criteria.evidence import Evidence, signal_variance
 from hkrr.kernels.batched import pull_back, squared_distances
 from hkrr.kernels.radial import Radial
 from hkrr.objective import Reduced
@@ -109,13 +109,13 @@ def profiled_batch(criterion: Evidence, maps: Sequence[Array]) -> list[Reduced] 
     S_inverse = (vectors / spectrum) @ vectors.mT
     beta = S_inverse @ Vy
     squares = rows.place(criterion.squares)
-    q = xp.clip((squares - xp.sum(Vy * beta, axis=-2)) / (nu[:, 0] * W), min=MIN_SCALE)  # (maps, targets)
+    q, inverse_q = signal_variance(squares - xp.sum(Vy * beta, axis=-2), squares, nu[:, 0] * W)  # (maps, targets)
     slack = kappa_sum - xp.sum(eigenvalues, axis=-1)
     log_det = xp.sum(xp.log(spectrum[:, 0]), axis=-1) + (W - c) * xp.log(nu[:, 0, 0])
     value = (xp.log(q) @ share) / 2.0 + log_det / (2.0 * W) + slack / (2.0 * nu[:, 0, 0] * W)
 
     middle = S_inverse / W - identity / (nu * W)
-    weight = (share / (q * nu[:, 0] * W))[:, None, :]
+    weight = (share * inverse_q / (nu[:, 0] * W))[:, None, :]
     A = VV @ middle - (nu * weight * beta) @ beta.mT
 
     def unwhiten(M: Array) -> Array:

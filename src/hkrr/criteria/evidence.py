@@ -9,7 +9,6 @@ import numpy as np
 from scipy.optimize import brentq
 
 from hkrr._base.linear_algebra import (
-    EPS,
     Array,
     add_to_diagonal,
     array_namespace,
@@ -22,10 +21,26 @@ from hkrr._base.linear_algebra import (
 from hkrr.criteria.base import Criterion, Whitened, copy_array
 from hkrr.objective import LAMBDA_BOUNDS
 
-# Lower bound on the scale q. If a target is fitted without residuals, q is zero, and the evidence would be infinite.
-MIN_SCALE = 1e-300
+# Lower bound on the noise variance q nu of a target, relative to its mean square. Without this bound, the evidence of a
+# target that is fitted without residuals would be infinite.
+MIN_NOISE = 1e-10
+# Lower bound on the noise variance of a target that is zero in all rows. Such a target has no share in the evidence.
+_TINY = 1e-300
 # Number of points in the grid of log nu that is searched for minima. The grid extends over the allowed range of lambda.
 _GRID = 36
+
+
+def signal_variance(residual: Array, squares: Array, nu_W: Array | float) -> tuple[Array, Array]:
+    """Return q for each target, and 1 / q, or 0 where the bound `MIN_NOISE` determines q.
+
+    Without the bound, q is ``residual / nu_W``, where `nu_W` is nu W, and `residual` is the sum of squared residuals
+    plus nu times the squared norm of the function. `squares` are the sums of squares of the targets. The derivative of
+    log q with respect to the residual is proportional to 1 / q, and it is 0 where the bound determines q.
+    """
+    xp = array_namespace(residual)
+    least = xp.clip(MIN_NOISE * squares, min=_TINY)
+    q = xp.maximum(residual, least) / nu_W
+    return q, xp.where(residual > least, 1.0 / q, 0.0)
 
 
 class Evidence(Criterion):
@@ -37,6 +52,10 @@ class Evidence(Criterion):
     and
 
         ``l = log(q) / 2 + (log det(K + nu diag(1/w)) + sum_i log w_i + (W - m) log nu) / (2 W)``.
+
+    The noise variance q nu of a target is at least 1e-10 times its mean square. Otherwise the evidence would have no
+    upper bound if a target is a linear function without noise and the kernel is linear, and the search would prefer
+    this model even if it predicts the other targets poorly.
 
     With c < m Nystrom centers, the criterion is the variational bound of Titsias (2009), where y'y stands for
     sum_i w_i y_i^2:
@@ -81,16 +100,19 @@ class Evidence(Criterion):
         K, pullback = self.kernel.vjp(P, P)
         noise = nu / self._w
         inverse, log_det, alpha = inverse_and_log_det(add_to_diagonal(copy_array(K), noise), self._Y)
-        q = xp.clip(xp.astype(xp.sum(self._Y * alpha, axis=0), share.dtype, copy=False) / W, min=MIN_SCALE)
+        explained = xp.astype(xp.sum(self._Y * alpha, axis=0), share.dtype, copy=False)
+        squares = xp.astype(xp.sum(self._w[:, None] * self._Y * self._Y, axis=0), share.dtype, copy=False)
+        q, inverse_q = signal_variance(nu * explained, squares, nu * W)
         # A row with weight w has the same effect as w repeated rows. The log determinant for all W repeated rows is
         # computed from the matrix of the distinct rows. Each distinct row adds log(w), and each further repetition adds
         # log(nu).
         left_over = W - len(self._w)
         log_det = log_det + xp.sum(xp.log(self._w)) + left_over * math.log(nu)
         value = (share @ xp.log(q)) / 2.0 + log_det / (2.0 * W)
-        weight = xp.astype(share / (2.0 * W * q), alpha.dtype, copy=False)
+        weight = xp.astype(share * inverse_q / (2.0 * W), alpha.dtype, copy=False)
         G = inverse / (2.0 * W) - low_rank_product(weight * alpha, alpha)
-        grad_log_lambda = G.diagonal() @ noise + left_over / (2.0 * W)
+        bounded = xp.astype(inverse_q == 0.0, share.dtype)  # where q is proportional to 1 / nu
+        grad_log_lambda = G.diagonal() @ noise + (left_over / W - share @ bounded) / 2.0
         left, right = pullback(G)
         return value, pull_to_map(left + right, self.placed_centers, B), alpha, grad_log_lambda
 
@@ -119,20 +141,20 @@ class Evidence(Criterion):
         share = np.asarray(self.rows.fetch(self.share)[0])
         eigenvalues = np.maximum(eigenvalues, 0.0)
         slack = max(kappa_sum - float(np.sum(eigenvalues)), 0.0)
-        least = np.maximum(EPS * self.squares, MIN_SCALE)  # rounding error of the sums of squared residuals
 
         def bound(log_nu: Array | float) -> Array:
             nu = np.exp(np.atleast_1d(log_nu))
             shifted = eigenvalues + nu[:, None]
-            q = np.maximum(self.squares - (1.0 / shifted) @ squares, least) / (nu[:, None] * W)
+            q, _ = signal_variance(self.squares - (1.0 / shifted) @ squares, self.squares, nu[:, None] * W)
             log_det = np.sum(np.log(shifted), axis=1) + (W - c) * np.log(nu)
             return np.log(q) @ share / 2.0 + log_det / (2.0 * W) + slack / (2.0 * nu * W)
 
         def slope(log_nu: float) -> float:
             nu = math.exp(log_nu)
             shifted = (eigenvalues + nu)[:, None]
-            residual = np.maximum(self.squares - np.sum(squares / shifted, axis=0), least)
-            by_scale = share @ (nu * np.sum(squares / shifted**2, axis=0) / residual - 1.0)
+            residual = self.squares - np.sum(squares / shifted, axis=0)
+            _, inverse_q = signal_variance(residual, self.squares, nu * W)
+            by_scale = share @ (np.sum(squares / shifted**2, axis=0) * inverse_q / W - 1.0)
             return float(by_scale + (np.sum(nu / shifted) + W - c - slack / nu) / W)
 
         grid = np.linspace(math.log(LAMBDA_BOUNDS[0] * W), math.log(self.most_lambda * W), _GRID)
@@ -155,14 +177,15 @@ class Evidence(Criterion):
         B, W, nu, c, share = white.B, self.rows.total_weight, white.nu, self.n_centers, self.share
         kernel = self.kernel
         xp = array_namespace(B)
-        q = xp.clip((self.rows.place(self.squares) - white.fitted) / (nu * W), min=MIN_SCALE)
+        squares = self.rows.place(self.squares)
+        q, inverse_q = signal_variance(squares - white.fitted, squares, nu * W)
         slack = white.kappa_sum - xp.sum(white.VV.diagonal())
         log_det = 2.0 * xp.sum(xp.log(white.S_factor.diagonal())) + (W - c) * math.log(nu)
         value = (share @ xp.log(q)) / 2.0 + log_det / (2.0 * W) + slack / (2.0 * nu * W)
 
         S_inverse = inverse_from_factor(white.S_factor)
         middle = add_to_diagonal(S_inverse / W, -1.0 / (nu * W))
-        weight = share / (q * nu * W)  # for each target, the factor of (residuals) alpha' in the gradient
+        weight = share * inverse_q / (nu * W)  # for each target, the factor of (residuals) alpha' in the gradient
         # A is the matrix G_V V' of `hkrr.criteria.base`. The residuals r satisfy V sqrt(w) r = nu beta, so computing A
         # takes no further pass over the rows.
         A = white.VV @ middle - low_rank_product(nu * weight * white.beta, white.beta)
@@ -183,7 +206,7 @@ class Evidence(Criterion):
 
         grad, dC = self.rows.sum(block, c, B, white.C, white.sandwich(middle), alpha, weight)
         # Derivatives of the three terms of `value` with respect to log nu.
-        by_scale = share @ (xp.sum(white.beta * white.beta, axis=0) / (q * W) - 1.0) / 2.0
+        by_scale = share @ (xp.sum(white.beta * white.beta, axis=0) * inverse_q / W - 1.0) / 2.0
         by_log_det = (nu * xp.sum(S_inverse.diagonal()) + W - c) / (2.0 * W)
         grad_log_lambda = by_scale + by_log_det - slack / (2.0 * nu * W)
         return value, grad + self._grad_from_centers(white, dC, A), alpha, grad_log_lambda

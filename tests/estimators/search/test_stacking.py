@@ -26,7 +26,8 @@ def _objective(weights, predictions, Y, w, n_parameters, price=6.0):
 
     Each target is divided by its standard deviation, and row i counts w_i times. The penalty of candidate k is
     c s^2 p_k / n times its weight, where c is the price. p_k is its number of parameters, and s^2 is the smallest error
-    of a candidate. If the sum of the weights is S, the last term is s^2 (1 - S)^2 / (n t^2), with t = 0.2.
+    of a candidate or of predicting zero. If the sum of the weights is S, the last term is s^2 (1 - S)^2 / (n t^2), with
+    t = 0.2.
     """
     n, variance = sum(w), [sum(w * y * y) / sum(w) for y in Y.T]
 
@@ -35,7 +36,7 @@ def _objective(weights, predictions, Y, w, n_parameters, price=6.0):
 
     total = sum(weight * F for weight, F in zip(weights, predictions, strict=True))
     n_used = sum(weight * p for weight, p in zip(weights, n_parameters, strict=True))
-    least = min(error(F) for F in predictions)
+    least = min(error(F) for F in [0.0 * Y, *predictions])
     return error(total) + price * least * n_used / n + least * (1.0 - sum(weights)) ** 2 / (n * 0.2**2)
 
 

@@ -21,8 +21,8 @@ def selected_columns(rows: InMemoryRows) -> list[Array]:
 
     The penalty of the lasso is chosen by cross-validation, in two ways: the penalty with the smallest error, and the
     largest penalty whose error is within one standard error of the smallest. With several targets, a column is selected
-    if it is selected for one of the targets. A set of columns is left out if it is empty, or if it contains more than
-    half of the columns.
+    if it is selected for one of the targets. A set of columns is left out if it is empty, or if it is larger than half
+    of the number of linearly independent columns.
     """
     X, Y, w = rows.gather()
     if w is not None:
@@ -42,4 +42,4 @@ def selected_columns(rows: InMemoryRows) -> list[Array]:
             columns[model.coef_ != 0.0] = 1.0
     if np.array_equal(found[0], found[1]):
         found.pop()
-    return [columns for columns in found if 1 <= np.sum(columns) <= X.shape[1] / 2]
+    return [columns for columns in found if 1 <= np.sum(columns) <= rows.n_free_columns / 2]
