@@ -171,7 +171,11 @@ def summary(rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def ratio(rows: Sequence[Row], some: Sequence[Row]) -> Any:
-    """Return the median time of this version divided by the median time of the other version, on the same cases."""
+    """Return the median time of the rows `some`, divided by that of the version "other" on the same cases.
+
+    `rows` contains the rows of all versions. Cases that only one of the two versions has completed are left out. If no
+    case is left, the result is an empty string.
+    """
     key = KEYS[:-1]
     others = {tuple(row[name] for name in key): row for row in rows if row["version"] == "other"}
     pairs = [(row, others[at]) for row in some if (at := tuple(row[name] for name in key)) in others]

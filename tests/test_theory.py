@@ -416,10 +416,11 @@ def test_defaults_of_the_numbers_of_centers():
 
 
 def test_centers_worked_out_by_hand():
-    """Test cases in which the logarithms equal 6.
+    """Test cases in which the logarithm of each formula equals 6.
 
-    The logarithm of the plain theorem is 6 for delta = 4 / e^6, which gives 67 * 6 or 5 N * 6 centers. The logarithm
-    for leverage scores is 6 for delta = 8 / e^6 and m = 1, which gives 334 * 6 or 78 T^2 N * 6 centers.
+    `plain_centers` contains log(4 kappa / (lambda delta)), which is 6 if kappa = lambda = 1 and delta = 4 / e^6. The
+    number of centers is then max(67, 5 N_inf) * 6. `als_centers` contains log(8 m / delta), which is 6 if m = 1 and
+    delta = 8 / e^6. The number of centers is then max(334, 78 T^2 N) * 6.
     """
     assert is_smallest_integer_from(plain_centers(2.0, 1.0, delta=4.0 * math.exp(-6.0)), 67 * 6)
     assert is_smallest_integer_from(plain_centers(40.0, 1.0, delta=4.0 * math.exp(-6.0)), 5 * 40 * 6)

@@ -15,7 +15,7 @@ from hkrr.cli._time_left import TimeLeft, format_time_left
 from hkrr.estimators.search.progress import Phase, SearchState
 
 # Stages of four recorded fits: the start of the stage in seconds, and its phase. The last entry is the end of the fit.
-# A planted model.
+# A fit to data from a planted model.
 PLANTED = [
     (0.0, Phase.STARTS),
     (1.7, Phase.CUT),
@@ -24,7 +24,7 @@ PLANTED = [
     (4.5, Phase.FINAL_FIT),
     (4.6, None),
 ]
-# A table, for which kernels are compared.
+# A fit to a data table. The search compares several kernels.
 TABLE = [
     (0.1, Phase.STARTS),
     (1.2, Phase.CUT),
@@ -34,7 +34,7 @@ TABLE = [
     (18.5, Phase.FINAL_FIT),
     (19.4, None),
 ]
-# A table with outliers. The search is repeated with heavy-tailed noise.
+# A fit to a data table with outliers. The search is repeated with heavy-tailed noise.
 OUTLIERS = [
     (0.2, Phase.STARTS),
     (2.4, Phase.CUT),

@@ -71,7 +71,10 @@ def _frequencies(n, seed=0):
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_frequencies_are_counted(seed):
-    """Test inputs that occur with different targets. The numbers of repetitions are then kept as weights."""
+    """Test that copies of rows count as frequencies if the same inputs also occur with a different target.
+
+    The weight of each distinct pair of inputs and target is then the number of its copies.
+    """
     X, y = _frequencies(400, seed)
     X2, y2, w = merge_identical(X, y, None)
     for x, target, weight in zip(X2, y2, w, strict=True):

@@ -49,7 +49,7 @@ def gaussian_slope(p, c, gamma):
 
 
 def laplace(p, c, gamma):
-    """Return k = exp(-r/ell)."""
+    """Return k = exp(-r/ell), where r = |p - c| and ell = 1/sqrt(2 gamma)."""
     return math.exp(-math.sqrt(squared_distance(p, c)) / length_scale(gamma))
 
 
