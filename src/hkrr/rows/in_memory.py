@@ -103,6 +103,7 @@ class InMemoryRows(Rows):
         self.n_targets = self._Y.shape[1]
         self.total_weight = float(self.n_rows if sample_weight is None else np.sum(sample_weight, dtype=np.float64))
         self.n_free_columns = self.n_features
+        self._row_space: Array | None = None
 
     @property
     def arrays(self) -> tuple[Array, Array, Array | None]:
@@ -146,19 +147,36 @@ class InMemoryRows(Rows):
         Subsets of the returned rows inherit this number. It determines how many parameters of a map are identifiable: a
         column that is constant, or a linear combination of other columns, adds no identifiable parameters. If the rank
         cannot be computed, because there are too few rows or more than 1,000 columns, all columns that are not constant
-        are counted.
+        are counted. `in_row_space` uses the result, too.
         """
         other = copy.copy(self)
         X = self.take(np.arange(0, self.n_rows, -(-self.n_rows // _RANK_ROWS)))
         X = X - X[0]  # makes constant columns exactly zero
         X = X - np.mean(X, axis=0)
         length = np.linalg.norm(X, axis=0)
-        X = X[:, length > _CONSTANT * np.max(length)]
+        varies = length > _CONSTANT * np.max(length)
+        X, length = X[:, varies], length[varies]
         other.n_free_columns = max(1, X.shape[1])
+        if 0 < X.shape[1] < self.n_features:
+            other._row_space = varies
         if 0 < X.shape[1] <= _RANK_COLUMNS:
-            rank = int(np.linalg.matrix_rank(X / np.linalg.norm(X, axis=0)))
-            other.n_free_columns = rank if rank < len(X) - 1 else X.shape[1]
+            rank = int(np.linalg.matrix_rank(X / length))
+            if rank < min(len(X) - 1, X.shape[1]):
+                other.n_free_columns = rank
+                directions = np.linalg.svd(X / length, full_matrices=False)[2][:rank] * length
+                other._row_space = np.zeros((rank, self.n_features))
+                other._row_space[:, varies] = np.linalg.qr(directions.T)[0].T
         return other
+
+    def in_row_space(self, B: Array) -> Array:
+        """Return the map without the part that gives all rows the same value.
+
+        This part consists of the components of B along constant columns, and along linear combinations of columns that
+        are constant. It does not affect the fit on these rows. The row space is known after `count_free_columns`.
+        """
+        if self._row_space is None:
+            return B
+        return B * self._row_space if self._row_space.ndim == 1 else B @ self._row_space.T @ self._row_space
 
     def varying_columns(self) -> Array:
         """Return the rows of the D x D identity matrix that select the columns of X that are not constant."""
@@ -213,7 +231,7 @@ class InMemoryRows(Rows):
     def _with_arrays(self, X: Array, Y: Array, weight: Array | None) -> InMemoryRows:
         """Return rows with the given arrays, and with the offsets, scales and settings of these rows."""
         other = InMemoryRows(X, Y, weight, block_size=self._block_size, n_threads=self.n_threads)
-        other.n_free_columns = self.n_free_columns
+        other.n_free_columns, other._row_space = self.n_free_columns, self._row_space
         return other.with_coordinates(self._x_offset, self._x_scale, self._y_offset)
 
     def sum(self, fn: BlockFunction, width: int = 1, *small: Array) -> tuple[Any, ...]:

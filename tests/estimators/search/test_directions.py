@@ -80,6 +80,10 @@ def _rows(data, weight=None):
     return InMemoryRows(X, data.y - data.y.mean(axis=0), weight)
 
 
+def _rows_of(n_features):
+    return InMemoryRows(np.random.default_rng(1).normal(size=(20, n_features)), np.zeros(20))
+
+
 def _true_map(data):
     """Return the true map in the coordinates of `_rows`."""
     return data.B * data.X.std(axis=0)
@@ -352,7 +356,7 @@ def test_the_rows_of_a_zero_map_can_be_sorted(kernel):
 def test_widening_adds_up_to_three_rows_of_the_given_length(d, D, n_added, length):
     before = np.random.default_rng(d).normal(size=(d, D))
     candidate = _candidate(before, value=-1.0, score=5.0, seconds=9.0, n_free_columns=D, n_centers=30)
-    wide = widen(candidate, length, np.random.RandomState(0))
+    wide = widen(candidate, length, _rows_of(D), np.random.RandomState(0))
     assert wide.B.shape == (d + n_added, D)
     assert_array_equal(wide.B[:d], before)
     assert_array_equal(candidate.B, before)
@@ -366,15 +370,35 @@ def test_widening_adds_up_to_three_rows_of_the_given_length(d, D, n_added, lengt
 
 def test_widening_draws_new_directions_each_time():
     candidate, rng = _candidate(np.eye(1, 5)), np.random.RandomState(0)
-    first, second = widen(candidate, 1.0, rng), widen(candidate, 1.0, rng)
+    first, second = (widen(candidate, 1.0, _rows_of(5), rng) for _ in range(2))
     assert not np.any(np.isclose(first.B[1:], second.B[1:]))
-    assert_array_equal(first.B, widen(candidate, 1.0, np.random.RandomState(0)).B)
+    assert_array_equal(first.B, widen(candidate, 1.0, _rows_of(5), np.random.RandomState(0)).B)
+
+
+def test_constant_and_dependent_columns_add_no_directions():
+    """Test that starting maps and widened maps ignore the parts of the inputs that do not vary.
+
+    The additional columns are four constant columns, and a copy and the difference of columns. A map that gives the
+    same values on all rows must not appear among the learned directions.
+    """
+    data = make_mim_sines(150, 4, 2, random_state=0)
+    X = _rows(data).gather()[0]
+    rows = InMemoryRows(np.hstack([X, np.ones((150, 4)), X[:, :1], X[:, 1:2] - X[:, 2:3]]), data.y).count_free_columns()
+    rng = np.random.RandomState(0)
+    start = random_starts(rows, GAUSSIAN, 8, 1, rng)[0]
+    wide = widen(start, 1.0, rows, rng)
+    for B in (start.B, wide.B):
+        assert_array_equal(B[:, 4:8], 0.0)
+        assert np.linalg.matrix_rank(B) == 4
+    same = rows.in_row_space(np.eye(10))
+    X = rows.gather()[0]
+    assert_allclose((X - X[0]) @ same.T, X - X[0], atol=1e-12)  # the values on the rows change by a constant only
 
 
 def test_a_widened_map_has_no_spectrum():
     """Test that the spectrum is removed, because it holds the singular values of the map before the cut."""
     candidate = _candidate(np.eye(1, 5), spectrum=(1.0, 0.1, 0.0))
-    assert widen(candidate, 0.3, np.random.RandomState(0)).spectrum is None
+    assert widen(candidate, 0.3, _rows_of(5), np.random.RandomState(0)).spectrum is None
 
 
 # ---------------------------------------------------------------------------------------- the same directions

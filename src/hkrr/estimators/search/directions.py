@@ -90,7 +90,7 @@ def random_starts(
     sample = median_sample(rows, rng)
     starts = []
     for k in range(n_starts):
-        B = sample_map(n_components, rows.n_features, rng)
+        B = rows.in_row_space(sample_map(n_components, rows.n_features, rng))
         scale = median_scale(kernel, sample @ B.T) * (1.0 if k % 2 == 0 else 0.5)
         starts.append(_start(Origin.RANDOM, kernel, scale * B, rows))
     return starts
@@ -163,14 +163,14 @@ def sorted_rows(candidate: Candidate) -> tuple[Array, Array]:
     return candidate.B[order], lengths[order]
 
 
-def widen(candidate: Candidate, length: float, rng: np.random.RandomState) -> Candidate:
+def widen(candidate: Candidate, length: float, rows: InMemoryRows, rng: np.random.RandomState) -> Candidate:
     """Return the candidate with up to three additional random directions.
 
     `length` is the length of the new directions, relative to the largest singular value of the map.
     """
     n_features = candidate.B.shape[1]
     n_added = min(_ADDED, n_features - candidate.n_components)
-    added = rng.standard_normal((n_added, n_features))
+    added = rows.in_row_space(rng.standard_normal((n_added, n_features)))
     added *= length * candidate.norm / np.linalg.norm(added, axis=1, keepdims=True)
     B = np.vstack([candidate.B, added])
     fresh = replace(candidate, value=math.inf, score=math.inf, seconds=0.0, spectrum=None)
@@ -449,7 +449,7 @@ class DirectionSearch:
         before = self._winner
         if before.n_components < self.problem.rows.n_features:
             self._begin(f"directions in addition to the {before.n_components} found", Phase.WIDENING)
-            wide = self._improve([widen(before, length, self.problem.rng) for length in _ADDED_LENGTHS], LONG)
+            wide = self._improve([widen(before, length, self._sample, self.problem.rng) for length in _ADDED_LENGTHS], LONG)
             self._keep(wide)
         elif before.origin is Origin.CUT:
             return True
