@@ -25,8 +25,9 @@ _FACTOR_SAMPLE, _PRODUCT_SAMPLE, _KERNEL_SAMPLE = 1000, 500, 400
 _KERNEL_VALUES = 150_000
 # Maximum number of rows from which the interval scores and the diagnostics are computed.
 _EXAMINED_ROWS = 20_000
-# Fraction of the time limit that is kept as a reserve, because the predicted duration of the final fit is not exact.
-_RESERVE = 0.03
+# The reserve is this fraction of the time limit plus this number of seconds, but at most _MOST_RESERVED of the limit.
+# The predicted duration of the final fit is not exact, and the diagnostics of a small fit take about a tenth of a second.
+_RESERVE, _RESERVE_SECONDS, _MOST_RESERVED = 0.03, 0.1, 0.08
 # Maximum fraction of the time limit that is reserved for the final fits, apart from the reserve.
 _SHARE_OF_FIT = 0.4
 # Fractions of the rows that are tried if there is no time for a fit with all rows as centers.
@@ -121,6 +122,11 @@ class DurationModel:
         return n_rows, n_centers
 
 
+def reserve(limit: float) -> float:
+    """Return the number of seconds before the time limit at which the final fit should end."""
+    return min(_RESERVE * limit + _RESERVE_SECONDS, _MOST_RESERVED * limit)
+
+
 class TimeBudget:
     """Division of a time limit between the search and the final fit.
 
@@ -145,8 +151,8 @@ class TimeBudget:
     def search_deadline(self, kernel: Kernel, n_centers: int, n_fits: int = 1) -> float:
         """Return the time (of ``time.perf_counter``) at which the search has to stop.
 
-        Time for the final fit is reserved: the predicted duration of the fit, the time for reading the rows, and 3% of
-        the time limit in case the prediction is too low. If the final fit would need more than 0.4 of the time limit,
+        Time for the final fit is reserved: the predicted duration of the fit, the time for reading the rows, and
+        `reserve` in case the prediction is too low. If the final fit would need more than 0.4 of the time limit,
         fewer centers or fewer rows are assumed (`DurationModel.affordable`). `n_fits` is the maximum number of final
         fits. Time is reserved for as many of them as need at most 0.4 of the time limit together, at least for one.
         """
@@ -156,7 +162,7 @@ class TimeBudget:
         size = duration.affordable(self._rows.n_rows, n_centers, _SHARE_OF_FIT * self._limit)
         each = duration.seconds(*size) + self._reading
         n_fits = min(n_fits, max(1, int(_SHARE_OF_FIT * self._limit / each)))
-        return self._began + (1.0 - _RESERVE) * self._limit - n_fits * each
+        return self._began + self._limit - reserve(self._limit) - n_fits * each
 
     def affordable_size(self, candidate: Candidate, n_centers: int, n_fits: int = 1) -> tuple[int, int]:
         """Return the numbers of rows and of centers of a final fit, if the time left is divided by `n_fits`.
@@ -184,5 +190,5 @@ class TimeBudget:
     def _left(self) -> float:
         """The number of seconds left for final fits, at least a tenth of the time limit."""
         assert self._limit is not None
-        left = self._began + (1.0 - _RESERVE) * self._limit - time.perf_counter() - self._reading
+        left = self._began + self._limit - reserve(self._limit) - time.perf_counter() - self._reading
         return max(left, self._limit / 10)
