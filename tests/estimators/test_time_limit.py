@@ -100,9 +100,9 @@ def test_with_a_given_kernel_no_run_continues_after_the_limit(monkeypatch, limit
     """Test the number of evaluations after the time limit with a given kernel.
 
     After the limit, solver runs evaluate only the two starts of plain kernel ridge regression, the first starting map,
-    and the first survivor (a map that is kept after the short runs), once each. Each further thread evaluates at most one more start. Outside of solver runs, a wide map of four
-    directions may be truncated to 1, ..., 4 directions. One evaluation finds what the map leaves unexplained, and one
-    compares the best map with plain kernel ridge regression.
+    and the first survivor (a map that is kept after the short runs), once each. Each further thread evaluates at most
+    one more start. Outside of solver runs, a wide map of four directions may be truncated to 1, ..., 4 directions. One
+    evaluation finds what the map leaves unexplained, and one compares the best map with plain kernel ridge regression.
     """
     in_runs, elsewhere = _late(monkeypatch, limit, n_threads)
     assert in_runs <= 4 + n_threads - 1

@@ -449,7 +449,9 @@ class DirectionSearch:
         before = self._winner
         if before.n_components < self.problem.rows.n_features:
             self._begin(f"directions in addition to the {before.n_components} found", Phase.WIDENING)
-            wide = self._improve([widen(before, length, self._sample, self.problem.rng) for length in _ADDED_LENGTHS], LONG)
+            wide = self._improve(
+                [widen(before, length, self._sample, self.problem.rng) for length in _ADDED_LENGTHS], LONG
+            )
             self._keep(wide)
         elif before.origin is Origin.CUT:
             return True
