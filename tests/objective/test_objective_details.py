@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import hkrr.objective
 from hkrr._base.linear_algebra import EPS, SolveInfo
 from hkrr.kernels import Gaussian, Polynomial
 from hkrr.objective import Objective
@@ -171,3 +172,49 @@ def test_the_bound_limits_the_effect_of_rounding_errors_on_the_fitted_values():
         change = np.linalg.norm(y - nu * np.linalg.solve(A + E, y) - fitted)
         assert change <= (2.0 * size * info.condition_bound + 1e-13) * np.linalg.norm(y)
     assert info.condition_bound < 1e-3 * np.linalg.cond(A)
+
+
+@pytest.mark.parametrize("path", ["exact", "whitened"])
+def test_a_tiny_lambda_is_raised_to_the_size_of_the_rounding_errors(monkeypatch, path):
+    """Test that the ridge is at least eps n times the largest diagonal entry of the n x n matrix of the system."""
+    systems, solve = [], hkrr.objective.solve_positive_definite
+
+    def recorded(A, b, ridge, *args, **options):
+        systems.append((A.copy(), ridge))
+        return solve(A, b, ridge, *args, **options)
+
+    monkeypatch.setattr(hkrr.objective, "solve_positive_definite", recorded)
+    p = make_problem(m=20)
+    kernel = Polynomial(degree=1, coef0=3.0)  # the diagonal entries of both systems are not 1
+    objective = Objective(InMemoryRows(p.X, p.y), None if path == "exact" else p.centers, kernel, 1e-300)
+    objective.solve_alpha(p.B)
+    [(A, ridge)] = systems
+    assert ridge == pytest.approx(EPS * len(A) * np.max(A.diagonal()), rel=1e-12)
+    assert not np.isclose(np.max(A.diagonal()), 1.0, rtol=0.1)
+
+
+def test_the_jitter_of_whitening_is_proportional_to_the_kernel(monkeypatch):
+    """Test that the jitter is 10 eps times the number of centers times kappa, where kappa is the maximum of k(c, c)."""
+    jitters, factorize = [], hkrr.objective.jittered_cholesky
+
+    def recorded(K, jitter):
+        jitters.append(jitter)
+        return factorize(K, jitter)
+
+    monkeypatch.setattr(hkrr.objective, "jittered_cholesky", recorded)
+    p = make_problem(m=20)
+    kernel = Polynomial(degree=1, coef0=3.0, gamma=1e-6)  # kappa is 3
+    Objective(InMemoryRows(p.X, p.y), p.centers, kernel, 1e-6).solve_alpha(p.B)
+    assert jitters == [pytest.approx(30.0 * EPS * len(p.centers), rel=1e-4)]
+
+
+@pytest.mark.parametrize("size", [0.0, 0.01])
+def test_the_bound_on_rounding_errors_for_small_targets(size):
+    """Test that `condition_bound` does not depend on the size of the targets, and is infinite if they are zero."""
+    p, bounds = make_problem(m=20), []
+    for factor in (1.0, size):
+        info = SolveInfo()
+        y = p.y / np.linalg.norm(p.y) * factor
+        Objective(InMemoryRows(p.X, y), None, Gaussian(gamma=0.5), LAMBDA).solve_alpha(p.B, info)
+        bounds.append(info.condition_bound)
+    assert bounds[1] == (pytest.approx(bounds[0], rel=1e-9) if size else np.inf)
