@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hkrr._base.linear_algebra import Array, project
-from hkrr._base.threads import single_threaded_blas
+from hkrr._base.threads import in_threads, single_threaded_blas
 from hkrr._maps import KernelExpansion
 from hkrr.estimators.search.candidates import Candidate, unchanged
 from hkrr.estimators.search.final_fit import FinalFit, final_fit, quick_fit
@@ -172,15 +172,18 @@ def _weights_of_finalists(problem: SearchProblem, tuned: Tuned) -> tuple[list[Ca
             return close, _weigher(rows, known, _n_parameters(close), CROSS_FIT_PRICE)
     n_rows = max(_WEIGHING_ROWS, *(one.n_rows or 0 for one in finalists))
     criterion = problem.criterion(subset(rows, n_rows, problem.rng), None, tuned.winner.kernel)
-    weighed: list[Candidate] = []
-    predictions: list[Array] = []
-    for finalist in finalists:
-        if weighed and not problem.in_time:
-            break
+
+    def predict(k: int) -> Array | None:
+        if k > 0 and not problem.in_time:
+            return None
         with suppress(ArithmeticError, np.linalg.LinAlgError), single_threaded_blas():
-            at = criterion.at(finalist.nu / criterion.rows.total_weight, finalist.kernel)
-            predictions.append(at.leave_one_out(finalist.B, intercept=rows.y_offset is not None))
-            weighed.append(finalist)
+            at = criterion.at(finalists[k].nu / criterion.rows.total_weight, finalists[k].kernel)
+            return at.leave_one_out(finalists[k].B, intercept=rows.y_offset is not None)
+        return None
+
+    found = in_threads(predict, range(len(finalists)), 1 if problem.on_gpu else problem.n_threads)
+    weighed = [one for one, predicted in zip(finalists, found, strict=True) if predicted is not None]
+    predictions = [predicted for predicted in found if predicted is not None]
     if not weighed:
         return [tuned.winner], lambda some: np.ones(1)
     # Reduce the numbers of parameters, so that the penalty per parameter is that of a fit to all rows. The rows of the
