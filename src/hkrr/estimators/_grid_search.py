@@ -36,10 +36,10 @@ from hkrr.rows.base import largest_target
 from hkrr.rows.weights import find_copies
 from hkrr.solvers.driver import MESSAGES, StopReason
 
-# Default values of lambda for criterion="training".
+# Values of lambda that are compared with criterion="training" and reg_lambdas="auto".
 _LAMBDAS = tuple(10.0**-k for k in range(1, 7))
-# Copies of a row are kept in the same part of a split if there are at least this many distinct rows. With fewer
-# distinct rows, the training part could have fewer than two of them.
+# Minimum number of distinct rows for which all copies of a row are kept in the same part of a split. With fewer
+# distinct rows, the training part of the split could have fewer than two distinct rows.
 _LEAST_DISTINCT = 4
 # The type of a score, the result of one fit on one split: held-out error, map, gamma and lambda.
 _Score = tuple[float, Array | None, float, float]
@@ -80,7 +80,10 @@ class GridChoice(NamedTuple):
 
 
 def lambda_grid(reg_lambdas: Any, criterion: str) -> Lambdas:
-    """Return the values of lambda to compare, in decreasing order, or ``("auto",)`` if lambda is learned."""
+    """Return the values of lambda to compare, in decreasing order, or ``("auto",)`` if lambda is learned.
+
+    `reg_lambdas` and `criterion` are the parameters of `HyperKernelRidgeCV`.
+    """
     if not isinstance(reg_lambdas, str):
         return tuple(sorted((check_positive("reg_lambdas", value) for value in reg_lambdas), reverse=True))
     return _LAMBDAS if criterion == "training" else ("auto",)
@@ -157,7 +160,7 @@ def _score_pairs(found: list[list[_Score] | None], grid: Grid, n_jobs: int | Non
 
 
 def _recorded_scores(key: tuple[Any, ...], grid: Grid, n_components: int, split: tuple[Array, Array]) -> list[_Score]:
-    """Return the scores for a number of directions and a split. If the checkpoint contains the scores, use these.
+    """Return the scores for a number of directions and a split, from the checkpoint if it contains them.
 
     The journal of the checkpoint (`hkrr._base.resume_journal`) stores the scores as one step. When the step is done,
     the journal deletes the entries that were recorded during the step. A worker process has no journal, so it only
@@ -167,7 +170,7 @@ def _recorded_scores(key: tuple[Any, ...], grid: Grid, n_components: int, split:
 
 
 def _scores_along_lambda(grid: Grid, n_components: int, split: tuple[Array, Array]) -> list[_Score]:
-    """Return the score for each lambda in decreasing order, for a given number of directions and a given split."""
+    """Return the scores (see `_Score`) of the fits on a split, one for each lambda in decreasing order."""
     X, y, weight = grid.X, grid.y, grid.weight
     train, test = split
     if weight is not None:
@@ -196,7 +199,11 @@ def models_along_lambda(
     weight: Array | None,
     warm_start: bool,
 ) -> Iterator[HyperKernelRidge | None]:
-    """Yield the fitted model for each lambda in decreasing order, or None if the fit fails."""
+    """Yield a fitted model for each lambda, or None if the fit fails.
+
+    `lambdas` is in decreasing order. The settings of the models are those of `base`. If `warm_start` is True, each fit
+    starts from the map and the kernel of the last fit, unless the rows of that map are linearly dependent.
+    """
     start: dict[str, Any] = {}
     for reg_lambda in lambdas:
         model = clone(base).set_params(n_components=n_components, reg_lambda=reg_lambda, **start)

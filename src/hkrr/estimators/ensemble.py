@@ -33,12 +33,14 @@ from hkrr.rows.standardize import Moments
 class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
     """Weighted sum of hyper-kernel ridge regressions with different kernels and maps, for tabular data.
 
-    Use this class for tables whose columns are individually meaningful. The candidates combine smooth and rough radial
-    kernels, product kernels and the ANOVA kernel with maps of several shapes: one scale for all columns, one scale per
-    column, full maps, and maps with a few directions. The candidates are learned by maximizing the evidence on growing
-    samples of the rows. After each sample, the worst candidates are dropped. The members of the ensemble are the best
-    candidates, fitted on all rows. Their weights minimize the leave-one-out error plus a penalty for the parameters of
-    the maps. If the target depends on a few directions only, the ensemble has a single member.
+    Use this class for tables whose columns are individually meaningful. A candidate is a combination of a kernel and a
+    map. The kernels are smooth and rough radial kernels, product kernels and the linear kernel. The maps have one scale
+    for all columns, one scale per column, one scale for each column that the lasso selects, a few directions, or as
+    many directions as columns. The candidates are learned by maximizing the evidence on growing samples of the rows.
+    After each sample, the worst candidates are dropped. The members of the ensemble are the best candidates, fitted on
+    all rows. Their weights minimize the leave-one-out error (the cross-validation error with at most 1,000 rows) plus a
+    penalty for the parameters of the maps. If a map with a few directions explains the target far better than maps that
+    do not combine columns, the ensemble has a single member. See docs/choosing.md.
 
     Parameters
     ----------
@@ -55,16 +57,18 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
         The weights of the members. They are not negative, and their sum is close to 1. The prediction is
         ``intercept_ + sum_k weights_[k] * (members_[k].predict(X) - intercept_)``.
     intercept_ : float or array (n_targets,)
-        Mean of the targets.
+        Weighted mean of the targets, or 0 if `fit_intercept` is False.
     feature_importances_ : array (n_features,)
         Importances of the columns, averaged over the members with their weights.
     path_ : dict of lists
         A table of the optimization runs of the search, as in `HyperKernelRidgeCV`.
     diagnostics_ : Diagnostics
-        Report on the quality of the fit. The errors are those of the ensemble, and all other entries refer to the first
-        member.
+        Report on the quality of the fit. The entries about predictions (`explained_share`, `truncated_share`,
+        `overshooting_share` and the outliers) refer to the ensemble. The entries about starting maps refer to the
+        search. The other entries refer to the first member.
     truncation_ : float or array (n_targets,)
-        The level at which the predictions of the members are clipped: twice the largest absolute target.
+        The level at which the predictions of the members are clipped: twice the largest absolute target. Targets that
+        the heavy-tailed noise model treats as outliers do not count.
     noise_variance_, prior_variance_, interval_scores_
         As in `HyperKernelRidge`. The variances are averaged over the members with their weights.
     n_features_in_, feature_names_in_
@@ -250,9 +254,10 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
 def _combined(parts: list[LeftOut], weights: Array, shares: Array) -> LeftOut:
     """Return the leave-one-out errors and standard deviations of a weighted sum of models.
 
-    For centered targets y, model k predicts f_k with the error ``e_k = y - f_k``. The sum predicts ``sum_k w_k f_k``,
-    so its error is ``(1 - sum_k w_k) y + sum_k w_k e_k``. Its variance is the average of the variances of the models
-    with the weights `shares`.
+    `parts` has the errors of the models, and `weights` their weights w_k in the sum. For centered targets y, model k
+    predicts f_k with the error ``e_k = y - f_k``. The sum predicts ``sum_k w_k f_k``, so its error is
+    ``(1 - sum_k w_k) y + sum_k w_k e_k``. The variance of this error is the average of the variances of the models'
+    errors, weighted by `shares` (the weights divided by their sum).
     """
     first = parts[0]
     errors = (1.0 - np.sum(weights)) * first.targets

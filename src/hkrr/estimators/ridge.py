@@ -154,7 +154,7 @@ class HyperKernelRidge(MapModel):
         The centers, in the original units of X.
     x_offset_ : array (n_features,)
         The vector that is subtracted from X before the map is applied: the column means, or zero if `scale_features` is
-        False. Only predictions of the polynomial kernel depend on the offset.
+        False. Only predictions of polynomial kernels (including the linear kernel) depend on the offset.
     dual_coef_ : array (n_centers,) or (n_centers, n_targets)
         The coefficients a.
     intercept_ : float or array (n_targets,)

@@ -129,17 +129,22 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
         - "polished": the best directions, refined on all rows of the search (at most 20,000).
         - "rescaled": the selected map after a refit of its scales.
         - "compared" and "plain": the selected map and plain kernel ridge regression.
-        - "directions", "plain", "diagonal" and "square", only with ``kernel="auto"``: the comparison of kernels and
-          shapes of the map. Only scores with the same number of rows are comparable.
+        - "directions" (a map with a few directions), "plain" (plain kernel ridge regression), "diagonal", "sparse" (a
+          diagonal map of the columns that the lasso selects) and "square" (a full map with as many directions as
+          columns), only with ``kernel="auto"``: the comparison of kernels and shapes of the map. Only scores with the
+          same number of rows are comparable.
+        - "mean": the mean of y as the prediction for every row. Present only if its score is better than that of plain
+          kernel ridge regression.
         - "held out": the check of the selected map on held-out rows. Here "criterion" and "score" are mean squared
           errors, relative to the variance of y.
     cv_results_ : dict of arrays
-        With `cv`, a table of all pairs (number of directions, lambda), with their errors on each split, the mean errors
-        and the standard deviations of the errors over the splits.
+        With `cv`, a table of all pairs (number of directions, lambda). The columns are "n_components", "reg_lambda",
+        "mean_error" and "std_error" (mean and standard deviation of the error over the splits), and "split0_error",
+        "split1_error", ... (the error on each split).
     truncation_ : float or array (n_targets,)
         The level at which predictions are clipped. With `cv`, the level is the largest absolute value of the target.
         Without `cv`, the level is twice this value, because correct predictions for new rows can exceed the training
-        targets.
+        targets. Targets that the Student-t noise model treats as outliers do not count.
     components_, map_, gamma_, kernel_, centers_, dual_coef_, singular_values_, diagnostics_, feature_importances_, ...
         As in `HyperKernelRidge`. If ``map_shape_`` is "diagonal" or "identity", ``map_`` is the vector of the scales of
         the columns, and ``components_`` and ``singular_values_`` are in the order of the columns. ``components_`` is

@@ -10,6 +10,7 @@ from sklearn.utils import resample
 from hkrr._base.checks import check_int
 from hkrr._base.linear_algebra import Array
 
+# Type of the parameter `coverage` of the plots: see `intervals`.
 Coverage = float | None | Literal["auto"]
 # Maximum number of rows in a plot.
 _MOST_POINTS = 1_000

@@ -17,7 +17,10 @@ from hkrr.tables.unwrap_model import OneMapModel, OneMapRegressor, unwrap_model
 
 @dataclass(frozen=True)
 class UnwrappedModel:
-    """A fitted model, the names of its columns, and the transformations that are applied to the rows before it."""
+    """A fitted model, the names of its columns, and the functions that compute its input.
+
+    The model may be inside an outer estimator, such as a pipeline.
+    """
 
     model: OneMapModel | HyperKernelEnsemble
     names: list[str]

@@ -24,8 +24,8 @@ class SubspaceDisplay:
 
     A loading is the coefficient of a standardized column. Each direction is normalized to length one, so the squared
     loadings of a direction sum to one. The columns are in decreasing order of the sum of ``(weight * loading)**2`` over
-    the directions. Only the first ``max_columns`` columns have a line of their own. All other columns share one line,
-    which shows the square root of the sum of their squared loadings.
+    the directions. Each of the first ``max_columns`` columns has a row in the plot. All other columns share the last
+    row, which shows the square root of the sum of their squared loadings.
 
     If there are several directions and each uses a single column (``map_shape_`` "diagonal" or "identity"), the weights
     of the columns are drawn instead of loadings.
@@ -90,7 +90,7 @@ class SubspaceDisplay:
             The true map, if it is known, in the original units of the model's input. If given, the principal angles
             between the learned and the true subspace are written above the plot.
         max_columns : int, default=20
-            Maximum number of columns with a line of their own.
+            Maximum number of columns that have a row of their own in the plot.
         ax : matplotlib Axes or None, default=None
             Axes to draw into. If None, a new figure is created.
 
@@ -163,8 +163,8 @@ class SubspaceDisplay:
         legend(ax, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=min(d, 2), title=text, title_fontsize=SMALL)
 
     def _draw_table(self, ax: Any, values: Array, has_rest: bool) -> None:
-        # The columns without a line of their own share the last line. Its entry is a norm without a sign, so it has no
-        # colour.
+        # If there are more than `max_columns` columns, the other columns share the last row of the plot. The entries of
+        # this row are norms, which have no sign. They are therefore not coloured.
         coloured = np.where(np.arange(values.shape[1]) < values.shape[1] - has_rest, values, np.nan)
         most = float(np.nanmax(np.abs(coloured))) or 1.0
         self.image_ = ax.imshow(coloured.T, cmap=DIVERGING, vmin=-most, vmax=most, aspect="auto")

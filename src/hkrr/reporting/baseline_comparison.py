@@ -31,7 +31,11 @@ _REPLACED_SETTINGS = {"callbacks": None, "verbose": 0, "checkpoint": None, "init
 
 @dataclass(frozen=True)
 class Comparison:
-    """R2 of several methods on the same rows, with bootstrap intervals. The first method is hkrr."""
+    """R2 of several methods on the same test rows, with bootstrap intervals. The first method is hkrr.
+
+    The lists have one entry for each method. `low` and `high` are the ends of the intervals, and `level` is their
+    confidence level. `n_train` and `n_test` are the numbers of training rows and of test rows.
+    """
 
     methods: list[str]
     r2: list[float]

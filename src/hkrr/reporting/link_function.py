@@ -33,9 +33,12 @@ _TAIL = 0.5
 
 @dataclass(frozen=True)
 class Curve:
-    """The function g along one direction: ``value[i]`` is its value at ``at[i]``. The dots show rows."""
+    """The function g along one direction: ``value[i]`` is its value at ``at[i]``.
 
-    direction: int
+    Dot k shows a row. Its position along the direction is ``dots_at[k]``, and its height is ``dots_value[k]``.
+    """
+
+    direction: int  # counted from 1
     at: list[float]
     value: list[float]
     dots_at: list[float]
@@ -46,10 +49,10 @@ class Curve:
 class Surface:
     """The function g over two directions: ``value[i][j]`` is its value at ``(across[i], along[j])``.
 
-    Each dot is a row: two coordinates and a height.
+    A dot shows a row. It consists of the coordinates of the row along the two directions, and the height of the dot.
     """
 
-    directions: tuple[int, int]
+    directions: tuple[int, int]  # counted from 1
     across: list[float]
     along: list[float]
     value: list[list[float]]
@@ -86,7 +89,7 @@ def describe_link(data: ReportInput, found: Directions) -> Link:
     pairs = sorted(combinations(sorted(chosen), 2), key=lambda pair: -shares[pair[0]] - shares[pair[1]])
 
     def at(directions: tuple[int, ...], values: Array) -> Array:
-        """Return g at the given values of these directions, with the other directions at their medians."""
+        """Return g at the given coordinates along `directions`, with all other directions at their medians."""
         points = np.tile(medians, (len(values), 1))
         points[:, directions] = values
         return link_values(data, mean + spread * points)

@@ -34,10 +34,10 @@ _LEAST_SEEN = 0.2
 
 @dataclass(frozen=True)
 class Interval:
-    """Nominal and observed coverage of the prediction intervals on the rows of the report, and their median width."""
+    """Coverage and median width of the prediction intervals on the rows of the report."""
 
-    coverage: float
-    covered: float
+    coverage: float  # nominal
+    covered: float  # fraction of the rows whose target is in the interval
     median_width: float
 
 

@@ -58,7 +58,7 @@ class Facts:
 
     title: str
     target: str
-    other_targets: int
+    other_targets: int  # number of targets of the model that the report is not about
     n_rows: int
     directions: Directions
     link: Link

@@ -32,7 +32,7 @@ class Training:
 
     objective: list[float]  # initial value, then the value after each iteration
     stopped: str  # why the solver stopped, as in ``result_.reason``
-    seconds: float | None
+    seconds: float | None  # time of all runs of the search, or of the solver if there was no search; None if unknown
     path: SearchScores | None
     spectrum: list[float] | None  # singular values before directions were removed, divided by the largest one
     run_columns: list[str]  # columns of the table of runs

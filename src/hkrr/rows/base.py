@@ -178,7 +178,7 @@ def weights(X: Array, Y: Array, w: Array | None) -> tuple[Array]:
 
 
 def largest_target(y: Array) -> Array:
-    """Return the largest absolute value of each target. The array has one entry for each row."""
+    """Return the largest absolute value of each target. `y` has the shape (n_rows,) or (n_rows, n_targets)."""
     # Integers are converted to floats, because the absolute value of -128 overflows in int8.
     return np.max(np.abs(y.astype(np.float64)), axis=0)
 

@@ -27,16 +27,19 @@ from hkrr.exceptions import FitError
 from hkrr.rows.base import BlockFunction, Rows
 from hkrr.rows.in_memory import InMemoryRows
 
+# The arguments of `Rows.with_coordinates`: x_offset, x_scale and y_offset.
 Coordinates = tuple[Array | None, Array | None, Array | None]
+# The arrays X and Y of a partition.
 Part = tuple[Array, Array]
+# What a pass over the rows sends to the workers: the block function, its width, its small arrays, and the coordinates.
 Call = tuple[BlockFunction, int, tuple[Array, ...], Coordinates]
 
-# Dask warns if a task graph is larger than this size. This limit is above Dask's default, because the arrays that
-# each pass sends to the workers are part of the graph.
+# Dask setting: the size of a task graph above which Dask issues a warning. It is larger than Dask's default, because
+# the arrays that each pass sends to the workers are part of the graph.
 _GRAPH_LIMIT = {"distributed.admin.large-graph-warning-threshold": "1GB"}
 # Number of partial sums that one task adds.
 _FAN_IN = 8
-# Seconds between two checks for workers.
+# Seconds between two checks of whether the cluster has workers.
 _POLL = 2.0
 # Number of consecutive checks without workers after which an error is raised.
 _PATIENCE = 5

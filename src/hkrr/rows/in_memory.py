@@ -35,9 +35,9 @@ np.empty((32 << 20) - (1 << 16), dtype=np.uint8)
 
 
 def threads_for_sums(width: int) -> int:
-    """Return the largest number of threads that may sum ``width x width`` arrays at the same time.
+    """Return the largest number of threads that may compute ``width x width`` arrays for a sum at the same time.
 
-    With this limit, the results that wait to be added take less than 512 MiB.
+    With this limit, the arrays that wait to be added take less than 512 MiB.
 
     Examples
     --------

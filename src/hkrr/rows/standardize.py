@@ -18,7 +18,7 @@ from hkrr.rows import Rows
 
 # `_rounded` does not round values whose scale is at most this number, because the rounding unit could be subnormal.
 _SMALLEST = 2.0**-900
-# A column is treated as constant if the ratio of its standard deviation to its mean is below this number.
+# A column is treated as constant if its standard deviation is at most this number times the absolute value of its mean.
 _LAST_DIGITS = 4.0 * EPS
 
 
@@ -67,7 +67,10 @@ def standardize(rows: Rows, *, scale_features: bool, fit_intercept: bool) -> tup
 
 
 def moments(rows: Rows) -> Moments:
-    """Return the weighted moments. Two passes over the rows avoid a loss of precision when the means are large."""
+    """Return the weighted means and standard deviations of the columns.
+
+    They are computed in two passes over the rows, because a single pass would lose precision if the means are large.
+    """
 
     def means(X: Array, Y: Array, w: Array | None) -> tuple[Array, Array]:
         return (X.sum(axis=0), Y.sum(axis=0)) if w is None else (w @ X, w @ Y)

@@ -23,8 +23,8 @@ _TOLERANCE = 1e-5
 # `find_near_copies` sorts the rows by a random projection. Before this projection, the entries are expressed in units
 # of the tolerance and clipped at this absolute value. This limits the rounding errors of the projections.
 _LARGEST = 1e9
-# Two rows are compared only if their projections differ by at most a window width. The width is multiplied by this
-# factor, as a margin for rounding errors.
+# `find_near_copies` compares two rows only if their projections differ by at most the width of a window. The width is
+# multiplied by this factor, as a margin for rounding errors.
 _MARGIN = 1.01
 # The search for near copies stops after this many comparisons per row, on average over the rows.
 _COMPARISONS = 100

@@ -2,8 +2,8 @@
 
 `save` converts the model to JSON and arrays (`model_file`, `hkrr._storage.json_codec`), packs them into bytes
 (`hkrr._storage.safetensors_format`), and writes the bytes atomically (`hkrr._storage.atomic_write`). `load` does the
-reverse. It also checks the checksum of the bytes and the fitted attributes (`schemas`, `checks`). A loaded model can
-therefore always predict or transform.
+reverse. It also checks the checksum of the bytes and the fitted attributes (`schemas`, `attribute_checks`). A loaded
+model can therefore always predict or transform.
 """
 
 from __future__ import annotations

@@ -267,8 +267,8 @@ def record(cls: Any) -> Check:
     return check
 
 
-# For each annotation, the class whose instances are accepted. An integer is accepted for float, and NumPy scalars are
-# accepted for the built-in types.
+# For each annotated type, the class whose instances are accepted. For example, integers and NumPy scalars are accepted
+# for float.
 _KINDS: dict[Any, Any] = {float: numbers.Real, int: numbers.Integral, bool: bool | np.bool_}
 
 

@@ -27,7 +27,7 @@ _DAMAGED = "it is damaged, or was not written by hkrr.save"
 LEFT_OUT = ("callbacks", "checkpoint")
 # Attributes that are stored elsewhere: the feature names in the hkrr metadata, and the history in result_.
 _ELSEWHERE = {"feature_names_in_", "history_"}
-# Attributes that had another name in files of earlier versions.
+# For each attribute that had another name in files of earlier versions: its present name and its former name.
 _FORMER_NAMES = {"map_": "components_"}
 
 
@@ -137,7 +137,7 @@ def _with_tree(model: Any) -> Any:
 
 
 def _with_present_names(attributes: Any, schema: Schema) -> Any:
-    """Return the attributes in a file with the names that they have in this version."""
+    """Return the attributes of a file, with former names (see `_FORMER_NAMES`) replaced by the present names."""
     for name, former in _FORMER_NAMES.items():
         if name in schema.attributes and isinstance(attributes, dict) and name not in attributes:
             attributes = {(name if key == former else key): value for key, value in attributes.items()}

@@ -58,7 +58,7 @@ class Schema:
     attributes: dict[str, Check | tuple[str, ...] | list[str]]
     optional: dict[str, Check] = field(default_factory=dict)  # checks of attributes that can be absent
     check_together: Callable[[Any], None] = lambda model: None  # checks conditions on several attributes or parameters
-    # Names of the stored parameters. None, as in all classes of this library, means all parameters.
+    # Names of the stored parameters. None means all parameters. All classes of this library have None.
     parameters: tuple[str, ...] | None = None
     # Parameters that are estimators, and the attributes with their fitted clones. Only the fitted clones are stored.
     copies: dict[str, str] = field(default_factory=dict)
@@ -73,6 +73,8 @@ class Schema:
         return self.parameters or tuple(inspect.signature(self.cls).parameters)
 
 
+# Checks of attributes that several classes have in common: the columns, the kernel expansion, the map, and the output
+# configuration of scikit-learn.
 Attributes = dict[str, Check | tuple[str, ...] | list[str]]
 COLUMNS: Attributes = {"n_features_in_": checks.n_columns}
 _EXPANSION: Attributes = {

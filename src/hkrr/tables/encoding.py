@@ -49,7 +49,9 @@ _MONTHS_PER_YEAR = 12
 # Orders of the day and the month in dates such as 25/03/2024, 25.3.2024 and 25-03-2024. For dates in the ISO format,
 # such as 2024-03-25, the order is the empty string.
 DAY_FIRST, MONTH_FIRST = "day first", "month first"
+# An example of a date for each order, used in error messages.
 _DATE_EXAMPLES = {"": "2024-03-25", DAY_FIRST: "25/03/2024", MONTH_FIRST: "03/25/2024"}
+# Dates with the year at the end, possibly followed by a time of day.
 _YEAR_LAST_DATE = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4})(?:[ T](.+))?")
 
 

@@ -48,8 +48,8 @@ def describe(model: BaseEstimator) -> dict[str, Any]:
           known, and "outliers" (the index labels of the outliers) if there are outliers. For other models that were
           fitted with column names, "columns" contains the names.
         - A model with a map also has "n_components", "map_shape", "kernel", "reg_lambda", "n_centers", "directions",
-          "importances" (of the columns, in decreasing order), "stopped" (why the search ended), "diagnostics"
-          and "findings" (the warnings that follow from the diagnostics).
+          "importances" (of the columns, in decreasing order), "stopped" (why the solver or the search stopped),
+          "diagnostics" and "findings" (the warnings that follow from the diagnostics).
         - An ensemble also has "members", with the keys "weight", "kernel", "shape" and "n_components" for each member,
           largest weight first. The keys that describe a map are those of the first member.
         - A classifier also has "classes", "class_count", "class_prior", "nu", "softness", "held_out_log_loss" and

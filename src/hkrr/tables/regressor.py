@@ -191,7 +191,8 @@ class TableRegressor(RegressorMixin, BaseEstimator):
     def predict_interval(self, X: Any, coverage: float = 0.9) -> Any:
         """Return the prediction intervals of ``model_.predict_interval``.
 
-        The intervals of rows with missing values are extended by the variances in ``missing_variances_``.
+        If values are missing in a row, its interval is longer: the variances of its missing columns, which
+        ``missing_variances_`` contains, are added to the predictive variance.
 
         Parameters
         ----------

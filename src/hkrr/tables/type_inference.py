@@ -51,6 +51,7 @@ _MIN_NUMERIC_SHARE, _MAX_WORDS = 0.9, 3
 _MIN_LARGE_ROW_NUMBER, _YEARS = 1000, (1500, 2200)
 # A text column is boolean if its distinct values, in lower case, are one of these pairs.
 _BOOLEAN_TEXTS = ({"false", "true"}, {"no", "yes"}, {"n", "y"}, {"f", "t"})
+# Dates with the year at the end, such as 25/03/2024, whose order of day and month may be ambiguous.
 _YEAR_LAST_DATE = re.compile(r"\d{1,2}[./-]\d{1,2}[./-]\d{2,4}( .*)?")
 
 

@@ -3,27 +3,28 @@
 No rows are held out of the fit. At a fixed map, a row with residual r_i and leverage h_i has the leave-one-out residual
 ``r_i / (1 - h_i)``. But the d x D map B was learned from that row too, so intervals based on these residuals are too
 narrow. The effect of the row on the map is therefore included to first order. The derivatives of f(x) = g(Bx) with
-respect to B are the slopes of g times x,
+respect to B at row x_i are the gradient of g (a column of d entries) times x_i' (a row of D entries),
 
-    J_i = dg(B x_i) x_i'
+    J_i = grad g(B x_i) x_i'
 
 These are d D numbers. A diagonal map (one scale per column) has D derivatives, and a scaled identity has one. The
 derivatives are used as features in addition to the kernels, with a Gaussian prior on the change of B. The prior
 variance of an entry of B is the mean square of the entries of B. The prior variance of the logarithm of a scale is 1.
-Let H be the hat matrix at a fixed map, and nu = lambda W with W the sum of the weights. Multiply each row by the square
-root of its weight. The leverages of the larger linear model are then
+Let w_i be the sample weights, W their sum, and nu = lambda W. Let H be the hat matrix at a fixed map, with the diagonal
+entries h_i. Let J be the matrix with the rows J_i. Each row of the data and of J is multiplied by the square root of
+its weight. The leverages of the linear model with the additional features are then
 
     h'_i = h_i + R_i Q^-1 R_i',   R = (I - H) J,   Q = J'(I - H) J + rho I
 
-with ``rho = nu d D / |B|^2`` for a full map and ``rho = nu`` otherwise. The leave-one-out residual is
-``r_i / (1 - h'_i)``. The score of row i is the absolute value of this residual, divided by the standard deviation that
-the equivalent Gaussian process (`hkrr.estimators.fitted.posterior`) has at row i when the row is left out. The square
-of this standard deviation is ``s (slack + nu + (nu / w_i) h_i / (1 - h_i))``. Here s is the scale of the process, and
-``slack = k(x, x) - |v|^2``, with v as defined in `hkrr.estimators.fitted.posterior`, is the variance that the centers
-cannot represent. If all rows are centers, it is zero.
+with ``rho = nu d D / |B|^2`` for a full map (|B| is the Frobenius norm), and ``rho = nu`` otherwise. R_i is row i of R.
+The leave-one-out residual is ``r_i / (1 - h'_i)``. The score of row i is the absolute value of this residual, divided
+by the standard deviation that the equivalent Gaussian process (`hkrr.estimators.fitted.posterior`) has at row i when
+the row is left out. The square of this standard deviation is ``s (slack + nu + (nu / w_i) h_i / (1 - h_i))``. Here s is
+the scale of the process, and ``slack = k(x, x) - |v|^2``, with v as defined in `hkrr.estimators.fitted.posterior`, is
+the variance that the centers cannot represent. If all rows are centers, the slack is zero.
 
-Several targets share the map. A row is then left out with all its targets, and 1 - h'_i is a matrix. Each target is
-divided by sqrt(s).
+Several targets share the map. A row is then left out with all its targets, and 1 - h'_i is a matrix. Each target has
+its own scale s, and is divided by sqrt(s).
 
 At most 1,000 rows get a score. If there are fewer centers than rows (Nystrom), the sums over rows use a sample of at
 most 20,000 rows. If the rows are not in memory, the sample has at most 4,000 rows.
@@ -95,7 +96,10 @@ class Uncertainty(NamedTuple):
 
 
 class _ScoredRows(NamedTuple):
-    """Quantities of the n rows that get a score, for t targets and p derivatives with respect to B."""
+    """Quantities of the n rows that get a score, for t targets and p derivatives with respect to B.
+
+    The docstring of this module defines the symbols.
+    """
 
     freedom: Array  # (n,): ``1 - h``
     slack: Array  # (n,): ``k(x, x) - |v|^2``
@@ -116,10 +120,11 @@ def estimate_uncertainty(
 ) -> Uncertainty | None:
     """Return the uncertainty of a fit, or None if a factorization fails or memory runs out.
 
-    `solution` solves the linear system at B, and `info` has the details. `solution` differs from the coefficients
-    `alpha` of the model if the solver stopped before the system was solved. `shape` determines what was learned: all
-    entries of B, one scale per column, or one scale. With heavy-tailed noise, the weights of the objective are small
-    for outliers, and `given` are the rows with the weights that the user gave. Otherwise `given` is None.
+    `alpha` are the coefficients of the model. `solution` are the coefficients that solve the linear system at B, and
+    `info` has the details of this solve, such as the Cholesky factor. The two differ if the solver stopped before it
+    had solved the system. `shape` determines what was learned: all entries of B, one scale per column, or one scale.
+    With heavy-tailed noise, the weights of the objective are small for outliers, and `given` are the rows with the
+    weights that the user gave. Otherwise `given` is None.
     """
     if info.factor is None:
         return None
@@ -136,9 +141,10 @@ def estimate_uncertainty(
 def _at_typical_rows(found: Uncertainty) -> Uncertainty:
     """Return the uncertainty with rescaled variances.
 
-    The variances are rescaled so that half of the absolute errors exceed 0.67 standard deviations, as for a normal
-    distribution. Before, the variances of a fit with heavy-tailed noise are in units of the scale of the Student-t
-    distribution, which is smaller than the standard deviation of the errors.
+    This function is for fits with heavy-tailed noise. The variances are rescaled so that half of the absolute
+    leave-one-out errors exceed 0.67 standard deviations, as for a normal distribution. The given variances are too
+    small, because they refer to the scale of the Student-t distribution, which is smaller than the standard deviation
+    of the errors.
     """
     factor = np.median(found.left_out.scores, axis=0) / _NORMAL_QUARTILE
     factor = np.where(factor > 0.0, factor, 1.0)
@@ -154,8 +160,8 @@ def _estimate_exact(
 ) -> Uncertainty:
     """Return the uncertainty if all rows are centers.
 
-    Here ``I - H = nu (D K D + nu I)^-1``, where D contains the square roots of the weights. The Cholesky factor of
-    ``D K D + nu I`` is known from the linear solve.
+    Here ``I - H = nu (D K D + nu I)^-1``, where K is the kernel matrix of the rows and D is the diagonal matrix of the
+    square roots of the weights. The Cholesky factor of ``D K D + nu I`` is known from the linear solve.
     """
     rows = objective.rows
     X, Y, w = rows.gather()
@@ -196,9 +202,10 @@ def _estimate_with_centers(
     """Return the uncertainty of a fit with fewer centers than rows (Nystrom), from sums over a sample of the rows.
 
     The matrices T, G and V are defined in `hkrr.estimators.fitted.posterior`, and v_i is column i of V. J contains the
-    derivatives with respect to the map (see the docstring of this module). Smoothing J by kernel ridge regression gives
-    the coefficients ``Z = T^-T S^-1 V J`` with ``S^-1 = G'G / nu``. Then
-    ``h_i = |G v_i|^2 / nu``, ``(I - H) J = J - K Z`` and ``J'(I - H) J = |J - K Z|^2 + nu |T' Z|^2``.
+    derivatives with respect to the map, and each row is multiplied by the square root of its weight (see the docstring
+    of this module). Smoothing J by kernel ridge regression gives the coefficients ``Z = T^-T S^-1 V J``, where
+    ``S = V V' + nu I``, and therefore ``S^-1 = G'G / nu``. Then ``h_i = |G v_i|^2 / nu``, ``(I - H) J = J - K Z`` and
+    ``J'(I - H) J = (J - K Z)'(J - K Z) + nu Z' T T' Z``.
     """
     kernel, centers, t = objective.kernel, objective.centers, alpha.shape[1]
     nu, C = objective.reg_lambda * objective.rows.total_weight, project(centers, B)
@@ -322,7 +329,12 @@ def _prior_precision(B: Array, shape: Shape) -> float:
 
 
 def _left_out(rows: _ScoredRows, nu: float, precision: float, unit: Array, targets: Array, counts: Array) -> LeftOut:
-    """Return the leave-one-out errors. `unit` contains sqrt(s), by which the residuals of `rows` are divided."""
+    """Return the leave-one-out errors of the rows that get a score.
+
+    `precision` is the inverse of the prior variance of the parameters of the map, so that ``rho = nu precision``.
+    `unit` contains sqrt(s) for each target. The residuals of `rows` have been divided by `unit`. `targets` and `counts`
+    are the targets and the weights that are returned with the errors.
+    """
     freedom, weight = rows.freedom[:, None], rows.weight[:, None]
     variance = rows.slack[:, None] + nu * (1.0 + (1.0 - freedom) / freedom / weight)
     errors, deviations = _leave_one_out_residuals(rows, nu * precision), np.sqrt(variance)
@@ -332,7 +344,10 @@ def _left_out(rows: _ScoredRows, nu: float, precision: float, unit: Array, targe
 
 
 def _leave_one_out_residuals(rows: _ScoredRows, rho: float) -> Array:
-    """Return ``(1 - h'_i)^-1 r_i``, where 1 - h'_i is a t x t matrix for t targets."""
+    """Return ``(1 - h'_i)^-1 r_i`` for each row i, where 1 - h'_i is a t x t matrix for t targets.
+
+    The docstring of this module defines h'_i and `rho`. r_i is the residual of the row.
+    """
     n, t, p = rows.R.shape
     Q = rows.Q.copy()
     Q.flat[:: p + 1] += rho

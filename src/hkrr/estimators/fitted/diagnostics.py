@@ -95,13 +95,15 @@ class Diagnostics:
     digits : float
         Number of decimal digits of the fitted function that rounding errors cannot affect: ``-log10(eps condition)``,
         where eps is the machine epsilon. A large condition number can be harmless. If all rows are centers, `digits` is
-        therefore at least ``-log10(eps |A| |a| / |y|)``, where A is the matrix of the linear system, a its solution,
-        and y the targets. With fewer centers than rows (Nystrom) and lambda >= 1e-4, `digits` is at least about
-        ``-log10(eps / lambda^2)``, even if centers are nearly identical. This holds for kernels with k(x, x) = 1.
+        therefore at least ``-log10(eps |A| |a| / |y|)``. Here A is the matrix of the linear system, |A| its 1-norm, a
+        its solution, y its right-hand side (the targets), and |a| and |y| are Euclidean norms. With fewer centers than
+        rows (Nystrom) and lambda >= 1e-4, `digits` is at least about ``-log10(eps / lambda^2)``, even if centers are
+        nearly identical. This holds for kernels with k(x, x) = 1.
     jitter : float
         Amount that was added to the diagonal of a matrix, in addition to lambda, to make the matrix positive definite.
         The amount is relative to the largest entry of that diagonal. With fewer centers than rows (Nystrom), it is at
-        least 2e-16 times the number of centers, or 2e-15 times this number if lambda is small.
+        least 2e-16 times the number of centers, or 2e-15 times this number if lambda is below 1e-4 times the largest
+        value of k(x, x).
     effective_dimension : float
         Trace of the hat matrix: the degrees of freedom of the function. It is at most the number of centers.
     explained_share : float or None
@@ -446,7 +448,7 @@ def repeat_solve(
 
 
 def solve_diagnostics(info: SolveInfo, rows: Rows) -> SolveDiagnostics:
-    """Return the diagnostics of a linear solve."""
+    """Return the diagnostics of a linear solve. `rows` copies the arrays of `info` from the device if necessary."""
     with np.errstate(all="ignore"):
         condition, dimension = condition_and_dimension(info, rows)
         return SolveDiagnostics(condition, dimension, float(info.jitter), float(info.condition_bound))

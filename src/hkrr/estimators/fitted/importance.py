@@ -24,8 +24,9 @@ Here p_v is the fraction of the rows that have the value v in column j.
 
 The factor 1/2 makes both kinds of effects comparable: the mean squared difference between two random draws from a
 column is twice the variance of the column. If f is linear in the column, the effect is therefore ``|df/dx_j| std_j``,
-as for gradients. By Jansen's formula, the squared effect is also Sobol's total index times the variance of f. The
-squared effect is half the mean squared change of the predictions when the column is permuted.
+as for gradients. If the column is independent of all other columns, the squared effect is also Sobol's total index
+times the variance of f (Jansen's formula). In any case, the squared effect is half the expected mean squared change of
+the predictions when the column is permuted at random.
 """
 
 from __future__ import annotations
@@ -57,8 +58,9 @@ _MIN_ROWS, _MAX_ROWS = 200, 1_000
 # Maximum number of kernel entries that are computed for a sample of the centers, which takes one or two seconds. If
 # this maximum would allow fewer than 200 centers in the sample, 200 centers are used.
 _MAX_ENTRIES = 100_000_000
-# A factor of a product kernel is divided out only if all its values exceed this number. Smaller values may have
-# underflowed.
+# If some coordinates of a product kernel change, the kernel is divided by the old factors of these coordinates and
+# multiplied by the new factors. This is only done if all values of the old factors exceed this number, because smaller
+# values may have underflowed. Otherwise the whole kernel is computed again.
 _MIN_FACTOR = 1e-200
 
 
@@ -74,8 +76,9 @@ class FeatureImportancesMixin(FittedMap):
         `hkrr.estimators.fitted.importance`). Standard deviations are over the centers. Mean squares are over the
         centers too, or over a sample of 200 to 1,000 centers if there are more. Centers are training rows, or cluster
         means of training rows with ``centers="kmeans"``. Centers drawn by leverage scores overrepresent the edges of
-        the data. `average_gradient_outer_product` averages over any given rows instead. Several targets are weighted by
-        their variances, as in `fit`. All importances are zero if the function is constant.
+        the data. `average_gradient_outer_product` averages over any given rows instead. For several targets, the
+        squared effects on the targets are added, so targets with a large variance dominate, as in `fit`. All
+        importances are zero if the function is constant.
         """
         check_is_fitted(self)
         return importances(self)
@@ -143,8 +146,9 @@ def _importances(model: FittedMap, target: int | None) -> Array:
 def direction_effects(model: FittedMap, latent_std: Array) -> Array:
     """Return the effect of each direction on the predictions, up to a common factor.
 
-    The slopes are multiplied by `latent_std`, the standard deviations of the latent coordinates. If each direction is a
-    single column, the effect is the importance of that column.
+    The effect is the root mean square slope of the predictions along the direction, times the standard deviation of the
+    latent coordinate, which is an entry of `latent_std`. If each direction is a single column, the effect is the
+    importance of that column.
     """
     if has_single_columns(model):
         return single_column_effects(model, importances(model))
@@ -192,13 +196,16 @@ def _sampled_centers(model: FittedMap) -> Array:
 
 
 def _mean_slopes_at_centers(model: FittedMap, dual_coef: Array) -> Array:
-    """Return the root mean square slope along each direction, ``sqrt(M_kk)``, without forming M."""
+    """Return the root mean square slope along each direction, without forming the matrix M of the module docstring.
+
+    The slope along direction k is ``sqrt(M_kk)``, in the units of `_in_kernel_units`.
+    """
     X = _sampled_centers(model)
     return np.sqrt(sum(np.sum(slopes**2, axis=0) for slopes in _latent_slopes(model, X, dual_coef)) / len(X))
 
 
 def _latent_outer_product(model: FittedMap, X: Array, dual_coef: Array) -> Array:
-    """Return the matrix M, averaged over the rows of X."""
+    """Return the matrix M of the module docstring, averaged over the rows of X, in the units of `_in_kernel_units`."""
     return sum(slopes.T @ slopes for slopes in _latent_slopes(model, X, dual_coef)) / len(X)
 
 

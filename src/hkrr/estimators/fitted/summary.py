@@ -1,4 +1,4 @@
-"""`Summary`: a one-page description of a fitted model, as text or HTML. An ensemble is a weighted sum of members."""
+"""`Summary`: a one-page description of a fitted model or of an ensemble (a weighted sum of models), as text or HTML."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Summary:
     directions: tuple[str, ...]
     importances: tuple[tuple[str, float], ...]  # the most important columns and their ``feature_importances_``
     notes: tuple[str, ...]  # why the fit stopped, and the problems that the diagnostics found
-    # For an ensemble, the weight, the kernel, the shape of the map, and the numbers of directions and centers of each
-    # member. The directions are then those of the first member.
+    # For each member of an ensemble: the weight, the kernel, the shape of the map, and the numbers of directions and of
+    # centers. Empty for a single model. For an ensemble, the field `directions` describes the first member.
     members: tuple[tuple[str, ...], ...] = ()
 
     def __str__(self) -> str:

@@ -1,13 +1,13 @@
 """Learning a map from random batches of the rows, with Adam (Kingma and Ba, 2015).
 
-The exact criterion of n rows takes n^3 operations, so a map cannot be learned from all rows of a large table at once.
-A criterion of 1,000 of 10,000 rows takes a thousandth of the time, but a full map that is learned from the same 1,000
-rows until convergence overfits them. Here each step uses a new batch of rows, so that after a few passes all rows have
-contributed to the map. The step size decreases to zero, which averages over the batches. Chen et al. (2020) analyze
-this method for the parameters of Gaussian processes.
+The time to compute the exact criterion on n rows is proportional to n^3, so a map cannot be learned from all rows of a
+large table at once. On 1,000 of 10,000 rows, the criterion takes a thousandth of the time, but a full map that is
+learned from the same 1,000 rows until convergence overfits them. Here each step uses a new batch of rows, so that after
+a few passes all rows have contributed to the map. The step size decreases to zero, so that the last steps average over
+many batches. Chen et al. (2020) analyze this method for the parameters of Gaussian processes.
 
-The learned noise level is that of fits to a single batch. The noise level and the scale of the map therefore have to be
-learned again, on more rows.
+The learned noise level suits fits to as many rows as a batch has. The noise level and the scale of the map therefore
+have to be learned again, on more rows.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from hkrr.criteria import Criterion
 from hkrr.estimators.search.candidates import Candidate
 from hkrr.estimators.search.search_problem import SearchProblem
 
-# Decay rates of the averages of the gradient and of its square, and the number of steps at the start in which the step
-# size grows.
+# Decay rates of the moving averages of the gradient and of its square, and number of first steps in which the step size
+# grows.
 _MEAN_DECAY, _SQUARE_DECAY, _WARM_UP = 0.9, 0.95, 10
 # Largest step of a parameter: for the entries of a full map relative to their root mean square, and for logarithms of
 # scales and of nu.

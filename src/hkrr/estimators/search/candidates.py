@@ -46,8 +46,8 @@ FIRST_LAMBDA = 0.03
 SHORT, LONG = 12, 60
 # Message of a run that reached its maximum number of iterations.
 AT_LIMIT = "the iteration limit of the search was reached; this is usual, as the last iterations change little"
-# A run stops when the gradient is below the first number, or when the criterion decreases by less than the second
-# number per iteration, both relative to `loss_at_zero`.
+# A run stops when the norm of the gradient is below the first number, or when the criterion decreases by less than the
+# second number per iteration. Both numbers are relative to the attribute `loss_at_zero` of the criterion.
 _TOL, _PLATEAU = 1e-5, 1e-6
 
 
@@ -92,7 +92,7 @@ class RunKind(NamedTuple):
 
     origin: Origin
     dropped: bool = False
-    round: int = 2  # of the comparison of kernels in version 0.1: 1, 2 or 3
+    round: int = 2  # 1, 2 or 3: round of the comparison of kernels, only for runs of models saved by version 0.1
 
     @property
     def label(self) -> str:
@@ -128,16 +128,16 @@ class Candidate:
     kernel: Kernel  # with gamma 1
     B: Array  # (d, D): the map; (D,): the diagonal of a diagonal or identity map
     nu: float  # ratio of the noise variance to the signal variance: lambda times the total weight of the rows
-    value: float = math.inf  # of the criterion; infinity if it was not evaluated, or if its evaluation failed
-    score: float = math.inf  # by which candidates are compared; see the module docstring
-    seconds: float = 0.0  # spent in optimization runs
+    value: float = math.inf  # value of the criterion; infinity if it was not evaluated, or if its evaluation failed
+    score: float = math.inf  # score by which candidates are compared; see the module docstring
+    seconds: float = 0.0  # time spent in optimization runs
     shape: Shape = field(default_factory=Full)  # determines the parameters that a run may change
     n_free_columns: int | None = None  # number of linearly independent columns of X; None means all
     lambda_at_bound: bool = False  # whether lambda ended at a bound of its range
-    dropped: bool = False  # after a short run, because other candidates were better or the run failed
-    n_rows: int | None = None  # of the criterion in the comparison of kernels and shapes; None for all other runs
-    n_iter: int = 0  # of the last run
-    n_centers: int | None = None  # of the criterion in the search for directions
+    dropped: bool = False  # whether it was dropped after a short run: other candidates were better, or the run failed
+    n_rows: int | None = None  # number of rows in the comparison of kernels and shapes; None for all other runs
+    n_iter: int = 0  # number of iterations of the last run
+    n_centers: int | None = None  # number of centers in the search for directions; None for all other runs
     spectrum: tuple[float, ...] | None = None  # singular values before a cut, divided by the largest one
 
     @property

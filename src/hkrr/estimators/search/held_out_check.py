@@ -164,9 +164,10 @@ class HeldOutCheck:
         return min(ends, key=lambda end: end.value, default=fresh)
 
     def _relearn_scales(self, groups: Grouped, rival: Candidate) -> Candidate:
-        """Learn a map of the shape of the rival, identity or diagonal, from the scale of the median heuristic.
+        """Learn a map of the same shape as the rival's map (identity or diagonal), and return the best candidate.
 
-        The columns of a sparse map are selected again.
+        The starting map has the scale of the median heuristic for every column. For a sparse map, the lasso selects the
+        columns again.
         """
         columns = np.ones(groups.rows.n_features)
         if rival.origin is Origin.SPARSE:

@@ -12,17 +12,20 @@ from sklearn.linear_model import Lasso, LassoCV
 from hkrr._base.linear_algebra import Array
 from hkrr.rows import InMemoryRows
 
-# Maximum number of rows that the lasso should get, and number of folds of its cross-validation.
+# Maximum number of rows that the race of kernels passes to `selected_columns`, and number of folds of the
+# cross-validation.
 LASSO_ROWS, _FOLDS = 2_000, 5
 
 
 def selected_columns(rows: InMemoryRows) -> list[Array]:
-    """Return the columns that the lasso selects, as vectors of zeros and ones.
+    """Return at most two sets of columns that the lasso selects.
 
-    The penalty of the lasso is chosen by cross-validation, in two ways: the penalty with the smallest error, and the
-    largest penalty whose error is within one standard error of the smallest. With several targets, a column is selected
-    if it is selected for one of the targets. A set of columns is left out if it is empty, or if it is larger than half
-    of the number of linearly independent columns.
+    Each set is a vector with one entry for each column of X: 1 if the column is selected, and 0 otherwise. The first
+    set is selected with the penalty that has the smallest cross-validation error, and the second set with the largest
+    penalty whose error is within one standard error of the smallest. If the two sets are equal, one of them is left
+    out. With several targets, a column is selected if it is selected for at least one of the targets. A set is also
+    left out if it is empty, or if it is larger than half of the number of linearly independent columns. The list is
+    empty if there are fewer than 10 rows of positive weight, or fewer than 3 columns.
     """
     X, Y, w = rows.gather()
     if w is not None:

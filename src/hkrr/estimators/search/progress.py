@@ -24,7 +24,7 @@ from hkrr.kernels import kernel_name
 
 
 class Phase(Enum):
-    """What a search does in a stage. A phase can consist of several stages, with different kernels for example."""
+    """What a search does in a stage. Several stages can have the same phase, for example with different kernels."""
 
     STARTS = auto()  # optimization of starting maps with many directions
     CUT = auto()  # truncation to the directions that matter
@@ -32,7 +32,7 @@ class Phase(Enum):
     POLISHING = auto()  # refinement of the best directions on all rows of the search
     AGAINST_PLAIN = auto()  # comparison with plain kernel ridge regression
     KERNELS = auto()  # first round of the comparison of kernels and shapes of the map
-    FINALISTS = auto()  # later rounds of this comparison, on more rows
+    FINALISTS = auto()  # later rounds of the comparison of kernels and shapes, on more rows
     WEIGHTS = auto()  # weights of the members of an ensemble
     HELD_OUT_CHECK = auto()  # check of the directions on held-out rows
     FINAL_FIT = auto()  # fit on all rows
@@ -189,7 +189,10 @@ class Progress:
         )
 
     def _predictor(self, candidate: Candidate) -> Callable[[Any], Array]:
-        """Return a function X -> predictions of the candidate. The first call fits the coefficients."""
+        """Return a function that returns the predictions of a candidate for rows X.
+
+        The first call of this function fits the coefficients of the candidate.
+        """
         fit_candidate, omega, models = self._fit_candidate, self.omega, list[Predictor]()
 
         def predict(X: Any) -> Array:

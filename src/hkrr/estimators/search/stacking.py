@@ -1,7 +1,7 @@
 """Weights of an ensemble of candidates, from leave-one-out predictions and a penalty for the parameters of the maps.
 
-Let f_k be the leave-one-out predictions of candidate k at n rows, and p_k the number of parameters of its map. The
-weights minimize
+Let y be the vector of the targets of n rows, f_k the leave-one-out predictions of candidate k at these rows, and p_k
+the number of parameters of the map of candidate k. The weights w_k minimize
 
     ``|y - sum_k w_k f_k|^2 / n  +  c s^2 sum_k w_k p_k / n  +  s^2 (1 - sum_k w_k)^2 / (n t^2)``    over w >= 0,
 
@@ -9,12 +9,12 @@ where s^2 is the smallest mean squared error of a single candidate, and at most 
 leave-one-out predictions are computed at a fixed map, which was learned from all rows. They are therefore too accurate,
 above all for maps with many parameters. The second term corrects for this, as in Mallows' criterion. In Mallows'
 criterion for a linear model, c is 2. The last term is the prior that the sum of the weights is close to 1, with the
-standard deviation t = 0.2. It matters only if the signal is weak: the sum of the weights is then hardly known, and
-would often be far too small.
+standard deviation t = 0.2. It matters only if the signal is weak: the data then hardly determine the sum of the
+weights, and without the prior the sum would often be far too small.
 
-If there are few rows, this correction is not accurate enough. The f_k are then predictions of models that were learned
-on other rows (cross-fitting). They need no correction. The constant c is smaller, but not zero, because the weights
-overfit too.
+If there are few rows, the second term is not an accurate correction. The f_k are then predictions of models that were
+learned on other rows (cross-fitting), which are not too accurate. The constant c is smaller in this case. It is not
+zero, because the weights overfit too.
 """
 
 from __future__ import annotations
@@ -38,18 +38,20 @@ _LEAST_WEIGHT = 0.01
 def stacking_weights(
     predictions: Sequence[Array], Y: Array, row_weight: Array, n_parameters: Array, price: float = PRICE
 ) -> Array:
-    """Return the weights of the candidates. Each target is divided by its standard deviation.
+    """Return the weights of the candidates, as defined in the docstring of this module.
+
+    The squared errors of several targets are added, after each target is divided by its standard deviation.
 
     Parameters
     ----------
     predictions : sequence of arrays (n, n_targets)
-        Leave-one-out predictions of each candidate, for centered targets.
+        Leave-one-out or cross-fitted predictions of each candidate, for centered targets.
     Y : array (n, n_targets)
         Centered targets.
     row_weight : array (n,)
         Weights of the rows.
     n_parameters : array (n_candidates,)
-        Numbers of parameters of the maps.
+        The numbers p_k of parameters of the maps.
     price : float
         The constant c.
     """
