@@ -22,8 +22,8 @@ from hkrr.rows import Rows
 # Maximum memory, in bytes, for the four c x c matrices of a fit with c centers. It limits the default number of
 # centers.
 _AUTO_BYTES = 256 * 2**20
-# Number of rows to which k-means is fitted, if fewer centers than this are wanted. The rows are drawn at random, and
-# this number is large enough to represent all rows.
+# Number of randomly drawn rows to which k-means is fitted, if at most this many centers are wanted. The number is large
+# enough for the drawn rows to represent all rows.
 _KMEANS_ROWS = 20_000
 # Maximum number of rows in the pilot sample, from which leverage scores are computed.
 _PILOT_ROWS = 2_000
@@ -32,10 +32,10 @@ _PILOT_ROWS = 2_000
 def auto_size(n_rows: int, reg_lambda: float, kappa: float = 1.0) -> int:
     """Return the default number of centers, ``kappa / lambda``.
 
-    kappa is the maximum of k(x, x). The number is at least 100 and at most 2,896 (a memory limit), and never exceeds
-    the number of rows. The order ``kappa / lambda`` is stated in the remark after the paper's Nystrom theorem (see the
-    description of this module). The logarithm and the constants of the theorem are omitted, because they are far from
-    sharp.
+    kappa is the maximum of k(x, x), and lambda is ``reg_lambda``. The number is at least 100 and at most 2,896 (a
+    memory limit), and never exceeds the number of rows. The order ``kappa / lambda`` is stated in the remark after the
+    paper's Nystrom theorem (see the description of this module). The logarithm and the constants of the theorem are
+    omitted, because they are far from sharp.
 
     Examples
     --------
@@ -157,11 +157,12 @@ def draw_centers(
 def approximate_leverage_scores(rows: Rows, B: Array, kernel: Kernel, t: float, pilot: Array) -> Array:
     """Return approximate leverage scores of all m rows, computed from c pilot rows in one pass over the rows.
 
-    The leverage score of row i at the regularization t is ``l_i(t) = (K (K + t m I)^-1)_ii``. Its approximation is
-    ``(k(x_i, x_i) - k_i' (K_cc + t c I)^-1 k_i) / (t m)``, where K_cc is the kernel matrix of the pilot rows and k_i
+    The leverage score of row i at the regularization t is ``l_i(t) = (K (K + t m I)^-1)_ii``, where K is the kernel
+    matrix of the latent points p_i = B x_i of all rows. It is approximated by
+    ``(k(p_i, p_i) - k_i' (K_cc + t c I)^-1 k_i) / (t m)``, where K_cc is the kernel matrix of the pilot rows and k_i
     holds the kernel values between row i and the pilot rows. The approximation is exact if the pilot sample contains
     all rows, and otherwise correct up to a factor T (Rudi, Calandriello, Carratino, Rosasco: On fast leverage score
-    sampling, 2018). The m x m kernel matrix is never formed. Rows with weight zero get the score zero.
+    sampling, 2018). The m x m matrix K is never formed. Rows with weight zero get the score zero.
 
     Examples
     --------

@@ -21,7 +21,7 @@ Matrix = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Dataset:
-    """A regression data set: inputs X (m, D), target y (m,), true map B (d, D), standard deviation of the noise."""
+    """A regression data set: inputs X (m, D), target y (m,), true map B (d, D), and standard deviation of the noise."""
 
     X: Matrix
     y: Matrix
@@ -140,9 +140,9 @@ def _planted(
 
 
 def _unit(P: Matrix) -> Matrix:
-    """Return the indices divided by their standard deviations.
+    """Return the indices, the columns of P, divided by their standard deviations.
 
-    The difficulty of the link function then does not depend on the number of columns D.
+    The difficulty of the link function then does not depend on the number of columns of X.
     """
     return np.asarray(P / P.std(axis=0))
 
@@ -153,7 +153,11 @@ def _five(V: Matrix) -> Matrix:
 
 @dataclass(frozen=True)
 class Planted:
-    """Definition of a planted model (synthetic data with known directions): link function, size, inputs and noise."""
+    """Definition of a planted model (synthetic data with known directions).
+
+    `link` is the function g of the indices, `n_components` the number of directions, and `n_features` the default
+    number of columns. `inputs` and `noise` name the distributions of the inputs and of the noise.
+    """
 
     link: Callable[[Matrix], Matrix]
     n_components: int
@@ -162,6 +166,7 @@ class Planted:
     noise: str = "normal"
 
 
+# The planted models by name. The docstring of `make_planted` describes them.
 PLANTED: dict[str, Planted] = {
     "product": Planted(lambda V: V[:, 0] * V[:, 1], 2),
     "ratio": Planted(lambda V: V[:, 0] / (0.5 + V[:, 1] ** 2), 2),
@@ -183,9 +188,9 @@ def make_planted(
 
     The link function g is applied to indices (coordinates of Bx) of mean 0 and variance 1. The models are:
 
-    - "product": the product of two indices, a saddle.
+    - "product": the product of two indices. Its graph is a saddle.
     - "ratio": a steep ratio of two indices.
-    - "steps": jumps and kinks.
+    - "steps": a jump along one index, and a kink along another index.
     - "single": one index in 200 dimensions.
     - "five": five indices.
     - "correlated": inputs from an autoregression with coefficient 0.7.

@@ -11,9 +11,9 @@ def subspace_distance(B1: Any, B2: Any) -> float:
     """Return the sine of the largest angle between a vector in the row space of B2 and the row space of B1.
 
     The sine is the spectral norm ``|(I - Q1 Q1') Q2|``, where Q1 and Q2 are orthonormal bases of the row spaces.
-    Directions with singular values below rounding error are ignored. The distance is 0 if the rows of B2 lie in the row
-    space of B1. It is 1 if a vector in the row space of B2 is orthogonal to the row space of B1. Angles depend on the
-    units of the columns, so both maps must use the same units.
+    Directions of a map whose singular values are below rounding error are ignored. The distance is 0 if the rows of B2
+    lie in the row space of B1. It is 1 if a vector in the row space of B2 is orthogonal to the row space of B1. Angles
+    depend on the units of the columns, so both maps must use the same units.
 
     Parameters
     ----------

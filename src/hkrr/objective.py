@@ -2,11 +2,11 @@
 
     L(B, a) = sum_i w_i |(K a)_i - y_i|^2 / W  +  lambda tr(a' K_cc a)            (the paper's equation for L)
 
-Here X holds the m rows and X~ the c centers, P = X B', C = X~ B', K = k(P, C), K_cc = k(C, C), w_i are the sample
-weights and W = sum_i w_i. In matrix formulas, w stands for diag(w). Both y and a have one column per target. For a
-given map B, L is a quadratic function of a (`Quadratic`). Its minimum over a is the reduced function H(B). By the
-envelope theorem, the gradient of H at B is dL/dB at the minimizing a. All solvers therefore use the same gradient, with
-the residuals r = K a - y:
+Here X holds the m rows and X~ the c centers, P = X B', C = X~ B', K = k(P, C), K_cc = k(C, C), a are the coefficients
+of the kernel functions at the centers, w_i are the sample weights and W = sum_i w_i. In matrix formulas, w stands for
+diag(w). Both y and a have one column per target. For a given map B, L is a quadratic function of a (`Quadratic`). Its
+minimum over a is the reduced function H(B). By the envelope theorem, the gradient of H at B is dL/dB at the minimizing
+a. All solvers therefore use the same gradient, with the residuals r = K a - y:
 
     dL/dK = (2/W) w r a',   dL/dK_cc = lambda a a',   dL/dB = dL/dP' X + dL/dC' X~
 
@@ -49,8 +49,8 @@ from hkrr.kernels import Kernel
 from hkrr.kernels.expansion import expand
 from hkrr.rows import Rows
 
-# The normal equations are whitened if lambda / kappa is below this value. Above it, the relative error without
-# whitening is at most eps * 1e8, which means a loss of eight digits.
+# The normal equations are whitened if lambda / kappa is below this value (see the docstring of this module). Above this
+# value, the relative error without whitening is at most eps * 1e8, which means a loss of eight digits.
 WHITEN_BELOW = 1e-4
 
 
@@ -61,11 +61,11 @@ LAMBDA_BOUNDS = (1e-12, 1e3)
 
 @dataclass(frozen=True)
 class Reduced:
-    """The reduced function H at a map B: its value, its gradient, and the minimizing coefficients.
+    """The reduced function H at a map B: its value, its gradient, and the minimizing coefficients ``alpha``.
 
-    For criteria that can learn lambda, ``grad_log_lambda`` is the derivative with respect to log lambda. Otherwise it
-    is None. ``reg_lambda`` is the best lambda for the map if the criterion was minimized over lambda too, and None
-    otherwise.
+    H(B) is the minimum of the training objective over the coefficients, or the value of a criterion. For criteria that
+    can learn lambda, ``grad_log_lambda`` is the derivative with respect to log lambda. Otherwise it is None.
+    ``reg_lambda`` is the best lambda for the map if the criterion was minimized over lambda too, and None otherwise.
     """
 
     value: float
@@ -77,7 +77,7 @@ class Reduced:
 
 @dataclass(frozen=True)
 class Quadratic:
-    """L(B, a) as a function of a: ``tr(a' A a) - 2 tr(a' b) + constant``.
+    """L(B, a) for a fixed map B, as a function of the coefficients a: ``tr(a' A a) - 2 tr(a' b) + constant``.
 
     Here A = K'wK/W + lambda K_cc and b = K'wy/W, in the notation of the module docstring. ``ridge`` is the multiple of
     the identity that `solve` adds to A to keep it positive definite.
@@ -97,7 +97,7 @@ class Quadratic:
         return 2.0 * (self.A @ alpha - self.b)
 
     def change(self, gradient: Array, displacement: Array) -> float:
-        """Return L(B, a + displacement) - L(B, a), given the gradient at a. The formula avoids cancellation."""
+        """Return L(B, a + displacement) - L(B, a), given the gradient at a, without cancellation of large values."""
         return float(dot(displacement, gradient + self.A @ displacement))
 
     def solve(self) -> Array:
@@ -240,7 +240,8 @@ class Objective:
     def _solve_whitened(self, B: Array, C: Array, kappa: float, info: SolveInfo | None = None) -> tuple[Array, float]:
         """Return the minimizing coefficients alpha and the ridge that corresponds to the jitter of the Cholesky factor.
 
-        With T T' = K_cc and V = T^-1 K', alpha = T^-T beta, where beta solves (VwV'/W + lambda I) beta = Vwy/W.
+        Let T be the lower Cholesky factor of K_cc, and V = T^-1 K'. Then alpha = T^-T beta, where beta solves
+        (VwV'/W + lambda I) beta = Vwy/W.
         """
         kernel = self.kernel
         T, jitter = jittered_cholesky(kernel(C, C), 10.0 * EPS * self.n_centers * kappa)
@@ -260,7 +261,7 @@ class Objective:
         return solve_triangular(T, beta, transpose=True), self.reg_lambda * jitter
 
     def _reduced_exact(self, B: Array, P: Array) -> tuple[Array, Array, Array]:
-        """Return the value, the gradient and the minimizing coefficients if all rows are centers.
+        """Return the reduced function H, its gradient and the minimizing coefficients a if all rows are centers.
 
         Since K a - y = -lambda W a / w at the minimizer, H = lambda tr(y'a) and dH/dK = -lambda a a'.
         """

@@ -96,9 +96,9 @@ def maximal_dimension(K: Any, t: float) -> float:
 def plain_centers(n_inf: float, reg_lambda: float, *, delta: float = 0.1, kappa: float = 1.0) -> int:
     """Return the number of uniformly drawn centers that the Nystrom theorem requires.
 
-    The number is ``max(67, 5 N_inf(lambda)) log(4 kappa / (lambda delta))``. With this many centers, the convergence
-    rate is the same as with all rows as centers, with probability at least 1 - delta. If lambda is so large that the
-    logarithm is negative, 1 is returned.
+    The number is ``max(67, 5 N_inf(lambda)) log(4 kappa / (lambda delta))``, rounded up. With this many centers, the
+    convergence rate is the same as with all rows as centers, with probability at least 1 - delta. If lambda is so large
+    that the logarithm is negative, 1 is returned.
 
     Parameters
     ----------
@@ -127,11 +127,12 @@ def plain_centers(n_inf: float, reg_lambda: float, *, delta: float = 0.1, kappa:
 def als_centers(n_eff: float, n_rows: int, *, delta: float = 0.1, T: float = 1.0) -> int:
     """Return the number of centers, drawn by approximate leverage scores, that the theorem of appendix B requires.
 
-    The number is ``max(334, 78 T^2 N(lambda)) log(8 m / delta)``. With ``t0 = 19 kappa log(2 m / delta) / m``, the
-    theorem makes three assumptions, which this function does not check:
+    The number is ``max(334, 78 T^2 N(lambda)) log(8 m / delta)``, rounded up, where m is the number of rows. Let kappa
+    be the maximum of k(x, x), and ``t0 = 19 kappa log(2 m / delta) / m``. The theorem makes three assumptions, which
+    this function does not check:
 
     - The approximate scores differ from the exact scores l_i(t) by a factor of at most T, for all t >= t0.
-    - The number of rows m is at least ``1655 kappa + 223 kappa log(2 kappa / delta)``.
+    - m is at least ``1655 kappa + 223 kappa log(2 kappa / delta)``.
     - Lambda is at least t0, and at most the norm of the covariance operator.
 
     The formula contains the effective dimension N, which is at most the maximal dimension N_inf in the formula of
@@ -195,9 +196,10 @@ def rate(n_components: int, smoothness: float, source: float = 1.0) -> float:
 
 
 def rate_for_all_m(n_components: int, smoothness: float, source: float = 1.0) -> float:
-    """Return the exponent ``theta r / ((1 + theta) (d + r))`` of a bound on the excess risk.
+    """Return the exponent ``theta r / ((1 + theta) (d + r))`` of a bound on the excess risk that holds for every m.
 
-    This bound holds for every number of rows m. The parameters are the same as in `rate`.
+    The bound decreases like m^-e, where m is the number of rows and e is the returned exponent. The exponent that
+    `rate` returns is larger, but describes the decrease for large m only. The parameters are the same as in `rate`.
 
     Examples
     --------
@@ -210,6 +212,9 @@ def rate_for_all_m(n_components: int, smoothness: float, source: float = 1.0) ->
 
 def minimax_rate(n_features: int, smoothness: float) -> float:
     """Return the exponent ``2 r / (2 r + D)`` of the minimax rate for r times differentiable functions of D inputs.
+
+    No method can guarantee that the excess risk for all these functions decreases faster than m^-e, where m is the
+    number of rows and e is the returned exponent.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Modules that all other packages use, for example for linear algebra, threads, argument checks and checkpoints."""
+"""Modules of the lowest layer, for example linear algebra, threads, argument checks and the journal of checkpoints."""

@@ -44,7 +44,8 @@ def check_positive(name: str, value: Any, *, zero: bool = False) -> float:
 def check_choice(name: str, value: Any, choices: tuple[str, ...], also: str = "") -> None:
     """Raise a ValueError if the value is not one of the choices.
 
-    The message lists the choices, followed by `also`, a description of further accepted values such as ", or a number".
+    The message lists the choices, followed by `also`, which describes further accepted values: ", or a number", for
+    example.
     """
     if not (isinstance(value, str) and value in choices):
         known = ", ".join(repr(choice) for choice in choices)
@@ -70,9 +71,10 @@ def check_matrix(name: str, value: Any, n_features: int, n_rows: int | None = No
 
 
 def require_finite(what: str, compute: Callable[[], Array], cause: str = "X is far from the training data") -> Array:
-    """Return an array computed from a fitted model, or raise a ValueError if the computation overflows or fails.
+    """Return ``compute()``, an array computed from a fitted model.
 
-    The error message names the quantity by `what`, a plural noun such as "predictions", and its likely cause.
+    If the computation fails, or the array contains NaN or infinity, a ValueError is raised. The error message names the
+    array by `what`, a plural noun such as "predictions", and gives `cause` as the likely cause.
     """
     try:
         # Suppress NumPy's warnings: the ValueError below reports results that are not finite.

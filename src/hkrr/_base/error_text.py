@@ -1,10 +1,11 @@
-"""Names, values and causes in error messages."""
+"""Functions that shorten names, values and other errors for error messages."""
 
 from __future__ import annotations
 
 from typing import Any
 
-# Maximum number of characters of a name or a value in an error message.
+# Maximum number of characters of a name or a value in an error message. A line of another error's message may be twice
+# as long.
 _MAX_REPR = 100
 
 
@@ -15,6 +16,6 @@ def quoted(text: Any) -> str:
 
 
 def error_summary(error: Exception) -> str:
-    """Return the first line of an error's message, or the error's type if the message is empty."""
+    """Return the first line of an error's message, truncated to 200 characters, or the error's type if it is empty."""
     lines = str(error).strip().splitlines()
     return lines[0][: 2 * _MAX_REPR] if lines else type(error).__name__

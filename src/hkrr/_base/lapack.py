@@ -3,9 +3,9 @@
 SciPy's functions hold the lock while LAPACK computes, so that other threads have to wait. `scipy.linalg.cython_lapack`
 exports the addresses of the same routines, and ctypes releases the lock while it calls them.
 
-The functions take contiguous symmetric matrices of float32 or float64, and overwrite their lower triangles. LAPACK
-expects the columns of a matrix one after the other. The rows of NumPy's arrays are contiguous instead, so the lower
-triangle is the upper triangle for LAPACK.
+The functions take square NumPy arrays of float32 or float64 in C order, and overwrite them. NumPy stores such an array
+row by row, but LAPACK expects a matrix column by column. LAPACK therefore sees the transpose: the lower triangle of the
+array is the upper triangle for LAPACK.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, cython_lapack
 
-# `copy_upper_triangle` copies blocks of this many rows. Such a block fits the cache of a core.
+# Number of rows and columns of the blocks that `copy_upper_triangle` copies. Such a block fits the cache of a core.
 _BLOCK = 256
 
 
@@ -47,9 +47,10 @@ def _call(name: str, A: Any) -> None:
 
 
 def cholesky_in_place(A: Any) -> Any:
-    """Overwrite the lower triangle of A by its Cholesky factor, and return A. Entries above the diagonal are unchanged.
+    """Overwrite the lower triangle of a symmetric matrix A by the lower Cholesky factor of A, and return A.
 
-    If A is not positive definite, a LinAlgError is raised, and A is restored except for its diagonal.
+    Entries above the diagonal are unchanged. If A is not positive definite, a LinAlgError is raised, and all entries of
+    A except the diagonal are restored to their original values.
     """
     try:
         _call("potrf", A)
@@ -69,7 +70,7 @@ def copy_upper_triangle(A: Any) -> None:
 
 
 def inverse_in_place(factor: Any) -> Any:
-    """Overwrite a lower Cholesky factor of A by both triangles of the inverse of A, and return the inverse."""
+    """Return the inverse of a matrix, given its lower Cholesky factor. All entries of `factor` are overwritten."""
     _call("potri", factor)
-    copy_upper_triangle(factor.T)  # copies the lower triangle of the factor to its upper triangle
+    copy_upper_triangle(factor.T)  # `potri` computes only the lower triangle of the inverse: copy it
     return factor

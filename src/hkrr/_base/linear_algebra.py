@@ -32,14 +32,15 @@ EPS = float(np.finfo(np.float64).eps)
 _MAX_JITTER = 1e-4
 # Minimum number of rows of a linear system that is solved in float32.
 _LARGE = 2_000
-# Minimum number of rows of a matrix that is inverted in float32. Maximum relative residual, before iterative
-# refinement, of a linear system that is solved with the float32 factor. If the residual is larger, float64 is used.
+# Two limits: the minimum number of rows of a matrix that is inverted in float32, and the maximum relative residual of a
+# linear system that is solved with a float32 factor, before iterative refinement. If the residual is larger, float64 is
+# used.
 _FLOAT32_ROWS, _FLOAT32_RESIDUAL = 600, 1e-3
-# Maximum relative residual of such a system after refinement in float64. If the residual is larger, the matrix is
-# factorized again in float64.
+# Maximum relative residual of a linear system that is solved with a float32 factor, after iterative refinement in
+# float64. If the residual is larger, the matrix is factorized again in float64.
 _REFINED_RESIDUAL = 1e-8
-# A matrix is factorized in float32 only if its largest diagonal entry is between 1 / r and r for this r. With other
-# matrices, numbers could overflow or underflow in float32.
+# A matrix is factorized in float32 only if its largest diagonal entry is between 1 / _FLOAT32_RANGE and _FLOAT32_RANGE.
+# With other matrices, numbers could overflow or underflow in float32.
 _FLOAT32_RANGE = 1e30
 # Minimum number of columns of each matrix product in `gram`. Smaller products leave a GPU idle.
 _PANEL = 250
@@ -154,9 +155,9 @@ def inverse_from_factor(factor: Array) -> Array:
 def inverse_and_log_det(A: Array, b: Array) -> tuple[Array, Array, Array]:
     """Return the inverse of A, the logarithm of the determinant of A, and the solution x of ``A x = b``.
 
-    A is symmetric and positive definite, and is overwritten. The inverse and the determinant of a large NumPy array are
-    computed in float32, which takes half the time, if this is accurate enough (see `_float32_factor`). The solution is
-    then refined to the accuracy of float64.
+    A is symmetric and positive definite, and is overwritten. The inverse and the determinant of a NumPy array with at
+    least 600 rows are computed in float32, which takes half the time, if this is accurate enough (see
+    `_float32_factor`). The solution is then refined to the accuracy of float64.
     """
     if not is_torch_array(A) and A.dtype == np.float64 and len(A) >= _FLOAT32_ROWS:
         found = _float32_factor(A, b, lapack.cholesky_in_place)
@@ -172,10 +173,11 @@ def inverse_and_log_det(A: Array, b: Array) -> tuple[Array, Array, Array]:
 def _float32_factor(A: Array, b: Array, factorize: Callable[[Array], Array]) -> tuple[Array, Array] | None:
     """Return the Cholesky factor of A in float32, and the solution of ``A x = b`` in float64.
 
-    The solution is computed with the factor, and improved by two steps of iterative refinement in float64. The norm of
-    the residual, relative to the norm of b, must be at most 1e-3 before the refinement, 1e-6 after the first step and
-    1e-8 after the second step, for each column of b. If not, or if A cannot be factorized in float32, None is returned.
-    Entries of the factor above the diagonal are undefined.
+    `factorize` returns the lower Cholesky factor of its argument and may overwrite the argument. The solution is
+    computed with the factor, and improved by two steps of iterative refinement in float64. The norm of the residual,
+    relative to the norm of b, must be at most 1e-3 before the refinement, 1e-6 after the first step and 1e-8 after the
+    second step, for each column of b. If not, or if A cannot be factorized in float32, None is returned. Entries of the
+    factor above the diagonal are undefined.
     """
     if not 1.0 / _FLOAT32_RANGE < float(np.max(A.diagonal())) < _FLOAT32_RANGE:  # also if an entry is not finite
         return None
@@ -198,9 +200,9 @@ def _float32_factor(A: Array, b: Array, factorize: Callable[[Array], Array]) -> 
 def jittered_cholesky(A: Array, jitter: float) -> tuple[Array, float]:
     """Return the lower Cholesky factor of ``A + jitter I`` and the jitter that was used. ``A`` is overwritten.
 
-    If the factorization fails, the jitter is multiplied by ten until the factorization succeeds. If the jitter would
-    exceed 1e-4 times the largest diagonal entry, rounding errors cannot explain the failure, and a FloatingPointError
-    is raised.
+    If the factorization fails, the jitter is multiplied by ten until the factorization succeeds. (A jitter of zero is
+    first raised to the machine epsilon times the largest diagonal entry.) If the jitter would exceed 1e-4 times the
+    largest diagonal entry, rounding errors cannot explain the failure, and a FloatingPointError is raised.
     """
     if is_torch_array(A):
         return _with_jitter(A, jitter, lambda: _torch_cholesky(A))
@@ -248,8 +250,9 @@ class SolveInfo:
     penalty: float = 0.0  # the objective adds ``penalty * I`` to the matrix; unused with a `penalty_matrix`
     penalty_matrix: Array | None = None  # matrix that the objective adds; None if it is ``penalty * I``
     whitened: bool = False  # whether the Cholesky factor of the kernel matrix of the centers whitened the system
-    # Upper bound on the factor by which the fitted function amplifies rounding errors. If the condition number of the
-    # matrix is larger, the additional rounding errors affect the coefficients, but not the function.
+    # Upper bound on the factor by which rounding errors are amplified in the fitted function; infinite if no bound is
+    # known. If the condition number of the matrix is larger than this bound, the additional amplification affects the
+    # coefficients, but not the function.
     condition_bound: float = math.inf
 
 
@@ -258,8 +261,8 @@ def solve_positive_definite(
 ) -> tuple[Array, float]:
     """Return the solution of ``(A + jitter I) x = b`` and the jitter that was used. ``A`` is overwritten.
 
-    A large NumPy array is factorized in float32 if this is accurate enough (see `_float32_factor`). If `info` is given,
-    details of the solution are stored in its attributes.
+    A NumPy array with at least 2,000 rows is factorized by `n_threads` threads, in float32 if this is accurate enough
+    (see `_float32_factor`). If `info` is given, details of the solution are stored in its attributes.
     """
     requested, norm, largest = jitter, 0.0, 0.0
     if info is not None:

@@ -1,4 +1,4 @@
-"""Cholesky factorization of large matrices, computed in place by the library's own threads.
+"""Cholesky factorization of large matrices, computed in place by threads of hkrr instead of the threads of BLAS.
 
 The threads of BLAS keep their cores busy while they wait for each other. For example, on a machine with two cores, one
 of them busy with other work, LAPACK factorized a matrix of 5,000 rows in 4.7 s with two threads and in 0.9 to 1.2 s
@@ -21,7 +21,7 @@ _BLOCK = 512
 
 
 def parallel_cholesky_in_place(A: Any, n_threads: int = 1) -> Any:
-    """Overwrite the lower triangle of the symmetric matrix A with its Cholesky factor, and return A.
+    """Overwrite the lower triangle of a symmetric matrix A by the lower Cholesky factor of A, and return A.
 
     Entries above the diagonal are unchanged. If A is not positive definite, a ``LinAlgError`` is raised, and all
     entries of A except the diagonal are restored to their original values.

@@ -31,8 +31,8 @@ from hkrr._base.value_hashing import digest
 from hkrr.exceptions import CheckpointError
 
 _T = TypeVar("_T")
-# Maximum fraction of the fitting time that is spent on writing the journal. It is ignored if ``every=0``: the journal
-# is then written at every step.
+# Maximum fraction of the fitting time that is spent on writing the journal. It is ignored by a `Journal` with
+# ``every=0``, which is written at every step.
 _WRITING_SHARE = 0.05
 REMEDY = "use another path for checkpoint, or delete the file to start over"
 
@@ -88,7 +88,7 @@ class Run:
                 del column[start:]
 
     def remember(self, **fields: Any) -> None:
-        """Set the given fields of the record."""
+        """Set the given fields of the `RunRecord`."""
         with self.journal.lock:
             vars(self.record).update(fields)
             self.journal.write_if_due()
@@ -212,8 +212,9 @@ def step(
 ) -> _T:
     """Return the result stored under a key. If there is none, compute it, and store it if `keep` returns True.
 
-    The key is everything that the result depends on. Its first entry names the result in error messages. If `is_valid`
-    returns False for a stored result, another program has changed the file, and a CheckpointError is raised.
+    The key is a tuple of all values that the result depends on. Its first entry names the result in error messages.
+    `compute` computes the result, and `keep` is called with it. If `is_valid` returns False for a stored result,
+    another program has changed the file, and a CheckpointError is raised.
     """
     current = _journal_and_prefix()
     if current is None:

@@ -53,7 +53,8 @@ def _set_threads_of_each_blas(numbers: list[int]) -> None:
 def blas_threads() -> int:
     """Return the number of threads that BLAS uses now.
 
-    If nothing has changed this number, it is the value of OMP_NUM_THREADS or the number of cores.
+    If nothing has changed this number, it is the value of the environment variable OMP_NUM_THREADS or, without this
+    variable, the number of cores.
     """
     return max(_threads_of_each_blas(), default=1)
 
@@ -132,7 +133,7 @@ _stop: ContextVar[Event | None] = ContextVar("stop", default=None)
 def raise_if_stopped() -> None:
     """Raise Stopped if the call of `in_threads` or `Lockstep.map` that started this task has failed or was interrupted.
 
-    Long computations call this function repeatedly.
+    Long computations call this function repeatedly, so that they end soon after such a failure or interruption.
     """
     if _is_stopped():
         raise Stopped
@@ -246,7 +247,8 @@ class Lockstep:
 def value_or_error(fn: Callable[[_T], _U], argument: _T) -> _U | Exception:
     """Return ``fn(argument)``, or the numerical error that the call raised.
 
-    If the result is an answer of `Lockstep`, the error is raised only in the thread that sent the request.
+    Functions that answer requests of a `Lockstep` return the error as an answer. It is then raised only in the thread
+    that sent the request.
     """
     try:
         return fn(argument)

@@ -1,11 +1,11 @@
 """The canonical form of a learned map: one representative of all maps that define the same function.
 
-For every kernel in this library, (B, gamma) and (B / s, gamma s^2) define the same function. For a rotation-invariant
-kernel, B and Q B also define the same function, for every rotation Q. The canonical form has spectral norm 1 in the
-original units of X. For rotation-invariant kernels, a full map (a d x D matrix) satisfies two more conditions in the
-coordinates of the optimization (standardized by default). Its rows are orthogonal and sorted by decreasing norm, and
-the entry of largest absolute value in each row is positive. A diagonal map, stored as the vector of its scales, stays
-diagonal: its rows are in the order of the columns.
+For every kernel in this library and every s > 0, (B, gamma) and (B / s, gamma s^2) define the same function. For a
+rotation-invariant kernel, B and Q B also define the same function, for every rotation Q. The canonical form has
+spectral norm 1 in the original units of X. For rotation-invariant kernels, a full map (a d x D matrix) satisfies two
+more conditions in the coordinates of the optimization (standardized by default). Its rows are orthogonal and sorted by
+decreasing norm, and the entry of largest absolute value in each row is positive. A diagonal map, stored as the vector
+of its scales, stays diagonal: its rows are in the order of the columns.
 """
 
 from __future__ import annotations
@@ -38,9 +38,10 @@ def map_row(B: Array, k: int) -> Array:
 def canonical_map(B: Array, kernel: Kernel, x_scale: Array | None) -> tuple[Array, Kernel, Array]:
     """Return the canonical map in the original units of X, the kernel with its new gamma, and the singular values of B.
 
-    The returned singular values are divided by the largest singular value. If B is the vector of a diagonal map, the
-    canonical map is a vector too, and its singular values, the absolute scales, are in the order of the columns.
-    ``x_scale`` contains the numbers by which the columns of X were divided. It is None if X was not scaled.
+    B is the learned map in the coordinates of the optimization, in which the columns of X were divided by the entries
+    of ``x_scale``. If ``x_scale`` is None, X was not scaled. The returned singular values are divided by the largest
+    singular value. If B is the vector of a diagonal map, the canonical map is a vector too. Its singular values are the
+    absolute values of its entries, in the order of the columns.
     """
     if B.ndim == 1:
         s = np.abs(B)

@@ -1,4 +1,4 @@
-"""The shapes of a map: any matrix (full), diagonal, a given map times one scale, or a given map with a scale per row.
+"""The shapes of a map: a full matrix, a diagonal matrix, a given map times one scale, or given directions with scales.
 
 A shape converts its parameters into a map, and the gradient with respect to the map into the gradient with respect to
 the parameters. `ShapedCriterion` expresses a criterion as a function of the parameters of a shape, so that one solver
@@ -25,7 +25,7 @@ _LARGEST_LOG = 30.0
 
 
 def _scales(logs: Array) -> tuple[Array, Array]:
-    """Return exp(logs) and its derivative, after clipping logs."""
+    """Return exp(logs), with logs clipped to [-30, 30], and the derivative, which is zero where logs is clipped."""
     scales = np.exp(np.clip(logs, -_LARGEST_LOG, _LARGEST_LOG))
     return scales, np.where(np.abs(logs) < _LARGEST_LOG, scales, 0.0)
 
@@ -89,11 +89,11 @@ class Full:
 
 
 def square_map_is_affordable(n_rows: float, n_free_columns: int, kernel: Kernel) -> bool:
-    """Return whether a search should try a full map with as many directions as linearly independent columns.
+    """Return whether a search should try a full map with as many directions as there are linearly independent columns.
 
-    The map must have fewer identifiable parameters than half the number of rows, because the scores of models penalize
-    parameters and would never select a larger map. The kernel must be rotation invariant, and there must be at least
-    two linearly independent columns (see `hkrr.rows.InMemoryRows.count_free_columns`).
+    `n_free_columns` is the number of linearly independent columns (see `hkrr.rows.InMemoryRows.count_free_columns`). It
+    must be at least two, and the kernel must be rotation invariant. The map must have fewer identifiable parameters
+    than half the number of rows, because the scores of models penalize parameters and would never select a larger map.
     """
     if n_free_columns == 1 or not kernel.rotation_invariant:
         return False

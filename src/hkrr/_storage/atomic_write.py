@@ -62,10 +62,10 @@ def remove_unfinished(path: Path) -> None:
 
 
 def stem(target: Path) -> str:
-    """Return the prefix of the names of the temporary files and of the lock file that belong to the target file.
+    """Return the prefix of the names of the temporary files and of the lock file that belong to the file `target`.
 
-    The prefix contains the first 40 characters of the target's name and a hash of the full name. Files with different
-    names therefore have different prefixes, and no process removes the temporary files of another target.
+    The prefix contains the first 40 characters of the name of the file, and a hash of the full name. Files with
+    different names therefore have different prefixes, and no process removes the temporary files of another file.
     """
     return f".{target.name[:40]}.{hashlib.blake2b(os.fsencode(target.name), digest_size=8).hexdigest()}"
 

@@ -134,9 +134,9 @@ def checkpointing(model: CheckpointedModel, rows: Rows) -> Iterator[np.random.Ra
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock on a file in the folder of the checkpoint.
+    """Hold a lock for the checkpoint at `path` inside the context, so that no other fit can use the checkpoint.
 
-    If the process ends for any reason, the operating system releases the lock.
+    The lock is a file in the same folder. If the process ends for any reason, the operating system releases the lock.
     """
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "checkpoint is a folder; give the name of a file", str(path))
@@ -164,9 +164,10 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 class _File:
-    """The checkpoint file of a journal, which need not exist yet.
+    """The checkpoint file of a fit. The file need not exist yet.
 
-    If the fingerprint of the fit in the file is not `belongs_to`, `open` raises a CheckpointError.
+    `belongs_to` is the fingerprint of the fit. If the file contains a different fingerprint, `open` raises a
+    CheckpointError.
     """
 
     def __init__(self, path: Path, belongs_to: dict[str, Any]) -> None:
@@ -175,9 +176,10 @@ class _File:
         self._packed: dict[str, tuple[Any, Packed]] = {}
 
     def open(self, every: float) -> tuple[Journal, int]:
-        """Return the journal and the seed to use for ``random_state=None``.
+        """Return the journal, and the seed of the fit for ``random_state=None``.
 
-        If the file exists, the entries of the journal and the seed are read from it.
+        If the file exists, the entries of the journal and the seed are read from it. `every` is the minimum number of
+        seconds between two writes of the journal.
         """
         journal = Journal(self._write, every)
         if self._path.exists():

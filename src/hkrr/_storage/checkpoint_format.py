@@ -76,7 +76,7 @@ def unpacked(text: bytes, data: bytes) -> Any:
 
 
 def _array(data: bytes, expected: int, dtype: str, shape: list[int], order: str, at: int) -> Array:
-    """Return the array that starts at byte `at` of the data.
+    """Return the array with the given dtype, shape and memory order that starts at byte `at` of the data.
 
     Raise Refusal if `at` is not `expected`, the end of the previous array. This ensures that no byte is used twice.
     """

@@ -7,11 +7,13 @@ MODEL, CHECKPOINT = "hkrr", "hkrr checkpoint"
 # Number of bytes that are read from the start of a file to recognize its type.
 SIGNATURE_LENGTH = 512
 
+# Parts of the texts in `_SIGNATURES`.
 _RUNS = "but loading runs any code in the file, so do this only if you trust its source"
 _PICKLE = f"seems to be a pickle; joblib.load reads it, {_RUNS}"
 _COMPRESSED = (
     f"seems to be a compressed file; decompress it first (joblib.load reads files that joblib.dump wrote, {_RUNS})"
 )
+# Pairs of possible first bytes of a file, and the text that `describe` returns for such a file.
 _SIGNATURES: tuple[tuple[tuple[bytes, ...], str], ...] = (
     (tuple(b"\x80" + bytes([protocol]) for protocol in range(2, 6)), _PICKLE),
     ((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"]\0\0", b"x\x01", b"x\x5e", b"x\x9c", b"x\xda"), _COMPRESSED),

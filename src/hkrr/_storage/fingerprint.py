@@ -29,6 +29,7 @@ from hkrr.kernels import get_kernel
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.solvers import get_solver
 
+# Parameters that are not part of the fingerprint, for the reasons given in the docstring of this module.
 _LEFT_OUT = (
     "n_jobs",
     "block_size",
@@ -137,7 +138,11 @@ def _digest_of_arrays(*arrays: Array | None) -> str:
 
 
 def _sums(X: Array, Y: Array, w: Array | None) -> tuple[Array, Array]:
-    """Return the weighted sums of 1, x, x^2, y, y^2 and y x' over the rows, and the same sums for |x| and |y|."""
+    """Return the sums of w, w x, w x^2, w y, w y^2 and w y x' over the rows, and the same sums for |x| and |y|.
+
+    Here x and y are the inputs and targets of a row and w is its weight. The weights are 1 if `w` is None. The sums for
+    |x| and |y| are the scales of the rounding errors.
+    """
     xp = array_namespace(X)
     W = xp.ones_like(Y[:, 0]) if w is None else w
 

@@ -34,8 +34,8 @@ Arrays = dict[str, Array]
 T = TypeVar("T")
 
 _SETTINGS: tuple[Any, ...] = (*map(type, kernels.KERNELS.values()), AGD, LBFGS, VarPro)
-# The classes that a file may contain: kernels and solvers, whose fields are plain values, and records, whose fields can
-# be of any storable type.
+# The classes that a file may contain, by name: kernels and solvers (`_SETTINGS`), whose fields are plain values, and
+# records of results, whose fields can be of any storable type. `storable` adds further classes.
 _OBJECTS: dict[str, Any] = {cls.__name__: cls for cls in (*_SETTINGS, Result, State, RunRecord, Moments)}
 _SPLITTERS: dict[str, Any] = {
     "KFold": (KFold, ("n_splits", "shuffle", "random_state")),
@@ -52,7 +52,7 @@ _MAX_CHARACTERS = 1 << 20
 
 
 def storable(cls: type[T]) -> type[T]:
-    """Register a dataclass or a NamedTuple under its name, so that files can contain its instances (class decorator).
+    """Class decorator that registers a dataclass or a NamedTuple under its name. Files can then contain its instances.
 
     If a later version adds a field to the class, the field needs a default value, because files of earlier versions do
     not contain it.

@@ -35,8 +35,8 @@ from hkrr._version import __version__
 FORMAT, CHECKPOINT_FORMAT = 1, 2
 
 # Maximum size of the header in bytes, and maximum number of its objects and lists. The second limit is needed because a
-# header of empty lists takes thirty times its size in memory after parsing. In a valid header, most bytes are names of
-# columns.
+# header of empty lists takes thirty times its size in memory after parsing. In a large valid header, most bytes are
+# names of columns.
 _MAX_TABLE, _MAX_BRACKETS = 2 << 20, 100_000
 # Maximum depth of nested objects and lists in the header.
 _MAX_DEPTH = 16
@@ -275,7 +275,10 @@ def _no_constant(name: str) -> None:
 
 
 def _tensors(entries: dict[str, Any], n_bytes: int) -> dict[str, _Tensor]:
-    """Return the dtype, shape and position of each tensor. The tensors must cover every byte exactly once."""
+    """Return the dtype, shape and position of each tensor, given the entries of the header.
+
+    Raise Refusal unless the tensors cover each of the `n_bytes` bytes after the header exactly once.
+    """
     tensors = {name: _tensor(entry) for name, entry in entries.items()}
     at = 0
     for _, _, begin, end in sorted(tensors.values(), key=lambda one: (one.begin, one.end)):

@@ -103,9 +103,9 @@ def signed(components: Array) -> Array:
 
 
 def _whiten(X: Array) -> tuple[Array, Array]:
-    """Return the whitening matrix W of shape (rank, n_features), and the mean: ``W (x - mean)`` has covariance I.
+    """Return the whitening matrix W of shape (rank, n_features), and the mean of the rows x of X.
 
-    If all columns are constant, W is the identity.
+    The covariance of ``W (x - mean)`` is the identity. If all columns are constant, W is the identity.
     """
     mean = X.mean(axis=0)
     centred = X - mean
@@ -131,7 +131,7 @@ def _complete(directions: Array, n_components: int) -> Array:
 
 
 def slices(y: Array, n_slices: int) -> list[Array]:
-    """Split y into at most n_slices slices of nearly equal size; return the row indices of each slice.
+    """Split the rows, sorted by y, into at most n_slices slices of nearly equal size. Return the indices of each slice.
 
     Rows with equal targets are in the same slice.
     """

@@ -9,9 +9,9 @@ minimizes
     G(W) + lambda Omega(W),     G(W) = (lambda / 2) y' (K + m lambda I)^-1 y,
 
 over W, where Omega is the penalty (see `BKerNN`). The coefficients sum to zero, because K and y are centred. The
-gradient of G with respect to w_j is therefore ``(lambda / (2 p)) sum_a alpha_a s_a x_a``, where
-``s_a = sum_b alpha_b sign(w_j'(x_a - x_b))``. All s_a are computed in O(m log m) by sorting. The kernel matrix needs
-``sum_j |w_j'(x_a - x_b)|``, the L1 distance between rows a and b of X W.
+gradient of G with respect to w_j is therefore ``(lambda / (2 p)) sum_a alpha_a s_a x_a``, where x_a are the inputs of
+row a and ``s_a = sum_b alpha_b sign(w_j'(x_a - x_b))``. All s_a are computed in O(m log m) by sorting. The kernel
+matrix needs ``sum_j |w_j'(x_a - x_b)|``, the L1 distance between rows a and b of X W.
 """
 
 from __future__ import annotations
@@ -154,7 +154,11 @@ def brownian(P: Array, Q: Array) -> Array:
 
 
 def objective(Z: Array, y: Array, W: Array, reg_lambda: float) -> tuple[float, Array]:
-    """Return G(W) and the coefficients alpha. The mean of alpha, which is only a rounding error, is subtracted."""
+    """Return G(W) and the coefficients alpha (see the docstring of this module).
+
+    Z are the standardized inputs and y is the centred target. The mean of alpha, which is only a rounding error, is
+    subtracted.
+    """
     P = Z @ W
     K = brownian(P, P)
     K -= K.mean(axis=0)
@@ -165,7 +169,7 @@ def objective(Z: Array, y: Array, W: Array, reg_lambda: float) -> tuple[float, A
 
 
 def gradient_in_W(Z: Array, alpha: Array, W: Array, reg_lambda: float) -> Array:
-    """Return dG/dW, with one column for each direction."""
+    """Return dG/dW at the coefficients `alpha` that `objective` returns. It has one column for each direction."""
     gradient = np.empty_like(W)
     for j, p in enumerate((Z @ W).T):
         order = np.argsort(p)

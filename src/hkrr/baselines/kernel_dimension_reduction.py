@@ -1,4 +1,4 @@
-"""Kernel dimension reduction (KDR) and its gradient-based form: subspace estimation with kernels on inputs and target.
+"""Kernel dimension reduction (KDR) and gradient-based KDR, which estimate subspaces with kernels of inputs and target.
 
 KDR looks for a subspace such that the target is conditionally independent of X given the projection of X.
 """
@@ -130,7 +130,8 @@ class KDR(SubspaceEstimator):
 def conditional_variance(Z: Array, G_y: Array, B: Array, kernel: Kernel, epsilon: float) -> tuple[float, Array]:
     """Return ``tr(G_y (G + m eps I)^-1) / m`` and its gradient with respect to B.
 
-    G is the centred kernel matrix of the m rows of Z B', and G_y is the centred kernel matrix of the target.
+    G is the centred kernel matrix of the m rows of Z B', G_y is the centred kernel matrix of the target, and eps is
+    `epsilon`.
     """
     m = len(Z)
     P = Z @ B.T

@@ -5,9 +5,10 @@ fitted values are ``F (F'y / (s + lambda m))``, and the leverages are ``h_i = su
 same decomposition can therefore be used for all values of lambda. The leave-one-out residual of row i is exactly
 ``r_i / (1 - h_i)``, where r_i is the residual of the fit to all rows.
 
-With all rows as centers, ``K = U diag(s) U'`` and ``F = U diag(s)^(1/2)``. With c Nystrom centers, let K_cc be the
-kernel matrix of the centers, and K_cm the kernel matrix between the centers and the rows. Then ``K_cc = T T'``,
-``V = T^-1 K_cm``, ``V V' = U diag(s) U'`` and ``F = V'U``.
+With all rows as centers, F is computed from the eigendecomposition ``K = U diag(s) U'``: ``F = U diag(s)^(1/2)``. With
+c Nystrom centers, let K_cc be the kernel matrix of the centers, K_cm the kernel matrix between the centers and the
+rows, T the lower Cholesky factor of K_cc, and ``V = T^-1 K_cm``. With the eigendecomposition ``V V' = U diag(s) U'``,
+``F = V'U``.
 """
 
 from __future__ import annotations
@@ -64,7 +65,10 @@ class _Path(NamedTuple):
 
 
 def decompose(kernel: Kernel, Z: Array, centers: Array | None) -> _Path:
-    """Return the decomposition for the rows Z and the given centers. If ``centers`` is None, all rows are centers."""
+    """Return the decomposition ``K ~ F F'`` for the rows of Z and the given centers (see the docstring of this module).
+
+    If ``centers`` is None, all rows are centers.
+    """
     if centers is None:
         s, U = eigh(kernel(Z, Z), check_finite=False)
         s = np.maximum(s, 0.0)

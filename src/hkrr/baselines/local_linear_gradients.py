@@ -196,7 +196,8 @@ def local_fits(P: Array, y: Array, Q: Array, W: Array) -> tuple[Array, Array]:
 def _map_at(Z: Array, y: Array, C: Array, W: Array, levels: Array, slopes: Array) -> Array:
     """Return the map B that minimizes MAVE's weighted sum of squares plus a ridge penalty, for fixed local fits.
 
-    The matrix of the normal equations is a sum of Kronecker products over the anchors.
+    The rows of C are the anchors, and W are the weights from `weights`. `levels` and `slopes` are the intercepts and
+    slopes of the local fits. The matrix of the normal equations is a sum of Kronecker products over the anchors.
     """
     d, D = slopes.shape[1], Z.shape[1]
     A, b = np.zeros((d * D, d * D)), np.zeros((d, D))

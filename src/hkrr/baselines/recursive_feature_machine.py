@@ -1,4 +1,4 @@
-"""The recursive feature machine: kernel ridge regression, with a distance learned from gradient outer products."""
+"""The recursive feature machine: kernel ridge regression with a distance learned from outer products of gradients."""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ from hkrr.rows.standardize import moments
 class ReLUNetwork(RegressorMixin, BaseEstimator):
     """Neural network with one hidden layer, for a single target: ``f(x) = sum_j a_j max(w_j'x + c_j, 0) + b``.
 
-    Adam learns all parameters. If there are at least 20 rows, a tenth of them are held out for early stopping.
+    Adam learns the weights a_j and w_j and the biases b and c_j of all hidden units j. If there are at least 20 rows, a
+    tenth of them are held out for early stopping.
 
     Parameters
     ----------
@@ -54,7 +55,7 @@ class ReLUNetwork(RegressorMixin, BaseEstimator):
         self.n_units, self.reg_lambda, self.max_iter, self.random_state = n_units, reg_lambda, max_iter, random_state
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Train the network. If there are at least 20 rows, a tenth of them are held out for early stopping."""
+        """Train the network on standardized inputs and target."""
         check_int("n_units", self.n_units, 1)
         check_int("max_iter", self.max_iter, 1)
         check_positive("reg_lambda", self.reg_lambda, zero=True)

@@ -148,7 +148,7 @@ class RCLS(Projection, RegressorMixin, BaseEstimator):
 
 
 class PiecewisePolynomial(RegressorMixin, BaseEstimator):
-    """Piecewise polynomial regression on a regular grid over the range of the inputs. It is meant for few inputs.
+    """Piecewise polynomial regression on a regular grid over the range of the inputs, for few inputs.
 
     Each cell of the grid has its own polynomial. A cell with fewer rows than twice the number of coefficients uses a
     polynomial fitted to all rows.

@@ -32,9 +32,12 @@ from hkrr.bench.method_interface import Answer, Task
 from hkrr.bench.problems import label, load_problem
 from hkrr.metrics import subspace_distance
 
+# A row of the CSV file: the result of one method on one problem.
 Row = dict[str, Any]
+# The names of a problem and of a method.
 Key = tuple[str, str]
 
+# The columns of the CSV file.
 COLUMNS = (
     "problem",
     "data",

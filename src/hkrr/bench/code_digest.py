@@ -10,13 +10,14 @@ from pathlib import Path
 from hkrr.bench import hkrr_methods, method_interface, other_packages
 
 _LIBRARY = Path(__file__).parents[1]
-# Subpackages of hkrr that do not affect the result of any method.
+# Subpackages of hkrr whose files are not hashed as part of the library. Of these files, only those of `bench` that are
+# listed in `code_of` affect a result.
 _UNRELATED = ("bench", "cli", "experiments")
 
 
 @cache
 def code_of(method: str) -> str:
-    """Return a 12-digit hash of the source files and the package versions that the method's results depend on."""
+    """Return a hash, with 12 hexadecimal digits, of the source files and package versions behind a method's results."""
     files, packages = [Path(method_interface.__file__)], ["numpy", "scipy", "scikit-learn"]
     if method in hkrr_methods.METHODS:
         files += [Path(hkrr_methods.__file__)]

@@ -19,9 +19,9 @@ from hkrr.bench.ranking import OURS, Results, collect_results, is_ours
 
 # Significance level of the test for differences between mean ranks.
 _LEVEL = 0.05
-# Number of colours in the palette. Further methods reuse the colours with dashed lines.
+# Number of colours in the palette. If there are more methods, the colours are used again, with dashed lines.
 _COLOURS = 20
-# File names of all figures.
+# File names of all figures, in the order in which `draw` uses them.
 _FILES = (
     "accuracy-time-planted.png",
     "accuracy-time-tables.png",
@@ -74,7 +74,7 @@ def _colours(methods: Sequence[str]) -> dict[str, Any]:
 
 
 def error_and_time(results: Results) -> Any:
-    """Plot the median of 1 - R2 against the median time of each method. Points are numbered as in the legend."""
+    """Plot 1 minus the median R2 against the median time, with one point for each method, numbered as in the legend."""
     import matplotlib.pyplot as plt
 
     figure, ax = plt.subplots(figsize=(9, 6), layout="constrained")

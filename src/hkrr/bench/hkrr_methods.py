@@ -1,4 +1,4 @@
-"""The benchmark methods of this library: the estimators for regression and those of `hkrr.baselines`."""
+"""The benchmark methods of this library: `HyperKernelRidgeCV`, `HyperKernelEnsemble` and the baselines."""
 
 from __future__ import annotations
 

@@ -59,7 +59,8 @@ class Answer(NamedTuple):
     fit_seconds: float | None = None
     # A description of the chosen setting.
     note: str = ""
-    # Whether the rows of the map are sorted by importance. If False, the singular values of the map give the order.
+    # Whether the rows of the map are sorted by importance. If False, the importance of directions is measured by the
+    # singular values of the map.
     ordered: bool = False
 
 
@@ -89,7 +90,9 @@ class Estimator(Protocol):
         """Return the predictions for the rows of X."""
 
 
+# A setting: the values of some parameters of an estimator. An empty setting is the default setting.
 Setting = dict[str, Any]
+# The type of a function that draws a random setting for a task.
 Draw = Callable[[np.random.RandomState, Task], Setting]
 
 

@@ -71,7 +71,10 @@ class Problem:
 
 
 def label(name: str) -> str:
-    """Return the name of a problem in the results. Files and folders are named without their parent folders."""
+    """Return the name of a problem in the results, given its string on the command line.
+
+    Files and folders are named without their parent folders.
+    """
     source, options = parse(name)
     if source not in (*planted_names(), "openml"):
         source = Path(source).name

@@ -1,4 +1,4 @@
-"""Statistics of benchmark results: ranks, the best peer on each problem, and how often this library is best.
+"""Statistics of benchmark results: ranks, the best peer on each problem, and how often the method ``hkrr`` is best.
 
 A peer is any method except ``hkrr`` and its variants.
 """
@@ -14,12 +14,13 @@ from scipy.stats import rankdata
 from hkrr.bench.benchmark_runner import Row
 from hkrr.bench.problems import parse, planted_names
 
-# Name of the method of this library. The names of its variants start with this name.
+# Name of the method that is compared with the peers. The names of its variants start with this name.
 OURS = "hkrr"
 # `hkrr` matches a peer if the error 1 - R2 of `hkrr` exceeds the error of the peer by at most this fraction.
 TIE = 0.01
 # `hkrr` takes clearly less time than a peer if its time is below this fraction of the peer's time.
 CLEARLY = 0.9
+# The numeric columns of the CSV file that the statistics use.
 _COLUMNS = ("R2", "subspace_distance", "seconds", "fit_seconds", "peak_mb", "n_train", "n_features")
 # Options that select a random draw or a split of the same problem. Results that differ only in these options are
 # averaged.

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+# Suffixes of the names of files that contain tables.
 _TABLE_SUFFIXES = (".csv", ".tsv", ".parquet", ".pq")
 
 

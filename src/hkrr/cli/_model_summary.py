@@ -1,4 +1,7 @@
-"""Summary of a fitted model on the terminal, printed from its `Summary` and the dict `hkrr.tables.describe` returns."""
+"""Functions that print a fitted model on the terminal.
+
+They use the `Summary` of the model and the dict that `hkrr.tables.describe` returns, called `content` here.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,11 @@ _MAX_IMPORTANCES, _MIN_SHARE = 8, 0.005
 _MAX_NAME_WIDTH = 30
 # A baseline is recommended if its R2 exceeds the R2 of the model by more than this number.
 _MIN_GAIN = 0.01
+# The class that a user can fit in Python, for each baseline.
 _BASELINE_CLASSES = {"kernel ridge": "hkrr.baselines.KernelRidgeCV", "linear": "sklearn.linear_model.RidgeCV"}
 # Maximum number of outliers to list.
 _MAX_OUTLIERS = 5
-# Names of the columns of a file without a header line.
+# Pattern of the column names that are given to a file without a header line.
 _NO_HEADER = re.compile(r"column \d+")
 # Printed names of column types that differ from the names stored in model files.
 _KIND_NAMES = {"truth": "boolean"}
@@ -51,7 +55,10 @@ def show_scores(console: Console, scores: HeldOutScores | None) -> None:
 
 
 def show_facts(console: Console, model: BaseEstimator) -> None:
-    """Print the facts of the summary of a model, and the members of an ensemble. Other estimators have no summary."""
+    """Print the facts of the summary of a model, and the members of an ensemble.
+
+    For an estimator without the method ``summary``, nothing is printed.
+    """
     if not isinstance(unwrap_model(model).whole, SummaryMixin):
         return
     summary: Summary = model.summary()

@@ -19,7 +19,8 @@ from hkrr.estimators.search.progress import Phase, SearchState
 # fractions are averages over tables and planted models (synthetic data with known directions) of 300 to 1,500 rows.
 # Many searches skip the phases WIDENING and HELD_OUT_CHECK. HELD_OUT_CHECK takes a third of the total time. The
 # fractions of the phases before HELD_OUT_CHECK were measured in fits that skip it. They can therefore be larger than
-# the fraction at which HELD_OUT_CHECK starts.
+# the fraction at which HELD_OUT_CHECK starts. The first list is for searches with a given kernel. The second list is
+# for searches that also choose the kernel.
 _ONE_KERNEL = (
     (Phase.STARTS, 0.0),
     (Phase.CUT, 0.40),
@@ -39,9 +40,9 @@ _ANY_KERNEL = (
     (Phase.WEIGHTS, 0.95),
     (Phase.FINAL_FIT, 0.97),
 )
-# Upper bound on the estimated fraction of the total time that has passed while the fit is running.
+# Upper bound on the estimated fraction of the total time that has passed, as long as the fit is running.
 _MAX_SHARE = 0.99
-# Phases that many searches skip.
+# Phases that many searches skip. The phase WEIGHTS occurs only in the search of an ensemble.
 _OPTIONAL = (Phase.WIDENING, Phase.HELD_OUT_CHECK, Phase.WEIGHTS)
 # Minimum fraction of the total time, and minimum number of seconds, that must have passed before an estimate is made.
 _MIN_SHARE, _MIN_SECONDS = 0.02, 1.0
@@ -104,7 +105,10 @@ class TimeLeft:
         self._position, self._share, self._end_share, self._stage_start = 0, 0.0, self._plan[1][1], seconds
 
     def _shares(self, state: SearchState) -> tuple[float, float]:
-        """Return the fractions of the total time at the start and end of the phase, or zeros if it is unknown."""
+        """Return the fractions of the total time that have passed at the start and at the end of the phase of `state`.
+
+        If the phase is unknown, return zeros.
+        """
         for k in range(self._position, len(self._plan)):
             if state.phase is self._plan[k][0]:
                 self._position = k

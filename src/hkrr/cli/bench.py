@@ -18,7 +18,7 @@ from hkrr.bench.problems import PLANTED_SUITE, label, load_problem, planted_name
 from hkrr.bench.ranking import collect_results
 from hkrr.cli._console import format_progress, make_output_folder, print_line, progress_bar
 
-# Columns of the results that are written to the page but not printed.
+# Columns of the table of results that are written to README.md, but not printed on the terminal.
 _HIDDEN_COLUMNS = ("last fit", "MB", "failed")
 
 

@@ -1,7 +1,7 @@
 """The base class of criteria. It computes the coefficients in whitened coordinates and the gradient with respect to B.
 
-Notation: K is the kernel matrix of rows and centers, K_cc the kernel matrix of the centers, w the sample weights, W
-their sum, and y the targets. In matrix formulas, sqrt(w) stands for diag(sqrt(w)). T is the lower Cholesky factor of
+Notation: K is the kernel matrix between rows and centers, K_cc the kernel matrix of the centers, w the sample weights,
+W their sum, and y the targets. In matrix formulas, sqrt(w) stands for diag(sqrt(w)). T is the lower Cholesky factor of
 K_cc, so T T' = K_cc. Furthermore, V = T^-1 K' sqrt(w), S = V V' + nu I and nu = lambda W. The noise variance of the
 equivalent Gaussian process is nu times its signal variance. The coefficients are ``alpha = T^-T beta``, where beta
 solves ``S beta = V sqrt(w) y``.
@@ -11,7 +11,8 @@ respect to V. Because of the invariance, A = G_V V' is symmetric, and
 
     dl/dK = sqrt(w) G_V' T^-1,    dl/dK_cc = -1/2 T^-T A T^-1.
 
-As for the training objective, the kernel's pullback converts these two derivatives into the gradient with respect to B.
+The kernel's pullback converts these two derivatives into the gradient with respect to B, as for the training objective
+(`hkrr.objective`).
 """
 
 from __future__ import annotations
@@ -155,7 +156,8 @@ class Criterion(ABC):
             setattr(other, name, xp.astype(getattr(other, name), xp.float32))
         return other
 
-    # Upper bound on lambda in `profiled`. With a very large lambda, the gradient with respect to the map vanishes.
+    # Upper bound on lambda in `profiled`. The model search lowers it for its criterion: with a very large lambda, the
+    # gradient with respect to the map vanishes.
     most_lambda = LAMBDA_BOUNDS[1]
 
     @property
@@ -233,16 +235,16 @@ class Criterion(ABC):
         return predicted
 
     def _best_nu(self, VV: Array, Vy: Array, kappa_sum: Array) -> float:
-        """Return the nu that minimizes the criterion, given the sums over the rows."""
+        """Return the nu that minimizes the criterion, given V V', V sqrt(w) y and ``sum_i w_i k(x_i, x_i)``."""
         raise NotImplementedError  # this method is needed only if `profiles_lambda` is true
 
     @abstractmethod
     def _exact(self, B: Array, reg_lambda: float) -> tuple[Array, Array, Array, Array]:
-        """Return l, dl/dB, the coefficients and dl/d(log lambda), with all rows as centers."""
+        """Return the criterion l, dl/dB, the coefficients and dl/d(log lambda), with all rows as centers."""
 
     @abstractmethod
     def _nystrom(self, white: Whitened) -> tuple[Array, Array, Array, Array]:
-        """Return l, dl/dB, the coefficients and dl/d(log lambda), with Nystrom centers."""
+        """Return the criterion l, dl/dB, the coefficients and dl/d(log lambda), with Nystrom centers."""
 
     def _whiten(self, B: Array, reg_lambda: float | None) -> Whitened:
         """Return the sums over the rows for V V', V sqrt(w) y and the kernel's diagonal, and the solution beta.
@@ -276,10 +278,10 @@ class Criterion(ABC):
         return Whitened(B, C, T, pullback_cc, nu, VV, beta, fitted, S_factor, kappa_sum)
 
     def _grad_from_centers(self, white: Whitened, dC: Array, A: Array) -> Array:
-        """Return the contribution of the centers to dl/dB.
+        """Return the contribution of the centers to dl/dB, where l is the criterion.
 
-        `dC` is the gradient of l with respect to C for fixed K_cc. `A` is the matrix G_V V' of the module docstring,
-        from which the gradient through K_cc is computed.
+        `dC` is the gradient of l with respect to the latent centers C for fixed K_cc. `A` is the matrix G_V V' of the
+        module docstring, from which the gradient through K_cc is computed.
         """
         left, right = white.pullback_cc(-0.5 * white.sandwich(0.5 * (A + A.T)))
         return (dC + left + right).T @ self.placed_centers

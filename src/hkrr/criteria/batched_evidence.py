@@ -39,8 +39,8 @@ def can_be_batched(criterion: object) -> TypeGuard[Evidence]:
 class InLockstep(Evidence):
     """The evidence for one of several parallel solver runs, whose evaluations are computed in batches.
 
-    `can_be_batched` must be True for the criterion. `lockstep` collects the maps of all runs, at which `answer`
-    evaluates the evidence, and `number` is the index of this run.
+    `can_be_batched` must be True for the criterion, and `number` is the index of this run. `lockstep` collects one map
+    from each run, and calls `answer` to evaluate the evidence at all these maps.
     """
 
     def __init__(self, criterion: Evidence, number: int, lockstep: Lockstep) -> None:

@@ -21,8 +21,8 @@ from hkrr._base.linear_algebra import (
 from hkrr.criteria.base import Criterion, Whitened, copy_array
 from hkrr.objective import LAMBDA_BOUNDS
 
-# Lower bound on the noise variance q nu of a target, relative to its mean square. Without this bound, the evidence of a
-# target that is fitted without residuals would be infinite.
+# Lower bound on the noise variance of a target, relative to the mean square of the target. Without this bound, the
+# evidence of a target that is fitted without residuals would be infinite.
 MIN_NOISE = 1e-10
 # Lower bound on the noise variance of a target that is zero in all rows. Such a target has no share in the evidence.
 _TINY = 1e-300
@@ -31,11 +31,12 @@ _GRID = 36
 
 
 def signal_variance(residual: Array, squares: Array, nu_W: Array | float) -> tuple[Array, Array]:
-    """Return q for each target, and 1 / q, or 0 where the bound `MIN_NOISE` determines q.
+    """Return the signal variance q of each target (see `Evidence`), and 1 / q, or 0 where `MIN_NOISE` determines q.
 
-    Without the bound, q is ``residual / nu_W``, where `nu_W` is nu W, and `residual` is the sum of squared residuals
-    plus nu times the squared norm of the function. `squares` are the sums of squares of the targets. The derivative of
-    log q with respect to the residual is proportional to 1 / q, and it is 0 where the bound determines q.
+    Without the bound `MIN_NOISE` on the noise variance q nu, q is ``residual / nu_W``. Here `nu_W` is nu times the
+    total weight of the rows, and `residual` is the sum of squared residuals plus nu times the squared norm of the
+    function. `squares` are the sums of squares of the targets. The second return value is needed for gradients: the
+    derivative of log q with respect to `residual` is proportional to 1 / q, and 0 where the bound determines q.
     """
     xp = array_namespace(residual)
     least = xp.clip(MIN_NOISE * squares, min=_TINY)
@@ -111,7 +112,7 @@ class Evidence(Criterion):
         value = (share @ xp.log(q)) / 2.0 + log_det / (2.0 * W)
         weight = xp.astype(share * inverse_q / (2.0 * W), alpha.dtype, copy=False)
         G = inverse / (2.0 * W) - low_rank_product(weight * alpha, alpha)
-        bounded = xp.astype(inverse_q == 0.0, share.dtype)  # where q is proportional to 1 / nu
+        bounded = xp.astype(inverse_q == 0.0, share.dtype)  # where the bound `MIN_NOISE` makes q proportional to 1 / nu
         grad_log_lambda = G.diagonal() @ noise + (left_over / W - share @ bounded) / 2.0
         left, right = pullback(G)
         return value, pull_to_map(left + right, self.placed_centers, B), alpha, grad_log_lambda
@@ -130,12 +131,12 @@ class Evidence(Criterion):
         return self.best_nu(eigenvalues, squares, float(kappa_sum))
 
     def best_nu(self, eigenvalues: Array, squares: Array, kappa_sum: float) -> float:
-        """Return the nu that minimizes the variational bound.
+        """Return the nu that minimizes the variational bound (see `Evidence`).
 
-        `eigenvalues` are those of V V', and evaluating the bound at one nu takes a few operations per eigenvalue.
-        `squares` contains the squared coordinates of V sqrt(w) y in the eigenbasis, and `kappa_sum` is the weighted sum
-        of k(x_i, x_i) over the rows. The bound can have several local minima, so each local minimum on a grid of log nu
-        is refined.
+        `eigenvalues` are those of V V'. `squares` contains the squared coordinates of V sqrt(w) y in the eigenbasis of
+        V V', and `kappa_sum` is the weighted sum of k(x_i, x_i) over the rows. With these arguments, evaluating the
+        bound at one nu takes a few operations per eigenvalue. The bound can have several local minima, so each local
+        minimum on a grid of log nu is refined.
         """
         W, c = self.rows.total_weight, self.n_centers
         share = np.asarray(self.rows.fetch(self.share)[0])

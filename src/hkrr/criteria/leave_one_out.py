@@ -47,9 +47,10 @@ class LeaveOneOut(Criterion):
         return float(np.sum(self.squares)) / self.rows.total_weight
 
     def _exact(self, B: Array, reg_lambda: float) -> tuple[Array, Array, Array, Array]:
-        """Return l, dl/dB, the coefficients and dl/d(log lambda), with all rows as centers.
+        """Return the criterion l, dl/dB, the coefficients and dl/d(log lambda), with all rows as centers.
 
-        The errors are ``r_i / (1 - h_i) = alpha_i / (A^-1)_ii`` with A = K + nu diag(1/w) and nu = lambda W.
+        The errors are ``r_i / (1 - h_i) = alpha_i / (A^-1)_ii`` with A = K + nu diag(1/w) and nu = lambda W, where K is
+        the kernel matrix of the rows and alpha are the coefficients.
         """
         W, P = self.rows.total_weight, project(self.placed_centers, B)
         xp = array_namespace(P)
@@ -74,7 +75,10 @@ class LeaveOneOut(Criterion):
         def errors(
             X: Array, Y: Array, w: Array | None, B: Array, C: Array, T: Array, S_factor: Array, alpha: Array
         ) -> tuple[Array, Array, Array, Array, Array]:
-            """Return V, sqrt(w), sqrt(w) r, and the derivatives of the criterion with respect to sqrt(w) r and h."""
+            """Return V, sqrt(w), sqrt(w) r, and the derivatives of the criterion with respect to sqrt(w) r and h.
+
+            V is defined in `hkrr.criteria.base`, r are the residuals, and h is the diagonal of the hat matrix.
+            """
             xp = array_namespace(X)
             K = kernel(X @ B.T, C)
             root = xp.ones_like(X[:, :1]) if w is None else xp.sqrt(w)[:, None]

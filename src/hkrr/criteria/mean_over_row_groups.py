@@ -92,8 +92,8 @@ class Grouped:
     def reduced(self, B: Array, reg_lambda: float | None = None) -> Reduced:
         """Return the mean of the criterion and of its gradient over the groups.
 
-        Each group is weighted by the sum of its sample weights. The groups have no common coefficients, so ``alpha`` is
-        empty.
+        Each group is weighted by the sum of its sample weights. The groups have no common coefficients, so ``alpha`` of
+        the result is empty. If `reg_lambda` is None, the lambda of this object is used.
         """
         nu = (self.reg_lambda if reg_lambda is None else reg_lambda) * self.rows.total_weight
 

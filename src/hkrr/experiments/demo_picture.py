@@ -24,6 +24,7 @@ from hkrr.experiments.figures import COLOURS, GREY
 from hkrr.metrics import subspace_distance
 from hkrr.plotting import LinkDisplay, TrainingDisplay
 
+# Numbers of training rows and test rows.
 N_TRAIN, N_TEST = 600, 4800
 
 
@@ -40,7 +41,7 @@ class Outcome:
     score_on_true_map: float
     # Distance between the learned and the true subspace.
     distance: float
-    # Time of the fit.
+    # Time of the fit in seconds.
     seconds: float
 
 

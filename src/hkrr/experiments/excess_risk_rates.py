@@ -25,7 +25,7 @@ from hkrr.theory import rate
 
 # The three methods and their colours.
 SYSTEMS = {"HKRR": PURPLE, "KRR on X": ORANGE, "KRR on the true map": SKY}
-# Number of the largest values of m from which the rate is estimated.
+# The rate is estimated from this many values of m, the largest ones.
 _LAST = 3
 
 
@@ -108,7 +108,7 @@ def claims(table: Table) -> list[Claim]:
 
 
 def _listed(slopes: dict[str, list[float]]) -> str:
-    """Return the slopes of each method, in the order of D, as text."""
+    """Return the slopes of each method as text. The list of each method has one slope for each D."""
     return "; ".join(f"{system} {', '.join(f'{one:.2f}' for one in each)}" for system, each in slopes.items())
 
 

@@ -49,8 +49,8 @@ def draw_with_truth(n_train: int, n_test: int, D: int, d: int, seed: int) -> Tru
 def learned_krr(X: Array, y: Array, X_test: Array, seed: int) -> Array:
     """Return the predictions of exact kernel ridge regression, with lambda and gamma chosen by the evidence.
 
-    The evidence is maximized on at most 1,000 rows. The fit to all m rows uses the same gamma, and the same ratio of
-    the noise variance to the signal variance, nu = lambda m.
+    The evidence is maximized on at most 1,000 rows. The fit to all m rows uses the same gamma and the same nu, the
+    ratio of the noise variance to the signal variance. Its lambda is nu / m.
     """
     rng, mean, scale = np.random.RandomState(seed), float(np.mean(y)), X.std(axis=0)
     X, X_test = X / scale, X_test / scale

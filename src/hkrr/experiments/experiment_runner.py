@@ -40,7 +40,7 @@ class Claim:
     """A claim of the paper, and whether the results of an experiment confirm the claim."""
 
     text: str
-    # Whether the claim holds, or None if the runs are inconclusive.
+    # Whether the claim holds, or None if the results do not decide this.
     holds: bool | None
     # The measured numbers that decide the claim, as text.
     number: str
@@ -90,7 +90,7 @@ class Outcome:
     claims: list[Claim]
     csv: Path
     picture: Path
-    # Total time of all finished cases. Each case runs on one core.
+    # Total time of all finished cases in seconds. Each case runs on one core.
     seconds: float
     # One error message for each failed case.
     failures: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""The colours and the panels of the figures of the experiments."""
+"""Colours, panels and axis labels for the figures of the experiments."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from hkrr.experiments.figures import COLOURS, GREY, label_values, panels
 from hkrr.experiments.paper_setting import METHODS, STARTS, Budget, Grid, draw, learn_and_score, seed_of
 from hkrr.experiments.result_store import column
 
-# Minimum median R2 of an algorithm at d*, the true number of directions. Below this value, the algorithm has not fitted
+# Minimum median R2 of an algorithm with the true number of directions. Below this value, the algorithm has not fitted
 # the data set, and the claims exclude it for this data set.
 _USEFUL = 0.1
 

@@ -182,7 +182,10 @@ def sufficient_centers(table: Table, inputs: str, how: str) -> float:
 
 
 def rate_curve(table: Table, few: bool) -> tuple[list[int], list[float]]:
-    """Return the numbers of rows and the median risks, with 4 sqrt(m) centers or with all rows as centers."""
+    """Return the numbers of rows m, and the median risk for each m.
+
+    The centers are 4 sqrt(m) rows if `few` is True, and all rows otherwise.
+    """
     finished = {(row["m"], row["few"]) for row in table if row["part"] == "rate"}
     sizes = [m for m in sorted({m for m, _ in finished}) if (m, True) in finished and (m, False) in finished]
     return sizes, [float(np.median(column(table, "excess_risk", part="rate", m=m, few=few))) for m in sizes]

@@ -67,6 +67,8 @@ def seed_of(seed: int, repeat: int, role: str) -> int:
 def draw_map(d: int, D: int, entries: str, rng: np.random.RandomState) -> Array:
     """Draw a map with uniform entries in [0, 1] or with normal entries, and divide it by its spectral norm.
 
+    `entries` is "uniform" or "normal".
+
     The paper draws the true maps with uniform entries, and the starting maps "randomly in the ball" without saying how.
     A map with uniform entries is a good starting map, because its entries are positive, like the entries of the true
     map.
@@ -107,7 +109,11 @@ class Start(NamedTuple):
 def best_start(
     split: Split, d: int, n_centers: int, reg_lambda: float, entries: str, seed: int, n_maps: int = 10
 ) -> Start:
-    """Return the sampled map with the lowest validation error, and its objective (section 5 of the paper)."""
+    """Return the map with the lowest validation error among `n_maps` sampled maps, and its objective.
+
+    This is the rule in section 5 of the paper. `entries` is the distribution of the entries of the maps, one of
+    `STARTS`.
+    """
     rng = np.random.RandomState(seed)
     rows = InMemoryRows(split.X, split.y)
     centers = uniform(rows, n_centers, rng)

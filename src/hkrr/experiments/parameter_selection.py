@@ -1,6 +1,6 @@
 """Excess risk if d and lambda are chosen by the error on held-out rows, or by the evidence (theorem 3).
 
-Here d is the number of directions and lambda the regularization parameter. Two rules are compared. The paper's rule,
+Here d is the number of directions and lambda is the regularization parameter. Two rules are compared. The paper's rule,
 "held-out", fits one model to the training rows for every pair (d, lambda) on a grid. It chooses the model with the
 lowest error on separate validation rows, where predictions are clipped at the largest absolute training target. The
 chosen model is not fitted again. The second rule, "evidence", maximizes the evidence on the same training rows and

@@ -21,7 +21,7 @@ _IGNORED_FIELDS = ("repeats",)
 
 
 class Store:
-    """The finished cases of one config, in a JSON Lines file. Each case is written as soon as it has finished.
+    """The finished cases of an experiment with one config, in a JSON Lines file. Each case is written when it is added.
 
     The file may also contain cases of other configs or of other versions of the library. These cases are ignored.
     """
@@ -51,7 +51,7 @@ class Store:
         return rows
 
     def seconds(self, case: Case) -> float:
-        """Return the duration of a finished case."""
+        """Return the duration of a finished case in seconds."""
         return float(self._done[_key(case)]["seconds"])
 
     def add(self, case: Case, rows: Table, seconds: float) -> None:
@@ -97,5 +97,5 @@ def write_csv(table: Table, path: Path) -> None:
 
 
 def column(table: Table, name: str, **where: Any) -> list[Any]:
-    """Return the values of a column, from the rows in which other columns have the values given by ``where``."""
+    """Return the values of the column `name`, from the rows in which other columns have the values given by `where`."""
     return [row[name] for row in table if all(row.get(key) == value for key, value in where.items())]

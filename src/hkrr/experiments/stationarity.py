@@ -36,9 +36,9 @@ from hkrr.rows import InMemoryRows
 from hkrr.solvers import State
 from hkrr.solvers import run as run_solver
 
-# The Armijo constant c in `paper_setting.solver`.
+# The Armijo constant c with which `paper_setting.solver` creates VarPro and AGD.
 _ARMIJO = 1e-4
-# Maximum number of iterations stored for each run.
+# Maximum number of iterations whose statistics are stored for each run.
 _POINTS = 150
 # A run is excluded from the claims if its loss fell by less than this fraction, because it hardly moved.
 _MOVED = 0.01
@@ -145,7 +145,8 @@ def _satisfies_assumptions(rows: Table) -> bool:
 def bound_used(rows: Table, name: str) -> float:
     """Return the largest ``N min |gradient|^2`` of a run over all N, divided by the theorem's constant C.
 
-    The minimum is over the first N steps. `name` is the column of the table that contains the minimum.
+    The minimum is over the first N steps, and `name` is the column of the table that contains it. The run satisfies the
+    bound of the theorem if the returned number is at most 1.
     """
     constant = rows[0]["loss"] / (_ARMIJO * rows[-1]["least_step"])
     return float(max(row["iteration"] * row[name] for row in rows) / constant)

@@ -2,7 +2,7 @@
 
 Each method runs from a grid of starting points (x0, y0). The results depend on the initial step size of the line
 searches. The paper does not state this step size, so three values are tried. For each of the two functions, the figure
-shows the grid for the middle value.
+shows the grid for the middle value of the step size, and the success rate for all three values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hkrr.experiments.result_store import column
 from hkrr.experiments.toy_objectives import FIRST_STEPS, LINKS, METHODS, Toy, arrived, minimise
 
 # Colours of the starting points from which the global minimum is reached by both VarPro and AGD, by AGD only, by VarPro
-# only, or by neither method.
+# only, and by neither method.
 BOTH, ONLY_AGD, ONLY_VARPRO, NONE = "#7B3294", COLOURS["AGD"], COLOURS["VarPro"], "#BBBBBB"
 
 

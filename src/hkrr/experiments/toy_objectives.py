@@ -17,7 +17,7 @@ from hkrr._base.linear_algebra import Array
 from hkrr.objective import Quadratic, Reduced
 from hkrr.solvers import AGD, LBFGS, Solver, State, VarPro, run
 
-# The choices of h: y^2 and the sigmoid.
+# Names of the two choices of h: y^2 and the sigmoid of y.
 LINKS = ("square", "sigmoid")
 METHODS = ("VarPro", "AGD", "L-BFGS")
 # Initial step sizes of the line searches. The results depend on the initial step size, which the paper does not state.
@@ -93,9 +93,10 @@ class Toy:
 def minimise(
     link: str, method: str, x0: float, y0: float, max_iter: int, first_step: float
 ) -> list[tuple[float, float, float]]:
-    """Return the iterates (x, y, f(x, y)) of a method.
+    """Return the iterates (x, y, f(x, y)) of a method that starts at (x0, y0).
 
-    In the first iteration, VarPro and L-BFGS only move x to h(y), the minimizer of f for fixed y.
+    `link` selects h, and `first_step` is the initial step size of the line searches of VarPro and AGD. In the first
+    iteration, VarPro and L-BFGS only move x to h(y), the minimizer of f for fixed y.
     """
     toy = Toy(link)
     path = [(x0, y0, toy.at(x0, y0))]

@@ -1,7 +1,7 @@
 """Trajectories of VarPro, AGD and L-BFGS on the toy functions, from the paper's starting points (figure 1).
 
-Appendix D.2 of the paper defines the functions. The line searches are run with three initial step sizes. The figure
-shows the trajectories for the middle value. The claims are checked for all three values.
+Appendix D.2 of the paper defines the functions. Each method runs with three initial step sizes of its line search. The
+figure shows the trajectories for the middle step size. The claims are checked for all three step sizes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Config:
     # The seed has no effect, because the experiment is deterministic.
     seed: int = 0
 
-    quick = quick_config()  # the full configuration, which runs in seconds
+    quick = quick_config()  # the same as the full configuration, which runs in seconds
 
 
 def cases(config: Config) -> list[Case]:

@@ -5,17 +5,18 @@ Every kernel implements two calls, for latent points P (n x d) and latent center
     kernel(P, C)       ->  K                    the n x c matrix k(p_i, c_j)
     kernel.vjp(P, C)   ->  K, pullback          pullback(G) = gradients of sum(G * K) with respect to P and C
 
+Here G is an n x c matrix, and sum(G * K) is the sum of the products of corresponding entries.
 The training objective and all criteria use derivatives of a kernel only through its pullback. No array of size
 n x c x d is formed: radial kernels multiply an n x c matrix by d + 1 columns, and coordinatewise kernels loop over the
 d coordinates.
 
-For every kernel, ``gamma`` is a scale: ``k_gamma(p, c) = k_1(sqrt(gamma) p, sqrt(gamma) c)``. Most formulas of kernels
-use the length scale ``ell = 1 / sqrt(2 gamma)``. The median heuristic, which sets ell to the median distance between
-points, can therefore be used for every radial kernel. It also follows that (B, gamma) and (B / s, gamma s^2) give the
-same function.
+For every kernel, ``gamma`` is a scale: ``k_gamma(p, c) = k_1(sqrt(gamma) p, sqrt(gamma) c)``, where k_gamma is the
+kernel with this gamma. It follows that (B, gamma) and (B / s, gamma s^2) give the same function for every s > 0. Most
+formulas of kernels use the length scale ``ell = 1 / sqrt(2 gamma)``. The median heuristic, which sets ell to the median
+distance between points, can therefore be used for every radial kernel.
 
-To add a kernel, derive a class from `Radial` (one method to implement), `Coordinatewise` (two methods) or `Kernel` (two
-methods).
+To add a kernel, derive a class from `Radial` and implement one method, or derive it from `Coordinatewise` or `Kernel`
+and implement two methods.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The Matern function matern_nu(t) of the scaled distance t = distance / ell, for radial and coordinatewise kernels.
 
-With z = sqrt(2 nu) t, the function is exp(-z) times a polynomial in z.
+With z = sqrt(2 nu) t, the function is exp(-z) times a polynomial in z. The polynomial is 1 for nu = 1/2, 1 + z for
+nu = 3/2, and 1 + z + z^2 / 3 for nu = 5/2.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ def check_nu(nu: float) -> None:
 
 
 def matern_in_place(nu: float, z: Array) -> Array:
-    """Return exp(-z) times the polynomial of z = sqrt(2 nu) distance / ell. z may be overwritten to save memory."""
+    """Return the Matern function, given z = sqrt(2 nu) distance / ell. z may be overwritten to save memory."""
     decay = -z
     decay = array_namespace(z).exp(decay, out=decay)
     if nu > 0.5:

@@ -13,11 +13,12 @@ from scipy.spatial.distance import pdist
 
 from hkrr._base.linear_algebra import Array, array_namespace, low_rank_product
 
+# The types of the functions that `Kernel.vjp` and `Kernel.vjp_low_rank` return.
 Pullback = Callable[[Array], tuple[Array, Array]]
 LowRankPullback = Callable[[Array, Array], tuple[Array, Array]]
 
-# Maximum number of rows whose distances the median heuristic uses. If there are more rows, `with_median_gamma` uses the
-# first ones, and `hkrr.solvers.initialization` draws rows at random.
+# Maximum number of rows between which the median heuristic computes distances. If there are more rows,
+# `with_median_gamma` uses the first 1,000 rows, and `hkrr.solvers.initialization` draws rows at random.
 MEDIAN_ROWS = 1000
 # A kernel without a formula for its diagonal computes it from kernel matrices with at most this many rows.
 _DIAGONAL_BLOCK = 64
@@ -59,14 +60,16 @@ class Kernel(ABC):
     def vjp(self, P: Array, C: Array) -> tuple[Array, Pullback]:
         """Return K and a function that maps G to the gradients of sum(G * K) with respect to P and C.
 
-        G is an array of the same shape as K. The function may overwrite G.
+        K is the matrix k(p_i, c_j), G is an array of the same shape, and * is the entrywise product. The function may
+        overwrite G.
         """
 
     def vjp_low_rank(self, P: Array, C: Array) -> tuple[Array, LowRankPullback]:
         """Return K and a function that maps R and A to the gradients of sum(R A' * K) with respect to P and C.
 
-        R has one row for each row of P, and A one row for each row of C. Both have one column per target. This
-        implementation forms the matrix R A'. Subclasses can override it with a formula that does not need R A'.
+        R A' is a matrix product, and * is the entrywise product. R has one row for each row of P, and A one row for
+        each row of C. Both have one column per target. This implementation forms the matrix R A'. Subclasses can
+        override it with a formula that does not need R A'.
         """
         K, pullback = self.vjp(P, C)
         return K, lambda R, A: pullback(low_rank_product(R, A))

@@ -1,4 +1,4 @@
-"""Distances of radial kernels, and their gradients, for a batch of maps.
+"""Squared distances and gradients of radial kernels for a batch of maps.
 
 The first axis of each array is the index of the map.
 """
@@ -18,7 +18,8 @@ def squared_distances(P: Array, C: Array) -> Array:
 def pull_back(G: Array, P: Array, C: Array) -> tuple[Array, Array]:
     """Return the gradients of sum(F * K) with respect to P and C, given ``G = -F * phi'(u)``.
 
-    K is the matrix phi(u) with ``u = |p_i - c_j|^2``. `hkrr.kernels.Radial` uses the same formula.
+    K is the matrix phi(u) with ``u = |p_i - c_j|^2``, F is any matrix of the same shape, and * is the entrywise
+    product. `hkrr.kernels.Radial` uses the same formula.
     """
     xp = array_namespace(G)
     to_P = G @ C - xp.sum(G, axis=-1, keepdims=True) * P

@@ -29,9 +29,10 @@ _ZERO = 800.0
 class Coordinatewise(Kernel):
     """Base class of product kernels ``k(p, c) = prod_j f(|p_j - c_j| / ell)``. They are not rotation invariant.
 
+    Here p_j and c_j are coordinates j of the points p and c, and ``ell = 1 / sqrt(2 gamma)`` is the length scale.
     Subclasses implement ``factor``, the positive function f, and ``log_slope``, its logarithmic derivative (log f)'.
-    With W = G * K, column j of the gradient of sum(G * K) with respect to P is the sum over the centers of
-    ``(1 / ell) W * sign(p_j - c_j) * (log f)'``. This sum needs only one n x c array at a time.
+    With W = G * K, where * is the entrywise product, column j of the gradient of sum(G * K) with respect to P is the
+    sum over the centers of ``(1 / ell) W * sign(p_j - c_j) * (log f)'``. This sum needs only one n x c array at a time.
 
     Examples
     --------
@@ -131,6 +132,9 @@ def _at_most(limit: float, z: Array) -> Array:
 class ProductMatern(Coordinatewise):
     """Product of Matern kernels of the coordinates: ``prod_j matern_nu(|p_j - c_j| / ell)``.
 
+    The function matern_nu is exp(-z) times 1, 1 + z or 1 + z + z^2 / 3 for nu = 0.5, 1.5 or 2.5, where z is its
+    argument times sqrt(2 nu).
+
     Parameters
     ----------
     gamma : float or None, default=None
@@ -197,7 +201,7 @@ class ProductMatern(Coordinatewise):
 
 @dataclass(frozen=True, kw_only=True)
 class ProductLaplace(ProductMatern):
-    """Laplace kernel of the L1 distance: ``exp(-sum_j |p_j - c_j| / ell)``.
+    """Laplace kernel of the L1 distance: ``exp(-sum_j |p_j - c_j| / ell)`` with ``ell = 1 / sqrt(2 gamma)``.
 
     Examples
     --------
@@ -214,8 +218,8 @@ class ProductLaplace(ProductMatern):
 class Anova(Coordinatewise):
     """ANOVA kernel ``prod_j (1 + matern_nu(|p_j - c_j| / ell)) / 2``.
 
-    For each subset of the coordinates, consider the product of the Matern kernels of these coordinates. The ANOVA
-    kernel is the mean of these products over all subsets.
+    The function matern_nu is the same as in `ProductMatern`. For each subset of the coordinates, consider the product
+    of the Matern kernels of these coordinates. The ANOVA kernel is the mean of these products over all subsets.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The polynomial kernel, a function of the scalar product."""
+"""The polynomial kernel, a function of the scalar product of two points."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hkrr.kernels.base import Kernel, Pullback
 
 @dataclass(frozen=True, kw_only=True)
 class Polynomial(Kernel):
-    """Polynomial kernel ``(gamma p.c + coef0)^degree``.
+    """Polynomial kernel ``(gamma p.c + coef0)^degree``, where p.c is the scalar product.
 
     Parameters
     ----------

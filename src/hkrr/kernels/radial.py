@@ -16,12 +16,12 @@ from hkrr.kernels.base import Kernel, LowRankPullback, Pullback
 class Radial(Kernel):
     """Base class of radial kernels ``k(p, c) = phi(u)`` with ``u = gamma |p - c|^2``.
 
-    Subclasses implement ``value_and_decay``. With W = -G * phi'(u), the gradients of sum(G * K) with respect to P and C
-    are
+    Subclasses implement ``value_and_decay``. Let * be the entrywise product, and W = -G * phi'(u). The gradients of
+    sum(G * K) with respect to P and C are
 
     ``dP = 2 gamma (W C - (W 1) * P)``,  ``dC = 2 gamma (W' P - (W' 1) * C)``,
 
-    where 1 is a vector of ones.
+    where 1 is a vector of ones. The vectors W 1 and W' 1 multiply the rows of P and C.
 
     Examples
     --------
@@ -109,9 +109,9 @@ class Radial(Kernel):
     def vjp_low_rank(self, P: Array, C: Array) -> tuple[Array, LowRankPullback]:
         """Return K and a function that maps R and A to the gradients of sum(R A' * K) with respect to P and C.
 
-        The function multiplies the matrix D = -phi'(u) by d + 1 columns for each target and does not form R A'. For one
-        target with R = r and A = a, let W = (r a') * D. Then ``W [C, 1] = r * D (a * [C, 1])``, where 1 is a column of
-        ones.
+        The function multiplies the matrix D = -phi'(u) by d + 1 columns for each target and does not form R A'. (The
+        number of latent dimensions is d, and * is the entrywise product.) For one target with R = r and A = a, let
+        W = (r a') * D. Then ``W [C, 1] = r * D (a * [C, 1])``, where 1 is a column of ones.
         """
         xp = array_namespace(P, C)
         P, C = _around_centers(P, C)
@@ -229,6 +229,8 @@ class InverseMultiquadric(Radial):
 class Matern(Radial):
     """Matern kernel with smoothness nu and length scale ``ell = 1 / sqrt(2 gamma)``.
 
+    With z = sqrt(2 nu) |p - c| / ell, the kernel is exp(-z) times 1, 1 + z or 1 + z + z^2 / 3 for nu = 0.5, 1.5 or 2.5.
+
     Parameters
     ----------
     gamma : float or None, default=None
@@ -284,7 +286,7 @@ class Matern(Radial):
 
 @dataclass(frozen=True, kw_only=True)
 class Laplace(Matern):
-    """Laplace kernel ``exp(-|p - c| / ell)``, the Matern kernel with smoothness 1/2.
+    """Laplace kernel ``exp(-|p - c| / ell)`` with ``ell = 1 / sqrt(2 gamma)``, the Matern kernel with smoothness 1/2.
 
     Examples
     --------

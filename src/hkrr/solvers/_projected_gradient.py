@@ -44,7 +44,7 @@ class ProjectedGradient:
         return float(np.linalg.norm(B)) / length if length > 0 else 1.0
 
     def mapping_norm(self, B: Array, grad: Array, size: float) -> float:
-        """Return the norm of the gradient mapping, ``|B - proj(B - s grad)| / s``, for the step size s.
+        """Return the norm of the gradient mapping, ``|B - proj(B - s grad)| / s``, for the step size s (`size`).
 
         This norm is zero exactly at the critical points of the problem with the norm bound. If the gradient step is
         shorter than 1e-6 times the norm of B, the step size is increased, because a shorter step would be lost in the
@@ -65,8 +65,8 @@ class ProjectedGradient:
     ) -> Step | None:
         """Return a step from B that sufficiently decreases the objective for fixed alpha, or None if there is none.
 
-        `value` and `grad` are the objective and its gradient at B, and `last_size` is the last accepted step size. In
-        the paper's detailed algorithms, this search is the inner loop.
+        `value` and `grad` are the objective and its gradient with respect to B at (B, alpha), and `last_size` is the
+        last accepted step size. In the paper's detailed algorithms, this line search is the inner loop.
         """
 
         def change(candidate: Array) -> float:

@@ -89,8 +89,8 @@ class AGD(ProjectedGradient):
             inner = objective.inner(B)
             alpha, size_alpha = self._steps_in_alpha(inner, alpha, size_alpha)
             value, grad = objective.value_and_grad_B(B, alpha)
-            # Multiply dL/dalpha by the square root of the loss of the zero function, so that it has the same units as
-            # dL/dB, the units of y^2.
+            # Multiply the norm of dL/dalpha by the square root of the loss of the zero function. It then has the same
+            # units as dL/dB: the units of y^2.
             slope = math.sqrt(objective.loss_at_zero) * float(np.linalg.norm(inner.grad(alpha)))
             norm = math.hypot(self.mapping_norm(B, grad, size_B), slope)
             memory = {"B": B, "alpha": alpha, "value": value, "grad": grad, "size_B": size_B, "size_alpha": size_alpha}

@@ -21,8 +21,8 @@ def objective_can_be_batched(objective: Objective) -> bool:
     """Return whether `reduced_batch` supports an objective.
 
     The rows must be on a GPU, and the centers must be given (Nystrom). The kernel must be radial and smooth at distance
-    zero. Lambda must be at least ``WHITEN_BELOW``, because the batch does not whiten the system. (For radial kernels,
-    k(x, x) is 1, so that the ratio lambda / kappa is lambda.)
+    zero. Lambda must be at least ``WHITEN_BELOW``, because the batch does not whiten the system (see `hkrr.objective`).
+    (The limit is for lambda / kappa, where kappa is the maximum of k(x, x). For radial kernels, kappa is 1.)
     """
     return (
         objective.rows.pays_to_batch
@@ -36,7 +36,8 @@ def objective_can_be_batched(objective: Objective) -> bool:
 def reduced_batch(objectives: Sequence[Objective], maps: Sequence[Array]) -> list[Reduced] | None:
     """Return the reduced function of each objective at its map, or None if a factorization fails.
 
-    All objectives must have the same rows, the same centers and the same kernel up to gamma. Lambda may differ.
+    All objectives must have the same rows, the same centers and the same kernel up to gamma. Lambda may differ. The
+    maps must have the same shape.
     """
     one = objectives[0]
     rows, kernel, W, n_centers = one.rows, one.kernel, one.rows.total_weight, one.n_centers

@@ -49,7 +49,7 @@ class StopReason(StrEnum):
     NOT_FINITE = "not_finite"
 
 
-# The message for each reason.
+# The message of the result for each reason.
 MESSAGES: dict[str, str] = {
     StopReason.CONVERGED: "the gradient is below tol",
     StopReason.STALLED: "no step decreases the objective by more than rounding error",
@@ -112,8 +112,8 @@ class JointObjective(ReducedObjective, Protocol):
 class State:
     """One iterate of a run. Each callback is called with the state of every iterate.
 
-    `step` is the size of the step that led to this iterate, and `time` is the time since the start of the run in
-    seconds.
+    `step` is the size of the step that led to this iterate: the step size of VarPro and AGD, or the norm of the change
+    of B for L-BFGS. `time` is the time since the start of the run in seconds.
     """
 
     n_iter: int
@@ -130,7 +130,8 @@ class State:
 class Result:
     """The outcome of a run: its last valid iterate, the reason why it ended, and its history.
 
-    The history is a dict of columns. Row 0 is the starting map, and row i is the state after i iterations.
+    The history is a dict of columns: lists of the times, the objectives, the norms of the gradient and the step sizes.
+    Row 0 belongs to the starting map, and row i to the iterate after i iterations.
     """
 
     B: Array = field(repr=False)
@@ -171,8 +172,8 @@ class Monitor:
     """Records the iterates of a run and decides when the run ends.
 
     A solver that evaluates the objective only through ``objective.reduced`` needs no code for checkpoints, because
-    `ReplayedObjective` replays its evaluations. Any other solver must call `resume` at the beginning of ``minimize``.
-    With every iterate, it must pass all values that it needs to continue from this iterate as ``memory``.
+    `ReplayedObjective` records and replays its evaluations. Any other solver must call `resume` at the beginning of
+    ``minimize``. With every iterate, it must pass all values that it needs to continue from this iterate as ``memory``.
     """
 
     def __init__(
@@ -247,7 +248,7 @@ class Monitor:
         return time.perf_counter() - self._started
 
     def skip_to(self, seconds: float) -> None:
-        """Advance the elapsed time to the recorded time of a replayed evaluation."""
+        """Advance the elapsed time to `seconds`, the recorded time of a replayed evaluation."""
         # Times in the history must not decrease, even if this replay took longer than the original run.
         self._started = time.perf_counter() - max(seconds, *self.history["time"][-1:], 0.0)
 
@@ -494,9 +495,9 @@ def run_key(
 
 
 def check_stored(stored: Any, B0: Array) -> Result:
-    """Return the stored result of a run from B0.
+    """Return `stored`, the result of a run from B0 that a checkpoint contains.
 
-    Raise a CheckpointError if the value is not a `Result`, or if its map does not have the shape of B0.
+    Raise a CheckpointError if `stored` is not a `Result`, or if its map does not have the shape of B0.
     """
     if not isinstance(stored, Result) or stored.B.shape != B0.shape:
         raise CheckpointError(f"the checkpoint contains an invalid result of a run; {journal.REMEDY}")

@@ -118,8 +118,8 @@ def ranked_maps(
     the remaining third. At most 4,000 rows and 300 centers are used. With fewer than 50 rows, all rows are centers, and
     the score is the training objective.
 
-    No more maps are drawn after the deadline, which is a value of ``time.perf_counter``. Maps that cannot be scored are
-    left out. If no map can be scored, the first map is returned, and the later fit reports the problem.
+    No more maps are drawn after `deadline`, a value of ``time.perf_counter``. Maps that cannot be scored are left out.
+    If no map can be scored, the first map is returned, and the later fit reports the problem.
     """
     if rows.n_counted < _TOO_FEW_TO_HOLD_OUT:
         training = held_out = rows
@@ -170,8 +170,8 @@ def descend_lambda(
     Each map is first multiplied by 0.5, because the fitted functions are then smoother. Then ten iterations are run at
     each lambda in 0.1, 0.032, 0.01, ... that is larger than ``reg_lambda``. The best map has the lowest objective at
     ``reg_lambda`` after these iterations. At most 4,000 rows and 100 centers are used. On a GPU all maps are optimized
-    at the same time, and their evaluations are computed in batches. If ``reg_lambda`` is at least 0.1, the first
-    starting map is returned unchanged.
+    at the same time, and their evaluations are computed in batches. The optimization ends early at `deadline`, a value
+    of ``time.perf_counter``. If ``reg_lambda`` is at least 0.1, the first starting map is returned unchanged.
     """
     if reg_lambda >= _FIRST_PATH_LAMBDA:
         return starts[0]

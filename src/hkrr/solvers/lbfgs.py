@@ -18,7 +18,7 @@ from hkrr.solvers.driver import Monitor, ReducedObjective, StopReason, StopRun
 # L-BFGS stops when an iteration decreases the objective by less than this fraction of the loss of the zero function.
 # Such a decrease is within rounding error.
 _ROUNDING = 10.0 * EPS
-# Lambda is treated as being at a bound if its logarithm differs from the logarithm of the bound by at most this number.
+# Lambda is treated as being at a bound if log lambda differs from the logarithm of the bound by at most this number.
 _AT_BOUND = 1e-6
 _LOG_LAMBDA_BOUNDS = (math.log(LAMBDA_BOUNDS[0]), math.log(LAMBDA_BOUNDS[1]))
 
@@ -68,8 +68,8 @@ class LBFGS:
 
     def minimize(self, objective: ReducedObjective, B0: Array, monitor: Monitor) -> None:
         """Run from B0 until the monitor stops the run, or the objective no longer decreases."""
-        # SciPy's tolerance is absolute for values below one. Dividing the values by the loss of the zero function makes
-        # them independent of the scale of y.
+        # SciPy's tolerance for the decrease is absolute if the values of the objective are below one. Dividing the
+        # values by the loss of the zero function makes them independent of the scale of y.
         unit = objective.loss_at_zero or 1.0
         problem = _MapAndLambda(objective) if objective.learn_lambda else _MapOnly(objective)
         evaluated: dict[bytes, Reduced] = {}

@@ -76,7 +76,7 @@ class Armijo:
         change: Callable[[Array], float],
         magnitude: float,
     ) -> Step | None:
-        """Return the first trial step with sufficient decrease, or None if no trial step has it.
+        """Return the first trial step that decreases the objective sufficiently, or None if there is no such step.
 
         Parameters
         ----------

@@ -1,8 +1,8 @@
 """GPyTorch Gaussian processes, with one length scale per input or with a learned linear map.
 
-Adam maximizes the evidence (the marginal likelihood) on at most 1,000 rows. The predictions are those of the exact
-Gaussian process with at most 5,000 training rows. The linear maps that are tried have 1, 3 or 6 rows. Each of these
-numbers gets a third of the learning time, and the map with the highest evidence is used.
+Adam maximizes the evidence (the marginal likelihood) on at most 1,000 training rows. The predictions are those of the
+exact Gaussian process with at most 5,000 training rows. If a linear map is learned, maps with 1, 3 and 6 rows are
+tried. Each of these numbers of rows gets a third of the learning time, and the map with the highest evidence is used.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 
 from hkrr.bench.method_interface import Answer, Method, Task
 
-# Maximum number of rows on which the parameters are learned, maximum number of training rows that predictions use, and
-# number of test rows that are predicted at once.
+# Maximum number of training rows on which the parameters are learned, maximum number of training rows on which the
+# predictions are conditioned, and number of test rows that are predicted at once.
 _LEARNING_ROWS, _EXACT_ROWS, _BLOCK = 1000, 5000, 2000
 # Learning rate and maximum number of iterations of Adam.
 _LEARNING_RATE, _MOST_STEPS = 0.05, 1000
@@ -28,7 +28,11 @@ _DIRECTIONS = (1, 3, 6)
 
 
 def _process(X: Any, y: Any, likelihood: Any, n_directions: int | None) -> Any:
-    """Return a Gaussian process with its initial parameters, without a linear map if ``n_directions`` is None."""
+    """Return a Gaussian process with its initial parameters.
+
+    The process has a linear map with `n_directions` rows. If `n_directions` is None, it has no map and one length scale
+    per input.
+    """
     import gpytorch
     import torch
 

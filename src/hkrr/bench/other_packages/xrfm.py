@@ -1,4 +1,7 @@
-"""The xRFM package for recursive feature machines: with default parameters, and tuned over pytabkit's ranges."""
+"""The xRFM package for recursive feature machines: with default parameters, and tuned by random search.
+
+The search draws the parameters from the ranges that the package pytabkit uses for xRFM.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ import numpy as np
 from hkrr._base.linear_algebra import Array
 from hkrr.bench.method_interface import Answer, Method, Setting, Task, describe, log_uniform
 
-# Number of rows of the subsample on which random settings are first compared, because a fit to all training rows takes
-# minutes. The subsample is used if there are more than twice as many training rows, not counting the validation rows.
+# Number of rows of the subsample on which random settings are first compared. The subsample is used if there are more
+# than twice as many training rows, not counting the validation rows: a fit to all training rows can then take minutes.
 _SCREENING_ROWS = 1000
 
 
