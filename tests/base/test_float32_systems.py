@@ -17,7 +17,10 @@ def eigenvectors():
 
 
 def _system(Q, condition, lowest=1.0, T=2):
-    """Return a matrix with eigenvalues between `lowest` and `condition` times `lowest`, and T right-hand sides."""
+    """Return a symmetric matrix, and an array of T right-hand sides.
+
+    The columns of Q are the eigenvectors. The eigenvalues are between `lowest` and `condition` times `lowest`.
+    """
     A = (Q * np.geomspace(lowest, condition * lowest, len(Q))) @ Q.T
     return (A + A.T) / 2.0, np.random.default_rng(1).normal(size=(len(Q), T))
 
@@ -28,12 +31,13 @@ def _system(Q, condition, lowest=1.0, T=2):
 )
 @pytest.mark.parametrize("lowest", [1e-20, 1.0, 1e20])
 def test_inverse_determinant_and_solution(eigenvectors, condition, dtype, lowest):
-    """Test the inverse, the determinant and the solution. Ill-conditioned matrices need float64.
+    """Test the errors of the inverse, of the logarithm of the determinant, and of the solution.
 
-    The relative error of the inverse is at most ten times epsilon times the condition number, where epsilon is that of
-    the dtype of the inverse. The same bound holds for the eigenvalues of the rounded matrix. It therefore also holds
-    for the mean error of their logarithms, whose sum is the logarithm of the determinant. In float32, the solution is
-    refined until its residual is at most 1e-8. In float64, the residual has the same bound as the inverse.
+    Ill-conditioned matrices are inverted in float64, other matrices in float32. The relative error of the inverse is at
+    most ten times epsilon times the condition number, where epsilon is the machine epsilon of the dtype of the inverse.
+    The same bound holds for the eigenvalues of the rounded matrix. It therefore also holds for the mean error of their
+    logarithms, whose sum is the logarithm of the determinant. If the inverse is in float32, the solution is refined
+    until its relative residual is at most 1e-8. In float64, the relative residual has the same bound as the inverse.
     """
     A, b = _system(eigenvectors, condition, lowest)
     inverse, log_det, x = inverse_and_log_det(A.copy(), b)
@@ -69,7 +73,10 @@ def test_a_system_in_single_precision_stays_in_single_precision(eigenvectors):
 
 
 def test_a_singular_matrix_gets_jitter_and_an_indefinite_one_raises(eigenvectors):
-    """Test eigenvalues that are negative because of rounding errors, and eigenvalues that are clearly negative."""
+    """Test that a matrix with a lowest eigenvalue of -1e-13 gets jitter, and that -0.1 raises an error.
+
+    The largest eigenvalue is 1, so an eigenvalue of -1e-13 can be a rounding error of zero.
+    """
     values = np.linspace(-1e-13, 1.0, LARGE)
     A = (eigenvectors * values) @ eigenvectors.T
     inverse, log_det, x = inverse_and_log_det(((A + A.T) / 2.0).copy(), np.ones((LARGE, 1)))
@@ -122,9 +129,10 @@ def test_values_above_the_range_of_float32_give_no_warning(eigenvectors, of_A, o
 @pytest.mark.parametrize("jitter", [0.0, 0.3])
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_large_systems(monkeypatch, eigenvectors, condition, dtype, jitter, n_threads):
-    """Test the solution and the details in `SolveInfo`.
+    """Test the residual of the solution, and the factor, the norm and the jitter in `SolveInfo`.
 
-    With a jitter of 0.3, every matrix is so well conditioned that float32 is enough.
+    The largest eigenvalue of the matrix is 1. With a jitter of 0.3, every matrix is so well conditioned that float32 is
+    enough. `SolveInfo` records only jitter in addition to the jitter that is passed to the solver.
     """
     monkeypatch.setattr(linear_algebra, "_LARGE", LARGE)
     A, b = _system(eigenvectors, condition, 1.0 / condition)

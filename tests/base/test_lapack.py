@@ -1,4 +1,7 @@
-"""LAPACK without the interpreter lock: agreement with NumPy, failures, refused matrices and parallel calls."""
+"""LAPACK routines that run without Python's interpreter lock (the GIL).
+
+The tests check agreement with NumPy, failures, refused matrices and parallel calls.
+"""
 
 import sys
 import threading
@@ -12,8 +15,8 @@ from scipy.linalg import LinAlgError
 
 from hkrr._base.lapack import cholesky_in_place, inverse_in_place
 
-# Numbers of rows around multiples of 256. The lower triangle of the inverse is copied to the upper triangle in blocks
-# of 256 rows.
+# Numbers of rows. Most of them are close to 256 or 512, because the lower triangle of the inverse is copied to the
+# upper triangle in blocks of 256 rows.
 sizes = pytest.mark.parametrize("n", [1, 2, 255, 256, 257, 300, 513])
 dtypes = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 
@@ -40,7 +43,10 @@ def test_only_the_lower_triangle_is_overwritten_by_the_factor(n, dtype):
 @sizes
 @dtypes
 def test_the_inverse_replaces_the_factor(n, dtype):
-    """Test that the inverse is exactly symmetric, and that entries above the diagonal of the factor are not read."""
+    """Test that the inverse overwrites the array of the factor, and that it is exactly symmetric.
+
+    The entries of the factor above the diagonal are NaN: they must not be read.
+    """
     factor = np.linalg.cholesky(_matrix(n)).astype(dtype)
     factor[np.triu_indices(n, 1)] = np.nan
     found = inverse_in_place(factor)
@@ -88,7 +94,10 @@ def test_other_matrices_are_refused_and_stay_unchanged(A, function):
 
 @dtypes
 def test_parallel_calls_give_the_same_results(dtype):
-    """Test 24 tasks on four threads. Each task factorizes and inverts a matrix, and every third task fails."""
+    """Test that 24 tasks on four threads give the same results as one after another.
+
+    Each task factorizes and inverts a matrix. Every third matrix is not positive definite, so its task fails.
+    """
 
     def work(k):
         A = _matrix(60 + k, dtype, k)
@@ -108,9 +117,10 @@ def test_parallel_calls_give_the_same_results(dtype):
 
 @pytest.mark.parametrize("function", [cholesky_in_place, inverse_in_place])
 def test_other_threads_run_during_a_call(function):
-    """Test that another thread can count during a call, because the call releases the interpreter lock.
+    """Test that another thread can increase a counter during a call, because the call releases the interpreter lock.
 
-    The switch interval is one minute, so that no thread has to give up the lock before the call ends.
+    The test sets Python's switch interval to one minute. The interpreter therefore does not force the calling thread to
+    release the lock, and the other thread runs only if the call itself releases it.
     """
     A, count, stop = 2.0 * np.eye(1_000), [0], threading.Event()
 

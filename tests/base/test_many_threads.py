@@ -58,7 +58,7 @@ QUICK = ("lbfgs, two threads each",)
 
 
 def _fitted(model, X=DATA.X, y=DATA.y):
-    """Fit a model, and return its fitted attributes and predictions."""
+    """Fit a model to X and y, and return fitted attributes and the predictions and latent coordinates of NEW."""
     model.fit(X, y)
     return model.components_, model.dual_coef_, np.asarray(model.gamma_), model.predict(NEW), model.transform(NEW)
 
@@ -94,9 +94,10 @@ def test_concurrent_and_sequential_fits_agree(kind):
 
 @pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # as in the previous test
 def test_a_mix_of_fits_from_memory_and_from_a_file(tmp_path):
-    """Test fits of different kinds at the same time. A fit from a file has one more thread, which reads the rows.
+    """Test that eight fits of different kinds give the same results at the same time as one after another.
 
-    The grid search supports only data in memory.
+    Every second fit reads the rows from a file, in an additional thread. The grid search is an exception, because it
+    supports only data in memory.
     """
     np.save(tmp_path / "rows.npy", np.column_stack([DATA.X, DATA.y]))
     makes = list(FITS.values())
@@ -126,7 +127,7 @@ def test_one_model_predicts_in_eight_threads(kind):
 
 
 def test_predictions_during_fits():
-    """Test predictions of four threads with a shared model, while four other threads fit models.
+    """Test that predictions of a shared model in four threads do not change while four other threads fit models.
 
     The fits change the number of BLAS threads of the process.
     """
@@ -142,7 +143,10 @@ def test_predictions_during_fits():
 @pytest.mark.parametrize("kind", ["lbfgs", "lbfgs, two threads each", "search"])
 @pytest.mark.thorough
 def test_clones_fitted_in_threads_of_joblib(kind):
-    """Test fits of clones of one estimator in joblib threads, as in scikit-learn's own tools."""
+    """Test that clones of one estimator, fitted in joblib threads, give the same results as sequential fits.
+
+    Scikit-learn's own tools, such as `GridSearchCV`, fit clones in this way.
+    """
     model = FITS[kind](0)
     halves = [(DATA.X[k::2], DATA.y[k::2]) for k in (0, 1)] * 4
     tasks = [joblib.delayed(lambda X, y: _fitted(clone(model), X, y))(X, y) for X, y in halves]

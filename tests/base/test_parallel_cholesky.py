@@ -20,7 +20,7 @@ def _small_blocks(monkeypatch):
 
 
 def _matrix(n, seed=0):
-    """Return an exactly symmetric matrix with eigenvalues above one."""
+    """Return an exactly symmetric matrix with eigenvalues of at least one."""
     M = np.random.default_rng([seed, n]).normal(size=(n, n))
     A = M @ M.T + np.eye(n)
     return (A + A.T) / 2.0
@@ -43,7 +43,10 @@ def test_the_result_does_not_depend_on_the_number_of_threads(n, n_threads):
 
 @pytest.mark.parametrize("n", SIZES)
 def test_a_matrix_in_single_precision_stays_in_single_precision(n):
-    """Test float32, which large systems use. L L' agrees with A up to rounding errors of 1e-6 of the largest entry."""
+    """Test that the factor L of a float32 matrix A is float32, and that L L' agrees with A.
+
+    The difference is at most 1e-6 times the largest entry of A. Large systems are solved in float32.
+    """
     A = _matrix(n).astype(np.float32)
     factor = parallel_cholesky_in_place(A.copy(), 2)
     assert factor.dtype == np.float32
@@ -62,7 +65,10 @@ def test_solving_with_the_factor(n, T):
 @pytest.mark.parametrize("broken", [0, 7, 8, 30, 49])
 @pytest.mark.parametrize("n_threads", [1, 2])
 def test_a_failure_restores_all_entries_but_the_diagonal(broken, n_threads):
-    """Test that A can be used again after a failure, to repeat the factorization with more jitter."""
+    """Test that after a failed factorization of A, only the diagonal of A has changed.
+
+    The factorization can then be repeated with a larger jitter on the diagonal.
+    """
     A = _matrix(50)
     A[broken, broken] = -1.0
     given = A.copy()
@@ -74,7 +80,10 @@ def test_a_failure_restores_all_entries_but_the_diagonal(broken, n_threads):
 
 @pytest.mark.parametrize("lowest", [1e-3, -1e-9])
 def test_large_and_small_systems_have_the_same_solutions(monkeypatch, lowest):
-    """Test that the blocked algorithm for large systems agrees with LAPACK, even if the matrix needs jitter."""
+    """Test that the blocked algorithm for large systems has the same solution and the same jitter as LAPACK.
+
+    The matrix needs jitter if its lowest eigenvalue is negative.
+    """
     Q = np.linalg.qr(np.random.default_rng(0).normal(size=(40, 40)))[0]
     A = (Q * np.linspace(lowest, 1.0, 40)) @ Q.T
     A, b = (A + A.T) / 2.0, np.random.default_rng(1).normal(size=(40, 2))

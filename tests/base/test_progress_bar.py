@@ -20,9 +20,10 @@ print([name for name in sys.modules if name.split(".")[0] == "tqdm"])
 
 
 def test_a_fit_without_a_bar_does_not_import_tqdm():
-    """Test that tqdm is not imported, because it has a lock that is shared between processes.
+    """Test that a fit does not import tqdm if it shows no progress bar.
 
-    If a forked process were killed while it holds this lock, all other processes would be blocked.
+    The package tqdm has a lock that is shared between processes. If a forked process were killed while it holds this
+    lock, all other processes would be blocked.
     """
     done = subprocess.run([sys.executable, "-c", _FITS], capture_output=True, text=True, timeout=100, check=False)
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr

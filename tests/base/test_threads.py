@@ -150,7 +150,10 @@ print(json.dumps({"nested": nested(3, 0), "sums": in_threads(sums, range(7), 2)}
 
 
 def test_nested_calls_do_not_deadlock():
-    """Test nested calls with more items than threads in the pool: waiting for a free thread would be a deadlock."""
+    """Test that nested calls end, although they have more items than the pool has threads.
+
+    If a nested call waited for a free thread, all threads would wait for each other (a deadlock).
+    """
     done = subprocess.run([sys.executable, "-c", _NESTED], capture_output=True, text=True, timeout=90, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -181,7 +184,8 @@ def test_large_terms_are_summed_by_fewer_threads():
 def test_pools_and_limits_are_reset_after_a_fork(monkeypatch):
     """Test that a forked process gets a new pool and a new limit on BLAS threads.
 
-    It inherits a pool whose threads do not exist, a lock that is never released, and a limit that is never removed.
+    Without the reset, the forked process would have the pool, the lock and the limit of its parent: a pool whose
+    threads do not exist, a lock that is never released, and a limit that is never removed.
     """
     limit = threads._SharedLimit()
     monkeypatch.setattr(threads, "_shared_limit", limit)

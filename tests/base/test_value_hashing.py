@@ -1,4 +1,4 @@
-"""Equivalent values have the same hash, and different values have different hashes."""
+"""Hashes of values: equivalent values have the same hash, and different values have different hashes."""
 
 from itertools import combinations
 from pathlib import Path

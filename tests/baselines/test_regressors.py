@@ -41,9 +41,9 @@ def gram(kernel, P, C, gamma=GAMMA):
 @targets
 @pytest.mark.parametrize("reg_lambda", [0.3, 1e-4])
 def test_exact_ridge_agrees_with_scikit_learn(case, T, reg_lambda):
-    """The predictions agree for every kernel.
+    """The predictions agree with `KernelRidge` of scikit-learn, for every kernel.
 
-    The model of scikit-learn has the penalty alpha = lambda m, standardized inputs and a centred target.
+    The model of scikit-learn has the penalty alpha = lambda m for m rows, standardized inputs and a centred target.
     """
     X, Y, Z = data(T=T)
     new, new_Z = fresh(X)
@@ -77,7 +77,8 @@ def test_leave_one_out_error_by_refitting(kernel, T, reg_lambda):
 def test_nystrom_solves_the_normal_equations(kernel, T, centers, n_centers):
     """The predictions agree with a least-squares solution of the normal equations, and the centers are rows of X.
 
-    If a center is drawn repeatedly, K_cc is singular, but the fitted function is still unique.
+    If a center is drawn repeatedly, the kernel matrix of the centers is singular, but the fitted function is still
+    unique.
     """
     X, Y, Z = data(T=T)
     new, new_Z = fresh(X)
@@ -95,7 +96,11 @@ def test_nystrom_solves_the_normal_equations(kernel, T, centers, n_centers):
 @two_kernels
 @targets
 def test_lambda_and_gamma_have_the_lowest_error(kernel, T):
-    """The chosen lambda minimizes the leave-one-out error, and gamma="auto" has no larger error than "median"."""
+    """Of the given values, the chosen lambda has the lowest leave-one-out error.
+
+    The error with gamma="auto" is at most the error with gamma="median". A fit with the gamma that "auto" has chosen
+    gives the same model.
+    """
     X, Y, Z = data(T=T)
     K, centred, path = gram(kernel, Z, Z), Y - Y.mean(axis=0), [1e-6, 3e-1, 1e-4, 3e-2, 1e-3, 3e-3]
     errors = [naive.exact_leave_one_out_error(K, centred, each) for each in path]
@@ -122,10 +127,10 @@ def machine(X, Y, **parameters):
 @pytest.mark.parametrize("diagonal", [False, True])
 @pytest.mark.parametrize("n_iter", [0, 1, 2, 3, 5])
 def test_feature_machine_agrees_with_xrfm(kernel, diagonal, n_iter):
-    """The matrix M and the predictions agree with the xrfm package.
+    """The matrix M (the metric of the kernel) and the predictions agree with the xrfm package.
 
-    The xrfm package computes distances by expanding the square. At coinciding points this has an error of sqrt(1e-16),
-    which a kernel with a kink amplifies to 1e-7.
+    The xrfm package computes the squared distances as |x|^2 - 2 x.z + |z|^2. For equal points x and z, the distance
+    then has an error of sqrt(1e-16) = 1e-8. For the Laplace kernel, which has a kink, this leads to errors up to 1e-7.
     """
     X, y, Z = data()
     new, new_Z = fresh(X)
@@ -142,9 +147,10 @@ def test_feature_machine_agrees_with_xrfm(kernel, diagonal, n_iter):
 @targets
 @pytest.mark.parametrize("n_iter", [1, 3])
 def test_feature_machine_by_differences(kernel, diagonal, T, n_iter):
-    """M and the predictions agree with a naive implementation that computes gradients by central differences.
+    """The matrix M and the predictions agree with a naive implementation that uses central differences.
 
-    Central differences have an error of 1e-10, which later iterations amplify to 1e-7.
+    The central differences approximate the gradients from which M is computed. They have an error of 1e-10, which later
+    iterations amplify to 1e-7. Without scaling, the model of standardized inputs has the same matrix M.
     """
     X, Y, Z = data(m=15, T=T)
     new, new_Z = fresh(X)
@@ -159,7 +165,10 @@ def test_feature_machine_by_differences(kernel, diagonal, T, n_iter):
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_feature_machine_uses_the_best_iterate(seed):
-    """Given the same training and held-out rows, the xrfm package chooses the same iterate."""
+    """The iteration with the lowest error on held-out rows is used.
+
+    Given the same training and held-out rows, the xrfm package chooses the same iteration.
+    """
     X, y, Z = data(m=40, seed=seed)
     found = machine(X, y, validation_fraction=0.4, n_iter=6, random_state=seed, diagonal=True)
     training = [int(np.argmin(np.sum(((X - c) / UNITS) ** 2, axis=1))) for c in found.centers_]
@@ -169,7 +178,8 @@ def test_feature_machine_uses_the_best_iterate(seed):
     validation = (Z[held_out], centred[held_out])
     known, M = naive.xrfm_machine(Z[training], centred[training], validation, "laplace", 6, True, keep_best=True)
     assert found.best_iter_ == known.best_iter
-    # With more than 25 points, torch computes distances by expanding the square, with an error of sqrt(1e-16).
+    # With more than 25 points, torch computes squared distances as |x|^2 - 2 x.z + |z|^2. The distances then have
+    # errors up to sqrt(1e-16) = 1e-8.
     assert_allclose(found.M_, M, rtol=0.0, atol=1e-7)
     assert_allclose(found.predict(X), known.predict(Z)[:, 0] + y.mean(), rtol=0.0, atol=1e-7)
 
@@ -186,9 +196,10 @@ def test_feature_machine_without_ridge_interpolates():
 @pytest.mark.parametrize("d", [1, 2, 4])
 @targets
 def test_gradients_of_the_networks(kernel, d, T):
-    """The gradients with respect to a, T and B agree with central differences.
+    """The gradients with respect to the coefficients, the centers and the map agree with central differences.
 
-    Central differences have an error of 1e-10 times the third derivative. Near a kink the error may reach 1e-6.
+    Central differences have an error of 1e-10 times the third derivative. Near a kink the error may reach 1e-6. With
+    d = 4, the map is the identity, as in the plain RBF network.
     """
     rng = np.random.default_rng([d, T])
     Z, Y = 2.0 * rng.normal(size=(9, 4)), rng.normal(size=(9, T))
@@ -209,9 +220,10 @@ def test_gradients_of_the_networks(kernel, d, T):
 
 
 def test_adam():
-    """The optimizer agrees with the efficient form in the paper of Kingma and Ba, and with torch up to 1e-7.
+    """The optimizer agrees with a naive implementation of Adam, and with torch up to 1e-7.
 
-    Torch adds epsilon at a different place, which changes a step by at most 3e-7 of its size.
+    The naive implementation is the more efficient of the two forms in section 2 of the paper of Kingma and Ba. In
+    torch, epsilon is added at a different place, which changes a step by at most 3e-7 of its size.
     """
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(0)
@@ -245,7 +257,7 @@ def test_relu_network_agrees_with_scikit_learn(m):
 
 
 def bkernn_problem(seed=0, m=12, D=3, p=4):
-    """Return random points, a target with mean zero and variance one, and random directions."""
+    """Return m random points in D columns, a target with mean zero and variance one, and p random directions."""
     rng = np.random.default_rng(seed)
     y = rng.normal(size=m)
     return rng.normal(size=(m, D)), (y - y.mean()) / y.std(), rng.normal(size=(D, p))
@@ -253,7 +265,11 @@ def bkernn_problem(seed=0, m=12, D=3, p=4):
 
 @pytest.mark.parametrize("reg_lambda", [1.0, 1e-2, 1e-4])
 def test_bkernn_objective(reg_lambda):
-    """The objective agrees with an explicit inverse, and is the minimum of the ridge objective over a and b."""
+    """The objective agrees with an explicit matrix inverse, and is the minimum of the ridge objective below.
+
+    The ridge objective is minimized over the coefficients a and the intercept b. The returned coefficients have the sum
+    zero, and random changes of the coefficients and the intercept increase the ridge objective.
+    """
     Z, y, W = bkernn_problem()
     K = brownian_kernel_network.brownian(Z @ W, Z @ W)
     assert_allclose(K, naive.brownian(Z @ W, Z @ W), rtol=1e-12, atol=1e-12)
@@ -285,10 +301,10 @@ def test_bkernn_gradient(seed):
 @pytest.mark.parametrize("t", [0.1, 1.0, 5.0, 100.0])
 @pytest.mark.parametrize("shape", [(3, 4), (5, 2), (1, 3)], ids=str)
 def test_proximal_maps(penalty, t, shape):
-    """The proximal maps V = prox(W) satisfy their optimality conditions.
+    """The proximal maps of the three penalties satisfy their optimality conditions.
 
-    The dual norm of W - V is at most t, and <W - V, V> = t Omega(V). Together the two conditions are equivalent to
-    V = prox(W).
+    The proximal map V of W minimizes |W - V|^2 / 2 + t Omega(V), where Omega is the penalty. V is the minimizer if, and
+    only if, the dual norm of W - V is at most t and <W - V, V> = t Omega(V).
     """
     W = 2.0 * np.random.default_rng(0).normal(size=shape)
     V = brownian_kernel_network.PENALTIES[penalty](W, t)
@@ -322,7 +338,7 @@ def test_bkernn_fit(penalty):
 
 @penalties
 def test_bkernn_of_one_column(penalty):
-    """With one column the fit reaches the minimum of the objective, which is found by a search over one number.
+    """With one column, the fit reaches the minimum of the penalized objective, found by a search over one number.
 
     Each direction w_j is then a number, the objective depends only on c = mean |w_j|, and the penalty is c / 2.
     """

@@ -86,16 +86,19 @@ def test_a_constant_target_is_predicted(name, constant):
 @every_model
 @pytest.mark.parametrize("constant", [0.0, 0.1, 1e6 + 0.1])
 def test_a_constant_column_has_no_effect(name, constant):
-    """A change of 0.001 in the constant column hardly changes the predictions.
+    """An additional constant column has almost no effect on the predictions.
 
-    The largest loading of BKerNN is in another column.
+    If the values in the constant column change by 0.001, the predictions change by at most 0.05. Without the column,
+    the models that draw no random initial values have the same predictions. In the map of BKerNN, the largest loading
+    belongs to another column.
     """
     X, y, _ = data(m=40)
     with_it = np.column_stack([X, np.full(40, constant)])
     found = fit(name, with_it, y)
     moved = with_it + np.array([0.0, 0.0, 0.0, 1e-3])
     assert_allclose(found.predict(moved), found.predict(with_it), rtol=0.0, atol=0.05)
-    # The other models draw random initial values, and the number of draws depends on the number of columns.
+    # These models are compared with a fit without the constant column. The other models draw random initial values, and
+    # the number of draws depends on the number of columns.
     if name in ("ridge", "uniform", "machine", "diagonal machine", "network"):
         assert_allclose(found.predict(with_it), fit(name, X, y).predict(X), rtol=1e-8)
     if "bkernn" in name:
@@ -115,7 +118,10 @@ def test_rows_that_are_all_equal(name):
 @every_model
 @pytest.mark.parametrize(("m", "D"), [(1, 3), (2, 3), (3, 1), (9, 3), (10, 3), (11, 30)])
 def test_few_rows(name, m, D):
-    """The predictions are finite and do not exceed the targets by far. A single row is predicted exactly."""
+    """With m rows and D columns, the predictions differ from the mean target by at most ten times the range of y.
+
+    If there is a single row, all predictions are equal to its target.
+    """
     rng = np.random.default_rng([m, D])
     X, y = rng.normal(size=(m, D)), rng.normal(size=m) + 5.0
     found = fit(name, X, y).predict(np.vstack([X, rng.normal(size=(20, D))]))
@@ -126,7 +132,10 @@ def test_few_rows(name, m, D):
 
 @every_model
 def test_one_column(name):
-    """All models fit a sine with noise, whose variance is 1% of the variance of the sine."""
+    """With one column, the test R2 of every model is above 0.9 on a sine with noise.
+
+    The variance of the noise is 1% of the variance of the sine.
+    """
     rng = np.random.default_rng(0)
     X = rng.uniform(-1.5, 1.5, size=(300, 1))
     y = np.sin(2.0 * X[:, 0]) + 0.07 * rng.normal(size=300)
@@ -163,7 +172,10 @@ def test_units_of_the_columns_do_not_matter_to_the_directions(name):
 
 @every_model
 def test_units_of_the_target_do_not_matter(name):
-    """The predictions follow a change of the target's unit. For BKerNN only a shift is tested."""
+    """If the target is multiplied by 3 and shifted by 100, so are the predictions.
+
+    For BKerNN, only the shift is tested.
+    """
     X, y, _ = data(m=40)
     factor = 1.0 if "bkernn" in name else 3.0
     found = fit(name, X, factor * y + 100.0).predict(X)
@@ -173,7 +185,10 @@ def test_units_of_the_target_do_not_matter(name):
 @every_model
 @pytest.mark.parametrize("power", [-300, 300, *(pytest.param(k, marks=pytest.mark.thorough) for k in (-60, 20, 60))])
 def test_huge_and_tiny_targets(name, power):
-    """Scaling the target by a power of two scales the predictions. BKerNN only needs to be as good as the mean of y."""
+    """If the target is multiplied by 2**power, so are the predictions.
+
+    For BKerNN, the test is weaker: the training error must not exceed the error of predicting the mean of y.
+    """
     X, y, _ = data(m=40)
     scale = 2.0**power
     found = fit(name, X, scale * y).predict(X) / scale
@@ -197,7 +212,7 @@ def test_random_state(name):
 
 @pytest.mark.parametrize("name", SEVERAL_TARGETS)
 def test_several_targets(name):
-    """Each target is predicted in its own column. A single target given as a column is returned as a column."""
+    """Column t of the predictions predicts target t. A target of shape (m, 1) gives predictions of shape (m, 1)."""
     X, Y, _ = data(m=40, T=2)
     found = fit(name, X, Y)
     assert found.predict(X[:7]).shape == (7, 2)
@@ -256,7 +271,10 @@ def test_an_invalid_parameter_is_named_in_the_error(model, name, value):
 
 
 def test_a_kernel_keeps_its_own_gamma():
-    """The gamma of a kernel instance is used. A different value of the parameter gamma raises an error."""
+    """If a kernel is passed as an instance with a gamma, this gamma is used.
+
+    A different value of the parameter gamma of the estimator raises an error.
+    """
     X, y, _ = data()
     for model in (KernelRidgeCV(), RBFNetwork(max_iter=5)):
         assert model.set_params(kernel=Gaussian(gamma=0.123)).fit(X, y).kernel_.gamma == 0.123
@@ -270,7 +288,10 @@ def test_a_kernel_keeps_its_own_gamma():
 @pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.thorough) for k in (1, 2))])
 @pytest.mark.parametrize("scale", [1.0, pytest.param(1e3, marks=pytest.mark.thorough), 1e6])
 def test_bkernn_learns(seed, scale):
-    """For any scale of the target, BKerNN finds the relevant direction in six dimensions, or the relevant column."""
+    """For any scale of the target, BKerNN finds the direction in six dimensions on which the target depends.
+
+    With penalty="feature" this is an oblique direction, and with penalty="variable" it is a single column.
+    """
     rng = np.random.default_rng(seed)
     X, oblique, column = rng.normal(size=(500, 6)), np.array([[0.6, 0.8, 0, 0, 0, 0]]), np.eye(1, 6)
     for penalty, B in (("feature", oblique), ("variable", column)):
@@ -285,7 +306,11 @@ def test_bkernn_learns(seed, scale):
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.thorough) for k in (1, 2))])
 def test_networks_learn(seed):
-    """Longer training improves the test score. The hyper-RBF network finds the relevant direction in six dimensions."""
+    """With 300 epochs instead of one, the test score of both networks is higher.
+
+    The hyper-RBF network also finds the direction in six dimensions on which the target depends. Its predictions agree
+    with the formula of the network.
+    """
     rng = np.random.default_rng(seed)
     X, B = rng.normal(size=(900, 6)), np.array([[0.6, 0.8, 0.0, 0.0, 0.0, 0.0]])
     y = np.sin(2.0 * X @ B[0]) + 0.05 * rng.normal(size=900)

@@ -1,4 +1,4 @@
-"""The subspace estimators agree with naive implementations in plain loops, statsmodels and published results."""
+"""The subspace estimators agree with naive implementations in plain loops, with statsmodels and published results."""
 
 import itertools
 import math
@@ -18,7 +18,10 @@ from support import oracles_subspaces as oracles
 
 
 def data(m=60, D=4, seed=0):
-    """Return correlated inputs away from the origin, and a target with a direction that every method can find."""
+    """Return correlated inputs with a nonzero mean, and a target that depends on two directions.
+
+    Every method can find at least one of the two directions.
+    """
     rng = np.random.default_rng([seed, m, D])
     X = rng.normal(size=(m, D)) @ rng.normal(size=(D, D)) + 2.0 * rng.normal(size=D)
     P = oracles.standardise(X)[:, :2]
@@ -37,9 +40,10 @@ def assert_same_directions(found, expected):
 
 
 def assert_eigen(model, X, M):
-    """Check that the model has the eigenvalues of M and, in the coordinates of X, the eigenvectors of M.
+    """Check that the model has the leading eigenvalues of M and, in the coordinates of X, their eigenvectors.
 
-    M is a matrix in the coordinates of `oracles.standardise`.
+    M is a matrix in the whitened coordinates of `oracles.standardise(X)`. Leading eigenvalues are those with the
+    largest absolute values.
     """
     values, vectors = np.linalg.eigh(M)
     order = np.argsort(-np.abs(values))[: model.n_components]
@@ -52,9 +56,10 @@ def assert_eigen(model, X, M):
 
 @pytest.mark.parametrize("n_slices", [2, 5, 10])
 def test_sir_and_save_by_loops(n_slices):
-    """SIR and SAVE agree with their formulas.
+    """SIR and SAVE agree with their formulas in plain loops.
 
-    In SAVE, the covariance of a slice of n_h rows has the divisor n_h - 1. In the whitening, the divisor is m.
+    In SAVE, the covariance of a slice of n_h rows has the divisor n_h - 1. The covariance of all m rows, which whitens
+    the inputs, has the divisor m.
     """
     X, y = data(100)
     Z = oracles.standardise(X)
@@ -70,7 +75,10 @@ def test_phd_by_loops():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_sir_of_statsmodels(seed):
-    """SIR agrees with statsmodels, which whitens with the divisor m and weights slices by their size, as here."""
+    """SIR agrees with statsmodels.
+
+    Both implementations divide by m in the covariance of the m rows, and weight slices by their numbers of rows.
+    """
     X, y = data(200, 5, seed)
     other = dimred.SlicedInverseReg(y, X).fit(slice_n=20)
     model = SIR(4, n_slices=10).fit(X, y)
@@ -80,9 +88,10 @@ def test_sir_of_statsmodels(seed):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_save_of_statsmodels(seed):
-    """SAVE agrees with statsmodels up to a factor of m / H in the eigenvalues.
+    """SAVE agrees with statsmodels up to a factor in the eigenvalues.
 
-    Statsmodels weights slice h by n_h / H instead of n_h / m, where H is the number of slices.
+    Let slice h have n_h of the m rows. In statsmodels, the weight of this slice is n_h / H, where H is the number of
+    slices. Here it is n_h / m. The eigenvalues of statsmodels are therefore larger by the factor m / H = 20.
     """
     X, y = data(200, 5, seed)
     other = dimred.SlicedAverageVarianceEstimation(y, X).fit(slice_n=20)
@@ -93,7 +102,10 @@ def test_save_of_statsmodels(seed):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_phd_of_statsmodels(seed):
-    """PHD agrees with statsmodels (resid=True), whose covariance has the divisor m - 1 instead of m."""
+    """PHD agrees with statsmodels (resid=True) up to a factor of m / (m - 1) in the eigenvalues, for m = 200 rows.
+
+    The covariance of statsmodels has the divisor m - 1 instead of m.
+    """
     X, y = data(200, 5, seed)
     other = dimred.PrincipalHessianDirections(y, X).fit(resid=True)
     model = PHD(5).fit(X, y)
@@ -107,9 +119,10 @@ def _mean_of_chi2(values, degrees):
 
 
 def test_sir_tail_eigenvalues_are_chi2():
-    """For normal inputs, m times the sum of the last p - K eigenvalues is chi-squared (theorem 5.1 of Li, 1991).
+    """For m rows of normal inputs, m times the sum of the last p - K eigenvalues is chi-squared.
 
-    It has (p - K)(H - K - 1) degrees of freedom for p inputs, K directions and H slices.
+    This is theorem 5.1 of Li (1991). The chi-squared distribution has (p - K)(H - K - 1) degrees of freedom, where p is
+    the number of columns, K the number of directions and H the number of slices.
     """
     rng = np.random.default_rng(0)
     found = []
@@ -120,10 +133,10 @@ def test_sir_tail_eigenvalues_are_chi2():
 
 
 def test_phd_eigenvalues_are_chi2():
-    """For a target that is independent of p normal inputs, the eigenvalues have a known distribution (Li, 1992).
+    """For a target that is independent of the normal inputs, the eigenvalues have a known distribution (Li, 1992).
 
-    m times the sum of the squared eigenvalues, divided by 2 var(y), is chi-squared with p (p + 1) / 2 degrees of
-    freedom.
+    Let there be m rows and p columns. Then m times the sum of the squared eigenvalues, divided by 2 var(y), is
+    chi-squared with p (p + 1) / 2 degrees of freedom.
     """
     rng = np.random.default_rng(1)
     found = []
@@ -134,13 +147,14 @@ def test_phd_eigenvalues_are_chi2():
 
 
 def test_phd_is_the_mean_hessian():
-    """The eigenvalues estimate the eigenvalues of the mean Hessian, by Stein's lemma.
+    """For normal inputs, the eigenvalues of PHD estimate those of the mean Hessian of the target, by Stein's lemma.
 
     The Hessian of y = x_1^2 - x_2^2/2 is diag(2, -1, 0).
     """
     X = np.random.default_rng(2).normal(size=(20000, 3))
     y = X[:, 0] ** 2 - 0.5 * X[:, 1] ** 2
-    # Each entry of the mean of r z z' has a standard deviation of at most 10/sqrt(m) = 0.07.
+    # PHD computes the mean of r z z' over the m rows, where r is the residual of a linear fit and z the whitened row.
+    # Each entry of this mean has a standard deviation of at most 10/sqrt(m) = 0.07.
     assert_allclose(PHD(3).fit(X, y).eigenvalues_, [2.0, -1.0, 0.0], atol=0.25)
 
 
@@ -192,7 +206,10 @@ def test_opg_by_loops(n_iter):
 
 @pytest.mark.parametrize("d", [1, 2])
 def test_mave_map_by_least_squares(d):
-    """The map solves the stacked least-squares problem, and decreases the objective plus the ridge penalty."""
+    """For given local fits, MAVE's new map solves a least-squares problem, here stacked over all rows.
+
+    The new map has a lower penalized objective than the map B with which the local fits were made.
+    """
     X, y = data(40)
     Z, B = oracles.standardise(X), orthonormal(d, 4)
     W = oracles.local_weights(Z, Z, B)
@@ -214,7 +231,7 @@ def _next_map(X, y, components):
 
 @pytest.mark.parametrize("n_iter", [1, 4])
 def test_mave_iteration_by_loops(n_iter):
-    """A naive iteration, started from the subspace after k iterations, gives the subspace after k + 1 iterations."""
+    """A naive iteration, started from MAVE's map after k iterations, gives the subspace of k + 1 iterations."""
     X, y = data(40, 3)
     now, then = (MAVE(2, n_iter=k).fit(X, y).components_ for k in (n_iter, n_iter + 1))
     assert subspace_distance(_next_map(X, y, now), then) < 1e-8
@@ -223,7 +240,10 @@ def test_mave_iteration_by_loops(n_iter):
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.thorough) for k in (1, 2))])
 def test_mave_ends_below_opg(seed):
-    """The map of MAVE has a lower objective than the map of OPG, each with its own weights and best local fits."""
+    """The map of MAVE has a lower value of MAVE's objective than the map of OPG.
+
+    For each of the two maps, the weights and the local fits of the objective are computed from this map.
+    """
     X, y = data(100, 4, seed)
     Z, root = oracles.standardise(X), oracles.inverse_root(X)
 
@@ -238,11 +258,11 @@ def test_mave_ends_below_opg(seed):
 @pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.thorough) for k in range(1, 5))])
 @pytest.mark.parametrize("method", [OPG, MAVE])
 def test_local_lines_of_a_linear_target(method, seed):
-    """The direction of a linear target is found with an error below 0.01, which is due to the ridge penalty.
+    """The direction of a linear target is found with an error below 0.01.
 
-    The penalty of a local fit is 0.001 times the mean eigenvalue of the covariance of its neighbourhood. It rotates the
-    slopes by at most 0.001 times the ratio of the mean to the smallest eigenvalue. With 300 rows in three dimensions,
-    this ratio is mostly below 10.
+    The error is due to the ridge penalty of the local fits. This penalty is 0.001 times the mean eigenvalue of the
+    covariance of the neighbourhood. It rotates the slopes by at most 0.001 times the ratio of the mean to the smallest
+    eigenvalue. With 300 rows in three dimensions, this ratio is mostly below 10.
     """
     rng = np.random.default_rng([3, seed])
     X, b = rng.normal(size=(300, 3)), rng.normal(size=(1, 3))
@@ -255,9 +275,10 @@ def test_local_lines_of_a_linear_target(method, seed):
 @pytest.mark.parametrize("centre", [True, False])
 @pytest.mark.parametrize("d", [1, 2, 4])
 def test_conditional_variance_by_matrices(d, centre):
-    """The value of KDR's objective agrees with an explicit inverse, and the gradient with central differences.
+    """The value of KDR's objective agrees with an explicit matrix inverse, and its gradient with central differences.
 
-    Central differences have an error of about 1e-9. The entries of the gradient are about 1e-2.
+    The kernel matrix of the targets is centred or not. Central differences have an error of about 1e-9. The entries of
+    the gradient are about 1e-2.
     """
     X, y = data(40)
     Z, B = oracles.standardise(X), orthonormal(d, 4)
@@ -274,7 +295,10 @@ def test_conditional_variance_by_matrices(d, centre):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_kdr_lowers_its_objective(seed):
-    """More steps of KDR, started from the map of gradient-based KDR, decrease the objective. The kernel is fixed."""
+    """The objective of KDR after 1, 5 and 20 steps is lower than at the start, and decreases with more steps.
+
+    KDR starts from the map of gradient-based KDR. The scale of the kernel is that of the starting map.
+    """
     X, y = data(60, 4, seed)
     Z, root = oracles.standardise(X), oracles.inverse_root(X)
     G_y = oracles.centred(oracles.gram(y[:, None], oracles.median_gamma(y[:, None])))
@@ -289,7 +313,10 @@ def test_kdr_lowers_its_objective(seed):
 
 
 def test_kdr_ends_where_the_gradient_vanishes():
-    """After fifty steps the norm of the projected gradient is below 0.001 of its initial value."""
+    """After fifty steps, the norm of the projected gradient is below 0.001 times the norm at the start.
+
+    The gradient is projected on the directions that are orthogonal to the rows of the map.
+    """
     X, y = data(60)
     Z, root = oracles.standardise(X), oracles.inverse_root(X)
     G_y = oracles.centred(oracles.gram(y[:, None], oracles.median_gamma(y[:, None])))
@@ -304,7 +331,10 @@ def test_kdr_ends_where_the_gradient_vanishes():
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1])
 def test_gradient_kdr_by_loops(epsilon):
-    """The matrix M agrees with its formula. As in the paper, the kernel matrices are not centred."""
+    """The matrix of gradient-based KDR, whose eigenvectors are the directions, agrees with its formula in plain loops.
+
+    As in the paper on gradient-based KDR, the kernel matrices are not centred.
+    """
     X, y = data(40)
     Z = oracles.standardise(X)
     gamma, G_y = oracles.median_gamma(Z), oracles.gram(y[:, None], oracles.median_gamma(y[:, None]))
@@ -314,7 +344,10 @@ def test_gradient_kdr_by_loops(epsilon):
 
 
 def test_gradient_kdr_of_mogp_emulator():
-    """The result agrees with the example in the documentation of mogp_emulator.gKDR, a port of the authors' code."""
+    """The result agrees with the example in the documentation of the class gKDR of the package mogp_emulator.
+
+    This class is a port of the code of the authors of gradient-based KDR.
+    """
     X, y = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]]), np.array([0.0, 1.0, 5.0, 6.0])
     found = GradientKDR(1, epsilon=1e-8).fit(X, y).transform([[0.5, 0.5]])
     assert_allclose(found, [[0.60092477]], atol=5e-9)  # eight digits are printed

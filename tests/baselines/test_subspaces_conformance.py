@@ -18,7 +18,7 @@ every_model = pytest.mark.parametrize("method", [*METHODS, RCLS])
 
 
 def make(method, n_components=2, **parameters):
-    """Return the estimator with a fixed seed and few iterations, if it has these parameters."""
+    """Return an instance of the class `method`, with a fixed seed and few iterations if it has these parameters."""
     defaults = {"random_state": 0, "n_iter": 2, "max_iter": 5}
     known = method().get_params()
     return method(n_components, **{name: value for name, value in defaults.items() if name in known} | parameters)
@@ -54,10 +54,11 @@ FOUND["product"] = FOUND["square"]
     ("link", "method"), [(link, m) for link, found in FOUND.items() for m in METHODS if m in found]
 )
 def test_recovers_the_subspace(link, method):
-    """The mean distance between the estimated and the true subspace is below 0.25, over three samples.
+    """The distance between the estimated and the true subspace is below 0.25, on average over three samples.
 
-    For random directions the distance is about 0.9 or more. The expected distance is of order sqrt(D/m), which is 0.05
-    for 2,000 rows and 0.17 for 200 rows, times a constant that depends on the method and the link.
+    For random directions the distance is about 0.9 or more. For an estimate from m rows with D = 6 columns, it is
+    sqrt(D/m) times a constant that depends on the method and the link. This root is 0.05 for 2,000 rows and 0.17 for
+    200 rows.
     """
     d, function = LINKS[link]
     m = 2000 if method in (SIR, SAVE, PHD, RCLSDirections) else 200
@@ -68,9 +69,10 @@ def test_recovers_the_subspace(link, method):
 
 @pytest.mark.parametrize(("method", "link"), [(SIR, "square"), (RCLSDirections, "square"), (PHD, "linear")])
 def test_misses_the_links_that_theory_predicts(method, link):
-    """Even with many rows, SIR and RCLS miss an even link, and PHD misses a linear link. SAVE finds both links.
+    """Even with 5,000 rows, SIR and RCLS do not find the direction of an even link, nor PHD that of a linear link.
 
-    For an even link, E(x|y) and the slopes within slices are zero. For a linear link, the mean Hessian is zero.
+    For an even link, the conditional mean E(x|y) (used by SIR) and the slopes within slices of y (used by RCLS) are
+    zero. For a linear link, the mean Hessian (used by PHD) is zero. SAVE finds the direction of both links.
     """
     function = LINKS[link][1] if link in LINKS else lambda P: P[:, 0]
     samples = [planted(function, 1, 5000, seed=seed) for seed in range(10)]
@@ -85,9 +87,10 @@ def test_misses_the_links_that_theory_predicts(method, link):
 
 @pytest.mark.parametrize(("m", "n_slices", "made"), [(96, 1, 1), (96, 8, 8), (61, 8, 7), (92, 8, 8), (20, 8, 2)])
 def test_rcls_by_loops(m, n_slices, made):
-    """The directions agree with the formula.
+    """The eigenvalues and directions of RCLS agree with a naive implementation that uses `made` slices.
 
-    With four columns a slice needs at least eight rows, so fewer slices are made if there are not enough rows.
+    With four columns, a slice needs at least eight rows. With m rows, only `made` slices are therefore made if
+    `n_slices` is larger.
     """
     X, y = data(m, 4)
     parts = slices(y, made)
@@ -108,9 +111,10 @@ def test_rcls_of_a_linear_target_is_exact(n_slices):
 
 
 def test_rcls_of_a_monotone_link():
-    """Without noise, many slices are far more accurate than one slice, because tanh is nearly linear in thin slices.
+    """Without noise, 20 slices give a far more accurate direction than one slice.
 
-    A single linear fit to all rows has an error of order sqrt(D/m) = 0.035 times the nonlinear part of tanh.
+    The link tanh is nearly linear in a thin slice. With one slice, a linear function is fitted to all m = 4000 rows of
+    D = 5 columns. The error of its direction is of order sqrt(D/m) = 0.035 times the nonlinear part of tanh.
     """
     one, many = [], []
     for seed in range(3):
@@ -154,7 +158,7 @@ def test_piecewise_polynomials_by_loops(d, n_cells, degree):
 @pytest.mark.parametrize("n_cells", [1, 3])
 @pytest.mark.parametrize("degree", [0, 1, 2, 3])
 def test_piecewise_polynomials_reproduce_their_degree(degree, n_cells):
-    """Polynomials of this degree are reproduced. The predictions are clipped to the range of the training targets."""
+    """A polynomial of the model's degree is predicted exactly, clipped to the range of the training targets."""
     rng = np.random.default_rng(degree)
     X = rng.uniform(-2.0, 5.0, size=(400, 2))
     y = (1.0 + X[:, 0] - 2.0 * X[:, 1]) ** degree
@@ -177,9 +181,10 @@ def test_piecewise_polynomials_far_away():
     "units", [1e-6, 1.0, 1e6, *(pytest.param(unit, marks=pytest.mark.thorough) for unit in (1e-3, 1e3))]
 )
 def test_affine_change_of_the_inputs(method, units):
-    """If the inputs x have the map B, the inputs A (x + c) have the map B A^-1.
+    """If a fit to the inputs x finds the map B, a fit to the inputs A (x + c) finds the map B A^-1.
 
-    A is a random matrix, or a diagonal matrix that changes the unit of the second column.
+    The maps are compared by the subspaces that their rows span. The vector c is random. The matrix A is random if
+    `units` is 1. Otherwise, A is diagonal and changes the unit of the second column.
     """
     X, y = data(120)
     rng = np.random.default_rng(0)
@@ -199,7 +204,7 @@ def test_constant_column(method):
 
 @every_model
 def test_duplicate_column(method):
-    """A duplicate column does not change the latent coordinates, up to their scale."""
+    """A duplicate column does not change the space that is spanned by the centred latent coordinates."""
     X, y = data()
     twice = np.column_stack([X, X[:, 0]])
     one, two = make(method).fit(X, y).transform(X), make(method).fit(twice, y).transform(twice)
@@ -208,7 +213,10 @@ def test_duplicate_column(method):
 
 @every_method
 def test_more_components_than_the_rank(method):
-    """Directions along which the inputs do not vary are appended, with the eigenvalue zero."""
+    """If n_components exceeds the rank of X, directions along which X does not vary are added, with eigenvalue zero.
+
+    Here the last column is a copy of the first column, so X does not vary along their difference.
+    """
     X, y = data()
     model = make(method, 4).fit(np.column_stack([X, X[:, 0]]), y)
     assert np.linalg.matrix_rank(model.components_) == 4
@@ -219,7 +227,7 @@ def test_more_components_than_the_rank(method):
 @every_model
 @pytest.mark.parametrize("case", ["fewer rows than columns", "constant y", "constant X", "two rows", "binary y"])
 def test_little_to_learn(method, case):
-    """The directions are independent and of unit length, even if there is little or nothing to learn."""
+    """The directions are linearly independent and of unit length, even if there is little or nothing to learn."""
     X, y = data(40, 5)
     if case == "fewer rows than columns":
         X, y = data(12, 20)

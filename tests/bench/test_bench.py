@@ -1,4 +1,7 @@
-"""Benchmarks: the problems, the random search, and the cells (one method on one problem each) with their CSV file."""
+"""Benchmarks: the problems, the random search, and the cells with their CSV file.
+
+A cell is the result of one method on one problem.
+"""
 
 import csv
 import gzip
@@ -180,7 +183,11 @@ def test_every_method_has_the_same_validation_rows():
 
 
 def test_a_cell_is_measured():
-    """R2 is computed from the predictions, and the subspace distance from the map. The time for tuning is zero."""
+    """A cell has the R2 of the method's predictions, and the subspace distance of its map.
+
+    Both are compared with the values of a second run of the method. The time for tuning is zero, so that both runs fit
+    the default setting.
+    """
     row = evaluate("sines:m=200,D=5,d=2", "sir", Rules(seconds=0.0))
     problem = load_problem("sines:m=200,D=5,d=2")
     answer = METHODS["sir"].run(Task(problem.X, problem.y, problem.X_test, 0.0, 1))
@@ -258,10 +265,10 @@ def test_invalid_predictions_are_a_failure(monkeypatch, predicted):
 
 
 def test_the_leading_directions_of_a_sorted_map_are_its_first_rows(monkeypatch):
-    """If the rows of a map are sorted by importance, its first rows are compared with the true directions.
+    """If the rows of a map are sorted by importance, the subspace distance is that of its first rows.
 
-    Otherwise, the leading singular vectors of the map are compared. In this test, the first two of five rows are the
-    true directions, and the leading singular vectors are different directions.
+    Otherwise, it is that of the leading singular vectors of the map. In this test, the first two of five rows are the
+    two true directions, and the leading singular vectors are different directions.
     """
     problem = load_problem("product:m=60,D=8")
     rest = np.random.default_rng(0).normal(size=(3, 8))

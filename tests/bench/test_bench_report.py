@@ -55,7 +55,8 @@ def test_best_peer():
 def test_standing_counts_problems():
     """hkrr has the lowest error on two of four problems, and is faster than the best peer on one of these two.
 
-    hkrr takes 2 s on each problem, and the best peers on these two problems take 9 s and 1 s.
+    hkrr takes 2 s on each problem, and the best peers on these two problems take 9 s and 1 s. The six expected numbers
+    are the fields of `Standing`: n, first, reached, sooner, clearly_sooner and sooner_than_fit.
     """
     assert standing(collect_results(cells())) == (4, 2, 2, 1, 1, 1)
 
@@ -77,7 +78,11 @@ def test_standing_if_all_peers_failed():
     ids=["larger error", "equal up to 1%", "slightly faster", "slower", "lower error, faster than the last fit"],
 )
 def test_tolerances_of_the_standing(R2, seconds, expected):
-    """hkrr is compared with a peer that has an error of 0.1 and takes 10 s, including 5 s for the last fit."""
+    """hkrr is compared with a peer that has an error of 0.1 and takes 10 s, including 5 s for its last fit.
+
+    The expected numbers are the fields of `Standing`: n, first, reached, sooner, clearly_sooner and sooner_than_fit. An
+    error that is at most 1% larger counts as reached.
+    """
     rows = [
         {"problem": "sines", "method": "hkrr", "R2": R2, "seconds": seconds, "fit_seconds": seconds},
         {"problem": "sines", "method": "xrfm", "R2": 0.9, "seconds": 10.0, "fit_seconds": 5.0},
@@ -153,7 +158,7 @@ def test_the_page_and_its_figures(tmp_path):
 
 
 def test_figures_of_all_methods(tmp_path):
-    """Draw every figure with all methods that `hkrr bench` knows."""
+    """Every figure can be drawn with all methods that `hkrr bench` knows."""
     rows = [
         {"problem": problem, "method": method, "R2": 0.01 * (k + 1), "seconds": 1.0 + k}
         for problem in (*PROBLEMS, "sines:m=100,D=20", "sines:m=100,D=50", "sales.csv")
@@ -163,7 +168,7 @@ def test_figures_of_all_methods(tmp_path):
 
 
 def test_tied_methods_are_all_first():
-    """Three methods with the highest R2 are first. A problem on which all methods failed has no first method."""
+    """All methods that share the highest R2 on a problem count as first. If all methods failed, no method is first."""
     scores = {"a": [0.5, ""], "b": [0.5, ""], "c": [0.5, ""], "d": [0.4, ""]}
     rows = [
         {"problem": problem, "method": method, "R2": R2}

@@ -50,7 +50,10 @@ def test_info_shows_the_classes(folder):
 
 
 def test_predict_writes_labels_and_probabilities(folder):
-    """Test that labels and probabilities are written for columns in any order, without a message on intervals."""
+    """Test that hkrr predict writes the predicted label and the probability of each class.
+
+    The columns of the table may be in any order. No message says that a classifier has no prediction intervals.
+    """
     result = run("predict", folder / "named.hkrr", folder / "labelled.csv", "--keep", "kind", "-o", folder / "out.csv")
     assert (result.exit_code, result.stderr) == (0, "")
     model, found = hkrr.load(folder / "named.hkrr"), pd.read_csv(folder / "out.csv")

@@ -21,7 +21,7 @@ MAIN = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);
 
 
 def _wait_for(log, process, text):
-    """Wait until the log of a process contains a string."""
+    """Wait until the file `log`, with the output of a process, contains the text. Fail if the process ends before."""
     for _ in range(10_000):
         if text in log.read_text():
             return
@@ -31,7 +31,10 @@ def _wait_for(log, process, text):
 
 
 def _run_until(arguments, log, text, how):
-    """Start a command, send it a signal once its log contains the text, and return its exit status and its output."""
+    """Start hkrr with the arguments, and send it the signal `how` once the file `log` contains the text.
+
+    The output of the process is written to `log`. Return the exit status of the process, and its output.
+    """
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with open(log, "w") as file:
         command = [sys.executable, "-c", MAIN, *arguments]

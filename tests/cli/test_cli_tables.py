@@ -304,7 +304,10 @@ def test_ctrl_c_without_a_checkpoint(folder, monkeypatch):
 
 
 def test_the_time_limit_applies_to_the_whole_command(folder, tmp_path, monkeypatch):
-    """Test that the fit gets the rest of the time limit after the baselines, but at least half of the limit."""
+    """Test that the time of the baselines is subtracted from the time limit of the fit.
+
+    The fit gets at least half of the limit. In this test, the baselines take 7 s.
+    """
     given, fit = [], hkrr.HyperKernelRidgeCV.fit
 
     def noted(self, X, y):
@@ -387,7 +390,10 @@ def test_intervals_are_written_by_default(monkeypatch):
 
 
 def test_coverage_that_needs_more_rows(fitted, folder):
-    """Test the error for a coverage that is too large: the suggested coverage works, and a larger coverage does not."""
+    """Test that a coverage that is too large for the number of residuals is refused, and a smaller one is suggested.
+
+    The suggested coverage works. A coverage that is larger by 0.001 is refused.
+    """
     command = ["predict", folder / "houses.hkrr", folder / "new.csv", "--coverage"]
     line = refused(*command, 0.999)
     # The 96 training rows count as fewer than 96 residuals, because rows with missing values have smaller weights.

@@ -14,7 +14,9 @@ from hkrr.cli._live_view import View
 from hkrr.cli._time_left import TimeLeft, format_time_left
 from hkrr.estimators.search.progress import Phase, SearchState
 
-# Stages of four recorded fits: the start of the stage in seconds, and its phase. The last entry is the end of the fit.
+# The four lists below are the stages of four recorded fits. Each entry has the start of a stage in seconds, and its
+# phase. The last entry is the end of the fit.
+#
 # A fit to data from a planted model.
 PLANTED = [
     (0.0, Phase.STARTS),
@@ -46,7 +48,7 @@ OUTLIERS = [
     (47.6, Phase.FINAL_FIT),
     (48.0, None),
 ]
-# A map that may not generalize, so that it is checked on held-out rows.
+# A fit whose map may not generalize, so that the map is checked on held-out rows.
 DOUBTFUL = [
     (0.0, Phase.STARTS),
     (3.1, Phase.CUT),
@@ -66,7 +68,10 @@ def start_of(phase, seconds):
 
 
 def displayed(stages, any_kernel):
-    """Return the times at which a terminal is updated during a recorded fit, and the remaining seconds shown then."""
+    """Return the times at which a terminal is updated during a recorded fit, and the remaining seconds shown then.
+
+    The parameter `any_kernel` says whether the search compares several kernels.
+    """
     time_left, end = TimeLeft(any_kernel), stages[-1][0]
     coming, times = list(stages[:-1]), np.arange(0.25, end, 0.25)
     values = []
@@ -99,7 +104,7 @@ def test_the_time_left_is_roughly_right_and_never_jumps(stages, any_kernel, spee
     unforeseen = [at for at, phase in stages[1:] if phase in (Phase.HELD_OUT_CHECK, Phase.STARTS)]
     late = times > max([total / 3, *unforeseen])
     assert np.all((estimate[late] > 0.5) & (estimate[late] < 2.0))
-    # The bound is not closer to 1, because the fractions of the time that the stages take differ between tables.
+    # The bound of 1.5 is not closer to 1, because the fractions of the time that the stages take differ between tables.
     assert np.all(estimate[times > 2 * total / 3] < 1.5)
 
 
@@ -113,7 +118,10 @@ def test_a_very_long_stage_and_an_unknown_stage():
 
 
 def test_stages_from_a_checkpoint_are_not_timed():
-    """Test that stages read from a checkpoint are ignored. The first two of three stages take no time."""
+    """Test that stages which are read from a checkpoint, and therefore take almost no time, are not timed.
+
+    No remaining time is shown during the first three stages, of which the first two are read from the checkpoint.
+    """
     time_left = TimeLeft(True, resumed=True)
     for k, (_, phase) in enumerate(TABLE[:3]):
         time_left.start_stage(start_of(phase, 0.1 * k))
@@ -160,7 +168,10 @@ STAGES = {
 
 
 def state(phase, seconds, n_found=0, error=0.0, **more):
-    """Return the state of a search. Its best candidate predicts the first column plus a constant error."""
+    """Return the state of a search with `n_found` candidates.
+
+    The best candidate, if there is one, predicts the first column plus the constant `error`.
+    """
     best = {"n_components": 1, "kernel": "gaussian", "shape": "full", "score": 0.0} if n_found else {}
     predict = lambda X: X[:, 0] + error  # noqa: E731
     return SearchState(STAGES[phase], seconds, n_found=n_found, phase=phase, _predict=predict, **{**best, **more})

@@ -1,4 +1,7 @@
-"""Tests of the evidence at several maps in one batch, and of runs of a solver that request batches in lockstep.
+"""Tests of the evidence at several maps in one batch, and of solver runs in lockstep.
+
+Runs in lockstep are parallel runs of the solver. Each run requests the evidence at one map, and the requests of all
+runs are computed in one batch.
 
 The tests need no GPU: they use CPU rows whose attribute `pays_to_batch` is True, as for rows on a GPU, so that the
 batched code runs. The oracle evaluates the variational bound for one map at a time with dense m x m matrices. It
@@ -52,7 +55,10 @@ def _kernel(name):
 
 
 def _maps(numbers=(2, 1, 3), seed=0):
-    """Return maps with the given numbers of directions. The first direction is close to that of the targets."""
+    """Return maps with the given numbers of directions.
+
+    The first direction of each map is close to DIRECTION, on which the targets depend.
+    """
     rng = np.random.default_rng(seed)
     maps = [0.15 * rng.normal(size=(d, D)) for d in numbers]
     for B in maps:
@@ -61,7 +67,10 @@ def _maps(numbers=(2, 1, 3), seed=0):
 
 
 def _data(T=1, weighted=False, constant=False, m=M, noise=0.2):
-    """Return rows. The first rows, which are the centers, are far apart, so that K_cc is well conditioned."""
+    """Return inputs X, T targets Y, and weights or None. If `constant` is True, the last target is zero.
+
+    The first N_CENTERS rows are the centers. They are far apart, so that their kernel matrix is well conditioned.
+    """
     rng = np.random.default_rng([T, weighted, m])
     X = rng.uniform(-3.0, 3.0, size=(m, D))
     grid = np.linspace(-3.5, 3.5, N_CENTERS)
@@ -86,12 +95,14 @@ def _criterion(X, Y, w=None, kernel="gaussian", centers=None, **options):
 class Bound:
     """The variational bound at one map B, as a function of lambda.
 
-    With Q = K K_cc^-1 K', weights w, W = sum_i w_i, s = lambda W and A = diag(sqrt(w)) Q diag(sqrt(w)) + s I,
+    The bound l of m rows is
 
-        q_t = y_t' sqrt(w) A^-1 sqrt(w) y_t / W,
+        q_t = y_t' D A^-1 D y_t / W,
         l   = mean_t log(q_t) / 2 + (log det A + (W - m) log s) / (2 W) + sum_i w_i (1 - Q_ii) / (2 s W).
 
-    The mean is over the targets that are not zero. Distances are computed from differences of the inputs.
+    The vector w contains the weights, W is their sum, D = diag(sqrt(w)) and s = lambda W. K is the kernel matrix of
+    rows and centers, K_cc that of the centers, Q = K K_cc^-1 K' and A = D Q D + s I. The mean is over the targets t
+    that are not zero. Distances are computed from differences of the inputs.
     """
 
     def __init__(self, kernel, X, Y, w, centers, B):
@@ -114,7 +125,10 @@ class Bound:
         return np.mean(np.log(q), axis=1) / 2 + log_det / (2 * self.W) + self.left_out / (2 * s * self.W)
 
     def minimum(self, highest=HIGHEST):
-        """Return the minimum over lambda, and the best lambda. The grid starts at 1e-9: below, A is ill-conditioned."""
+        """Return the minimum over lambda up to `highest`, and the best lambda.
+
+        The grid starts at 1e-9, because A is ill-conditioned for smaller values of lambda.
+        """
         grid = np.linspace(math.log(1e-9), math.log(highest), 120)
         on_grid = self.values(grid)
         k = int(np.argmin(on_grid))
@@ -127,13 +141,16 @@ class Bound:
         return float(end.fun), math.exp(end.x)
 
     def alpha(self, reg_lambda):
-        """Return the solution of (K' w K + lambda W K_cc) alpha = K' w y."""
+        """Return the solution of (K' diag(w) K + lambda W K_cc) alpha = K' diag(w) y."""
         left = self.K.T @ (self.w[:, None] * self.K) + reg_lambda * self.W * self.K_cc
         return np.linalg.solve(left, self.K.T @ (np.sqrt(self.w)[:, None] * self.y))
 
 
 def _check(kernel, data, maps, shift=0.0, **options):
-    """Compare a batch with the oracle and with `Evidence.profiled`."""
+    """Compare a batch of maps with the oracle, and with `Evidence.profiled` for each map.
+
+    The inputs of the batch are shifted by the constant `shift`, which does not change the result.
+    """
     X, Y, w = data
     criterion = _criterion(X + shift, Y, w, kernel, **options)
     assert can_be_batched(criterion)
@@ -172,7 +189,7 @@ def test_squared_distances_and_their_gradients():
     P, C, F = rng.normal(size=(3, 5, 2)), rng.normal(size=(3, 4, 2)), rng.normal(size=(3, 5, 4))
     u = squared_distances(P, C)
     assert_allclose(u, np.sum((P[:, :, None] - C[:, None]) ** 2, axis=3), atol=1e-13)
-    to_P, to_C = pull_back(F * np.exp(-u), P, C)  # K = exp(-u), so -phi' = exp(-u)
+    to_P, to_C = pull_back(F * np.exp(-u), P, C)  # the kernel is phi(u) = exp(-u), so -phi'(u) = exp(-u)
     assert (to_P.shape, to_C.shape) == (P.shape, C.shape)
 
     def total(P, C):
@@ -197,7 +214,10 @@ def test_squared_distances_of_equal_points_are_not_negative():
 )
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_batch_agrees_with_the_oracle(kernel, T, weighted, constant, block_size):
-    """Test maps with 2, 1 and 3 directions in one batch. Blocks of 7 and 13 rows do not divide the 60 rows."""
+    """Test that a batch of maps with 2, 1 and 3 directions agrees with the oracle.
+
+    The 60 rows are computed in one block, or in blocks of 7 or 13 rows, of which the last block is smaller.
+    """
     _check(kernel, _data(T, weighted, constant), _maps(), block_size=block_size)
 
 
@@ -242,9 +262,10 @@ def test_reweighted_rows_have_the_weights_of_the_oracle():
 
 @pytest.mark.parametrize("kernel", ["gaussian", "matern52"])
 def test_lambda_is_at_most_its_bound(kernel):
-    """Test noisy targets, for which the best lambda of some maps is above its bound.
+    """Test that the best lambda of each map is at most `most_lambda` of the criterion.
 
-    The lambda of these maps is the bound, and the gradient is the gradient at the bound.
+    The targets are so noisy that the best lambda of some maps would be larger. For these maps, lambda is `most_lambda`,
+    and the value and the gradient are those at this lambda.
     """
     X, Y, w = _data(1, True, noise=30.0)
     criterion = _criterion(X, Y, w, kernel)
@@ -269,7 +290,10 @@ def test_lambda_is_at_most_its_bound(kernel):
 
 
 def test_equal_centers_and_a_map_of_zeros():
-    """Test that a batch gives the same values and gradients as single evaluations, although K_cc is singular."""
+    """Test that a batch gives the same values and gradients as single evaluations, although K_cc is singular.
+
+    K_cc is the kernel matrix of the centers.
+    """
     X, Y, w = _data()
     criterion = _criterion(X, Y, w, centers=X[[0, 0, 1, 2]])
     maps = [np.zeros((1, D)), *_maps((2,))]
@@ -284,9 +308,10 @@ def test_equal_centers_and_a_map_of_zeros():
 
 
 def _criterion_that_needs_jitter():
-    """Return a criterion whose K_cc needs more jitter than a batch adds.
+    """Return a criterion whose kernel matrix of the centers needs more jitter than a batch adds.
 
-    There are four groups of six almost equal centers, far from zero. The distances within a group are rounding errors.
+    There are four groups of six almost equal centers, far from zero. The computed distances within a group are rounding
+    errors.
     """
     X, Y, w = _data()
     noise = 1e-9 * np.random.default_rng(1).normal(size=(24, D))
@@ -421,7 +446,7 @@ def test_starts_that_cannot_be_batched_are_run_one_by_one(batches):
 
 
 def test_the_kernel_of_each_start_is_used():
-    """Test two starts, one of which has a different kernel than the criterion."""
+    """Test that each start is improved with its own kernel. The second start has another kernel than the criterion."""
     criterion, starts = _criterion(*_data()), [*_starts((2,)), *_starts((2,), "matern32")]
     ends = improve_each(criterion, starts, 3)
     assert abs(ends[0].value - ends[1].value) > 1e-4
@@ -516,7 +541,10 @@ def test_an_exit_inside_an_answer_is_raised_in_all_runs():
 
 @pytest.mark.timeout(30)
 def test_requests_are_not_answered_after_the_runs_were_stopped(monkeypatch):
-    """Test a thread that waits for an answer while another thread never sends a request."""
+    """Test that after Ctrl-C, a run that waits for an answer ends without an answer.
+
+    There is no answer before Ctrl-C either, because the other run never sends a request.
+    """
     lockstep, sleeping = Lockstep(2, list), threading.Event()
     ended = []
 
@@ -597,7 +625,7 @@ def like_a_gpu(monkeypatch):
 
 
 def test_rows_on_the_device_keep_what_the_search_knows(like_a_gpu):
-    """Test that data, weights and the number of independent columns are kept when rows are moved to the device."""
+    """Test that rows which are moved to the device keep their data, weights and number of independent columns."""
     X, Y, w = _data(2, True)
     X[:, 3] = X[:, 0] + X[:, 1]
     rows = InMemoryRows(X, Y, w).count_free_columns()
@@ -641,9 +669,10 @@ def test_a_whole_fit_like_on_a_gpu(like_a_gpu, batches):
 @pytest.mark.thorough
 @pytest.mark.parametrize("kernel", ["gaussian", "matern52"])
 def test_a_larger_fit_like_on_a_gpu(like_a_gpu, batches, kernel):
-    """Test larger fits. With matern52, rounding changes the score by up to 1 nat.
+    """Test that a larger fit with batches agrees with a fit without a device.
 
-    Without a device, a relative change of y by 1e-12 also changes the score by 0.4 nats.
+    With matern52, rounding errors change the score of the search by up to 1 nat. A relative change of y by 1e-12
+    changes the score of a fit without a device by 0.4 nats.
     """
     _check_whole_fit(300, batches, tolerance=1.0 if kernel == "matern52" else 0.1, kernel=kernel)
 

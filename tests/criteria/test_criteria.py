@@ -39,7 +39,7 @@ def _problem(kernel, exact, **options):
     """Return a problem and its centers (None if exact).
 
     The feature space of a polynomial kernel of degree 1, 2 or 3 has dimension 2, 6 or 10 here. The number of centers is
-    at most this dimension, so that K_cc is not singular.
+    at most this dimension, so that the kernel matrix of the centers is not singular.
     """
     p = make_problem(c={None: 5, 1: 2, 2: 5, 3: 8}[getattr(kernel, "degree", None)], **options)
     return p, None if exact else p.centers
@@ -50,7 +50,11 @@ def _criterion(criterion, p, centers, kernel, reg_lambda=LAMBDA, **options):
 
 
 def _assert_same(one, two, rtol, shift=0.0, factor=1.0, alpha_factor=1.0):
-    """Check that ``one`` equals ``factor * two + shift``, with a tolerance relative to the largest entry."""
+    """Check that the value of ``one`` is ``factor * two.value + shift``.
+
+    Also check that the derivatives of ``one`` are those of ``two`` times ``factor``, and its coefficients those of
+    ``two`` times ``alpha_factor``. The tolerance for arrays is relative to the largest entry.
+    """
     assert one.value == pytest.approx(factor * two.value + shift, rel=rtol, abs=rtol * factor)
     assert one.grad_log_lambda == pytest.approx(factor * two.grad_log_lambda, rel=rtol, abs=rtol * factor)
     for actual, expected in ((one.grad, factor * two.grad), (one.alpha, alpha_factor * two.alpha)):
@@ -65,10 +69,12 @@ def _assert_same(one, two, rtol, shift=0.0, factor=1.0, alpha_factor=1.0):
 )
 @pytest.mark.parametrize("case", ONE_GAMMA + USER, ids=case_id)
 def test_matches_the_oracle(criterion, exact, T, weighted, case):
-    """Test that the value matches the oracle, and alpha matches the training objective.
+    """Test that the value agrees with the oracle, and the coefficients alpha with those of the training objective.
 
-    Blocks of 7 rows do not divide the 17 rows. The exact criterion inverts K + s I only. With Nystrom centers, the
-    condition number of K_cc (up to 1e6 for polynomials) multiplies the rounding errors of the criterion and the oracle.
+    The 17 rows are computed in blocks of 7, so that the last block is smaller. The tolerance depends on the matrices
+    that are inverted. The exact criterion inverts only K + s I, where s is lambda times the total weight. With Nystrom
+    centers, rounding errors of the criterion and of the oracle are multiplied by the condition number of the kernel
+    matrix of the centers. For polynomial kernels, this number is up to 1e6.
     """
     p, centers = _problem(case.kernel, exact, T=T, weighted=weighted)
     found = _criterion(criterion, p, centers, case.kernel, block_size=7)
@@ -103,7 +109,7 @@ def test_blocks_agree_to_rounding_and_threads_bitwise(criterion, case, block_siz
 def test_exact_is_all_rows_as_centers(criterion, case, weighted):
     """Test that passing all rows as centers gives the exact criterion.
 
-    The condition number of K is about 1e3, so both computations keep ten digits.
+    The condition number of the kernel matrix is about 1e3, so both computations are accurate to ten digits.
     """
     p = make_problem(m=30, T=3, weighted=weighted)
     exact, given = (_criterion(criterion, p, c, case.kernel, block_size=13).reduced(p.B) for c in (None, p.X))
@@ -114,9 +120,11 @@ def test_exact_is_all_rows_as_centers(criterion, case, weighted):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", ["gaussian-gamma0.3", "matern32-nu1.5-gamma0.3", "anova-nu0.5-gamma0.3"])
 def test_the_bound_is_never_below_the_evidence_and_falls_with_more_centers(name, T, weighted):
-    """Test the variational bound with a tolerance of 1e-8.
+    """Test the variational bound, which is the evidence with Nystrom centers, for 1, 3, 10, 25 and 40 centers.
 
-    The Gaussian kernel matrix of 40 rows is singular up to rounding, so the jitter changes the bounds by about 1e-8.
+    The bound is not below the exact evidence, does not increase with more centers, and equals the exact evidence if all
+    40 rows are centers. The tolerance is 1e-8: the Gaussian kernel matrix of 40 rows is singular up to rounding errors,
+    so that jitter changes the bounds by about 1e-8.
     """
     p, kernel = make_problem(m=40, T=T, weighted=weighted), BY_ID[name].kernel
     for seed, reg_lambda in enumerate((1e-3, 1e-2, 1.0)):
@@ -132,7 +140,10 @@ def test_the_bound_is_never_below_the_evidence_and_falls_with_more_centers(name,
 @exact_or_not
 @pytest.mark.parametrize("kernel", [*kernels.KERNELS, *(case.kernel for case in USER)], ids=str)
 def test_directional_derivatives(criterion, exact, kernel):
-    """Test the derivatives with respect to B and log lambda by central differences, with errors of order 1e-10."""
+    """Test that the derivatives with respect to B and log lambda agree with central differences.
+
+    Central differences have errors of order 1e-10.
+    """
     kernel = kernels.get_kernel(kernel).with_gamma(0.3)
     for seed in range(2):
         p, centers = _problem(kernel, exact, m=70, D=5, T=3, seed=seed)
@@ -148,7 +159,10 @@ def test_directional_derivatives(criterion, exact, kernel):
 @exact_or_not
 @pytest.mark.parametrize("case", ONE_GAMMA, ids=case_id)
 def test_agrees_with_autograd(criterion, exact, case):
-    """Compare with autograd of a different formula, with m x m matrices and an explicit refit without each row."""
+    """Test that the value and the derivatives agree with autograd of a different formula.
+
+    This formula uses m x m matrices for m rows, and for the leave-one-out error one explicit refit without each row.
+    """
     torch = pytest.importorskip("torch")
     p, given = _problem(case.kernel, exact, m=14, T=3)
     X, Y, w = (torch.tensor(a) for a in (p.X, p.Y, p.w))
@@ -172,9 +186,10 @@ def test_agrees_with_autograd(criterion, exact, case):
 @pytest.mark.parametrize("T", [1, 3])
 @pytest.mark.parametrize("nu", [math.inf, 0.5, 1.5, 2.5])
 def test_evidence_is_that_of_a_gaussian_process_regressor(nu, T):
-    """Test that the evidence equals scikit-learn's log likelihood divided by -m, minus 1/2 + log(2 pi)/2.
+    """Test the evidence of m rows against the log likelihood of scikit-learn's `GaussianProcessRegressor`.
 
-    The likelihood is maximal at the scale y'(K + noise)^-1 y / m.
+    The evidence equals the log likelihood divided by -m, minus 1/2 + log(2 pi)/2, averaged over the targets. The scale
+    of the covariance is the one with the largest likelihood, which is y'(K + noise I)^-1 y / m.
     """
     p = make_problem(m=30, T=T, weighted=False)
     kernel = kernels.Gaussian(gamma=0.3) if nu == math.inf else kernels.Matern(nu=nu, gamma=0.3)
@@ -196,7 +211,10 @@ def test_evidence_is_that_of_a_gaussian_process_regressor(nu, T):
 @pytest.mark.parametrize("T", [1, 3])
 @pytest.mark.parametrize("case", [*ROUGH, BY_ID["gaussian-gamma0.3"], BY_ID["polynomial-degree3-coef01.0-gamma0.3"]])
 def test_integer_weights_are_repeated_rows_for_the_evidence(exact, T, case):
-    """Test integer weights from 1 to 3 if all rows are centers, and from 0 to 3 with Nystrom centers."""
+    """Test that a row with an integer weight n has the same effect on the evidence as n equal rows of weight 1.
+
+    The weights are between 1 and 3 if all rows are centers, and between 0 and 3 with Nystrom centers.
+    """
     p, centers = _problem(case.kernel, exact, T=T)
     counts = np.random.default_rng(11).integers(1 if exact else 0, 4, size=17)
     repeated = p._replace(X=np.repeat(p.X, counts, axis=0), y=np.repeat(p.y, counts, axis=0), w=None)
@@ -249,6 +267,8 @@ def _data(m=80, D=4, T=1, seed=0):
     return X, y[:, 0] if T == 1 else y
 
 
+# Fits with the leave-one-out error whose lambda may tend to 0: the parameters name, T, weighted, n_centers and seed of
+# the next test.
 LOO_SLIDES = [("loo", 1, 0, "all", 0), ("loo", 1, 0, "all", 1), ("loo", 3, 1, "all", 2)]
 
 
@@ -256,10 +276,10 @@ LOO_SLIDES = [("loo", 1, 0, "all", 0), ("loo", 1, 0, "all", 1), ("loo", 3, 1, "a
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (1, 2))])
 @pytest.mark.parametrize(("T", "weighted", "n_centers"), [(1, 0, "all"), (1, 1, 25), (3, 1, "all")])
 def test_learned_lambda_is_stationary(request, name, T, weighted, n_centers, seed):
-    """Test that the criterion is stationary in log lambda at the end of a fit, and that doubling lambda is worse.
+    """Test that the criterion is stationary in log lambda at the end of a fit, and larger at twice this lambda.
 
-    The derivative with respect to log lambda must be zero up to a tolerance. The solver's tolerance is 1e-6 of the loss
-    at zero, and the solver may stall slightly earlier.
+    The derivative with respect to log lambda must be at most 1e-4 of the criterion's `loss_at_zero`. The tolerance of
+    the solver is 1e-6 of this value, but the solver may stall slightly earlier.
     """
     if (name, T, weighted, n_centers, seed) in LOO_SLIDES:
         # Rounding errors of the standardized columns decide which of the three fits fails, so the mark is not strict.
@@ -283,7 +303,11 @@ def test_learned_lambda_is_stationary(request, name, T, weighted, n_centers, see
 
 @by_name
 def test_fits_of_every_shape_give_a_model_that_pickles(name):
-    """Test fits with several targets and with weights, some of them zero: predictions, `reg_lambda_` and pickling."""
+    """Test fits with two targets and with weights, some of them zero.
+
+    The predictions are accurate and equal to those of a fit without the rows of weight zero. The attribute
+    `reg_lambda_` is the given lambda, if one is given. A pickled model has the same predictions.
+    """
     X, y = _data(T=2)
     w = np.random.default_rng(2).uniform(0.5, 2.0, size=len(X))
     w[:5] = 0.0
@@ -300,7 +324,7 @@ def test_fits_of_every_shape_give_a_model_that_pickles(name):
 @by_name
 @pytest.mark.parametrize("n_centers", ["all", 20])
 def test_constant_targets(name, n_centers):
-    """Test that a constant target is predicted exactly and does not influence the fit of another target."""
+    """Test that a constant target is predicted up to rounding, and hardly influences the fit of another target."""
     X, y = _data()
     model = HyperKernelRidge(criterion=name, reg_lambda="auto", n_centers=n_centers, random_state=0, **QUICK)
     assert_allclose(clone(model).fit(X, np.full(80, 0.1)).predict(2.0 * X), 0.1, rtol=1e-9)
@@ -323,10 +347,11 @@ def test_errors_name_the_argument(wrong):
 
 
 def test_evidence_is_better_than_the_training_objective_where_a_full_map_overfits():
-    """Test 150 rows and 20 columns with a signal in two columns, and the same lambda for both criteria.
+    """Test that the evidence has a larger test R2 than the training objective, at the same lambda.
 
-    The mean test R2 is 0.93 for the evidence and 0.85 for the training objective. Two cases are not tested: a learned
-    lambda, and the leave-one-out error, which is not always better than the training objective.
+    The data have 150 rows and 20 columns, and the target depends on two columns. The mean test R2 is 0.93 for the
+    evidence and 0.85 for the training objective. Two cases are not tested: a learned lambda, and the leave-one-out
+    error, which is not always better than the training objective.
     """
     gains = []
     for seed in range(3):

@@ -22,9 +22,11 @@ def _map(p, diagonal):
 
 
 def _refitted(k, X, Y, w, B, reg_lambda=LAMBDA, intercept=False):
-    """Return the prediction of each row by the fit to all others. The noise of row i is ``lambda W / w_i``.
+    """Return, for each row, the prediction of a fit to all other rows.
 
-    An intercept b is not penalized: the fit solves ``(K + N) a + b 1 = y`` and ``1'a = 0`` for the coefficients a.
+    The fit solves ``(K + N) a = y`` for the coefficients a, where N is the diagonal matrix of the noise ``lambda W /
+    w_i`` of row i, and W is the sum of the weights of all rows. An intercept b is not penalized: with an intercept, the
+    fit solves ``(K + N) a + b 1 = y`` and ``1'a = 0``.
     """
     P, n = oracles.project(X, oracles.as_matrix(B)), len(X)
     K, noise, found = oracles.gram(k, P, P), reg_lambda * sum(w) / w, np.empty_like(Y)
@@ -98,9 +100,10 @@ def _predictions(X, y, w, B, *, intercept=True, reg_lambda=LAMBDA):
 
 @each_layout
 def test_centered_targets_do_not_reveal_the_target_that_is_left_out(T, weighted):
-    """Test that the prediction of row 4, plus the mean that was subtracted, does not depend on the target of row 4.
+    """Test that the leave-one-out prediction of row 4 does not depend on the target of row 4.
 
-    Without an intercept it does, because the mean contains this target.
+    The weighted mean of all targets is subtracted before the fit, and added to the prediction. Without an intercept,
+    the prediction does depend on the target of row 4, because the mean contains this target.
     """
     p = make_problem(T=T, weighted=weighted)
 
@@ -124,7 +127,10 @@ def test_a_constant_added_to_the_targets_is_added_to_the_predictions(T, weighted
 
 
 def test_without_a_signal_the_intercept_is_the_weighted_mean_of_the_other_rows():
-    """Test a map of zeros and a large lambda, for which the intercept is the mean of the other targets."""
+    """Test that each row is predicted by the weighted mean of the other targets, if the map is zero.
+
+    The same holds approximately if lambda is very large.
+    """
     p = make_problem(T=2)
     others = [np.average(np.delete(p.Y, i, 0), axis=0, weights=np.delete(p.w, i)) for i in range(len(p.X))]
     assert_allclose(_predictions(p.X, p.y, p.w, 0.0 * p.B), others, rtol=1e-12)
@@ -137,7 +143,10 @@ def test_two_rows_with_an_intercept_predict_each_other():
 
 
 def test_whole_weights_are_repeated_rows_for_the_rows_that_are_not_repeated():
-    """Test that the prediction of a row of weight 1 does not change if another row, of weight 3, is repeated."""
+    """Test that a row of weight 3 can be replaced by three equal rows without changing predictions of other rows.
+
+    The prediction of the row itself does change: with three equal rows, only one of the copies is left out.
+    """
     p = make_problem(T=2, weighted=False)
     w = np.where(np.arange(17) == 5, 3.0, 1.0)
     X, Y = (np.vstack([A, A[[5, 5]]]) for A in (p.X, p.Y))

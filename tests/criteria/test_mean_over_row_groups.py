@@ -1,4 +1,7 @@
-"""Tests of the grouped criterion against a loop over naive oracles, finite differences and the exact criterion."""
+"""Tests of the grouped criterion: the mean of the evidence, or of the leave-one-out error, over groups of rows.
+
+It is compared with a loop over naive oracles, with finite differences, and with the exact criterion of all rows.
+"""
 
 import math
 
@@ -25,9 +28,10 @@ def _grouped(make, p, kernel, n_groups=GROUPS, reg_lambda=LAMBDA, **options):
 
 
 def _oracle(make, k, p, n_groups, reg_lambda):
-    """Return sum_g (W_g / W) l_g(B, nu / W_g) with nu = lambda W, where l_g is the criterion of the rows of group g.
+    """Return sum_g (W_g / W) l_g(B, lambda W / W_g), where l_g(B, lambda) is the criterion of the rows of group g.
 
-    W_g is the sum of their weights. The groups are consecutive rows and have nearly equal sizes.
+    W_g is the sum of the weights of these rows, and W the sum of all weights. The groups are consecutive rows and have
+    nearly equal sizes.
     """
     W, total = sum(p.weights), 0.0
     for group in np.array_split(np.arange(len(p.X)), n_groups):
@@ -58,7 +62,10 @@ def test_matches_a_loop_over_the_oracles(make, T, weighted, case):
 @rough_kernels
 @pytest.mark.parametrize("n_groups", [2, 9, 10, 19])
 def test_any_number_of_groups(make, case, n_groups):
-    """Test 2, 9, 10 and 19 groups of 19 rows. Nine or ten groups have one to three rows, and 19 groups one row each."""
+    """Test that 19 rows in 2, 9, 10 or 19 groups have the value of the oracle.
+
+    If there are 9 or 10 groups, each group has one to three rows. If there are 19 groups, each group has one row.
+    """
     p = make_problem(m=M)
     expected = _oracle(make, case.value, p, n_groups, LAMBDA)
     assert _grouped(make, p, case.kernel, n_groups).reduced(p.B).value == pytest.approx(expected, rel=1e-12)
@@ -77,7 +84,10 @@ def test_offsets_and_scales_of_the_rows_count(make, case):
 @both
 @pytest.mark.parametrize("case", CASES, ids=case_id)
 def test_directional_derivatives(make, case):
-    """Test the derivatives with respect to B and log lambda by central differences, with errors of order 1e-10."""
+    """Test that the derivatives with respect to B and log lambda agree with central differences.
+
+    Central differences have errors of order 1e-10.
+    """
     for seed in range(2):
         p = make_problem(m=50, D=5, T=3, seed=seed)
         found = _grouped(make, p, case.kernel, n_groups=4)
@@ -121,7 +131,10 @@ def test_at_is_another_criterion_and_leaves_the_first_alone(make):
 
 
 def test_nats():
-    """Test that the evidence is already in nats, and that a mean squared error is converted to half its logarithm."""
+    """Test the conversion to a negative log likelihood per row, in nats.
+
+    The evidence is already in nats and does not change. A leave-one-out error is converted to half its logarithm.
+    """
     p = make_problem(m=M)
     assert _grouped(Evidence, p, ROUGH[0].kernel).nats(-0.3) == -0.3
     assert _grouped(LeaveOneOut, p, ROUGH[0].kernel).nats(0.3) == pytest.approx(math.log(0.3) / 2.0, rel=1e-14)

@@ -29,15 +29,17 @@ each_seed = pytest.mark.parametrize("seed", range(3))
 
 
 class Bound:
-    """The variational bound of Titsias (2009) for a problem and a map B, as a function of lambda.
+    """The variational bound of Titsias (2009) for a kernel k, a problem p and a map B, as a function of lambda.
 
-    With the total weight W, nu = lambda W, K_cc = T T', V = T^-1 K' sqrt(w), S = V V' + nu I and the c centers,
+    The bound l is
 
         q_t  =  min_beta ( |sqrt(w) y_t - V' beta|^2 + nu |beta|^2 ) / (nu W),
         l    =  mean_t log(q_t) / 2 + ( log det S + (W - c) log nu ) / (2 W)
                 + ( sum_i w_i k(x_i, x_i) - tr VV' ) / (2 nu W).
 
-    The mean is over the targets that are not zero everywhere.
+    The vector w contains the weights, W is their sum, nu = lambda W, and c is the number of centers. K is the kernel
+    matrix of rows and centers, and K_cc = T T' that of the centers, with its Cholesky factor T. Moreover, V = T^-1 K'
+    diag(sqrt(w)) and S = V V' + nu I. The mean is over the targets t that are not zero everywhere.
     """
 
     def __init__(self, k, p, B):
@@ -48,7 +50,7 @@ class Bound:
         self.left_out = sum(w * k(x, x) for w, x in zip(p.weights, P, strict=True)) - np.sum(self.V**2)
 
     def solve(self, reg_lambda):
-        """Return beta for each lambda, and S."""
+        """Return beta and S for each lambda of a vector."""
         S = self.V @ self.V.T + (reg_lambda * self.W)[:, None, None] * np.eye(len(self.V))
         return np.linalg.solve(S, np.broadcast_to(self.V @ self.y, (len(S), len(self.V), self.y.shape[1]))), S
 
@@ -86,7 +88,10 @@ class Bound:
 
 
 def _problem(seed=0, m=36, c=8, T=1, weighted=False, noise=0.2):
-    """Return a problem whose targets are smooth functions of Bx plus noise. The best lambda is inside its range."""
+    """Return a problem with m rows, c centers and T targets, which are smooth functions of Bx plus noise.
+
+    The best lambda is not at an end of its range.
+    """
     p = make_problem(m=m, D=3, c=c, T=T, weighted=weighted, seed=seed)
     B = 1.2 * np.linalg.qr(p.B.T)[0].T
     P, rng = p.X @ B.T, np.random.default_rng([seed, 1])
@@ -119,7 +124,7 @@ def _assert_finite(found):
 @each_kernel
 @each_layout
 def test_the_bound_of_the_oracle_is_that_of_dense_matrices(case, T, weighted):
-    """Test the oracle of this file against the dense m x m oracle of the criteria."""
+    """Test that the oracle of this file agrees with `oracles_criteria.evidence`, which uses dense m x m matrices."""
     p = _problem(T=T, weighted=weighted)
     lambdas = np.array([1e-4, 1e-2, 1.0])
     dense = [criteria_oracles.evidence(case.value, p.X, p.Y, p.weights, p.centers, one, p.B) for one in lambdas]
@@ -130,7 +135,10 @@ def test_the_bound_of_the_oracle_is_that_of_dense_matrices(case, T, weighted):
 @each_layout
 @each_seed
 def test_matches_a_dense_search_over_lambda(case, T, weighted, seed):
-    """Test the value, lambda and alpha. Blocks of 11 rows do not divide the 36 rows."""
+    """Test that the value, lambda and alpha agree with the lowest minimum that the oracle finds.
+
+    The 36 rows are computed in blocks of 11, so that the last block is smaller.
+    """
     p = _problem(seed, T=T, weighted=weighted)
     found, bound = _criterion(p, case.kernel, block_size=11).profiled(p.B), Bound(case.value, p, p.B)
     value, reg_lambda = bound.minima()[0]
@@ -146,7 +154,10 @@ def test_matches_a_dense_search_over_lambda(case, T, weighted, seed):
 @each_layout
 @each_seed
 def test_equals_the_criterion_at_the_found_lambda(case, T, weighted, seed):
-    """Test that the result is that of `reduced` at the found lambda, whatever the lambda of the constructor is."""
+    """Test that the result of `profiled` is that of `reduced` at the lambda that `profiled` finds.
+
+    The result does not depend on the lambda of the constructor.
+    """
     p = _problem(seed, T=T, weighted=weighted)
     criterion = _criterion(p, case.kernel)
     found = criterion.profiled(p.B)
@@ -163,7 +174,10 @@ def test_equals_the_criterion_at_the_found_lambda(case, T, weighted, seed):
 @each_layout
 @each_seed
 def test_gradient_of_the_minimum(case, T, weighted, seed):
-    """Test the gradient against central differences of the minimum that the oracle finds, along a random direction."""
+    """Test that the derivative along a random direction agrees with central differences.
+
+    The central differences are those of the minimum over lambda that the oracle finds.
+    """
     p = _problem(seed, T=T, weighted=weighted)
     found = _criterion(p, case.kernel).profiled(p.B)
     assert 1e-8 < found.reg_lambda < 100.0
@@ -235,7 +249,10 @@ def test_only_the_evidence_with_centers_profiles_lambda():
 @each_kernel
 @each_seed
 def test_targets_of_noise(case, seed):
-    """Test random targets: lambda is large, and at its upper bound if no kernel function explains the targets."""
+    """Test that the best lambda is large for random targets.
+
+    If the targets are orthogonal to the kernel functions of all centers, lambda is at the upper end of its range.
+    """
     p = _problem(seed, T=2)
     noise = np.random.default_rng(seed).normal(size=p.y.shape)
     K = case.kernel(p.X @ p.B.T, p.centers @ p.B.T)
@@ -253,9 +270,10 @@ def test_targets_of_noise(case, seed):
 @each_kernel
 @each_seed
 def test_targets_without_noise(case, seed):
-    """Test targets that the model can interpolate: each center occurs three times, and y is a kernel expansion.
+    """Test that lambda is almost zero for targets that the model can interpolate, and that the model interpolates them.
 
-    The bound decreases down to the smallest lambda, because K equals its Nystrom approximation.
+    The rows are three copies of the centers, and y is a linear combination of the kernel functions of the centers. The
+    kernel matrix of the rows then equals its Nystrom approximation, so the bound decreases down to the smallest lambda.
     """
     p = _problem(seed)
     X = np.tile(p.centers, (3, 1))
@@ -292,9 +310,10 @@ def test_the_lower_of_two_minima_is_found(seed):
 @pytest.mark.parametrize("case", [GAUSSIAN, MATERN, SMOOTH_PRODUCT], ids=case_id)
 @pytest.mark.parametrize("nu", [1e-6, 30.0])
 def test_descent_ends_at_a_stationary_point_of_map_and_lambda(case, nu):
-    """Test L-BFGS from two values of nu, with kernels that have a derivative everywhere.
+    """Test that at the end of a run of L-BFGS, the derivatives in the map and in log lambda are zero.
 
-    The product Laplace kernel is left out, because a run can end at a kink, where the gradient is not zero.
+    The runs start from two values of nu, which is lambda times the total weight. The kernels have a derivative
+    everywhere. The product Laplace kernel is left out, because a run can end at a kink, where the gradient is not zero.
     """
     p = _problem(m=48, c=10, weighted=True)
     kernel = case.kernel.with_gamma(1.0)

@@ -22,13 +22,19 @@ ORACLES = {Evidence: criteria_oracles.evidence, LeaveOneOut: criteria_oracles.le
 
 
 def _tolerance(value, p, reg_lambda=LAMBDA):
-    """Return ten times epsilon times the condition number of K + s diag(1/w)."""
+    """Return ten times the epsilon of float32 times the condition number of K + lambda W diag(1/w).
+
+    K is the kernel matrix of all rows for the kernel function `value`, w the weights and W their sum.
+    """
     K, noise = criteria_oracles.prior(value, p.X, None, p.B)[0], reg_lambda * np.sum(p.weights) / p.weights
     return 10.0 * EPS32 * np.linalg.cond(K + np.diag(noise))
 
 
 def _assert_matches_the_oracle(reduced, oracle, p, tolerance, seed=0):
-    """Check the value, and the derivatives along a random direction and along log lambda, by finite differences."""
+    """Check that the value agrees with the oracle, and the derivatives with finite differences of the oracle.
+
+    The derivatives are those along a random direction of the map, and with respect to log lambda.
+    """
     assert reduced.value == pytest.approx(oracle(LAMBDA, p.B), abs=tolerance * max(1.0, abs(reduced.value)))
     direction = unit_direction(np.random.default_rng(seed), p.B.shape)
     size = max(1.0, np.linalg.norm(reduced.grad))
@@ -78,7 +84,7 @@ def test_in_single_precision_with_centers():
 @pytest.mark.parametrize("scale", [1e-25, 1e25])
 @pytest.mark.parametrize("criterion", ORACLES, ids=["evidence", "loo"])
 def test_in_single_precision_with_targets_in_other_units(criterion, scale):
-    """Test targets whose squares are outside the range of float32.
+    """Test that the direction of the gradient is correct for targets whose squares are outside the range of float32.
 
     Such targets are divided by a constant, which can change the length of the gradient, but not its direction.
     """
@@ -118,9 +124,9 @@ def test_in_single_precision_with_tensors(criterion):
     ("kernel", "value"), [(Laplace(gamma=0.3), "laplace"), (Matern(nu=1.5, gamma=0.3), "matern32")]
 )
 def test_systems_in_float32_match_the_oracle(monkeypatch, criterion, T, weighted, kernel, value):
-    """Test 40 rows with systems that are solved in float32.
+    """Test that the value and the derivatives agree with the oracle if the systems of 40 rows are solved in float32.
 
-    Iterative refinement makes the coefficients as accurate as in float64.
+    The coefficients agree with those computed in float64, because they are improved by iterative refinement.
     """
     monkeypatch.setattr(linear_algebra, "_FLOAT32_ROWS", 40)
     p = make_problem(40, T=T, weighted=weighted)
@@ -149,12 +155,12 @@ def _dense_evidence(p, reg_lambda, B):
 
 
 def test_evidence_of_600_rows_matches_the_oracle():
-    """Test 600 rows, the smallest number for which systems are solved in float32.
+    """Test that the evidence of 600 rows, the smallest number that is solved in float32, agrees with the reference.
 
     The reference is a vectorized formula, which is first compared with the naive oracle on 20 rows.
 
-    The condition number is at most that of unit weights, 600 / (600 lambda) + 1 = 21, times the ratio of the weights,
-    which is 4.
+    The tolerance contains a bound on the condition number. With unit weights, the condition number is at most
+    600 / (600 lambda) + 1 = 21. The largest weight is at most 4 times the smallest weight, so the bound is 4 * 21.
     """
     p = make_problem(20, T=2)
     naive = criteria_oracles.evidence(lambda x, c: oracles.gaussian(x, c, gamma=0.3), p.X, p.Y, p.w, None, LAMBDA, p.B)
@@ -165,7 +171,7 @@ def test_evidence_of_600_rows_matches_the_oracle():
 
 
 def test_constant_targets_have_no_influence_in_single_precision():
-    """Test a target of zeros beside another target. The gradient must be finite."""
+    """Test that an additional target of zeros does not change the value and the gradient."""
     p = make_problem(T=2)
     beside, alone = (
         Evidence(InMemoryRows(p.X, y, p.w), None, Gaussian(gamma=0.3), LAMBDA, learn_lambda=True)

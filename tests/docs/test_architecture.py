@@ -29,7 +29,10 @@ def test_layers_are_those_of_the_import_contract(script):
 
 
 def test_arrows_point_down_or_sideways(script):
-    """Test that no drawn import points to a higher layer, and that an import implied by others is not drawn."""
+    """Test that no drawn import points to a higher layer.
+
+    Also test that an import is drawn only if no chain of other imports implies it, with one example of each case.
+    """
     row = {package: number for number, layer in enumerate(script.read_layers()) for package in layer}
     imports = script.read_imports()
     drawn = script.without_implied(imports)

@@ -15,7 +15,7 @@ from support.paths import ROOT
 EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
 # Examples that run by default. `make thorough` and `make docs` run all examples.
 DEFAULT = ("plot_first_model", "plot_table", "plot_classification", "plot_checkpoint", "plot_own_kernel")
-# Number of training rows in the tests.
+# Number of training rows in the tests of examples that define ``n_train``.
 FEW = 80
 
 

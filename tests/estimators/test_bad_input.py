@@ -286,7 +286,10 @@ def test_the_layout_of_memory_does_not_matter(layout):
     seed=st.integers(0, 2**32 - 1),
 )
 def test_any_shape_and_dtype(m, D, T, share, dtype, kernel, solver, centers, weighted, seed):
-    """Test shapes, dtypes and finite predictions for random sizes, dtypes, kernels, solvers, centers and weights."""
+    """Test that the results have the expected shapes and dtypes and that the predictions are finite.
+
+    The sizes, dtypes, kernels, solvers, centers and weights are random.
+    """
     rng = np.random.default_rng(seed)
     X, y = (2.0 * rng.normal(size=(m, D))).astype(dtype), rng.normal(size=(m, T) if T else m)
     d, c = 1 + int(share * (D - 1)), 1 + int(share * (m - 1))

@@ -51,7 +51,7 @@ def test_dependent_columns_do_not_count(name, scaled, seed):
 @pytest.mark.parametrize("m", [60, 1000])
 @pytest.mark.parametrize("scaled", [False, True])
 def test_a_large_constant_does_not_count(value, m, scaled):
-    """Test that a constant column with a large value is not counted because of rounding errors in its mean."""
+    """Test that a constant column with a large value does not count, although its mean has rounding errors."""
     X = np.column_stack([_columns(m=m), np.full(m, value)])
     assert _free(X, **(_standardization(X) if scaled else {})) == 5
 
@@ -101,7 +101,10 @@ def test_subsets_keep_the_count_and_the_rows_do_not_change():
 
 @pytest.mark.parametrize(("d", "expected"), [(1, 5), (2, 9), (3, 12), (5, 15), (8, 15)])
 def test_degrees_of_freedom_count_independent_columns(d, expected):
-    """Test that dof = d F - d (d - 1) / 2 for F = 5 independent columns. For d > F, dof is as for d = F."""
+    """Test that a map with d directions has d F - d (d - 1) / 2 degrees of freedom, for F = 5 independent columns.
+
+    If d is larger than F, there are as many degrees of freedom as for d = F.
+    """
     candidate = Candidate(Origin.RANDOM, Gaussian(gamma=1.0), np.eye(d, 20), 0.1, n_free_columns=5)
     assert candidate.degrees_of_freedom == expected
     assert Candidate(Origin.RANDOM, Gaussian(gamma=1.0), np.eye(d, 5), 0.1).degrees_of_freedom == expected

@@ -26,15 +26,16 @@ def _seed(random_state):
 
 
 def _fit(d, reg_lambda, X, y, w=None, before=None, seed=0, **options):
+    """Fit d directions with the given lambda, from the map and the kernel of the model `before` if it is given."""
     start = {} if before is None else {"init": before.components_, "kernel": before.kernel_}
     model = HyperKernelRidge(d, reg_lambda=reg_lambda, n_init=2, random_state=_seed(seed), **start, **options)
     return model.fit(X, y, w)
 
 
 def _table(dimensions, X, y, w, splits, warm_start=False, **options):
-    """Return the errors on the splits as {(d, lambda): [error, ...]}, computed by a plain loop.
+    """Return the errors on the held-out rows as {(d, lambda): [error of the first split, ...]}, by a plain loop.
 
-    Only rows with positive weight are used. Splits without such rows are skipped.
+    Only rows with positive weight are used. Splits without such held-out rows are skipped.
     """
     table = {}
     for train, test in splits:
@@ -92,7 +93,11 @@ def _check_table(model, table):
     ],
 )
 def test_the_table_matches_a_plain_loop(weighted, T, warm_start):
-    """Test the table with and without weights (a fifth of them zero), for one and two targets, and with warm starts."""
+    """Test that ``cv_results_`` agrees with a plain loop over the grid and the splits.
+
+    The test is made with and without weights (a fifth of them zero), with one and two targets, and with and without
+    warm starts.
+    """
     X, y = _data(T=T)
     w = np.random.default_rng(1).uniform(0.5, 3.0, len(X)) * (np.arange(len(X)) % 5 > 0) if weighted else None
     folds = KFold(2, shuffle=True, random_state=0)
@@ -186,7 +191,10 @@ def test_int8_targets_of_minus_128(options):
 
 @pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # the grid has one lambda
 def test_a_refit_with_cv_keeps_no_attribute_of_an_earlier_fit():
-    """A fit with few centers, and one with weights, store attributes that an exact fit without weights lacks."""
+    """Test that a second fit, with all rows as centers and without weights, keeps no attribute of the first fit.
+
+    The first fit has few centers, or weights. Such fits store attributes that the second fit does not have.
+    """
     X, y = _data(m=60)
     options = {"cv": 2, "criterion": "training", "reg_lambdas": [1e-2], "n_init": 1, "random_state": 0}
     expected = HyperKernelRidgeCV([1], **options).fit(X, y)
@@ -244,7 +252,11 @@ def _few_distinct():
 @pytest.mark.parametrize("cv", ["holdout", 5])
 @pytest.mark.parametrize("make", [_data, _frequencies, _few_distinct])
 def test_splits_of_other_rows_are_those_of_scikit_learn(make, cv):
-    """Test rows without copies, rows that repeat by chance, and fewer distinct rows than are needed for the splits."""
+    """Test that the splits are those of scikit-learn if copies of rows are not kept together.
+
+    This is so for rows without copies, for rows that repeat by chance, and if there are fewer distinct rows than the
+    splits need.
+    """
     X, y = make()
     for found, expected in zip(make_splits(cv, X, y, 7), _plain_splits(cv, X, 7), strict=True):
         for one, other in zip(found, expected, strict=True):
@@ -261,7 +273,11 @@ def test_the_splits_of_a_splitter_are_not_changed():
 @pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")  # nothing is learned, at the largest lambda
 @pytest.mark.parametrize("jitter", [0.0, 1e-7])
 def test_copies_do_not_lower_the_held_out_error(jitter):
-    """Test targets of noise. A model that interpolates the training rows would predict held-out copies of them."""
+    """Test that the held-out error for targets of noise is large, although each row occurs three times.
+
+    If copies of a row were in different splits, a model that interpolates the training rows would predict their
+    held-out copies.
+    """
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(40, 2)), rng.normal(size=40)
     X, y = np.tile(X, (3, 1)), np.tile(y, 3)

@@ -52,7 +52,7 @@ def _fit_elsewhere(folder, n_blas, n_jobs):
 @pytest.mark.thorough
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="BLAS uses one thread on a single processor")
 def test_other_threads_in_other_processes_give_the_same_model(tmp_path):
-    """Compare a process with one thread and a process with two BLAS threads and n_jobs=2."""
+    """Test that a process with one thread gives the same models as a process with two BLAS threads and n_jobs=2."""
     folders = [_fit_elsewhere(tmp_path / f"{blas} {jobs}", blas, jobs) for blas, jobs in [(1, 1), (2, 2)]]
     for name in MODELS:
         one, other = (np.load(folder / f"{name}.npz") for folder in folders)

@@ -25,7 +25,10 @@ solvers = pytest.mark.parametrize("solver", ["lbfgs", "varpro", "agd"])
 
 
 def data(m=40, D=4, T=1, seed=0):
-    """Return X, y and a starting map. y depends on two columns and has noise of standard deviation 0.1."""
+    """Return X, y and a starting map with two directions.
+
+    Each of the T targets depends on two columns and has noise of standard deviation 0.1.
+    """
     rng = np.random.default_rng([seed, m, D, T])
     X, B0 = rng.normal(size=(m, D)), rng.normal(size=(2, D)) / np.sqrt(D)
     y = np.stack([np.sin(X[:, 0] + t) + 0.5 * X[:, 1] for t in range(T)], axis=1) + 0.1 * rng.normal(size=(m, T))
@@ -39,7 +42,10 @@ def fit(X, y, sample_weight=None, **parameters):
 
 
 def excused_checks(estimator):
-    """Return the check that is expected to fail: with random centers, weights are not the same as repeated rows."""
+    """Return the check that is expected to fail if only 5 rows are drawn as centers.
+
+    With random centers, a fit with integer weights is not the same as a fit with repeated rows.
+    """
     drawn = {"check_sample_weight_equivalence_on_dense_data": "random centers"}
     return drawn if estimator.n_centers == 5 else {}
 
@@ -296,9 +302,9 @@ def test_threads_and_blocks_do_not_change_the_model(solver):
 @solvers
 @pytest.mark.parametrize("kernel", ["gaussian", "matern32", "laplace", "rational_quadratic"])
 def test_rotating_the_inputs_rotates_the_map(kernel, solver):
-    """Test rotated inputs X Q' with the starting map B0 Q', for an orthogonal matrix Q.
+    """Test that a fit to rotated inputs X Q', from the starting map B0 Q', gives the same model in rotated coordinates.
 
-    ``components_`` is multiplied by Q' (up to signs), and the predictions do not change.
+    Q is an orthogonal matrix. Up to signs, ``components_`` is multiplied by Q'. The predictions do not change.
     """
     X, y, B0 = data()
     Q = np.linalg.qr(np.random.default_rng(1).normal(size=(4, 4)))[0]

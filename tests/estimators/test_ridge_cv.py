@@ -54,6 +54,7 @@ def test_finds_the_number_of_directions_and_the_function(make, least, seed):
     assert model.score(data.X[400:], data.y[400:]) > least
 
 
+# Values of the parameters cv and warm_start.
 CHOICES = [("holdout", False), (3, False), (3, True)]
 
 
@@ -180,9 +181,9 @@ def test_only_the_ratios_of_weights_matter(refit):
 
 @pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # the grid is small, and a value at its end is selected
 def test_cv_results_match_a_loop_over_the_estimator():
-    """Test ``cv_results_`` against separate fits of each pair (n_components, reg_lambda) on each fold.
+    """Test that ``cv_results_`` agrees with separate fits of each pair (n_components, reg_lambda) on each fold.
 
-    Predictions are clipped at the largest absolute training target.
+    The held-out predictions are clipped at the largest absolute training target of the fold.
     """
     X, y, *_ = _small(m=90, D=4)
     folds = KFold(2, shuffle=True, random_state=1)

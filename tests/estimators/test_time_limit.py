@@ -76,7 +76,8 @@ def _late(monkeypatch, limit, n_threads, **options):
     late = [(run, k) for now, run, k in ticks.begun if now > deadline]
     elsewhere = [k for run, k in late if run is None]
     inside = [k for run, k in late if run is not None]
-    # With several threads, each thread but one may have checked the clock just before the limit.
+    # With several threads, each thread but one may have checked the clock just before the deadline. It then makes one
+    # evaluation after the deadline.
     assert np.count_nonzero(inside) <= n_threads - 1
     return len(inside), len(elsewhere)
 

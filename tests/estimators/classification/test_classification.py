@@ -46,7 +46,10 @@ def test_sklearn_compatible_in_other_settings(estimator, check):
 
 
 def planted(K, m=150, D=4, seed=0, n_test=2000):
-    """Return overlapping classes with one direction: training rows, and test rows with their true probabilities."""
+    """Return K overlapping classes that depend on one direction of D columns.
+
+    Return X and y of m training rows, and X, y and the true class probabilities of test rows.
+    """
     data = make_mim_classes(m + n_test, D, 1, K, random_state=seed)
     return data.X[:m], data.y[:m], data.X[m:], data.y[m:], data.probabilities[m:]
 
@@ -100,7 +103,7 @@ def test_methods_and_attributes(fitted):
 
 
 def test_probabilities_are_calibrated(fitted):
-    """The probabilities are calibrated to within 0.05.
+    """The expected calibration error of the probabilities is below 0.05.
 
     If the map overfits, the raw outputs of `regressor_` are not calibrated (see the next test).
     """
@@ -111,9 +114,9 @@ def test_probabilities_are_calibrated(fitted):
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.thorough
 def test_calibration_of_an_overfitted_map(seed):
-    """Probabilities are calibrated even if `regressor_` interpolates its training rows.
+    """The calibration error of the probabilities is below 0.08, even if `regressor_` interpolates its training rows.
 
-    With 150 rows of 15 columns, `regressor_` interpolates, and its outputs are poor probabilities.
+    With 150 rows of 15 columns, `regressor_` interpolates. The calibration error of its own outputs is above 0.08.
     """
     X, y, X_test, _, truth = planted(2, D=15, seed=seed)
     model = HyperKernelClassifier(1, **QUICK).fit(X, y)
@@ -124,7 +127,10 @@ def test_calibration_of_an_overfitted_map(seed):
 
 
 def test_held_out_outputs_at_a_fixed_map():
-    """The held-out outputs equal the outputs of kernel ridge regression on the other rows, with the same noise."""
+    """The held-out outputs are the predictions of kernel ridge regression on the other rows, at a fixed map.
+
+    The kernel ridge regression has the class codes as targets, and the same noise as the model of all rows.
+    """
     X, y, *_ = planted(3, m=100, D=2)
     weight = np.linspace(0.5, 1.5, 100)
     model = HyperKernelRidgeCV(1, truncate=False, **QUICK).fit(X, class_codes(y, 3), weight)
@@ -223,7 +229,7 @@ def test_classes_without_positive_weight_are_removed(loss):
 
 
 def test_balanced_class_weights():
-    """Balanced class weights give the same model as equal weights passed as a dict, or as sample weights."""
+    """class_weight="balanced" gives the same model as the same weights, passed as a dict or as sample weights."""
     X, y, X_test, *_ = planted(2, m=36)
     y[:13] = 0
     counts = np.bincount(y)

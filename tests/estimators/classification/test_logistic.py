@@ -17,7 +17,7 @@ classes = pytest.mark.parametrize("K", [2, 3])
 
 
 def problem(K, n=30, D=4, seed=0):
-    """Return rows, coded labels, weights, centers, a map, and the class of each row."""
+    """Return n rows with K classes: the inputs, coded labels, weights, centers, a map, and the class of each row."""
     rng = np.random.default_rng([seed, K])
     X, B, w = rng.normal(size=(n, D)), rng.normal(size=(2, D)) / 2, rng.uniform(0.5, 2.0, n)
     index = (X[:, 0] + 0.5 * rng.normal(size=n) > 0).astype(int) + (K == 3) * (X[:, 1] > 0.3)
@@ -26,12 +26,15 @@ def problem(K, n=30, D=4, seed=0):
 
 
 def matrix(kernel, P, C):
-    """Return the kernel matrix, computed entry by entry."""
+    """Return the kernel matrix of the points P and C, computed entry by entry."""
     return np.array([[kernel(p[None], c[None])[0, 0] for c in C] for p in P])
 
 
 def naive(K, K_cc, index, w, nu, alpha, b):
-    """Return the objective, computed row by row from its definition."""
+    """Return the objective of the coefficients alpha and the intercepts b, computed row by row from its definition.
+
+    K is the kernel matrix of rows and centers, K_cc that of the centers, and index contains the class of each row.
+    """
     value = 0.0
     for row, k, weight in zip(K, index, w, strict=True):
         scores = row @ alpha + b
@@ -111,7 +114,7 @@ def test_integer_weights_equal_repeated_rows(K):
 
 @classes
 def test_warm_starts_save_steps(K, monkeypatch):
-    """A start from the scores at a similar map solves fewer linear systems than a start from zero."""
+    """A solve that starts from the scores at a similar map needs fewer linear systems than a solve from zero."""
     X, Y, w, centers, B, _ = problem(K)
     objective = LogisticObjective(InMemoryRows(X, Y, w), centers, kernels.Gaussian(gamma=0.5))
     initial = objective.solve(B, 0.1).scores

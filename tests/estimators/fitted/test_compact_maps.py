@@ -32,7 +32,7 @@ from support.models_to_save import assert_same, saved, through_a_file
 from support.mutated_model_files import parts
 
 N, D = 50, 5
-# The scales of the columns in standardized coordinates. The last column is constant.
+# Maps, given by the scales of the D columns in standardized coordinates. The last column of the data is constant.
 SHAPES = {"diagonal": np.array([0.3, 0.9, 0.05, 0.6, 0.4]), "identity": np.full(D, 0.4)}
 CASES = [
     (shape, kernel, n_centers, n_targets)
@@ -81,7 +81,7 @@ def fit(case, *, dense, **parameters):
 
 
 def twins(case, **parameters):
-    """Return the model with the vector and the model with the matrix."""
+    """Return the model whose map is stored as a vector, and the same model with the map as a D x D matrix."""
     return tuple(fit(case, dense=dense, **parameters) for dense in (False, True))
 
 
@@ -264,9 +264,9 @@ def test_the_canonical_form_of_a_vector():
 
 
 def test_scores_of_many_scales_use_a_random_projection(monkeypatch):
-    """Test that the interval scores change little if the derivatives they use are projected to fewer dimensions.
+    """Test that the median interval score changes by at most 30% if the tangents are projected to fewer dimensions.
 
-    These are the derivatives of f with respect to the scales of the map.
+    Tangents are the derivatives of the function with respect to the scales of the map.
     """
     case = ("diagonal", "gaussian", N, 1)
     expected = fit(case, dense=False).interval_scores_

@@ -59,7 +59,10 @@ def _data(m=120, D=4, seed=0):
 
 
 def _hat_trace(K, K_cc, w, reg_lambda):
-    """Return the trace of the hat matrix K (K'WK + lambda W K_cc)^-1 K'W."""
+    """Return the trace of the hat matrix K (K' diag(w) K + lambda sum(w) K_cc)^-1 K' diag(w).
+
+    K is the kernel matrix of rows and centers, K_cc that of the centers, and w are the weights of the rows.
+    """
     A = K.T @ (w[:, None] * K) + reg_lambda * np.sum(w) * K_cc
     return np.trace(K @ np.linalg.solve(A, K.T * w))
 
@@ -68,9 +71,10 @@ def _hat_trace(K, K_cc, w, reg_lambda):
 @pytest.mark.parametrize("reg_lambda", [1e-2, 1e-6])
 @pytest.mark.parametrize("n_centers", [None, 20])
 def test_effective_dimension_and_condition(n_centers, reg_lambda, weighted):
-    """Test the trace of the hat matrix against its definition, and the condition number against NumPy's.
+    """Test that the effective dimension is the trace of the hat matrix, and that the condition number is that of NumPy.
 
-    The parameters cover all three linear systems: with all rows as centers, normal equations, and whitened ones.
+    The parameters cover all three linear systems: the system with all rows as centers, the normal equations, and the
+    whitened normal equations.
     """
     X, y = _data()
     w = np.arange(1.0, 121.0) if weighted else None
@@ -276,7 +280,10 @@ def test_overfit_warning(seed):
 
 
 def test_adjusted_share():
-    """The adjusted share matches its formula. The parameters of a given map, which was not learned, do not count."""
+    """The adjusted share matches its formula, which contains the number of parameters of the learned map.
+
+    A map that was given, and not learned, has no parameters in this formula.
+    """
     X, y = _data()
     learned = HyperKernelRidge(2, n_init=2, random_state=0).fit(X, y)
     given = HyperKernelRidge(2, init=learned.components_, gamma=learned.gamma_, max_iter=0).fit(X, y)

@@ -24,7 +24,10 @@ def _untruncated(model, X):
 
 
 def _effective_dimension(model, X, w):
-    """Return the trace of the hat matrix K (K'WK + lambda W K_cc)^-1 K'W."""
+    """Return the trace of the hat matrix K (K' diag(w) K + lambda sum(w) K_cc)^-1 K' diag(w).
+
+    K and K_cc are the two kernel matrices of `_kernels`, and w are the weights of the rows.
+    """
     K, K_cc = _kernels(model, X)
     A = K.T @ (w[:, None] * K) + model.reg_lambda_ * w.sum() * K_cc
     return float(np.trace(K @ np.linalg.solve(A, K.T * w)))
@@ -58,10 +61,10 @@ def _explained(y, predicted, w):
     ("kind", "n_centers", "reg_lambda"), [("all", "all", 1e-3), ("normal", 40, 1e-2), ("whitened", 40, 1e-5)]
 )
 def test_solve_diagnostics(kind, n_centers, reg_lambda, weighted):
-    """Test the diagnostics of the linear solve for all three kinds of systems.
+    """Test that the diagnostics of a fit agree with their definitions, for the three kinds of linear systems.
 
-    The kernel is rough, so that its matrix is well conditioned. LAPACK's estimate of the condition number is a lower
-    bound.
+    The Laplace kernel is used, because its matrix is well conditioned. LAPACK's estimate of the condition number is a
+    lower bound.
     """
     w = WEIGHTS if weighted else np.ones(150)
     model = HyperKernelRidge(
@@ -79,9 +82,10 @@ def test_solve_diagnostics(kind, n_centers, reg_lambda, weighted):
 
 @pytest.mark.parametrize("reg_lambda", [1e-3, 1e-5])
 def test_digits(reg_lambda):
-    """Test the documented formula of `digits`.
+    """Test the documented formula of `digits`, the number of accurate digits of the solution.
 
-    The formula is accurate to a hundredth of a digit if lambda is small compared with k(x, x) = 1.
+    The number is -log10(eps condition). If lambda is at least 1e-4, it is at least -log10(eps / lambda^2). The second
+    expression is accurate to a hundredth of a digit if lambda is small compared with k(x, x) = 1.
     """
     model = HyperKernelRidge(
         2, kernel="laplace", n_centers=40, reg_lambda=reg_lambda, n_init=2, max_iter=5, random_state=0
@@ -97,7 +101,11 @@ def test_digits(reg_lambda):
 @pytest.mark.parametrize("reg_lambdas", [[1e-3, 1e-4], [1.0, 1e-3, 1e-9]])
 @may_warn
 def test_truncated_share_and_edges_of_the_grid(reg_lambdas):
-    """Test the shares of truncated predictions. The target has plateaus, which a smooth function overshoots."""
+    """Test `truncated_share` and `overshooting_share`, and `at_edge` for the grid of lambda.
+
+    They are the shares of the training rows whose predictions, before truncation, exceed the bound `truncation_`, and
+    1.5 times this bound, in absolute value. The target has plateaus, which a smooth function overshoots.
+    """
     y = np.clip(4.0 * DATA.y / np.abs(DATA.y).max(), -1.0, 1.0)
     model = HyperKernelRidgeCV(
         [2], criterion="training", cv="holdout", reg_lambdas=reg_lambdas, n_init=1, random_state=0

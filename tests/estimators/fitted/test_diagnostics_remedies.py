@@ -8,6 +8,7 @@ import pytest
 
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
 
+# Each entry is a change of the diagnostics of a model without findings. The change causes one finding.
 FINDINGS = [
     {"digits": 1.0},
     {"jitter": 1e-6},

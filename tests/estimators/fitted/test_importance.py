@@ -34,10 +34,10 @@ def test_outer_product_against_finite_differences(kernel, n_targets):
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_importances_against_finite_differences(kernel):
-    """Importances match finite differences at the centers.
+    """Importances match finite differences of the predictions at the centers.
 
-    At a center, the symmetric difference of the kernel of that center is zero, even if the kernel has a kink there. The
-    library also leaves this kernel out of the gradient.
+    At a center, the central difference of the kernel function of this center is zero, even if the kernel has a kink
+    there. The library also leaves this kernel function out of the gradient.
     """
     model = made_model(n_components=2, n_features=3, kernel=kernel)
     moves = np.sqrt(np.diag(_by_loops(model, model.centers_))) * model.centers_.std(axis=0)

@@ -37,7 +37,11 @@ def latent(model, X):
 
 
 def dense_posterior(model, X, y, w, new):
-    """Return the scale s of each target, and the variance of f at the new rows divided by s, by textbook formulas."""
+    """Return the scale s of each target, and the variance of f at the new rows divided by s, by textbook formulas.
+
+    The prior covariance of f is s times the kernel, and the variance of the noise of row i is s nu / w_i, where nu is
+    lambda times the sum of the weights w.
+    """
     Y = y.reshape(len(y), -1) - model.intercept_
     k, P, C, N = model.kernel_, latent(model, X), latent(model, model.centers_), latent(model, new)
     nu = model.reg_lambda_ * np.sum(w)
@@ -46,7 +50,8 @@ def dense_posterior(model, X, y, w, new):
         inverse = np.linalg.inv(A)
         variance = k.diagonal(N) - np.diag(k(N, P) @ inverse @ k(P, N))
     else:
-        # Titsias: the values u at the centers have the covariance K_cc M^-1 K_cc, M = K_cc + K_cx diag(w) K_xc / nu.
+        # Titsias (2009): the values u at the centers have the covariance K_cc M^-1 K_cc, where K_cx is the kernel
+        # matrix of centers and rows, and M = K_cc + K_cx diag(w) K_xc / nu.
         K, K_cx = k(C, C), k(C, P)
         M = K + K_cx @ np.diag(w / nu) @ K_cx.T
         to_f = k(N, C) @ np.linalg.inv(K)
@@ -73,8 +78,8 @@ CASES = {
 def fitted(n_targets=1, weights=False, **options):
     X, y = data(n_targets=n_targets)
     w = np.random.RandomState(1).uniform(0.5, 2.0, len(X)) if weights else np.ones(len(X))
-    # With few iterations from a given map, both directions stay long. K_cc is then not singular, and the dense formulas
-    # are accurate.
+    # With few iterations from a given map, both rows of the map stay long. The kernel matrix of the centers is then not
+    # singular, and the dense formulas are accurate.
     options = {"reg_lambda": 3e-3, "init": np.eye(2, X.shape[1]), "max_iter": 3, "random_state": 0, **options}
     model = HyperKernelRidge(2, **options)
     model.fit(X, y, w if weights else None)
@@ -130,13 +135,16 @@ def test_numerically_singular_centers():
 
 
 def explicit_scores(model, X, y, w, shape="full"):
-    """Return the conformal scores, computed by solving a linear model again without each row.
+    """Return the sorted conformal scores, computed by solving a linear model again without each row.
 
-    The linear model has two kinds of features. The features of the first kind are the kernels at the centers, with the
-    penalty nu K_cc. The features of the second kind are the derivatives of f with respect to B for a fixed g, computed
-    by finite differences in the coordinates of the optimization, with the penalty nu d D / |B|^2 for a full map, and nu
-    otherwise. Each target is divided by the square root of its scale s. All targets are fitted in a single linear
-    system.
+    The score of a row is the absolute error of its prediction without this row, divided by its standard deviation
+    without this row. The linear model approximates f(x) = g(Bx), where both g and the map B are fitted. It has two
+    kinds of features. The features of the first kind are the kernel functions of the centers, with the penalty matrix
+    nu K_cc. Here nu is lambda times the sum of the weights, and K_cc is the kernel matrix of the centers. The features
+    of the second kind are the derivatives of f with respect to B for a fixed g. They are computed by finite
+    differences, in the standardized coordinates of the optimization. Their penalty is nu d D / |B|^2 for a full d x D
+    map, and nu otherwise. Each target is divided by the square root of its scale s (see `dense_posterior`). All targets
+    are fitted in a single linear system.
     """
     n = len(X)
     Y = y.reshape(n, -1) - model.intercept_
@@ -176,7 +184,8 @@ def explicit_scores(model, X, y, w, shape="full"):
     jitter = 1e-12 * np.trace(A) / len(A) * np.eye(len(A))
     scores = np.empty((n, t))
     for i in range(n):
-        # Without row i the coefficients change by -A_-i^-1 w Phi_i' r_i, relative to the solution with all rows.
+        # If row i is left out, the coefficients change by -(A - w_i Phi_i' Phi_i)^-1 w_i Phi_i' r_i. Phi_i are the
+        # features of row i and r_i is its residual. The error is the residual minus Phi_i times this change.
         change = np.linalg.solve(A - w[i] * Phi[i].T @ Phi[i] + jitter, w[i] * Phi[i].T @ residual[i])
         error = residual[i] + Phi[i] @ change
         without = dense_variance_without(model, X, w, i)
@@ -266,7 +275,7 @@ def test_projected_tangents_keep_their_inner_products(monkeypatch):
     assert mixed.shape == (40, 170)
     exact, about = all_of_them @ all_of_them.T, mixed @ mixed.T
     size = np.sqrt(np.outer(np.diag(exact), np.diag(exact)))
-    # The bound is 5.5 standard deviations for the maximum of 820 distinct entries.
+    # The bound is 5.5 standard deviations of an entry, because the maximum is over 820 distinct entries.
     assert np.max(np.abs(about - exact) / size) < 5.5 * np.sqrt(2.0 / 170)
 
 

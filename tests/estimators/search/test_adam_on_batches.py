@@ -1,4 +1,7 @@
-"""Learning a map from random batches: the batches, single steps by hand, failures, deadlines and checkpoints."""
+"""Learning a map from random batches of rows with Adam.
+
+The tests cover the batches, the steps compared with a plain implementation, failures, deadlines and checkpoints.
+"""
 
 import math
 import time
@@ -76,7 +79,10 @@ def _same(one, two):
 
 @pytest.mark.parametrize(("n_rows", "in_a_pass"), [(10, 4), (20, 2), (40, 1), (13, 3), (39, 1)])
 def test_a_pass_draws_no_row_twice(recorded, n_rows, in_a_pass):
-    """Test batch sizes that divide the 40 rows, and others: rows that do not fill a batch are left out of the pass."""
+    """Test that the batches of one pass through the 40 rows have no row in common.
+
+    If the batch size does not divide 40, the rows that do not fill a batch are left out of the pass.
+    """
     X = _data()[0]
     learn_on_batches(_problem(make=recorded), _start(), n_rows, 3 * in_a_pass, 0)
     assert [len(batch) for batch in recorded.batches] == [n_rows] * (3 * in_a_pass)
@@ -107,11 +113,12 @@ def test_rows_of_weight_zero_are_left_out(recorded, first):
 @pytest.mark.parametrize(("T", "weighted"), [(1, False), (2, True)])
 @pytest.mark.parametrize("n_steps", [1, 4, 15])
 def test_steps_match_adam_by_hand(make, T, weighted, diagonal, n_steps):
-    """Test batches of all rows, for which the order of the rows does not matter, with gradients in float64.
+    """Test that the learned map and noise agree with a plain implementation of Adam.
 
-    A step of the entries of a full map is at most 0.4 times their root mean square, and a step of the logarithm of a
-    scale or of nu is at most 0.1. The first ten steps are shorter, and the steps decrease like a cosine. The learned
-    entries differ slightly from those computed here, because the library computes the gradients in float32.
+    Each batch contains all rows, so that the order of the rows does not matter. The unit of a step is 0.4 times the
+    root mean square of the entries for a full map, and 0.1 for the logarithm of a scale or of nu. The first ten steps
+    are shorter, and the steps decrease like a cosine. The library computes the gradients in float32, and this test in
+    float64, so that the results differ slightly.
     """
     X, Y = _data(T=T)
     w = np.random.default_rng(5).uniform(0.5, 1.5, size=40) if weighted else None
@@ -135,7 +142,10 @@ def test_steps_match_adam_by_hand(make, T, weighted, diagonal, n_steps):
 
 
 def test_nu_stays_within_its_range():
-    """Test targets that are pure noise, and targets without noise: nu stays between 1e-6 and 10."""
+    """Test that nu stays between 1e-6 and 10, for targets of pure noise and for targets without noise.
+
+    The runs start from nu = 10 and nu = 1e-6.
+    """
     X, Y = _data(noise=0.0)
     for start, targets in ((10.0, np.random.default_rng(0).normal(size=(40, 1))), (1e-6, Y)):
         found = learn_on_batches(_problem(InMemoryRows(X, targets)), replace(_start(), nu=start), 20, 12, 0)
@@ -178,7 +188,10 @@ def test_the_result_does_not_depend_on_threads():
 
 @pytest.mark.parametrize("kernel", ["gaussian", "laplace"])
 def test_a_planted_map_improves_the_evidence_of_other_rows(kernel):
-    """Test a function of three directions of eight columns, learned from 1,500 rows and compared on 300 other rows."""
+    """Test that a map learned from 1,500 rows has a better evidence on 300 other rows than the starting map.
+
+    The target depends on three directions of eight columns.
+    """
     rng = np.random.default_rng(0)
     X, planted = rng.normal(size=(1_800, 8)), np.linalg.qr(rng.normal(size=(8, 8)))[0][:3]
     P = X @ planted.T
@@ -197,7 +210,10 @@ def test_a_planted_map_improves_the_evidence_of_other_rows(kernel):
 
 @pytest.mark.parametrize("error", [FloatingPointError(), ZeroDivisionError(), np.linalg.LinAlgError(), None], ids=repr)
 def test_a_step_that_fails_is_skipped(recorded, monkeypatch, error):
-    """Test eight steps, of which three fail, also the first. If `error` is None, the gradient of these steps is NaN."""
+    """Test that a run of eight steps, of which three fail, makes the other five steps.
+
+    The first step fails too. If `error` is None, a step that fails has the gradient NaN.
+    """
     monkeypatch.setattr(recorded, "failing", (0, 3, 4))
     monkeypatch.setattr(recorded, "error", error)
     found = learn_on_batches(_problem(make=recorded), _start(), 10, 8, 0)

@@ -108,7 +108,7 @@ def _diagonal(B, shape=None):
 
 @pytest.mark.parametrize(("D", "k"), [(5, 0), (5, 1), (5, 2), (5, 4), (5, 5), (1, 1), (60, 3), (2_000, 700)])
 def test_the_choice_of_columns_is_the_logarithm_of_a_binomial_coefficient(D, k):
-    """Test ``log(D choose k)`` for k of D columns, which is 0 if all columns are used."""
+    """Test that `choice` is ``log(D choose k)`` for a map that uses k of D columns. It is a term of the score."""
     B = np.random.default_rng(0).permutation(np.where(np.arange(D) < k, 0.3, 0.0))
     expected = math.log(math.comb(D, k))
     for shape in (Diagonal(B), Diagonal(), Scaled(B + 1.0)):
@@ -138,8 +138,9 @@ SCORED = {
 def test_the_score_is_a_bic_in_nats(make, T, constant, counted):
     """Test that the score is T W l + (dof / 2) log W, where l is the criterion in nats and W the total weight.
 
-    T is the number of targets that are not constant, or 1 if all targets are constant. If only k of the D columns are
-    used, the logarithm of the number of choices of k columns is added. Without a candidate, the score is T W l.
+    T is the number of targets that are not constant, or 1 if all targets are constant. The number of parameters of the
+    map is dof. If only k of the D columns are used, the logarithm of the number of choices of k columns is added.
+    Without a candidate, the score is T W l.
     """
     rows = _rows(T=T, weighted=True)
     X, Y, w = rows.gather()
@@ -154,7 +155,7 @@ def test_the_score_is_a_bic_in_nats(make, T, constant, counted):
 
 
 def test_the_penalty_uses_at_least_two_rows():
-    """Test that parameters are penalized even if W is 1: the penalty is then the same as for W = 2."""
+    """Test that parameters are penalized even if the total weight W is 1: the penalty is then the same as for W = 2."""
     criterion = Evidence(_rows(), None, KERNEL, 0.05)
     candidate = Candidate(Origin.SQUARE, KERNEL, np.eye(3), 0.1)  # with 6 parameters
     for W in (1.0, 2.0):
@@ -163,7 +164,7 @@ def test_the_penalty_uses_at_least_two_rows():
 
 @pytest.mark.parametrize("dof", [0.0, 1.0, 7.0])
 def test_optimism(dof):
-    """Test the optimism of a score that is extrapolated from n rows to W rows.
+    """Test the optimism of a score that is extrapolated from n rows to W rows, for a map with dof parameters.
 
     It is (dof / 2) (W / n - 1) nats, and zero if W is at most n. On average, the maximum of the log likelihood of n
     rows exceeds its value at the true parameters by dof / 2. On n new rows, the log likelihood at the fitted parameters
@@ -204,10 +205,10 @@ RANKED = [case for case in kernel_cases(0.3) if case.shape.get("degree") != 1]
 @pytest.mark.parametrize("case", RANKED, ids=lambda case: case.id)
 @pytest.mark.parametrize(("d", "D"), [(1, 3), (2, 3), (3, 3)])
 def test_degrees_of_freedom_equal_the_rank_of_the_jacobian(case, d, D):
-    """Test the degrees of freedom against the rank of the Jacobian of the kernel matrix.
+    """Test that the degrees of freedom equal the rank of the Jacobian of the kernel matrix of twelve points.
 
-    The Jacobian with respect to the parameters of the map is computed by finite differences, for twelve points. A
-    parameter without effect gives singular values of about 1e-9. Polynomial kernels of degree one are left out.
+    The Jacobian with respect to the parameters of the map is computed by finite differences. A parameter without effect
+    gives a singular value of about 1e-9. Polynomial kernels of degree one are left out.
     """
     rng = np.random.default_rng([d, D])
     X, B, scales = rng.normal(size=(12, D)), rng.normal(size=(d, D)), rng.uniform(0.5, 1.5, size=D)
@@ -250,7 +251,10 @@ def _comparable(ends):
 )
 @pytest.mark.parametrize("grouped", [True, pytest.param(False, marks=pytest.mark.thorough)])
 def test_threads_and_workers_give_the_same_candidates_in_the_same_order(given, grouped):
-    """Test that results are bitwise equal to separate runs, even with fewer starts than threads or no starts."""
+    """Test that the results are bitwise equal to those of separate runs, in the order of the starts.
+
+    There may be fewer starts than threads, or no starts.
+    """
     rows = _rows()
     criterion = (
         Grouped(Evidence, rows, 2, KERNEL, 1.0) if grouped else Evidence(rows, rows.take([1, 5, 9]), KERNEL, 1.0)
@@ -323,9 +327,10 @@ def test_plain_kernel_ridge_is_the_best_of_runs_from_each_noise(noises):
 
 @pytest.mark.parametrize(("reg_lambda", "expected"), [(1e-12, True), (1e-3, False), (1e3, True)])
 def test_lambda_at_its_bound_is_reported(reg_lambda, expected):
-    """Test `lambda_at_bound` after `descend`, `improve` and a run in a worker.
+    """Test that `lambda_at_bound` is True if lambda is at an end of its range (1e-12 or 1e3), and False otherwise.
 
-    No iteration is made, so lambda keeps its starting value.
+    The candidates come from `descend`, from `improve` and from a run in a worker. No iteration is made, so lambda keeps
+    its starting value.
     """
     rows = _rows()
     criterion = Evidence(rows, None, KERNEL, 1.0)

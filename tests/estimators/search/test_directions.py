@@ -1,6 +1,7 @@
 """Tests of the search for directions: starts, cuts, widening, more centers, failures, threads and deadlines.
 
-Most searches here use fewer centers than the library, so that a search takes about half a second.
+A cut truncates a map with many directions to fewer directions. Widening adds random directions to a map. Most searches
+here use fewer centers than the library, so that a search takes about half a second.
 """
 
 import functools
@@ -40,9 +41,10 @@ from hkrr.metrics import subspace_distance
 from hkrr.rows import InMemoryRows
 
 GAUSSIAN, PRODUCT = Gaussian(gamma=1.0), ProductLaplace(gamma=1.0)
-# Fewer centers than in `directions.SIZES`.
+# Largest number of directions, number of rows and number of centers, as in `directions.SIZES`, but with fewer centers.
 FEW_CENTERS = ((3, 2_000, 30), (5, 2_000, 60), (math.inf, 4_000, 120))
 LIBRARY_SIZES = directions.SIZES
+# Number of wide maps that the search keeps after the short runs, and the largest number of times that it widens a map.
 SURVIVORS = 2
 MOST_WIDENINGS = 6
 
@@ -151,9 +153,10 @@ def _candidate(B, kernel=GAUSSIAN, **fields):
 
 @pytest.mark.parametrize("kernel", ["gaussian", "matern32", "product_laplace"])
 def test_random_starts_alternate_between_the_scale_of_the_median_rule_and_half_of_it(kernel):
-    """Test the scales with at most 500 rows, so that the median heuristic uses all rows.
+    """Test that every second start is half as large as the scale of the median heuristic.
 
-    For a map at the scale of the median heuristic, this heuristic gives gamma 1. At half the scale, it gives gamma 4.
+    The median heuristic gives gamma 1 for the projections of a map at its own scale, and gamma 4 at half this scale.
+    There are fewer than 500 rows, so that the median heuristic uses all rows.
     """
     rng = np.random.default_rng(0)
     rows = InMemoryRows(rng.normal(size=(200, 6)), rng.normal(size=200), rng.uniform(0.5, 2.0, size=200))
@@ -195,8 +198,8 @@ def test_random_starts_do_not_depend_on_the_units_of_x(scale):
 def test_a_start_from_moments_sees_a_product(D, weighted):
     """Test that the start from moments finds the plane of x_0 and x_1 for y = x_0 x_1.
 
-    E[y x x'] = e_0 e_1' + e_1 e_0', with unit vectors e_0 and e_1. The eigenvectors for the eigenvalues 1 and -1 span
-    the plane. The product is the second of two targets. The first target is smaller.
+    The moment matrix is E[y x x'] = e_0 e_1' + e_1 e_0', with unit vectors e_0 and e_1. Its eigenvectors for the
+    eigenvalues 1 and -1 span the plane. The product is the second of two targets. The first target is smaller.
     """
     rng = np.random.default_rng(D)
     X = rng.normal(size=(6000, D))
@@ -206,7 +209,7 @@ def test_a_start_from_moments_sees_a_product(D, weighted):
     assert (start.kind.label, start.B.shape) == ("moments", (2, D))
     assert start.nu == pytest.approx(FIRST_LAMBDA * rows.total_weight)
     basis = np.linalg.svd(start.B, full_matrices=False)[2]
-    assert np.linalg.norm(basis[:, :2]) ** 2 > 1.6  # 2 for exact moments; sampling error about D / 6000
+    assert np.linalg.norm(basis[:, :2]) ** 2 > 1.6  # 2 for exact moments; the sampling error is about D / 6000
     # The start used a different sample of rows, so the value is only approximate.
     assert Gaussian().median_gamma(X[:2000] @ start.B.T) == pytest.approx(1.0, rel=0.1)
 
@@ -229,7 +232,7 @@ def test_the_target_with_the_largest_sum_of_squares_determines_the_start_from_mo
 
 @pytest.mark.parametrize("D", [8, 310])
 def test_there_is_no_start_from_moments_if_there_are_fewer_eigenvectors_than_directions(monkeypatch, D):
-    """Test both cases: more directions than columns, and eigenvectors that do not converge."""
+    """Test that no start is returned for more directions than columns, or if too few eigenvectors converge."""
     rng = np.random.default_rng(0)
     rows = InMemoryRows(rng.normal(size=(50, D)), rng.normal(size=50))
     if D == 8:
@@ -258,9 +261,10 @@ def test_a_start_from_moments_of_a_target_that_is_zero_is_finite_or_missing(D):
 @pytest.mark.parametrize("D", [6, 310])
 @pytest.mark.parametrize("scale", [1e-150, 1e-50, 1e50, 1e150])
 def test_a_start_from_moments_does_not_depend_on_the_units_of_x_and_y(scale, D):
-    """Test huge and tiny values. The products of three such values would overflow, or become zero.
+    """Test that the start from moments is the same if X or y is multiplied by a huge or tiny scale.
 
-    A power of two close to `scale` is used, so that ARPACK takes the same steps.
+    The products of three such values would overflow, or become zero. The scale is rounded to a power of two, so that
+    ARPACK takes the same steps.
     """
     scale = 2.0 ** round(math.log2(scale))
     rng = np.random.default_rng(D)
@@ -396,7 +400,7 @@ def test_constant_and_dependent_columns_add_no_directions():
 
 
 def test_a_widened_map_has_no_spectrum():
-    """Test that the spectrum is removed, because it holds the singular values of the map before the cut."""
+    """Test that widening removes the spectrum, which contains the singular values of the map before the cut."""
     candidate = _candidate(np.eye(1, 5), spectrum=(1.0, 0.1, 0.0))
     assert widen(candidate, 0.3, _rows_of(5), np.random.RandomState(0)).spectrum is None
 
@@ -485,10 +489,10 @@ def test_the_search_finds_the_directions_with_the_centers_of_the_library(monkeyp
 
 @pytest.mark.parametrize("seed", [0, thorough(1), thorough(2), thorough(3)])
 def test_the_search_finds_one_direction_along_which_the_target_oscillates(monkeypatch, seed):
-    """Test y = sin(2 pi b'x) with 200 rows in 5 dimensions, and the centers of the library.
+    """Test that the direction b of y = sin(2 pi b'x) is found from 200 rows in 5 dimensions.
 
-    With a random map, the evidence is maximal for an infinite lambda, where its gradient with respect to the map is
-    zero. A run must not end there.
+    With a random map, the best evidence is that of an infinite lambda, where the gradient with respect to the map is
+    zero. A run must not end there. The search uses as many centers as the library does.
     """
     monkeypatch.setattr(directions, "SIZES", LIBRARY_SIZES)
     data = make_mim_sines(200, 5, 1, random_state=seed)
@@ -499,7 +503,10 @@ def test_the_search_finds_one_direction_along_which_the_target_oscillates(monkey
 @short_runs
 @pytest.mark.parametrize("scale", [2.0**-300, thorough(2.0**300)])
 def test_the_units_of_y_do_not_matter(scale):
-    """Test huge and tiny targets. Scaling the targets shifts the criterion by the logarithm of the scale."""
+    """Test that a huge or tiny scale of the targets does not change the directions.
+
+    The value of the criterion is shifted by the logarithm of the scale.
+    """
     data = PROBLEMS["single"](0)
     one, other = (_winner(_search(_rows(each))) for each in (data, replace(data, y=scale * data.y)))
     assert one.n_components == other.n_components == 1
@@ -509,7 +516,7 @@ def test_the_units_of_y_do_not_matter(scale):
 
 @short_runs
 def test_the_search_handles_several_targets_and_weights():
-    """Test two targets that depend on different directions, and rows of different weights."""
+    """Test that the directions of two targets, which depend on different directions, are found with weighted rows."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(150, 4))
     Y = np.column_stack([np.sin(1.5 * X[:, 0]), np.tanh(X[:, 2]) + X[:, 2]]) + 0.1 * rng.normal(size=(150, 2))
@@ -571,7 +578,10 @@ def test_each_neighbour_of_the_best_number_was_tried(problem, seed, make, kernel
 
 @finished
 def test_the_spectrum_of_the_winner(problem, seed, make, kernel):
-    """Test that the spectrum has one entry per direction of the uncut map, divided by the largest entry."""
+    """Test that the spectrum has one entry for each direction of the map before the cut.
+
+    The entries are the singular values of this map, divided by the largest singular value.
+    """
     search = _found(problem, seed, make, kernel)[0]
     winner = _winner(search)
     assert winner.origin is Origin.CUT
@@ -587,7 +597,7 @@ def test_the_spectrum_of_the_winner(problem, seed, make, kernel):
 
 @finished
 def test_the_spectra_of_all_candidates_belong_to_the_maps_from_which_they_were_cut(problem, seed, make, kernel):
-    """Test that each cut has a spectrum, and maps that were not cut have none."""
+    """Test that each map that was cut has a spectrum, and that other maps have none."""
     search = _found(problem, seed, make, kernel)[0]
     for end in search.ends:
         assert (end.spectrum is not None) == (end.origin is Origin.CUT)
@@ -596,7 +606,10 @@ def test_the_spectra_of_all_candidates_belong_to_the_maps_from_which_they_were_c
 
 @short_runs
 def test_two_starts_survive_and_the_others_are_dropped():
-    """Test the first candidates of a search: the starts that were dropped after a short run, then the two survivors."""
+    """Test that the best two of five starts are kept after the short runs.
+
+    In the list of candidates, the starts that were dropped come first, then the two survivors.
+    """
     search = _search(_rows(PROBLEMS["single"](0)), n_starts=4)
     width = starting_width(search.problem.rows)
     starts, others = search.ends[:5], search.ends[5:]
@@ -634,7 +647,10 @@ def test_given_numbers_above_the_usual_width_are_possible():
 @pytest.mark.parametrize("n_rows", [2, 25, thorough(3), thorough(10)])
 @pytest.mark.parametrize("make", [Evidence, LeaveOneOut])
 def test_few_rows_are_all_centers(n_rows, make):
-    """Test that the search works on the exact criterion, which is not minimized over lambda at each map."""
+    """Test that all rows are centers if there are few rows.
+
+    The search then uses the exact criterion, which is not minimized over lambda at each map.
+    """
     rows = _rows(PROBLEMS["sines"](0)).subset(np.arange(n_rows))
     search = _search(rows, make=make)
     assert search.criterion.exact
@@ -671,7 +687,10 @@ def _comparable(search):
 
 @short_runs
 def test_the_result_does_not_depend_on_threads_and_workers():
-    """Test threads, and joblib workers that are threads. A thorough test uses processes."""
+    """Test that threads, or joblib workers that are threads, do not change the result.
+
+    The next test, which is thorough, uses worker processes.
+    """
     rows = _rows(PROBLEMS["single"](0))
     one = _comparable(_search(rows))
     assert _comparable(_search(rows, n_threads=2)) == one
@@ -717,7 +736,10 @@ def test_a_decided_search_has_two_phases_and_few_centers():
 
 
 def test_a_search_that_leaves_much_of_y_unexplained_widens_with_more_centers():
-    """Test that the phases WIDENING and CUT follow, with the number of centers of the next entry of `SIZES`."""
+    """Test that a search whose best map leaves much of y unexplained continues with the phases WIDENING and CUT.
+
+    These phases use the number of centers of the next entry of `SIZES`.
+    """
     search, states = _found("noisy", 0)
     phases = _phases(states)
     assert phases[:4] == [Phase.STARTS, Phase.CUT, Phase.WIDENING, Phase.CUT]
@@ -730,7 +752,10 @@ def test_a_search_that_leaves_much_of_y_unexplained_widens_with_more_centers():
 
 
 def test_each_new_best_candidate_is_reported():
-    """Test that the last report is the winner, and scores with the same number of centers only decrease."""
+    """Test that the last reported candidate is the winner of the search.
+
+    Among reported candidates with the same number of centers, each has a lower score than the one before.
+    """
     search = _found("noisy", 0)[0]
     progress = search.problem.progress
     assert progress.best[-1] is _winner(search)
@@ -741,9 +766,10 @@ def test_each_new_best_candidate_is_reported():
 
 @short_runs
 def test_a_map_with_many_directions_is_searched_with_more_rows_and_centers(monkeypatch):
-    """Test a search that begins with 80 rows and 20 centers, and needs 90 rows and 40 centers for two directions.
+    """Test that a search which finds two directions continues with the rows and centers for two directions.
 
-    All candidates in `best` must have been optimized again, because values with different centers are not comparable.
+    The search begins with 80 rows and 20 centers, and continues with 90 rows and 40 centers. All candidates in `best`
+    must then be optimized again, because values with different centers are not comparable.
     """
     monkeypatch.setattr(directions, "SIZES", ((1, 80, 20), (2, 90, 40), (math.inf, 100, 60)))
     data = PROBLEMS["weak"](0)
@@ -764,7 +790,7 @@ def test_there_are_never_more_centers_than_rows():
 
 @short_runs
 def test_widening_finds_directions_that_the_starts_lack(monkeypatch):
-    """Test a function of two directions, where the starts have only one."""
+    """Test that two directions are found, although the starting maps have only one direction."""
     monkeypatch.setattr(directions, "starting_width", lambda *given: 1)
     states, data = [], PROBLEMS["weak"](0)
     search = _search(_rows(data), n_starts=1, progress=Progress([states.append]))
@@ -775,10 +801,11 @@ def test_widening_finds_directions_that_the_starts_lack(monkeypatch):
 
 
 def test_the_widest_map_is_not_the_best_before_a_wider_map_was_tried():
-    """Test a function of four directions, one of them weak, with so few rows that the starts have three directions.
+    """Test that the search tries a map with one direction more than the best map.
 
-    Maps with three directions explain more than nine tenths of the target, and the two best starts agree. The search
-    must still try a map with one direction more than the best map.
+    The target depends on four directions, one of them weakly. There are so few rows that the starting maps have three
+    directions. Maps with three directions explain more than nine tenths of the target, and the two best starts have the
+    same directions.
     """
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 20))
@@ -790,7 +817,10 @@ def test_the_widest_map_is_not_the_best_before_a_wider_map_was_tried():
 
 @short_runs
 def test_two_starts_that_disagree_are_widened(monkeypatch):
-    """Test that widening ends as soon as it finds nothing new, although y is explained."""
+    """Test that a map is widened if the two best starts have different directions, although the map explains y.
+
+    Widening ends as soon as it finds no new direction.
+    """
     answers = []
 
     def disagree(one, other):
@@ -808,7 +838,7 @@ def test_two_starts_that_disagree_are_widened(monkeypatch):
 
 
 def test_a_map_is_widened_at_most_six_times(monkeypatch):
-    """Test a search in which each run has a lower score than all runs before, and directions are never the same."""
+    """Test that widening ends after six times, even if each run finds new directions with a lower score."""
     values = iter(range(0, -10_000, -1))
 
     def improve_each(criterion, starts, *given, **options):
@@ -823,7 +853,10 @@ def test_a_map_is_widened_at_most_six_times(monkeypatch):
 
 
 def test_a_wide_map_that_becomes_the_best_with_more_centers_is_cut():
-    """Test a criterion that is constant with few centers, so that only the search with more centers sees the target."""
+    """Test that the right number of directions is found if only the search with more centers can learn the target.
+
+    The criterion of this test is constant if there are few centers.
+    """
 
     class ConstantWithFewCenters(Evidence):
         def profiled(self, B):
@@ -851,7 +884,11 @@ def clock(monkeypatch):
 
 @pytest.mark.parametrize(("problem", "seed"), [("sines", 0), ("single", 0), thorough("single", 1), thorough("weak", 0)])
 def test_a_decided_search_needs_few_evaluations(problem, seed):
-    """Test that there are at most 2.5 evaluations for each iteration that the limits allow."""
+    """Test that the number of evaluations is at most 2.5 times the largest possible number of iterations.
+
+    SHORT, LONG and AFTER_CUT are the largest numbers of iterations of the runs of all starts, of the further runs of
+    the survivors, and of the runs after a cut.
+    """
     search, _, n_evaluations = _counted(problem, seed, Evidence, "gaussian")
     assert Origin.WIDENED not in {end.origin for end in search.ends}
     n_cuts = sum(end.origin is Origin.CUT for end in search.ends)
@@ -878,7 +915,10 @@ def test_after_the_deadline_there_is_still_a_candidate_with_a_given_number_of_di
 
 @pytest.mark.parametrize("deadline", [0, 1, 40, 120, *map(thorough, range(20, 400, 20))])
 def test_a_deadline_can_pass_at_any_time(clock, deadline):
-    """Test deadlines after different numbers of evaluations. Only a few evaluations are made after the deadline."""
+    """Test that there is a valid candidate if the deadline passes after any number of evaluations.
+
+    At most 20 evaluations are made after the deadline.
+    """
     search = _search(_rows(PROBLEMS["noisy"](0)), deadline=deadline)
     assert math.isfinite(_winner(search).score)
     assert clock.now <= deadline + 20
@@ -889,7 +929,10 @@ def test_a_deadline_can_pass_at_any_time(clock, deadline):
 
 @short_runs
 def test_a_deadline_that_passes_while_centers_are_added_does_not_change_the_number_of_directions(clock, monkeypatch):
-    """Test that the best map so far remains the best, and is not replaced by a wide map that was never cut."""
+    """Test that the best map remains the best if the deadline passes when the search continues with more centers.
+
+    It must not be replaced by a wide map that was never cut.
+    """
     monkeypatch.setattr(directions, "SIZES", ((1, 2_000, 20), (math.inf, 2_000, 40)))
 
     class Slow(Evidence):

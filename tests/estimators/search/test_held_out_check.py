@@ -40,9 +40,10 @@ SHAPES = {"full": Full(), "diagonal": Diagonal(), "identity": Scaled(np.ones(5))
 @pytest.mark.parametrize(("lead", "expected"), [(-1.0, True), (0.0, True), (26.9, True), (27.1, False), (500.0, False)])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_lead_of_less_than_three_nats_per_parameter_is_checked(lead, expected, shape):
-    """Test the limit of 27 nats for a full map with nine parameters (two directions of five columns).
+    """Test that a full map is checked if its lead over the rival is below three nats per parameter.
 
-    The lead is the score of the rival minus the score of the map. Diagonal and identity maps are never checked.
+    The lead is the score of the rival minus the score of the map. A map with two directions of five columns has nine
+    parameters, so the limit is 27 nats. Diagonal and identity maps are never checked.
     """
     rival = Candidate(Origin.PLAIN, KERNEL, np.ones(5), 0.1, score=10.0, shape=SHAPES["identity"])
     B = np.eye(2, 5) if shape == "full" else np.ones(5)
@@ -175,9 +176,9 @@ def test_rows_of_weight_zero_do_not_count_as_rows():
 
 
 def _errors_given(monkeypatch, mine, theirs):
-    """Skip the fits, and replace the errors of the map and of its rival by functions of the held-out targets.
+    """Skip the fits, and let the errors of the map be `mine(y)` and those of its rival `theirs(y)`.
 
-    Return a list that records the training rows and the held-out rows of each call.
+    Here y are the held-out targets. Return a list that records the training rows and the held-out rows of each call.
     """
     monkeypatch.setattr(HeldOutCheck, "_relearn_map", lambda self, groups, chosen, rng: chosen)
     monkeypatch.setattr(HeldOutCheck, "_relearn_scales", lambda self, groups, rival: rival)
@@ -320,9 +321,10 @@ def _learn_and_last(weighted, T=2, m=27, D=3):
 @pytest.mark.parametrize("T", [1, 2])
 @pytest.mark.parametrize("B", [np.array([0.3, 1.0, 0.5]), np.array([[0.3, -1.0, 0.5], [0.2, 0.2, 1.0]])])
 def test_the_errors_are_those_of_kernel_ridge_regression_on_the_training_rows(weighted, T, B):
-    """Test the errors against scikit-learn's KernelRidge.
+    """Test that the squared errors of the held-out rows agree with scikit-learn's KernelRidge.
 
-    Squared errors are divided by the mean square of the target on the training rows, and weights by their mean.
+    Each squared error is divided by the mean square of the target on the training rows. It is multiplied by the weight
+    of its row, divided by the mean weight.
     """
     learn, last = _learn_and_last(weighted, T)
     (X, Y, w), (X_last, Y_last, w_last) = learn.gather(), last.gather()
@@ -400,7 +402,11 @@ MAPS = pytest.mark.parametrize(
 @pytest.mark.parametrize("T", [1, 2])
 @MAPS
 def test_predictions_solve_kernel_ridge_regression_on_the_training_rows(weighted, T, B):
-    """Test ``(K + diag(nu / w)) a = y`` on the training rows. The targets and weights of the test rows do not count."""
+    """Test that the coefficients a solve ``(K + diag(nu / w)) a = y`` on the training rows.
+
+    K is the kernel matrix and w the weights of the training rows. The targets and weights of the held-out rows do not
+    count.
+    """
     learn, last = _learn_and_last(weighted, T)
     (X, Y, w), (X_last, Y_last, _) = learn.gather(), last.gather()
     P, P_last = (oracles.project(A, oracles.as_matrix(B)) for A in (X, X_last))
@@ -471,7 +477,10 @@ def _without_learning(monkeypatch, B, nu, value=0.0):
 
 @pytest.mark.parametrize(("m", "T", "weighted"), [(41, 1, False), (40, 2, True), (9, 1, True)])
 def test_each_row_is_predicted_by_the_other_three_folds(monkeypatch, m, T, weighted):
-    """Test one fixed map and noise level against scikit-learn's KernelRidge on the rows of the other folds."""
+    """Test that the predictions agree with scikit-learn's KernelRidge, fitted to the rows of the other three folds.
+
+    The map and the noise level are fixed.
+    """
     rng = np.random.default_rng(m)
     X, Y, w = rng.normal(size=(m, 3)), rng.normal(size=(m, T)), rng.uniform(0.5, 2.0, size=m) if weighted else None
     B, fold, expected = np.array([0.3, 1.0, 0.5]), _folds(m), np.empty((m, T))
@@ -500,7 +509,7 @@ def test_a_candidate_without_a_value_has_no_predictions(monkeypatch):
     ("shape", "D"), [("plain", 3), ("diagonal", 3), ("square", 3), ("sparse", 8), ("one direction", 2)]
 )
 def test_the_own_target_of_a_row_does_not_change_its_prediction(shape, D):
-    """Test that changing the target of a row changes the predictions of the other folds, and not those of its fold."""
+    """Test that changing the target of a row changes predictions in the other folds, but none in its own fold."""
     X, y = _data(_wave, m=24, D=D)
     if shape == "sparse":
         y = X[:, 0] + 0.1 * y  # the lasso selects one of the eight columns
@@ -528,9 +537,10 @@ def test_the_candidates_are_learned_from_scratch():
 
 @pytest.mark.parametrize("n_columns", [1, 3, 25])
 def test_a_sparse_candidate_selects_its_columns_again(monkeypatch, n_columns):
-    """Test that the columns of the candidate do not matter. Of the selected sets, that with the closest size is used.
+    """Test that the columns of a sparse candidate are selected again from the training rows of each fold.
 
-    The candidate uses columns that have no effect on the target.
+    Of the sets that the lasso selects, the set whose size is closest to the candidate's number of columns is used. The
+    columns of the given candidate have no effect on the target.
     """
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 60))
@@ -599,7 +609,10 @@ def test_after_the_deadline_there_are_no_predictions_out_of_the_fold():
 
 @pytest.mark.parametrize("m", [2, 3, 5])
 def test_predictions_out_of_the_fold_of_a_few_rows(m):
-    """Test fewer rows than folds, and folds of two rows. Only plain and diagonal maps can always be learned."""
+    """Test that 2, 3 or 5 rows have finite predictions for plain and diagonal maps.
+
+    For the other shapes, there may be no predictions. With 2 or 3 rows, there are fewer rows than folds.
+    """
     X, y = _data(_wave, m=m, D=2)
     candidates = _each_shape(2)
     for name, predicted in zip(candidates, _out_of_fold(X, y, list(candidates.values())), strict=True):
@@ -628,9 +641,10 @@ def _noise_fit(seed, w=None, D=40):
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_map_that_fails_leaves_its_errors_in_the_path(seed):
-    """Test a fit to a hundred rows of noise in eighty columns, where the map fails the held-out check.
+    """Test that ``path_`` contains the held-out errors of a map that fails the check, and of its rival.
 
-    The errors of the map and of its rival, plain kernel ridge regression or the mean of y, are in ``path_``.
+    The target of the 100 rows is noise, and there are 80 columns. The rival is plain kernel ridge regression or the
+    mean of y.
     """
     model = _noise_fit(seed, D=80)
     assert model.map_shape_ == "identity"

@@ -1,6 +1,6 @@
 """Tests of the race: a search over kernels and shapes of the map in rounds, each of which drops the worst candidates.
 
-The tests cover values, scores, rounds, survivors, failures and deadlines.
+The tests cover values, scores, rounds, survivors (the candidates that a round keeps), failures and deadlines.
 """
 
 import math
@@ -64,7 +64,10 @@ def _race(make=Evidence, m=40, T=1, weighted=False, n_directions=1, **options):
 def _small_rounds(monkeypatch, first=500, all_rows=1_000, rescale=2_000, batches=(), kept=None):
     """Replace the numbers of rows of the rounds, and limit their runs to 14 iterations.
 
-    `batches` lists the rounds that learn from random batches.
+    The first round uses at most `first` rows. If there are more rows, but at most `all_rows`, a second round uses all
+    rows. If there are more than `all_rows` rows, the rounds in `batches` learn from random batches instead. After each
+    of them, the candidates are compared on at most `rescale` rows. `kept` contains the number of survivors of each
+    kind.
     """
     constants = {"_FIRST_ROWS": first, "_ALL_ROWS": all_rows, "_RESCALE_ROWS": rescale, "_BATCHES": batches}
     constants |= {"_FIRST_ITERATIONS": 14, "_ALL_ITERATIONS": 14, "_KEPT": kept or kernel_race._KEPT}
@@ -122,10 +125,12 @@ def race_with_batches():
     ],
 )
 def test_values_and_scores_match_the_oracle(monkeypatch, make, T, weighted, batches):
-    """Test values and scores, extrapolated from 25 of 40 rows, computed on all 40 rows, and after a round with batches.
+    """Test that the values of all candidates agree with the oracle, and that the scores agree with their formula.
 
-    After a round with batches, the scale and the noise are refitted on 30 rows, from which the score is extrapolated.
-    The map was learned from all rows, so the score includes no optimism (see `hkrr.estimators.search.candidates`).
+    The values are computed on 25 of the 40 rows in the first round, and on all 40 rows in the second round. After a
+    round with batches, the scale and the noise are refitted on 30 rows, and the value is computed on these rows. The
+    scores are extrapolated to 40 rows. A score from 25 rows includes the optimism of the map (see
+    `hkrr.estimators.search.candidates`). A score from 30 rows does not, because the map was learned from all rows.
     Candidates with a tiny nu are left out, because the oracle is inaccurate for a tiny nu.
     """
     if batches:
@@ -153,9 +158,9 @@ def test_values_and_scores_match_the_oracle(monkeypatch, make, T, weighted, batc
 
 
 def test_scores_are_extrapolated_to_the_rows_that_the_sample_represents(monkeypatch):
-    """Test the scores if the 40 rows of the search are a sample of 1,000 rows.
+    """Test that the scores are those of 1,000 rows if the 40 rows of the search are a sample of 1,000 rows.
 
-    The optimism is (1000 / 40 - 1) / 2 = 24 / 2 nats for each parameter.
+    Each parameter adds a penalty of log(1000) / 2 nats, and an optimism of (1000 / 40 - 1) / 2 = 24 / 2 nats.
     """
     _small_rounds(monkeypatch)
     for candidate in _race(represented_weight=1_000.0).tried:
@@ -177,9 +182,10 @@ def test_maps_have_the_shape_that_is_reported(race, race_with_batches):
 
 
 def test_all_kernels_and_shapes_are_tried(race, race_with_batches):
-    """Test that all kernels are tried with all shapes, except square maps.
+    """Test that plain and diagonal maps are tried with all kernels, and maps with directions with all radial kernels.
 
-    Square maps are only tried with radial kernels. With batches, only the best three square maps are tried.
+    Square maps are only tried with radial kernels. With batches, only the best three square maps are tried. Sparse maps
+    are only tried with four kernels.
     """
     expected = {(Origin.DIRECTIONS, name) for name in RADIAL}
     expected |= {(origin, name) for origin in (Origin.PLAIN, Origin.DIAGONAL) for name in (*RADIAL, *PRODUCT, LINEAR)}
@@ -223,9 +229,10 @@ def test_a_square_map_needs_twice_as_many_rows_as_it_has_parameters(n_rows, D, e
     [(12, 500, 1_000, []), (13, 500, 1_000, [13]), (40, 12, 1_000, [40]), (12, 12, 12, []), (13, 12, 12, [13])],
 )
 def test_square_maps_are_tried_if_there_are_enough_rows(monkeypatch, m, first, all_rows, expected):
-    """Test square maps of 3 columns, with 6 parameters: they need 13 rows, in one round, two rounds and with batches.
+    """Test that square maps of 3 columns, which have 6 parameters, are tried if there are at least 13 rows.
 
-    With batches, the number of rows of the whole table counts, not the number of rows of the first round.
+    The race has one round, two rounds, or a round with batches. With batches, the number of rows of the whole table
+    counts, not the number of rows of the first round. The expected result is the number of rows of the square maps.
     """
     _small_rounds(monkeypatch, first, all_rows, batches=(Batches(10, 10, 3, 100),))
     square = {candidate.n_rows for candidate in _race(m=m).tried if candidate.origin is Origin.SQUARE}
@@ -311,9 +318,10 @@ def test_rounds_use_nested_samples():
     ("m", "expected"), [(15, [15]), (16, [15, 16]), (30, [15, 30]), (31, [15, 31]), (45, [15, 40])]
 )
 def test_the_rounds_depend_on_the_number_of_rows(monkeypatch, m, expected):
-    """Test a first round on 15 rows. With at most 30 rows, the second round uses all rows.
+    """Test the numbers of rows on which the candidates are compared in each round, for a table of m rows.
 
-    With more rows, the second round uses batches, and then compares the candidates on at most 40 rows.
+    The first round uses 15 rows. If m is at most 30, the second round uses all rows. If m is larger, the second round
+    learns from batches, and then compares the candidates on at most 40 rows.
     """
     _small_rounds(monkeypatch, 15, 30, 40, (Batches(10, 10, 2, 100),))
     n_rows = [candidate.n_rows for candidate in _race(m=m).tried]
@@ -344,7 +352,11 @@ def test_batches_are_smaller_for_diagonal_maps_and_not_needed_for_plain_kernel_r
 
 @pytest.mark.parametrize(("m", "expected"), [(39, [3]), (40, [3, 2])])
 def test_a_later_round_with_batches_needs_twice_as_many_rows_as_a_batch(monkeypatch, m, expected):
-    """Test a second round with batches of 20 rows, in which only two candidates are improved."""
+    """Test that the second round with batches, whose batches have 20 rows, is left out if there are 39 rows.
+
+    The expected result is the numbers of steps of the runs: 3 in the first round with batches and 2 in the second. The
+    second round improves at most two candidates.
+    """
     _small_rounds(monkeypatch, 15, 15, 30, (Batches(40, 10, 3, 100), Batches(20, 10, 2, 2)))
     runs = _batch_runs(monkeypatch)
     race = _race(m=m)
@@ -354,7 +366,10 @@ def test_a_later_round_with_batches_needs_twice_as_many_rows_as_a_batch(monkeypa
 
 
 def test_the_second_round_with_batches_only_replaces_the_candidates_it_improves(race_with_batches, monkeypatch):
-    """Test a second round without runs: the candidates that are not improved keep their maps and scores."""
+    """Test that candidates which a second round with batches does not improve keep their kernels, scores and noise.
+
+    In this test, the second round improves no candidate.
+    """
     _small_batches(monkeypatch, 8)
     once = _race()
     _small_rounds(monkeypatch, 20, 20, 30, (Batches(15, 12, 8, 100), Batches(15, 12, 4, 0)))
@@ -366,7 +381,7 @@ def test_the_second_round_with_batches_only_replaces_the_candidates_it_improves(
 
 
 def test_no_run_increases_the_criterion(monkeypatch):
-    """Test all runs of two races: the value at the end is at most the value at the start, on the same rows."""
+    """Test that in all runs of two races, the value at the end is at most the value at the start, on the same rows."""
     calls = _starts_and_ends(monkeypatch)
     _small_rounds(monkeypatch, 25)
     _race()
@@ -382,7 +397,10 @@ def test_no_run_increases_the_criterion(monkeypatch):
 
 
 def test_batches_use_rows_that_are_not_in_the_first_round(monkeypatch):
-    """Test that the batches of a square map contain all 45 rows after three passes."""
+    """Test that a race with batches of 15 rows uses all 45 rows of the table, although its first round has 20 rows.
+
+    A run has nine steps. With batches of 15 rows, these are three passes through the rows.
+    """
     seen, subset = [], InMemoryRows.subset
     _small_batches(monkeypatch, 9)
 
@@ -490,7 +508,10 @@ def test_threads_share_the_predicted_time(monkeypatch):
 
 
 def test_plain_kernel_ridge_needs_time_for_the_refit_only(monkeypatch):
-    """Test a candidate whose iterations on 40 rows would take 50 s, but whose refit takes 6 s."""
+    """Test that plain kernel ridge regression takes part if there is time for its refit, which takes 6 of 8 seconds.
+
+    A square map with the same time per iteration does not take part, because its run on 40 rows would take 50 seconds.
+    """
     _small_rounds(monkeypatch, rescale=20, all_rows=19)
     plain = replace(_candidate(Kind.PLAIN, 0.0, 20), seconds=10.0, n_iter=10)
     square = replace(_candidate(Kind.SQUARE, 1.0, 20), seconds=10.0, n_iter=10)
@@ -514,7 +535,10 @@ def _time_for_one(monkeypatch):
 
 
 def test_candidates_without_time_stay_as_they_are_and_are_evaluated(monkeypatch):
-    """Test a second round with time to improve one candidate. All candidates are evaluated on the 40 rows."""
+    """Test that all candidates are evaluated on the 40 rows of the second round if there is time to improve only one.
+
+    The other candidates keep their maps.
+    """
     _small_rounds(monkeypatch, 25)
     _time_for_one(monkeypatch)
     race = _race()
@@ -526,7 +550,10 @@ def test_candidates_without_time_stay_as_they_are_and_are_evaluated(monkeypatch)
 
 
 def test_candidates_without_time_for_batches_are_refitted(monkeypatch):
-    """Test a round with batches and time to improve one candidate. The others are multiplied by a scale."""
+    """Test that candidates which a round with batches has no time to improve are refitted.
+
+    There is time to improve one candidate. The maps of the other candidates are multiplied by a scale.
+    """
     _small_batches(monkeypatch, 6)
     _time_for_one(monkeypatch)
     runs = _batch_runs(monkeypatch)
@@ -552,7 +579,10 @@ def test_without_time_after_the_batches_the_survivors_are_those_of_the_round_bef
 
 
 def test_the_start_of_a_run_is_clipped():
-    """Test that scales are at most a factor of 100 from those of the median heuristic, and nu is in [0.003, 1]."""
+    """Test that the start of a diagonal map has moderate scales, and that nu is in [0.003, 1].
+
+    Each scale is between 1/100 and 100 times the scale of the median heuristic. Square maps are not changed.
+    """
     race = Race(_problem(InMemoryRows(*_data())))
     typical = race._typical[GAUSSIAN]
     start = replace(_candidate(Kind.DIAGONAL, 0.0), B=typical * np.array([1e-5, 3.0, 1e5]))
@@ -675,7 +705,7 @@ def test_the_order_of_the_candidates_does_not_depend_on_measured_times(monkeypat
 
 
 def test_a_fit_whose_batches_all_fail_gives_a_model(monkeypatch):
-    """Test a fit in which all runs on batches end with an infinite score: the maps of the first round are used."""
+    """Test that the maps of the first round are used if all runs on batches end with an infinite score."""
     _small_batches(monkeypatch, 4)
     monkeypatch.setattr(
         kernel_race,

@@ -32,7 +32,11 @@ def _select(X, y, w=None):
 
 
 def _by_two_rules(X, y):
-    """Return the columns of the best penalty and of the largest penalty within one standard error, found by loops."""
+    """Return the columns that the lasso selects with two penalties, found by loops.
+
+    The first penalty has the lowest cross-validated error. The second is the largest penalty whose error is at most one
+    standard error larger.
+    """
     largest = np.max(np.abs(X.T @ y)) / len(X)
     penalties = largest * np.logspace(0.0, -3.0, 100)
     errors = np.empty((100, 5))
@@ -50,9 +54,10 @@ def _by_two_rules(X, y):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_columns_of_a_sparse_target_are_selected(seed):
-    """Test three of 60 columns: all three are selected by both rules, together with fewer than half of the columns.
+    """Test that the three of 60 columns on which the target depends are selected.
 
-    The second rule selects at most as many columns as the first one.
+    Both penalties select these columns, and in total fewer than half of all columns. The larger penalty selects at most
+    as many columns as the penalty with the lowest error.
     """
     found = _select(*_planted(seed))
     assert 1 <= len(found) <= 2
@@ -88,7 +93,7 @@ def test_a_target_of_all_columns_selects_nothing():
 
 
 def test_two_targets_give_the_union():
-    """Test each rule on two targets: the union of the columns of the first and of the second target."""
+    """Test that, for each of the two penalties, two targets select the union of the columns that they select alone."""
     X, y = _planted(0)
     z = X[:, 5] + 0.5 * np.random.default_rng(5).normal(size=len(X))
     alone = [_select(X, target) for target in (y, z)]
@@ -118,7 +123,10 @@ def test_few_rows_or_columns_select_nothing(m, D, tried):
 
 
 def test_columns_without_convergence_give_no_warning():
-    """Test nearly collinear columns without noise, for which the lasso does not converge: warnings are errors here."""
+    """Test that there is no warning if the lasso does not converge. In the tests, warnings are errors.
+
+    The columns are nearly collinear, and the target has no noise.
+    """
     rng = np.random.default_rng(0)
     shared = rng.normal(size=(30, 1))
     X = shared + 1e-4 * rng.normal(size=(30, 50))
@@ -134,14 +142,17 @@ def test_rows_of_weight_zero_have_no_influence():
 
 
 def test_consecutive_rows_of_weight_zero():
-    """Test that all rows of a fold may have weight 0."""
+    """Test that the columns are selected if all rows of one cross-validation fold have weight 0."""
     X, y = _planted(0)
     assert all(set(ACTIVE) <= columns for columns in _select(X, y, np.where(np.arange(100) < 20, 0.0, 1.0)))
 
 
 @pytest.mark.parametrize("heavy", [0, 1])
 def test_weights_decide_between_contradictory_rows(heavy):
-    """Test two halves of the rows that depend on different columns: the half with the large weights decides."""
+    """Test that the rows with the large weights decide which column is selected.
+
+    The targets of one half of the rows depend on column 10, and those of the other half on column 11.
+    """
     X, _ = _planted(0)
     half = np.arange(100) % 2
     y = np.where(half == 1, X[:, 11], X[:, 10])

@@ -77,15 +77,16 @@ def test_leave_one_out_errors(T, weighted, robust, centered, nu):
     )
     omega = omega if robust else np.ones(len(Y))
     squares, logs = oracles.leave_one_out(case.value, X, Y, w, omega, MAPS["full"], nu, centered)
-    # The condition number of K + nu / w is about 25 / nu.
+    # The condition number of K + diag(nu / w) is about 25 / nu.
     assert_allclose(found.squares, squares, rtol=1e-8, atol=1e-10)
     assert_allclose(found.log_variance, logs, rtol=1e-8, atol=1e-10)
 
 
 def test_the_errors_of_other_rows_are_prediction_errors(monkeypatch):
-    """Test a table with more rows than the limit for leave-one-out errors, which is 10 here.
+    """Test the errors of a table with more rows than the limit for leave-one-out errors, which is 10 in this test.
 
-    Ten rows are centers and have leave-one-out errors. The errors of all other rows are prediction errors.
+    Ten of the 25 rows are the centers and have leave-one-out errors. The errors of all other rows are errors of the
+    predictions by these ten rows.
     """
     monkeypatch.setattr(robust_noise, "_EXACT_ROWS", 10)
     rows, X, Y, w, omega = _rows(T=2, weighted=True)
@@ -123,7 +124,7 @@ def test_errors_of_a_constant_function():
 
 
 def _errors(T, n=200, seed=0):
-    """Return errors with heavy tails, whose targets have different scales."""
+    """Return n errors with heavy tails of each of T targets, which have different scales."""
     rng = np.random.default_rng([seed, T, n])
     squares = (rng.standard_t(3, size=(n, T)) * np.logspace(0, 2, T)) ** 2
     return Errors(squares, rng.normal(size=n))
@@ -150,7 +151,7 @@ def test_the_scale_maximizes_the_likelihood(T):
 
 
 def test_the_scale_is_bounded_below():
-    """Test errors that are all zero, and errors of which more than half are zero."""
+    """Test that the scale is positive, and the results finite, if all errors or more than half of them are zero."""
     for n in (20, 2000):
         zero = Errors(np.zeros((n, 1)), np.zeros(n))
         assert zero.scale > 0
@@ -204,9 +205,9 @@ def test_many_outliers_are_not_heavy_tails():
 
 
 def test_few_rows_are_not_heavy_tailed():
-    """Test that one outlier among five rows is not enough.
+    """Test that errors of five rows with one outlier do not count as heavy-tailed.
 
-    In total, the Student-t distribution must increase the log density of the errors by 10 nats.
+    For this, the Student-t distribution must increase the log density of the errors, summed over the rows, by 10 nats.
     """
     rng = np.random.default_rng(0)
     for _ in range(100):
@@ -222,7 +223,10 @@ def test_find_outliers_are_sorted():
 
 
 def test_find_outliers_with_weights():
-    """Test that rows with zero weight are ignored, and that a residual is relative to the noise of its row."""
+    """Test that rows with zero weight are no outliers, and that residuals are judged relative to the noise of the row.
+
+    The noise variance of a row is proportional to one over its weight.
+    """
     rng = np.random.default_rng(0)
     weight = np.r_[np.zeros(150), rng.uniform(0.5, 2.0, size=148), 1e-4, 1e4]
     residuals = rng.normal(size=(300, 1)) / np.sqrt(np.where(weight > 0, weight, 1e-6))[:, None]
@@ -256,9 +260,10 @@ def test_a_few_rows_with_all_the_weight_cannot_have_outliers():
 
 @pytest.mark.parametrize("n", [300, 1500])
 def test_plain_weights_are_small_for_outliers(n):
-    """Test the first weights of a small table, and of a table of which only a sample is used for these weights.
+    """Test that the weights from which a robust search starts are small at outliers, and close to 1 at other rows.
 
-    The targets have large and moderate errors at six rows.
+    The targets have large and moderate errors at six rows. With 1,500 rows, only a sample of the rows is used to
+    compute the weights.
     """
     rng = np.random.default_rng(n)
     X = rng.normal(size=(n, 3))
@@ -279,7 +284,10 @@ def test_plain_weights_are_small_for_outliers(n):
 
 @cache
 def _problem(n=300, D=6, seed=0):
-    """Return X, y with noise 0.05, and new rows with their noise-free targets: f(x) = sin(2 w'x) + x_0."""
+    """Return X and y, and new rows with their targets without noise.
+
+    The function is f(x) = sin(2 w'x) + x_0 with a random unit vector w. The noise has the standard deviation 0.05.
+    """
     rng = np.random.default_rng([n, D, seed])
     w = rng.normal(size=D)
     w /= np.linalg.norm(w)
@@ -290,7 +298,10 @@ def _problem(n=300, D=6, seed=0):
 
 @cache
 def _small(seed=0):
-    """Return a problem whose fit takes less than a second: f(x) = sin(x_0 + x_1) and 150 rows."""
+    """Return the same four arrays as `_problem`, for f(x) = sin(x_0 + x_1) and 150 rows.
+
+    A fit to these rows takes less than a second.
+    """
     rng = np.random.default_rng(seed)
     X, X_new = rng.normal(size=(150, 3)), rng.normal(size=(500, 3))
     y = np.sin(X[:, 0] + X[:, 1]) + 0.05 * rng.normal(size=150)
@@ -384,9 +395,10 @@ def test_outliers_of_several_problems(seed):
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(3))
 def test_one_gross_error_among_many_rows(seed):
-    """Test a table with 2,000 rows, of which only a sample is used for the first weights.
+    """Test that a gross error in one of 2,000 rows is found, and hardly influences the fit.
 
-    If the row with the gross error is not in the sample, it must not influence the weights of the sample.
+    Only a sample of the rows is used for the first weights. If the row with the gross error is not in the sample, it
+    must not influence the weights of the sample.
     """
     rng = np.random.default_rng(seed)
     X, X_new = rng.normal(size=(2000, 6)), rng.normal(size=(500, 6))
@@ -399,7 +411,7 @@ def test_one_gross_error_among_many_rows(seed):
 
 
 def test_clean_data():
-    """Test that, without outliers, the model is bitwise the same as a model without the test for heavy tails."""
+    """Test that, without outliers, the predictions are bitwise those of a model without the test for heavy tails."""
     X, y, X_new, f = _small()
     model = _model().fit(X, y)
     assert _r2(model.predict(X_new), f) > 0.99
@@ -428,7 +440,10 @@ def test_outliers_of_the_small_problem():
 
 
 def test_outliers_are_indices_of_the_given_rows():
-    """Test copies of rows, which are merged, and rows with zero weight, which are dropped and may have any target."""
+    """Test that `diagnostics_.outliers` contains indices of the given rows, although the fit uses other rows.
+
+    The fit merges copies of rows, and drops rows with zero weight. The targets of the dropped rows do not count.
+    """
     X, y, X_new, f = _small()
     y = _with(y, r3=50.0, r11=60.0)
     weight = np.ones(150)
@@ -441,7 +456,7 @@ def test_outliers_are_indices_of_the_given_rows():
 
 
 def test_rows_with_zero_weight_do_not_hide_outliers():
-    """Test data in which most rows have zero weight and meaningless targets."""
+    """Test that an outlier is found if most rows have zero weight and meaningless targets."""
     X, y, X_new, f = _small()
     y = _with(y, r3=50.0)
     rng = np.random.default_rng(0)
@@ -452,7 +467,10 @@ def test_rows_with_zero_weight_do_not_hide_outliers():
 
 
 def test_a_clean_target_with_heavy_tails_is_signal():
-    """Test y = exp(x_0 + x_1) with normal noise. Its largest values are far from the median, but they are no errors."""
+    """Test that large values of the target are not outliers if the function explains them.
+
+    The target is exp(x_0 + x_1) with normal noise. Its largest values are far from the median.
+    """
     X, _, X_new, _ = _small()
     y = np.exp(X[:, 0] + X[:, 1]) + 0.05 * np.random.default_rng(0).normal(size=150)
     assert target_errors(InMemoryRows(X, y)).heavy_tailed
@@ -487,7 +505,7 @@ def test_zero_inflated_targets():
 
 @pytest.mark.parametrize("options", [{}, pytest.param({"fit_intercept": False}, marks=pytest.mark.thorough)])
 def test_several_targets(options):
-    """Test errors in the first target only, and in both targets."""
+    """Test that outliers of several targets are found, in the first target only or in both targets."""
     X, y, X_new, f = _small()
     Y = np.column_stack([y, 0.5 * X[:, 0] ** 2 + 0.05 * np.random.default_rng(1).normal(size=150)])
     Y[[3, 9], 0] += [50.0, -60.0]
@@ -602,7 +620,7 @@ def test_files_contain_the_outliers(tmp_path):
 
 
 def test_files_without_outliers_are_read(tmp_path):
-    """Test a file of an earlier version, whose diagnostics have no outliers."""
+    """Test that a model file of an earlier version, whose diagnostics have no outliers, can be loaded."""
     path = tmp_path / "model.safetensors"
     hkrr.save(_robust(), path)
     header, arrays = parts(path.read_bytes())

@@ -29,7 +29,7 @@ VALUE = kernel_cases(1.0)[0].value
 
 
 def _single(m, D, seed, noise=1.0, m_test=0):
-    """Return X, y and a direction b. y is a function of X b, and the last `m_test` rows have no noise.
+    """Return X, y and a direction b. y is a function of X b with noise in the first m of m + `m_test` rows.
 
     `noise` is the ratio of the noise variance to the signal variance.
     """
@@ -76,7 +76,10 @@ def _found(losses, n, D=10):
 def test_the_best_candidates_on_the_sample_and_on_all_rows_are_polished(n_rows, losses, expected):
     """Test which candidates are polished: the best on the sample of 2,000 rows, and the best extrapolated to all rows.
 
-    With ten columns, a second direction adds 9 parameters and a third direction adds 8.
+    Extrapolated to all n_rows rows, p additional parameters pay off if their gain exceeds the sum of a penalty of
+    (p / 2) log(n_rows) nats and an optimism of (p / 2) (n_rows / 2000 - 1) nats. With ten columns, a second direction
+    adds 9 parameters and a third direction adds 8. `losses` contains the losses per row with 1, 2 and 3 directions, in
+    nats, and `expected` the numbers of directions of the polished candidates.
     """
     problem, n_searched = _task(np.zeros((n_rows, 10)), np.zeros(n_rows)), min(n_rows, 2000)
     chosen = tuning.select_for_polishing(problem, _found(losses, n_searched), n_searched)
@@ -146,7 +149,11 @@ def test_a_candidate_that_cannot_be_polished_is_kept(monkeypatch, deadline, reas
     ("m", "n_centers", "expected"), [(60, [5], 10), (60, [5, 9], 18), (60, [30], 40), (60, [None], 40), (50, [5], 50)]
 )
 def test_polishing_takes_twice_as_many_centers_as_the_search(monkeypatch, m, n_centers, expected):
-    """Test the number of centers, which is at most 40 here. Up to 50 rows, all rows are centers."""
+    """Test that the candidates are polished with twice as many centers as in the search, but with at most 40 centers.
+
+    If the number of centers of a candidate is not known (None), there are 40 centers. If there are at most 50 rows, all
+    rows are centers.
+    """
     monkeypatch.setattr(tuning, "_EXACT_ROWS", 50)
     monkeypatch.setattr(tuning, "_POLISH_CENTERS", 40)
     criteria = []

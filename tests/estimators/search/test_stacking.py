@@ -13,7 +13,10 @@ N = 40
 
 
 def _problem(T=1, K=4, weighted=False, seed=0):
-    """Return the predictions of K candidates, the targets, the row weights, and the candidates' parameter counts."""
+    """Return the predictions of K candidates for T targets, the targets, the row weights, and the parameter counts.
+
+    The parameter counts are the numbers of parameters of the candidates' maps.
+    """
     rng = np.random.default_rng([seed, T, K])
     Y = rng.normal(size=(N, T)) * [1.0, 20.0, 0.1][:T]
     predictions = [Y * rng.uniform(0.5, 1.2) + Y.std(axis=0) * rng.normal(size=(N, T)) for _ in range(K)]
@@ -25,9 +28,9 @@ def _objective(weights, predictions, Y, w, n_parameters, price=6.0):
     """Return the objective, computed by loops.
 
     Each target is divided by its standard deviation, and row i counts w_i times. The penalty of candidate k is
-    c s^2 p_k / n times its weight, where c is the price. p_k is its number of parameters, and s^2 is the smallest error
-    of a candidate or of predicting zero. If the sum of the weights is S, the last term is s^2 (1 - S)^2 / (n t^2), with
-    t = 0.2.
+    c s^2 p_k / n times its weight, where c is the price and n the sum of all w_i. p_k is its number of parameters, and
+    s^2 is the smallest error of a candidate or of predicting zero. If the sum of the weights is S, the last term is
+    s^2 (1 - S)^2 / (n t^2), with t = 0.2.
     """
     n, variance = sum(w), [sum(w * y * y) / sum(w) for y in Y.T]
 
@@ -86,9 +89,10 @@ def test_weights_match_the_oracle(T, weighted, seed):
 @pytest.mark.parametrize("T", [1, 2])
 @pytest.mark.parametrize("K", [2, 3, 4])
 def test_no_other_weights_have_a_lower_objective(price, T, K):
-    """Test the weights against a numerical minimization, and against random changes that keep the weights positive.
+    """Test that the weights agree with a numerical minimization, and that random changes do not lower the objective.
 
-    If a weight is below 0.01, other weights are computed without this candidate, so only the others are changed.
+    If a weight would be below 0.01, the other weights are computed without this candidate. Only these other weights are
+    therefore compared and changed.
     """
     rng, problem = np.random.default_rng(K), _problem(T, K, weighted=True, seed=7)
     found = stacking_weights(*problem, price)
@@ -125,10 +129,11 @@ def test_the_default_price_is_that_of_leave_one_out_predictions():
 
 
 def test_small_weights_are_set_to_zero_and_the_others_are_computed_again():
-    """Test three orthogonal predictions with the best weights 0.6, 0.392 and 0.008, whose sum is 1.
+    """Test that a weight of 0.008 is set to zero, and that the two other weights are computed again.
 
-    Without the third candidate, the other two weights grow by d, where ``d = P (0.008 - 2 d)``. P is the weight of the
-    prior of the sum: the smallest squared error of a candidate divided by n t^2.
+    The three predictions are orthogonal, with the best weights 0.6, 0.392 and 0.008, whose sum is 1. Without the third
+    candidate, each of the other two weights grows by d, where ``d = P (0.008 - 2 d)``. P is the weight of the prior of
+    the sum: the smallest squared error of a candidate, divided by n t^2, for n rows and t = 0.2.
     """
     F = np.linalg.qr(np.random.default_rng(0).normal(size=(N, 3)))[0]
     Y = F @ [[0.6], [0.392], [0.008]]
@@ -141,7 +146,10 @@ def test_small_weights_are_set_to_zero_and_the_others_are_computed_again():
 
 
 def test_if_all_weights_are_small_they_are_kept():
-    """Test a candidate with so many parameters that its weight is 0.005."""
+    """Test that a weight of 0.005 is kept if there is only one candidate.
+
+    The number of parameters is chosen such that the best weight is 0.005.
+    """
     (F,), Y, w, _ = _problem(K=1)
     s2 = np.mean((Y - F) ** 2)
     n_parameters = (np.sum(F * Y) + s2 / 0.04 - 0.005 * (np.sum(F * F) + s2 / 0.04)) / (3.0 * s2)
@@ -159,9 +167,10 @@ def _weak(n, size, seed=0):
 
 @pytest.mark.parametrize("seed", range(5))
 def test_with_a_weak_signal_the_sum_of_the_weights_is_near_one(seed):
-    """Test predictions that are so small that the rows hardly determine the sum of their weights.
+    """Test that the prior keeps the sum of the weights near 1 if the rows hardly determine this sum.
 
-    The rows alone would give sums far from 1, such as 0 for predictions that point away from the targets.
+    The predictions are small and unrelated to the targets. Without the prior, the sums would be far from 1, such as 0
+    for predictions that point away from the targets.
     """
     (F, _), Y, w, _ = problem = _weak(40, 0.05, seed)
     assert stacking_weights(*problem).sum() == pytest.approx(1.0, abs=0.1)
@@ -179,7 +188,10 @@ def test_with_a_strong_signal_the_prior_has_no_influence(truth):
 
 
 def test_the_prior_vanishes_with_many_rows():
-    """Test predictions that should be divided by five: with few rows the weight is near 1, with many rows near 0.2."""
+    """Test that the weight is near 1 with few rows, and near the best weight with many rows.
+
+    The predictions are five times too large, so the best weight is 0.2.
+    """
     rng = np.random.default_rng(1)
     F, noise = rng.normal(size=(2, 40_000, 1))
     Y = 0.2 * 0.3 * F + noise
@@ -192,7 +204,11 @@ def test_the_prior_vanishes_with_many_rows():
 
 
 def test_the_prior_of_the_sum_for_one_candidate():
-    """Test the formula ``w = (y'f + s^2 / t^2 - c s^2 p / 2) / (f'f + s^2 / t^2)`` for each target size."""
+    """Test that one candidate has the weight ``w = (y'f + s^2 / t^2 - c s^2 p / 2) / (f'f + s^2 / t^2)``.
+
+    Here f are the predictions, y the targets, s^2 the mean squared error of f, p = 3 the number of parameters, c the
+    price of a parameter, and t = 0.2 the standard deviation of the prior. f and y are multiplied by the same sizes.
+    """
     (F, _), Y, w, _ = _weak(40, 0.3)
     for size in (1.0, 5.0, 100.0):
         s2 = np.mean((size * (Y - F)) ** 2)
@@ -230,9 +246,10 @@ def test_of_two_equal_predictions_the_one_with_fewer_parameters_gets_the_weight(
 
 
 def test_more_parameters_lower_the_weight():
-    """Test the formula for one candidate: ``w = max(0, (y'f + 25 s^2 - 3 s^2 p) / (f'f + 25 s^2))``.
+    """Test that one candidate has the weight ``w = max(0, (y'f + 25 s^2 - 3 s^2 p) / (f'f + 25 s^2))``.
 
-    s^2 is its mean squared error, and 25 s^2 belongs to the prior of the sum of the weights.
+    Here f are the predictions, y the targets, s^2 the mean squared error of f, and p the number of parameters. The
+    terms 25 s^2 come from the prior of the sum of the weights.
     """
     (F,), Y, w, _ = _problem(K=1)
     s2 = np.mean((Y - F) ** 2)
@@ -243,7 +260,10 @@ def test_more_parameters_lower_the_weight():
 
 
 def test_the_price_vanishes_with_many_rows():
-    """Test that a full map with the better predictions gets the weight if there are enough rows, and not before."""
+    """Test that the better of two predictions, whose map has 200 parameters, gets weight only if there are many rows.
+
+    The map of the other predictions has two parameters.
+    """
     rng = np.random.default_rng(0)
     y, good, bad = rng.normal(size=(3, 20_000))
 
@@ -280,9 +300,11 @@ def test_constant_targets_have_no_influence():
 
 
 def test_predictions_of_zero_are_the_mean_of_the_targets():
-    """Test predictions of zero, which only change the sum of the weights: they free the others from the prior.
+    """Test an additional candidate that predicts zero, which is the mean of the targets.
 
-    If all predictions are zero, s^2 is the variance of the targets, and ``1 - S = c p t^2 / 2``.
+    Its weight only changes the sum S of the weights. The other weights are therefore not influenced by the prior of the
+    sum. If all predictions are zero, ``1 - S = c p t^2 / 2``, where c = 6 is the price of a parameter, p = 1 the number
+    of parameters of each candidate, and t = 0.2 the standard deviation of the prior.
     """
     predictions, Y, w, n_parameters = _problem()
     problem = [0.0 * Y, *predictions], Y, w, np.array([1, *n_parameters])
@@ -292,7 +314,10 @@ def test_predictions_of_zero_are_the_mean_of_the_targets():
 
 
 def test_predictions_that_point_away_from_the_target():
-    """Test that such predictions get no weight, except by the prior of the sum, which vanishes with many rows."""
+    """Test that predictions with the opposite sign of the targets get no weight if there are many rows.
+
+    With few rows, the prior of the sum of the weights may give them a weight, as the oracle does.
+    """
     Y = _problem()[1]
     problem = [-Y, -2.0 * Y], Y, np.ones(N), np.ones(2)
     assert_allclose(stacking_weights(*problem), _oracle(*problem), atol=1e-7)

@@ -26,7 +26,11 @@ def _data(n=1300, D=10, noise=0.1, seed=0):
 
 @pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")
 def test_truncations_are_kept_if_the_deadline_passes_before_they_are_optimized(monkeypatch):
-    """A search among given numbers of directions scores all truncated maps, even if it can optimize only one."""
+    """Test that a search among given numbers of directions scores all truncations of a wide map.
+
+    In this test, the deadline passes when the wide map is found, so that at most one truncation is optimized. The
+    search must still not select the smallest number of directions.
+    """
     X, y, f = _data()
     search = stages.DirectionSearch
     start_wide = search._start_wide
@@ -72,13 +76,20 @@ def _plain_and_map(monkeypatch, rival_value, map_value, n_rows=4000):
 
 
 def test_a_stopped_search_weighs_its_map_with_all_rows(monkeypatch):
-    """The penalty of a 5 x 50 map exceeds its gain on 300 rows, but not on 4,000 rows."""
+    """Test that a map is kept because of its gain on all 4,000 rows, although the comparison uses only 300 rows.
+
+    The map has five directions of 50 columns. The penalty for its parameters exceeds the gain on 300 rows, but not the
+    gain on 4,000 rows.
+    """
     assert _plain_and_map(monkeypatch, rival_value=0.5, map_value=-0.5) is Origin.POLISHED
     assert _plain_and_map(monkeypatch, rival_value=0.5, map_value=-0.5, n_rows=300) is Origin.PLAIN
 
 
 def test_a_stopped_search_prefers_plain_kernel_ridge_to_a_small_lead(monkeypatch):
-    """A lead for which the held-out check would be needed does not suffice if there is no time for the check."""
+    """Test that plain kernel ridge regression is kept if the lead of the map is so small that a check is needed.
+
+    There is no time for this check, which compares the map and plain kernel ridge regression on held-out rows.
+    """
     assert _plain_and_map(monkeypatch, rival_value=0.5, map_value=0.1) is Origin.PLAIN
 
 

@@ -79,9 +79,10 @@ def test_a_factorization_that_fails_in_float32_takes_longer(settings):
 
 
 def _budget(monkeypatch, limit, left):
-    """Return a time budget with `left` seconds left. A fit of a candidate with noise level nu takes 10 nu seconds.
+    """Return a time budget with the time limit `limit`, of which `left` seconds are left for final fits.
 
-    This is the time with all 1,000 rows. With fewer rows, the time is proportional to the number of rows.
+    A fit of a candidate with noise level nu to all 1,000 rows takes 10 nu seconds. With fewer rows, the time is
+    proportional to the number of rows.
     """
     monkeypatch.setattr(DurationModel, "__init__", lambda *_: None)
     monkeypatch.setattr(DurationModel, "seconds", lambda self, n_rows, n_centers, nu=None: 10.0 * nu * n_rows / 1_000)
@@ -99,7 +100,10 @@ def _candidates(*noises):
     [(None, 0.0, 3), (100.0, 61.0, 3), (100.0, 59.0, 2), (100.0, 29.0, 1), (100.0, 0.0, 1)],
 )
 def test_affordable_fits_adds_the_times_of_the_candidates(monkeypatch, limit, left, expected):
-    """Test three fits of 10, 20 and 30 s, in this order. There is at least one fit, even if it takes too long."""
+    """Test how many of three fits, which take 10, 20 and 30 s in this order, are possible in the time left.
+
+    At least one fit is made, even if it takes too long. Without a time limit, all fits are made.
+    """
     budget = _budget(monkeypatch, limit, left)
     assert budget.affordable_fits(_candidates(1.0, 2.0, 3.0), 1_000) == expected
     if left == 59.0:
@@ -108,7 +112,7 @@ def test_affordable_fits_adds_the_times_of_the_candidates(monkeypatch, limit, le
 
 
 def test_affordable_size_depends_on_the_candidate_and_the_number_of_fits(monkeypatch):
-    """Test that the time left is divided by the number of fits, and that nu is part of the prediction."""
+    """Test that the time left is divided by the number of fits, and that the predicted time depends on nu."""
     budget = _budget(monkeypatch, 100.0, 21.0)
     sizes = [budget.affordable_size(*_candidates(nu), 1_000, n_fits) for nu, n_fits in ((2.0, 1), (2.5, 1), (2.0, 2))]
     assert sizes == [(1_000, 1_000), (800, 800), (500, 500)]
