@@ -36,7 +36,7 @@ M, M_TEST, N_BINS = 400, 4000, 15
 # Planted models: number of training rows, columns, directions and classes, and the sharpness of the classes (with a
 # larger sharpness, the classes overlap less).
 PLANTED = [(300, 10, 1, 2, 3.0), (300, 20, 2, 2, 3.0), (400, 20, 2, 3, 3.0), (400, 10, 2, 2, 8.0)]
-# Tables and the number of classes into which their target is divided.
+# Names of tables, and the number of classes into which the target of each table is divided.
 TABLES = {"airfoil": 2, "concrete": 3, "kin40k": 2, "skillcraft": 3, "wine": 2}
 METHODS: dict[str, Any] = {
     "ours, logistic": lambda: HyperKernelClassifier(random_state=0),

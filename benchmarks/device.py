@@ -35,7 +35,7 @@ D, N_TEST = 100, 100_000
 
 
 def timed(work, repeats=5):
-    """Return the median seconds of repeated calls, and the last result.
+    """Call `work` several times. Return the median seconds of a call, and the result of the last call.
 
     The GPU is synchronized before and after each call.
     """
@@ -206,7 +206,7 @@ def starts(m=4000, c=100):
 
 
 def xrfm_beside(m, limit):
-    """Yield the time and the R2 of xRFM with default parameters on the same data.
+    """Yield the time and the R2 of xRFM with default parameters, fitted to the data of `planted` with m rows.
 
     xRFM runs in a separate process, which is ended after ``limit`` seconds.
     """

@@ -20,9 +20,11 @@ def _rows(m=40, D=4, seed=0, **options):
 @pytest.mark.parametrize("case", ONE_GAMMA, ids=case_id)
 @pytest.mark.parametrize("t", [1e-3, 0.1, 10.0])
 def test_scores_are_exact_when_the_pilot_is_all_rows(case, t):
-    """Test the scores to 1e-8. The pilot sample contains the rows from which scores are approximated.
+    """Test that approximate leverage scores are exact, up to 1e-8, if the pilot sample contains all rows.
 
-    The condition number of K + t m I is below 1e5, so rounding errors and the jitter stay below this tolerance.
+    The scores at the regularization t are approximated from the rows of the pilot sample. Let K be the m x m kernel
+    matrix. The condition number of K + t m I is below 1e5, so rounding errors and the jitter added to K are below the
+    tolerance.
     """
     p, rows = _rows(block_size=7)
     scores = centers.approximate_leverage_scores(rows, p.B, case.kernel, t, p.X)
@@ -34,7 +36,8 @@ def test_scores_are_exact_when_the_pilot_is_all_rows(case, t):
 def test_scores_of_a_partial_pilot_are_within_a_factor_two(kernel, t):
     """Test that the scores differ from the exact scores by at most a factor 2 if the pilot sample has half of the rows.
 
-    For a smooth kernel in the plane, these 100 rows span nearly all functions that matter at this t.
+    The kernels are smooth and the points B x lie in a plane. The kernel functions at the 100 rows of the pilot sample
+    therefore nearly span the eigenfunctions of K / m whose eigenvalues are not much smaller than the regularization t.
     """
     p, rows = _rows(m=200)
     kernel = kernels.get_kernel(kernel).with_gamma(0.3)
@@ -47,9 +50,10 @@ def test_scores_of_a_partial_pilot_are_within_a_factor_two(kernel, t):
 
 
 def test_leverage_draws_in_proportion_to_the_scores():
-    """Test the sampling frequencies by a chi-square test at the level 1e-9.
+    """Test that the probability of drawing a row is proportional to its leverage score, by a chi-square test.
 
-    The rows of a tight cluster share the leverage of the cluster, and each outlier has a large score.
+    The level of the test is 1e-9. The first nine rows form a tight cluster and have small scores. The last three rows
+    are outliers and have larger scores.
     """
     rng = np.random.default_rng(1)
     X = np.vstack([0.2 * rng.normal(size=(9, 2)), 10.0 + rng.normal(size=(3, 2))])
@@ -64,7 +68,7 @@ def test_leverage_draws_in_proportion_to_the_scores():
     statistic = np.sum((counts - expected) ** 2 / expected)
     limit = chi2.isf(1e-9, df=11)
     assert statistic <= limit
-    # The same counts are far from uniform, so the test above has power.
+    # The counts differ so much from equal counts that the test above would detect uniform sampling.
     assert np.sum((counts - n / 12) ** 2 / (n / 12)) > 20.0 * limit
 
 
@@ -80,9 +84,10 @@ def test_uniform_draws_distinct_rows():
 
 
 def test_uniform_draws_every_row_equally_often():
-    """Test the counts of 2,000 draws of 3 out of 10 rows.
+    """Test that each of 10 rows is drawn equally often in 2,000 draws of 3 rows, by a chi-square test.
 
-    Rows are drawn without replacement, so the chi-square statistic is smaller than for independent draws.
+    The level of the test is 1e-9. Each draw is without replacement, so the chi-square statistic tends to be smaller
+    than for independent draws.
     """
     X = np.arange(10.0)[:, None]
     rows, rng = InMemoryRows(X, np.zeros(10)), check_random_state(4)
@@ -138,9 +143,10 @@ def test_kmeans_finds_separated_clusters():
 
 
 def test_auto_size_follows_its_rule():
-    """Test that the number of centers is kappa / lambda, where kappa is the maximum of k(x, x).
+    """Test that the default number of centers is kappa / lambda, rounded up, where kappa is the maximum of k(x, x).
 
-    It is at least 100, and at most a memory limit. It never exceeds the number of rows.
+    The number is at least 100, but never exceeds the number of rows. It is limited so that four square float64 matrices
+    of this size fit into 256 MiB.
     """
     assert centers.auto_size(10_000, 1 / 256) == 256
     assert centers.auto_size(10_000, 0.003) == 334

@@ -27,9 +27,10 @@ def test_noise_free_target_matches_the_formula(make, formula, reach, d):
 
 @every_set
 def test_inputs_are_uniform_on_their_cube(make, formula, reach):
-    """The range, mean and variance of 20,000 draws agree with the uniform distribution.
+    """Test that the range, mean and variance of 20,000 entries of X agree with the uniform distribution.
 
-    The draws reach the outer 1% at both ends of the range. Mean and variance agree up to 5 standard errors.
+    The inputs are divided by `reach`, half of the side length of their cube. The entries come within 1% of both ends of
+    [-1, 1]. Mean and variance agree up to 5 standard errors.
     """
     X = make(2000, 10, random_state=1).X / reach
     assert X.min() >= -1.0
@@ -47,7 +48,8 @@ def test_map_is_uniform_and_of_spectral_norm_one(make, formula, reach, d):
     assert np.linalg.svd(B, compute_uv=False)[0] == pytest.approx(1.0, rel=1e-12)
     entries = B / B.max()
     assert entries.min() >= 0.0
-    # U[0, 1] has mean 1/2 and variance 1/12. Allow 5 standard errors, and 1% because the maximum is below 1.
+    # U[0, 1] has mean 1/2 and variance 1/12. Allow 5 standard errors, and 0.01 more because the largest of the drawn
+    # entries, by which all entries are divided, is slightly below 1.
     assert abs(entries.mean() - 0.5) <= 5.0 * np.sqrt(1 / 12 / entries.size) + 0.01
     assert abs(entries.var() - 1 / 12) <= 5.0 * np.sqrt(1 / 180 / entries.size) + 0.01
 

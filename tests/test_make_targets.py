@@ -47,6 +47,9 @@ def test_contributing_describes_every_target_of_the_workflows():
 
 
 def test_every_target_is_phony():
-    """Test that a file or folder with the name of a target, such as `docs`, does not prevent its commands."""
+    """Test that all targets of the Makefile are phony.
+
+    Otherwise, a file or folder with the name of a target, such as `docs`, would prevent make from running its commands.
+    """
     (phony,) = re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     assert set(phony.split()) == _makefile_targets()

@@ -46,7 +46,7 @@ def test_matches_the_oracle(d1, d2):
 
 
 def test_dependent_rows_add_no_direction():
-    """Linearly dependent rows, in either map, do not add a direction to its row space."""
+    """Test that linearly dependent rows of a map, in either argument, do not add directions to its row space."""
     E = np.eye(4)
     twice = np.vstack([E[0], 2.0 * E[0]])
     assert subspace_distance(twice, E[:1]) == pytest.approx(0.0, abs=1e-12)

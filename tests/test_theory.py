@@ -3,7 +3,8 @@
 The results are compared with oracles written from the definitions. The oracles compute leverage scores by a matrix
 inverse, by eigenvectors, in an explicit feature space, and in rational arithmetic. They compute the numbers of centers
 from the Nystrom theorem and its extension to approximate leverage scores. They compute the exponents of the rates as
-functions of s = d / r, the exponent of the covering number in the theorems.
+functions of s = d / r, where d is the number of directions and r the smoothness of the kernel. In the theorems, s is
+the exponent of the covering number.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def scores_by_inverse(K, t):
 
 
 def scores_by_eigenvectors(K, t):
-    """Return sum_j u_ij^2 s_j / (s_j + t m) over the eigenpairs (s_j, u_j) of K."""
+    """Return the leverage scores sum_j u_ij^2 s_j / (s_j + t m) of all rows i, with the eigenpairs (s_j, u_j) of K."""
     m = len(K)
     values, vectors = np.linalg.eigh(K)
     return np.array([sum(vectors[i, j] ** 2 * values[j] / (values[j] + t * m) for j in range(m)) for i in range(m)])
@@ -69,7 +70,10 @@ def scores_in_rationals(K, t):
 
 
 def pointwise_dimensions(F, t):
-    """Return N_x(t) = <phi(x), (Sigma + t I)^-1 phi(x)> at each row, with Sigma the mean of phi(x) phi(x)'."""
+    """Return N_x(t) = <phi(x), (Sigma + t I)^-1 phi(x)> for all rows x.
+
+    The rows of F are the feature vectors phi(x). Sigma is the mean of phi(x) phi(x)'.
+    """
     m, p = F.shape
     Sigma = np.zeros((p, p))
     for phi in F:
@@ -78,19 +82,28 @@ def pointwise_dimensions(F, t):
 
 
 def plain_bound(n_inf, reg_lambda, delta, kappa):
-    """Return the bound of the Nystrom theorem, max(67, 5 N_inf) log(4 kappa / (lambda delta))."""
+    """Return the number of uniformly drawn centers in the Nystrom theorem, before rounding.
+
+    It is max(67, 5 N_inf) log(4 kappa / (lambda delta)).
+    """
     log = math.log(4.0) + math.log(kappa) - math.log(reg_lambda) - math.log(delta)
     return max(67.0 * log, 5.0 * n_inf * log)
 
 
 def als_bound(n_eff, n_rows, delta, T):
-    """Return the bound for T-approximate leverage scores, max(334, 78 T^2 N) log(8 m / delta)."""
+    """Return the number of centers in the theorem for T-approximate leverage scores, before rounding.
+
+    It is max(334, 78 T^2 N) log(8 m / delta), where N is `n_eff` and m is `n_rows`.
+    """
     log = math.log(8.0) + math.log(n_rows) - math.log(delta)
     return max(334.0 * log, 78.0 * T**2 * n_eff * log)
 
 
 def exponent(s, theta):
-    """Return the exponent of the first theorem: theta times the supremum of zeta < 1 / (1 + s)."""
+    """Return theta / (1 + s), the exponent of the rate in the first theorem.
+
+    It is theta times the supremum of zeta < 1 / (1 + s), where lambda = m^-zeta.
+    """
     return theta / (1 + s)
 
 
@@ -107,9 +120,9 @@ def is_smallest_integer_from(number, bound):
 def rounding(K, t):
     """Return a bound on the rounding error of the scores, for a backward stable solve with A = K + t m I.
 
-    The error is c eps cond(A) |A^-1 K| with c of order m, cond(A) <= (|K| + t m) / (t m) and
-    |A^-1 K| = |K| / (|K| + t m). With c = 10 m, this gives 10 eps |K| / t. For large t, the bound decreases with t in
-    the same way as the scores, which are then near K_ii / (t m).
+    Let |.| be the spectral norm. The error is c eps cond(A) |A^-1 K| with c of order m, cond(A) <= (|K| + t m) / (t m)
+    and |A^-1 K| = |K| / (|K| + t m). With c = 10 m, this gives 10 eps |K| / t. For large t, the bound decreases with t
+    in the same way as the scores, which are then near K_ii / (t m).
     """
     return 10.0 * EPS * np.linalg.norm(K, 2) / t
 
@@ -164,7 +177,10 @@ every_matrix = pytest.mark.parametrize("K", MATRICES.values(), ids=MATRICES.keys
 # ------------------------------------------------------------------------ leverage scores and effective dimensions
 @every_matrix
 def test_scores_and_dimensions_match_the_oracles(K):
-    """The results match all oracles. Results and oracles have rounding errors: the tolerance is twice their bound."""
+    """Test that the scores and dimensions match all oracles.
+
+    Both the results and the oracles have rounding errors, so the tolerance is twice the bound on these errors.
+    """
     for t in T_GRID:
         m, atol, scores = len(K), 2.0 * rounding(K, t), leverage_scores(K, t)
         assert scores.shape == (m,)
@@ -179,7 +195,10 @@ def test_scores_and_dimensions_match_the_oracles(K):
 
 @pytest.mark.parametrize(("K", "F"), FEATURES.values(), ids=FEATURES.keys())
 def test_scores_and_dimensions_in_the_feature_space(K, F):
-    """N_x at a row is m times its leverage score. N is the mean of N_x over the rows, and N_inf is the maximum."""
+    """Test that N_x, computed in the feature space, is m times the leverage score of row x.
+
+    The effective dimension N is the mean of N_x over the rows, and the maximal dimension N_inf is the maximum.
+    """
     for t in T_GRID:
         m, N, atol = len(K), pointwise_dimensions(F, t), 2.0 * rounding(K, t)
         assert_allclose(leverage_scores(K, t), N / m, rtol=1e-13, atol=atol)
@@ -189,7 +208,10 @@ def test_scores_and_dimensions_in_the_feature_space(K, F):
 
 @pytest.mark.parametrize("t", [1e-2, 1.0])
 def test_effective_dimension_is_the_trace_of_the_hat_matrix(t):
-    """t corresponds to the paper's lambda, so t m is the alpha of scikit-learn's KernelRidge."""
+    """Test that the scores are the diagonal of the hat matrix of scikit-learn's KernelRidge, and that N is its trace.
+
+    The argument t corresponds to the paper's lambda, so t m is the alpha of KernelRidge.
+    """
     K = MATRICES["gaussian"]
     m = len(K)
     hat = KernelRidge(alpha=t * m, kernel="precomputed").fit(K, np.eye(m)).predict(K)
@@ -199,9 +221,9 @@ def test_effective_dimension_is_the_trace_of_the_hat_matrix(t):
 
 @pytest.mark.parametrize("t", [0.125, 1.0, 8.0])
 def test_scores_worked_out_by_hand(t):
-    """Test cases that can be solved by hand.
+    """Test that the scores and dimensions equal values that were computed by hand.
 
-    They are one row, two rows with correlation c (eigenvalues 1 + c and 1 - c), five equal rows (a single nonzero
+    The cases are one row, two rows with correlation c (eigenvalues 1 + c and 1 - c), five equal rows (a single nonzero
     eigenvalue, 5), and a diagonal matrix.
     """
     assert_allclose(leverage_scores([[3.0]], t), [3.0 / (3.0 + t)], rtol=1e-14)
@@ -221,7 +243,7 @@ def test_a_zero_kernel_has_zero_dimensions():
 
 
 def test_scores_lie_between_zero_and_one():
-    """Scores lie between 0 and 1 for every t, even if t is so small that K + t m I has no Cholesky factor."""
+    """Test that scores lie between 0 and 1 for every t, even if t is so small that K + t m I has no Cholesky factor."""
     for K, t in itertools.product(MATRICES.values(), [1e-300, 1e-18, 1e-14, 1e-9, 1e-4, 1.0, 1e4, 1e300]):
         scores = leverage_scores(K, t)
         assert np.all(scores >= 0.0)
@@ -241,7 +263,7 @@ def test_dimensions_are_ordered():
 
 
 def test_dimensions_are_equal_for_exchangeable_rows():
-    """N and N_inf are equal if all rows have the same score, as equally spaced points on a circle do."""
+    """Test that N = N_inf if all rows have the same score. The rows are equally spaced points on a circle."""
     angles = 2.0 * math.pi * np.arange(9) / 9.0
     K = _gaussian(np.column_stack([np.cos(angles), np.sin(angles)]), 0.7)
     assert_allclose(maximal_dimension(K, 0.01), effective_dimension(K, 0.01), rtol=1e-11)
@@ -249,7 +271,10 @@ def test_dimensions_are_equal_for_exchangeable_rows():
 
 @every_matrix
 def test_dimensions_decrease_with_t_but_less_than_proportionally(K):
-    """For every eigenvalue s of K, s / (s + t m) decreases with t, and t s / (s + t m) increases with t."""
+    """Test that N and N_inf decrease with t, and that t N and t N_inf increase with t.
+
+    For every eigenvalue s of K, s / (s + t m) decreases with t, and t s / (s + t m) increases with t.
+    """
     grid = [1e-3, 1e-2, 1e-1, 1.0, 1e1, 1e2]
     for t, larger in itertools.pairwise(grid):
         slack = len(K) * (rounding(K, t) + rounding(K, larger))
@@ -263,9 +288,9 @@ def test_dimensions_decrease_with_t_but_less_than_proportionally(K):
 
 @pytest.mark.parametrize(("m", "p"), [(12, 3), (7, 1), (9, 4), (6, 15)])
 def test_small_t_gives_the_rank_and_the_leverage_of_least_squares(m, p):
-    """For small t, N is the rank of K, and the scores are the leverages of least squares on the features.
+    """Test that for small t, N is the rank of K, and the scores are the leverages of least squares on the features.
 
-    If t m is 1e-7 times the smallest positive eigenvalue, the relative error is 1e-7.
+    If t m is 1e-7 times the smallest positive eigenvalue of K, the relative error is 1e-7.
     """
     F = _integer_features(m, p)
     K, rank = F @ F.T, np.linalg.matrix_rank(F)
@@ -281,7 +306,10 @@ def test_small_t_gives_the_rank_and_the_leverage_of_least_squares(m, p):
 
 @pytest.mark.parametrize("factor", [1e14, 1e290])
 def test_large_t_gives_the_diagonal_over_t_m(factor):
-    """For large t, score i is K_ii / (t m) (1 + O(|K| / (t m))). The tolerance is relative to the largest score."""
+    """Test that for large t, score i is K_ii / (t m) (1 + O(|K| / (t m))).
+
+    The tolerance is relative to the largest score.
+    """
     for K in MATRICES.values():
         m, t = len(K), factor * np.linalg.norm(K, 2)
         expected = np.diag(K) / m
@@ -292,10 +320,11 @@ def test_large_t_gives_the_diagonal_over_t_m(factor):
 
 @every_matrix
 def test_invariances(K):
-    """Permuting the rows permutes the scores. Scaling K and t by the same factor changes nothing.
+    """Test how the scores and dimensions change if the rows are permuted or repeated, or K and t are scaled.
 
-    Repeating all rows does not change their empirical distribution. Hence N_x, its mean N and its maximum N_inf do not
-    change, and the score of a row is divided equally among its copies.
+    Permuting the rows permutes the scores. Scaling K and t by the same factor changes nothing. Repeating all rows does
+    not change their empirical distribution. Hence N_x, its mean N and its maximum N_inf do not change, and the score of
+    a row is divided equally among its copies.
     """
     m, order = len(K), np.random.default_rng(0).permutation(len(K))
     for t in T_GRID:
@@ -318,7 +347,7 @@ def test_invariances(K):
 
 @pytest.mark.parametrize("kernel", ["gaussian", "matern32", "laplace"])
 def test_approximate_scores_from_all_rows_are_exact(kernel):
-    """Approximate scores are exact if they are computed from a pilot sample that contains all rows, in any order.
+    """Test that approximate scores are exact if the pilot sample contains all rows, in any order.
 
     The rounding error of the formula is of order m eps (1 + |K| / (t m))^2.
     """
@@ -335,9 +364,10 @@ def test_approximate_scores_from_all_rows_are_exact(kernel):
 
 @pytest.mark.parametrize("t", [1e-2, 1e-1])
 def test_approximate_scores_from_half_of_the_rows_are_within_a_factor_two(t):
-    """Approximate scores from a pilot sample of every other row differ from the exact scores by at most a factor 2.
+    """Test that scores from a pilot sample of every other row differ from the exact scores by at most a factor 2.
 
-    This is the definition of (T, t0)-approximate scores with T = 2.
+    This is the definition of (T, t0)-approximate scores with T = 2, which must hold for all t >= t0. The test uses two
+    values of t.
     """
     X, B = _points(200, 4), _points(2, 4, seed=1) / 2.0
     kernel = kernels.get_kernel("gaussian").with_gamma(0.3)
@@ -349,7 +379,7 @@ def test_approximate_scores_from_half_of_the_rows_are_within_a_factor_two(t):
 
 @pytest.mark.parametrize("gamma", [1e-14, 1e-8, 1e-3])
 def test_a_nearly_constant_kernel(gamma):
-    """Test Gaussian kernel matrices with condition numbers above 1e16 against rational arithmetic."""
+    """Test that the scores match rational arithmetic for Gaussian kernels with condition numbers above 1e16."""
     K = _gaussian(_points(7, 2), gamma)
     for t in (1e-9, 1e-6, 1e-3, 1.0):
         assert_allclose(leverage_scores(K, t), scores_in_rationals(K, t), rtol=1e-13, atol=rounding(K, t))
@@ -361,7 +391,7 @@ def test_a_nearly_constant_kernel(gamma):
 
 @pytest.mark.parametrize("t", [1e-9, 1e-5, 1e-2, 1.0])
 def test_repeated_rows_share_a_score(t):
-    """The n copies of a row have the same score, at most 1/n. In this test, two rows have 5 and 2 copies."""
+    """Test that the n copies of a row have the same score, at most 1/n. In this test, two rows have 5 and 2 copies."""
     K = _gaussian(np.repeat(_points(2, 3), [5, 2], axis=0), 0.5)
     scores = leverage_scores(K, t)
     assert_allclose(scores, scores_in_rationals(K, t), rtol=1e-13, atol=rounding(K, t))
@@ -370,7 +400,10 @@ def test_repeated_rows_share_a_score(t):
 
 
 def test_types_of_kernel_matrices():
-    """Lists, integers, float32, read-only arrays and any memory layout are accepted, and K is not modified."""
+    """Test that K may be a list or an array of any numeric dtype and memory layout, and is not modified.
+
+    The test uses integers, float32, a read-only array, and different memory layouts.
+    """
     K, t = FEATURES["linear, rank 3"][0], 0.5
     expected = leverage_scores(K, t)
     read_only = K.copy()
@@ -408,7 +441,7 @@ def test_als_centers_match_the_theorem():
 
 
 def test_defaults_of_the_numbers_of_centers():
-    """The defaults are delta = 0.1, kappa = 1 and T = 1."""
+    """Test that the defaults are delta = 0.1, kappa = 1 and T = 1."""
     assert plain_centers(30.0, 1e-4) == plain_centers(30.0, 1e-4, delta=0.1, kappa=1.0)
     assert is_smallest_integer_from(plain_centers(30.0, 1e-4), plain_bound(30.0, 1e-4, 0.1, 1.0))
     assert als_centers(30.0, 5000) == als_centers(30.0, 5000, delta=0.1, T=1.0)
@@ -416,7 +449,7 @@ def test_defaults_of_the_numbers_of_centers():
 
 
 def test_centers_worked_out_by_hand():
-    """Test cases in which the logarithm of each formula equals 6.
+    """Test that the numbers of centers equal values computed by hand, for arguments with which the logarithms equal 6.
 
     `plain_centers` contains log(4 kappa / (lambda delta)), which is 6 if kappa = lambda = 1 and delta = 4 / e^6. The
     number of centers is then max(67, 5 N_inf) * 6. `als_centers` contains log(8 m / delta), which is 6 if m = 1 and
@@ -451,21 +484,28 @@ def test_only_the_ratio_of_kappa_and_lambda_matters():
 
 
 def test_there_is_at_least_one_center():
-    """For lambda above 4 kappa / delta = 40 the logarithm is negative, and at least one center is returned."""
+    """Test that at least one center is returned for every lambda.
+
+    For lambda > 4 kappa / delta = 40, the logarithm in the formula is negative.
+    """
     for reg_lambda, n_inf in itertools.product([39.0, 40.0, 41.0, 1e6], [0.0, 1.0, 100.0]):
         assert plain_centers(n_inf, reg_lambda) >= 1
 
 
 def _two_atoms(p, t):
-    """Return N and N_inf for k(x, x) = 1 and a distribution on two orthogonal points with masses p and 1 - p."""
+    """Return N and N_inf at lambda = t for two orthogonal points with the probabilities p and 1 - p.
+
+    k(x, x) is 1 at both points.
+    """
     return p / (p + t) + (1.0 - p) / (1.0 - p + t), 1.0 / (p + t)
 
 
 @pytest.mark.parametrize("n_rows", [10**5, 10**6, 10**8])
 def test_leverage_scores_need_fewer_centers_if_a_rare_point_matters(n_rows):
-    """Sampling by leverage scores needs fewer centers if a rare point matters, as the remark after the theorem says.
+    """Test that sampling by leverage scores needs fewer centers than uniform sampling if a rare point matters.
 
-    Lambda is the smallest value that the theorem for leverage scores allows, 19 log(2 m / delta) / m.
+    The remark after the theorem says so. The rare point has the probability lambda. Lambda is the smallest value that
+    the theorem for leverage scores allows, 19 log(2 m / delta) / m.
     """
     t = 19.0 * math.log(2.0 * n_rows / 0.1) / n_rows
     N, N_inf = _two_atoms(t, t)
@@ -475,7 +515,7 @@ def test_leverage_scores_need_fewer_centers_if_a_rare_point_matters(n_rows):
 
 @pytest.mark.parametrize("n_rows", [2000, 10**6])
 def test_leverage_scores_need_more_centers_if_all_points_have_the_same_score(n_rows):
-    """Sampling by leverage scores needs more centers if N = N_inf.
+    """Test that sampling by leverage scores needs more centers than uniform sampling if N = N_inf.
 
     For lambda >= 1 / m this follows from the constants: 78 > 5, 334 > 67 and 8 m > 4 / lambda.
     """
@@ -485,12 +525,12 @@ def test_leverage_scores_need_more_centers_if_all_points_have_the_same_score(n_r
 
 @pytest.mark.parametrize("delta", [0.01, 0.5])
 def test_the_number_of_centers_suffices_for_orthogonal_points(delta):
-    """The numbers of centers suffice for a distribution on orthogonal points with masses 1/2, 1/4, 1/8 and so on.
+    """Test that the numbers of centers suffice for orthogonal points with the probabilities 1/2, 1/4, 1/8 and so on.
 
     The proofs need |(I - P) Sigma^1/2|^2 <= 3 lambda, where P projects on the span of the centers. For orthogonal
-    points, this holds if every point of mass above 3 lambda is drawn. A union bound gives the probability that such a
-    point is missed. Uniform sampling draws a point of mass p with probability p, and sampling by leverage scores draws
-    it with probability p / (p + lambda) / N.
+    points, this holds if every point with a probability above 3 lambda is drawn. A union bound gives the probability
+    that such a point is missed. Uniform sampling draws a point of probability p with probability p, and sampling by
+    leverage scores draws it with probability p / (p + lambda) / N.
     """
     masses = np.array([0.5**n for n in range(1, 30)] + [0.5**29])
     for t in (1e-4, 1e-3, 1e-2):
@@ -507,7 +547,7 @@ DIMENSIONS, SMOOTHNESS, SOURCES = [1, 2, 3, np.int64(17)], [1, 2, 5, 0.5, 40.0],
 
 
 def test_rates_match_the_theorems():
-    """The rates match the formulas of the theorems, which are evaluated in rational arithmetic."""
+    """Test that the rates match the formulas of the theorems, evaluated in rational arithmetic."""
     for d, r, theta in itertools.product(DIMENSIONS, SMOOTHNESS, SOURCES):
         s = Fraction(int(d)) / Fraction(r)
         assert_allclose(rate(d, r, theta), float(exponent(s, Fraction(theta))), rtol=1e-14)
@@ -518,9 +558,10 @@ def test_rates_match_the_theorems():
 
 
 def test_the_default_source_condition_is_a_target_in_the_rkhs():
-    """The default source condition, theta = 1, gives the minimax exponent for 2 d inputs, 2 r / (2 r + 2 d).
+    """Test that the default is theta = 1, which means that the target is in the RKHS, and test its exponents.
 
-    The exponent of the bound that holds for every number of rows m is half of the minimax exponent, r / (2 r + 2 d).
+    `rate` is then the minimax exponent for 2 d inputs, 2 r / (2 r + 2 d). `rate_for_all_m`, the exponent of the bound
+    that holds for every number of rows m, is half of this exponent, r / (2 r + 2 d).
     """
     for d, r in itertools.product(DIMENSIONS, SMOOTHNESS):
         assert rate(d, r) == rate(d, r, 1.0) == rate(d, r, source=1.0)
@@ -530,7 +571,10 @@ def test_the_default_source_condition_is_a_target_in_the_rkhs():
 
 
 def test_infinitely_smooth_kernels():
-    """As r goes to infinity, the three exponents tend to theta, theta / (1 + theta) and 1."""
+    """Test that the exponents have the right limits as the smoothness r goes to infinity.
+
+    `rate` tends to theta, `rate_for_all_m` to theta / (1 + theta), and `minimax_rate` to 1.
+    """
     for d, theta in itertools.product(DIMENSIONS, SOURCES):
         assert_allclose(rate(d, math.inf, theta), theta, rtol=1e-14)
         assert_allclose(rate_for_all_m(d, math.inf, theta), theta / (1.0 + theta), rtol=1e-14)
@@ -559,7 +603,10 @@ def test_rates_increase_with_smoothness_and_source_and_decrease_with_the_dimensi
 
 
 def test_the_curse_of_dimensionality_is_avoided():
-    """With d directions among D inputs the rate is better than the minimax rate if D > 2 d, and worse if D < 2 d."""
+    """Test that with d directions among D inputs, the rate is better than the minimax rate for D inputs if D > 2 d.
+
+    If D < 2 d, it is worse.
+    """
     for r, d in itertools.product(SMOOTHNESS, (1, 3, 10)):
         assert rate(d, r) > minimax_rate(2 * d + 1, r)
         assert rate(d, r) < minimax_rate(2 * d - 1, r)
@@ -621,7 +668,10 @@ def test_k_must_be_a_kernel_matrix(K):
 
 @pytest.mark.parametrize("K", [-np.eye(3), np.array([[1.0, 2.0], [2.0, 1.0]])], ids=["negative", "indefinite"])
 def test_k_must_be_positive(K):
-    """A matrix K that is not positive semidefinite raises an error if K + t m I has no Cholesky factor, as here."""
+    """Test that a matrix K that is not positive semidefinite raises an error.
+
+    The error is raised only if K + t m I has no Cholesky factor, as in this test.
+    """
     for function in MATRIX_FUNCTIONS:
         with pytest.raises((ValueError, FloatingPointError), match="positive"):
             function(K, 0.1)

@@ -1,4 +1,4 @@
-"""The claims about the paper's figures, checked on synthetic tables.
+"""Test that the claims about the paper's figures are judged correctly, on synthetic tables of results.
 
 In each table a claim is clearly true, clearly false, tied or inconclusive.
 """
@@ -33,12 +33,12 @@ from support.experiment_tables import (
 # VarPro in SAME, before VarPro in SLOW, and at the same time in AT_ONCE.
 ESCAPES, STAYS = ([(1, 2)], [(9, 1)]), ([(1, 1)], [(9, 2)])
 SAME, SLOW, AT_ONCE = ([(1, 1)], [(9, 1)]), ([(9, 1)], [(1, 1)]), ([(3, 1)], [(3, 1)])
-# VarPro reaches its final loss after 1 s, up to the tolerance.
+# In TAIL and ROUNDING, VarPro reaches its final loss after 1 s, up to the tolerance of the claims.
 TAIL = ([(1, 1.02), (20, 1)], [(9, 1)])
 ROUNDING = ([(1, 1 + 1e-9)], [(9, 1)])
-# VarPro ends with a higher loss than AGD and has not converged.
+# In FALLING, VarPro ends with a higher loss than AGD and has not converged.
 FALLING = ([(1, 4), (39, 2)], [(9, 1)])
-# AGD has not converged.
+# In LATE, AGD has not converged.
 LATE = ([(1, 1)], [(9, 2), (39, 1)])
 
 
@@ -85,7 +85,7 @@ def test_convergence(starts, lower, n_lower, faster, of_both, escapes, n_escapes
     "starts", [[SAME, SAME], [STAYS, STAYS], [SAME, STAYS], [SAME, ESCAPES], [ESCAPES, FALLING], [FALLING, LATE]]
 )
 def test_titles_of_loss_curves_are_true(starts):
-    # The runs from start 0 failed.
+    # Leave out the runs from start 0, as if they had failed.
     table = [row for row in convergence(STAYS, *starts) if row["start"] > 0]
     figure = get_experiment("convergence").plot(table)
     titles = [ax.get_title() for ax in figure.axes]
@@ -108,9 +108,11 @@ def test_titles_of_loss_curves_are_true(starts):
 )
 @pytest.mark.parametrize("odd", STEPS)
 def test_toy_path(odd, ends, counts, holds):
-    """A single initial step size that disagrees with the paper refutes a claim.
+    """Test that a single initial step size that disagrees with the paper refutes a claim.
 
-    The initial step size ``odd`` has the given results, and the others agree with the paper.
+    With the initial step size ``odd``, ``ends`` has the final y of VarPro and AGD from each of the three starting
+    points, and ``counts`` has the numbers of iterations of the three methods. The results with the other step sizes
+    agree with the paper.
     """
     well = {(0, step): (-0.5, 1) for step in STEPS} | {(1, step): (1, 1) for step in STEPS}
     well |= {(2, step): (-0.5, 1) for step in STEPS}
@@ -126,13 +128,17 @@ def test_toy_path(odd, ends, counts, holds):
 @pytest.mark.parametrize(
     ("varpro", "agd", "holds"),
     [(range(25), range(75), True), (range(50), range(50, 100), False), (range(75), range(25), False)]
-    # A difference of one start in a hundred is exactly one percentage point, which is not enough.
+    # The claim needs a difference of more than one percentage point. One start in a hundred is not enough.
     + [(range(n), range(n + 1), False) for n in (2, 28, 56, 57, 98)]
     + [(range(n), range(n + 2), True) for n in (2, 28, 56, 57, 98)],
 )
 @pytest.mark.parametrize("link", LINKS)
 def test_toy_map(link, varpro, agd, holds):
-    """A single initial step size decides the claim about one function. The claim about the other function holds."""
+    """Test that a single initial step size decides the claim about one function.
+
+    The claim about the other function holds. ``varpro`` and ``agd`` are the indices of the starting points, out of 100,
+    from which the methods succeed with this step size.
+    """
     arrivals = dict.fromkeys(product(LINKS, STEPS), (range(30), range(40), range(99)))
     table = toy_basins(arrivals | {(link, 1.0): (varpro, agd, ())}, n_points=10)
     claims = dict(zip(LINKS, claims_of("toy-map", table), strict=True))
@@ -143,7 +149,7 @@ def test_toy_map(link, varpro, agd, holds):
 
 
 def test_toy_map_colours():
-    """Starts are purple if both methods succeed, blue if only AGD, red if only VarPro, and grey if neither succeeds."""
+    """Test that starts are purple if both methods succeed, blue if only AGD, red if only VarPro, grey if neither."""
     arrivals = dict.fromkeys(product(LINKS, STEPS), ((), (), ())) | {(n, 0.1): ({0, 2}, {0, 1}, {0}) for n in LINKS}
     figure = get_experiment("toy-map").plot(toy_basins(arrivals))
     for ax in figure.axes[:2]:
@@ -162,7 +168,8 @@ def test_toy_map_colours():
 
 # The pairs (data set, method) that the claims are about.
 SETTINGS = tuple(product((1, 2), ("VarPro", "AGD")))
-# R2 at five numbers of directions above d*, the true number of directions. The third score of a table is that at d*.
+# R2 at five numbers of directions above d*, the true number of directions. In the scores of a table, the third number
+# is R2 at d*.
 MORE = (0.84, 0.82, 0.81, 0.81, 0.0)
 
 
@@ -224,7 +231,10 @@ def test_latent_dimension_a_setting_without_a_fit_is_named_and_does_not_count(od
     ],
 )
 def test_latent_dimension_with_d_star_at_the_ends(true_d, R2, holds):
-    """The claim about d < d* is inconclusive if d* = 1, and the claims about d > d* are inconclusive if d* = D."""
+    """Test that claims are inconclusive if they need values of d that do not exist.
+
+    There is no d < d* if d* = 1, and no d > d* if d* is the number of inputs D.
+    """
     claims = claims_of("latent-dimension", latent(R2, true_d=true_d))
     assert not [claim.number for claim in claims if "no fit" in claim.number]
     assert [claim.holds for claim in claims] == holds
@@ -241,10 +251,10 @@ def test_latent_dimension_with_d_star_at_the_ends(true_d, R2, holds):
 )
 @pytest.mark.parametrize("odd", [800, 1600])
 def test_training_size(odd, varpro, agd, holds):
-    """The claims are about VarPro and AGD at the two largest sizes. A single counterexample refutes a claim.
+    """Test that a counterexample at one of the two largest sizes refutes a claim, which is about VarPro and AGD.
 
-    At the size ``odd`` the scores have the given values. At the other large size they agree with the paper. Neither
-    the smaller sizes nor L-BFGS affect the claims.
+    At the size ``odd``, ``varpro`` and ``agd`` are the scores for the three numbers of directions. At the other large
+    size the scores agree with the paper. Neither the smaller sizes nor L-BFGS affect the claims.
     """
     at = {"VarPro": varpro, "AGD": agd, "L-BFGS": (0.9, 0.1, 0.9)}
 

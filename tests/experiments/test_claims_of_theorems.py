@@ -1,4 +1,4 @@
-"""The claims about the paper's theorems, checked on synthetic tables.
+"""Test that the claims about the paper's theorems are judged correctly, on synthetic tables of results.
 
 In each table a claim is clearly true, clearly false, tied or inconclusive.
 """
@@ -36,7 +36,10 @@ WELL = (-0.8, -0.5, -0.2)
     ],
 )
 def test_sample_complexity(hkrr, krr, holds):
-    """The claims compare the slopes of HKRR and KRR over the last three sizes."""
+    """Test that the claims compare the slopes of HKRR and of KRR over the last three sizes.
+
+    ``hkrr`` and ``krr`` have the slopes for D = 10, 20, 50.
+    """
     faster, spread = claims_of("sample-complexity", sample_complexity(hkrr, krr))
     assert [faster.holds, spread.holds] == holds
     hkrr_slopes, krr_slopes = (", ".join(f"{value:.2f}" for value in slopes) for slopes in (hkrr, krr))
@@ -49,9 +52,9 @@ def test_sample_complexity(hkrr, krr, holds):
 
 @pytest.mark.parametrize("slope", [0.0, 0.1])
 def test_sample_complexity_without_a_rate_of_krr(slope):
-    """Test the claim that KRR's rate of convergence deteriorates with D, if KRR does not converge at any D.
+    """Test that the claim that KRR's rate deteriorates with D does not hold if KRR does not converge at any D.
 
-    The claim does not hold then, because the rate is equally bad for all D.
+    The rate is then equally bad for all D.
     """
     _, spread = claims_of("sample-complexity", sample_complexity((-1.0,) * 3, (slope,) * 3))
     assert spread.holds is not True
@@ -71,7 +74,8 @@ def test_sample_complexity_with_one_dimension_has_no_spread(D):
         (-0.84, (9, 5, 1.09, 1), (9, 5, 1.09, 1), [False, False], "leverage 20, uniform 20"),
         (0.5, (9, 5, 1.11, 1), (9, 5, 1.09, 1), [False, True], "leverage 20, uniform 40"),
         (-1.4, (9, 5, 2, 1), (1, 1, 1, 1), [True, True], "leverage 5, uniform 40"),
-        # 5 and 10 centers are good by chance, but 20 centers are not. Therefore 40 centers are needed.
+        # With leverage scores, 5 and 10 centers are sufficient by chance, but 20 centers are not. Therefore 40 centers
+        # are needed.
         (-1.0, (9, 5, 1.05, 1), (1, 1, 1.2, 1), [True, False], "leverage 40, uniform 20"),
         # With one of the samplings no number of centers is sufficient. If this holds for both samplings, the claim is
         # inconclusive.
@@ -82,10 +86,12 @@ def test_sample_complexity_with_one_dimension_has_no_spread(D):
 )
 @pytest.mark.parametrize("odd", [0, 1])
 def test_nystrom(odd, few, uniform, leverage, holds, number):
-    """The claims compare the rates with few and with all centers, and the numbers of centers that the samplings need.
+    """Test the outcome of the claims about the rate with few centers and about the numbers of centers that are needed.
 
-    The risk with few centers is seven times as large, which does not change the rate. One of the two kinds of inputs
-    (cube and clustered) has the given ratios, and the other kind agrees with the paper.
+    ``few`` is the slope of the risk with few centers. This risk has the constant factor 7, which does not change the
+    rate. ``uniform`` and ``leverage`` have, for the two ways of sampling, the risks with 5, 10, 20 and 40 centers,
+    divided by the risk with all rows as centers. One of the two kinds of inputs (cube and clustered) has these ratios,
+    and the other kind agrees with the paper.
     """
     well, pair = ((9, 5, 2, 1), (9, 5, 1, 1)), (uniform, leverage)
     slope, *needed = claims_of("nystrom", nystrom(few, *(well if odd else pair), clustered=pair if odd else well))
@@ -160,7 +166,7 @@ ENDS, GOES_ON = (lambda n: 1.0 - 1.0 / n), (lambda n: n / 8.0)
     ],
 )
 def test_stationarity(gradient, mapping, path_B, path_alpha, holds):
-    """The claims are checked on the runs that satisfy the assumptions of the theorem.
+    """Test that the claims are checked only on the runs that satisfy the assumptions of the theorem.
 
     There are four runs. The first has the given curves and ends with |B| = 1. The second agrees with the theorem and
     ends with |B| = 0.5, inside the ball |B| <= 1. The last two runs are excluded: in the third run the loss hardly
@@ -188,7 +194,7 @@ def test_stationarity(gradient, mapping, path_B, path_alpha, holds):
     }
     for claim, curve in zip(claims[1:3], (gradient, mapping), strict=True):
         assert claim.number.startswith(f"{slowest.get(curve, 'exponent of the slowest run: -2.00')}; ")
-    added = {ENDS: "1.5%", GOES_ON: "93.8%", NOTHING: "1.5%"}  # the run that agrees with the theorem adds 1.5%
+    added = {ENDS: "1.5%", GOES_ON: "93.8%", NOTHING: "1.5%"}  # the larger gain of the two runs; the second gains 1.5%
     for claim, path in zip(claims[3:5], (path_B, path_alpha), strict=True):
         assert claim.number.startswith(f"largest gain {added[path]}; ")
 
@@ -202,6 +208,6 @@ def test_stationarity_is_inconclusive_without_runs_that_satisfy_the_assumptions(
 
 
 def test_stationarity_with_two_steps():
-    """With only two steps and a constant gradient, the claims that the gradient decreases must not hold."""
+    """Test that the claims that the gradient decreases do not hold after only two steps with a constant gradient."""
     claims = claims_of("stationarity", stationarity((WORSE, WORSE, ENDS, ENDS, 0.5, 1.0, 0.1), last=2))
     assert not [str(claims[k]) for k in (1, 2, 6, 7) if claims[k].holds]

@@ -1,4 +1,4 @@
-"""The experiments: small runs of all experiments through the command line, the paper's sizes, and the toy functions."""
+"""Tests of the experiments: small runs through the command line, the paper's sizes, and the toy functions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hkrr.experiments.figures import COLOURS, ORANGE, PURPLE
 from support.experiment_tables import LINKS, STEPS, THREE
 from support.experiment_tables import TOY_STARTS as STARTS
 
-# Configurations that run in about a second.
+# Parameters of the configurations in SMALL. An experiment with such a configuration runs in about a second.
 _SIZES = {"n_validation": 60, "n_test": 100, "n_features": 8, "n_components": 2, "seconds": 0.03, "repeats": 1}
 _GRID = {"lambdas": (1e-2, 1e-4), "scales": (1.0,)}
 SMALL = {
@@ -229,7 +229,7 @@ def test_claims_and_progress_are_printed(quick, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_claim_is_printed_in_one_line(quick, name):
-    """Output to a file is not wrapped, so that a claim can be found by a text search."""
+    """Test that output to a file is not wrapped, so that a claim can be found by a text search."""
     lines = [line.strip() for line in quick.screen.splitlines()]
     assert not [claim for claim in _claims(quick, name) if claim not in lines]
 
@@ -320,7 +320,7 @@ def test_toy_trajectories_begin_at_the_start_and_decrease(step, link, x0, y0, me
 @pytest.mark.parametrize("n_cases", [4, pytest.param(12, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("name", NAMES)
 def test_claims_and_figure_without_one_case(quick, name, n_cases):
-    """The claims and the figure can be made even if one case is missing because it failed.
+    """Test that the claims and the figure can be made even if one case is missing because it failed.
 
     At most n_cases cases are left out, one at a time.
     """

@@ -1,4 +1,4 @@
-"""Claims and figures of incomplete tables, as after failed cases, and of configurations other than the paper's."""
+"""Tests of the claims and figures if some cases failed, or if the configuration is not the paper's."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_without_a_repeat(name, repeat):
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_without_a_case(name):
-    """All claims are still present without one case.
+    """Test that all claims are still made if one case is missing.
 
     The missing case can refute only claims that count runs: those of latent-dimension and convergence.
     """
@@ -101,7 +101,7 @@ def test_without_a_case(name):
     [SETTINGS[0], *(pytest.param(*setting, marks=pytest.mark.thorough) for setting in SETTINGS[1:])],
 )
 def test_without_a_setting(name, where):
-    """If a setting failed in every repeat, there are still claims and a figure for the remaining settings."""
+    """Test that there are claims and a figure for the remaining settings if one setting failed in every repeat."""
     check_claims_and_figure(name, without(WHOLE[name], **where))
 
 
@@ -133,7 +133,7 @@ def test_one_repeat(name, table):
     ],
 )
 def test_one_size(name, table, no_rate):
-    """With one size, the claims about a rate are inconclusive, because a rate needs at least two sizes."""
+    """Test that claims about a rate are inconclusive with one size, because a rate needs at least two sizes."""
     assert (check_claims_and_figure(name, table)[0].holds is None) == no_rate
 
 
@@ -162,7 +162,7 @@ def test_other_numbers_of_directions(dimensions):
 
 @pytest.mark.parametrize(("true_d", "dimensions"), [(1, (1, 2, 4)), (4, (1, 2, 4)), (3, (1, 2, 4)), (3, (3,))])
 def test_other_true_numbers_of_directions(true_d, dimensions):
-    """If d* is the smallest or the largest d tried, or was not tried, at least one claim is inconclusive."""
+    """Test that some claim is inconclusive if d* is the smallest or the largest d that was tried, or was not tried."""
     found = check_claims_and_figure(
         "latent-dimension", tables.latent((0.4, 0.6, 0.8), true_d=true_d, dimensions=dimensions)
     )

@@ -1,4 +1,4 @@
-"""The paper's setting (appendix D.1): seeds, starts, time budgets and the refit. Excess risks are tested too."""
+"""Tests of the paper's setting (appendix D.1: seeds, starts, time budgets and refit) and of the excess risk."""
 
 from __future__ import annotations
 
@@ -111,7 +111,10 @@ def test_loss_curves_of_a_start_have_the_same_first_loss(starts):
 
 
 def _kernel_ridge(split, B, reg_lambda, scale):
-    """Return the validation error and the test R2 of scikit-learn's `KernelRidge`."""
+    """Return the validation error and the test R2 of scikit-learn's `KernelRidge` on the points B x.
+
+    gamma is ``scale / (2 median^2)``, with the median distance between the first 1,000 points.
+    """
     P, P_validation, P_test = split.X @ B.T, split.X_validation @ B.T, split.X_test @ B.T
     gamma = scale / (2 * np.median(pdist(P[:1000])) ** 2)
     model = KernelRidge(alpha=reg_lambda * len(P), kernel="rbf", gamma=gamma).fit(P, split.y)
@@ -131,10 +134,10 @@ def test_refit_is_kernel_ridge_chosen_on_the_validation_rows(data_set, d, seed):
 
 
 def test_the_final_fit_has_all_rows_as_centers():
-    """With 1,300 rows, the refit agrees with `KernelRidge`, in which all rows are centers.
+    """Test that with 1,300 rows, the refit agrees with `KernelRidge`, in which all rows are centers.
 
-    Only the fits that choose gamma and lambda are limited to 1,000 centers. The test uses a single value of lambda and
-    gamma, and an easy choice between two values of lambda.
+    Only the fits that choose gamma and lambda are limited to 1,000 centers. The test first gives a single value of
+    gamma and lambda, and then two values of lambda, between which the choice is easy.
     """
     split = paper.draw(1, 1300, 100, 1100, 4, 1, seed=0)
     error, R2 = _kernel_ridge(split, split.B, 1e-3, 0.3)
@@ -145,7 +148,10 @@ def test_the_final_fit_has_all_rows_as_centers():
 
 
 def test_the_refit_works_with_repeated_rows():
-    """Repeated rows make the kernel matrix singular. The errors that choose lambda must still be finite."""
+    """Test that the refit works with repeated rows, which make the kernel matrix singular.
+
+    The errors by which lambda is chosen must still be finite.
+    """
     split = paper.draw(1, 60, 40, 40, 4, 1, seed=0)
     twice = split._replace(X=np.vstack([split.X] * 2), y=np.concatenate([split.y] * 2))
     grid = Grid((1e-1, 1e-3), (0.3, 1.0))

@@ -1,4 +1,4 @@
-"""The stored cases of an experiment, after interruptions, incomplete lines, failures, and changes of the config."""
+"""Tests of the stored cases of an experiment after interruptions, cut lines, failures and changes of the config."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Counted:
 
 
 def _run(out, config=None, experiment=None, **options):
-    """Return the outcome and the cases that were run."""
+    """Run the experiment `counted`, and return the outcome and the list of the cases that were run."""
     experiment = experiment or Counted()
     return reproduce("counted", experiment, config or Config(), out, **options), experiment.ran
 
@@ -122,7 +122,7 @@ def test_nothing_is_written_if_every_case_fails(tmp_path):
 
 
 def test_stored_cases_are_written_if_new_ones_fail(tmp_path):
-    """Two repeats are stored, and the cases of two new repeats fail. The files have the stored cases."""
+    """Test that the files contain the stored cases of two repeats if all cases of two new repeats fail."""
     whole, _ = _run(tmp_path)
     outcome, _ = _run(tmp_path, Config(repeats=4), Counted("all", ValueError("odd data")))
     assert outcome.table == whole.table

@@ -110,11 +110,13 @@ def test_the_columns_of_the_path(model):
 def test_the_scores_of_the_path_are_bics(model):
     """Test that the scores for 60 rows and one target are 60 l + (dof / 2) log 60, where l is the criterion.
 
-    The penalty of a sparse map, which uses one of the three columns, is ``log(60) / 2 + log(3)``.
+    dof is the number of degrees of freedom of the map: 1 for an identity map, 3 for a diagonal map of three columns,
+    and 3 d - d (d - 1) / 2 for d directions. The penalty of a sparse map, which uses one of the three columns, is
+    ``log(60) / 2 + log(3)``.
     """
     dof = {"identity": lambda d: 1, "diagonal": lambda d: 3, "full": lambda d: 3 * d - d * (d - 1) / 2}
     path = pd.DataFrame(model.path_)
-    path = path[path["start"] != "held out"]  # the scores of the held-out check are errors
+    path = path[path["start"] != "held out"]  # the scores of the held-out check are errors, not BICs
     penalty = [dof[row.shape](row.n_components) / 2.0 * math.log(60) for row in path.itertuples(index=False)]
     sparse = (path["start"] == "sparse").to_numpy()
     assert np.any(sparse)

@@ -97,7 +97,10 @@ def test_any_shape(case, n, c, d, seed):
 @every_case
 @pytest.mark.parametrize("offset", [0.0, 30.0])
 def test_zero_distance(case, offset):
-    """Test k(p, p) and its derivative, near the origin and far from it, where |p|^2 + |c|^2 - 2 p.c loses digits."""
+    """Test that k(p, p) and its derivatives match the oracles, near the origin and far from it.
+
+    Far from the origin, |p - c|^2 would lose digits if it were computed as |p|^2 + |c|^2 - 2 p.c.
+    """
     P = offset + np.random.default_rng(1).normal(size=(6, 3))
     K, pullback = case.kernel.vjp(P, P.copy())
     expected_diagonal = np.array([case.value(p, p) for p in P])
@@ -109,7 +112,10 @@ def test_zero_distance(case, offset):
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.norm], ids=case_id)
 def test_almost_zero_distance(case):
-    """Test that for points 1e-9 apart, k is close to 1 and no derivative exceeds its bound 2 sqrt(d) / length scale."""
+    """Test that for points about 1e-9 apart, k is close to 1 and no derivative exceeds its bound.
+
+    The bound is 2 sqrt(d) / ell, where d = 3 is the number of coordinates and ell = 1 / sqrt(2 gamma) the length scale.
+    """
     P = np.random.default_rng(2).normal(size=(6, 3))
     C = P + 1e-9
     K, pullback = case.kernel.vjp(P, C)
@@ -264,7 +270,10 @@ def test_kernels_by_name():
 
 @pytest.mark.parametrize("gamma", [None, 0.3])
 def test_the_linear_kernel_is_gamma_times_the_scalar_product(gamma):
-    """Test the values and the derivatives, which are gamma c and gamma p, and that the kernel finds its name again."""
+    """Test that the value is gamma p.c, and that the derivatives with respect to p and c are gamma c and gamma p.
+
+    If gamma is None, it is 1. `kernel_name` returns "linear" also for a copy of the kernel with a different gamma.
+    """
     kernel, scale = dataclasses.replace(kernels.get_kernel("linear"), gamma=gamma), gamma or 1.0
     P, C, G = _points()
     dots = scale * np.array([[oracles.dot(p, c) for c in C] for p in P])
@@ -288,9 +297,9 @@ def test_unknown_name_lists_the_known_ones():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("offset", [0.0, 100.0])
 def test_distances_below_rounding_are_zero_in_both_precisions(dtype, offset):
-    """Test that equal rows far from zero have the kernel value 1 and no gradient, and that other values are kept.
+    """Test that equal rows far from zero have the kernel value 1 and a zero gradient, and other values are accurate.
 
-    At the offset 100, squared distances of float32 have errors of about 0.01. The other rows have distances above 1.
+    At the offset 100, squared distances of float32 have errors of about 0.01. Different rows have distances above 1.
     """
     P = (offset + 3.0 * np.arange(12.0).reshape(6, 2)).astype(dtype)
     K, pullback = kernels.Laplace(gamma=0.3).vjp(P, P.copy())

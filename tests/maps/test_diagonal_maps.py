@@ -1,4 +1,4 @@
-"""Tests of diagonal maps stored as vectors: criteria, products and candidates agree with those of matrices."""
+"""Tests of diagonal maps stored as vectors: the results agree with those of the same maps stored as matrices."""
 
 import numpy as np
 import pytest
@@ -110,7 +110,7 @@ def test_a_candidate_has_its_number_of_directions_and_its_norm():
 
 
 def test_the_path_shows_a_vector_as_its_matrix():
-    """Test a table of candidates.
+    """Test that the table of candidates is the same for a diagonal map stored as a vector and as a matrix.
 
     In the table, gamma is that of a map of norm 1. Lambda is the noise level nu (30) divided by the total weight (60).
     """

@@ -35,7 +35,10 @@ def _naive(f, X):
 @pytest.mark.parametrize("x_offset", [None, OFFSET], ids=["no-offset", "offset"])
 @pytest.mark.parametrize(("T", "intercept"), [(1, 0.7), (3, np.array([0.7, -0.2, 5.0]))], ids=["one-target", "three"])
 def test_matches_a_loop(kernel, x_offset, T, intercept):
-    """Test the values at points given as an array, and at 17 rows in blocks of 7 rows, of which the last is shorter."""
+    """Test that the values equal those of a loop, at points given as an array and at the rows of a row source.
+
+    The row source has 17 rows in blocks of 7 rows, so the last block is shorter.
+    """
     p = make_problem(T=T)
     f = _expansion(p, kernel, intercept, x_offset)
     expected = _naive(f, p.X)

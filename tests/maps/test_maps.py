@@ -54,10 +54,10 @@ def test_parameters_and_map_are_inverse_to_each_other(name):
 
 @pytest.mark.parametrize("columns", [[], [0], [1, 3], [0, 1, 2, 3, 4]])
 def test_sparse_diagonal_maps(columns):
-    """Test a diagonal map of some of five columns, with random scales.
+    """Test that a sparse diagonal map has one scale for each of the given columns, and the scale zero for all others.
 
-    The scales of all other columns stay zero, and only the gradient of the given columns counts. The values of the
-    base do not matter, only which of them are zero.
+    Only the gradient of the given columns counts. The nonzero entries of `base` mark the given columns. Their values do
+    not matter.
     """
     rng, base = np.random.default_rng(len(columns)), np.zeros(5)
     base[columns] = rng.normal(size=len(columns))
@@ -76,9 +76,10 @@ def test_sparse_diagonal_maps(columns):
 
 
 def test_the_gradient_of_a_function_of_a_sparse_map():
-    """Test the gradient of ``f(B) = sum_j sin(c_j B_j) + prod_j (1 + B_j)`` by finite differences.
+    """Test that the gradient of a function f of a sparse map equals finite differences.
 
-    The gradient of f with respect to the columns that are left out is not zero, but has no effect.
+    The function is ``f(B) = sum_j sin(c_j B_j) + prod_j (1 + B_j)``. Its derivatives with respect to the columns that
+    are left out are not zero, but have no effect.
     """
     rng, shape = np.random.default_rng(2), Diagonal(np.array([0.0, 1.0, 1.0, 0.0, 1.0]))
     c, parameters = rng.normal(size=5), 0.5 * rng.normal(size=(1, 3))
@@ -96,7 +97,10 @@ def test_the_gradient_of_a_function_of_a_sparse_map():
 
 
 def test_a_sparse_map_has_a_parameter_for_each_column_that_is_used():
-    """Test the degrees of freedom: at most the number of linearly independent columns, the second argument."""
+    """Test that the degrees of freedom are the number of columns that the map uses.
+
+    They are at most the number of linearly independent columns, the second argument.
+    """
     shape = Diagonal(np.array([0.0, 2.0, 0.0, -1.0, 1e-9]))
     for rotation_invariant in (False, True):
         assert [shape.degrees_of_freedom(5, n, rotation_invariant) for n in (5, 4, 3, 2, 1)] == [3, 3, 3, 2, 1]
@@ -111,10 +115,11 @@ def test_names():
 
 @pytest.mark.parametrize(("d", "n"), [(1, 1), (1, 6), (3, 6), (6, 6)])
 def test_degrees_of_freedom(d, n):
-    """Test the number of parameters that the data can determine.
+    """Test that the degrees of freedom are the number of parameters that the data can determine.
 
-    If the kernel is rotation invariant, a full map loses the d (d - 1)/2 angles of a rotation of d coordinates.
-    Diagonal maps and multiples of a map have the same number of parameters for every kernel.
+    A full map of d directions in n columns has d n parameters. If the kernel is rotation invariant, the data cannot
+    determine the d (d - 1)/2 angles of a rotation of the d coordinates. Diagonal maps and multiples of a map have the
+    same number of parameters for every kernel.
     """
     assert Full().degrees_of_freedom(d, n, False) == d * n
     assert Full().degrees_of_freedom(d, n, True) == d * n - sum(range(d))
@@ -138,7 +143,7 @@ def test_the_gradient_is_the_transposed_derivative_of_the_map(name):
 @every_shape
 @pytest.mark.parametrize("kernel", ["gaussian", "product_matern32", *_thorough(*RADIAL[1:], *PRODUCT[1:])])
 def test_directional_derivatives(make, name, kernel):
-    """Test the derivatives with respect to the parameters and log lambda by central differences.
+    """Test that the derivatives with respect to the parameters and to log lambda equal central differences.
 
     The errors of the central differences are of order 1e-10.
     """
@@ -196,7 +201,10 @@ def test_extreme_logarithms_are_clipped(make, kernel, name, log):
 @pytest.mark.parametrize("n_features", [200, *_thorough(15)])
 @pytest.mark.parametrize("log", [-1e3, 1e3])
 def test_extreme_logarithms_of_many_columns(make, kernel, n_features, log):
-    """Test products over many columns, whose factors could overflow when multiplied although the kernel is 0 or 1."""
+    """Test that the value is finite and the gradient zero if the scales of many columns are extreme.
+
+    The kernel is then 0 or 1. Intermediate products of the factors of a product kernel could nevertheless overflow.
+    """
     shaped = ShapedCriterion(_criterion(make, kernel, n_features=n_features), Diagonal())
     reduced = shaped.reduced(np.full((1, n_features), log), LAMBDA)
     assert math.isfinite(reduced.value)

@@ -51,7 +51,7 @@ def _everything(objective, B, alpha):
 @every_kernel
 @layouts
 def test_matches_the_oracle(case, T, weighted):
-    """Test the value and the gradients for 17 rows in blocks of 7 rows, of which the last is shorter.
+    """Test that the value and the gradients match the oracle, for 17 rows in blocks of 7, of which the last is shorter.
 
     The order of the sums changes the last digits, so the tolerance is 1e-10.
     """
@@ -71,10 +71,11 @@ def test_matches_the_oracle(case, T, weighted):
 @every_kernel
 @layouts
 def test_minimizer_matches_the_oracle(case, T, weighted):
-    """Test the minimizer.
+    """Test that the fitted values, the minimum and the gradient at the minimizer match the oracle.
 
-    The fitted values and the minimum are unique. Alpha is unique only if K_cc is invertible. For polynomial kernels of
-    low degree, K_cc is singular.
+    The fitted values and the minimum are unique. The minimizer alpha is unique only if K_cc, the kernel matrix of the
+    centers, is invertible, so it is compared only if K_cc is well conditioned. For polynomial kernels of low degree,
+    K_cc is singular.
     """
     p = make_problem(T=T, weighted=weighted)
     objective = _objective(p, case.kernel, block_size=7)
@@ -113,7 +114,10 @@ def test_normal_equations_and_envelope(case):
 @every_kernel
 @pytest.mark.parametrize("seed", range(2))
 def test_directional_derivatives(case, seed):
-    """Test the gradients of L(B, alpha) and of H(B) = min_alpha L(B, alpha) along random directions."""
+    """Test that the gradients of L and H along random directions equal central differences.
+
+    L(B, alpha) is the objective, and H(B) = min_alpha L(B, alpha) is the reduced objective.
+    """
     p = make_problem(m=23, D=5, d=2, c=6, T=3, seed=seed)
     objective = _objective(p, case.kernel, block_size=10)
     rng = np.random.default_rng(seed)
@@ -144,7 +148,10 @@ def test_blocks_agree_to_rounding_and_threads_bitwise(case, block_size):
 
 
 def test_threads_do_not_change_sums_of_large_blocks():
-    """Test blocks so large that BLAS would use several threads and thereby change the order of additions."""
+    """Test that results with one and two threads are equal in every bit for large blocks.
+
+    The blocks are so large that BLAS would use several threads and thereby change the order of additions.
+    """
     p = make_problem(m=2100, D=50, d=5, c=600)
     one, two = (_objective(p, kernels.Gaussian(gamma=0.3), block_size=1024, n_threads=n).reduced(p.B) for n in (1, 2))
     assert one.value == two.value
@@ -175,7 +182,7 @@ def test_without_centers_all_rows_are_centers(case, lowest):
     ids=["rbf", "laplacian", "poly"],
 )
 def test_agrees_with_kernel_ridge(kernel, options, weighted):
-    """Test that with B = I and all rows as centers, the method is scikit-learn's KernelRidge with alpha = lambda W.
+    """Test that with B = I and all rows as centers, predictions equal those of KernelRidge with alpha = lambda W.
 
     W is the sum of the weights.
     """
@@ -191,7 +198,10 @@ def test_agrees_with_kernel_ridge(kernel, options, weighted):
 # that K_cc is singular for five centers.
 @pytest.mark.parametrize("case", [case for case in ONE_GAMMA if case.shape.get("degree") != 1], ids=case_id)
 def test_reduced_gradient_agrees_with_autograd(case):
-    """Compare with autograd, which differentiates the closed form of alpha(B) and does not use the envelope theorem."""
+    """Test that the reduced gradient agrees with autograd.
+
+    Autograd differentiates the closed form of alpha(B) and does not use the envelope theorem.
+    """
     torch = pytest.importorskip("torch")
     p = make_problem(m=30, D=4, d=2, c=5, T=3)
     X, Y, w, centers = (torch.tensor(a) for a in (p.X, p.Y, p.w, p.centers))
@@ -263,7 +273,7 @@ def test_lipschitz_is_the_largest_eigenvalue_of_the_hessian(case, weighted):
     assert _objective(p, case.kernel).inner(p.B).lipschitz() == pytest.approx(expected, rel=1e-10)
 
 
-# Functions that return a problem, gamma and lambda.
+# Each function takes a problem, and returns a problem, gamma and lambda for which the linear system is ill-conditioned.
 HARD = {
     "duplicate-centers": lambda p: (p._replace(centers=np.vstack([p.centers, p.centers])), 0.3, 1e-8),
     "all-centers-equal": lambda p: (p._replace(centers=np.repeat(p.centers[:1], 5, axis=0)), 0.3, 1e-8),
@@ -302,10 +312,10 @@ def test_ill_conditioned_problems_stay_finite(case, hard):
 @pytest.mark.parametrize("reg_lambda", [1e-3, 1e-5, 1e-7])
 @few_kernels
 def test_minimum_with_many_centers_and_little_penalty(case, reg_lambda):
-    """Test the accuracy of the minimum if the condition number of K_cc is large (below 1e9) and lambda small.
+    """Test that the minimum is accurate to nine digits if K_cc is ill-conditioned and lambda is small.
 
-    Whitening with the Cholesky factor of K_cc keeps nine digits of the minimum. The normal equations would lose these
-    digits.
+    The condition number of K_cc, the kernel matrix of the centers, is below 1e9. Whitening with the Cholesky factor of
+    K_cc keeps nine digits of the minimum. The normal equations would lose these digits.
     """
     rng = np.random.default_rng(13)
     X = rng.uniform(-1.0, 1.0, size=(150, 3))

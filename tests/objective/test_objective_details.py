@@ -45,9 +45,9 @@ def _rows(kind, p):
 @pytest.mark.parametrize("reg_lambda", [LAMBDA, 1e-9])
 @pytest.mark.parametrize("case", FEW, ids=case_id)
 def test_all_rows_as_centers_solve_the_square_system(case, reg_lambda, weighted, kind):
-    """Test that the minimizer solves (K + lambda W diag(1/w)) a = y up to rounding errors.
+    """Test that with all rows as centers, the minimizer a solves (K + lambda W diag(1/w)) a = y up to rounding errors.
 
-    The minimum of the objective is then lambda y'a.
+    w are the weights, and W is their sum. The minimum of the objective is then lambda y'a.
     """
     p = make_problem(m=20, T=3, weighted=weighted)
     objective = Objective(_rows(kind, p), None, case.kernel, reg_lambda)
@@ -66,8 +66,9 @@ def test_all_rows_as_centers_solve_the_square_system(case, reg_lambda, weighted,
 def test_the_ridge_is_a_rounding_unit_of_the_largest_possible_eigenvalue(gamma, reg_lambda):
     """Test that the ridge is eps times an upper bound on the eigenvalues of A = K'wK/W + lambda K_cc.
 
-    Let kappa be the maximum of k(c, c) over the centers. The entries of A are at most kappa^2 + lambda kappa, so the
-    eigenvalues are at most kappa^2 + lambda kappa times the number of centers.
+    K is the kernel matrix of rows and centers, K_cc that of the centers, w the diagonal matrix of the weights, and W
+    their sum. Let kappa be the maximum of k(c, c) over the centers. The entries of A are at most
+    kappa^2 + lambda kappa. The eigenvalues are at most this number times the number of centers.
     """
     p = make_problem(c=7)
     kernel = Polynomial(degree=2, coef0=0.5, gamma=gamma)
@@ -77,10 +78,10 @@ def test_the_ridge_is_a_rounding_unit_of_the_largest_possible_eigenvalue(gamma, 
 
 
 def test_the_reduced_value_includes_the_ridge():
-    """Test that the value exceeds the objective L at the minimizer, and that its derivative matches the gradient.
+    """Test that the reduced value is larger than L at the minimizer, and that its derivative matches the gradient.
 
-    The difference is the ridge term, 4e-7 of the value. The kernel is so wide that most eigenvalues of K_cc are smaller
-    than rounding errors.
+    The difference is the ridge term, 4e-7 of the value. The kernel is so wide that most eigenvalues of K_cc, the kernel
+    matrix of the centers, are smaller than rounding errors.
     """
     rng = np.random.default_rng(3)
     X = rng.uniform(-1.0, 1.0, size=(60, 3))
@@ -115,7 +116,10 @@ def test_whitening_depends_on_lambda_over_kappa(scale):
 @pytest.mark.parametrize("path", ["exact", "normal equations", "whitened"])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_details_of_a_solve_describe_its_linear_system(weighted, path):
-    """Test the fields of `SolveInfo` for each linear system in the docstrings of `Objective`."""
+    """Test that the fields of `SolveInfo` describe the linear system that was solved.
+
+    The three systems ("exact", "normal equations" and "whitened") are those in the docstrings of `Objective`.
+    """
     p = make_problem(m=20, T=2, weighted=weighted)
     # The kernel is 3 on the diagonal, so that a missing factor kappa is noticed.
     kernel, kappa = Polynomial(degree=1, coef0=3.0, gamma=1e-6), 3.0
@@ -153,10 +157,11 @@ def test_details_of_a_solve_describe_its_linear_system(weighted, path):
 
 
 def test_the_bound_limits_the_effect_of_rounding_errors_on_the_fitted_values():
-    """Test `condition_bound` with a kernel matrix of low rank and a target without noise.
+    """Test that `condition_bound` limits the effect of rounding errors, for a kernel matrix of low rank.
 
-    The condition number of the system is above 1e10, and the bound is more than a thousand times smaller. Random errors
-    in the matrix, of the relative size 1e-13, change the fitted values by no more than the bound allows.
+    The target has no noise. The condition number of the system is above 1e10, and the bound is more than a thousand
+    times smaller. Random errors in the matrix, of the relative size 1e-13, change the fitted values by no more than the
+    bound allows.
     """
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 3))

@@ -289,7 +289,10 @@ def test_chosen_maps_are_always_shown():
 
 
 def test_race_of_version_0_1():
-    """Test that a race of version 0.1 is drawn. Its path_ has no column "n_rows", and its labels have suffixes."""
+    """Test that a race of version 0.1 is drawn.
+
+    Its path_ has no column "n_rows", and its values of "start" can have a suffix, such as ", half" or ", finalist".
+    """
     model = pictures.diagonal()
     runs = [
         ("random", "gaussian", "full", 400.0),
@@ -324,7 +327,7 @@ def test_only_the_last_of_two_races_is_drawn():
 
 @pytest.mark.parametrize("cut", [True, False])
 def test_search_with_one_candidate(cut):
-    """Test the plot of a search over one column: the only tick is 1, and the star is well inside the axes.
+    """Test that in the plot of a search over one column, the only tick is 1, and the star is well inside the axes.
 
     The star marks the chosen number of directions.
     """
@@ -344,7 +347,11 @@ def test_search_with_one_candidate(cut):
 
 
 def test_given_number_of_directions():
-    """Test the note and the missing bars if the number of directions was given, so that no map was truncated."""
+    """Test that the note says that the number of directions was given, and that there are no bars.
+
+    The bars show the weights of the directions of a truncated map. If the number of directions is given, no map is
+    truncated.
+    """
     model = pictures.searched()
     model.n_components = 2
     del model.spectrum_
@@ -357,7 +364,7 @@ def test_given_number_of_directions():
 
 
 def test_displays_of_an_ensemble():
-    """Test which displays show the whole ensemble, and which show its first member and say so."""
+    """Test that a display of an ensemble shows the whole ensemble, or its first member with a note that says so."""
     model = made_ensemble(4)
     first = model.members_[0]
     X, y = made_data(first)
@@ -379,7 +386,10 @@ def test_displays_of_an_ensemble():
 
 
 def test_search_that_was_stopped_early():
-    """Test plots of a search with one run of the race, of a search without finite scores, and after Ctrl-C."""
+    """Test that a search can be plotted if it was stopped early.
+
+    The path has one run of the race, no finite score, or only the chosen candidate.
+    """
     model = pictures.kernels_searched()
     model.path_ = {name: values[:2] for name, values in model.path_.items()}
     display = PathDisplay.from_estimator(model)

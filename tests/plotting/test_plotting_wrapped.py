@@ -50,7 +50,10 @@ def _draw_all(estimator, X, y):
 
 
 def _check(estimator, X, model, transformed, names):
-    """Check that the plots of an estimator on X equal the plots of its inner model on the transformed rows."""
+    """Check that the plots of an estimator for rows X equal those of its inner model for the transformed rows.
+
+    `model` is the inner model, `transformed` the rows that it gets, and `names` the names of their columns.
+    """
     subspace, link, importances, errors, training, path = _draw_all(estimator, X, Y)
     assert subspace.names == importances.names == names
     assert importances.importances.tolist() == model.feature_importances_.tolist()
@@ -83,7 +86,7 @@ def test_search_over_a_pipeline_with_a_table_regressor():
 
 
 def test_ensemble():
-    """Test the plots of a fitted ensemble inside a table regressor."""
+    """Test that the plots of a table regressor with an ensemble show the ensemble, or its first member."""
     table = TableRegressor(HyperKernelEnsemble(**SETTINGS)).fit(TEXTS, Y)
     model, names = table.model_, list(table.feature_names_out_)
     subspace, link, importances, errors, training, path = _draw_all(table, TEXTS, Y)

@@ -141,7 +141,7 @@ def test_theme_follows_the_system_and_then_the_button(browser, page):
     assert background(browser) == light
     assert button.text == "Dark"
     browser.refresh()
-    assert background(browser) != light  # the choice is not stored
+    assert background(browser) != light  # the chosen theme is not stored
 
 
 def test_surface_rotates(browser, page):

@@ -42,7 +42,7 @@ def _model(**options):
 
 
 def _check_alike(found, expected):
-    """Check that the centers are bitwise equal, the maps agree to 1e-6, and the coefficients to a relative 1e-5."""
+    """Check that the centers are bitwise equal, the maps agree to 1e-6, and the coefficients to 1e-5 of the largest."""
     assert_array_equal(found.centers_, expected.centers_)
     assert_allclose(found.components_, expected.components_, rtol=0.0, atol=1e-6)
     scale = np.max(np.abs(expected.dual_coef_))
@@ -75,9 +75,10 @@ def test_without_a_client_the_error_names_the_remedy():
 @pytest.mark.parametrize("when", ["before", "within"])
 @pytest.mark.parametrize("by", ["cluster", pytest.param("address", marks=pytest.mark.thorough)])
 def test_a_closed_cluster_raises_a_clear_error(when, by):
-    """A client created from a local cluster is closed with the cluster.
+    """Test that a fit raises a clear error if the cluster is closed before or during the fit.
 
-    A client connected by address has to detect that the scheduler is gone.
+    A client created from a local cluster is closed with the cluster. A client connected by address has to detect that
+    the scheduler is gone.
     """
     options = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
     with dask.config.set(SOON), distributed.LocalCluster(**options, protocol="tcp://") as cluster:
@@ -194,7 +195,7 @@ def test_no_tasks_are_left_on_the_cluster(client):
 
 
 def _dies_once(marker, X, Y, w):
-    """Return the sums of a block. The first call kills its worker."""
+    """Return the sums of a block. The first call creates the file `marker` and kills its worker."""
     if not Path(marker).exists():
         Path(marker).touch()
         os.kill(os.getpid(), signal.SIGKILL)

@@ -68,7 +68,10 @@ def test_a_cluster_without_workers_raises_a_clear_error_for_frames_too(monkeypat
 
 
 def test_sizeof_counts_the_arrays(client):
-    """Test the sizes that Dask uses to decide which data to move between workers."""
+    """Test that `sizeof` of a part of the rows is at least the number of bytes of its arrays.
+
+    Dask uses these sizes to decide which data to move between workers.
+    """
     rows = DaskRows(*_arrays())
     sizes = client.gather(client.map(sizeof, rows._parts, pure=False))
     assert np.all(np.array(sizes) >= 8 * 4 * np.diff(rows._starts))

@@ -94,7 +94,10 @@ def test_another_number_of_columns_is_an_error_that_names_the_file(tmp_path, kin
 @pytest.mark.parametrize("column", ["b", "y"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_nonfinite_value_is_named_with_its_file_row_and_column(tmp_path, kind, column, value):
-    """Test a value in a later chunk of the second file. Rows are counted from 0, without the header."""
+    """Test that the error for a value that is not finite names the file, the row and the column.
+
+    The value is in a later chunk of the second file. Rows are counted from 0, without the header.
+    """
     table = _table()
     good = _write(tmp_path / f"good.{kind}", table)
     table.loc[2357, column] = value
@@ -115,7 +118,10 @@ def test_infinities_of_both_signs_are_detected(tmp_path):
 @pytest.mark.parametrize("row", [17, 2357])
 @pytest.mark.parametrize("wrong", ["text", "short row"])
 def test_text_or_a_short_row_of_a_csv_file_is_named(tmp_path, row, wrong):
-    """Test an invalid row in the first chunk, from which the column types are inferred, and in a later chunk."""
+    """Test that the error for an invalid row of a CSV file names the row.
+
+    Row 17 is in the first chunk, from which the column types are inferred, and row 2357 is in a later chunk.
+    """
     lines = _table().to_csv(index=False).splitlines()
     lines[row + 1] = "1.0,oops,1.0,1.0" if wrong == "text" else "1.0,2.0"
     (tmp_path / "bad.csv").write_text("\n".join(lines))
@@ -169,7 +175,10 @@ def test_files_without_rows_are_allowed_among_others(tmp_path, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_predictions_match_those_of_arrays(tmp_path, kind):
-    """Test predictions from blocks, and from files with or without the target and with reordered columns."""
+    """Test that predictions from files and from blocks equal those from an array.
+
+    The files contain the target or not. In one file, the columns are in a different order.
+    """
     table, X = _table(), _table()[["a", "b", "c"]]
     whole, without = _write(tmp_path / f"all.{kind}", table), _write(tmp_path / f"x.{kind}", X)
     model = _model().fit(whole, TARGET[kind])
@@ -201,7 +210,7 @@ def test_the_target_may_be_a_numpy_integer(tmp_path):
 
 
 def _blocks(n_blocks, size, made=lambda k, X: None):
-    """Return a function that yields blocks (X, y) and calls ``made`` for each of them."""
+    """Return a function that yields blocks (X, y), and calls ``made(k, X)`` for block k before it is yielded."""
     first = np.random.default_rng(0).normal(size=(size, 3)).astype(np.float32)
 
     def factory():
@@ -263,7 +272,10 @@ def test_errors_are_passed_on_and_no_thread_is_left(failing):
 
 
 def test_the_next_block_is_read_while_the_current_one_is_processed():
-    """Test that a block can wait until the next block has been read. Without read-ahead, this would deadlock."""
+    """Test that processing a block can wait until the next block has been read.
+
+    Without read-ahead, this would deadlock.
+    """
     read, done = [threading.Event() for _ in range(5)], []
     # Opening the source reads the first block to determine the number of columns.
     rows = FileRows(open_source(_blocks(5, 100, lambda k, X: read[k].set()), None))

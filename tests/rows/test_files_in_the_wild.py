@@ -209,7 +209,7 @@ def test_the_search_draws_the_same_rows_from_files(tmp_path, monkeypatch):
 
 
 def test_a_rewrapped_iterator_is_an_error():
-    """Test a function that returns the rest of the same iterator on every call.
+    """Test that a function that returns the rest of the same iterator on every call is an error.
 
     The first call, which determines the number of columns, consumes the first block.
     """
@@ -251,9 +251,9 @@ def test_predictions_of_no_rows_have_the_right_shape(tmp_path, make):
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["parquet", "npy"])
 def test_memory_does_not_grow_with_the_file(tmp_path, kind):
-    """Fit files of 20 and 80 MB in chunks of 4 MB.
+    """Test that fits to files of 20 and 80 MB, read in chunks of 4 MB, have similar peak memory.
 
-    The peak memory of the two fits may differ by 30 MB, half of the difference between the file sizes.
+    The peaks may differ by 30 MB, half of the difference between the file sizes.
     """
     part = np.random.default_rng(0).normal(size=(50_000, 50))
     paths = [tmp_path / f"{n}.{kind}" for n in (1, 4)]

@@ -79,9 +79,10 @@ def test_metadata_that_pandas_did_not_write(tmp_path, metadata):
 
 @pytest.mark.parametrize("times", [1, -1], ids=["in the footer", "everywhere"])
 def test_a_footer_with_a_wrong_number_of_rows(tmp_path, times):
-    """Test a footer that says 41 instead of 40 rows, in the total only or also in the row groups.
+    """Test that a Parquet file of 40 rows is rejected if its footer says that there are 41 rows.
 
-    The footer stores integers doubled (zigzag encoding), and the byte 0x16 precedes each 64-bit integer.
+    The wrong number is either only the total, or also the number of rows in the row groups. The footer stores integers
+    doubled (zigzag encoding), and the byte 0x16 precedes each 64-bit integer.
     """
     data = originals("parquet")[0]
     footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
@@ -105,7 +106,7 @@ def test_a_table_needs_a_column_besides_the_target(tmp_path, kind):
 
 
 def test_very_many_columns(tmp_path):
-    """Test the errors for a table of 200,000 columns, of which they list only some.
+    """Test that the errors for a table of 200,000 columns list only some of the columns, and are raised quickly.
 
     A quadratic search for repeated names would be too slow.
     """

@@ -19,7 +19,7 @@ def _tolerances(table):
     """Return, for each column, the largest difference between a row and its near copy.
 
     It is 1e-5 times the standard deviation, or times the distance between the first and the last decile if this is
-    smaller. With three to nine rows, the extremes are not counted as deciles.
+    smaller. With three to nine rows, the second smallest and the second largest value are used instead of the deciles.
     """
     n, found = len(table), []
     trimmed = 1 if 3 <= n < 10 else n // 10
@@ -64,7 +64,7 @@ def test_the_copies_are_those_found_by_comparing_all_pairs(seed):
 def _planted(seed=0, n=30, D=3, size=1e-6):
     """Return a table of n distinct rows and their copies, in random order, and the group of each row.
 
-    A group is a distinct row and its copies.
+    A group is a distinct row and its copies. Random numbers between -size and size are added to all entries.
     """
     rng = np.random.default_rng(seed)
     group = rng.permutation(np.repeat(np.arange(n), rng.integers(1, 5, size=n)))
@@ -106,7 +106,7 @@ def test_equal_rows_are_copies_of_one_row(table):
 
 
 def test_a_chain_of_copies_is_cut():
-    """Test 401 rows on a line, each a near copy of the next row. They must not all be merged into one row."""
+    """Test that 401 rows on a line, each a near copy of the next row, are not all merged into one row."""
     x = np.append(np.linspace(0.0, 1e-3, 401), np.linspace(10.0, 11.0, 401))
     table = np.column_stack([x, x])
     source = find_near_copies(table)
@@ -177,7 +177,7 @@ def test_near_copies_of_inputs_with_other_targets_are_not_merged(difference):
 
 @pytest.mark.parametrize("jitter", [0.0, 1e-8])
 def test_frequencies_are_not_copies(jitter):
-    """Test inputs and targets that take few values, so that rows repeat although they are not copies.
+    """Test that rows are not merged as near copies if they repeat because inputs and targets take few values.
 
     If `jitter` is positive, equal inputs are replaced by nearly equal inputs.
     """

@@ -71,7 +71,10 @@ def make(request):
 
 
 def _factors(X, Y, direction, scale):
-    """Return the weights of robust noise for the residuals of the function x'direction (NumPy arrays or tensors)."""
+    """Return the weights of robust noise, 5 / (4 + |r|^2 / scale), for the residuals r = y - x'direction of the rows.
+
+    The arguments are NumPy arrays or tensors. If there are several targets, r is a vector.
+    """
     residuals = Y - (X @ direction)[:, None]
     return 5.0 / (4.0 + (residuals**2).sum(axis=1) / scale)
 
@@ -144,7 +147,10 @@ def test_rows_match_rows_with_explicit_weights(make, kind, T, weighted, center):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_objectives_are_the_same(make, kind):
-    """Test a solve with centers, in which the sums use the weights."""
+    """Test that the reduced objective and its gradient are the same as for rows with explicit weights.
+
+    There are six centers, so the objective is computed from weighted sums over the rows.
+    """
     X, Y, _ = _data()
     rows = make(kind, X, Y).with_coordinates(*_coordinates(X, Y))
     robust = ReweightedRows(rows, _factors, 3, tuple(rows.place(one) for one in SMALL), center=True)
@@ -312,7 +318,7 @@ def test_a_large_table_without_outliers_is_not_reweighted(small_samples):
 
 @pytest.mark.xfail(reason="the search decides about robust noise, and its sample may contain no outlier", strict=True)
 def test_an_outlier_outside_the_sample(small_samples):
-    """Test a gross error that the search does not see, because its row is not in the sample."""
+    """Test that predictions are accurate despite a gross error in a row that is not in the sample of the search."""
     X, y, X_new, f, bad = _large()
     y[bad] = np.sin(X[bad, 0] + (X[bad, 1] - 40.0) / 5.0) + 7.0
     sample = np.random.RandomState(0).choice(900, 300, replace=False)  # the first random numbers of the fit
@@ -323,7 +329,10 @@ def test_an_outlier_outside_the_sample(small_samples):
 
 @pytest.mark.thorough
 def test_a_large_table_without_patches():
-    """Test more than 20,000 rows, which count as a large table although no constant is changed."""
+    """Test that outliers are found in a table that is large without changing the constants of the search.
+
+    A table with more than 20,000 rows is large: the search uses a sample of its rows.
+    """
     rng = np.random.default_rng(0)
     X = rng.normal(size=(22_000, 4)) * [1.0, 10.0, 3.0, 2.0] + [0.0, 50.0, 3.0, 4.0]
     f = np.sin(X[:, 0] + (X[:, 1] - 50.0) / 10.0)

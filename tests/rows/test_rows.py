@@ -36,9 +36,10 @@ def test_sum_and_map_process_every_row_once_in_order(block_size, n_threads):
 
 @pytest.mark.parametrize("width", [1, 3000, 50_000])
 def test_sums_and_maps_are_bitwise_equal_for_any_number_of_threads(width):
-    """Test small values of ``width``, and a value so large that fewer threads compute the sums.
+    """Test that sums and maps do not depend on the number of threads, for small and large values of ``width``.
 
-    ``width`` is the number of columns of the largest array that the function of a block computes.
+    ``width`` is the number of columns of the largest array that the function of a block computes. If it is very large,
+    fewer threads compute the sums.
     """
     C = np.random.default_rng(1).normal(size=(5, 4))
 
@@ -108,9 +109,9 @@ def test_all_blocks_of_a_map_have_a_single_blas_thread():
 
 
 def test_on_threads_does_not_modify_the_rows():
-    """Test that `on_threads` returns a copy that uses threads, and that the original rows use only this thread.
+    """Test that `on_threads` returns a copy that uses threads, and that the original rows use only the calling thread.
 
-    The copy computes the first block in this thread too, because the shape of the output depends on it.
+    The copy computes its first block in the calling thread too, because the shape of the output depends on this block.
     """
     rows = _rows(weighted=True, x_offset=np.arange(4.0), x_scale=np.full(4, 2.0), block_size=10)
     here = []

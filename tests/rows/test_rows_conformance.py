@@ -222,10 +222,11 @@ def test_an_error_in_a_block_is_passed_on(make, kind):
             getattr(rows, method)(broken)
 
 
-# Kernels, a map and five centers for which K_cc is well conditioned. A quadratic polynomial kernel in two dimensions
-# has 6 features, so five centers are not too many. The centers are far apart compared with the length scales. No two
-# centers share a coordinate, because product kernels have kinks there. The condition number of K_cc is then a few
-# hundred at most. If sums agree to 1e-12, the solutions therefore agree to better than 1e-9.
+# Kernels, a map and five centers for which K_cc, the kernel matrix of the centers, is well conditioned. A quadratic
+# polynomial kernel in two dimensions has 6 features, so five centers are not too many. The centers are far apart
+# compared with the length scales. No two centers share a coordinate, because product kernels have kinks there. The
+# condition number of K_cc is then a few hundred at most. If sums agree to 1e-12, the solutions therefore agree to
+# better than 1e-9.
 KERNELS = [Gaussian(gamma=2.0), Matern(nu=1.5, gamma=1.0), ProductLaplace(gamma=0.5), Anova(nu=1.5, gamma=0.5)]
 KERNELS.append(Polynomial(degree=2, coef0=1.0, gamma=1.0))
 MAP = np.array([[1.0, 0.5, -0.3], [-0.2, 0.8, 1.0]])
@@ -291,7 +292,10 @@ def _estimator(**options):
     ],
 )
 def test_fits_are_the_same(given, kind, setting):
-    """Test fits of more than 4,000 rows, whose starting map is chosen on a subsample."""
+    """Test that fits to all row sources agree with the fit in memory.
+
+    There are more than 4,000 rows, so the starting map is chosen on a subsample.
+    """
     options = {"device": "cpu"} if kind == "device" else dict(OPTIONS.get(kind, {}))
     model = _estimator(n_jobs=options.pop("n_threads", 1), **options, **SETTINGS[setting])
     _check_model(model.fit(*given(kind, *_data(M_FIT))), _reference(setting))
@@ -299,7 +303,7 @@ def test_fits_are_the_same(given, kind, setting):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_diagonal_map_is_a_vector(make, kind):
-    """Test sums and predictions with a diagonal map, which is stored as a vector."""
+    """Test that sums and predictions are the same for a diagonal map stored as a vector and as a matrix."""
     X, y = _data()
     b, kernel = np.array([0.5, 0.2, 0.01]), Gaussian(gamma=1.0)
     expected = Objective(InMemoryRows(X, y), X[:7], kernel, 1e-2)
@@ -329,6 +333,10 @@ def _check_model(model, expected):
 @pytest.mark.parametrize("setting", [{"n_centers": "all"}, {"criterion": "evidence"}], ids=["all", "repeated"])
 @pytest.mark.parametrize("kind", ["torch", "factory", pytest.param("parquet", marks=pytest.mark.thorough)])
 def test_fits_are_the_same_where_rows_in_memory_are_merged(given, kind, setting):
-    """Test all rows as centers (the default up to 1,000 rows), and the evidence with repeated rows."""
+    """Test that fits agree with fits in memory in cases in which identical rows in memory are merged.
+
+    Such cases are fits with all rows as centers (the default up to 1,000 rows), and fits by the evidence. In the second
+    case, some rows are repeated.
+    """
     X, y = (np.concatenate([part[:520], part[:40]]) if "criterion" in setting else part[:520] for part in _data())
     _check_model(*(_estimator(reg_lambda=1e-2, **setting).fit(*data) for data in (given(kind, X, y), (X, y))))

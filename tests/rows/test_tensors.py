@@ -96,7 +96,10 @@ def test_tensors_of_any_strides():
 
 
 def test_tensors_that_require_a_gradient():
-    """Test tensors that require a gradient, such as the output of a network layer. The fit uses their values only."""
+    """Test that tensors that require a gradient, such as the output of a network layer, are used like other tensors.
+
+    The fit and the predictions use their values only.
+    """
     X, y = (torch.as_tensor(part).requires_grad_() for part in _data())
     expected = _model().fit(*_data())
     assert not expected.predict(X).requires_grad
@@ -114,7 +117,7 @@ def test_tensors_that_require_a_gradient():
     ids=str,
 )
 def test_weights(dtype, criterion):
-    """Test weights of which some are zero. Rows of weight zero are never centers."""
+    """Test that fits to weighted tensors agree with fits to arrays, and that rows of weight zero are never centers."""
     X, y = _data()
     w = np.random.default_rng(2).integers(0, 4, M)
     found = _model(criterion=criterion).fit(torch.as_tensor(X), torch.as_tensor(y), torch.as_tensor(w).to(dtype))
@@ -199,7 +202,10 @@ def warned_always():
 @pytest.mark.usefixtures("warned_always")
 @pytest.mark.parametrize("layout", ["C", "F", "read-only", "reversed", "float32", "frame"])
 def test_arrays_on_a_device(layout):
-    """Test memory layouts that NumPy supports but PyTorch rejects (negative strides) or warns about (read-only)."""
+    """Test that fits to arrays on a device accept all memory layouts that NumPy supports.
+
+    PyTorch rejects negative strides and warns about read-only arrays.
+    """
     X, y = _data()
     w = np.random.default_rng(1).uniform(0.5, 2.0, M)
     given = {

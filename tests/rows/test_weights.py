@@ -55,7 +55,10 @@ def test_weights_of_copies_are_added(whole):
 
 
 def test_samples_of_weight_zero_are_removed():
-    """Test samples of weight zero that are copies of other samples, or differ from other samples only in the target."""
+    """Test that samples of weight zero are removed.
+
+    They are copies of other samples, or differ from other samples only in the target.
+    """
     X, y = _distinct(6)
     X, y, w = np.vstack([X, X]), np.append(y, y[:3]), np.repeat([2.0, 0.0], 6)
     y = np.append(y, [99.0] * 3)
@@ -93,13 +96,15 @@ def test_weights_that_are_not_integers_are_not_frequencies():
 
 @pytest.mark.parametrize(("copied", "kept"), [(39, True), (41, False)])
 def test_the_majority_of_the_repetitions_decides(copied, kept):
-    """Test forty repetitions of an input with two targets, together with fewer or more copies of other rows.
+    """Test that copies count as frequencies only if most repetitions are of inputs that occur with several targets.
 
-    The copied rows have inputs that occur with a single target.
+    One input occurs 21 times with each of two targets, which gives forty repetitions. In addition, ``copied`` rows,
+    whose inputs occur with a single target, are repeated once. If ``kept`` is true, the weights are the numbers of
+    copies. Otherwise, the weights are scaled to mean one.
     """
     X, y = _distinct(50)
     X = np.vstack([np.zeros((42, 2)), X, X[:copied]])
-    y = np.concatenate([np.repeat([0.0, 1.0], 21), y, y[:copied]])  # each target 21 times: 20 repetitions
+    y = np.concatenate([np.repeat([0.0, 1.0], 21), y, y[:copied]])  # two targets, 21 times each: 40 repetitions
     unit = 1.0 if kept else len(X) / 52
     assert_allclose(np.unique(merge_identical(X, y, None)[2]), np.array([1.0, 2.0, 21.0]) / unit, rtol=1e-14)
 
@@ -117,9 +122,9 @@ def test_normalized_weights(seed):
 
 @pytest.mark.parametrize("weight", [0.5, 3.0, 49.0, 1e9])
 def test_equal_weights_are_removed(weight):
-    """Test that equal weights and equal numbers of copies are recognized.
+    """Test that the weights are None if all given weights are equal, or if all samples have the same number of copies.
 
-    The sum and the mean of equal weights have no rounding error.
+    The sum and the mean of equal weights have no rounding error, so equality is recognized exactly.
     """
     X, y = _distinct(300)
     assert normalize_weights(np.full(300, weight)) is None
@@ -173,7 +178,10 @@ def test_a_bootstrap_sample_gives_as_good_a_fit_as_its_distinct_rows(make, seed)
 
 
 def test_copies_do_no_harm_with_few_centers():
-    """Test copies with 50 centers. The final fit then needs no merging, but the search merges identical rows."""
+    """Test that a sample with copies gives as good a fit as its distinct rows if the final fit has 50 centers.
+
+    The final fit then needs no merging, but the search merges identical rows.
+    """
     X, y, drawn, test = _bootstrap(0, m=100)
     distinct = np.unique(drawn)
     copies, once = (
@@ -195,9 +203,10 @@ def test_weights_are_equivalent_to_repeats_in_any_unit(make):
 
 @pytest.mark.parametrize("n_centers", ["all", 30])
 def test_the_unit_of_weights_changes_a_single_run_by_rounding_only(n_centers):
-    """Test weights in different units, with all rows as centers and with 30 centers.
+    """Test that multiplying all weights by a constant changes a fit only by rounding errors.
 
-    The kernel matrix is not singular and there is a single start, so rounding errors are not amplified.
+    The centers are all rows or 30 rows. The kernel matrix is not singular and there is a single start, so rounding
+    errors are not amplified.
     """
     X, y, drawn, test = _bootstrap(0, m=80)
     distinct, counts = np.unique(drawn, return_counts=True)
@@ -212,9 +221,9 @@ def test_the_unit_of_weights_changes_a_single_run_by_rounding_only(n_centers):
 @pytest.mark.filterwarnings("ignore::hkrr.PoorFitWarning")  # the model predicts the mean and therefore warns
 @pytest.mark.parametrize("make", [_cv, pytest.param(_evidence, marks=pytest.mark.thorough)])
 def test_frequencies_determine_the_noise(make):
-    """Test eight distinct samples that are repeated two thousand times in total.
+    """Test that frequencies, given as repeated rows or as weights, determine the mean target to two percent.
 
-    The frequencies, given as repeated rows or as weights, determine the mean target to two percent.
+    There are eight distinct samples, which are repeated two thousand times in total.
     """
     X, y = _frequencies(2000)
     y = (np.random.default_rng(1).uniform(size=2000) < 0.2 + 0.5 * X[:, 0]).astype(float)

@@ -1,4 +1,4 @@
-"""The predictions of exported ONNX graphs, run by onnxruntime, agree with the predictions of the models."""
+"""Test that predictions of exported ONNX graphs, computed by onnxruntime, agree with those of the models."""
 
 import sys
 from dataclasses import dataclass
@@ -53,9 +53,10 @@ CASES = [
 
 @pytest.mark.parametrize(("kernel", "reg_lambda"), CASES)
 def test_every_kernel(kernel, reg_lambda):
-    """Test every kernel. At lambda = 1e-8 the coefficients are large and the terms of a prediction almost cancel.
+    """Test that the predictions of exported models are accurate for every kernel.
 
-    The rows include training rows, whose distance to a center is zero.
+    At lambda = 1e-8 the coefficients are large and the terms of a prediction almost cancel. The rows include training
+    rows, whose distance to a center is zero.
     """
     X, y = rows()
     X, units = X.astype(np.float32), np.array([1.0, 30.0, 0.01], dtype=np.float32)

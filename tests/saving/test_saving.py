@@ -1,4 +1,7 @@
-"""A loaded model is bitwise the same as the saved model, for every class of model and every type of training data."""
+"""Test that a loaded model equals the saved model in every bit.
+
+The tests cover every class of model and every type of training data.
+"""
 
 import os
 import pickle

@@ -1,4 +1,7 @@
-"""If a model file contains absurd but finite numbers, the outputs of the model are finite, or an error is raised."""
+"""Test that a model file with absurd numbers gives finite outputs, or an error.
+
+Absurd numbers are finite, but so large or so small that computations with them can overflow.
+"""
 
 import json
 import re
@@ -40,9 +43,10 @@ def _answers(model, X):
 )
 @pytest.mark.parametrize("name", NAMES)
 def test_numbers_that_are_absurd(name, value):
-    """Test the outputs of models after numbers in one of their arrays were replaced by absurd numbers.
+    """Test that outputs are finite, or raise an error, after numbers in one array of a model file were replaced.
 
-    Warnings are errors in the tests, so an overflow in a computation would fail the test.
+    The new numbers are absurd, see the docstring of this module. Warnings are errors in the tests, so an overflow in a
+    computation would fail the test.
     """
     expected = json.loads((FOLDER / "format1.json").read_text())[name]
     X = pd.DataFrame(expected["X"]) if name == "table" else np.array(expected["X"])

@@ -1,4 +1,4 @@
-"""The header of model files, files written by earlier versions, and attempts to save that fail."""
+"""Tests of the header of model files, of files written by earlier versions, and of attempts to save that fail."""
 
 import errno
 import json
@@ -38,7 +38,10 @@ def test_the_header_says_what_the_file_is(tmp_path):
 
 @pytest.mark.parametrize("name", ["HyperKernelRidgeCV", "ReLUNetwork", "polynomials", "RCLS"])
 def test_files_of_format_1_are_read(name):
-    """Test files that the first version wrote. Every later version must be able to load these files."""
+    """Test that files written by the first version can be loaded, and that the models make the recorded predictions.
+
+    Every later version must be able to load these files.
+    """
     folder = HERE / "fixtures"
     expected = json.loads((folder / "format1.json").read_text())[name]
     model = hkrr.load(folder / f"format1-{name}.safetensors")
@@ -60,7 +63,10 @@ def outputs_of(model, X):
 
 @pytest.mark.parametrize("name", ["uncertain", "calibrated", "ensemble", "logistic", "squared", "table"])
 def test_files_of_models_with_uncertainty(name):
-    """Test files with the outputs of their models. Every later version must reproduce these outputs."""
+    """Test that models loaded from stored files have the outputs that were recorded when the files were written.
+
+    Every later version must reproduce these outputs.
+    """
     folder = HERE / "fixtures"
     path = folder / f"format1-{name}.safetensors"
     assert path.stat().st_size < 30_000
@@ -158,7 +164,10 @@ def test_a_path_that_is_a_pipe(tmp_path):
 
 
 def test_the_longest_name_that_a_file_can_have(tmp_path):
-    """On most file systems a name has at most 255 bytes, which also holds for the name of the temporary file."""
+    """Test that a model can be saved to a file whose name has 252 bytes.
+
+    On most file systems a name has at most 255 bytes, which also holds for the name of the temporary file.
+    """
     name = "\N{CAT FACE}" * 63
     hkrr.save(fitted("SIR"), tmp_path / name)
     assert os.listdir(tmp_path) == [name]

@@ -1,4 +1,4 @@
-"""Files from untrusted sources: truncated, damaged or forged files are refused, and no code in them is run."""
+"""Test that truncated, damaged or forged files from untrusted sources are refused, and that no code in them is run."""
 
 import gzip
 import json
@@ -65,7 +65,10 @@ def test_deep_json_is_refused(seed):
 
 
 def test_refusing_a_file_takes_little_memory():
-    """Test a forged megabyte of JSON, which could take thirty megabytes after parsing, and wrong lengths."""
+    """Test that refusing a file with a megabyte of forged JSON or a wrong length takes less than 50 MB.
+
+    The JSON could take thirty megabytes after parsing.
+    """
     many = "[" + "[]," * 300_000 + "1]"
     table = with_table(data_of("SIR"), lambda table: many.encode())
     header = with_table(data_of("SIR"), lambda table: table["__metadata__"].update(hkrr=many))
@@ -81,7 +84,10 @@ def test_refusing_a_file_takes_little_memory():
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="reads the memory use from /proc")
 def test_files_larger_than_memory_are_refused(tmp_path):
-    """Test a sparse file: its size agrees with its table, but its content does not fit into memory."""
+    """Test that a file whose content does not fit into memory is refused.
+
+    The file is sparse, so it takes little space on the disk. Its size agrees with its table of tensors.
+    """
     import resource
 
     n_bytes = 1 << 42

@@ -1,4 +1,4 @@
-"""Parameters of all supported types are restored.
+"""Test that parameters of all supported types are restored.
 
 A parameter of another type is refused with an error that names the parameter.
 """

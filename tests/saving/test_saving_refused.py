@@ -1,4 +1,4 @@
-"""Forged files with a correct checksum are refused, or give models that can predict."""
+"""Test that forged files with a correct checksum are refused, or give models that can predict."""
 
 import json
 from random import Random
@@ -39,7 +39,7 @@ def test_shapes_and_dtypes_that_disagree_are_refused(name):
     for key, array in arrays.items():
         for other in (array[:-1], array[None], array.astype(np.int64 if array.dtype.kind == "f" else float), array[:0]):
             fewer = name == "HyperRBFNetwork" and key == "components_" and other.shape == (1, 3)
-            free = key.endswith(("interval_scores_", "spectrum_"))  # vectors of any length
+            free = key.endswith(("interval_scores_", "spectrum_"))  # these vectors may have any length
             fewer |= free and other.dtype.kind == "f" and other.shape == (len(array) - 1,)
             if fewer or (key in ("link_._y", "classes_") and other.shape == array.shape):  # still a valid model
                 assert refused_or_valid(pack(header, {**arrays, key: other}))
@@ -48,7 +48,10 @@ def test_shapes_and_dtypes_that_disagree_are_refused(name):
 
 
 def test_an_empty_tensor_with_huge_axes_is_refused():
-    """An empty tensor has zero bytes for any lengths of the other axes, but no NumPy array can have this shape."""
+    """Test that a tensor of shape (0, 2^47, 2^47) is refused.
+
+    It has zero bytes, as every empty tensor, but no NumPy array can have this shape.
+    """
     header, arrays = parts(data_of("SIR"))
     data = pack(header, {**arrays, "eigenvalues_": np.zeros(0)})
 
@@ -190,7 +193,10 @@ def test_ensembles_with_invalid_weights_are_refused(weights):
 
 @pytest.mark.parametrize(("member", "attribute"), [(0, "centers_"), (1, "map_shape_")])
 def test_members_without_a_required_attribute_are_refused(member, attribute):
-    """The first member must have centers. Other members can lack centers: they then share those of the first member."""
+    """Test that the first member of an ensemble must have centers, and that every member must have `map_shape_`.
+
+    Other members can lack centers: they then share those of the first member.
+    """
     header, arrays = parts(data_of("HyperKernelEnsemble"))
     del header["attributes"]["members_"][member]["attributes"][attribute]
     refused(pack(header, arrays), f"lacks the attribute {attribute}")

@@ -1,4 +1,4 @@
-"""Batched evaluations of several objectives, runs in lockstep, and the fallback to single evaluations.
+"""Tests of batched evaluations of several objectives, of runs in lockstep, and of single evaluations as a fallback.
 
 Runs in lockstep wait until each of them has requested an evaluation. The requests are then answered in one batch.
 """

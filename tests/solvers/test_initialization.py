@@ -1,4 +1,4 @@
-"""Starting maps: sampled maps ranked by held-out error, the median heuristic, and the path of decreasing lambda."""
+"""Tests of starting maps: maps ranked by held-out error, the median heuristic, and the path of decreasing lambda."""
 
 import time
 
@@ -44,9 +44,9 @@ def test_each_map_has_its_own_median_gamma():
 
 
 def test_maps_are_ranked_by_their_error_on_held_out_rows():
-    """Compute the scores independently from the same random draws.
+    """Test that maps are sorted by their error on held-out rows, which the test computes from the same random draws.
 
-    Two thirds of the rows, with 50 centers, determine the coefficients. The score is the error on the remaining rows.
+    Two thirds of the rows, with 50 centers, determine the coefficients. The error is computed on the remaining rows.
     """
     rows = _rows()
     starts = _rank(rows, 6, np.random.RandomState(3))

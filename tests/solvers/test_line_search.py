@@ -1,4 +1,7 @@
-"""Armijo backtracking tries the step sizes of the paper, checks the condition on the displacement, and always ends."""
+"""Tests of Armijo backtracking.
+
+It tries the step sizes of the paper, checks the Armijo condition on the displacement, and always ends.
+"""
 
 import itertools
 import math
@@ -21,7 +24,12 @@ ZERO = np.zeros((1, 1))
 
 
 def search(rule, last, start, move, change, magnitude=1.0):
-    """Return the accepted step or None, and the list of step sizes that were tried."""
+    """Return the accepted step or None, and the list of step sizes that were tried.
+
+    `rule` searches from the point `start`, with the previous step size `last`. ``move(size)`` returns the point after a
+    step of the given size, and ``change(point)`` the change of the objective. `magnitude` is the absolute value of the
+    objective at `start`.
+    """
     tried = []
 
     def recorded(size):
@@ -43,7 +51,10 @@ def paper_trials(rule, last):
 @pytest.mark.parametrize("last", [1e-3, 1.0, 50.0])
 @pytest.mark.parametrize("refused", [0, 1, 5])
 def test_tries_exactly_the_steps_of_the_paper(rule, last, refused):
-    """Reject the first `refused` trials and accept the next trial."""
+    """Test that the trial step sizes are those of `paper_trials`, in the same order.
+
+    The first `refused` trials are rejected, and the next trial is accepted.
+    """
     answers = iter([1.0] * refused + [-1e9])
     step, tried = search(rule, last, ZERO, lambda size: ZERO - size, lambda point: next(answers))
     expected = list(itertools.islice(paper_trials(rule, last), refused + 1))
@@ -80,9 +91,10 @@ def test_accepts_the_first_step_of_sufficient_decrease(rule, bounded, seed, last
 
 
 def test_without_a_projection_the_condition_is_that_of_the_paper():
-    """Without a projection |z - x|^2 / s = s |grad|^2, so c = 0.6 rejects a step that c = 0.4 accepts.
+    """Test that without a projection, the Armijo condition is f(x - s grad) - f(x) <= -c s |grad|^2, as in the paper.
 
-    For f = x^2/2 at 1, f(x - s x) - f(x) = s^2/2 - s and the bound is -c s. A step is accepted if c <= 1 - s/2.
+    For f(x) = x^2/2 at x = 1, the change of f is s^2/2 - s and the bound is -c s. The condition on the step size s is
+    then c <= 1 - s/2. Hence c = 0.4 accepts s = 1, but c = 0.6 rejects it.
     """
     x = np.ones((1, 1))
     for c, size in [(0.4, 1.0), (0.6, 0.5)]:
@@ -94,9 +106,10 @@ def test_without_a_projection_the_condition_is_that_of_the_paper():
 @pytest.mark.parametrize("last", [1e-3, 1.0, 50.0])
 @pytest.mark.parametrize("magnitude", [1.0, 0.0])
 def test_ends_at_a_critical_point_on_the_boundary(last, magnitude):
-    """Test f(b) = -b at b = 1 in the ball |b| <= 1.
+    """Test that the search ends after one trial if no step changes the point.
 
-    The gradient is -1, but no step changes b, so the search ends at once.
+    The point is b = 1, the function is f(b) = -b, and the ball is |b| <= 1. The gradient is -1, but the projection
+    moves each step back to b = 1.
     """
     b = np.ones((1, 1))
     move, change = (lambda s: np.minimum(b + s, 1.0)), (lambda z: float(b[0, 0] - z[0, 0]))
@@ -143,7 +156,10 @@ def test_gives_up_after_a_bounded_number_of_contractions(rule, change):
 
 @every_rule
 def test_the_number_of_contractions_does_not_depend_on_the_first_step(rule):
-    """The smallest step size is relative to the first step size, so the units of the step size do not matter."""
+    """Test that the number of trials does not depend on the first step size if all trials are rejected.
+
+    The smallest step size is relative to the first step size, so the units of the step size do not matter.
+    """
     sizes = []
     for last in (1e-3, 1e-2, 0.1):  # smaller than s_max of every rule
         step, tried = search(rule, last, ZERO, lambda size: ZERO + size, lambda point: 1.0)
@@ -193,7 +209,10 @@ def test_accepts_a_change_that_is_only_rounding():
     + [("s_max", v) for v in (0.0, -1.0, math.nan)],
 )
 def test_rejects_parameters_outside_the_paper(name, value):
-    """The paper requires rho in (0, 1), delta in (0, 1], c in (0, 1) and s_max > 0."""
+    """Test that parameters outside the ranges of the paper are errors.
+
+    The paper requires rho in (0, 1), delta in (0, 1], c in (0, 1) and s_max > 0.
+    """
     with pytest.raises(ValueError, match=rf"\b{name}\b.*{value}"):
         Armijo(**{name: value})
 

@@ -1,7 +1,7 @@
-"""The iterates of each solver satisfy its formulas, and failed runs are reported.
+"""Test that the iterates of each solver satisfy its formulas, and that failed runs are reported.
 
 Callbacks record the iterates. The formulas are evaluated at these iterates by the simple implementations in
-`support.oracles`.
+`support.oracles`. In the docstrings, a denotes the coefficients alpha.
 """
 
 import itertools
@@ -48,9 +48,9 @@ def step_in_B(case, problem, state, size, bound=1.0):
 def test_varpro_accepts_the_steps_of_the_paper(solver, case):
     """Test that each accepted step size s is the first with L(B+, a) - L(B, a) <= -(c/s) |B+ - B|^2, for fixed a.
 
-    B+ is the map after the step. The step sizes that are tried are rho^k min(last / (rho delta), s_max) with k >= 1,
-    where last is the previous step size. Rounding errors are about 1e-13 times L. For the Laplace kernel, small
-    distances have only half of the digits, so the maps agree only to 1e-7.
+    B+ is the map after the step, and a are the coefficients before the step. The trial step sizes are
+    rho^k min(last / (rho delta), s_max) with k >= 1, where last is the previous step size. Rounding errors are about
+    1e-13 times L. For the Laplace kernel, small distances have only half of the digits, so the maps agree only to 1e-7.
     """
     problem = corners()
     states = states_of(solver, case, problem)
@@ -95,9 +95,10 @@ def test_varpro_solves_for_alpha_at_every_iterate(case):
 def test_agd_is_the_informal_algorithm(case, n_alpha, bound):
     """Test that an iteration is the step B+ = B - s_B dL/dB(B, a) and n_alpha steps a -= dL/da(B+, a) / L2.
 
-    L2 is the largest eigenvalue of (2/W) K'wK + 2 lambda K_cc, the Hessian of L with respect to a. The test takes only
-    the step sizes s_B from the run, and repeats its twelve iterations independently. Rounding errors add up, so the
-    tolerance is 1e-9.
+    This is the informal description of AGD in the paper. L2 is the largest eigenvalue of (2/W) K'wK + 2 lambda K_cc,
+    the Hessian of L with respect to a. Here K is the kernel matrix of rows and centers, K_cc that of the centers, w the
+    diagonal matrix of the weights, and W their sum. The test takes only the step sizes s_B from the run, and repeats
+    its twelve iterations independently. Rounding errors add up, so the tolerance is 1e-9.
     """
     problem = corners()
     states = states_of(AGD(n_alpha=n_alpha, alpha_step="lipschitz", norm_bound=bound), case, problem)
@@ -119,7 +120,7 @@ def test_agd_is_the_informal_algorithm(case, n_alpha, bound):
 def test_agd_armijo_steps_in_alpha(case):
     """Test that a+ = a - s dL/da(B+, a) with L(B+, a+) - L(B+, a) <= -c s |dL/da(B+, a)|^2.
 
-    Both sides of the condition use the new map B+.
+    a and a+ are the coefficients before and after an iteration. Both sides of the condition use the new map B+.
     """
     problem, solver = corners(T=2), AGD(n_alpha=1, c=0.2)
     states = states_of(solver, case, problem)
@@ -136,7 +137,10 @@ def test_agd_armijo_steps_in_alpha(case):
 @pytest.mark.parametrize("alpha_step", ["armijo", "lipschitz"])
 @every_kernel
 def test_agd_increases_in_neither_variable(case, alpha_step):
-    """Test that L(B, a) >= L(B+, a) >= L(B+, a+) for the iterates before and after a step, up to rounding of a sum."""
+    """Test that L(B, a) >= L(B+, a) >= L(B+, a+), up to rounding of a sum.
+
+    (B, a) and (B+, a+) are the iterates before and after a step.
+    """
     problem = corners()
     states = states_of(AGD(alpha_step=alpha_step), case, problem)
     for old, new in itertools.pairwise(states):
@@ -147,9 +151,9 @@ def test_agd_increases_in_neither_variable(case, alpha_step):
 
 @seeds
 def test_lbfgs_and_bfgs_find_the_same_minimum(seed):
-    """Compare with SciPy's BFGS, which minimizes the oracle's reduced function from the same start.
+    """Test that L-BFGS finds the same minimum as SciPy's BFGS from the same start.
 
-    Both solvers stop when the norm of the gradient is about 1e-7.
+    BFGS minimizes the oracle's reduced function. Both solvers stop when the norm of the gradient is about 1e-7.
     """
     problem = corners(seed, m=12)
 
@@ -177,7 +181,8 @@ def test_lbfgs_continues_until_tol(seed, tol):
 def planted(centers, axes):
     """Return X, Y and the centers, where Y is a combination of kernels at the centers for the map B = 2 I.
 
-    This map is outside the ball of maps with norm at most one.
+    X contains the points of a grid, and `axes` are the coordinates of these points along each axis. The map 2 I is
+    outside the ball of maps with norm at most one.
     """
     X = np.stack(np.meshgrid(*axes), axis=-1).reshape(-1, len(axes))
     Y = oracles.gram(GAUSSIAN.value, 2.0 * X, 2.0 * centers) @ np.array([[1.0], [-1.0], [-1.0], [1.0]])
@@ -195,7 +200,10 @@ def plane():
 @pytest.mark.parametrize("make", [interval, plane])
 @pytest.mark.parametrize("solver", [VarPro(), AGD(), AGD(alpha_step="lipschitz")], ids=["VarPro", "AGD", "lipschitz"])
 def test_stops_at_a_critical_point_on_the_boundary(make, solver):
-    """Test a problem whose norm bound is active: the gradient mapping is zero at the solution, the gradient is not."""
+    """Test that a solver converges to a point where the norm bound is active.
+
+    At this point the gradient mapping is zero, but the gradient is not.
+    """
     X, Y, centers = make()
     arguments, scale = (X, Y, np.ones(len(X)), centers, 1e-2), np.mean(Y**2)
     objective = Objective(InMemoryRows(X, Y), centers, GAUSSIAN.kernel, 1e-2)
@@ -253,7 +261,10 @@ class FailingDescent(Descent):
 
 
 def test_a_user_s_solver_runs_in_the_same_driver():
-    """Test the history, the callbacks and the tolerance. In-place steps must not modify states that callbacks keep."""
+    """Test that the history, the callbacks and the tolerance work for a user's solver.
+
+    The solver computes steps in place. This must not modify the states that callbacks keep.
+    """
     problem, states = corners(), []
     result = run(Descent(0.5), problem.objective(GAUSSIAN), problem.B0, max_iter=9, tol=0.0, callbacks=[states.append])
     assert (result.reason, result.n_iter, len(states)) == ("max_iter", 9, 10)
@@ -292,7 +303,10 @@ def test_the_estimator_raises_for_a_failed_run(how, at):
 @every_solver
 @pytest.mark.parametrize("n", [4, 5, 6, 9])
 def test_an_objective_that_becomes_nan_stops_the_run(solver, n):
-    """Test an objective that returns NaN from its n-th call on. This call can be anywhere in an iteration."""
+    """Test that a run stops at its last valid iterate if the objective returns NaN from its n-th call on.
+
+    This call can be anywhere in an iteration.
+    """
 
     def spoil(call, method, arguments):
         return method(*arguments) if call < n else method(*(math.nan * a for a in arguments))

@@ -96,7 +96,7 @@ def test_row_zero_is_the_start(recorded):
 
 
 def test_every_objective_belongs_to_its_iterate(recorded):
-    """Compare each objective with L(B, alpha) of the oracle.
+    """Test that each recorded objective equals L(B, alpha) of the oracle at its iterate.
 
     The oracle sums in a different order, so the tolerance is 1e-10.
     """
@@ -106,9 +106,11 @@ def test_every_objective_belongs_to_its_iterate(recorded):
 
 
 def test_grad_norm_is_the_norm_of_the_gradient_mapping(recorded):
-    """Compare with the norm of (B - proj(B - s grad)) / s. For AGD the gradient with respect to alpha is added.
+    """Test that `grad_norm` is the norm of the gradient mapping (B - proj(B - s grad)) / s.
 
-    The tolerance is 1e-6 because small distances, in the Laplace kernel, have only half of the digits.
+    proj is the projection to the norm bound, s the step size, and grad the gradient with respect to B. For AGD,
+    `grad_norm` may also include the gradient with respect to alpha. The tolerance is 1e-6 because small distances, in
+    the Laplace kernel, have only half of the digits.
     """
     for state in recorded.states:
         arguments = (*recorded.problem.arguments, state.B, state.alpha)
@@ -164,7 +166,10 @@ def test_max_iter(solver, max_iter):
 @every_solver
 @pytest.mark.parametrize("true", [True, np.True_], ids=["bool", "numpy bool"])
 def test_a_callback_stops_the_run(solver, true):
-    """Test callbacks that return True or a NumPy boolean. All other callbacks are still called with the last state."""
+    """Test that a callback stops the run by returning True or a NumPy boolean.
+
+    All other callbacks are still called with the last state.
+    """
     problem, seen = corners(), []
     stop = [lambda state: true if state.n_iter == 3 else None, lambda state: seen.append(state.n_iter)]
     result = run(solver, problem.objective(GAUSSIAN), problem.B0, max_iter=20, tol=0.0, callbacks=stop)
@@ -174,9 +179,9 @@ def test_a_callback_stops_the_run(solver, true):
 
 @every_solver
 def test_respects_the_time_limit(solver):
-    """Test a slow objective: five calls exceed the time limit.
+    """Test that a run with a slow objective stops soon after the time limit.
 
-    The solver may make a few more calls to finish the iteration.
+    Five calls of the objective exceed the limit. The solver may make five more calls to finish the iteration.
     """
 
     def sleep_first(call, method, arguments):
@@ -226,7 +231,10 @@ def test_callbacks_see_every_state_of_a_run_that_converges(solver):
     ],
 )
 def test_converged_means_a_critical_point(solver, case, seed):
-    """Test that a run is not called converged because its steps are lost in rounding."""
+    """Test that the result is a critical point if the reason is "converged".
+
+    In particular, a run is not called converged because its steps are lost in rounding.
+    """
     problem = corners(seed)
     result = run(solver, problem.objective(case), problem.B0, max_iter=300, tol=1e-5)
     if result.reason == "converged":
@@ -244,7 +252,8 @@ def _assert_critical(solver, case, problem, result, tol):
     limit = tol * problem.loss_at_zero * (1.0 + 1e-6)
     assert np.linalg.norm(gradient_mapping(solver, result.B, grad, size)) <= limit
     if isinstance(solver, AGD):
-        # dL/dalpha has the units of y. dL/dB and the loss have the units of y^2.
+        # dL/dalpha has the units of y. It is multiplied by the root of a loss, because dL/dB and the loss have the
+        # units of y^2.
         slope = np.linalg.norm(oracles.grad_alpha(case.value, *arguments))
         assert math.sqrt(problem.loss_at_zero) * slope <= limit
 

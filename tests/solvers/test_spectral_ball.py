@@ -1,4 +1,7 @@
-"""The projection onto the spectral-norm ball clips singular values, is idempotent, and gives the nearest point."""
+"""Tests of the projection onto the ball of matrices whose spectral norm is bounded.
+
+The projection clips singular values, is idempotent, and gives the nearest point.
+"""
 
 import numpy as np
 import pytest
@@ -46,7 +49,10 @@ def test_identity_inside_the_ball(shape, bound):
 @every_shape
 @every_bound
 def test_no_point_of_the_ball_is_nearer(shape, bound):
-    """Compare the projection with random points nearby. Points outside the ball are scaled into the ball."""
+    """Test that random points of the ball, drawn around the projection of B, are not nearer to B than the projection.
+
+    Points that are drawn outside the ball are scaled into the ball.
+    """
     rng = np.random.default_rng(3)
     B = 2.0 * bound * rng.normal(size=shape)
     projected = spectral_ball(B, bound)

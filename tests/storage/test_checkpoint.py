@@ -1,4 +1,7 @@
-"""Checkpoints are tied to data and parameters; a resumed fit repeats no recorded work; write errors are reported."""
+"""Tests of checkpoints.
+
+A checkpoint is tied to the data and the parameters. A resumed fit repeats no recorded work. Write errors are reported.
+"""
 
 import errno
 import os
@@ -128,7 +131,7 @@ def test_damaged_or_foreign_files_are_refused(stopped, tmp_path):
         # Users must not be told to delete a file that is not a checkpoint.
         rest = "" if content in foreign else ", or delete the file to start over"
         assert str(raised.value).endswith(f"; use another path for checkpoint{rest}.")
-        assert stopped.read_bytes() == content  # never overwritten silently
+        assert stopped.read_bytes() == content  # the file is not overwritten
     stopped.write_bytes(whole)
     with pytest.raises(hkrr.ModelFileError, match=r"it is the checkpoint of a fit; an estimator with checkpoint="):
         hkrr.load(stopped)
@@ -141,7 +144,10 @@ def test_a_checkpoint_of_another_version_is_refused(stopped, monkeypatch):
 
 
 def test_a_checkpoint_in_another_format_is_refused(tmp_path):
-    """Test a checkpoint in format 1, which has different entries than format 2. Model files still have format 1."""
+    """Test that a checkpoint in format 1 is refused, because its entries differ from those of format 2.
+
+    Model files have a format number of their own, which is still 1.
+    """
     old = (Path(__file__).parent / "fixtures" / "format1.checkpoint").read_bytes()
     path = tmp_path / "fit.checkpoint"
     path.write_bytes(old)

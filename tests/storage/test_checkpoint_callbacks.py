@@ -1,4 +1,7 @@
-"""Checkpoints of fits whose callbacks fit models, resuming with a different block size, and a full disk at the end."""
+"""Tests of checkpoints in special situations.
+
+A callback fits models, a fit resumes with a different block size, or the disk is full at the end of a fit.
+"""
 
 import errno
 
@@ -22,7 +25,10 @@ def ridge(**more):
 
 
 def test_fits_in_a_callback_are_not_recorded(tmp_path):
-    """Test a callback that fits models with the same rows and with permuted targets, as in a permutation test."""
+    """Test that a checkpoint does not record the fits of a callback.
+
+    As in a permutation test, the callback fits models with the same rows, with the original and with permuted targets.
+    """
     X, y = data()
     others = y, y[::-1].copy()
     scores = []
@@ -48,9 +54,10 @@ def test_a_run_stopped_by_a_callback_resumes_without_it(tmp_path):
 
 
 def test_other_block_sizes_resume_even_if_the_moments_differ_in_the_last_bit(tmp_path, monkeypatch):
-    """Test a resumed fit whose moments differ from the recorded moments in the last bit.
+    """Test that a fit resumes from its recorded evaluations although its moments differ from the recorded moments.
 
-    Moments are normally rounded, which prevents such differences for most data. This test switches the rounding off.
+    The block size differs, so the means of the columns differ in the last bit. Moments are normally rounded, which
+    prevents such differences for most data. This test switches the rounding off.
     """
     monkeypatch.setattr(scaling, "_rounded", lambda values, scale: values)
     X, y = data(m=400)
@@ -109,7 +116,10 @@ def test_a_disk_that_is_full_at_the_end_does_not_lose_the_model(tmp_path, monkey
 
 
 def test_replayed_times_never_decrease(monkeypatch):
-    """Test a replay that takes longer between two evaluations than the original run did."""
+    """Test that the times in the history do not decrease if a replay takes longer than the original run.
+
+    The original run took 0.5 s between the two evaluations, and the replay takes 5 s.
+    """
     now = [100.0]
     monkeypatch.setattr("hkrr.solvers.driver.time.perf_counter", lambda: now[0])
     monitor = Monitor(1.0, 1e-3, 10, 0.0, None, (), NoBar(), None)

@@ -1,4 +1,4 @@
-"""Temporary files of killed processes are removed, and forged checkpoint files are refused."""
+"""Test that temporary files of killed processes are removed, and that forged checkpoint files are refused."""
 
 import json
 import os

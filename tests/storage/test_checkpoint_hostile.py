@@ -55,7 +55,10 @@ def test_mutated_checkpoints(tmp_path, expected, way):
 
 @pytest.mark.parametrize(("name", "part"), [("random", 0), ("random", 1), ("random", 3), ("search", 0), ("search", 1)])
 def test_invalid_steps_are_refused(tmp_path, name, part):
-    """Test a checkpoint of a step whose result is a tuple, with one member replaced by a value of the wrong type."""
+    """Test that a checkpoint is refused if one member of a recorded tuple has the wrong type.
+
+    The tuple is the result of a step of the fit, and `part` is the index of the member.
+    """
     path = tmp_path / "fit.checkpoint"
     path.write_bytes(ORIGINALS[name])
     _, entries = read(path)

@@ -1,4 +1,4 @@
-"""Fits that are killed at random times and resumed end with bitwise the same model as an uninterrupted fit."""
+"""Test that fits that are killed at random times and resumed end with bitwise the model of an uninterrupted fit."""
 
 import random
 

@@ -1,4 +1,7 @@
-"""When a fit resumes, its parameters are compared with the parameters in the checkpoint by value."""
+"""Tests of the comparison of the parameters when a fit resumes.
+
+They are compared by value with the parameters in the checkpoint, so they may be different objects with equal values.
+"""
 
 import numpy as np
 import pytest

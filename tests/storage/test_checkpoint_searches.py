@@ -1,4 +1,4 @@
-"""Checkpoints of searches, of grids and of fits to data that are not in memory, and the effects of Ctrl-C."""
+"""Tests of checkpoints of searches, grids and fits to data that are not in memory, and of the effects of Ctrl-C."""
 
 import json
 import os

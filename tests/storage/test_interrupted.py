@@ -1,4 +1,4 @@
-"""Ctrl-C raises a KeyboardInterrupt with a short message, and an interrupted grid search keeps its best candidate.
+"""Test that Ctrl-C raises a short KeyboardInterrupt, and that an interrupted grid search keeps its best candidate.
 
 A candidate of the grid is a number of directions and a value of lambda.
 """
@@ -54,9 +54,10 @@ def _grid(path=None, **more):
 @pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # the best candidate of such a small grid is at its edge
 @pytest.mark.parametrize("criterion", ["training", pytest.param("evidence", marks=pytest.mark.thorough)])
 def test_an_interrupted_grid_keeps_the_best_pair_so_far(tmp_path, monkeypatch, criterion):
-    """Test an interruption in the fourth of four calls: two and three directions are each fitted on two splits.
+    """Test that an interrupted grid search keeps the best pair (number of directions, lambda) with a known mean error.
 
-    At the interruption, the error for three directions is known on one split only.
+    Two and three directions are each fitted on two splits, and the last of these four calls is interrupted. The error
+    for three directions is then known on one split only.
     """
     X, y = data()
     more = {"criterion": criterion} | ({} if criterion == "training" else {"reg_lambdas": "auto"})
@@ -115,12 +116,15 @@ if __name__ == "__main__":
 @posix_only
 @pytest.mark.thorough
 def test_a_real_ctrl_c_while_processes_fit(tmp_path):
-    """Test a signal to all processes, as a terminal sends it: no process is left, and Python exits as after Ctrl-C."""
+    """Test that after Ctrl-C no process is left, and Python ends with the usual exit status.
+
+    The signal is sent to all processes, as a terminal does.
+    """
     (tmp_path / "fits.py").write_text(_FITS)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*sys.path])}
     command = [sys.executable, str(tmp_path / "fits.py"), str(tmp_path / "fit.checkpoint")]
     with child_process(command, stderr=subprocess.PIPE, env=environment) as child:
-        while not re.search(r" [1-9]\d*/80", read_line(child, child.stderr)):  # the progress bar
+        while not re.search(r" [1-9]\d*/80", read_line(child, child.stderr)):  # the progress bar: a fit has ended
             assert child.poll() is None
         os.killpg(child.pid, signal.SIGINT)
         message = child.communicate(timeout=TIMEOUT)[1].decode()

@@ -1,4 +1,7 @@
-"""NamedTuples and dataclasses are converted to JSON and back; unknown classes and fields are refused."""
+"""Test that NamedTuples and dataclasses are converted to JSON and back.
+
+Unknown classes and fields are refused.
+"""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -72,7 +72,7 @@ def fitted(name):
 def with_two_members(ensemble, X, y):
     """Replace the members of an ensemble by its first member and a model with another kernel, both with centers X."""
     second = unfitted("HyperKernelRidgeCV").set_params(kernel="laplace").fit(X, y)
-    del second.path_, second.diagnostics_  # as in the members of an ensemble
+    del second.path_, second.diagnostics_  # members of an ensemble lack these attributes
     ensemble.members_, ensemble.weights_ = [ensemble.members_[0], second], np.array([0.7, 0.2])
     return ensemble
 

@@ -10,7 +10,10 @@ KINDS = ("csv", "parquet")
 
 
 def outcome(path, target, fits):
-    """Run the steps on a file, and return "refused", "read", "fitted", or a description of an unexpected failure."""
+    """Run the steps on a file, and return "refused", "read", "fitted", or a description of an unexpected failure.
+
+    `fits` says whether a model is fitted.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a fit to meaningless data causes warnings
         try:

@@ -39,12 +39,12 @@ def length_scale(gamma):
 
 
 def gaussian(p, c, gamma):
-    """Return k = exp(-gamma s)."""
+    """Return k = exp(-gamma s), where s = |p - c|^2."""
     return math.exp(-gamma * squared_distance(p, c))
 
 
 def gaussian_slope(p, c, gamma):
-    """Return dk/dp_j = -2 gamma (p_j - c_j) exp(-gamma s)."""
+    """Return dk/dp_j = -2 gamma (p_j - c_j) exp(-gamma s), where s = |p - c|^2."""
     return radial_gradient(p, c, -2.0 * gamma * math.exp(-gamma * squared_distance(p, c)))
 
 
@@ -54,53 +54,62 @@ def laplace(p, c, gamma):
 
 
 def laplace_slope(p, c, gamma):
-    """Return dk/dp_j = -exp(-r/ell) (p_j - c_j)/(ell r), and 0 at r = 0."""
+    """Return dk/dp_j = -exp(-r/ell) (p_j - c_j)/(ell r), and 0 at r = 0.
+
+    Here r = |p - c| and ell = 1/sqrt(2 gamma).
+    """
     r, ell = math.sqrt(squared_distance(p, c)), length_scale(gamma)
     return radial_gradient(p, c, 0.0 if r == 0.0 else -math.exp(-r / ell) / (ell * r))
 
 
 def matern32(p, c, gamma):
-    """Return k = (1 + sqrt(3) r/ell) exp(-sqrt(3) r/ell)."""
+    """Return k = (1 + sqrt(3) r/ell) exp(-sqrt(3) r/ell), where r = |p - c| and ell = 1/sqrt(2 gamma)."""
     r, ell = math.sqrt(squared_distance(p, c)), length_scale(gamma)
     return (1.0 + math.sqrt(3.0) * r / ell) * math.exp(-math.sqrt(3.0) * r / ell)
 
 
 def matern32_slope(p, c, gamma):
-    """Return dk/dp_j = -(3/ell^2) exp(-sqrt(3) r/ell) (p_j - c_j)."""
+    """Return dk/dp_j = -(3/ell^2) exp(-sqrt(3) r/ell) (p_j - c_j), where r = |p - c| and ell = 1/sqrt(2 gamma)."""
     r, ell = math.sqrt(squared_distance(p, c)), length_scale(gamma)
     return radial_gradient(p, c, -3.0 / ell**2 * math.exp(-math.sqrt(3.0) * r / ell))
 
 
 def matern52(p, c, gamma):
-    """Return k = (1 + sqrt(5) r/ell + 5 r^2/(3 ell^2)) exp(-sqrt(5) r/ell)."""
+    """Return k = (1 + sqrt(5) r/ell + 5 r^2/(3 ell^2)) exp(-sqrt(5) r/ell).
+
+    Here r = |p - c| and ell = 1/sqrt(2 gamma).
+    """
     r, ell = math.sqrt(squared_distance(p, c)), length_scale(gamma)
     return (1.0 + math.sqrt(5.0) * r / ell + 5.0 * r**2 / (3.0 * ell**2)) * math.exp(-math.sqrt(5.0) * r / ell)
 
 
 def matern52_slope(p, c, gamma):
-    """Return dk/dp_j = -(5/(3 ell^2)) (1 + sqrt(5) r/ell) exp(-sqrt(5) r/ell) (p_j - c_j)."""
+    """Return dk/dp_j = -(5/(3 ell^2)) (1 + sqrt(5) r/ell) exp(-sqrt(5) r/ell) (p_j - c_j).
+
+    Here r = |p - c| and ell = 1/sqrt(2 gamma).
+    """
     r, ell = math.sqrt(squared_distance(p, c)), length_scale(gamma)
     factor = -5.0 / (3.0 * ell**2) * (1.0 + math.sqrt(5.0) * r / ell) * math.exp(-math.sqrt(5.0) * r / ell)
     return radial_gradient(p, c, factor)
 
 
 def rational_quadratic(p, c, gamma, alpha):
-    """Return k = (1 + gamma s/alpha)^(-alpha)."""
+    """Return k = (1 + gamma s/alpha)^(-alpha), where s = |p - c|^2."""
     return (1.0 + gamma * squared_distance(p, c) / alpha) ** (-alpha)
 
 
 def rational_quadratic_slope(p, c, gamma, alpha):
-    """Return dk/dp_j = -2 gamma (1 + gamma s/alpha)^(-alpha-1) (p_j - c_j)."""
+    """Return dk/dp_j = -2 gamma (1 + gamma s/alpha)^(-alpha-1) (p_j - c_j), where s = |p - c|^2."""
     return radial_gradient(p, c, -2.0 * gamma * (1.0 + gamma * squared_distance(p, c) / alpha) ** (-alpha - 1.0))
 
 
 def inverse_multiquadric(p, c, gamma):
-    """Return k = (1 + 2 gamma s)^(-1/2)."""
+    """Return k = (1 + 2 gamma s)^(-1/2), where s = |p - c|^2."""
     return (1.0 + 2.0 * gamma * squared_distance(p, c)) ** (-0.5)
 
 
 def inverse_multiquadric_slope(p, c, gamma):
-    """Return dk/dp_j = -2 gamma (1 + 2 gamma s)^(-3/2) (p_j - c_j)."""
+    """Return dk/dp_j = -2 gamma (1 + 2 gamma s)^(-3/2) (p_j - c_j), where s = |p - c|^2."""
     return radial_gradient(p, c, -2.0 * gamma * (1.0 + 2.0 * gamma * squared_distance(p, c)) ** (-1.5))
 
 
@@ -115,18 +124,18 @@ def polynomial_slope(p, c, gamma, degree, coef0):
 
 
 def product_laplace(p, c, gamma):
-    """Return k = exp(-sum_j |p_j - c_j|/ell)."""
+    """Return k = exp(-sum_j |p_j - c_j|/ell), where ell = 1/sqrt(2 gamma)."""
     return math.exp(-sum(abs(float(a) - float(b)) for a, b in zip(p, c, strict=True)) / length_scale(gamma))
 
 
 def product_laplace_slope(p, c, gamma):
-    """Return dk/dp_j = -sign(p_j - c_j) k/ell, with sign(0) = 0."""
+    """Return dk/dp_j = -sign(p_j - c_j) k/ell, where ell = 1/sqrt(2 gamma) and sign(0) = 0."""
     k, ell = product_laplace(p, c, gamma), length_scale(gamma)
     return np.array([-np.sign(float(a) - float(b)) * k / ell for a, b in zip(p, c, strict=True)])
 
 
 def matern_factor(t, nu):
-    """Return the Matern function of t = r/ell >= 0 for nu = 1/2, 3/2 or 5/2."""
+    """Return the Matern function of t >= 0, a distance divided by the length scale, for nu = 1/2, 3/2 or 5/2."""
     if nu == 0.5:
         return math.exp(-t)
     if nu == 1.5:
@@ -148,7 +157,10 @@ def matern_factor_slope(t, nu):
 
 
 def product_matern(p, c, gamma, nu):
-    """Return k = prod_j matern_nu(|p_j - c_j|/ell)."""
+    """Return k = prod_j matern_nu(|p_j - c_j|/ell).
+
+    matern_nu is the function `matern_factor`, and ell = 1/sqrt(2 gamma).
+    """
     ell, k = length_scale(gamma), 1.0
     for a, b in zip(p, c, strict=True):
         k *= matern_factor(abs(float(a) - float(b)) / ell, nu)
@@ -156,7 +168,10 @@ def product_matern(p, c, gamma, nu):
 
 
 def product_matern_slope(p, c, gamma, nu):
-    """Return dk/dp_j = matern_nu'(t_j) sign(p_j - c_j)/ell prod_(i != j) matern_nu(t_i)."""
+    """Return dk/dp_j = matern_nu'(t_j) sign(p_j - c_j)/ell prod_(i != j) matern_nu(t_i), where t_j = |p_j - c_j|/ell.
+
+    matern_nu is the function `matern_factor`, and ell = 1/sqrt(2 gamma).
+    """
     ell, gradient = length_scale(gamma), np.zeros(len(p))
     for j in range(len(p)):
         u = float(p[j]) - float(c[j])
@@ -168,7 +183,10 @@ def product_matern_slope(p, c, gamma, nu):
 
 
 def anova(p, c, gamma, nu):
-    """Return k = prod_j (1 + matern_nu(|p_j - c_j|/ell))/2."""
+    """Return k = prod_j (1 + matern_nu(|p_j - c_j|/ell))/2.
+
+    matern_nu is the function `matern_factor`, and ell = 1/sqrt(2 gamma).
+    """
     ell, k = length_scale(gamma), 1.0
     for a, b in zip(p, c, strict=True):
         k *= (1.0 + matern_factor(abs(float(a) - float(b)) / ell, nu)) / 2.0
@@ -176,7 +194,10 @@ def anova(p, c, gamma, nu):
 
 
 def anova_slope(p, c, gamma, nu):
-    """Return dk/dp_j = matern_nu'(t_j) sign(p_j - c_j)/(2 ell) prod_(i != j) (1 + matern_nu(t_i))/2."""
+    """Return dk/dp_j = matern_nu'(t_j) sign(p_j - c_j)/(2 ell) prod_(i != j) (1 + matern_nu(t_i))/2.
+
+    matern_nu is the function `matern_factor`, t_j = |p_j - c_j|/ell, and ell = 1/sqrt(2 gamma).
+    """
     ell, gradient = length_scale(gamma), np.zeros(len(p))
     for j in range(len(p)):
         u = float(p[j]) - float(c[j])
@@ -205,7 +226,7 @@ def pullback(dk, P, C, G):
 def median_gamma(P, norm="l2"):
     """Return 1/(2 median^2), where the median of |p_i - p_j| is taken over all pairs of different points.
 
-    If there is no such pair, return 1.
+    |.| is the norm `norm`, "l1" or "l2". If there is no such pair, return 1.
     """
     distances = []
     for i in range(len(P)):
@@ -246,7 +267,8 @@ def residuals(k, X, Y, centers, B, alpha):
 def loss(k, X, Y, w, centers, reg_lambda, B, alpha):
     """Return the objective L(B, alpha).
 
-    L = sum_i w_i sum_t r_it^2 / W + lambda sum_t sum_jl alpha_jt k(B c_j, B c_l) alpha_lt with W = sum_i w_i.
+    L = sum_i w_i sum_t r_it^2 / W + lambda sum_t sum_jl alpha_jt k(B c_j, B c_l) alpha_lt with W = sum_i w_i and the
+    residuals r_it of the function `residuals`.
     """
     R, Kcc = residuals(k, X, Y, centers, B, alpha), gram(k, project(centers, B), project(centers, B))
     total = sum(w[i] * R[i, t] ** 2 for i in range(len(X)) for t in range(Y.shape[1])) / sum(w)
@@ -258,7 +280,10 @@ def loss(k, X, Y, w, centers, reg_lambda, B, alpha):
 
 
 def grad_alpha(k, X, Y, w, centers, reg_lambda, B, alpha):
-    """Return dL/dalpha_jt = (2/W) sum_i w_i k(B x_i, B c_j) r_it + 2 lambda sum_l k(B c_j, B c_l) alpha_lt."""
+    """Return dL/dalpha_jt = (2/W) sum_i w_i k(B x_i, B c_j) r_it + 2 lambda sum_l k(B c_j, B c_l) alpha_lt.
+
+    W is the sum of the weights w_i, and r_it are the residuals of the function `residuals`.
+    """
     K, Kcc = gram(k, project(X, B), project(centers, B)), gram(k, project(centers, B), project(centers, B))
     R, gradient = residuals(k, X, Y, centers, B, alpha), np.zeros(np.shape(alpha))
     for j in range(len(centers)):
@@ -269,7 +294,10 @@ def grad_alpha(k, X, Y, w, centers, reg_lambda, B, alpha):
 
 
 def grad_B(k, dk, X, Y, w, centers, reg_lambda, B, alpha):
-    """Return dL/dB. By the chain rule, dk(Bx, Bc)/dB is dk(Bx, Bc) x' + dk(Bc, Bx) c' for each kernel value in L."""
+    """Return dL/dB.
+
+    By the chain rule, the derivative of k(Bx, Bc) with respect to B is dk(Bx, Bc) x' + dk(Bc, Bx) c'.
+    """
     P, C, R = project(X, B), project(centers, B), residuals(k, X, Y, centers, B, alpha)
     gradient = np.zeros(np.shape(B))
     for i in range(len(X)):
@@ -286,7 +314,8 @@ def grad_B(k, dk, X, Y, w, centers, reg_lambda, B, alpha):
 def solve_alpha(k, X, Y, w, centers, reg_lambda, B):
     """Return the minimizer a of L, computed as one stacked least-squares problem.
 
-    The problem is to minimize |sqrt(w/W) (K a - y)|^2 + |sqrt(lambda) R a|^2 with R'R = K_cc.
+    The problem is to minimize |sqrt(w/W) (K a - y)|^2 + |sqrt(lambda) R a|^2 with R'R = K_cc. K is the kernel matrix of
+    rows and centers, K_cc that of the centers, and W the sum of the weights w.
     """
     K, Kcc = gram(k, project(X, B), project(centers, B)), gram(k, project(centers, B), project(centers, B))
     values, vectors = np.linalg.eigh(Kcc)
@@ -305,7 +334,8 @@ def reduced(k, X, Y, w, centers, reg_lambda, B):
 def hessian_alpha(k, X, w, centers, reg_lambda, B):
     """Return the Hessian of L with respect to alpha, for one target.
 
-    The entry (j, l) is (2/W) sum_i w_i K_ij K_il + 2 lambda k(B c_j, B c_l).
+    The entry (j, l) is (2/W) sum_i w_i K_ij K_il + 2 lambda k(B c_j, B c_l), where K_ij = k(B x_i, B c_j) and W is the
+    sum of the weights w_i.
     """
     K, H = (
         gram(k, project(X, B), project(centers, B)),
@@ -355,7 +385,11 @@ def orthonormal_rows(B):
 
 
 def subspace_distance(B1, B2):
-    """Return the spectral norm of (I - Q1 Q1') Q2, for orthonormal bases Q1 and Q2 of the row spans of B1 and B2."""
+    """Return the spectral norm of (I - P1) Q2.
+
+    P1 is the orthogonal projection onto the row span of B1. The columns of Q2 are an orthonormal basis of the row span
+    of B2.
+    """
     Q1, Q2 = orthonormal_rows(B1), orthonormal_rows(B2)
     left = np.array([q - sum(dot(q, e) * e for e in Q1) for q in Q2])
     return np.linalg.svd(left, compute_uv=False)[0]
@@ -370,7 +404,7 @@ def mim_sines(X, B):
 def mim_mixed(X, B):
     """Return the targets of `make_mim_mixed` without noise.
 
-    z_i = sum_(j=1..d) sin(v_j/2 - j) + v_(j+1) cos(0.4 v_(j+2) - j + 1)/2 with v = B x_i and indices modulo d.
+    z_i = sum_(j=1..d) (sin(v_j/2 - j) + v_(j+1) cos(0.4 v_(j+2) - j + 1)/2) with v = B x_i and indices modulo d.
     """
     d, z = len(B), np.zeros(len(X))
     for i, v in enumerate(project(X, B)):

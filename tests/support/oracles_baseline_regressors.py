@@ -42,7 +42,10 @@ def standardise(X):
 
 
 def nystrom_coefficients(K_mc, K_cc, Y, reg_lambda):
-    """Return the solution of (K_mc'K_mc + lambda m K_cc) a = K_mc'y. If centers repeat, it has the smallest norm."""
+    """Return the solution a of (K_mc'K_mc + lambda m K_cc) a = K_mc'y, where m is the number of rows of K_mc.
+
+    If centers repeat, the solution is not unique, and the solution with the smallest norm is returned.
+    """
     m = len(K_mc)
     A, b = K_mc.T @ K_mc + reg_lambda * m * K_cc, K_mc.T @ Y
     return np.linalg.lstsq(A, b, rcond=1e-13)[0]
@@ -89,8 +92,8 @@ def gaussian_of(bandwidth):
 def recursive_feature_machine(Z, Y, k, reg, n_iter, diagonal):
     """Return M and the fitted function after n_iter updates, with gradients by central differences.
 
-    A kernel may have a kink at its center. As the kernel is symmetric, it contributes zero to the central difference at
-    this point.
+    M is the matrix of the distance sqrt((p - c)' M (p - c)). A kernel may have a kink at its center. As the kernel is
+    symmetric, it contributes zero to the central difference at this point.
     """
     n_features, step = Z.shape[1], 1e-5
     M = np.eye(n_features)
@@ -141,7 +144,10 @@ def xrfm_machine(Z, Y, validation, kernel, n_iter, diagonal, keep_best=False):
 
 
 def rbf_objective(k, Z, Y, a, T, B, reg_lambda):
-    """Return |K a - Y|^2 / n + lambda a' K_tt a with K_ij = k(B z_i, B t_j)."""
+    """Return |K a - Y|^2 / n + lambda a' K_tt a with K_ij = k(B z_i, B t_j).
+
+    z_i are the n rows of Z, and t_j are the centers, the rows of T. K_tt is the kernel matrix of the points B t_j.
+    """
     P, C = [B @ z for z in Z], [B @ t for t in T]
     loss = 0.0
     for p, y in zip(P, Y, strict=True):
@@ -151,9 +157,10 @@ def rbf_objective(k, Z, Y, a, T, B, reg_lambda):
 
 
 def adam(start, gradients, rate):
-    """Return the result of Adam in the efficient form of Kingma and Ba (2015), section 2.
+    """Return the parameters after one step of Adam with each of the gradients.
 
-    The parameters are beta_1 = 0.9, beta_2 = 0.999 and epsilon = 1e-8.
+    `start` are the initial parameters, and `rate` is the learning rate. The steps are in the efficient form of Kingma
+    and Ba (2015), section 2, with beta_1 = 0.9, beta_2 = 0.999 and epsilon = 1e-8.
     """
     theta, m, v = start.copy(), np.zeros_like(start), np.zeros_like(start)
     for t, g in enumerate(gradients, start=1):

@@ -45,8 +45,9 @@ def repeated_evidence(k, X, Y, counts, centers, reg_lambda, B):
 def evidence(k, X, Y, w, centers, reg_lambda, B):
     """Return the evidence for any weights: w_i equal rows are merged into one row with noise s / w_i.
 
-    Let E be the W x m matrix that repeats rows, so that E'E = diag(w), and let D = diag(sqrt(w)). Then E is a matrix
-    with orthonormal columns times D, and
+    Here W = sum_i w_i and s = lambda W. Let E be the W x m matrix that repeats rows, so that E'E = diag(w), and let
+    D = diag(sqrt(w)). Then E is a matrix with orthonormal columns times D, and
+
         log det(E K E' + s I_W)      =  log det(D K D + s I_m) + (W - m) log s
         (E y)'(E K E' + s I)^-1 (E y)  =  (D y)'(D K D + s I)^-1 (D y).
     """
@@ -70,9 +71,10 @@ def refit(K, Kcc, Y, w, penalty):
 
 
 def leave_one_out(k, X, Y, w, centers, reg_lambda, B):
-    """Return (1/W) sum_i w_i |y_i - K_i a^(-i)|^2.
+    """Return (1/W) sum_i w_i |y_i - K_i a^(-i)|^2, where K_i is row i of the kernel matrix of rows and centers.
 
-    The coefficients a^(-i) are fitted without row i, with the same centers and the same lambda W.
+    W is the sum of the weights w_i. The coefficients a^(-i) are fitted without row i, with the same centers and the
+    same lambda W.
     """
     P = project(X, B)
     C = P if centers is None else project(centers, B)

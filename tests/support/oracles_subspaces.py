@@ -79,10 +79,10 @@ def phd_matrix(Z, y):
 
 
 def local_weights(Z, C, B):
-    """Return exp(-|B (z_i - c_j)|^2 / (2 h^2)), normalized so that each column sums to 1.
+    """Return exp(-|B (z_i - c_j)|^2 / (2 h^2)) for the rows z_i of Z and c_j of C. Each column is scaled to the sum 1.
 
-    The bandwidth is h = 1.06 s m^(-1/(p+4)), where p is the number of rows of B and s^2 is the median of the squared
-    distances divided by 2 p.
+    The bandwidth is h = 1.06 s m^(-1/(p+4)), where m is the number of rows of Z, p is the number of rows of B, and s^2
+    is the median of the squared distances |B (z_i - c_j)|^2 divided by 2 p.
     """
     p = len(B)
     squared = np.array([[math.dist(B @ z, B @ c) ** 2 for c in C] for z in Z])
@@ -131,7 +131,10 @@ def opg_matrix(Z, y, n_components, n_iter, ridge):
 
 
 def mave_objective(Z, y, C, W, levels, slopes, B):
-    """Return sum_ij w_ij (y_i - a_j - b_j' B (z_i - c_j))^2 for the anchors c_j, the levels a_j and the slopes b_j."""
+    """Return sum_ij w_ij (y_i - a_j - b_j' B (z_i - c_j))^2 for the weights w_ij in W.
+
+    The anchors c_j are the rows of C, a_j are the levels, and b_j the slopes.
+    """
     pairs = itertools.product(range(len(Z)), range(len(C)))
     return sum(W[i, j] * (y[i] - levels[j] - slopes[j] @ B @ (Z[i] - C[j])) ** 2 for i, j in pairs)
 
@@ -172,7 +175,11 @@ def centred(K):
 
 
 def kdr_objective(Z, G_y, B, gamma, epsilon):
-    """Return tr(G_y (G_{ZB'} + m eps I)^-1) / m, with an explicit inverse."""
+    """Return tr(G_y (G + m eps I)^-1) / m, with an explicit inverse.
+
+    G is the centred kernel matrix of the points B z_i, where z_i are the m rows of Z. G_y is a kernel matrix of the
+    targets.
+    """
     m = len(Z)
     return np.trace(G_y @ np.linalg.inv(centred(gram(Z @ B.T, gamma)) + m * epsilon * np.eye(m))) / m
 
@@ -180,7 +187,8 @@ def kdr_objective(Z, G_y, B, gamma, epsilon):
 def gradient_kdr_matrix(K, G_y, gamma, Z, epsilon):
     """Return (1/m) sum_i N_i' A^-1 G_y A^-1 N_i with A = K + m eps I.
 
-    Row j of N_i is the gradient of k(z_j, x) with respect to x at x = z_i.
+    K and G_y are the kernel matrices of the rows z_i of Z and of the targets. Row j of N_i is the gradient of k(z_j, x)
+    with respect to x at x = z_i.
     """
     m, D = Z.shape
     inverse = np.linalg.inv(K + m * epsilon * np.eye(m))

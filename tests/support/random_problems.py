@@ -121,7 +121,8 @@ def kernel_cases(*gammas):
     """Return a case for each kernel, each choice of its parameters, and each gamma. If gamma is None, 1 is used."""
     cases = []
     for name, cls, shape, norm in _SHAPES:
-        # The oracle of matern12 is the Laplace kernel. The oracles of the other Matern kernels take no argument nu.
+        # The kernel matern12 equals the Laplace kernel, whose oracle is used. The oracles of the other Matern kernels
+        # take no argument nu.
         formula = "laplace" if name == "matern12" else name
         arguments = {} if cls is kernels.Matern else shape
         for gamma in gammas:

@@ -16,7 +16,7 @@ class InverseSquare(kernels.Radial):
     gamma: float | None = None
 
     def value_and_decay(self, u):
-        """Return phi(u) = 2 (1 + u)^-2 and -phi'(u)."""
+        """Return phi(u) = 2 (1 + u)^-2 and -phi'(u), where u = gamma |p - c|^2."""
         return 2.0 * (1.0 + u) ** -2.0, 4.0 * (1.0 + u) ** -3.0
 
 
