@@ -79,18 +79,12 @@ class Reduced:
 class Quadratic:
     """L(B, a) for a fixed map B, as a function of the coefficients a: ``tr(a' A a) - 2 tr(a' b) + constant``.
 
-    Here A = K'wK/W + lambda K_cc and b = K'wy/W, in the notation of the module docstring. ``ridge`` is the multiple of
-    the identity that `solve` adds to A to keep it positive definite.
+    Here A = K'wK/W + lambda K_cc and b = K'wy/W, in the notation of the module docstring.
     """
 
     A: Array
     b: Array
     constant: float
-    ridge: float
-
-    def value(self, alpha: Array) -> float:
-        """Return L(B, alpha)."""
-        return float(dot(alpha, self.A @ alpha - 2.0 * self.b)) + self.constant
 
     def grad(self, alpha: Array) -> Array:
         """Return ``2 (A alpha - b)``."""
@@ -99,10 +93,6 @@ class Quadratic:
     def change(self, gradient: Array, displacement: Array) -> float:
         """Return L(B, a + displacement) - L(B, a), given the gradient at a, without cancellation of large values."""
         return float(dot(displacement, gradient + self.A @ displacement))
-
-    def solve(self) -> Array:
-        """Return the coefficients that minimize L(B, .), in closed form."""
-        return solve_positive_definite(self.A.copy(), self.b, self.ridge)[0]
 
     def lipschitz(self) -> float:
         """Return the Lipschitz constant of the gradient, twice the largest eigenvalue of A."""
@@ -193,7 +183,7 @@ class Objective:
         """Return L(B, alpha) as a quadratic function of alpha, computed in one pass over the rows."""
         B, C = self._place(B)
         A, b = self.rows.fetch(*self._normal_equations(B, C))
-        return Quadratic(A, b, self.loss_at_zero, self._ridge(self._kappa(C)))
+        return Quadratic(A, b, self.loss_at_zero)
 
     def _normal_equations(self, B: Array, C: Array) -> tuple[Array, Array]:
         """Return ``A = K'wK/W + lambda K_cc`` and ``b = K'wy/W``."""

@@ -19,9 +19,10 @@ LAMBDA = 0.05
 @pytest.mark.parametrize("case", FEW, ids=case_id)
 def test_change_is_the_difference_of_two_values(case, weighted):
     p = make_problem(T=3, weighted=weighted)
-    inner = Objective(InMemoryRows(p.X, p.y, p.w), p.centers, case.kernel, LAMBDA).inner(p.B)
+    objective = Objective(InMemoryRows(p.X, p.y, p.w), p.centers, case.kernel, LAMBDA)
+    inner = objective.inner(p.B)
     step = 0.3 * np.random.default_rng(1).normal(size=p.alpha.shape)
-    expected = inner.value(p.alpha + step) - inner.value(p.alpha)
+    expected = objective.value(p.B, p.alpha + step) - objective.value(p.B, p.alpha)
     assert inner.change(inner.grad(p.alpha), step) == pytest.approx(expected, rel=1e-10)
     # For a tiny step, a difference of values would lose all digits. The change must equal its first-order term.
     tiny = 1e-12 * step
@@ -72,9 +73,10 @@ def test_the_ridge_is_a_rounding_unit_of_the_largest_possible_eigenvalue(gamma, 
     """
     p = make_problem(c=7)
     kernel = Polynomial(degree=2, coef0=0.5, gamma=gamma)
-    inner = Objective(InMemoryRows(p.X, p.y), p.centers, kernel, reg_lambda).inner(p.B)
+    objective = Objective(InMemoryRows(p.X, p.y), p.centers, kernel, reg_lambda)
+    ridge = objective._ridge(objective._kappa(p.centers @ p.B.T))
     kappa = max(float(kernel(c[None], c[None])[0, 0]) for c in p.centers @ p.B.T)
-    assert inner.ridge == pytest.approx(EPS * 7 * (kappa**2 + reg_lambda * kappa), rel=1e-12)
+    assert ridge == pytest.approx(EPS * 7 * (kappa**2 + reg_lambda * kappa), rel=1e-12)
 
 
 def test_the_reduced_value_includes_the_ridge():

@@ -140,7 +140,7 @@ class KernelRidgeCV(KernelExpansionRegressor):
         """Compute the leave-one-out error for every gamma and lambda, and fit with the best gamma and lambda."""
         Z, Y, scaling = self._standardize(X, y)
         rng = check_random_state(self.random_state)
-        lambdas = self._check(len(Z))
+        lambdas = self._check()
         rows = InMemoryRows(Z, Y)
         lowest = math.inf
         with blas_for(len(Z) if self.n_centers == "all" else self.n_centers):
@@ -155,7 +155,7 @@ class KernelRidgeCV(KernelExpansionRegressor):
         self._set_expansion(np.eye(Z.shape[1]), path.kernel, path.centers, path.alpha(Y, self.reg_lambda_), scaling)
         return self
 
-    def _check(self, n_rows: int) -> list[float]:
+    def _check(self) -> list[float]:
         """Check the parameters, and return the values of lambda as a list."""
         if self.n_centers != "all":
             check_int("n_centers (if not 'all')", self.n_centers, 1)

@@ -44,6 +44,17 @@ class _LocalLinear(SubspaceEstimator):
         check_int("n_iter", self.n_iter, self._least_iter)
         check_int("n_anchors", self.n_anchors, self.n_components)
 
+    def _mean_outer_product(self, Z: Array, y: Array, n_iter: int, random_state: Any) -> Array:
+        """Return the matrix M of `OPG`."""
+        anchors = _anchors(len(Z), self.n_anchors, random_state)
+        M = np.eye(Z.shape[1])
+        for k in range(n_iter + 1):
+            d = min(self.n_components, Z.shape[1])
+            near = None if k == 0 else np.linalg.eigh(M)[1][:, -d:].T
+            _, slopes = local_fits(Z, y, Z[anchors], weights(Z, Z[anchors], near))
+            M = slopes.T @ slopes / len(slopes)
+        return M
+
 
 class OPG(_LocalLinear):
     """Outer product of gradients.
@@ -83,14 +94,7 @@ class OPG(_LocalLinear):
     """
 
     def _matrix(self, Z: Array, y: Array) -> Array:
-        anchors = _anchors(len(Z), self.n_anchors, self.random_state)
-        M = np.eye(Z.shape[1])
-        for k in range(self.n_iter + 1):
-            d = min(self.n_components, Z.shape[1])
-            near = None if k == 0 else np.linalg.eigh(M)[1][:, -d:].T
-            _, slopes = local_fits(Z, y, Z[anchors], weights(Z, Z[anchors], near))
-            M = slopes.T @ slopes / len(slopes)
-        return M
+        return self._mean_outer_product(Z, y, self.n_iter, self.random_state)
 
 
 class MAVE(_LocalLinear):
@@ -137,8 +141,7 @@ class MAVE(_LocalLinear):
         rng = check_random_state(self.random_state)
         anchors = _anchors(len(Z), self.n_anchors, rng)
         d = min(self.n_components, Z.shape[1])
-        start = OPG(d, n_iter=3, n_anchors=self.n_anchors, random_state=rng)._matrix(Z, y)
-        B = np.linalg.eigh(start)[1][:, -d:].T
+        B = np.linalg.eigh(self._mean_outer_product(Z, y, 3, rng))[1][:, -d:].T
         C = Z[anchors]
         for _ in range(self.n_iter):
             W = weights(Z, C, B)

@@ -14,6 +14,7 @@ from hkrr._base.linear_algebra import Array, solve_positive_definite
 from hkrr._maps import KernelExpansion
 from hkrr.baselines._kernel_expansion import KernelExpansionRegressor
 from hkrr.kernels import Gaussian, Kernel, Laplace
+from hkrr.kernels.expansion import kernel_and_slopes
 
 KERNELS = {"laplace": Laplace, "gaussian": Gaussian}
 
@@ -143,9 +144,5 @@ def agop(kernel: Kernel, P: Array, alpha: Array, B: Array) -> Array:
 
     The p_j are the rows of P, the training rows mapped by B: ``p_j = B x_j``.
     """
-    M = np.zeros((B.shape[1], B.shape[1]))
-    for column in alpha.T:
-        pullback = kernel.vjp(P, P)[1]
-        gradients = pullback(np.tile(column, (len(P), 1)))[0] @ B
-        M += gradients.T @ gradients
-    return M
+    gradients = kernel_and_slopes(kernel, P, P, alpha)[1].reshape(-1, P.shape[1]) @ B
+    return gradients.T @ gradients

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from hkrr.cli._console import format_progress, make_output_folder, print_line, progress_bar
 from hkrr.experiments import NAMES, get_experiment
-from hkrr.experiments.experiment_runner import Outcome
+from hkrr.experiments.experiment_runner import Experiment, Outcome
 from hkrr.experiments.experiment_runner import reproduce as reproduce_one
 
 # Text styles of a claim that holds, does not hold, or is inconclusive.
@@ -93,7 +93,7 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _with_progress(console: Console, name: str, experiment: Any, config: Any, out: Path, n_jobs: int) -> Outcome:
+def _with_progress(console: Console, name: str, experiment: Experiment, config: Any, out: Path, n_jobs: int) -> Outcome:
     """Run an experiment with a progress bar, and return its outcome."""
     with progress_bar(console, name, "runs") as progress:
         task = progress.add_task(name, total=None, left="")

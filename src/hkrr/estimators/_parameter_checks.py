@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 
 from hkrr._base.checks import check_bool, check_choice, check_int, check_positive
 from hkrr.kernels import get_kernel
-from hkrr.solvers import LBFGS, get_solver
+from hkrr.solvers import AGD, LBFGS, VarPro, get_solver
 
 if TYPE_CHECKING:
     from hkrr.estimators.ensemble import HyperKernelEnsemble
@@ -71,7 +71,7 @@ def check_ridge_parameters(model: HyperKernelRidge, n_rows: int, n_features: int
     if model.gamma != "median":
         check_positive("gamma (if not 'median')", model.gamma)
     check_choice("criterion", model.criterion, ("training", "evidence", "loo"))
-    if model.criterion != "training" and (model.solver in ("varpro", "agd") or hasattr(model.solver, "norm_bound")):
+    if model.criterion != "training" and isinstance(get_solver(model.solver), VarPro | AGD):
         raise ValueError(
             f"criterion={model.criterion!r} needs solver='lbfgs'; 'varpro' and 'agd' support criterion='training' only"
         )

@@ -33,7 +33,7 @@ from hkrr.rows import InMemoryRows
 from hkrr.rows.base import largest_target
 from hkrr.rows.input_types import is_external
 from hkrr.rows.standardize import Moments
-from hkrr.rows.weights import check_weights
+from hkrr.rows.weights import check_weights, without_zero_weights
 from hkrr.solvers import Solver
 
 
@@ -243,7 +243,8 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
         dimensions = self.check_parameters(X.shape[1])
         weight = check_weights(sample_weight, X)
         self._delete_selection()
-        self.truncation_ = largest_target(y if weight is None else y[weight > 0])
+        X_counted, y_counted, _ = without_zero_weights(X, y, weight)
+        self.truncation_ = largest_target(y_counted)
         with checkpointing(self, InMemoryRows(X, y, weight)) as rng:
             seed = int(rng.randint(2**31 - 1))
             base = HyperKernelRidge(
@@ -275,7 +276,7 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
                 chosen.table,
                 chosen.n_components,
                 fitted.reg_lambda_,
-                X,
+                X_counted,
                 fitted.predict,
                 truncation,
             )

@@ -14,8 +14,9 @@ import numpy as np
 
 from hkrr.experiments.experiment_runner import Case, Claim, Table, quick_config
 from hkrr.experiments.figures import COLOURS
+from hkrr.experiments.paper_setting import METHODS
 from hkrr.experiments.result_store import column
-from hkrr.experiments.toy_objectives import FIRST_STEPS, LINKS, METHODS, Toy, arrived, minimise
+from hkrr.experiments.toy_objectives import FIRST_STEPS, LINKS, Toy, arrived, minimise
 
 # Colours of the starting points from which the global minimum is reached by both VarPro and AGD, by AGD only, by VarPro
 # only, and by neither method.

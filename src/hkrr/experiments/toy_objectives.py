@@ -19,7 +19,6 @@ from hkrr.solvers import AGD, LBFGS, Solver, State, VarPro, run
 
 # Names of the two choices of h: y^2 and the sigmoid of y.
 LINKS = ("square", "sigmoid")
-METHODS = ("VarPro", "AGD", "L-BFGS")
 # Initial step sizes of the line searches. The results depend on the initial step size, which the paper does not state.
 FIRST_STEPS = (0.01, 0.1, 1.0)
 # Number of steps of AGD in x for each step in y. The paper does not state this number. With 1, steps in x and y
@@ -82,7 +81,7 @@ class Toy:
     def inner(self, B: Array) -> Quadratic:
         """Return f as a quadratic function of x, for fixed y."""
         y = float(B[0, 0])
-        return Quadratic(np.array([[1.0]]), np.array([[self.h(y)]]), self.h(y) ** 2 + self.rest(y), 0.0)
+        return Quadratic(np.array([[1.0]]), np.array([[self.h(y)]]), self.h(y) ** 2 + self.rest(y))
 
     def reduced(self, B: Array) -> Reduced:
         """Return the reduced function at y, its derivative and the minimizing x."""

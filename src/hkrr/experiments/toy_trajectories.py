@@ -13,8 +13,9 @@ import numpy as np
 
 from hkrr.experiments.experiment_runner import Case, Claim, Table, quick_config
 from hkrr.experiments.figures import COLOURS, GREY
+from hkrr.experiments.paper_setting import METHODS
 from hkrr.experiments.result_store import column
-from hkrr.experiments.toy_objectives import FIRST_STEPS, METHODS, Toy, arrived, minimise
+from hkrr.experiments.toy_objectives import FIRST_STEPS, Toy, arrived, minimise
 
 # The paper's three starting points (x0, y0). According to the paper, VarPro gets stuck in a local minimum from
 # (-1.5, -1.5) and from (5, -1.75), but AGD does not. From (-1.5, -0.1), both methods reach the global minimum.

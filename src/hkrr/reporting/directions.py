@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hkrr._base.linear_algebra import Array, project
+from hkrr._base.linear_algebra import project
 from hkrr._maps import ShapeName, map_row
 from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.fitted_attributes import KernelAndMap, map_shape
@@ -26,10 +26,11 @@ from hkrr.estimators.fitted.importance import (
     direction_weights,
     has_single_columns,
     importances,
+    largest_loadings,
     loadings,
+    mean_slopes,
     single_column_effects,
 )
-from hkrr.kernels.expansion import kernel_and_slopes
 from hkrr.reporting.report_input import ReportInput, sample_indices
 
 # Maximum number of directions in a report.
@@ -52,7 +53,7 @@ class Loading:
 
 
 @dataclass(frozen=True)
-class Direction:
+class ReportedDirection:
     """A direction of the model: a row of the map B."""
 
     number: int  # row of B, counted from 1
@@ -71,7 +72,7 @@ class Directions:
     n_components: int
     n_columns: int
     shape: ShapeName
-    directions: list[Direction]
+    directions: list[ReportedDirection]
     # The largest importances of the model's columns, in decreasing order. The importances of all columns sum to 1.
     importances: list[Loading]
     # The largest importances of the table's columns. The importance of a table column is the largest importance of the
@@ -87,19 +88,11 @@ class Directions:
         return len(self.members) > 1
 
 
-def latent_gradients(data: ReportInput, X: Array) -> Array:
-    """Return the gradient of g with respect to z at ``z = Bx``, for every row x of X and the target of the report."""
-    model = data.model
-    C = project(model.centers_ - model.x_offset_, model.map_)
-    alpha = model.dual_coef_.reshape(len(C), -1)[:, [data.target_index]]
-    return kernel_and_slopes(model.kernel_, project(X - model.x_offset_, model.map_), C, alpha)[1][:, 0]
-
-
 def describe_directions(data: ReportInput) -> Directions:
     """Return the directions of the model and the importances of its columns."""
     model, B, target = data.model, data.model.map_, data.target_index
-    gradients = latent_gradients(data, data.X[sample_indices(len(data.X), _GRADIENT_ROWS)])
-    effects = np.sqrt(np.mean(gradients**2, axis=0)) * project(data.X, B).std(axis=0)
+    rows = data.X[sample_indices(len(data.X), _GRADIENT_ROWS)]
+    effects = mean_slopes(model, rows, target) * project(data.X, B).std(axis=0)
     by_column = importances(model, target)
     if has_single_columns(model):
         effects = single_column_effects(model, by_column)
@@ -127,11 +120,11 @@ def describe_directions(data: ReportInput) -> Directions:
     )
 
 
-def _direction(data: ReportInput, k: int, share: float) -> Direction:
+def _direction(data: ReportInput, k: int, share: float) -> ReportedDirection:
     weights = map_row(loadings(data.model), k)
-    order = [j for j in np.argsort(-np.abs(weights), kind="stable") if weights[j] != 0]
+    order = largest_loadings(weights)
     shown, rest = order[:MOST_LOADINGS], order[MOST_LOADINGS:]
-    return Direction(
+    return ReportedDirection(
         number=k + 1,
         singular_value=float(direction_weights(data.model)[k]),
         share=share,

@@ -12,7 +12,7 @@ from typing import Any
 
 from hkrr._maps import ShapeName
 from hkrr.estimators.fitted.diagnostics import STOP_REASONS
-from hkrr.reporting.directions import Direction, Directions, Loading
+from hkrr.reporting.directions import Directions, Loading, ReportedDirection
 from hkrr.reporting.html_elements import bars, figure, panel, table
 from hkrr.reporting.report_data import Facts
 from hkrr.reporting.section_charts import (
@@ -183,7 +183,7 @@ def _introduction(found: Directions) -> str:
     return text
 
 
-def _direction(direction: Direction, found: Directions) -> str:
+def _direction(direction: ReportedDirection, found: Directions) -> str:
     left_out = percent(direction.left_out)
     others = f"{count(direction.n_left_out, 'more column')} with {left_out} of the sum of squared weights."
     weight = ""

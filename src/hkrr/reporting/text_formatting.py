@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hkrr._maps import ShapeName
-from hkrr.reporting.directions import Direction, Directions
+from hkrr.reporting.directions import Directions, ReportedDirection
 from hkrr.reporting.report_data import Facts
 
 # Maximum number of columns in the headline.
@@ -109,7 +109,7 @@ def headline(facts: Facts) -> str:
     return result
 
 
-def formula(direction: Direction, most: int = 4) -> str:
+def formula(direction: ReportedDirection, most: int = 4) -> str:
     """Return a direction as a weighted sum of the columns with the largest loadings."""
     if not direction.loadings:
         return "no column"

@@ -141,7 +141,7 @@ def merge_identical(X: Array, y: Array, weight: Array | None) -> tuple[Array, Ar
     as frequencies if two conditions hold: all weights are integers, and most repetitions belong to inputs that also
     occur with other targets. A row whose weights sum to w counts as w - 1 repetitions.
     """
-    X, y, weight = _without_zero_weights(X, y, weight)
+    X, y, weight = without_zero_weights(X, y, weight)
     samples, index, inverse = np.unique(np.column_stack([X, y]), axis=0, return_index=True, return_inverse=True)
     counts = np.bincount(inverse, weights=weight, minlength=len(samples)).astype(np.float64)
     X, y = X[index], y[index]
@@ -159,7 +159,7 @@ def merge_copies(X: Array, y: Array, weight: Array | None) -> tuple[Array, Array
     that there is no noise. If there are no near copies, or if the repetitions are frequencies, the result is that of
     `merge_identical`.
     """
-    X, y, weight = _without_zero_weights(X, y, weight)
+    X, y, weight = without_zero_weights(X, y, weight)
     source = find_copies(X, y, weight)
     return merge_identical(X, y, weight) if source is None else merge_identical(X[source], y[source], weight)
 
@@ -225,7 +225,8 @@ def find_near_copies(table: Array) -> Array:
     return source
 
 
-def _without_zero_weights(X: Array, y: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
+def without_zero_weights(X: Array, y: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
+    """Return the rows of positive weight, and their weights."""
     if weight is None or np.all(weight > 0):
         return X, y, weight
     kept = weight > 0

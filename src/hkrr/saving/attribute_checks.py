@@ -24,7 +24,7 @@ from hkrr.kernels import Kernel
 from hkrr.rows.standardize import Moments
 from hkrr.solvers import Result
 from hkrr.tables import TableRegressor
-from hkrr.tables.encoding import DAY_FIRST, KINDS, MONTH_FIRST, Column, Encoder, HeldOutScores
+from hkrr.tables.encoding import DAY_FIRST, MONTH_FIRST, Column, Encoder, HeldOutScores, Kind
 
 Sizes = dict[str, tuple[int, ...]]
 Check = Callable[[str, Any, Sizes], None]
@@ -269,7 +269,7 @@ def record(cls: Any) -> Check:
 
 # For each annotated type, the class whose instances are accepted. For example, integers and NumPy scalars are accepted
 # for float.
-_KINDS: dict[Any, Any] = {float: numbers.Real, int: numbers.Integral, bool: bool | np.bool_}
+_KINDS: dict[Any, Any] = {float: numbers.Real, int: numbers.Integral, bool: bool | np.bool_, Kind: str}
 
 
 def _is_a(value: Any, hint: Any) -> bool:
@@ -302,7 +302,7 @@ def encoder(name: str, value: Any, sizes: Sizes) -> None:
     _encoder(name, value, sizes)
     for column in value.columns:
         _column(f"{name}.columns", column, sizes)
-        if column.kind not in KINDS:
+        if column.kind not in get_args(Kind):
             raise Refusal(f"{name} has a column of unknown kind {column.kind[:40]!r}")
         if not math.isfinite(column.fill):
             raise Refusal(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from hkrr.estimators.fitted.importance import direction_weights, loadings
+from hkrr.estimators.fitted.importance import direction_weights, largest_loadings, loadings
 from hkrr.tables.unwrap_model import unwrap_model
 
 
@@ -92,7 +92,7 @@ def directions(
         if largest == 0.0:
             continue
         row = row / largest
-        listed = [j for j in np.argsort(-np.abs(row), kind="stable") if abs(row[j]) >= least][:most]
+        listed = [j for j in largest_loadings(row, most) if abs(row[j]) >= least]
         result.append(
             Direction(
                 weight=float(all_weights[k]),

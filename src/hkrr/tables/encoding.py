@@ -23,7 +23,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -42,7 +42,7 @@ MISSING_TEXTS = frozenset(
 # Value that replaces missing entries of a text column.
 MISSING_CATEGORY = "(missing)"
 # Values of `Column.kind`. They are stored in model files.
-KINDS = ("number", "date", "truth", "text", "left out")
+Kind = Literal["number", "date", "truth", "text", "left out"]
 # Maximum number of columns for which the error message about an unknown column name lists all column names.
 _MAX_LISTED_NAMES = 8
 _MONTHS_PER_YEAR = 12
@@ -84,7 +84,7 @@ class Column:
     """
 
     name: str
-    kind: str
+    kind: Kind
     about: str = ""
     fill: float = 0.0
     indicator: bool = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -180,7 +180,7 @@ def baseline_predictions(X: Array, y: Array, X_test: Array, seed: int) -> dict[s
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    n_centers: Any = "all" if len(X) <= _MAX_KRR_CENTERS else _MAX_KRR_CENTERS
+    n_centers: Literal["all"] | int = "all" if len(X) <= _MAX_KRR_CENTERS else _MAX_KRR_CENTERS
     baselines = {
         "kernel ridge": KernelRidgeCV(n_centers=n_centers, random_state=seed),
         "linear": make_pipeline(StandardScaler(), RidgeCV(_RIDGE_ALPHAS)),

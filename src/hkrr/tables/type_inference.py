@@ -20,6 +20,7 @@ from hkrr.tables.encoding import (
     MISSING_CATEGORY,
     Column,
     Encoder,
+    Kind,
     as_days,
     as_numbers,
     as_texts,
@@ -155,7 +156,7 @@ def _infer_non_numeric(name: str, series: pd.Series, is_missing: Array) -> Colum
 
 
 def _numeric_column(
-    name: str, kind: str, series: pd.Series, is_missing: Array, numbers: Array, words: tuple[str, ...] = ()
+    name: str, kind: Kind, series: pd.Series, is_missing: Array, numbers: Array, words: tuple[str, ...] = ()
 ) -> Column:
     n_missing, present = int(is_missing.sum()), numbers[~is_missing]
     if np.any(np.isinf(present)):

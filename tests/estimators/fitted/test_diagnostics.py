@@ -29,6 +29,7 @@ from hkrr.estimators.fitted.diagnostics import (
     diagnose,
     fit_warnings_silenced,
     issue_warnings,
+    repeat_solve,
 )
 from hkrr.kernels import Gaussian, Laplace
 from hkrr.objective import Objective
@@ -138,6 +139,15 @@ def test_diagnostics_of_a_search_and_of_a_grid():
     assert caught[0].filename == __file__
 
 
+def test_rows_of_weight_zero_do_not_count_as_truncated_after_a_grid_search():
+    X, _ = _data()
+    y, w = X[:, 0], np.arange(120) % 2
+    X = np.where(w[:, None] == 0, 10.0 * X, X)
+    options = {"cv": 2, "criterion": "training", "reg_lambdas": [1e-6], "n_init": 1, "random_state": 0}
+    model = HyperKernelRidgeCV(1, kernel="linear", **options).fit(X, y, sample_weight=w)
+    assert model.diagnostics_.overshooting_share == 0.0
+
+
 def test_n_components_at_an_edge():
     X, _ = _data(150)
     y = X[:, 0] * X[:, 1]
@@ -239,9 +249,10 @@ def test_a_fit_worse_than_the_mean_is_an_error(constant, refused):
     def predict(sample):
         return np.full(sample.n_rows, y.mean() + constant)
 
+    solve = repeat_solve(rows, objective, model.result_)[0]
     expected = pytest.raises(FitError, match="worse than the mean of y") if refused else contextlib.nullcontext()
     with expected:
-        diagnose(rows, objective, model.result_, predict, Starts())
+        diagnose(rows, objective, model.result_, predict, Starts(), solve=solve)
 
 
 @pytest.mark.parametrize("far", [0, 12, 30])
@@ -256,7 +267,8 @@ def test_overshooting_of_a_bounded_target(far):
     rows = InMemoryRows(X, y)
     objective = Objective(rows, None, Gaussian(gamma=1.0), 0.1)
     predicted = y * np.where(np.arange(120) < far, 2.0, 1.2)
-    found = diagnose(rows, objective, model.result_, lambda sample: predicted, Starts(), truncation=1.0)
+    solve = repeat_solve(rows, objective, model.result_)[0]
+    found = diagnose(rows, objective, model.result_, lambda sample: predicted, Starts(), truncation=1.0, solve=solve)
     assert (found.truncated_share, found.overshooting_share) == (1.0, far / 120)
     assert [category for category, _ in found.findings()] == [PoorFitWarning] * (far == 30)
 

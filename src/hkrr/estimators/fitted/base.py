@@ -34,7 +34,7 @@ from hkrr.rows.base import targets
 from hkrr.rows.input_types import apply_to_external, array_rows, is_external, open_rows
 from hkrr.rows.standardize import Moments
 from hkrr.rows.weights import check_lengths, check_numbers
-from hkrr.solvers import LBFGS, Result, get_solver
+from hkrr.solvers import LBFGS, Result, Solver, get_solver
 
 # Names of the attributes that `_store_uncertainty` sets.
 _UNCERTAINTY = ("prior_variance_", "noise_variance_", "interval_scores_", "posterior_factor_", "center_weight_")
@@ -204,7 +204,7 @@ class MapModel(
 
     fit_intercept: bool
     scale_features: bool
-    solver: Any
+    solver: str | Solver
     criterion: Literal["training", "evidence", "loo"]
     time_limit: float | None
 

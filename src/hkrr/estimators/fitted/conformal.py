@@ -53,6 +53,7 @@ from hkrr.kernels import Kernel
 from hkrr.kernels.expansion import expand, kernel_and_slopes
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows, Rows
+from hkrr.rows.base import weights
 
 # Maximum number of rows that get a score.
 SCORED_ROWS = 1_000
@@ -191,7 +192,7 @@ def _estimate_exact(
         residual=(Y / unit - fitted)[scored],
         weight=weight[scored],
     )
-    counts = weight if given is None else _given_weights(given)
+    counts = weight if given is None else given.map(weights)[:, 0]
     left_out = _left_out(scored_rows, nu, _prior_precision(B, shape), unit, Y[scored], counts[scored])
     return Uncertainty(scale, nu * scale, left_out, None, w)
 
@@ -215,7 +216,7 @@ def _estimate_with_centers(
     weight = np.ones(len(X)) if w is None else w
     counts = weight
     if given is not None:
-        counts = _given_weights(given if drawn is None else given.subset(drawn))
+        counts = (given if drawn is None else given.subset(drawn)).map(weights)[:, 0]
     sample_factor = objective.rows.total_weight / sample.total_weight
     T = center_factor(kernel, C)
     G = shrinkage_factor(info, T, objective.reg_lambda, objective.rows)
@@ -268,12 +269,6 @@ def _draw_sample(rows: Rows) -> Array | None:
         return None
     size = _MAX_SUMMED_ROWS if isinstance(rows, InMemoryRows) else _MAX_FETCHED_ROWS
     return rows.draw(size, np.random.RandomState(0))
-
-
-def _given_weights(rows: Rows) -> Array:
-    """Return the weights of the rows as an array, which contains ones if the rows have no weights."""
-    weight = rows.gather()[2]
-    return np.ones(rows.n_rows) if weight is None else weight
 
 
 def _choose_scored_rows(weight: Array) -> Array:

@@ -528,23 +528,21 @@ def diagnose(
     *,
     edges: tuple[str, ...] = (),
     truncation: float | Array | None = None,
-    solve: SolveDiagnostics | None = None,
+    solve: SolveDiagnostics,
     map_parameters: float | None = None,
 ) -> Diagnostics:
     """Return the diagnostics of a fitted model.
 
     `predict` returns the predictions before truncation. `truncation` is None if predictions are not truncated. `edges`
-    are entries of `Diagnostics.at_edge` that the caller has found; further entries can be added. If `solve` is None,
-    the system of the coefficients is solved again. `map_parameters` is the number of parameters of the map. None means
-    the number for a full map (any d x D matrix), or 0 if the solver made no iteration.
+    are entries of `Diagnostics.at_edge` that the caller has found; further entries can be added. `map_parameters` is
+    the number of parameters of the map. None means the number for a full map (any d x D matrix), or 0 if the solver
+    made no iteration.
 
     If the error on the training rows is larger than with zero coefficients, the coefficients consist of rounding
     errors, and a FitError is raised.
     """
     if objective.learn_lambda and at_bound(result.reg_lambda):
         edges = (*edges, "reg_lambda")
-    if solve is None:
-        solve = repeat_solve(rows, objective, result)[0]
     kernel, B = objective.kernel, result.B
     if map_parameters is None:
         map_parameters = _count_parameters(rows, B, kernel) if result.n_iter > 0 else 0.0
@@ -658,7 +656,7 @@ def diagnose_grid(
     """Return the diagnostics of a model whose number of directions and lambda were chosen from a grid. See `diagnose`.
 
     `found` and `predict` belong to the final fit, on all rows. The columns "n_components" and "reg_lambda" of `grid`
-    hold the values that were tried.
+    hold the values that were tried. X contains the rows of positive weight.
     """
     lambdas, dimensions = (set(grid[name].tolist()) for name in ("reg_lambda", "n_components"))
     edges = _range_edge("n_components", n_components, dimensions, X.shape[1])
@@ -668,7 +666,7 @@ def diagnose_grid(
     if truncation is not None:
         sample = X if len(X) <= _SAMPLE_ROWS else X[_fixed_rng().permutation(len(X))[:_SAMPLE_ROWS]]
         predicted = predict(sample).reshape(len(sample), -1)
-        truncated, overshooting = _truncated_shares(predicted, truncation, np.ones(len(sample)))
+        truncated, overshooting = _truncated_shares(predicted, truncation)
     edges = (*edges, *found.at_edge)
     return replace(found, at_edge=edges, truncated_share=truncated, overshooting_share=overshooting)
 
@@ -700,11 +698,11 @@ def adjusted_share(explained: float | None, effective_dimension: float, map_para
     return max(1.0 - (1.0 - explained) / free**2, -1.0)
 
 
-def _truncated_shares(predicted: Array, truncation: float | Array, weights: Array) -> tuple[float, float]:
+def _truncated_shares(predicted: Array, truncation: float | Array) -> tuple[float, float]:
     """Return the fractions of the rows whose absolute predictions exceed `truncation`, and 1.5 times `truncation`."""
     sizes = np.abs(predicted)
     beyond, far_beyond = (np.any(sizes > factor * truncation, axis=1) for factor in (1.0, _OVERSHOOT))
-    return float(np.average(beyond, weights=weights)), float(np.average(far_beyond, weights=weights))
+    return float(np.mean(beyond)), float(np.mean(far_beyond))
 
 
 def _sample_shares(
@@ -722,7 +720,7 @@ def _sample_shares(
     predicted = predict(sample).reshape(Y.shape)
     truncated = overshooting = None
     if truncation is not None:
-        truncated, overshooting = _truncated_shares(predicted, truncation, w > 0)
+        truncated, overshooting = _truncated_shares(predicted[w > 0], truncation)
         predicted = np.clip(predicted, -truncation, truncation)
     # Dividing by the largest target avoids overflow and underflow of the squares.
     unit = float(np.max(np.abs(Y))) or 1.0

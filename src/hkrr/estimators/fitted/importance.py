@@ -132,7 +132,7 @@ def _importances(model: FittedMap, target: int | None) -> Array:
     dual_coef = _normalized_coefficients(model, target)
     B = math.sqrt(model.kernel_.scale) * model.map_ * column_stds(model)
     if B.ndim == 1:
-        effects = _mean_slopes_at_centers(model, dual_coef) * np.abs(B)
+        effects = mean_slopes(model, _sampled_centers(model), target) * np.abs(B)
     else:
         M = _latent_outer_product(model, _sampled_centers(model), dual_coef)
         # Rounding errors can make a sum of squares negative.
@@ -152,7 +152,7 @@ def direction_effects(model: FittedMap, latent_std: Array) -> Array:
     """
     if has_single_columns(model):
         return single_column_effects(model, importances(model))
-    return _mean_slopes_at_centers(model, _normalized_coefficients(model)) * latent_std
+    return mean_slopes(model, _sampled_centers(model)) * latent_std
 
 
 def has_single_columns(model: FittedMap) -> bool:
@@ -195,13 +195,10 @@ def _sampled_centers(model: FittedMap) -> Array:
     return model.centers_[_sample_rows(len(model.centers_), len(model.centers_) * len(model.map_))]
 
 
-def _mean_slopes_at_centers(model: FittedMap, dual_coef: Array) -> Array:
-    """Return the root mean square slope along each direction, without forming the matrix M of the module docstring.
-
-    The slope along direction k is ``sqrt(M_kk)``, in the units of `_in_kernel_units`.
-    """
-    X = _sampled_centers(model)
-    return np.sqrt(sum(np.sum(slopes**2, axis=0) for slopes in _latent_slopes(model, X, dual_coef)) / len(X))
+def mean_slopes(model: FittedMap, X: Array, target: int | None = None) -> Array:
+    """Return the root mean square slope along each direction, averaged over the rows of X, up to a common factor."""
+    all_slopes = _latent_slopes(model, X, _normalized_coefficients(model, target))
+    return np.sqrt(sum(np.sum(slopes**2, axis=0) for slopes in all_slopes) / len(X))  # sqrt(M_kk), without forming M
 
 
 def _latent_outer_product(model: FittedMap, X: Array, dual_coef: Array) -> Array:
@@ -321,6 +318,12 @@ def loadings(model: FittedMap) -> Array:
     B = B / np.maximum(np.max(np.abs(B), axis=1, keepdims=True), np.finfo(np.float64).tiny)
     length = np.linalg.norm(B, axis=1, keepdims=True)
     return B / np.where(length > 0, length, 1.0)
+
+
+def largest_loadings(row: Array, most: int | None = None) -> Array:
+    """Return the indices of the largest nonzero loadings in a row of `loadings`, in decreasing absolute value."""
+    order = np.argsort(-np.abs(row), kind="stable")[:most]
+    return order[row[order] != 0]
 
 
 def direction_weights(model: FittedMap) -> Array:

@@ -15,7 +15,13 @@ from hkrr._base.linear_algebra import Array
 from hkrr._maps import ShapeName
 from hkrr.estimators.fitted.diagnostics import STOP_REASONS, Diagnostics
 from hkrr.estimators.fitted.fitted_attributes import FittedMap, KernelAndMap, map_shape
-from hkrr.estimators.fitted.importance import FeatureImportancesMixin, column_names, direction_weights, loadings
+from hkrr.estimators.fitted.importance import (
+    FeatureImportancesMixin,
+    column_names,
+    direction_weights,
+    largest_loadings,
+    loadings,
+)
 from hkrr.kernels import kernel_name
 from hkrr.solvers.driver import MESSAGES
 
@@ -279,9 +285,9 @@ def _direction_lines(model: FittedMap, names: list[str]) -> Iterator[str]:
         return
     table, weight = loadings(model), direction_weights(model)
     for k in range(min(len(table), _MAX_DIRECTIONS)):
-        order = np.argsort(-np.abs(table[k]), kind="stable")[:_MAX_LOADINGS]
+        order = largest_loadings(table[k], _MAX_LOADINGS)
         share = float(np.sum(table[k, order] ** 2))
-        terms = "  ".join(f"{table[k, j]:+.2f} {names[j]}" for j in order if table[k, j] != 0)
+        terms = "  ".join(f"{table[k, j]:+.2f} {names[j]}" for j in order)
         rest = "" if len(names) <= _MAX_LOADINGS else f"  ({100 * share:.0f}%)"
         yield f"{k + 1}  weight {weight[k]:.2f}:  {terms or 'zero'}{rest}"
     if len(table) > _MAX_DIRECTIONS:

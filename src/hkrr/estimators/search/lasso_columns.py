@@ -11,6 +11,7 @@ from sklearn.linear_model import Lasso, LassoCV
 
 from hkrr._base.linear_algebra import Array
 from hkrr.rows import InMemoryRows
+from hkrr.rows.weights import without_zero_weights
 
 # Maximum number of rows that the race of kernels passes to `selected_columns`, and number of folds of the
 # cross-validation.
@@ -27,9 +28,7 @@ def selected_columns(rows: InMemoryRows) -> list[Array]:
     left out if it is empty, or if it is larger than half of the number of linearly independent columns. The list is
     empty if there are fewer than 10 rows of positive weight, or fewer than 3 columns.
     """
-    X, Y, w = rows.gather()
-    if w is not None:
-        X, Y, w = X[w > 0], Y[w > 0], w[w > 0]
+    X, Y, w = without_zero_weights(*rows.gather())
     if len(X) < 2 * _FOLDS or X.shape[1] < 3:
         return []
     found = [np.zeros(X.shape[1]), np.zeros(X.shape[1])]

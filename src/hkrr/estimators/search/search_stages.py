@@ -319,7 +319,7 @@ def _begin_with_plain(problem: SearchProblem, kernel: Kernel) -> tuple[Criterion
     if math.isinf(problem.deadline) or not problem.choose_dimension or problem.rows.n_features == 1:
         return None
     with suppress(FitError, ArithmeticError):
-        plain = fit_plain(problem, kernel, _FEW_ROWS, problem.deadline)
+        plain = fit_plain(problem, kernel, _FEW_ROWS)
         problem.progress.found(plain[1])
         return plain
     return None
@@ -351,14 +351,15 @@ def _at_least_plain(
     return winner, result, ends
 
 
-def fit_plain(
-    problem: SearchProblem, kernel: Kernel, n_rows: int, deadline: float = math.inf
-) -> tuple[Criterion, Candidate]:
-    """Fit plain kernel ridge regression on at most `n_rows` rows. Return the criterion on these rows and the fit."""
+def fit_plain(problem: SearchProblem, kernel: Kernel, n_rows: int) -> tuple[Criterion, Candidate]:
+    """Fit plain kernel ridge regression on at most `n_rows` rows. Return the criterion on these rows and the fit.
+
+    The deadline is ignored, so that there is a reasonable model after any time limit.
+    """
     some = subset(problem.rows, n_rows, problem.rng)
     exact, noises = problem.criterion(some, None, kernel), (0.1, FIRST_LAMBDA * some.total_weight)
     with single_threaded_blas():
-        return exact, plain_kernel_ridge(exact, kernel, noises, problem.rng, deadline)[0]
+        return exact, plain_kernel_ridge(exact, kernel, noises, problem.rng)[0]
 
 
 def find_directions(problem: SearchProblem, kernel: Kernel) -> tuple[list[Candidate], list[Candidate], float]:
