@@ -13,10 +13,10 @@ benchmarks/results. The default NAME is `unclean`.
 - outliers: 400 rows, 10 columns, ``f(x) = sin(2 w'x) + x_0`` with a random unit vector w, noise of standard deviation
   0.05. The defect is outliers, heavy-tailed noise, or noise that depends on x. Other cases have no defect, but a
   function with large values that are not outliers.
-- noise: y is independent of X. R2 is ``1 - mean squared error / var(y)`` for new y, so the best possible R2 is 0. The
-  number of draws of each of the nine sizes is four or five, 40 in all; `--seeds` does not change it.
-- copies: 80 rows alone, with exact copies of 40 of them, and with near copies. A normal error of standard deviation
-  1e-6 is added to the targets of near copies.
+- noise: y is independent of X. R2 is ``1 - mean squared error / var(y)`` for new y, so the best possible R2 is 0. There
+  are nine sizes of data sets, and four or five random data sets of each size, 40 in all. `--seeds` has no effect.
+- copies: three cases, namely 80 rows, the same rows with exact copies of 40 of them, and the same rows with near copies
+  of 40 of them. A normal error of standard deviation 1e-6 is added to the targets of the near copies.
 - limits: 5,000 rows of 10 columns, noise of standard deviation 0.15, and time limits of 1 to 20 seconds.
 - columns: 300 rows of 5,000 columns with a limit of 30 seconds. Each fit has a process of its own, whose peak memory is
   reported together with the size of the saved model.

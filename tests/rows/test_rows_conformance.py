@@ -159,7 +159,7 @@ def _check_alike(rows, expected):
     for a, b in zip(rows.fetch(*rows.sum(_terms, 40, *small)), expected.sum(_terms, 40, *small), strict=True):
         # Adding m terms of equal size in a different order changes the sum by a factor of m eps at most, about 1e-12.
         assert_allclose(a, b, rtol=1e-12, atol=1e-12 * np.max(np.abs(b)))
-    # The results of map are bitwise equal and in row order.
+    # `Rows.map` returns the results in the order of the rows, bitwise equal to those of rows in memory.
     scale = np.linspace(1.0, 2.0, rows.n_features)
     for fn in (lambda X, Y, w, scale: (X[:, 0] * scale[0] + Y[:, -1],), lambda X, Y, w, scale: ((X - scale) * X,)):
         assert_array_equal(rows.map(fn, 40, scale), expected.map(fn, 40, scale))
@@ -214,7 +214,7 @@ def test_threads_do_not_change_the_results(make, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_error_in_a_block_is_passed_on(make, kind):
     def broken(X, Y, w):
-        raise ZeroDivisionError("in a block")
+        raise ZeroDivisionError("an error in a block of rows")
 
     rows = make(kind, *_data())
     for method in ("sum", "map"):

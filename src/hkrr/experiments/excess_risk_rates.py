@@ -113,7 +113,7 @@ def _listed(slopes: dict[str, list[float]]) -> str:
 
 
 def plot(table: Table) -> Any:
-    """Plot the risks on a log-log scale, with the slopes over the largest m and the theorem's rate."""
+    """Plot the risks on a log-log scale, and the theorem's rate. The legend has the slopes for the largest m."""
     features = sorted(set(column(table, "D")))
     figure, axes = panels(len(features), (4.6 * len(features), 4.4), sharey=True)
     exponent = rate(table[0]["d"], math.inf)  # the Gaussian kernel is infinitely smooth

@@ -12,8 +12,8 @@ from hkrr.experiments.figures import COLOURS, GREY, label_values, panels
 from hkrr.experiments.paper_setting import METHODS, STARTS, Budget, Grid, draw, learn_and_score, seed_of
 from hkrr.experiments.result_store import column
 
-# Minimum median R2 of an algorithm with the true number of directions. Below this value, the algorithm has not fitted
-# the data set, and the claims exclude it for this data set.
+# Threshold for the median R2 (over the repetitions) of an algorithm that is given the true number of directions. If the
+# median is lower, the algorithm has failed on the data set, and is left out when the claims are checked on it.
 _USEFUL = 0.1
 
 

@@ -90,7 +90,8 @@ class SubspaceDisplay:
             The true map, if it is known, in the original units of the model's input. If given, the principal angles
             between the learned and the true subspace are written above the plot.
         max_columns : int, default=20
-            Maximum number of columns that have a row of their own in the plot.
+            Maximum number of columns of X that are shown one by one. The other columns are combined in one row of the
+            plot.
         ax : matplotlib Axes or None, default=None
             Axes to draw into. If None, a new figure is created.
 

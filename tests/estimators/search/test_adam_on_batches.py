@@ -26,7 +26,7 @@ B0 = np.array([[0.8, 0.1, 0.0], [0.0, 0.6, -0.2], [0.1, 0.0, 0.4]])
 
 
 class Recorded(Evidence):
-    """The evidence. Its batches are recorded, and it fails in the steps whose numbers are in `failing`."""
+    """An evidence criterion that records its batches, and raises an error in the steps listed in `failing`."""
 
     batches, failing, error = [], (), FloatingPointError("in this step")
 

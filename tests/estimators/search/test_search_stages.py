@@ -14,6 +14,7 @@ from sklearn.kernel_ridge import KernelRidge
 
 from hkrr import FitError, HyperKernelRidgeCV
 from hkrr.criteria import Evidence
+from hkrr.datasets import make_planted
 from hkrr.estimators.search import directions
 from hkrr.estimators.search import search_stages as tuning
 from hkrr.estimators.search.candidates import Candidate, Origin, plain_kernel_ridge
@@ -317,3 +318,33 @@ def test_rescaling_refits_the_scales_and_keeps_the_directions(kernel):
         assert end.value <= evidence(end.B, factor * end.nu) + 1e-6
         for scales in (np.array([[factor], [1.0]]), np.array([[1.0], [factor]])):
             assert end.value <= evidence(scales * end.B, end.nu) + 1e-6
+
+
+# ------------------------------------------------------------------------------------------- kernel of the directions
+
+
+@pytest.mark.parametrize("name", ["steps", "ratio"])
+def test_the_kernel_of_the_directions_follows_the_smoothness_of_the_target(name):
+    """Test that a function with jumps gets a rough kernel and a smaller error, and a smooth function does not."""
+    data = make_planted(name, 1200, n_features=8, random_state=0)
+    X, y = data.X[:200], data.y[:200]
+    smooth, chosen = (HyperKernelRidgeCV(kernel=kernel, random_state=0).fit(X, y) for kernel in ("gaussian", "auto"))
+    assert chosen.n_components_ == smooth.n_components_ == 2
+    if name == "ratio":
+        assert isinstance(chosen.kernel_, Gaussian)
+        np.testing.assert_allclose(chosen.components_, smooth.components_, rtol=1e-10)
+    else:
+        assert not isinstance(chosen.kernel_, Gaussian)
+        test = data.X[200:], data.y[200:]
+        assert chosen.score(*test) > smooth.score(*test)
+
+
+def test_the_kernel_is_kept_if_no_other_kernel_is_clearly_better():
+    """Test that the polished candidate is returned unchanged if the scores of other kernels are not clearly lower."""
+    X, y, _ = _single(60, 3, 0, noise=0.1)
+    problem = _task(X, y)
+    candidate = Candidate(Origin.POLISHED, KERNEL, np.eye(1, 3), 0.1, n_centers=60)
+    *tried, kept = tuning._best_kernel(problem, candidate, [KERNEL, KERNEL])
+    assert kept is candidate
+    assert [one.origin for one in tried] == [Origin.DIRECTIONS] * 3
+    assert len({one.score for one in tried}) == 1

@@ -190,7 +190,8 @@ class Race:
         criterion = self.criterion(n_rows)
         ends = self._improve(criterion, starts, _ALL_ITERATIONS)
         ends += self._improve(criterion, self._square_starts(ends, criterion.rows.total_weight), _ALL_ITERATIONS)
-        # Candidates without time for a run are only evaluated on the new rows, so that all scores are comparable.
+        # If there is no time to optimize a candidate, it is evaluated on the new rows without optimization, so that all
+        # scores are comparable.
         improved = {_configuration(one) for one in ends}
         skipped = [one for one in self.survivors if _configuration(one) not in improved]
         if ends and self.problem.in_time:

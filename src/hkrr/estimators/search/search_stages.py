@@ -39,7 +39,7 @@ from hkrr.estimators.search.candidates import (
 )
 from hkrr.estimators.search.directions import DirectionSearch
 from hkrr.estimators.search.held_out_check import HeldOutCheck, needs_check
-from hkrr.estimators.search.kernel_race import Race
+from hkrr.estimators.search.kernel_race import RADIAL, Race
 from hkrr.estimators.search.progress import Phase, SearchStopped
 from hkrr.estimators.search.robust_noise import (
     Errors,
@@ -50,7 +50,7 @@ from hkrr.estimators.search.robust_noise import (
 )
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.exceptions import FitError
-from hkrr.kernels import KERNELS, Kernel
+from hkrr.kernels import KERNELS, Kernel, kernel_name
 from hkrr.rows import InMemoryRows
 from hkrr.solvers import Result
 from hkrr.solvers.driver import StopReason
@@ -69,6 +69,9 @@ _FEW_ROWS = 300
 _POLISH_RATIO, _POLISH_CENTERS, _POLISH_ITERATIONS = 2, 400, 20
 # Maximum numbers of iterations for refitting one common scale of the map, and for refitting one scale per direction.
 _RESCALE_ITERATIONS, _SCALES_ITERATIONS = 8, 30
+# Maximum number of rows on which kernels are compared with the directions held fixed, and number of nats by which the
+# score of another kernel has to be lower.
+_KERNEL_ROWS, _CLEARLY_LOWER = 500, 3.0
 # Number of maps, found with the Gaussian kernel, from which the search over kernels starts.
 _FEW_DIRECTIONS = 2
 # Maximum number of times that the weights of the heavy-tailed noise and the map are refined in turn.
@@ -289,10 +292,12 @@ def _finish_directions(
     best: list[Candidate],
     ends: list[Candidate],
     searched_weight: float,
+    other_kernels: Sequence[Kernel] = (),
 ) -> tuple[Candidate, Result, list[Candidate]]:
     """Polish the best directions, and compare them with plain kernel ridge regression.
 
-    `plain` is the result of `_begin_with_plain`. The other arguments are the result of `find_directions`.
+    `plain` is the result of `_begin_with_plain`, and the next three arguments are the result of `find_directions`. If
+    one of `other_kernels` fits these directions better than the kernel of the search, it is used instead.
     """
     problem.progress.begin("refining the best directions", Phase.POLISHING)
     polished, result = polish(problem, select_for_polishing(problem, best, searched_weight))
@@ -304,10 +309,38 @@ def _finish_directions(
             polished = rescale(problem, polished)
             problem.progress.found(polished)
             ends = [*ends, polished]
+    if other_kernels and problem.in_time:
+        with suppress(FitError):
+            ends = [*ends, *_best_kernel(problem, polished, other_kernels)]
+            polished = ends[-1]
+            problem.progress.found(polished)
     if problem.choose_dimension and problem.rows.n_features > 1 and problem.in_time:
         problem.progress.begin("comparison with plain kernel ridge on all columns", Phase.AGAINST_PLAIN)
         return _against_plain(problem, polished, result, ends)
     return _at_least_plain(problem, plain, polished, result, ends)
+
+
+def _best_kernel(problem: SearchProblem, candidate: Candidate, kernels: Sequence[Kernel]) -> list[Candidate]:
+    """Fit the polished directions with other kernels. Return the candidates, with the one to select at the end.
+
+    The kernels are compared on at most 500 rows, with the directions held fixed. The kernel is changed if the score of
+    another kernel is clearly lower. The scales of the directions and the noise are then refitted.
+    """
+    exact = problem.criterion(subset(problem.rows, _KERNEL_ROWS, problem.rng), None, candidate.kernel)
+    starts = [
+        replace(candidate, origin=Origin.DIRECTIONS, kernel=kernel, shape=Scaled(candidate.B), seconds=0.0)
+        for kernel in (candidate.kernel, *kernels)
+    ]
+    ends = [
+        replace(end, shape=candidate.shape, n_rows=exact.rows.n_rows)
+        for end in problem.improve_each(exact, starts, _RESCALE_ITERATIONS)
+    ]
+    ends = [replace(end, score=score(exact, end.value, end, problem.total_weight)) for end in ends]
+    best, tried = min(ends, key=lambda end: end.score), [end for end in ends if math.isfinite(end.score)]
+    if best.score > ends[0].score - _CLEARLY_LOWER or not problem.in_time:
+        return [*tried, candidate]
+    problem.progress.print(f"    the kernel {kernel_name(best.kernel)} fits better")
+    return [*tried, rescale(problem, replace(best, n_rows=None, n_centers=candidate.n_centers))]
 
 
 def _begin_with_plain(problem: SearchProblem, kernel: Kernel) -> tuple[Criterion, Candidate] | None:
@@ -516,7 +549,8 @@ def _search_all_kernels(problem: SearchProblem) -> Tuned:
         if not (problem.choose_dimension and search.best) or _is_worth_more(problem, search.ranked[0]):
             search.go_on()
         if problem.choose_dimension and (not problem.in_time or _is_multi_index(problem, search.ranked[0])):
-            found = Tuned(*_finish_directions(problem, plain, *_found_by(search)))
+            rough = [KERNELS[name].with_gamma(1.0) for name in RADIAL if name != "gaussian"]
+            found = Tuned(*_finish_directions(problem, plain, *_found_by(search), rough))
             if isinstance(found.winner.shape, Full) or not problem.in_time:
                 return found
             # The directions fitted the noise, so the kernels and shapes have to be compared after all.
