@@ -5,7 +5,7 @@ import pytest
 
 import hkrr.objective
 from hkrr._base.linear_algebra import EPS, SolveInfo
-from hkrr.kernels import Gaussian, Polynomial
+from hkrr.kernels import KERNELS, Gaussian, Polynomial
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
 from support import oracles
@@ -225,3 +225,11 @@ def test_the_bound_on_rounding_errors_for_small_targets(size):
         Objective(InMemoryRows(p.X, y), None, Gaussian(gamma=0.5), LAMBDA).solve_alpha(p.B, info)
         bounds.append(info.condition_bound)
     assert bounds[1] == (pytest.approx(bounds[0], rel=1e-9) if size else np.inf)
+
+
+def test_a_kernel_matrix_of_zeros_gives_zero_coefficients():
+    """Test the linear kernel on inputs that are all zero, with one center."""
+    objective = Objective(
+        InMemoryRows(np.zeros((2, 1)), np.array([0.6, 0.1])), np.zeros((1, 1)), KERNELS["linear"], 0.1
+    )
+    np.testing.assert_array_equal(objective.solve_alpha(np.ones((1, 1))), [[0.0]])

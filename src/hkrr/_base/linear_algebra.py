@@ -224,7 +224,7 @@ def _with_jitter(A: Array, jitter: float, factorize: Callable[[], Array]) -> tup
     largest = float(xp.max(diagonal))
     if not math.isfinite(largest):
         raise FloatingPointError("a kernel matrix contains values that are not finite")
-    limit = max(_MAX_JITTER * largest, jitter)
+    limit = max(_MAX_JITTER * largest, jitter, sys.float_info.min)
     while jitter <= limit:
         _set_diagonal(A, diagonal + jitter)
         try:

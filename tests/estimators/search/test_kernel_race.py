@@ -146,13 +146,16 @@ def test_values_and_scores_match_the_oracle(monkeypatch, make, T, weighted, batc
         X, Y, w = race.criterion(candidate.n_rows).rows.gather()
         w = np.ones(len(X)) if w is None else w
         d, D = oracles.as_matrix(candidate.B).shape
-        dof = {"identity": 1, "diagonal": D, "full": d * D - d * (d - 1) / 2}[candidate.shape.name]
+        n_used = np.count_nonzero(
+            np.any(oracles.as_matrix(candidate.B), axis=0)
+        )  # a sparse map does not use all columns
+        dof = {"identity": 1, "diagonal": n_used, "full": d * D - d * (d - 1) / 2}[candidate.shape.name]
         value = ORACLES[make](
             VALUES[candidate.kernel], X, Y, w, None, candidate.nu / sum(w), oracles.as_matrix(candidate.B)
         )
         nats = value if make is Evidence else math.log(value) / 2.0
         learned_on = W if candidate.n_rows == 30 else sum(w)
-        score = T * W * nats + dof / 2.0 * (math.log(W) + W / learned_on - 1.0)
+        score = T * W * nats + dof / 2.0 * (math.log(W) + W / learned_on - 1.0) + math.log(math.comb(D, n_used))
         assert candidate.value == pytest.approx(value, rel=1e-8, abs=1e-8)
         assert candidate.score == pytest.approx(score, rel=1e-8, abs=1e-6)
 
