@@ -229,7 +229,7 @@ def test_the_bound_on_rounding_errors_for_small_targets(size):
 
 def test_a_kernel_matrix_of_zeros_gives_zero_coefficients():
     """Test the linear kernel on inputs that are all zero, with one center."""
-    objective = Objective(
-        InMemoryRows(np.zeros((2, 1)), np.array([0.6, 0.1])), np.zeros((1, 1)), KERNELS["linear"], 0.1
-    )
-    np.testing.assert_array_equal(objective.solve_alpha(np.ones((1, 1))), [[0.0]])
+    rows, info = InMemoryRows(np.zeros((2, 1)), np.array([0.6, 0.1])), SolveInfo()
+    alpha = Objective(rows, np.zeros((1, 1)), KERNELS["linear"], 0.1).solve_alpha(np.ones((1, 1)), info)
+    np.testing.assert_array_equal(alpha, [[0.0]])
+    assert info.jitter == pytest.approx(EPS)

@@ -285,7 +285,8 @@ def solve_positive_definite(
     if info is not None:
         # The 1-norm of A + jitter I is exactly norm + jitter, because the diagonal of A is non-negative.
         info.factor, info.norm = factor, norm + jitter
-        info.jitter += (jitter - requested) / (largest + requested) if jitter > requested else 0.0
+        # The jitter of a matrix of zeros has no effect on the fitted function, which is zero.
+        info.jitter += (jitter - requested) / (largest + requested) if jitter > requested and largest > 0 else 0.0
     return x, jitter
 
 
