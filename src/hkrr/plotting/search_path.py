@@ -12,8 +12,8 @@ from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.fitted_attributes import KernelAndMap
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.estimators.search.candidates import comparable_runs, race_rows
+from hkrr.plotting._model_in_pipeline import unwrap
 from hkrr.plotting._style import BLUE, GREY, ORANGE, SEQUENTIAL, SIZE, SMALL, VERMILION, axes, ink, legend, note
-from hkrr.plotting._unwrap_estimator import unwrap
 
 # Maximum number of combinations of a kernel and a map in the plot. Chosen combinations are always shown.
 _MOST_LINES = 16

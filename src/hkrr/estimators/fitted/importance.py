@@ -43,7 +43,7 @@ from hkrr._base.linear_algebra import Array, project
 from hkrr._maps import map_row
 from hkrr.estimators.fitted.fitted_attributes import FittedMap
 from hkrr.kernels import Coordinatewise, Kernel
-from hkrr.kernels.expansion import kernel_and_slopes
+from hkrr.kernels.expansion_values import kernel_and_slopes
 
 # Likely cause of values that are not finite, used in error messages.
 _CAUSE = "the units of X are too large or too small"
