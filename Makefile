@@ -99,4 +99,4 @@ rivals: .venv-bench/.ready  ## compare hkrr with other methods (three hours; res
 
 clean:  ## remove .venv and caches
 	rm -rf docs/_build docs/api/generated docs/benchmarks docs/gallery
-	rm -rf $(VENV) .venv-mutants mutants .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-mutants mutants .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .grimp_cache

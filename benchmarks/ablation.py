@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from search import GROUPS, RESULTS_OF_A_FIT, TrueMap, fit, is_right, is_success, names_of_problems
-from workers import Row, Table, Worker, commit, least, median, serve, used_commits, valid
+from workers import Row, Table, Worker, commit, errors, least, median, reported, serve, used_commits, valid
 
 SEARCH = "hkrr.estimators.search"
 # The default value of --problems: names of problems and groups. A fit of these problems takes seconds. A fit of the
@@ -126,9 +126,7 @@ def page(rows: Sequence[Row]) -> str:
     for title, names in parts.items():
         if names:
             text += ["", f"## {title}", "", markdown(list(summary(rows, names)))]
-    if failed := [row for row in rows if row["error"] != ""]:
-        text += ["", "## Errors", "", markdown([{name: row[name] for name in (*KEYS, "error")} for row in failed])]
-    return "\n".join([*text, ""])
+    return "\n".join([*text, *errors(rows, KEYS), ""])
 
 
 def main() -> None:
@@ -148,14 +146,8 @@ def main() -> None:
         if not worker.start():
             raise SystemExit(f"the variant {name!r} cannot be applied: see the error above")
     table = Table(options.out, (*KEYS, "commit", *RESULTS_OF_A_FIT), len(KEYS), options.append)
-    try:
+    with reported(table, page, workers.values()):
         run(workers, cases, table)
-    finally:
-        for worker in workers.values():
-            worker.close()
-        text = page(table.rows)
-        table.path.with_suffix(".md").write_text(text)
-        print(text)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from hkrr.datasets import PLANTED, Dataset, make_mim_mixed, make_mim_sines, make_planted
-from workers import HERE, Row, Table, Worker, commit, least, median, serve, used_commits, valid
+from workers import HERE, Row, Table, Worker, commit, errors, least, median, reported, serve, used_commits, valid
 
 N_TEST = 4000
 
@@ -197,9 +197,7 @@ def page(rows: Sequence[Row]) -> str:
     for cases, title in titles.items():
         if some := [row for row in rows if row["cases"] == cases]:
             text += ["", f"## {title}", "", markdown(list(summary(some)))]
-    if failed := [row for row in rows if row["error"] != ""]:
-        text += ["", "## Errors", "", markdown([{name: row[name] for name in (*KEYS, "error")} for row in failed])]
-    return "\n".join([*text, ""])
+    return "\n".join([*text, *errors(rows, KEYS), ""])
 
 
 def main() -> None:
@@ -224,14 +222,8 @@ def main() -> None:
     folders["this"] = HERE
     workers = {version: Worker(__file__, folder) for version, folder in folders.items()}
     table = Table(options.out, (*KEYS, "commit", *RESULTS_OF_A_FIT), len(KEYS), options.append)
-    try:
+    with reported(table, page, workers.values()):
         run(workers, {version: commit(folder) for version, folder in folders.items()}, cases, table)
-    finally:
-        for worker in workers.values():
-            worker.close()
-        text = page(table.rows)
-        table.path.with_suffix(".md").write_text(text)
-        print(text)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from workers import HERE, Row, Table, Worker, commit, median, serve, used_commits, valid
+from workers import HERE, Row, Table, Worker, commit, median, reported, serve, used_commits, valid
 
 Array = Any
 Rng = np.random.Generator
@@ -255,18 +255,13 @@ def main() -> None:
     if unknown := [name for name in options.problems if name not in PROBLEMS]:
         raise SystemExit(f"--problems: unknown problem {unknown[0]!r}; the option --list prints all problems")
     table, worker, version = Table(options.out, COLUMNS, len(KEYS), options.append), Worker(__file__), commit(HERE)
-    try:
+    with reported(table, page, [worker]):
         for name in options.problems:
             for seed in range(options.seeds):
                 for method in METHODS:
                     if not table.has(problem=name, seed=seed, method=method):
                         found = worker.run(problem=name, seed=seed, method=method)
                         table.add(problem=name, seed=seed, method=method, commit=version, **found)
-    finally:
-        worker.close()
-        text = page(table.rows)
-        table.path.with_suffix(".md").write_text(text)
-        print(text)
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ from typing import Any
 
 import numpy as np
 
-from workers import HERE, Row, Table, Worker, commit, least, median, serve, used_commits, valid
+from workers import HERE, Row, Table, Worker, commit, errors, least, median, reported, serve, used_commits, valid
 
 N_NEW = 2000
 NOISE = 0.05
@@ -293,14 +293,12 @@ def file_size(model: Any) -> int:
         return path.stat().st_size
 
 
-def run(folders: dict[str, Path], names: Sequence[str], n_seeds: int, table: Table) -> None:
+def run(workers: dict[str, Worker], commits: dict[str, str], names: Sequence[str], n_seeds: int, table: Table) -> None:
     """Fit all methods to all cases, and add the results to the table."""
-    workers = {version: Worker(__file__, folder) for version, folder in folders.items()}
-    commits = {version: commit(folder) for version, folder in folders.items()}
     for name in names:
         case = CASES[name]
         for seed in range(case.n_seeds or n_seeds):
-            fits = [(version, limit) for limit in case.limits for version in folders]
+            fits = [(version, limit) for limit in case.limits for version in workers]
             for method, limit in [*fits, *((method, 0.0) for method in case.rivals)]:
                 if table.has(case=name, seed=seed, method=method, limit=limit):
                     continue
@@ -312,8 +310,6 @@ def run(folders: dict[str, Path], names: Sequence[str], n_seeds: int, table: Tab
                     worker.close()
                 version = commits.get(method, "")
                 table.add(case=name, seed=seed, method=method, limit=limit, commit=version, **found)
-    for worker in workers.values():
-        worker.close()
 
 
 def summary(rows: Sequence[Row], names: Sequence[str]) -> Iterator[Row]:
@@ -372,9 +368,7 @@ def page(rows: Sequence[Row]) -> str:
     for group, names in GROUPS.items():
         if some := list(summary(rows, names)):
             text += ["", f"## {group.capitalize()}", "", markdown(without_empty_columns(some))]
-    if failed := [row for row in rows if row["error"] != ""]:
-        text += ["", "## Errors", "", markdown([{name: row[name] for name in (*KEYS, "error")} for row in failed])]
-    return "\n".join([*text, ""])
+    return "\n".join([*text, *errors(rows, KEYS), ""])
 
 
 def main() -> None:
@@ -396,12 +390,10 @@ def main() -> None:
     folders = {"other": options.old.resolve()} if options.old else {}
     folders["this"] = HERE
     table = Table(options.out, COLUMNS, len(KEYS), options.append)
-    try:
-        run(folders, names, options.seeds, table)
-    finally:
-        text = page(table.rows)
-        table.path.with_suffix(".md").write_text(text)
-        print(text)
+    workers = {version: Worker(__file__, folder) for version, folder in folders.items()}
+    commits = {version: commit(folder) for version, folder in folders.items()}
+    with reported(table, page, workers.values()):
+        run(workers, commits, names, options.seeds, table)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -194,3 +194,24 @@ def median(values: Sequence[float], digits: int = 4) -> Any:
 def least(values: Sequence[float], digits: int = 4) -> Any:
     """Return the least value, or an empty string if there are no values."""
     return round(min(values), digits) if values else ""
+
+
+@contextmanager
+def reported(table: Table, page: Callable[[Sequence[Row]], str], workers: Iterable[Worker]) -> Iterator[None]:
+    """Close the workers at the end of the block, also after an error. Then write and print the page of the table."""
+    try:
+        yield
+    finally:
+        for worker in workers:
+            worker.close()
+        text = page(table.rows)
+        table.path.with_suffix(".md").write_text(text)
+        print(text)
+
+
+def errors(rows: Sequence[Row], keys: Sequence[str]) -> list[str]:
+    """Return the section of a page that lists the errors, as lines. There are no lines if there are no errors."""
+    from objective import markdown
+
+    failed = [{name: row[name] for name in (*keys, "error")} for row in rows if row["error"] != ""]
+    return ["", "## Errors", "", markdown(failed)] if failed else []

@@ -1,4 +1,4 @@
-"""Test that every `make` command of the workflows, the hooks, the CI script and CONTRIBUTING is in the Makefile."""
+"""Test the workflows, and that all `make` commands of the workflows, hooks and CONTRIBUTING are in the Makefile."""
 
 import re
 
@@ -12,12 +12,20 @@ def _makefile_targets():
     return set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
 
 
+def _jobs(path):
+    return yaml.safe_load(path.read_text())["jobs"]
+
+
+def _steps(path, kind):
+    """Return the values of the steps of a workflow that have the key "run" or "uses"."""
+    return [step[kind] for job in _jobs(path).values() for step in job["steps"] if kind in step]
+
+
 def _commands(path):
     """Return the text of the shell commands in a file."""
     text = path.read_text()
     if path.parent.name == "workflows":
-        jobs = yaml.safe_load(text)["jobs"].values()
-        return "\n".join(step["run"] for job in jobs for step in job["steps"] if "run" in step)
+        return "\n".join(_steps(path, "run"))
     if path.name == ".pre-commit-config.yaml":
         return "\n".join(hook["entry"] for repo in yaml.safe_load(text)["repos"] for hook in repo["hooks"])
     if path.suffix == ".md":
@@ -38,6 +46,30 @@ def test_make_targets_exist(path):
     used = _used_targets(path)
     assert used
     assert used <= _makefile_targets()
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_workflows(path):
+    """Test that jobs have a system and a time limit, that actions have a version, and that commands run a target."""
+    for job in _jobs(path).values():
+        assert job["runs-on"]
+        assert 0 < job["timeout-minutes"] <= 120
+        assert all(("run" in step) != ("uses" in step) for step in job["steps"])
+    for action in _steps(path, "uses"):
+        assert re.fullmatch(r"[\w-]+/[\w/-]+@(v\d+(\.\d+)*|[0-9a-f]{40})", action)
+    for command in _commands(path).strip().splitlines():
+        target = re.fullmatch(r"make ([a-z]+)( [A-Z]+=\S+)*", command)
+        assert target is not None, command
+        assert target[1] in _makefile_targets()
+
+
+def test_the_tests_run_on_three_systems_with_three_versions_of_python():
+    job = _jobs(ROOT / ".github" / "workflows" / "tests.yml")["test"]
+    systems = ["ubuntu-latest", "macos-latest", "windows-latest"]
+    assert job["strategy"]["matrix"] == {"os": systems, "python": ["3.11", "3.12", "3.13"]}
+    assert job["runs-on"] == "${{ matrix.os }}"
+    versions = [step["with"]["python-version"] for step in job["steps"] if "setup-python" in step.get("uses", "")]
+    assert versions == ["${{ matrix.python }}"]
 
 
 def test_contributing_describes_every_target_of_the_workflows():

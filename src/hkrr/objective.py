@@ -46,7 +46,7 @@ from hkrr._base.linear_algebra import (
 )
 from hkrr._base.resume_journal import rounded
 from hkrr.kernels import Kernel
-from hkrr.kernels.expansion import expand
+from hkrr.kernels.expansion_values import expand
 from hkrr.rows import Rows
 
 # The normal equations are whitened if lambda / kappa is below this value (see the docstring of this module). Above this

@@ -131,7 +131,7 @@ def test_other_threads_run_during_a_call(function):
 
     function(A.copy())  # the first call loads the routine
     interval = sys.getswitchinterval()
-    thread = threading.Thread(target=work)
+    thread = threading.Thread(target=work, daemon=True)
     thread.start()
     try:
         sys.setswitchinterval(60.0)
@@ -145,7 +145,8 @@ def test_other_threads_run_during_a_call(function):
     finally:
         sys.setswitchinterval(interval)
         stop.set()
-        thread.join()
+        thread.join(timeout=60)
+    assert not thread.is_alive()
     assert during > 0
 
 

@@ -5,8 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import LinAlgError, cholesky
 
-from hkrr._base import linear_algebra as _arrays
-from hkrr._base import parallel_cholesky as _cholesky
+from hkrr._base import linear_algebra, parallel_cholesky
 from hkrr._base.linear_algebra import solve_positive_definite, solve_with_lower
 from hkrr._base.parallel_cholesky import parallel_cholesky_in_place
 
@@ -16,7 +15,7 @@ SIZES = [1, 7, 8, 9, 16, 50]
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch):
-    monkeypatch.setattr(_cholesky, "_BLOCK", 8)
+    monkeypatch.setattr(parallel_cholesky, "_BLOCK", 8)
 
 
 def _matrix(n, seed=0):
@@ -88,7 +87,7 @@ def test_large_and_small_systems_have_the_same_solutions(monkeypatch, lowest):
     A = (Q * np.linspace(lowest, 1.0, 40)) @ Q.T
     A, b = (A + A.T) / 2.0, np.random.default_rng(1).normal(size=(40, 2))
     x, jitter = solve_positive_definite(A.copy(), b, 0.0)
-    monkeypatch.setattr(_arrays, "_LARGE", 40)
+    monkeypatch.setattr(linear_algebra, "_LARGE", 40)
     for n_threads in (1, 3):
         x_large, jitter_large = solve_positive_definite(A.copy(), b, 0.0, n_threads)
         assert jitter_large == jitter

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 import hkrr
-from hkrr.cli import _live_view as _view
+from hkrr.cli import _live_view
 from hkrr.cli._live_view import View
 from hkrr.cli._time_left import TimeLeft, format_time_left
 from hkrr.estimators.search.progress import Phase, SearchState
@@ -181,7 +181,7 @@ def state(phase, seconds, n_found=0, error=0.0, **more):
 def clock(monkeypatch):
     """Replace the clock of the view by a clock that the test sets, and return this clock."""
     made = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(_view, "time", SimpleNamespace(monotonic=lambda: made.now))
+    monkeypatch.setattr(_live_view, "time", SimpleNamespace(monotonic=lambda: made.now))
     return made
 
 

@@ -10,14 +10,13 @@ import pytest
 from hkrr import HyperKernelRidgeCV
 from hkrr.criteria import Criterion, Evidence
 from hkrr.estimators import ridge_cv
-from hkrr.estimators.search import candidates, directions, search_problem, time_budget
-from hkrr.estimators.search import search_stages as tuning
+from hkrr.estimators.search import candidates, directions, search_problem, search_stages, time_budget
 from hkrr.kernels import Gaussian
 from hkrr.rows import InMemoryRows
 from hkrr.solvers import LBFGS, driver
 
 # Modules that read the clock.
-READERS = [candidates, search_problem, time_budget, ridge_cv, tuning, driver]
+READERS = [candidates, search_problem, time_budget, ridge_cv, search_stages, driver]
 
 
 class Ticks:

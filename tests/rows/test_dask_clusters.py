@@ -6,7 +6,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hkrr import FitError, HyperKernelRidge, HyperKernelRidgeCV
-from hkrr.estimators import _search_input as selection
+from hkrr.estimators import _search_mixin
 
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
@@ -142,7 +142,7 @@ def test_options_do_not_change_the_fit(client, expected, options):
 
 
 def test_the_search_draws_the_same_rows_from_collections(client, monkeypatch):
-    monkeypatch.setattr(selection, "SAMPLE_ROWS", 150)
+    monkeypatch.setattr(_search_mixin, "SAMPLE_ROWS", 150)
     table = _table().to_numpy()
     # The kernel is not smooth, because 60 centers in one dimension make the system of a smooth kernel ill-conditioned.
     options = {"n_components": 1, "n_init": 1, "refit": 60, "random_state": 0, "kernel": "matern32"}

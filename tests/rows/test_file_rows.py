@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
-from hkrr.rows import file_readers as source
+from hkrr.rows import file_readers
 from hkrr.rows.file_readers import open_source
 from hkrr.rows.file_rows import FileRows
 
@@ -23,7 +23,7 @@ M = 3000  # number of rows, more than one chunk of a Parquet or .npy file
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
     """Use chunks of about 400 rows for CSV files, and of 1,024 rows (the minimum) for Parquet and .npy files."""
-    monkeypatch.setattr(source, "CHUNK_BYTES", 32 << 10)
+    monkeypatch.setattr(file_readers, "CHUNK_BYTES", 32 << 10)
 
 
 def _table(m=M):

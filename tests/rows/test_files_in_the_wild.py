@@ -12,8 +12,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
-from hkrr.estimators import _search_input as selection
-from hkrr.estimators import ridge as estimator
+from hkrr.estimators import _search_mixin, ridge
 from hkrr.rows.file_readers import open_source
 from hkrr.rows.file_rows import FileRows
 
@@ -182,7 +181,7 @@ def test_predictions_take_one_pass():
 
 @pytest.mark.parametrize("merged_rows", [20_000, 100], ids=["below the limit", "above it"])
 def test_repeated_rows_have_the_same_effect_in_memory_and_in_files(tmp_path, monkeypatch, merged_rows):
-    monkeypatch.setattr(estimator, "MERGED_ROWS", merged_rows)
+    monkeypatch.setattr(ridge, "MERGED_ROWS", merged_rows)
     table = _table().to_numpy()
     table[1] = table[0]
     np.save(tmp_path / "rows.npy", table)
@@ -194,7 +193,7 @@ def test_repeated_rows_have_the_same_effect_in_memory_and_in_files(tmp_path, mon
 
 
 def test_the_search_draws_the_same_rows_from_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(selection, "SAMPLE_ROWS", 150)
+    monkeypatch.setattr(_search_mixin, "SAMPLE_ROWS", 150)
     table = _table().to_numpy()
     np.save(tmp_path / "rows.npy", table)
     options = {"n_components": 1, "n_init": 1, "refit": 60, "random_state": 0}

@@ -6,8 +6,8 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
-from hkrr.estimators import ridge_cv as selection
-from hkrr.rows import torch_device as device
+from hkrr.estimators import ridge_cv
+from hkrr.rows import torch_device
 from hkrr.rows.torch_device import TorchRows
 
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -65,13 +65,13 @@ def test_rows_of_weight_zero_have_no_largest_target():
 
 def test_the_final_fit_of_a_search_uses_the_device_of_the_tensors(monkeypatch):
     devices = []
-    original = selection.HyperKernelRidgeCV._array_rows
+    original = ridge_cv.HyperKernelRidgeCV._array_rows
 
     def spy(self, X, y, weight, device):
         devices.append(device)
         return original(self, X, y, weight, device)
 
-    monkeypatch.setattr(selection.HyperKernelRidgeCV, "_array_rows", spy)
+    monkeypatch.setattr(ridge_cv.HyperKernelRidgeCV, "_array_rows", spy)
     X, y = (torch.as_tensor(part) for part in _data(100))
     HyperKernelRidgeCV(n_components=1, n_init=1, random_state=0).fit(X, y)
     assert set(devices) == {torch.device("cpu")}
@@ -107,7 +107,7 @@ def test_rows_streamed_from_the_host_match_those_on_the_gpu(monkeypatch, dtype, 
     X, y = (part.astype(dtype) for part in _data(100_000))
     w = np.random.default_rng(0).uniform(size=len(X)) if weighted else None
     resident = TorchRows(X, y, w, device="cuda", block_size=7000)
-    monkeypatch.setattr(device, "_SHARE_FOR_DATA", 0.0)
+    monkeypatch.setattr(torch_device, "_SHARE_FOR_DATA", 0.0)
     streamed = TorchRows(X, y, w, device="cuda", block_size=7000)
     assert streamed._X.device.type == "cpu"
     for _ in range(3):

@@ -11,7 +11,7 @@ import torch
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hkrr import HyperKernelRidgeCV
-from hkrr.estimators import _search_input
+from hkrr.estimators import _search_mixin
 from hkrr.estimators.fitted import diagnostics
 from hkrr.estimators.search import search_and_refit, search_stages
 from hkrr.kernels import Gaussian
@@ -229,7 +229,7 @@ def small_samples(monkeypatch):
 
     Return a list to which the `ReweightedRows` of each fit are appended.
     """
-    for module, name in ((_search_input, "SAMPLE_ROWS"), (search_stages, "SAMPLE_ROWS"), (diagnostics, "_SAMPLE_ROWS")):
+    for module, name in ((_search_mixin, "SAMPLE_ROWS"), (search_stages, "SAMPLE_ROWS"), (diagnostics, "_SAMPLE_ROWS")):
         monkeypatch.setattr(module, name, 300)
     used = []
 

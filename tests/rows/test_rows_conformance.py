@@ -14,8 +14,7 @@ from hkrr._maps import KernelExpansion
 from hkrr.criteria import Evidence, LeaveOneOut
 from hkrr.kernels import Anova, Gaussian, Matern, Polynomial, ProductLaplace
 from hkrr.objective import Objective
-from hkrr.rows import InMemoryRows
-from hkrr.rows import file_readers as source
+from hkrr.rows import InMemoryRows, file_readers
 from hkrr.rows.file_readers import open_source
 from hkrr.rows.file_rows import FileRows
 from hkrr.rows.torch_device import TorchRows
@@ -47,7 +46,7 @@ def client():
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(source, "CHUNK_BYTES", 16 << 10)
+    monkeypatch.setattr(file_readers, "CHUNK_BYTES", 16 << 10)
 
 
 @cache

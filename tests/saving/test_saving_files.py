@@ -13,7 +13,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import hkrr
-from hkrr._storage import atomic_write as disk
+from hkrr._storage import atomic_write
 from support.models_to_save import fitted, header_of, rows, saved, unfitted
 from support.paths import DOCS
 from support.platforms import posix_only
@@ -111,7 +111,7 @@ def _fail(error):
 def test_a_failed_save_leaves_the_previous_file(call, error, expected, tmp_path, monkeypatch):
     before = saved(fitted("SIR"), tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(disk.os, call, _fail(error))
+        patch.setattr(atomic_write.os, call, _fail(error))
         with pytest.raises(type(error), match=expected) as raised:
             hkrr.save(fitted("SAVE"), tmp_path / "saved")
     assert getattr(raised.value, "errno", None) == getattr(error, "errno", None)
@@ -186,8 +186,8 @@ def test_the_folder_is_synced_after_the_rename(tmp_path, monkeypatch):
         done.append("folder" if _is_folder(descriptor) else "file")
         fsync(descriptor)
 
-    monkeypatch.setattr(disk.os, "replace", lambda *paths: (done.append("rename"), replace(*paths)))
-    monkeypatch.setattr(disk.os, "fsync", watched_fsync)
+    monkeypatch.setattr(atomic_write.os, "replace", lambda *paths: (done.append("rename"), replace(*paths)))
+    monkeypatch.setattr(atomic_write.os, "fsync", watched_fsync)
     hkrr.save(fitted("SIR"), tmp_path / "model")
     assert done == ["file", "rename", "folder"]
 
@@ -202,7 +202,7 @@ def test_a_folder_that_cannot_be_synced(code, raises, tmp_path, monkeypatch):
             raise OSError(code, os.strerror(code))
         fsync(descriptor)
 
-    monkeypatch.setattr(disk.os, "fsync", failing)
+    monkeypatch.setattr(atomic_write.os, "fsync", failing)
     if raises:
         with pytest.raises(OSError, match="Saved, but a power failure"):
             hkrr.save(fitted("SIR"), tmp_path / "model")

@@ -15,7 +15,7 @@ from hkrr._base.progress_bar import NoBar
 from hkrr._storage.atomic_write import replace_file
 from hkrr._storage.checkpoint_format import read
 from hkrr.objective import Objective
-from hkrr.rows import standardize as scaling
+from hkrr.rows import standardize
 from hkrr.solvers import Monitor
 from support.killed_fits import data
 
@@ -59,7 +59,7 @@ def test_other_block_sizes_resume_even_if_the_moments_differ_in_the_last_bit(tmp
     The block size differs, so the means of the columns differ in the last bit. Moments are normally rounded, which
     prevents such differences for most data. This test switches the rounding off.
     """
-    monkeypatch.setattr(scaling, "_rounded", lambda values, scale: values)
+    monkeypatch.setattr(standardize, "_rounded", lambda values, scale: values)
     X, y = data(m=400)
     X += 0.1 * np.pi
     computed = []

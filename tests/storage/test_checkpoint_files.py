@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from hkrr import CheckpointError, __version__
-from hkrr._storage import atomic_write as disk
+from hkrr._storage import atomic_write
 from hkrr._storage.atomic_write import remove_unfinished, replace_file
 from hkrr._storage.checkpoint_format import as_bytes, packed, read, unpacked
 from hkrr._storage.safetensors_format import CHECKPOINT_FORMAT, Refusal, pack
@@ -36,7 +36,7 @@ def killed_write(monkeypatch):
         before = set(path.parent.iterdir())
         with monkeypatch.context() as patch:
             patch.setattr(os, "replace", kill)
-            patch.setattr(disk.Path, "unlink", lambda *a, **k: None)
+            patch.setattr(atomic_write.Path, "unlink", lambda *a, **k: None)
             with pytest.raises(Killed):
                 replace_file(path, b"new")
         (left,) = set(path.parent.iterdir()) - before

@@ -8,7 +8,7 @@ import pytest
 
 from hkrr import CheckpointError, HyperKernelRidgeCV
 from hkrr._storage.checkpoint_format import as_bytes, packed, read
-from hkrr.estimators import _grid_search as grid
+from hkrr.estimators import _grid_search
 from hkrr.kernels import Gaussian, Laplace
 from hkrr.objective import Objective
 from hkrr.solvers import LBFGS
@@ -40,7 +40,7 @@ def test_equivalent_parameters_have_the_same_journal_keys(tmp_path, monkeypatch)
     path, pairs = tmp_path / "fit.checkpoint", []
     parameters = {"cv": 2, "criterion": "training", "n_init": 1, "random_state": 0, "checkpoint": path}
     HyperKernelRidgeCV([1], reg_lambdas=[1e-2], **parameters).fit(*data())
-    monkeypatch.setattr(grid, "_scores_along_lambda", lambda *a: pairs.append(1))
+    monkeypatch.setattr(_grid_search, "_scores_along_lambda", lambda *a: pairs.append(1))
     HyperKernelRidgeCV((np.int64(1),), reg_lambdas=np.array([1e-2]), **parameters).fit(*data())
     assert pairs == []
 

@@ -17,8 +17,8 @@ import hkrr
 from hkrr import CheckpointError, HyperKernelRidge, HyperKernelRidgeCV
 from hkrr._base.threads import in_threads, raise_if_stopped
 from hkrr._storage.checkpoint_format import read
-from hkrr.estimators import _grid_search as grid
-from hkrr.estimators.search import search_stages as tuning
+from hkrr.estimators import _grid_search
+from hkrr.estimators.search import search_stages
 from hkrr.solvers import driver
 from support.child_processes import TIMEOUT, child_process
 from support.killed_fits import data, model_of
@@ -47,7 +47,7 @@ def test_a_search_resumes_with_any_number_of_jobs(tmp_path, monkeypatch, whole_s
     X, y = data()
     path = tmp_path / "fit.checkpoint"
     with monkeypatch.context() as patch:
-        patch.setattr(tuning, "rescale", breaking(tuning.rescale, Broken()))
+        patch.setattr(search_stages, "rescale", breaking(search_stages.rescale, Broken()))
         with pytest.raises(Broken):
             model_of("search", checkpoint=path).set_params(n_jobs=n_jobs).fit(X, y)
     runs, (expected, full) = count_runs(monkeypatch), whole_search
@@ -72,13 +72,13 @@ def test_a_grid_resumes_with_any_number_of_jobs(tmp_path, monkeypatch, n_jobs):
     # Raise the error at the last call, the final fit. With two jobs, worker processes make the first two calls.
     last = 3 if n_jobs == 1 else 1
     with monkeypatch.context() as patch:
-        patch.setattr(grid, "models_along_lambda", breaking(grid.models_along_lambda, Broken(), last))
+        patch.setattr(_grid_search, "models_along_lambda", breaking(_grid_search.models_along_lambda, Broken(), last))
         with pytest.raises(Broken):
             model_of("grid", checkpoint=path).set_params(n_jobs=n_jobs).fit(X, y)
     assert sum(kind == "step" for kind, _ in read(path)[1]) == 2  # the scores of one and of two directions
     pairs = []
-    original = grid._scores_along_lambda
-    monkeypatch.setattr(grid, "_scores_along_lambda", lambda *a: pairs.append(1) or original(*a))
+    original = _grid_search._scores_along_lambda
+    monkeypatch.setattr(_grid_search, "_scores_along_lambda", lambda *a: pairs.append(1) or original(*a))
     found = model_of("grid", checkpoint=path).fit(X, y)
     assert pairs == []
     expected = model_of("grid").fit(X, y)
@@ -185,7 +185,7 @@ def test_an_interrupted_search_keeps_its_best_candidate(tmp_path, monkeypatch, w
     for name, checkpoint, fitted in (("find_directions", path, False), ("polish", None, False), ("polish", path, True)):
         model = model_of("search", checkpoint=checkpoint)
         with monkeypatch.context() as patch:
-            patch.setattr(tuning, name, breaking(getattr(tuning, name), KeyboardInterrupt()))
+            patch.setattr(search_stages, name, breaking(getattr(search_stages, name), KeyboardInterrupt()))
             with pytest.raises(KeyboardInterrupt):
                 model.fit(X, y)
         assert hasattr(model, "components_") == hasattr(model, "n_features_in_") == fitted

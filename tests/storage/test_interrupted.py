@@ -16,8 +16,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import hkrr
 from hkrr import HyperKernelRidge
-from hkrr.estimators import _grid_search as grid
-from hkrr.estimators.search import search_stages as tuning
+from hkrr.estimators import _grid_search
+from hkrr.estimators.search import search_stages
 from support.child_processes import TIMEOUT, child_process, read_line
 from support.killed_fits import data, model_of
 from support.platforms import posix_only
@@ -34,11 +34,13 @@ def interrupted(model):
 def test_the_exception_is_short_and_says_what_the_estimator_holds(tmp_path, monkeypatch):
     one = interrupted(ridge(tmp_path / "one", callbacks=[interrupt_at(8)]))
     with monkeypatch.context() as patch:
-        patch.setattr(tuning, "polish", breaking(tuning.polish, KeyboardInterrupt()))
+        patch.setattr(search_stages, "polish", breaking(search_stages.polish, KeyboardInterrupt()))
         search = interrupted(model_of("search", checkpoint=tmp_path / "search"))
-        patch.setattr(grid, "models_along_lambda", breaking(grid.models_along_lambda, KeyboardInterrupt(), 2))
+        patch.setattr(
+            _grid_search, "models_along_lambda", breaking(_grid_search.models_along_lambda, KeyboardInterrupt(), 2)
+        )
         pairs = interrupted(model_of("grid", checkpoint=tmp_path / "grid"))
-        patch.setattr(tuning, "find_directions", breaking(tuning.find_directions, KeyboardInterrupt()))
+        patch.setattr(search_stages, "find_directions", breaking(search_stages.find_directions, KeyboardInterrupt()))
         early = interrupted(model_of("search", checkpoint=tmp_path / "early"))
     for stop in (one, search, pairs, early):
         assert type(stop) is KeyboardInterrupt  # for a subclass Python would exit with a different status
@@ -64,7 +66,9 @@ def test_an_interrupted_grid_keeps_the_best_pair_so_far(tmp_path, monkeypatch, c
     path, model = tmp_path / "fit.checkpoint", _grid(tmp_path / "fit.checkpoint", **more)
     expected = _grid(**more).fit(X, y)
     with monkeypatch.context() as patch:
-        patch.setattr(grid, "models_along_lambda", breaking(grid.models_along_lambda, KeyboardInterrupt(), 4))
+        patch.setattr(
+            _grid_search, "models_along_lambda", breaking(_grid_search.models_along_lambda, KeyboardInterrupt(), 4)
+        )
         interrupted(model)
     table, full = model.cv_results_, expected.cv_results_
     scored = np.asarray(table["n_components"]) < 3  # candidates with three directions have no mean error
@@ -97,7 +101,9 @@ def test_a_grid_without_a_scored_pair_keeps_the_current_fit(tmp_path, monkeypatc
 
 def test_an_interrupted_grid_without_a_checkpoint_is_unchanged(monkeypatch):
     model = model_of("grid")
-    monkeypatch.setattr(grid, "models_along_lambda", breaking(grid.models_along_lambda, KeyboardInterrupt(), 2))
+    monkeypatch.setattr(
+        _grid_search, "models_along_lambda", breaking(_grid_search.models_along_lambda, KeyboardInterrupt(), 2)
+    )
     interrupted(model)
     assert [name for name in vars(model) if name.endswith("_")] == []
 

@@ -24,7 +24,7 @@ from sklearn.utils import check_random_state
 from hkrr._base.checks import check_choice, check_int, check_positive
 from hkrr._base.linear_algebra import EPS, Array, jittered_cholesky
 from hkrr._base.threads import blas_for
-from hkrr.baselines._kernel_expansion import KernelExpansionRegressor
+from hkrr.baselines._kernel_expansion_regressor import KernelExpansionRegressor
 from hkrr.centers import leverage, uniform
 from hkrr.kernels import Kernel, get_kernel
 from hkrr.kernels.base import MEDIAN_ROWS, with_median_gamma

@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from hkrr._base.checks import check_int, check_positive
 from hkrr._base.linear_algebra import Array
 from hkrr._maps import KernelExpansion
-from hkrr.baselines._kernel_expansion import KernelExpansionRegressor
+from hkrr.baselines._kernel_expansion_regressor import KernelExpansionRegressor
 from hkrr.exceptions import NotConvergedWarning
 from hkrr.kernels import Kernel, get_kernel
 from hkrr.kernels.base import MEDIAN_ROWS, with_median_gamma

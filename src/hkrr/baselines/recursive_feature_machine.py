@@ -12,9 +12,9 @@ from sklearn.utils import check_random_state
 from hkrr._base.checks import check_bool, check_choice, check_int, check_positive
 from hkrr._base.linear_algebra import Array, solve_positive_definite
 from hkrr._maps import KernelExpansion
-from hkrr.baselines._kernel_expansion import KernelExpansionRegressor
+from hkrr.baselines._kernel_expansion_regressor import KernelExpansionRegressor
 from hkrr.kernels import Gaussian, Kernel, Laplace
-from hkrr.kernels.expansion import kernel_and_slopes
+from hkrr.kernels.expansion_values import kernel_and_slopes
 
 KERNELS = {"laplace": Laplace, "gaussian": Gaussian}
 

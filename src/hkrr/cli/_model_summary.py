@@ -17,7 +17,7 @@ from hkrr._maps import ShapeName
 from hkrr.cli._console import print_line
 from hkrr.estimators.fitted.summary import MEMBER_COLUMNS, Summary, SummaryMixin
 from hkrr.solvers.driver import StopReason
-from hkrr.tables.unwrap_model import unwrap_model
+from hkrr.tables.inner_models import unwrap_model
 
 if TYPE_CHECKING:
     from hkrr.tables import HeldOutScores

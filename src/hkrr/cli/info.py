@@ -25,7 +25,7 @@ def info(
         from hkrr.cli._model_summary import show_columns, show_facts, show_map, show_outliers, show_scores
         from hkrr.saving import written_by
         from hkrr.tables import describe
-        from hkrr.tables.unwrap_model import unwrap_model
+        from hkrr.tables.inner_models import unwrap_model
 
         fitted = load_model(model)
         content = {"file": str(model), "library": written_by(model), **describe(fitted)}

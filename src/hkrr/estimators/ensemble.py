@@ -17,7 +17,7 @@ from hkrr._base.checks import check_int
 from hkrr._base.linear_algebra import Array
 from hkrr._storage.checkpoint import FitInterrupted, checkpointing, restored_on_failure
 from hkrr.estimators._parameter_checks import check_callbacks, check_shared_parameters
-from hkrr.estimators._search_input import SearchInputMixin
+from hkrr.estimators._search_mixin import SearchInputMixin
 from hkrr.estimators.fitted.base import MapModel
 from hkrr.estimators.fitted.conformal import LeftOut
 from hkrr.estimators.fitted.summary import Summary, SummaryMixin, summarize_ensemble

@@ -29,7 +29,7 @@ from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel, get_kernel
 from hkrr.objective import Objective
 from hkrr.rows import Rows
-from hkrr.rows.input_types import is_external
+from hkrr.rows.open_inputs import is_external
 from hkrr.rows.standardize import Moments, standardize
 from hkrr.rows.weights import MERGED_ROWS, any_copies, check_weights, merge_copies, merge_identical, normalize_weights
 from hkrr.solvers import LBFGS, Callback, Interrupted, Solver, get_solver, run

@@ -20,7 +20,7 @@ from hkrr._base.linear_algebra import Array
 from hkrr._storage.checkpoint import FitInterrupted, checkpointing, restored_on_failure
 from hkrr.estimators._grid_search import Grid, lambda_grid, make_splits, search_grid
 from hkrr.estimators._parameter_checks import check_cv_parameters
-from hkrr.estimators._search_input import SearchInputMixin
+from hkrr.estimators._search_mixin import SearchInputMixin
 from hkrr.estimators.fitted.base import MapModel
 from hkrr.estimators.fitted.diagnostics import diagnose_grid
 from hkrr.estimators.ridge import HyperKernelRidge
@@ -31,7 +31,7 @@ from hkrr.estimators.search.search_and_refit import select_model
 from hkrr.kernels import Kernel, get_kernel
 from hkrr.rows import InMemoryRows
 from hkrr.rows.base import largest_target
-from hkrr.rows.input_types import is_external
+from hkrr.rows.open_inputs import is_external
 from hkrr.rows.standardize import Moments
 from hkrr.rows.weights import check_weights, without_zero_weights
 from hkrr.solvers import Solver

@@ -9,7 +9,7 @@ import numpy as np
 
 from hkrr.experiments.experiment_runner import Case, Claim, Table, quick_config
 from hkrr.experiments.figures import COLOURS, GREY, label_values, panels
-from hkrr.experiments.paper_setting import METHODS, STARTS, Budget, Grid, draw, learn_and_score, seed_of
+from hkrr.experiments.paper_setting import METHODS, Figure2Config
 from hkrr.experiments.result_store import column
 
 # Threshold for the median R2 (over the repetitions) of an algorithm that is given the true number of directions. If the
@@ -18,7 +18,7 @@ _USEFUL = 0.1
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Figure2Config):
     """The setting of figure 2 (top) in the paper.
 
     The paper does not state which numbers of directions were tried, so the values of ``dimensions`` may differ.
@@ -26,18 +26,6 @@ class Config:
 
     dimensions: tuple[int, ...] = (1, 2, 3, 4, 6, 10, 20, 50)
     n_train: int = 600
-    n_validation: int = 600
-    n_test: int = 4800
-    n_features: int = 50
-    n_components: int = 3
-    n_centers: int = 5
-    reg_lambda: float = 1e-7
-    seconds: float = 60.0
-    starts: str = STARTS[0]
-    lambdas: tuple[float, ...] = Grid().lambdas
-    scales: tuple[float, ...] = Grid().scales
-    repeats: int = 5
-    seed: int = 0
 
     quick = quick_config(
         dimensions=(1, 2, 4),
@@ -64,12 +52,7 @@ def cases(config: Config) -> list[Case]:
 
 def run_case(config: Config, case: Case) -> Table:
     """Return one row with the scores of one run."""
-    data_seed, seed = (seed_of(config.seed, case["repeat"], role) for role in ("data", "start"))
-    sizes = config.n_train, config.n_validation, config.n_test, config.n_features, config.n_components
-    split = draw(case["data_set"], *sizes, data_seed)
-    budget = Budget(config.n_centers, config.reg_lambda, config.seconds, config.starts)
-    scores = learn_and_score(split, case["method"], case["d"], budget, Grid(config.lambdas, config.scales), seed)
-    return [{**case, "true_d": config.n_components, **scores}]
+    return [{**case, "true_d": config.n_components, **config.scores(case["data_set"], config.n_train, case)}]
 
 
 def medians(table: Table, data_set: int, method: str) -> dict[int, float]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from hkrr._maps import KernelExpansion
 from hkrr.baselines.kernel_ridge import decompose
 from hkrr.centers import uniform
 from hkrr.datasets import make_mim_mixed, make_mim_sines
+from hkrr.experiments.result_store import Case
 from hkrr.kernels import Gaussian
 from hkrr.kernels.base import with_median_gamma
 from hkrr.metrics import subspace_distance
@@ -161,6 +163,32 @@ def learn_and_score(split: Split, method: str, d: int, budget: Budget, grid: Gri
         "iterations": int(result.n_iter),
         "seconds": seconds,
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure2Config:
+    """The fields that the two experiments of figure 2 have in common."""
+
+    n_validation: int = 600
+    n_test: int = 4800
+    n_features: int = 50
+    n_components: int = 3
+    n_centers: int = 5
+    reg_lambda: float = 1e-7
+    seconds: float = 60.0
+    starts: str = STARTS[0]
+    lambdas: tuple[float, ...] = Grid().lambdas
+    scales: tuple[float, ...] = Grid().scales
+    repeats: int = 5
+    seed: int = 0
+
+    def scores(self, data_set: int, n_train: int, case: Case) -> dict[str, float]:
+        """Run the method of a case on rows of a data set. Return the result of `learn_and_score`."""
+        data_seed, seed = (seed_of(self.seed, case["repeat"], role) for role in ("data", "start"))
+        sizes = n_train, self.n_validation, self.n_test, self.n_features, self.n_components
+        budget = Budget(self.n_centers, self.reg_lambda, self.seconds, self.starts)
+        split, grid = draw(data_set, *sizes, data_seed), Grid(self.lambdas, self.scales)
+        return learn_and_score(split, case["method"], case["d"], budget, grid, seed)
 
 
 def refit(split: Split, B: Array, grid: Grid) -> float:

@@ -9,28 +9,20 @@ import numpy as np
 
 from hkrr.experiments.experiment_runner import Case, Claim, Table, quick_config
 from hkrr.experiments.figures import COLOURS, panels
-from hkrr.experiments.paper_setting import METHODS, STARTS, Budget, Grid, draw, learn_and_score, seed_of
+from hkrr.experiments.paper_setting import METHODS, Figure2Config
 from hkrr.experiments.result_store import column
 
 
 @dataclass(frozen=True)
-class Config:
+class Config(Figure2Config):
     """The setting of figure 2 (bottom) in the paper, for data set 1."""
 
     sizes: tuple[int, ...] = (1000, 4000, 8000, 12000, 16000)
     dimensions: tuple[int, ...] = (3, 20, 50)
-    n_validation: int = 600
-    n_test: int = 4800
-    n_features: int = 50
-    n_components: int = 3
     n_centers: int = 25
     reg_lambda: float = 1e-8
     seconds: float = 80.0
-    starts: str = STARTS[0]
-    lambdas: tuple[float, ...] = Grid().lambdas
-    scales: tuple[float, ...] = Grid().scales
     repeats: int = 10
-    seed: int = 0
 
     quick = quick_config(
         sizes=(100, 300),
@@ -57,11 +49,7 @@ def cases(config: Config) -> list[Case]:
 
 def run_case(config: Config, case: Case) -> Table:
     """Return one row with the scores of one run."""
-    data_seed, seed = (seed_of(config.seed, case["repeat"], role) for role in ("data", "start"))
-    sizes = case["m"], config.n_validation, config.n_test, config.n_features, config.n_components
-    budget = Budget(config.n_centers, config.reg_lambda, config.seconds, config.starts)
-    grid = Grid(config.lambdas, config.scales)
-    return [{**case, **learn_and_score(draw(1, *sizes, data_seed), case["method"], case["d"], budget, grid, seed)}]
+    return [{**case, **config.scores(1, case["m"], case)}]
 
 
 def _median(table: Table, **where: Any) -> float:

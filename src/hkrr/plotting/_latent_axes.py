@@ -12,7 +12,7 @@ from hkrr._base.linear_algebra import Array
 from hkrr._maps import map_row
 from hkrr.estimators.fitted.importance import column_stds, direction_effects, loadings
 from hkrr.plotting._style import short
-from hkrr.tables.unwrap_model import OneMapModel
+from hkrr.tables.inner_models import OneMapModel
 
 
 def chosen_directions(model: OneMapModel, latent: Array, directions: tuple[int, ...] | None) -> list[int]:

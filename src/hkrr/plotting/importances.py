@@ -8,8 +8,8 @@ import numpy as np
 
 from hkrr._base.checks import check_int
 from hkrr._base.linear_algebra import Array
+from hkrr.plotting._model_in_pipeline import unwrap
 from hkrr.plotting._style import BLUE, SIZE, SMALL, axes, note, short
-from hkrr.plotting._unwrap_estimator import unwrap
 
 
 class ImportanceDisplay:

@@ -13,9 +13,9 @@ from hkrr._base.linear_algebra import Array
 from hkrr.estimators.classification.labels import check_labels
 from hkrr.estimators.fitted.importance import has_single_columns
 from hkrr.plotting._latent_axes import chosen_directions, direction_axis, grid_side, rows_at
+from hkrr.plotting._model_in_pipeline import unwrap
 from hkrr.plotting._plot_data import Coverage, intervals, one_target, rows_shown, sample_rows
 from hkrr.plotting._style import BLUE, CATEGORIES, ORANGE, SEQUENTIAL, SMALL, axes, ink, legend, note, short
-from hkrr.plotting._unwrap_estimator import unwrap
 
 # Number of grid points of a curve, and along each side of a surface.
 _N_CURVE, _N_SIDE = 200, 60

@@ -10,9 +10,9 @@ from sklearn.metrics import PredictionErrorDisplay as _Display
 from sklearn.metrics import r2_score
 
 from hkrr._base.linear_algebra import Array
+from hkrr.plotting._model_in_pipeline import unwrap
 from hkrr.plotting._plot_data import Coverage, intervals, nominal, one_target, rows_shown, sample_rows
 from hkrr.plotting._style import BLUE, SMALL, axes, ink, legend, note
-from hkrr.plotting._unwrap_estimator import unwrap
 
 
 class PredictionErrorDisplay(_Display):

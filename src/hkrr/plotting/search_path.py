@@ -10,9 +10,10 @@ from hkrr._base.linear_algebra import Array
 from hkrr._maps import ShapeName
 from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.fitted_attributes import KernelAndMap
+from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.estimators.search.candidates import comparable_runs, race_rows
+from hkrr.plotting._model_in_pipeline import unwrap
 from hkrr.plotting._style import BLUE, GREY, ORANGE, SEQUENTIAL, SIZE, SMALL, VERMILION, axes, ink, legend, note
-from hkrr.plotting._unwrap_estimator import unwrap
 
 # Maximum number of combinations of a kernel and a map in the plot. Chosen combinations are always shown.
 _MOST_LINES = 16
@@ -117,10 +118,10 @@ class PathDisplay:
         PathDisplay
         """
         found = unwrap(estimator)
-        first: Any = found.regression
+        first = found.regression
         model = found.model if isinstance(found.model, HyperKernelEnsemble) else first
         table = getattr(model, "cv_results_", getattr(model, "path_", None))
-        if table is None:
+        if table is None or not isinstance(first, HyperKernelRidgeCV):
             raise TypeError(
                 "estimator must be a HyperKernelRidgeCV or a HyperKernelEnsemble; "
                 f"a {type(model).__name__} has no search to draw"

@@ -10,8 +10,8 @@ from scipy.linalg import subspace_angles
 from hkrr._base.checks import check_int, check_matrix
 from hkrr._base.linear_algebra import Array
 from hkrr.estimators.fitted.importance import direction_weights, loadings
+from hkrr.plotting._model_in_pipeline import unwrap
 from hkrr.plotting._style import CATEGORIES, DIVERGING, SIZE, SMALL, axes, ink, legend, note, short
-from hkrr.plotting._unwrap_estimator import unwrap
 
 # Maximum number of bars. If there are more loadings or more than three directions, a heat map is drawn instead.
 _MOST_BARS = 42

@@ -8,8 +8,8 @@ import numpy as np
 
 from hkrr._base.checks import check_choice
 from hkrr.estimators.fitted.diagnostics import STOP_REASONS
+from hkrr.plotting._model_in_pipeline import unwrap
 from hkrr.plotting._style import BLUE, SMALL, VERMILION, axes, ink, note
-from hkrr.plotting._unwrap_estimator import unwrap
 
 # The axis of the objective is logarithmic if the largest objective exceeds this multiple of the smallest objective.
 _WIDE = 20.0

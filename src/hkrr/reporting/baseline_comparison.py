@@ -18,7 +18,7 @@ from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.diagnostics import fit_warnings_silenced
 from hkrr.reporting.report_input import ReportInput, sample_indices
 from hkrr.tables.held_out_comparison import LEVEL, baseline_predictions, r2_intervals
-from hkrr.tables.unwrap_model import OneMapRegressor
+from hkrr.tables.inner_models import OneMapRegressor
 
 # If methods are fitted for the comparison, they use at most _MOST_ROWS rows. With fewer than _FEWEST_ROWS rows, nothing
 # is fitted, and there is no comparison.

@@ -17,7 +17,7 @@ from hkrr.reporting.contour_image import RAMP
 from hkrr.reporting.report_data import Facts, gather
 from hkrr.reporting.section_charts import value_range
 from hkrr.reporting.sections import direction_name, header, sections
-from hkrr.tables.unwrap_model import AnyRegressor
+from hkrr.tables.inner_models import AnyRegressor
 
 
 def write_report(

@@ -19,7 +19,7 @@ from hkrr.reporting.link_function import Link, describe_link
 from hkrr.reporting.prediction_errors import Errors, describe_errors
 from hkrr.reporting.report_input import ReportInput, check_report_input
 from hkrr.reporting.training_history import Training, describe_training
-from hkrr.tables.unwrap_model import AnyRegressor
+from hkrr.tables.inner_models import AnyRegressor
 
 # Maximum number of characters in the value of a parameter. Longer values are truncated.
 _LONGEST_VALUE = 60

@@ -12,10 +12,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hkrr._base.checks import check_int
 from hkrr._base.linear_algebra import Array
 from hkrr.estimators.ensemble import HyperKernelEnsemble
-from hkrr.rows.input_types import is_external
+from hkrr.rows.open_inputs import is_external
 from hkrr.tables.encoding import HeldOutScores
+from hkrr.tables.inner_models import AnyRegressor, OneMapRegressor, unwrap_model
 from hkrr.tables.regressor import TableRegressor, as_frame
-from hkrr.tables.unwrap_model import AnyRegressor, OneMapRegressor, unwrap_model
 
 
 @dataclass(frozen=True)

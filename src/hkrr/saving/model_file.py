@@ -10,7 +10,7 @@ import os
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.utils.validation import check_is_fitted
 
@@ -31,7 +31,7 @@ _ELSEWHERE = {"feature_names_in_", "history_"}
 _FORMER_NAMES = {"map_": "components_"}
 
 
-def encode_model(model: Any, arrays: Arrays, prefix: str = "") -> dict[str, Any]:
+def encode_model(model: BaseEstimator, arrays: Arrays, prefix: str = "") -> dict[str, Any]:
     """Return the JSON representation of a fitted model, and add its arrays to `arrays`.
 
     The names of the arrays start with the prefix.
@@ -62,7 +62,7 @@ def encode_model(model: Any, arrays: Arrays, prefix: str = "") -> dict[str, Any]
     }
 
 
-def _encode_models(models: list[Any], arrays: Arrays, name: str) -> list[Any]:
+def _encode_models(models: list[BaseEstimator], arrays: Arrays, name: str) -> list[Any]:
     """Return the JSON representations of a list of models. Centers equal to those of the first model are not stored."""
     contents = [encode_model(model, arrays, f"{name}.{i}.") for i, model in enumerate(models)]
     for i, content in enumerate(contents[1:], start=1):
@@ -86,7 +86,7 @@ def decode_model(
     allowed: tuple[str, ...] | list[str],
     feature_names: Any = None,
     centers: Array | None = None,
-) -> Any:
+) -> BaseEstimator:
     """Create a model from the JSON representation of `encode_model`, check the model, and return it.
 
     The class of the model must be in `allowed`. The arrays of the model are removed from `arrays`. If `content` has no
@@ -125,7 +125,7 @@ def decode_model(
     return _with_tree(model) if isinstance(model, KNeighborsRegressor) else model
 
 
-def _with_tree(model: Any) -> Any:
+def _with_tree(model: KNeighborsRegressor) -> KNeighborsRegressor:
     """Fit a loaded KNeighborsRegressor again to build its search tree, and return the regressor.
 
     The tree is not stored in files, because the same rows always give the same tree.
@@ -144,16 +144,16 @@ def _with_present_names(attributes: Any, schema: Schema) -> Any:
     return attributes
 
 
-def _decode_inner(value: Any, arrays: Arrays, allowed: tuple[str, ...]) -> Any:
+def _decode_inner(value: Any, arrays: Arrays, allowed: tuple[str, ...]) -> BaseEstimator:
     if not isinstance(value, dict) or set(value) != {"model"}:
         raise Refusal(f"its content is not a model ({_DAMAGED})")
     return decode_model(value["model"], arrays, allowed)
 
 
-def _decode_models(contents: Any, arrays: Arrays, allowed: list[str], feature_names: Any) -> list[Any]:
+def _decode_models(contents: Any, arrays: Arrays, allowed: list[str], feature_names: Any) -> list[BaseEstimator]:
     if not isinstance(contents, list):
         raise Refusal(f"its content is not a list of models ({_DAMAGED})")
-    models: list[Any] = []
+    models: list[BaseEstimator] = []
     for content in contents:
         centers = models[0].centers_ if models else None
         models.append(decode_model(content, arrays, allowed, feature_names, centers))
@@ -290,7 +290,7 @@ def written_by(path: str | os.PathLike[str]) -> str:
         raise ModelFileError(f"{os.fspath(path)} cannot be loaded: {refusal}.") from None
 
 
-def _as_bytes(model: Any) -> bytes:
+def _as_bytes(model: BaseEstimator) -> bytes:
     from hkrr._version import __version__
 
     arrays: Arrays = {}
@@ -306,7 +306,7 @@ def _as_bytes(model: Any) -> bytes:
     return pack(header, arrays)
 
 
-def _summary(model: Any) -> dict[str, Any]:
+def _summary(model: BaseEstimator) -> dict[str, Any]:
     """Return facts about the fit, such as the number of centers, for human readers of the file. `load` ignores them."""
     found: dict[str, Any] = {"n_features": int(model.n_features_in_)}
     if hasattr(model, "members_"):

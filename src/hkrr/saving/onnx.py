@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from hkrr import kernels
 from hkrr._base.linear_algebra import EPS, Array, project
-from hkrr.baselines._kernel_expansion import KernelExpansionRegressor
+from hkrr.baselines._kernel_expansion_regressor import KernelExpansionRegressor
 from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.base import MapModel
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 
@@ -88,7 +89,7 @@ FUNCTION: Attributes = {**COLUMNS, "map_": checks.linear_map, **_EXPANSION}
 OUTPUT: dict[str, Check] = {"_sklearn_output_config": checks.output_config}
 
 
-def check_model(model: Any) -> None:
+def check_model(model: BaseEstimator) -> None:
     """Raise Refusal if an attribute of a model is missing or invalid. A valid model can predict or transform."""
     schema = SCHEMAS[type(model).__name__]
     sizes: Sizes = {}
@@ -113,7 +114,7 @@ def check_model(model: Any) -> None:
         raise Refusal(str(error)) from None
 
 
-def _check_inner(name: str, model: Any, allowed: Iterable[str]) -> None:
+def _check_inner(name: str, model: object, allowed: Iterable[str]) -> None:
     if type(model) not in [SCHEMAS[known].cls for known in allowed]:
         raise Refusal(f"{name} is not one of {', '.join(allowed)}")
     check_model(model)

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from hkrr.estimators.fitted.importance import direction_weights, largest_loadings, loadings
-from hkrr.tables.unwrap_model import unwrap_model
+from hkrr.tables.inner_models import unwrap_model
 
 
 @dataclass(frozen=True)

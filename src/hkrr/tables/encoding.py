@@ -93,9 +93,14 @@ class Column:
     n_missing: int = 0
 
     @property
+    def is_used(self) -> bool:
+        """Whether the column is encoded, and not left out."""
+        return self.kind != "left out"
+
+    @property
     def names_out(self) -> list[str]:
         """Names of the columns into which this column is encoded."""
-        if self.kind == "left out":
+        if not self.is_used:
             return []
         names = [f"{self.name}={value}" for value in self.values] if self.kind == "text" else [self.name]
         return [*names, f"{self.name} is missing"] if self.indicator else names
@@ -173,7 +178,7 @@ class Encoder:
         positions = {str(name): k for k, name in enumerate(frame.columns)}
         blocks = [np.zeros((len(frame), 0))]
         for column in self.columns:
-            if column.kind == "left out":
+            if not column.is_used:
                 continue
             if column.name not in positions:
                 raise TableError(f"there is no column {quoted(column.name)}{suggest_names(column.name, positions)}")

@@ -48,7 +48,7 @@ def missing_matrix(encoder: Encoder, frame: pd.DataFrame) -> Array:
     positions = {str(name): k for k, name in enumerate(frame.columns)}
     is_missing = np.zeros((len(frame), len(encoder.columns)), dtype=bool)
     for j, column in enumerate(encoder.columns):
-        if column.kind != "left out":
+        if column.is_used:
             is_missing[:, j] = column.missing(frame.iloc[:, positions[column.name]])
     return is_missing
 

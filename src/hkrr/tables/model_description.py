@@ -15,7 +15,7 @@ from hkrr.estimators.fitted.fitted_attributes import KernelAndMap
 from hkrr.estimators.fitted.importance import FeatureImportancesMixin
 from hkrr.kernels import kernel_name
 from hkrr.tables.direction_summary import directions
-from hkrr.tables.unwrap_model import unwrap_model
+from hkrr.tables.inner_models import unwrap_model
 
 _CLASSIFIER_ATTRIBUTES = (
     "classes_",

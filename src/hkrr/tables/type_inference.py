@@ -87,7 +87,7 @@ def learn_encoder(frame: pd.DataFrame, missing: str) -> Encoder:
     [80.75, 1.0, 1.0]
     """
     columns = tuple(_infer_column(str(name), frame.iloc[:, k], missing) for k, name in enumerate(frame.columns))
-    if all(column.kind == "left out" for column in columns):
+    if not any(column.is_used for column in columns):
         reasons = "; ".join(f"{quoted(column.name)}: {column.about}" for column in columns[:5])
         raise TableError(f"no column can be used as input ({reasons or 'the table has only the target'})")
     return Encoder(columns, missing)
@@ -104,7 +104,7 @@ def _infer_column(name: str, series: pd.Series, missing: str) -> Column:
         column = _numeric_column(name, "number", series, is_missing, as_numbers(series, is_missing)[0])
     else:
         column = _infer_non_numeric(name, series, is_missing)
-    if missing == "refuse" and column.kind != "left out":
+    if missing == "refuse" and column.is_used:
         check_none_missing(name, series, column.missing(series))
     return column
 
@@ -150,9 +150,9 @@ def _infer_non_numeric(name: str, series: pd.Series, is_missing: Array) -> Colum
     if np.any(is_invalid):
         return _text_column(name, texts, is_missing)
     column = _numeric_column(name, "date", series, is_missing, days)
-    if column.kind == "left out" or not order:
-        return column
-    return replace(column, values=(order,), about=f"{order}; {column.about}")
+    if column.is_used and order:
+        return replace(column, values=(order,), about=f"{order}; {column.about}")
+    return column
 
 
 def _numeric_column(

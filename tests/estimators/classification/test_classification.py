@@ -19,7 +19,7 @@ from hkrr.datasets import make_mim_classes
 from hkrr.estimators.classification import losses as losses_module
 from hkrr.estimators.classification.labels import class_codes, held_out_folds
 from hkrr.estimators.classification.losses import Task, _held_out_outputs, fit_logistic
-from hkrr.estimators.search import search_and_refit as selection
+from hkrr.estimators.search import search_and_refit
 from support.quick_search import make_quick
 
 # Noisy labels cause warnings about `regressor_`, the regression with the class codes as targets.
@@ -294,7 +294,7 @@ def test_an_interrupted_fit_resumes_to_the_same_model(loss, tmp_path, monkeypatc
     X, y, X_test, *_ = planted(2, m=36)
     model = HyperKernelClassifier(1, loss=loss, checkpoint=tmp_path / "fit", **QUICK)
     expected = clone(model).set_params(checkpoint=None).fit(X, y).predict_proba(X_test)
-    final_fit, calls = selection.final_fit, []
+    final_fit, calls = search_and_refit.final_fit, []
 
     def interrupted_once(*arguments, **options):
         calls.append(arguments)
@@ -302,7 +302,7 @@ def test_an_interrupted_fit_resumes_to_the_same_model(loss, tmp_path, monkeypatc
             raise KeyboardInterrupt
         return final_fit(*arguments, **options)
 
-    monkeypatch.setattr(selection, "final_fit", interrupted_once)
+    monkeypatch.setattr(search_and_refit, "final_fit", interrupted_once)
     with pytest.raises(KeyboardInterrupt) as stop:
         model.fit(X, y)
     assert stop.value.model is model

@@ -6,8 +6,7 @@ from numpy.testing import assert_allclose
 from scipy.optimize import check_grad, minimize
 
 from hkrr import kernels
-from hkrr.estimators.classification import logistic_objective as logistic
-from hkrr.estimators.classification import logistic_solver as logistic_solve
+from hkrr.estimators.classification import logistic_objective, logistic_solver
 from hkrr.estimators.classification.logistic_objective import Coefficients, LogisticObjective
 from hkrr.estimators.classification.logistic_path import NUS, Map, independent_points, refined_maps
 from hkrr.estimators.classification.logistic_solver import class_probabilities, losses
@@ -46,8 +45,8 @@ def naive(K, K_cc, index, w, nu, alpha, b):
 @classes
 @pytest.mark.parametrize("how", ["in blocks", "lbfgs", "newton"])
 def test_minimizer_of_the_naive_objective(K, how, monkeypatch):
-    monkeypatch.setattr(logistic, "_MAX_STORED_ENTRIES", 0 if how == "in blocks" else 10_000)
-    monkeypatch.setattr(logistic_solve, "_MAX_NEWTON_UNKNOWNS", 0 if how == "lbfgs" else 600)
+    monkeypatch.setattr(logistic_objective, "_MAX_STORED_ENTRIES", 0 if how == "in blocks" else 10_000)
+    monkeypatch.setattr(logistic_solver, "_MAX_NEWTON_UNKNOWNS", 0 if how == "lbfgs" else 600)
     X, Y, w, centers, B, index = problem(K)
     kernel, nu, T = kernels.Matern(nu=1.5, gamma=0.5), 0.3, Y.shape[1]
     objective = LogisticObjective(InMemoryRows(X, Y, w, block_size=11), centers, kernel)
@@ -118,8 +117,8 @@ def test_warm_starts_save_steps(K, monkeypatch):
     X, Y, w, centers, B, _ = problem(K)
     objective = LogisticObjective(InMemoryRows(X, Y, w), centers, kernels.Gaussian(gamma=0.5))
     initial = objective.solve(B, 0.1).scores
-    solve, systems = logistic_solve._System._solve_newton_system, []
-    monkeypatch.setattr(logistic_solve._System, "_solve_newton_system", lambda *a: systems.append(1) or solve(*a))
+    solve, systems = logistic_solver._System._solve_newton_system, []
+    monkeypatch.setattr(logistic_solver._System, "_solve_newton_system", lambda *a: systems.append(1) or solve(*a))
     objective.solve(1.01 * B, 0.1, tol=1e-5)
     from_zero = len(systems)
     objective.solve(1.01 * B, 0.1, initial, tol=1e-5)

@@ -23,7 +23,6 @@ from hkrr import (
 )
 from hkrr._base.linear_algebra import SolveInfo
 from hkrr.estimators.fitted.diagnostics import (
-    Diagnostics,
     Starts,
     condition_and_dimension,
     diagnose,
@@ -34,23 +33,7 @@ from hkrr.estimators.fitted.diagnostics import (
 from hkrr.kernels import Gaussian, Laplace
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows
-
-NO_FINDINGS = Diagnostics(
-    condition=1e3,
-    digits=12.0,
-    jitter=0.0,
-    effective_dimension=5.0,
-    explained_share=0.9,
-    truncated_share=None,
-    overshooting_share=None,
-    starts_tried=10,
-    starts_dropped=9,
-    starts_failed=0,
-    stopped="converged",
-    still_falling=False,
-    at_edge=(),
-    remedies=("reg_lambda", "max_iter", "n_init"),
-)
+from support.handmade_models import NO_FINDINGS
 
 
 def _data(m=120, D=4, seed=0):

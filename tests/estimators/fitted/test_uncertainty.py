@@ -14,7 +14,7 @@ from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 
 import hkrr
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
-from hkrr._base import linear_algebra as _arrays
+from hkrr._base import linear_algebra
 from hkrr._maps import Diagonal, Full, Scaled
 from hkrr.datasets import make_mim_sines
 from hkrr.estimators.fitted import conformal
@@ -306,8 +306,8 @@ def test_large_systems_give_the_same_scores(monkeypatch):
     B = np.array([[0.6, 0.6, 0.0, 0.1], [0.0, 0.3, 0.5, 0.0]])
     scores, coefficients = [], []
     for large, dtype in ((10_000, np.float64), (50, np.float32)):
-        monkeypatch.setattr(_arrays, "_LARGE", large)
-        objective, info = Objective(InMemoryRows(X, y), None, Gaussian(gamma=0.3), 1e-3), _arrays.SolveInfo()
+        monkeypatch.setattr(linear_algebra, "_LARGE", large)
+        objective, info = Objective(InMemoryRows(X, y), None, Gaussian(gamma=0.3), 1e-3), linear_algebra.SolveInfo()
         alpha = objective.solve_alpha(B, info)
         assert info.factor.dtype == dtype
         coefficients.append(alpha)

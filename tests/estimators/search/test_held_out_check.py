@@ -15,8 +15,7 @@ from hkrr import HyperKernelRidgeCV
 from hkrr._maps import Diagonal, Full, Scaled
 from hkrr.criteria import Evidence, LeaveOneOut
 from hkrr.datasets import make_mim_sines
-from hkrr.estimators.search import held_out_check as held_out
-from hkrr.estimators.search import search_stages as tuning
+from hkrr.estimators.search import held_out_check, search_stages
 from hkrr.estimators.search.candidates import Candidate, Origin
 from hkrr.estimators.search.held_out_check import (
     HeldOutCheck,
@@ -119,7 +118,7 @@ def test_constant_columns_do_not_count_as_columns_of_a_square_map(monkeypatch):
     """Test that a square map of 4 columns, with 10 parameters, is tried on 60 rows despite 10 constant columns."""
     X, y = _data(_wave)
     rows, shapes = InMemoryRows(np.hstack([X, np.full((80, 10), 3.0)]), y).count_free_columns(), set()
-    monkeypatch.setattr(held_out, "improve", lambda on, start, *limits: shapes.add(start.B.shape) or start)
+    monkeypatch.setattr(held_out_check, "improve", lambda on, start, *limits: shapes.add(start.B.shape) or start)
     HeldOutCheck(_task(rows)).compare(*_candidates(14))
     assert shapes == {(4, 14), (1, 14), (14,)}
 
@@ -188,7 +187,7 @@ def _errors_given(monkeypatch, mine, theirs):
         calls.append((learn, last))
         return (mine if isinstance(candidate.shape, Full) else theirs)(last.gather()[1][:, 0])
 
-    monkeypatch.setattr(held_out, "squared_errors", errors)
+    monkeypatch.setattr(held_out_check, "squared_errors", errors)
     return calls
 
 
@@ -249,7 +248,7 @@ def test_held_out_rows_are_not_used_for_learning(monkeypatch):
         calls.append((learn, last, candidate))
         return squared_errors(learn, last, candidate)
 
-    monkeypatch.setattr(held_out, "squared_errors", recorded_errors)
+    monkeypatch.setattr(held_out_check, "squared_errors", recorded_errors)
     X, y = _data(_wave)
     drawn = InMemoryRows(X, y).draw(6000, np.random.RandomState(0))
     first = drawn[np.arange(len(drawn)) % 4 == 0]
@@ -471,7 +470,7 @@ def _without_learning(monkeypatch, B, nu, value=0.0):
         seen.append(on.rows.n_rows)
         return replace(start, B=B, nu=nu, value=value)
 
-    monkeypatch.setattr(held_out, "improve", improve)
+    monkeypatch.setattr(held_out_check, "improve", improve)
     return seen
 
 
@@ -551,7 +550,7 @@ def test_a_sparse_candidate_selects_its_columns_again(monkeypatch, n_columns):
         learned.append((training, candidate))
         return predict_held_out(training, test, candidate)
 
-    monkeypatch.setattr(held_out, "predict_held_out", recorded)
+    monkeypatch.setattr(held_out_check, "predict_held_out", recorded)
     (found,) = _out_of_fold(X, y - y.mean(), [_sparse_candidate(60, np.arange(30, 30 + n_columns))])
     assert np.mean((found[:, 0] - y + y.mean()) ** 2) < 0.1 * np.var(y)
     assert len(learned) == 4
@@ -565,7 +564,7 @@ def test_a_sparse_candidate_selects_its_columns_again(monkeypatch, n_columns):
 
 def test_a_sparse_candidate_has_no_predictions_if_no_column_is_selected(monkeypatch):
     X, y = _data(_noise, m=40, D=6)
-    monkeypatch.setattr(held_out, "selected_columns", lambda rows: [])
+    monkeypatch.setattr(held_out_check, "selected_columns", lambda rows: [])
     candidates = [_sparse_candidate(6, [1]), _each_shape(6)["plain"]]
     sparse, plain = _out_of_fold(X, y, candidates)
     assert sparse is None
@@ -677,7 +676,7 @@ def test_the_verdict_decides_and_its_errors_are_in_the_path(monkeypatch, kernel,
 
     The check is forced, although the signal is clear.
     """
-    monkeypatch.setattr(tuning, "needs_check", lambda chosen, rival: isinstance(chosen.shape, Full))
+    monkeypatch.setattr(search_stages, "needs_check", lambda chosen, rival: isinstance(chosen.shape, Full))
     monkeypatch.setattr(HeldOutCheck, "compare", lambda self, chosen, rival: Verdict(holds, 0.25, 0.75))
     X, y = _data(_wave, m=80, D=3)
     rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]

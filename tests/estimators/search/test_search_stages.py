@@ -15,8 +15,7 @@ from sklearn.kernel_ridge import KernelRidge
 from hkrr import FitError, HyperKernelRidgeCV
 from hkrr.criteria import Evidence
 from hkrr.datasets import make_planted
-from hkrr.estimators.search import directions
-from hkrr.estimators.search import search_stages as tuning
+from hkrr.estimators.search import directions, search_stages
 from hkrr.estimators.search.candidates import Candidate, Origin, plain_kernel_ridge
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.kernels import KERNELS, Gaussian
@@ -83,20 +82,20 @@ def test_the_best_candidates_on_the_sample_and_on_all_rows_are_polished(n_rows, 
     nats, and `expected` the numbers of directions of the polished candidates.
     """
     problem, n_searched = _task(np.zeros((n_rows, 10)), np.zeros(n_rows)), min(n_rows, 2000)
-    chosen = tuning.select_for_polishing(problem, _found(losses, n_searched), n_searched)
+    chosen = search_stages.select_for_polishing(problem, _found(losses, n_searched), n_searched)
     assert [candidate.n_components for candidate in chosen] == expected
 
 
 def test_of_equal_candidates_only_the_first_is_polished():
     problem, (one, *_) = _task(np.zeros((5000, 10)), np.zeros(5000)), _found([0.0], 2000)
-    assert tuning.select_for_polishing(problem, [one, replace(one, origin=Origin.WIDENED)], 2000.0) == [one]
+    assert search_stages.select_for_polishing(problem, [one, replace(one, origin=Origin.WIDENED)], 2000.0) == [one]
 
 
 def test_frequency_weights_are_not_extrapolated():
     """Test that the scores of fifty rows of weight 100 count as scores of 5,000 rows, without extrapolation."""
     problem = _task(np.zeros((50, 10)), np.zeros(50), np.full(50, 100.0))
     found = _found([0.0, -0.0075], 5000)  # a gain of 37.5 nats, a penalty of 38.3
-    chosen = tuning.select_for_polishing(problem, found, problem.rows.total_weight)
+    chosen = search_stages.select_for_polishing(problem, found, problem.rows.total_weight)
     assert [candidate.n_components for candidate in chosen] == [1]
 
 
@@ -113,10 +112,10 @@ def _polish_to(monkeypatch, scores, deadline=math.inf):
             raise FitError("on more rows")
         return replace(start, score=scores[len(begun) - 1]), f"run {len(begun)}"
 
-    monkeypatch.setattr(tuning, "descend", fake)
+    monkeypatch.setattr(search_stages, "descend", fake)
     X, y, _ = _single(30, 3, 0)
     candidates = [Candidate(Origin.RANDOM, KERNEL, np.eye(d + 1, 3), 0.3, 0.5, seconds=5.0) for d in range(len(scores))]
-    end, run = tuning.polish(_task(X, y, deadline=deadline), candidates)
+    end, run = search_stages.polish(_task(X, y, deadline=deadline), candidates)
     assert {(start.kind.label, start.seconds) for start in begun} <= {("polished", 0.0)}
     return candidates, end, run, len(begun)
 
@@ -155,13 +154,15 @@ def test_polishing_takes_twice_as_many_centers_as_the_search(monkeypatch, m, n_c
     If the number of centers of a candidate is not known (None), there are 40 centers. If there are at most 50 rows, all
     rows are centers.
     """
-    monkeypatch.setattr(tuning, "_EXACT_ROWS", 50)
-    monkeypatch.setattr(tuning, "_POLISH_CENTERS", 40)
+    monkeypatch.setattr(search_stages, "_EXACT_ROWS", 50)
+    monkeypatch.setattr(search_stages, "_POLISH_CENTERS", 40)
     criteria = []
-    monkeypatch.setattr(tuning, "descend", lambda criterion, start, *_, **__: (criteria.append(criterion) or start, ""))
+    monkeypatch.setattr(
+        search_stages, "descend", lambda criterion, start, *_, **__: (criteria.append(criterion) or start, "")
+    )
     candidates = [Candidate(Origin.CUT, KERNEL, np.eye(1, 3), 0.3, n_centers=number) for number in n_centers]
     X, y, _ = _single(m, 3, 0)
-    tuning.polish(_task(X, y), candidates)
+    search_stages.polish(_task(X, y), candidates)
     assert [(one.rows.n_rows, one.n_centers) for one in criteria] == [(m, expected)] * len(n_centers)
 
 
@@ -173,19 +174,19 @@ def _compare(monkeypatch, m=150, seed=0, few_rows=60, exact_rows=100):
 
     Return the map, the criteria used for the comparison, and the result of the comparison.
     """
-    monkeypatch.setattr(tuning, "_FEW_ROWS", few_rows)
-    monkeypatch.setattr(tuning, "_EXACT_ROWS", exact_rows)
+    monkeypatch.setattr(search_stages, "_FEW_ROWS", few_rows)
+    monkeypatch.setattr(search_stages, "_EXACT_ROWS", exact_rows)
     given = []
 
     def recorded(criterion, *others):
         given.append(criterion)
         return plain_kernel_ridge(criterion, *others)
 
-    monkeypatch.setattr(tuning, "plain_kernel_ridge", recorded)
+    monkeypatch.setattr(search_stages, "plain_kernel_ridge", recorded)
     X, y, b = _single(m, 3, seed, noise=0.05)
     problem = _task(X, y)
     polished = Candidate(Origin.POLISHED, KERNEL, 3.0 * b[None, :] / np.linalg.norm(b), 2.0, -9.0, -99.0)
-    return polished, given, tuning._against_plain(problem, polished, "its run", ["before"])
+    return polished, given, search_stages._against_plain(problem, polished, "its run", ["before"])
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (1, 2))])
@@ -220,15 +221,15 @@ def test_the_map_refits_its_scale_and_noise_for_the_comparison(monkeypatch, seed
 def test_an_unclear_comparison_is_repeated_on_more_rows(monkeypatch, reason):
     """Test that the comparison on 60 rows is repeated on 100 rows if the map does not lead clearly."""
     if reason == "small lead":
-        monkeypatch.setattr(tuning, "needs_check", lambda chosen, rival: True)
+        monkeypatch.setattr(search_stages, "needs_check", lambda chosen, rival: True)
     else:
         # On 60 rows plain kernel ridge regression leads, and on 100 rows the map, which has more parameters.
         sign = {60: 1.0, 100: -1.0}
         score = lambda criterion, value, one, W: sign[criterion.rows.n_rows] * one.degrees_of_freedom  # noqa: E731
-        monkeypatch.setattr(tuning, "score", score)
-        monkeypatch.setattr(tuning, "needs_check", lambda chosen, rival: False)
+        monkeypatch.setattr(search_stages, "score", score)
+        monkeypatch.setattr(search_stages, "needs_check", lambda chosen, rival: False)
     decided = []
-    monkeypatch.setattr(tuning, "_is_better", lambda problem, *both: (decided.append(both) or True, []))
+    monkeypatch.setattr(search_stages, "_is_better", lambda problem, *both: (decided.append(both) or True, []))
     _, criteria, (winner, _, (_, compared, rival)) = _compare(monkeypatch)
     assert [criterion.rows.n_rows for criterion in criteria] == [60, 100]
     # Only the second comparison counts.
@@ -243,7 +244,7 @@ def test_a_comparison_that_fails_keeps_the_map(monkeypatch):
     def failing(*given, **options):
         raise FitError("in the comparison")
 
-    monkeypatch.setattr(tuning, "descend", failing)
+    monkeypatch.setattr(search_stages, "descend", failing)
     polished, _, (winner, run, ends) = _compare(monkeypatch)
     assert (winner, run, ends) == (polished, "its run", ["before"])
 
@@ -259,7 +260,7 @@ def test_strong_noise_does_not_hide_a_direction_that_many_rows_show(monkeypatch,
     monkeypatch.setattr(directions, "SIZES", ((math.inf, 400, 100),))
     sizes = {"_FEW_ROWS": 150, "_EXACT_ROWS": 150, "_POLISH_CENTERS": 60}
     for name, size in sizes.items():
-        monkeypatch.setattr(tuning, name, size)
+        monkeypatch.setattr(search_stages, name, size)
     X, y, b = _single(1500, 30, seed, m_test=1000)
     found = HyperKernelRidgeCV(random_state=seed).fit(X[:1500], y[:1500])
     path = pd.DataFrame(found.path_).set_index("start")
@@ -282,7 +283,7 @@ def test_messages_do_not_mention_parameters_that_do_not_exist(monkeypatch, kerne
     """
     monkeypatch.setattr(directions, "SIZES", ((math.inf, 60, 4),))
     for name, size in {"_POLISH_ITERATIONS": 1, "_RESCALE_ITERATIONS": 1}.items():
-        monkeypatch.setattr(tuning, name, size)
+        monkeypatch.setattr(search_stages, name, size)
     X, y, _ = _single(60, 2, 0, noise=0.1)
     found = HyperKernelRidgeCV(1, kernel=kernel, n_init=1, random_state=0).fit(X, y)
     assert found.result_.reason == "max_iter"
@@ -301,7 +302,7 @@ def test_rescaling_refits_the_scales_and_keeps_the_directions(kernel):
     problem = _task(X, y)
     B = np.random.default_rng(1).normal(size=(2, 4))
     start = Candidate(Origin.POLISHED, KERNELS[kernel].with_gamma(1.0), B, nu=10.0)
-    end = tuning.rescale(problem, start)
+    end = search_stages.rescale(problem, start)
     assert (end.kind.label, end.shape.name) == ("rescaled", "full")
     assert np.linalg.matrix_rank(np.vstack([end.B, B])) == 2
     if kernel != "gaussian":  # this kernel is not rotation invariant, so each row must keep its direction
@@ -344,7 +345,7 @@ def test_the_kernel_is_kept_if_no_other_kernel_is_clearly_better():
     X, y, _ = _single(60, 3, 0, noise=0.1)
     problem = _task(X, y)
     candidate = Candidate(Origin.POLISHED, KERNEL, np.eye(1, 3), 0.1, n_centers=60)
-    *tried, kept = tuning._best_kernel(problem, candidate, [KERNEL, KERNEL])
+    *tried, kept = search_stages._best_kernel(problem, candidate, [KERNEL, KERNEL])
     assert kept is candidate
     assert [one.origin for one in tried] == [Origin.DIRECTIONS] * 3
     assert len({one.score for one in tried}) == 1

@@ -29,7 +29,7 @@ from hkrr.estimators.fitted.importance import FeatureImportancesMixin
 from hkrr.estimators.fitted.summary import Summary, SummaryMixin
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.kernels import Kernel
-from hkrr.rows.input_types import array_rows, is_external
+from hkrr.rows.open_inputs import array_rows, is_external
 from hkrr.rows.weights import check_lengths, check_numbers, check_weights
 
 

@@ -31,7 +31,7 @@ from hkrr.estimators.fitted.uncertainty import UncertaintyMixin
 from hkrr.kernels import Kernel
 from hkrr.rows import Rows
 from hkrr.rows.base import targets
-from hkrr.rows.input_types import apply_to_external, array_rows, is_external, open_rows
+from hkrr.rows.open_inputs import apply_to_external, array_rows, is_external, open_rows
 from hkrr.rows.standardize import Moments
 from hkrr.rows.weights import check_lengths, check_numbers
 from hkrr.solvers import LBFGS, Result, Solver, get_solver

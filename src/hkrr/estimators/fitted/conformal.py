@@ -50,7 +50,7 @@ from hkrr._maps import Full, KernelExpansion, Scaled, Shape
 from hkrr._storage.json_codec import storable
 from hkrr.estimators.fitted.posterior import center_factor, pack_lower, shrinkage_factor
 from hkrr.kernels import Kernel
-from hkrr.kernels.expansion import expand, kernel_and_slopes
+from hkrr.kernels.expansion_values import expand, kernel_and_slopes
 from hkrr.objective import Objective
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.rows.base import weights

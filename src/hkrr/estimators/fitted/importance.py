@@ -43,7 +43,7 @@ from hkrr._base.linear_algebra import Array, project
 from hkrr._maps import map_row
 from hkrr.estimators.fitted.fitted_attributes import FittedMap
 from hkrr.kernels import Coordinatewise, Kernel
-from hkrr.kernels.expansion import kernel_and_slopes
+from hkrr.kernels.expansion_values import kernel_and_slopes
 
 # Likely cause of values that are not finite, used in error messages.
 _CAUSE = "the units of X are too large or too small"
@@ -216,7 +216,7 @@ def _latent_slopes(model: FittedMap, X: Array, dual_coef: Array) -> Iterator[Arr
     n_rows = max(1, _BLOCK_ENTRIES // len(C))
     for start in range(0, len(P), n_rows):
         K, slopes = kernel_and_slopes(kernel, P[start : start + n_rows], C, alpha)
-        jacobian = model._link_jacobian(K @ model.dual_coef_.reshape(len(C), -1) + model.intercept_)
+        jacobian = model._link_jacobian(_outputs(model, K))
         yield (slopes if jacobian is None else jacobian @ slopes).reshape(-1, P.shape[1])
 
 
@@ -275,9 +275,13 @@ def _linked_predictions(model: FittedMap, K: Array) -> Array | None:
 
     The probabilities are divided by the largest absolute coefficient. None is returned for a regressor.
     """
-    dual_coef = model.dual_coef_.reshape(K.shape[1], -1)
-    predictions = model._apply_link(K @ dual_coef + model.intercept_)
-    return None if predictions is None else predictions / (float(np.max(np.abs(dual_coef))) or 1.0)
+    predictions = model._apply_link(_outputs(model, K))
+    return None if predictions is None else predictions / (float(np.max(np.abs(model.dual_coef_))) or 1.0)
+
+
+def _outputs(model: FittedMap, K: Array) -> Array:
+    """Return the values of the fitted function (n, n_outputs), given the kernel matrix K between rows and centers."""
+    return K @ model.dual_coef_.reshape(K.shape[1], -1) + model.intercept_
 
 
 def _shifted_kernel(kernel: Kernel, P: Array, C: Array, K: Array, step: Array) -> Array:

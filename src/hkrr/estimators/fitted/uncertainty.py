@@ -14,7 +14,7 @@ from hkrr._base.checks import require_finite
 from hkrr._base.linear_algebra import Array, is_torch_array
 from hkrr.estimators.fitted.conformal import conformal_quantile
 from hkrr.rows import Rows
-from hkrr.rows.input_types import is_external
+from hkrr.rows.open_inputs import is_external
 
 _NO_UNCERTAINTY = (
     "this model has no uncertainty estimate: it was saved by an earlier version of hkrr, its fit was interrupted, or "

@@ -32,7 +32,7 @@ from scipy.special import gammaln
 from hkrr._base.linear_algebra import Array, inverse_from_factor, jittered_cholesky, project
 from hkrr._base.threads import single_threaded_blas
 from hkrr.kernels import Kernel
-from hkrr.kernels.expansion import expand_latent
+from hkrr.kernels.expansion_values import expand_latent
 from hkrr.rows import InMemoryRows
 from hkrr.solvers.initialization import median_sample, median_scale
 

@@ -25,7 +25,7 @@ from hkrr.estimators.search.search_stages import Tuned, subset, tune
 from hkrr.estimators.search.stacking import CROSS_FIT_PRICE, PRICE, stacking_weights
 from hkrr.estimators.search.time_budget import TimeBudget
 from hkrr.kernels import Kernel
-from hkrr.kernels.expansion import expand
+from hkrr.kernels.expansion_values import expand
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.rows.reweighted import ReweightedRows
 from hkrr.rows.standardize import Moments

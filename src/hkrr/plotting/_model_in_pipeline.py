@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from hkrr.estimators.classification import HyperKernelClassifier
 from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.importance import column_names
-from hkrr.tables.unwrap_model import OneMapModel, OneMapRegressor, unwrap_model
+from hkrr.tables.inner_models import OneMapModel, OneMapRegressor, unwrap_model
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from hkrr._maps import KernelExpansion
 from hkrr.kernels import get_kernel
-from hkrr.kernels.expansion import kernel_and_slopes
+from hkrr.kernels.expansion_values import kernel_and_slopes
 from hkrr.rows import InMemoryRows
 from support.random_problems import make_problem
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from hkrr._base.linear_algebra import Array, project
 from hkrr.kernels import Kernel
-from hkrr.kernels.expansion import expand, expand_latent
+from hkrr.kernels.expansion_values import expand, expand_latent
 from hkrr.rows import Rows
 
 

@@ -27,7 +27,7 @@ from hkrr.estimators.search.time_budget import TimeBudget
 from hkrr.kernels import KERNELS, Kernel
 from hkrr.rows import Rows
 from hkrr.rows.base import largest_target, targets, weights
-from hkrr.rows.input_types import is_external
+from hkrr.rows.open_inputs import is_external
 from hkrr.rows.standardize import Moments, standardize
 from hkrr.rows.weights import any_copies, check_weights, merge_copies, merge_copies_of_rows, normalize_weights
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from hkrr.estimators.classification import HyperKernelClassifier
@@ -26,8 +27,8 @@ class InnerModels(NamedTuple):
 
     table: TableRegressor | None  # the estimator itself if it is a table regressor
     # `whole` and `first` can also be models of `hkrr.baselines`, as in a description of a saved model.
-    whole: Any  # the model that predicts, from encoded columns if there is a table regressor
-    first: Any  # the first member of `whole` if it is an ensemble, or else `whole`
+    whole: BaseEstimator  # the model that predicts, from encoded columns if there is a table regressor
+    first: BaseEstimator  # the first member of `whole` if it is an ensemble, or else `whole`
 
     @property
     def column_names(self) -> list[str]:
@@ -35,7 +36,7 @@ class InnerModels(NamedTuple):
         return column_names(self.first) if self.table is None else self.table.encoder_.names_out
 
 
-def unwrap_model(model: Any) -> InnerModels:
+def unwrap_model(model: BaseEstimator) -> InnerModels:
     """Return the models inside an estimator. Raise NotFittedError if the estimator is an unfitted table regressor."""
     table, whole = None, model
     if isinstance(model, TableRegressor):
