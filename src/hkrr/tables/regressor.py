@@ -260,8 +260,8 @@ class TableRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         if not hasattr(self.model_, name):
             raise AttributeError(
-                f"model_, a {type(self.model_).__name__}, has no {name}. Use HyperKernelEnsemble() or "
-                f"HyperKernelRidgeCV() as model. A fit that was interrupted has no {name} either"
+                f"model_ (a fitted {type(self.model_).__name__}) has no {name}; HyperKernelEnsemble and "
+                f"HyperKernelRidgeCV have {name}, unless their fit was interrupted"
             )
         return getattr(self.model_, name)
 
