@@ -15,6 +15,8 @@ criterion is minimized, superfluous directions shrink. The search has three stag
    directions are added to the best map, and the result is optimized and truncated. This is repeated until no new
    direction is found.
 
+If there are more than five directions, the search starts wide once more, on the larger sample.
+
 The more directions a function depends on, the more centers and rows are needed: with too few centers, the criterion is
 flat around the solution. The search begins with 2,000 rows and 100 centers. It continues with up to 4,000 rows and 400
 centers if the best map has more than 3 directions or leaves much of the target unexplained, or if another number of
@@ -238,13 +240,17 @@ class DirectionSearch:
         Nothing is done if three conditions hold: `start` found the same directions from different starting maps, no
         larger sample is needed (see the module docstring), and a map with one direction more has been tried.
         """
+        restarted = False
         for _ in range(_WIDENINGS):
             if not self.best or not self.problem.in_time:
                 break
             needs_more = self._depends_on_rows or self._leaves_much(self._winner)
             grown = self._resize(_line(self._winner.n_components) + needs_more)
             if self._decided and not grown and self._larger_was_tried:
-                break
+                if restarted or _line(self._winner.n_components) < len(SIZES) - 1:
+                    break
+                restarted = True
+                self._start_again()
             self._decided = self._widen()
         if not self.problem.in_time:
             self._keep_unfinished()
@@ -360,10 +366,13 @@ class DirectionSearch:
             if candidate is self._winner:
                 self.problem.progress.found(candidate)
 
-    def _start_wide(self) -> list[Candidate]:
-        """Optimize wide starting maps by short runs. Return the best two maps, after a long run of each."""
+    def _start_wide(self, at_least: int = 1) -> list[Candidate]:
+        """Optimize wide starting maps by short runs. Return the best two maps, after a long run of each.
+
+        The maps have at least `at_least` directions, if there are enough columns.
+        """
         rows = self._sample
-        width = starting_width(rows, 1 if self.problem.choose_dimension else self.problem.dimensions[-1])
+        width = starting_width(rows, at_least if self.problem.choose_dimension else self.problem.dimensions[-1])
         self._begin(f"{width} directions at the start" if width > 1 else "one direction", Phase.STARTS)
         starts = random_starts(rows, self.kernel, width, self.problem.n_starts, self.problem.rng)
         ended = self._improve([*starts, *moment_starts(rows, self.kernel, width)], SHORT)
@@ -443,6 +452,16 @@ class DirectionSearch:
         if self.criterion.profiles_lambda:
             return self.criterion.profiled(B).value
         return self.criterion.reduced(B, nu / self.criterion.rows.total_weight).value
+
+    def _start_again(self) -> None:
+        """Optimize random wide maps on the current sample, and their truncations.
+
+        With many directions, the first wide maps were learned from too few rows and centers to find all of them.
+        """
+        width = self._winner.n_components + _ADDED
+        wide = [self._truncations(one) for one in self._start_wide(width) if self.problem.in_time]
+        if wide:
+            self._cut(sorted(wide, key=lambda some: _lowest(some).score)[:1])
 
     def _widen(self) -> bool:
         """Add directions to the best map, optimize and truncate it. Return True if this found no new direction."""
