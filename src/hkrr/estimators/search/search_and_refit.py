@@ -275,8 +275,9 @@ def _cross_fit_flexible_maps(
     chosen = np.flatnonzero(flexible)
     if len(chosen) == 0 or not problem.in_time:
         return candidates, left_out
-    crossed = dict(zip(chosen, HeldOutCheck(problem).out_of_fold([candidates[k] for k in chosen]), strict=True))
-    predictions = [crossed.get(k, one) for k, one in enumerate(left_out.predictions)]
+    predictions: list[Array | None] = list(left_out.predictions)
+    for k, crossed in zip(chosen, HeldOutCheck(problem).out_of_fold([candidates[k] for k in chosen]), strict=True):
+        predictions[k] = crossed
     kept = [k for k, one in enumerate(predictions) if one is not None]
     if not kept:
         return candidates, left_out
