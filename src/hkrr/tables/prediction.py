@@ -14,7 +14,8 @@ from hkrr._base.linear_algebra import Array
 from hkrr.exceptions import TableError
 from hkrr.tables.encoding import Column, Encoder, suggest_names
 from hkrr.tables.inner_models import unwrap_model
-from hkrr.tables.regressor import TableRegressor, as_frame
+from hkrr.tables.regressor import TableRegressor
+from hkrr.tables.table_model import as_frame
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -151,6 +151,14 @@ class HyperKernelClassifier(
         with restored_on_failure(self), np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             return self._fit(X, y, sample_weight)
 
+    def check_parameters(self, n_features: int) -> None:
+        """Raise ValueError if a parameter is invalid."""
+        self._unfitted_scores().check_parameters(n_features)
+
+    def _unfitted_scores(self) -> ClassScores:
+        settings = {name: value for name, value in self.get_params(deep=False).items() if name != "class_weight"}
+        return ClassScores(**settings)
+
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
         began = time.perf_counter()
         check_lengths(X, y, sample_weight)
@@ -168,9 +176,7 @@ class HyperKernelClassifier(
         self.class_prior_ = totals / np.sum(totals)
         limit = self.time_limit
         deadline = math.inf if limit is None or not isinstance(limit, int | float) else began + limit
-        settings = {name: value for name, value in self.get_params(deep=False).items() if name != "class_weight"}
-        # If a map is refined by the logistic loss, this takes the last part of the time.
-        scores = ClassScores(**settings)
+        scores = self._unfitted_scores()
         stopped: KeyboardInterrupt | None = None
         try:
             scores.fit(X, one_hot(index, len(self.classes_)), weight)
