@@ -40,18 +40,19 @@ from hkrr.saving.attribute_checks import (
     float_per_target,
     floats,
     held_out,
+    held_out_classes,
     non_negative_int,
     number,
     number_between,
     numeric,
     one_of,
     or_none,
-    table_regressor,
+    table_model,
     text,
     variances,
 )
 from hkrr.saving.former_classifier import PARAMETERS, FormerClassifier, convert
-from hkrr.tables import TableRegressor
+from hkrr.tables import TableClassifier, TableRegressor
 
 
 @dataclass(frozen=True)
@@ -491,8 +492,15 @@ _ALL = (
             "missing_variances_": variances,
             "outliers_": numeric("outliers", kinds="i"),
         },
-        table_regressor,
+        table_model,
         copies={"regressor": "model_"},
+    ),
+    Schema(
+        TableClassifier,
+        {**COLUMNS, "encoder_": encoder, "model_": ("HyperKernelClassifier",)},
+        {"held_out_": held_out_classes, "target_": text},
+        table_model,
+        copies={"classifier": "model_"},
     ),
 )
 SCHEMAS: dict[str, Schema] = {schema.cls.__name__: schema for schema in _ALL}

@@ -44,9 +44,9 @@ def describe(model: BaseEstimator) -> dict[str, Any]:
         - All models have "class", "parameters" (the parameters that differ from their defaults) and "n_features". For a
           `TableRegressor`, "parameters" and "n_features" describe its ``model_``.
         - A model for data frames also has "regressor" or "classifier" (the class of its ``model_``), "missing" and
-          "columns" (the encoding of each column). It has "target" and "held_out" if the name of the target and the scores on held-out rows are
-          known, and "outliers" (the index labels of the outliers) if there are outliers. For other models that were
-          fitted with column names, "columns" contains the names.
+          "columns" (the encoding of each column). It has "target" and "held_out" if the name of the target and the
+          scores on held-out rows are known, and "outliers" (the index labels of the outliers) if there are outliers.
+          For other models that were fitted with column names, "columns" contains the names.
         - A model with a map also has "n_components", "map_shape", "kernel", "reg_lambda", "n_centers", "directions",
           "importances" (of the columns, in decreasing order), "stopped" (why the solver or the search stopped),
           "diagnostics" and "findings" (the warnings that follow from the diagnostics).
