@@ -74,7 +74,7 @@ def unwrap(estimator: Any) -> UnwrappedModel:
     The estimator may be the model itself, or a `TableRegressor`, a pipeline or a parameter search that contains the
     model, possibly nested.
     """
-    from hkrr.tables.regressor import TableRegressor
+    from hkrr.tables.table_model import TableModel
 
     model: Any = estimator
     names, steps = None, list[Callable[[Any], Any]]()
@@ -85,7 +85,7 @@ def unwrap(estimator: Any) -> UnwrappedModel:
                 names = _output_names(before)
                 steps.append(before.transform)
             model = model[-1]
-        elif isinstance(model, TableRegressor):
+        elif isinstance(model, TableModel):
             check_is_fitted(model, "model_")
             names = [str(name) for name in model.feature_names_out_]
             steps.append(model.transform)
