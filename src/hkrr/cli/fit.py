@@ -125,7 +125,13 @@ def fit(
         messages = _fit_and_save(model, view, split, out, start)
         seconds = time.perf_counter() - start
         if as_json:
-            result = {"target": split.target, "warnings": messages, "seconds": seconds, "out": str(out)}
+            result = {
+                "target": split.target,
+                "task": split.task.kind,
+                "warnings": messages,
+                "seconds": seconds,
+                "out": str(out),
+            }
             print_json({**describe(model), **result})
         elif not quiet:
             _print_summary(console, model, messages, seconds, out, data)
@@ -145,14 +151,16 @@ def _table_model(
     """
     import hkrr
     from hkrr.tables import learn_encoder
+    from hkrr.tables.task import are_numbers
 
     encoded = learn_encoder(split.train, missing).transform(split.test)
     if split.task.of_classes:
         if kernel is not None or n_components is not None:
             reason = f" ({split.task.reason})" if split.task.reason else ""
+            advice = ", or use --task regression" if are_numbers(split.y_train) else ""
             raise ValueError(
-                f"--kernel and --n-components are for regression, but the targets are classes{reason}; leave them out, "
-                "or use --task regression"
+                "--kernel and --n-components are for regression, but the values of the target are classes"
+                f"{reason}; leave these options out{advice}"
             )
         classifier = hkrr.HyperKernelClassifier(**settings)
         classifier.check_parameters(encoded.shape[1])
@@ -299,12 +307,17 @@ def _nothing_saved_message(checkpoint: Path | None) -> str:
 
 
 def _print_task(console: Console, data: str, split: Split, is_default_target: bool) -> None:
+    from hkrr.tables.task import are_numbers
+
     name = "standard input" if data == "-" else Path(data).name
     note = " (the last column; use --target for another)" if is_default_target else ""
     print_line(console, f"{name}: predicting {split.target!r}{note} from {split.train.shape[1]} columns")
-    if split.task.reason:
-        print_line(console, f"{split.task.reason}, so its values are classes (--task regression predicts numbers)")
     n, n_test = len(split.y_train), len(split.y_test)
+    if split.task.of_classes:
+        n_classes = len(set(split.y_train) | set(split.y_test))
+        reason = f"{split.task.reason}, so its values are" if split.task.reason else "The values of the target are"
+        advice = " (use --task regression to predict numbers)" if are_numbers(split.y_train) else ""
+        print_line(console, f"{reason} {n_classes} classes{advice}")
     dropped = f"; {split.about}" if split.about else ""
     print_line(console, f"{n:,} training rows, {f'{n_test:,}' if n_test else 'no'} held-out rows{dropped}")
 

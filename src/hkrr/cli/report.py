@@ -71,8 +71,8 @@ def _write_report(
     fitted = load_model(model)
     if hasattr(fitted, "predict_proba"):
         raise ValueError(
-            f"reports support only regressors, but {model} contains a {type(fitted).__name__}; use "
-            f"hkrr.load({str(model)!r}).summary() or hkrr.plotting.LinkDisplay in Python"
+            f"reports support only regressors, but {model} contains a {type(fitted).__name__}; use hkrr info {model}, "
+            "or the plots of hkrr.plotting in Python"
         )
     name = target if target is not None else target_name(fitted)
     if name is None:

@@ -289,7 +289,8 @@ class HeldOutClassScores:
             f"  {name:{width}} " + " ".join(f"{count:>{width},}" for count in counts)
             for name, counts in zip(names, self.confusion, strict=True)
         )
-        return ["", "Held-out rows by true class (rows) and predicted class (columns)", f"  {'':{width}} {head}", *rows]
+        heading = "Number of held-out rows of each class (one line each), by predicted class:"
+        return ["", heading, f"  {'':{width}} {head}", *rows]
 
 
 def check_none_missing(name: str, series: pd.Series, is_missing: Array) -> None:
@@ -298,8 +299,8 @@ def check_none_missing(name: str, series: pd.Series, is_missing: Array) -> None:
         n, row = int(is_missing.sum()), series.index[int(np.argmax(is_missing))]
         raise TableError(
             f"column {quoted(name)} has {n:,} missing value{'s' if n > 1 else ''}, the first in row {row} (counting "
-            "from 0), but this model accepts no missing values; fill them in, drop the column, or fit a TableRegressor "
-            "with missing='impute'"
+            "from 0), but this model accepts no missing values; fill them in, drop the column, or fit a model with "
+            "missing='impute'"
         )
 
 
@@ -326,6 +327,13 @@ def is_numeric(series: pd.Series) -> bool:
     from pandas.api import types
 
     return bool(types.is_numeric_dtype(series.dtype) and not types.is_bool_dtype(series.dtype))
+
+
+def is_boolean(series: pd.Series) -> bool:
+    """Return whether the dtype of a series is boolean, with or without missing values."""
+    from pandas.api import types
+
+    return bool(types.is_bool_dtype(series.dtype) and not hasattr(series, "cat"))
 
 
 def missing_mask(series: pd.Series, words: tuple[str, ...] = ()) -> Array:

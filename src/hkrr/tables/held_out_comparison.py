@@ -17,7 +17,14 @@ from hkrr._base.linear_algebra import Array
 from hkrr.baselines import KernelRidgeCV
 from hkrr.exceptions import TableError
 from hkrr.tables.classifier import TableClassifier
-from hkrr.tables.encoding import HeldOutClassScores, HeldOutScores, as_numbers, missing_mask, suggest_names
+from hkrr.tables.encoding import (
+    HeldOutClassScores,
+    HeldOutScores,
+    as_numbers,
+    is_boolean,
+    missing_mask,
+    suggest_names,
+)
 from hkrr.tables.regressor import TableRegressor
 from hkrr.tables.table_model import as_frame
 from hkrr.tables.task import REGRESSION, Task, as_labels, infer_task
@@ -76,7 +83,8 @@ def hold_out(
 ) -> Split:
     """Separate the target from a table, and return the table split at random into training and held-out rows.
 
-    The rows of each class are split separately, so that the classes have the same frequencies in both parts.
+    The rows of each class are split separately, so that the classes have about the same frequencies in both parts. If
+    possible, every class keeps a training row.
 
     Parameters
     ----------
@@ -120,7 +128,7 @@ def hold_out(
         )
     order = np.random.RandomState(seed).permutation(len(y))
     if found.of_classes:
-        order = _by_turns(y, order)
+        order = _stratified(y, order, n_test)
     test, train = np.sort(order[:n_test]), np.sort(order[n_test:])
     if np.all(y[train] == y[train[0]]):
         where = "row" if np.all(y == y[0]) else "training row"
@@ -130,17 +138,25 @@ def hold_out(
     return Split(target, inputs.iloc[train], y[train], inputs.iloc[test], y[test], seed, about, found)
 
 
-def _by_turns(labels: Array, order: Array) -> Array:
-    """Return the rows in an order in which every part from the beginning has the classes in about equal shares.
+def _stratified(labels: Array, order: Array, n_test: int) -> Array:
+    """Return the rows in an order in which the first `n_test` rows have the classes in the same shares as all rows.
 
-    Row k of the n rows of a class gets the place (k + 1/2) / n. The rows are sorted by their places, the most frequent
-    classes first. The last row of each class therefore comes late, so that a class is seldom missing among the rest.
+    The share of a class is rounded down. The remaining rows come from the classes with the largest remainders. The last
+    row of a class is only taken if there is no other row.
     """
-    place = np.empty(len(order))
-    for label in np.unique(labels):
-        rows = order[labels[order] == label]
-        place[rows] = (np.arange(len(rows)) + 0.5) / len(rows)
-    return order[np.argsort(place[order], kind="stable")]
+    _, first, index = np.unique(labels[order], return_index=True, return_inverse=True)
+    index = np.argsort(np.argsort(first))[index]  # number the classes in the random order of their first rows
+    counts = np.bincount(index)
+    shares = n_test * counts / len(order)
+    n_held_out = np.floor(shares).astype(int)
+    for _ in range(n_test - int(np.sum(n_held_out))):
+        is_last, is_used_up = n_held_out == counts - 1, n_held_out == counts
+        lacking = shares - n_held_out - np.where(is_used_up, np.inf, np.where(is_last, len(order), 0.0))
+        n_held_out[np.argmax(lacking)] += 1
+    rank = np.empty(len(order), dtype=int)  # number of earlier rows of the same class
+    for k, count in enumerate(counts):
+        rank[index == k] = np.arange(count)
+    return order[np.argsort(rank >= n_held_out[index], kind="stable")]
 
 
 def separate_target(
@@ -174,7 +190,7 @@ def _numeric_target(name: str, column: pd.Series, is_missing: Array) -> Array:
             f"the target {quoted(name)} must contain numbers, but its type is {column.dtype}; choose another target "
             "column"
         )
-    column = column.astype("float64") if column.dtype == bool else column
+    column = column.astype("float64") if is_boolean(column) else column
     y, is_invalid = as_numbers(column, is_missing)
     is_invalid |= np.isinf(y)
     if np.any(is_invalid):
@@ -216,6 +232,8 @@ def compare(
     -------
     HeldOutScores or HeldOutClassScores
     """
+    if split.task.of_classes != hasattr(model, "predict_proba"):
+        raise ValueError(f"a {type(model).__name__} cannot be compared on a split for a {split.task.kind}")
     if split.task.of_classes:
         return _compare_classes(model, split, others)
     if len(split.y_test) < _MIN_ROWS or np.all(split.y_test == split.y_test[0]):
@@ -235,6 +253,8 @@ def _compare_classes(model: TableClassifier, split: Split, others: dict[str, Arr
         X, X_test = model.transform(split.train), model.transform(split.test)
         others = class_baselines(X, split.y_train, X_test)
     classes = np.unique(split.y_train)
+    if model.classes_.tolist() != classes.tolist():
+        raise ValueError("the classes of the model are not those of the training rows; fit the model to split.y_train")
     index: Array = np.searchsorted(classes, split.y_test)
     known = np.isin(split.y_test, classes)
     parts = [model.predict_proba(split.test), *others.values()]

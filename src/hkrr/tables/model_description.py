@@ -42,7 +42,7 @@ def describe(model: BaseEstimator) -> dict[str, Any]:
         The keys depend on the model. A key is absent if the model does not have the corresponding attribute.
 
         - All models have "class", "parameters" (the parameters that differ from their defaults) and "n_features". For a
-          `TableRegressor`, "parameters" and "n_features" describe its ``model_``.
+          model for data frames, "parameters" and "n_features" describe its ``model_``.
         - A model for data frames also has "regressor" or "classifier" (the class of its ``model_``), "missing" and
           "columns" (the encoding of each column). It has "target" and "held_out" if the name of the target and the
           scores on held-out rows are known, and "outliers" (the index labels of the outliers) if there are outliers.

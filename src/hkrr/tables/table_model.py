@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from hkrr._base.checks import check_choice, check_installed
@@ -101,9 +101,12 @@ class TableModel(BaseEstimator):
         """Return an attribute of ``model_``, or raise an AttributeError that names models with this attribute."""
         check_is_fitted(self, "model_")
         if not hasattr(self.model_, name):
+            others = "HyperKernelEnsemble and HyperKernelRidgeCV have"
+            if is_classifier(self):
+                others = "HyperKernelClassifier has"
             raise AttributeError(
-                f"model_ (a fitted {type(self.model_).__name__}) has no {name}; HyperKernelEnsemble and "
-                f"HyperKernelRidgeCV have {name}, unless their fit was interrupted"
+                f"model_ (a fitted {type(self.model_).__name__}) has no {name}; {others} {name}, unless the fit was "
+                "interrupted"
             )
         return getattr(self.model_, name)
 

@@ -9,7 +9,7 @@ import numpy as np
 from hkrr._base.error_text import quoted
 from hkrr._base.linear_algebra import Array
 from hkrr.exceptions import TableError
-from hkrr.tables.encoding import as_numbers, as_texts, missing_mask
+from hkrr.tables.encoding import as_numbers, as_texts, is_boolean, missing_mask
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +29,16 @@ class Task(NamedTuple):
     kind : {"regression", "classification"}
         Whether the targets are numbers or labels.
     reason : str
-        Why this task was inferred from the column, or "" if it is obvious or was given.
+        Why the values are labels, if this was inferred from the column, or else "".
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from hkrr.tables import Task, infer_task
+    >>> infer_task("sold", pd.Series(["yes", "no"]))
+    Task(kind='classification', reason="'sold' contains text")
+    >>> Task("regression").of_classes
+    False
     """
 
     kind: Literal["regression", "classification"]
@@ -72,8 +81,9 @@ def infer_task(name: str, column: pd.Series) -> Task:
     present = column[~missing_mask(column)]
     if len(present) == 0 or present.dtype.kind in "mMc":
         return REGRESSION  # the error message about such a target says what to do
-    if present.dtype == bool or hasattr(present, "cat"):
-        return Task("classification", f"{quoted(name)} contains {_kind(present)}")
+    if is_boolean(present) or hasattr(present, "cat"):
+        what = "booleans" if is_boolean(present) else "categories"
+        return Task("classification", f"{quoted(name)} contains {what}")
     numbers, is_invalid = as_numbers(present, np.zeros(len(present), dtype=bool))
     if np.mean(is_invalid) > 0.5:
         return Task("classification", f"{quoted(name)} contains text")
@@ -88,10 +98,6 @@ def infer_task(name: str, column: pd.Series) -> Task:
     return REGRESSION
 
 
-def _kind(column: pd.Series) -> str:
-    return "booleans" if column.dtype == bool else "categories"
-
-
 def as_labels(name: str, column: pd.Series) -> Array:
     """Return the labels of a column without missing values as strings. Raise a TableError if they cannot be classes."""
     if column.dtype.kind in "mMc":
@@ -102,8 +108,17 @@ def as_labels(name: str, column: pd.Series) -> Array:
     labels = np.asarray(as_texts(column), dtype=str)
     n_classes = len(np.unique(labels))
     if n_classes > _MAX_CLASSES or n_classes * _ROWS_PER_CLASS > max(len(labels), 2 * _ROWS_PER_CLASS):
+        advice = "predict numbers (--task regression)" if are_numbers(labels) else "choose another target column"
         raise TableError(
             f"the target {quoted(name)} has {n_classes:,} different values in {len(labels):,} rows, too many for "
-            "classes; choose another target column, or a column of numbers with --task regression"
+            f"classes; {advice}"
         )
     return labels
+
+
+def are_numbers(labels: Array) -> bool:
+    """Return whether all labels, which are strings, can be read as numbers."""
+    try:
+        return bool(np.all(np.isfinite(labels.astype(np.float64))))
+    except ValueError:
+        return False
