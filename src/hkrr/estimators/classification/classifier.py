@@ -21,7 +21,7 @@ from hkrr.estimators.classification.class_scores import ClassScores
 from hkrr.estimators.classification.labels import check_labels, class_weights, one_hot
 from hkrr.estimators.classification.logistic_refinement import Task, refine
 from hkrr.estimators.classification.summary import summarize_classifier
-from hkrr.estimators.fitted.diagnostics import Diagnostics
+from hkrr.estimators.fitted.diagnostics import Diagnostics, fit_warnings_silenced
 from hkrr.estimators.fitted.summary import Summary, SummaryMixin
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.estimators.search.progress import SearchCallback
@@ -29,8 +29,13 @@ from hkrr.estimators.search.search_and_refit import LeftOutPredictions
 from hkrr.rows.open_inputs import is_external
 from hkrr.rows.weights import check_lengths, check_numbers, check_weights, normalize_weights
 
-# A map with few directions is refined by the logistic loss if its share of the weights is at least this number.
+# A map with few directions is refined by the logistic loss if there are at most this many rows. With more rows, the
+# refinement takes long and gains little.
+_MOST_REFINED_ROWS = 2_000
+# The refinement starts from a member whose share of the weights is at least this number, if there is one.
 _LEAST_SHARE = 0.05
+# Share of the time limit for the ensemble, if a map may be refined afterwards.
+_SHARE_OF_SCORES = 0.7
 
 
 class HyperKernelClassifier(
@@ -44,8 +49,8 @@ class HyperKernelClassifier(
     function maps the scores of the models to probabilities. Its weights and offsets minimize the log loss of the
     leave-one-out predictions, plus a price for the parameters of the maps.
 
-    If the model with the largest weight has a map with few directions, this map is also refined by the logistic loss.
-    If the log loss of held-out rows is then smaller, the refined model is the only member.
+    With at most 2,000 rows, a map with few directions is also refined by the logistic loss. If the log loss of held-out
+    rows is then smaller, the refined model is the only member.
 
     Parameters
     ----------
@@ -178,6 +183,8 @@ class HyperKernelClassifier(
         limit = self.time_limit
         deadline = math.inf if limit is None or not isinstance(limit, int | float) else began + limit
         scores = self._unfitted_scores()
+        if math.isfinite(deadline) and len(X) <= _MOST_REFINED_ROWS:
+            scores.time_limit = _SHARE_OF_SCORES * limit
         stopped: KeyboardInterrupt | None = None
         try:
             scores.fit(X, one_hot(index, len(self.classes_)), weight)
@@ -186,19 +193,33 @@ class HyperKernelClassifier(
                 raise
             stopped = stop
         found, self.refined_ = fit_link(_left_out(scores, X, index, weight, len(self.classes_))), False
-        few = _few_directions(scores, found.link)
-        if few is not None and stopped is None and time.perf_counter() < deadline:
-            task = Task(few, X, index, normalize_weights(weight), len(self.classes_), deadline, self.verbose)
-            refined = refine(task)
+        if stopped is None and len(X) <= _MOST_REFINED_ROWS and time.perf_counter() < deadline:
+            start = _few_directions(scores, found.link) or self._regression(X, index, weight, deadline)
+            task = Task(start, X, index, normalize_weights(weight), len(self.classes_), deadline, self.verbose)
+            refined = refine(task) if _has_few_directions(start) else None
             if refined is not None and refined[1].expected_log_loss < found.expected_log_loss:
                 model, found = refined
                 scores.members_, self.refined_ = [model], True
+        scores.time_limit = limit
         scores.weights_, self.offsets_ = found.link.weights, found.link.offsets
         self.scores_ = scores
         self.held_out_log_loss_, self.held_out_accuracy_ = found.log_loss, found.accuracy
         if stopped is not None:
             raise FitInterrupted(self, stopped) from None
         return self
+
+    def _regression(self, X: Array, index: Array, weight: Array | None, deadline: float) -> HyperKernelRidgeCV:
+        """Return a regression on the indicators of the classes, whose map has few directions if they suffice."""
+        left = deadline - time.perf_counter()
+        model = HyperKernelRidgeCV(
+            n_init=self.n_init,
+            time_limit=None if math.isinf(deadline) else max(left / 3.0, 0.1),
+            scale_features=self.scale_features,
+            n_jobs=self.n_jobs,
+            random_state=self.random_state,
+        )
+        with fit_warnings_silenced():
+            return model.fit(X, one_hot(index, len(self.classes_)), weight)
 
     @property
     def members_(self) -> list[HyperKernelRidgeCV]:
@@ -334,10 +355,14 @@ class HyperKernelClassifier(
 def _few_directions(scores: ClassScores, link: ClassLink) -> HyperKernelRidgeCV | None:
     """Return the member with the largest weight among those with few directions, or None if their weights are small."""
     for member, weight in zip(scores.members_, link.weights, strict=True):
-        is_few = member.map_shape_ == ShapeName.FULL and member.n_components_ < member.n_features_in_
-        if is_few and weight >= _LEAST_SHARE * np.sum(link.weights):
+        if _has_few_directions(member) and weight >= _LEAST_SHARE * np.sum(link.weights):
             return member
     return None
+
+
+def _has_few_directions(model: HyperKernelRidgeCV) -> bool:
+    """Return whether the map of a model is full, but has fewer directions than columns."""
+    return model.map_shape_ == ShapeName.FULL and model.n_components_ < model.n_features_in_
 
 
 def _left_out(scores: ClassScores, X: Array, index: Array, weight: Array | None, n_classes: int) -> LeftOutPredictions:
