@@ -100,7 +100,8 @@ class TableClassifier(ClassifierMixin, TableModel):
         -------
         array (n_samples,)
         """
-        labels: Array = self.model_.predict(self._encode(X))
+        encoded = self._encode(X)
+        labels: Array = self.model_.predict(encoded)
         return labels
 
     def predict_proba(self, X: Any) -> Array:
@@ -115,5 +116,6 @@ class TableClassifier(ClassifierMixin, TableModel):
         -------
         array (n_samples, n_classes)
         """
-        probabilities: Array = self.model_.predict_proba(self._encode(X))
+        encoded = self._encode(X)
+        probabilities: Array = self.model_.predict_proba(encoded)
         return probabilities

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from hkrr._base.checks import check_choice
 from hkrr._base.error_text import quoted
 from hkrr._base.linear_algebra import Array
 from hkrr.baselines import KernelRidgeCV
@@ -132,7 +133,7 @@ def hold_out(
     test, train = np.sort(order[:n_test]), np.sort(order[n_test:])
     if np.all(y[train] == y[train[0]]):
         where = "row" if np.all(y == y[0]) else "training row"
-        value = quoted(y[train[0]]) if found.of_classes else f"{y[train[0]]:g}"
+        value = quoted(str(y[train[0]])) if found.of_classes else f"{y[train[0]]:g}"
         raise TableError(f"the target {quoted(target)} is {value} in every {where}; there is nothing to learn")
     about = f"dropped {n_dropped:,} row{'s' if n_dropped > 1 else ''} without a target" if n_dropped else ""
     return Split(target, inputs.iloc[train], y[train], inputs.iloc[test], y[test], seed, about, found)
@@ -166,6 +167,7 @@ def separate_target(
 
     The rows are returned without the target column. See `hold_out` for `task`.
     """
+    check_choice("task", task, ("auto", "regression", "classification"))
     frame = as_frame(frame)
     names = [str(name) for name in frame.columns]
     if target not in names:
