@@ -180,10 +180,10 @@ class HyperKernelClassifier(
         weight = class_weights(self.class_weight, y, weight)
         self.class_count_, totals = np.bincount(index), np.bincount(index, weight)
         self.class_prior_ = totals / np.sum(totals)
-        limit = self.time_limit
-        deadline = math.inf if limit is None or not isinstance(limit, int | float) else began + limit
-        scores = self._unfitted_scores()
-        if math.isfinite(deadline) and len(X) <= _MOST_REFINED_ROWS:
+        scores, limit = self._unfitted_scores(), self.time_limit
+        scores.check_parameters(X.shape[1])
+        deadline = math.inf if limit is None else began + limit
+        if limit is not None and len(X) <= _MOST_REFINED_ROWS:
             scores.time_limit = _SHARE_OF_SCORES * limit
         stopped: KeyboardInterrupt | None = None
         try:
