@@ -1,5 +1,6 @@
 """Test the commands with a classifier: one that was saved by `hkrr.save`, and one that `hkrr fit` fits to a table."""
 
+import io
 import json
 import re
 
@@ -7,9 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from rich.console import Console
 
 import hkrr
-from hkrr.tables import describe, hold_out, predict_frame, read_table
+from hkrr.cli._model_summary import show_scores
+from hkrr.tables import HeldOutClassScores, describe, hold_out, predict_frame, read_table
 from support.command_line import refused, run
 from support.handmade_models import made_classifier, made_labels
 from support.house_table import KIND, TARGET, kinds, table
@@ -329,3 +332,22 @@ def test_a_classifier_is_saved_if_the_baselines_fail(tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     assert "! The model could not be evaluated: no probability is finite" in result.stdout
     assert hkrr.load(tmp_path / "m").predict(frame).shape == (40,)
+
+
+def test_a_baseline_with_a_smaller_log_loss_is_recommended():
+    def shown(*log_loss):
+        scores = HeldOutClassScores("y", names, each, each, each, log_loss, each, each, ("a",), ((9,),), 30, 9, 0, 0.95)
+        console = Console(width=79, record=True, file=io.StringIO())
+        show_scores(console, scores)
+        return " ".join(console.export_text().split())
+
+    names, each = ("hkrr", "logistic regression", "class frequencies"), (0.9, 0.8, 0.7)
+    assert "The baseline" not in shown(0.2, 0.195, 0.5)  # the difference is too small
+    assert "The baseline" not in shown(0.2, 0.3, 0.5)
+    assert shown(0.2, 0.1, 0.5).endswith(
+        "The baseline 'logistic regression' has a smaller log loss on these rows. Consider using it instead "
+        "(sklearn.linear_model.LogisticRegression in Python)."
+    )
+    assert shown(0.2, 0.3, 0.1).endswith(
+        "'class frequencies' has a smaller log loss on these rows. Consider using it instead."
+    )

@@ -49,14 +49,17 @@ def show_scores(console: Console, scores: HeldOutScores | HeldOutClassScores | N
     if scores is None:
         return
     print_line(console, f"\n{scores}")
-    values = [-loss for loss in scores.log_loss] if hasattr(scores, "log_loss") else scores.r2
+    if hasattr(scores, "log_loss"):
+        values, is_better, gap = tuple(-loss for loss in scores.log_loss), "has a smaller log loss", "\n"
+    else:
+        values, is_better, gap = scores.r2, "scores higher", ""
     best = max(range(len(values)), key=lambda k: values[k])
     if best > 0 and values[best] > values[0] + _MIN_GAIN:
         name = scores.methods[best]
         # A model file may also contain scores of baselines that are not in _BASELINE_CLASSES.
         where = f" ({_BASELINE_CLASSES[name]} in Python)" if name in _BASELINE_CLASSES else ""
-        message = f"The baseline '{name}' scores higher on these rows. Consider using it instead{where}."
-        print_line(console, textwrap.fill(message, 79), "yellow")
+        message = f"The baseline '{name}' {is_better} on these rows. Consider using it instead{where}."
+        print_line(console, gap + textwrap.fill(message, 79), "yellow")
 
 
 def show_facts(console: Console, model: BaseEstimator) -> None:
