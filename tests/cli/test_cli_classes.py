@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from rich.console import Console
 
 import hkrr
+from hkrr._storage.checkpoint import FitInterrupted
 from hkrr.cli._model_summary import show_scores
 from hkrr.tables import HeldOutClassScores, describe, hold_out, predict_frame, read_table
 from support.command_line import refused, run
@@ -351,3 +352,16 @@ def test_a_baseline_with_a_smaller_log_loss_is_recommended():
     assert shown(0.2, 0.3, 0.1).endswith(
         "'class frequencies' has a smaller log loss on these rows. Consider using it instead."
     )
+
+
+def test_ctrl_c_saves_the_best_classifier_so_far(tmp_path, monkeypatch):
+    def stopped(self, X, y):
+        raise FitInterrupted(made_classifier(1, 4, 2))
+
+    monkeypatch.setattr(hkrr.HyperKernelClassifier, "fit", stopped)
+    frame = pd.DataFrame(np.random.default_rng(0).standard_normal((40, 4)), columns=NAMES).assign(y=["a", "b"] * 20)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    command = ["fit", tmp_path / "t.csv", "-q", "-o", tmp_path / "m", "--checkpoint", tmp_path / "c"]
+    line = refused(*command, status=130)
+    assert line.startswith(f"Stopped. The best model so far was saved to {tmp_path / 'm'}. Run the same command again")
+    assert hkrr.load(tmp_path / "m").predict_proba(frame).shape == (40, 2)
