@@ -3,8 +3,8 @@
 The models have the form f(x) = g(Bx). A direction is a row of the map B: the coefficients of a linear combination of
 the inputs. `HyperKernelRidge` learns B and the function g for a given number of directions and a given regularization
 lambda. `HyperKernelRidgeCV` also chooses the number of directions and lambda. For tables, `HyperKernelEnsemble` fits a
-weighted sum of such models, and `TableRegressor` also encodes text, dates and missing values. `HyperKernelClassifier`
-predicts class probabilities.
+weighted sum of such models. `HyperKernelClassifier` predicts class probabilities. `TableRegressor` and
+`TableClassifier` also encode text, dates and missing values.
 
 The components of the models are public: `hkrr.kernels`, `hkrr.rows`, `hkrr.centers`, `hkrr.objective`, `hkrr.criteria`
 and `hkrr.solvers`. `hkrr.datasets` generates data from known models, `hkrr.metrics` compares subspaces, and
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from hkrr import theory as theory
     from hkrr.estimators.classification import HyperKernelClassifier
     from hkrr.saving import load, save, to_onnx
-    from hkrr.tables import TableRegressor
+    from hkrr.tables import TableClassifier, TableRegressor
 
 __all__ = [
     "CheckpointError",
@@ -61,6 +61,7 @@ __all__ = [
     "NotConvergedWarning",
     "OverfitWarning",
     "PoorFitWarning",
+    "TableClassifier",
     "TableError",
     "TableRegressor",
     "__version__",
@@ -79,6 +80,7 @@ __all__ = [
 # Names that are imported on first access, and the modules that define them. This halves the time of `import hkrr`.
 _LAZY = {
     "HyperKernelClassifier": "hkrr.estimators.classification",
+    "TableClassifier": "hkrr.tables",
     "TableRegressor": "hkrr.tables",
     "baselines": "hkrr.baselines",
     "load": "hkrr.saving",

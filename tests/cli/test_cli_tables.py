@@ -207,7 +207,7 @@ def test_missing_values_are_refused_on_request(folder, tmp_path):
         (["none.csv"], "none.csv: No such file or directory"),
         (["houses.csv", "-t", "prize"], "there is no column 'prize'; did you mean 'price'?"),
         (
-            ["houses.csv", "-t", "town"],
+            ["houses.csv", "-t", "town", "--task", "regression"],
             "the target 'town' must contain finite numbers, but row 0 (counting from 0) is 'Bari'",
         ),
         (["houses.csv", "--drop", "twon"], "there is no column 'twon' to drop; did you mean 'town'?"),

@@ -1,6 +1,7 @@
 """Test the progress display of hkrr fit, on a terminal and without one, and its estimate of the remaining time."""
 
 import io
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,6 +14,7 @@ from hkrr.cli import _live_view
 from hkrr.cli._live_view import View
 from hkrr.cli._time_left import TimeLeft, format_time_left
 from hkrr.estimators.search.progress import Phase, SearchState
+from hkrr.tables.task import REGRESSION, Task
 
 # The four lists below are the stages of four recorded fits. Each entry has the start of a stage in seconds, and its
 # phase. The last entry is the end of the fit.
@@ -174,7 +176,8 @@ def state(phase, seconds, n_found=0, error=0.0, **more):
     """
     best = {"n_components": 1, "kernel": "gaussian", "shape": "full", "score": 0.0} if n_found else {}
     predict = lambda X: X[:, 0] + error  # noqa: E731
-    return SearchState(STAGES[phase], seconds, n_found=n_found, phase=phase, _predict=predict, **{**best, **more})
+    options = {"_predict": predict, **best, **more}
+    return SearchState(STAGES[phase], seconds, n_found=n_found, phase=phase, **options)
 
 
 @pytest.fixture
@@ -188,7 +191,7 @@ def clock(monkeypatch):
 def made_view(terminal, **options):
     console = Console(file=io.StringIO(), force_terminal=terminal, width=80, color_system=None)
     frame = pd.DataFrame({"x": [0.0, 1.0, 2.0]})
-    split = SimpleNamespace(test=frame, y_test=np.array([0.0, 1.0, 2.0]))
+    split = SimpleNamespace(test=frame, y_test=np.array([0.0, 1.0, 2.0]), task=REGRESSION)
     model = SimpleNamespace(transform=lambda frame: frame.to_numpy())
     return View(console, model, split, **{"any_kernel": False, **options}), console.file
 
@@ -213,6 +216,22 @@ def test_without_a_terminal_each_stage_is_a_line(clock):
         "   19 s  directions in addition to the 1 found, gaussian  (best held-out R2 so far 0.985; about 20 s left)",
         "   29 s  refining the best directions  (best held-out R2 so far 0.985; about 25 s left)",
     ]
+
+
+def test_classes_have_an_accuracy(clock):
+    """Test that the accuracy is displayed for classes. A candidate predicts one column of scores for each class."""
+    console = Console(file=io.StringIO(), force_terminal=False, width=80)
+    frame = pd.DataFrame({"x": [0.0, 1.0, 2.0, 3.0]})
+    labels = {"y_train": np.array(["b", "a", "c", "a"]), "y_test": np.array(["a", "b", "c", "d"])}
+    split = SimpleNamespace(test=frame, task=Task("classification"), **labels)
+    view = View(console, SimpleNamespace(transform=lambda frame: frame.to_numpy()), split, any_kernel=True)
+    for seconds, n_found, columns in ((0.0, 1, [0, 0, 2, 2]), (30.0, 2, [0, 1, 2, 2]), (60.0, 3, [1, 1, 1, 1])):
+        clock.now = 101.0 + seconds
+        predict = lambda X, columns=columns: np.eye(3)[columns]  # noqa: E731
+        view(state(list(STAGES)[n_found], seconds, n_found, _predict=predict))
+    scores = re.findall(r"best held-out accuracy so far (\d\.\d{3})", console.file.getvalue())
+    assert scores == ["0.500", "0.750", "0.750"]  # the class d is not in the training rows
+    assert "best held-out accuracy  0.750 (preliminary)" in _text(view)
 
 
 def test_the_message_on_a_checkpoint_is_printed_once(clock):

@@ -39,7 +39,9 @@ VARIANTS = ["grid", "learned grid", "polynomials", "cells"]
 
 def test_every_estimator_has_a_schema():
     # TableRegressor takes data frames and is tested separately.
-    assert {name for name, schema in SCHEMAS.items() if schema.is_own} == {*CLASSES, "TableRegressor"}
+    own = {name: schema for name, schema in SCHEMAS.items() if schema.is_own}
+    assert set(own) == {*CLASSES, "TableRegressor", "ClassScores"}
+    assert [name for name, schema in own.items() if schema.is_part] == ["ClassScores"]
 
 
 @pytest.mark.parametrize("name", [*CLASSES, *VARIANTS])
@@ -148,6 +150,22 @@ def test_an_ensemble_in_a_table_regressor(tmp_path):
     again = through_a_file(model, tmp_path)
     assert_same(again.model_, model.model_)
     assert_same(again.predict(frame, return_std=True), model.predict(frame, return_std=True))
+
+
+def test_a_classifier_whose_fit_was_interrupted(tmp_path):
+    def stop(state):
+        if state.score is not None:  # there is a best model so far
+            raise KeyboardInterrupt
+
+    X, y = rows()
+    model = unfitted("HyperKernelClassifier").set_params(checkpoint=tmp_path / "checkpoint", callbacks=[stop])
+    with pytest.raises(KeyboardInterrupt, match="holds the best model so far"):
+        model.fit(pd.DataFrame(X, columns=["a", "b", "c"]), np.where(y > 0, "high", "low"))
+    assert not hasattr(model, "diagnostics_")
+    again = through_a_file(model, tmp_path)
+    assert_same(again.members_, model.members_)
+    frame = pd.DataFrame(new_rows(), columns=["a", "b", "c"])
+    assert_array_equal(again.predict_proba(frame), model.predict_proba(frame), strict=True)
 
 
 def test_a_fit_of_tensors(tmp_path):

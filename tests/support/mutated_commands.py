@@ -3,8 +3,8 @@
 import warnings
 
 import hkrr
-from hkrr.cli.fit import prepare
-from hkrr.tables import TableRegressor, compare, read_pieces
+from hkrr.cli.fit import read_split
+from hkrr.tables import TableClassifier, TableRegressor, compare, read_pieces
 
 KINDS = ("csv", "parquet")
 
@@ -18,11 +18,9 @@ def outcome(path, target, fits):
         warnings.simplefilter("ignore")  # a fit to meaningless data causes warnings
         try:
             # Rows are held out only if the target is yy. Without held-out rows, small tables can be used too.
-            model = TableRegressor(hkrr.HyperKernelRidgeCV(n_components=1, n_init=1, time_limit=0.3, random_state=0))
-            split = prepare(str(path), target, [], 0.2 if target == "yy" else 0.0, 0, model)
+            split = read_split(str(path), target, [], 0.2 if target == "yy" else 0.0, 0)
             n_rows = sum(len(piece) for piece in read_pieces(path))
-            if not fits:
-                model.regressor = _ConstantRegressor()
+            model = _unfitted(split.task.of_classes, fits)
             model.fit(split.train, split.y_train)
             X = model.transform(split.test)
             if fits and len(X):
@@ -38,8 +36,16 @@ def outcome(path, target, fits):
     return "fitted" if fits else "read"
 
 
-class _ConstantRegressor:
-    """A regressor whose fit does nothing."""
+def _unfitted(of_classes, fits):
+    """Return a small model for the table. If `fits` is False, its fit does nothing."""
+    quick = {"n_init": 1, "time_limit": 0.3, "random_state": 0}
+    if of_classes:
+        return TableClassifier(hkrr.HyperKernelClassifier(**quick) if fits else _Constant())
+    return TableRegressor(hkrr.HyperKernelRidgeCV(n_components=1, **quick) if fits else _Constant())
+
+
+class _Constant:
+    """A regressor or classifier whose fit does nothing."""
 
     def get_params(self, deep=False):
         return {}

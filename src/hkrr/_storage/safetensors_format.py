@@ -39,7 +39,7 @@ FORMAT, CHECKPOINT_FORMAT = 1, 2
 # names of columns.
 _MAX_TABLE, _MAX_BRACKETS = 2 << 20, 100_000
 # Maximum depth of nested objects and lists in the header.
-_MAX_DEPTH = 16
+_MAX_DEPTH = 20
 # Maximum number of axes of a tensor, and upper bound on its axis lengths, byte offsets and number of entries.
 _MAX_AXES, _MAX_AXIS = 8, 2**48
 _DTYPES: dict[str, np.dtype[Any]] = {

@@ -1,4 +1,4 @@
-"""Live display of a fit: the current stage, the best candidate so far with its R2, and the remaining time.
+"""Live display of a fit: the current stage, the best candidate so far with its score, and the remaining time.
 
 A candidate is a kernel and a map that the search has optimized.
 """
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import numpy as np
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -21,7 +22,7 @@ from hkrr.cli._time_left import TimeLeft, format_time_left
 from hkrr.estimators.search.progress import SearchState
 
 if TYPE_CHECKING:
-    from hkrr.tables import Split, TableRegressor
+    from hkrr.tables import Split, TableClassifier, TableRegressor
 
 # Maximum fraction of the fit time that is spent on scoring candidates on the held-out rows.
 _MAX_SCORING_SHARE = 0.05
@@ -32,16 +33,16 @@ _MAX_SCORED_ROWS = 2_000
 class View:
     """A callback that displays the progress of a fit.
 
-    On a terminal the display is updated in place. Otherwise one line is printed at the start of each stage. The R2 of
-    candidates is computed on the held-out rows of `split`. `any_kernel` tells whether the search also chooses the
-    kernel. The time limit in seconds is counted from the creation of the view. If the fit resumes from a checkpoint,
-    `resume_message` is printed; "" means that it does not resume.
+    On a terminal the display is updated in place. Otherwise one line is printed at the start of each stage. The R2 or
+    the accuracy of candidates is computed on the held-out rows of `split`. `any_kernel` tells whether the search also
+    chooses the kernel. The time limit in seconds is counted from the creation of the view. If the fit resumes from a
+    checkpoint, `resume_message` is printed; "" means that it does not resume.
     """
 
     def __init__(
         self,
         console: Console,
-        model: TableRegressor,
+        model: TableRegressor | TableClassifier,
         split: Split,
         any_kernel: bool,
         time_limit: float | None = None,
@@ -53,7 +54,10 @@ class View:
         self._start = self._fit_start = time.monotonic()
         self._stage, self._best, self._n_scored = "", "", 0
         self._time_left = TimeLeft(any_kernel, bool(resume_message))
-        self._r2: float | None = None
+        self._best_score: float | None = None
+        # The labels of the classes of a classification. The score is then the accuracy, and R2 otherwise.
+        self._classes = np.unique(split.y_train) if split.task.of_classes else None
+        self._score_name = "R2" if self._classes is None else "accuracy"
         self._X: Array | None = None
         # Time (of `time.monotonic`) before which no candidate is scored.
         self._next_score = 0.0
@@ -84,7 +88,8 @@ class View:
         """Display the name of a new stage."""
         self._stage = stage
         if not self._console.is_terminal:
-            notes = [] if self._r2 is None else [f"best held-out R2 so far {self._r2:.3f}"]
+            best = self._best_score
+            notes = [] if best is None else [f"best held-out {self._score_name} so far {best:.3f}"]
             note = "; ".join(filter(None, [*notes, self._format_left()]))
             print_line(self._console, f"{self._elapsed:5.0f} s  {stage}{f'  ({note})' if note else ''}")
 
@@ -93,20 +98,24 @@ class View:
         return time.monotonic() - self._start
 
     def _score(self, state: SearchState) -> None:
-        """Compute the R2 of the best candidate on the held-out rows, if the candidate is new.
+        """Compute the score of the best candidate on the held-out rows, if the candidate is new.
 
         To limit the time spent on scoring, nothing is computed if the last score was computed too recently; see
-        `_MAX_SCORING_SHARE`. The R2 is only displayed. It is not used to select a model.
+        `_MAX_SCORING_SHARE`. The score is only displayed. It is not used to select a model.
         """
         began = time.monotonic()
         if state.n_found == self._n_scored or began < self._next_score or len(self._y) < 2:
             return
-        from sklearn.metrics import r2_score
+        from sklearn.metrics import accuracy_score, r2_score
 
         if self._X is None:
             self._X = self._model.transform(self._test)
-        r2 = float(r2_score(self._y, state.predict(self._X)))
-        self._r2 = r2 if self._r2 is None else max(self._r2, r2)
+        predicted = state.predict(self._X)
+        if self._classes is None:
+            score = float(r2_score(self._y, predicted))
+        else:
+            score = float(accuracy_score(self._y, self._classes[np.argmax(predicted, axis=1)]))
+        self._best_score = score if self._best_score is None else max(self._best_score, score)
         self._n_scored, now = state.n_found, time.monotonic()
         self._next_score = now + (now - began) / _MAX_SCORING_SHARE
 
@@ -124,7 +133,7 @@ class View:
         grid = Table.grid(padding=(0, 2))
         grid.add_row("stage", self._stage)
         grid.add_row("best so far", self._best or "no candidate yet")
-        if self._r2 is not None:
-            grid.add_row("best held-out R2", f"{self._r2:.3f} (preliminary)")
+        if self._best_score is not None:
+            grid.add_row(f"best held-out {self._score_name}", f"{self._best_score:.3f} (preliminary)")
         grid.add_row("time", ", ".join(filter(None, [format_duration(self._elapsed), self._format_left()])))
         return grid

@@ -20,7 +20,7 @@ from hkrr.solvers.driver import StopReason
 from hkrr.tables.inner_models import unwrap_model
 
 if TYPE_CHECKING:
-    from hkrr.tables import HeldOutScores
+    from hkrr.tables import HeldOutClassScores, HeldOutScores
 
 # Maximum number of directions, or of table columns, in a printed list.
 _MAX_ROWS = 15
@@ -28,10 +28,14 @@ _MAX_ROWS = 15
 _MAX_IMPORTANCES, _MIN_SHARE = 8, 0.005
 # Maximum width of a printed cell, except for the last cell of a row. Longer text is truncated.
 _MAX_NAME_WIDTH = 30
-# A baseline is recommended if its R2 exceeds the R2 of the model by more than this number.
+# A baseline is recommended if its score (R2, or minus the log loss) exceeds that of the model by more than this number.
 _MIN_GAIN = 0.01
 # The class that a user can fit in Python, for each baseline.
-_BASELINE_CLASSES = {"kernel ridge": "hkrr.baselines.KernelRidgeCV", "linear": "sklearn.linear_model.RidgeCV"}
+_BASELINE_CLASSES = {
+    "kernel ridge": "hkrr.baselines.KernelRidgeCV",
+    "linear": "sklearn.linear_model.RidgeCV",
+    "logistic regression": "sklearn.linear_model.LogisticRegression",
+}
 # Maximum number of outliers to list.
 _MAX_OUTLIERS = 5
 # Pattern of the column names that are given to a file without a header line.
@@ -40,18 +44,22 @@ _NO_HEADER = re.compile(r"column \d+")
 _KIND_NAMES = {"truth": "boolean"}
 
 
-def show_scores(console: Console, scores: HeldOutScores | None) -> None:
+def show_scores(console: Console, scores: HeldOutScores | HeldOutClassScores | None) -> None:
     """Print the scores on the held-out rows, if there are any, and recommend a baseline that scores higher."""
     if scores is None:
         return
     print_line(console, f"\n{scores}")
-    best = max(range(len(scores.r2)), key=lambda k: scores.r2[k])
-    if best > 0 and scores.r2[best] > scores.r2[0] + _MIN_GAIN:
+    if hasattr(scores, "log_loss"):
+        values, is_better, gap = tuple(-loss for loss in scores.log_loss), "has a smaller log loss", "\n"
+    else:
+        values, is_better, gap = scores.r2, "scores higher", ""
+    best = max(range(len(values)), key=lambda k: values[k])
+    if best > 0 and values[best] > values[0] + _MIN_GAIN:
         name = scores.methods[best]
         # A model file may also contain scores of baselines that are not in _BASELINE_CLASSES.
         where = f" ({_BASELINE_CLASSES[name]} in Python)" if name in _BASELINE_CLASSES else ""
-        message = f"The baseline '{name}' scores higher on these rows. Consider using it instead{where}."
-        print_line(console, textwrap.fill(message, 79), "yellow")
+        message = f"The baseline '{name}' {is_better} on these rows. Consider using it instead{where}."
+        print_line(console, gap + textwrap.fill(message, 79), "yellow")
 
 
 def show_facts(console: Console, model: BaseEstimator) -> None:
@@ -66,7 +74,8 @@ def show_facts(console: Console, model: BaseEstimator) -> None:
     _show_rows(console, [(f"{name}:", value) for name, value in summary.facts])
     if summary.members:
         n = len(summary.members)
-        print_line(console, f"\nWeighted sum of {n} model{'s' if n > 1 else ''}:")
+        what = "Classification by" if hasattr(model, "predict_proba") else "Weighted sum of"
+        print_line(console, f"\n{what} {n} model{'s' if n > 1 else ''}:")
         _show_rows(console, [MEMBER_COLUMNS, *summary.members], n + 1)
 
 

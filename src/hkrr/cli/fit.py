@@ -7,10 +7,11 @@ import time
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
+from sklearn.base import BaseEstimator
 
 from hkrr.cli._console import check_output_file, format_duration, one_line_errors, print_json, print_line
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from hkrr import HyperKernelEnsemble, HyperKernelRidgeCV
     from hkrr._base.linear_algebra import Array
     from hkrr.cli._live_view import View
-    from hkrr.tables import Split, TableRegressor
+    from hkrr.tables import Split, TableClassifier, TableRegressor
 
 
 def fit(
@@ -34,6 +35,10 @@ def fit(
     test_share: Annotated[
         float, typer.Option(min=0.0, max=0.9, help="Fraction of the rows to hold out for testing; 0 for none.")
     ] = 0.2,
+    task: Annotated[
+        Literal["auto", "regression", "classification"],
+        typer.Option(help="Whether to predict numbers or classes. 'auto' decides by the values of the target."),
+    ] = "auto",
     missing: Annotated[
         Literal["impute", "refuse"],
         typer.Option(help="'impute' replaces missing values; 'refuse' stops with an error if a value is missing."),
@@ -89,26 +94,30 @@ def fit(
     summary compares the R2 of the model on these rows with the R2 of tuned
     kernel ridge regression and of a linear model.
 
+    If the target contains text, booleans, two values or a few whole numbers,
+    its values are classes, and the model predicts their probabilities. The
+    summary then compares accuracy and log loss with logistic regression.
+
     hkrr fit houses.csv --target price -o houses.hkrr
 
     hkrr fit houses.parquet --drop id --drop name --time-limit 60
     """
     console, start = Console(), time.perf_counter()
     with one_line_errors(as_json):
-        from hkrr.tables import TableRegressor, describe
+        from hkrr.tables import describe
 
         check_output_file("--out", out)
         if checkpoint is not None:
             check_output_file("--checkpoint", checkpoint)
-        regressor = _unfitted(kernel, n_components).set_params(
-            time_limit=time_limit,
-            checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every,
-            n_jobs=n_jobs,
-            random_state=seed,
-        )
-        model = TableRegressor(regressor, missing=missing)
-        split = prepare(data, target, drop or [], test_share, seed, model)
+        split = read_split(data, target, drop or [], test_share, seed, task)
+        settings = {
+            "time_limit": time_limit,
+            "checkpoint": checkpoint,
+            "checkpoint_every": checkpoint_every,
+            "n_jobs": n_jobs,
+            "random_state": seed,
+        }
+        model = _table_model(split, kernel, n_components, missing, settings)
         view = None
         if not (as_json or quiet):
             _print_task(console, data, split, is_default_target=target is None)
@@ -116,31 +125,64 @@ def fit(
         messages = _fit_and_save(model, view, split, out, start)
         seconds = time.perf_counter() - start
         if as_json:
-            result = {"target": split.target, "warnings": messages, "seconds": seconds, "out": str(out)}
+            result = {
+                "target": split.target,
+                "task": split.task.kind,
+                "warnings": messages,
+                "seconds": seconds,
+                "out": str(out),
+            }
             print_json({**describe(model), **result})
         elif not quiet:
             _print_summary(console, model, messages, seconds, out, data)
 
 
-def _unfitted(kernel: str | None, n_components: int | None) -> HyperKernelEnsemble | HyperKernelRidgeCV:
-    """Return the default ensemble, or a single model if the user asks for a kernel or a number of directions."""
-    import hkrr
-
-    if kernel is None and n_components is None:
-        return hkrr.HyperKernelEnsemble()
-    return hkrr.HyperKernelRidgeCV(n_components=n_components or "auto", kernel=kernel or "auto")
-
-
-def prepare(
-    data: str, target: str | None, drop: list[str], test_share: float, seed: int, model: TableRegressor
-) -> Split:
-    """Read a table, drop columns, and split the table into training and held-out rows.
+def _table_model(
+    split: Split,
+    kernel: str | None,
+    n_components: int | None,
+    missing: Literal["impute", "refuse"],
+    settings: dict[str, Any],
+) -> TableRegressor | TableClassifier:
+    """Return the model to fit to the table, before the fit.
 
     Raise an error if the rows contain invalid values or if a parameter of the model is invalid, so that the user sees
     the error before the fit starts.
     """
+    import hkrr
+    from hkrr.tables import learn_encoder
+    from hkrr.tables.task import are_numbers
+
+    encoded = learn_encoder(split.train, missing).transform(split.test)
+    if split.task.of_classes:
+        if kernel is not None or n_components is not None:
+            reason = f" ({split.task.reason})" if split.task.reason else ""
+            advice = ", or use --task regression" if are_numbers(split.y_train) else ""
+            raise ValueError(
+                "--kernel and --n-components are for regression, but the values of the target are classes"
+                f"{reason}; leave these options out{advice}"
+            )
+        classifier = hkrr.HyperKernelClassifier(**settings)
+        classifier.check_parameters(encoded.shape[1])
+        return hkrr.TableClassifier(classifier, missing=missing)
+    regressor: HyperKernelEnsemble | HyperKernelRidgeCV = hkrr.HyperKernelEnsemble(**settings)
+    if kernel is not None or n_components is not None:
+        regressor = hkrr.HyperKernelRidgeCV(n_components=n_components or "auto", kernel=kernel or "auto", **settings)
+    regressor.check_parameters(encoded.shape[1])
+    return hkrr.TableRegressor(regressor, missing=missing)
+
+
+def read_split(
+    data: str,
+    target: str | None,
+    drop: list[str],
+    test_share: float,
+    seed: int,
+    task: Literal["auto", "regression", "classification"] = "auto",
+) -> Split:
+    """Read a table, drop columns, and split the table into training and held-out rows."""
     from hkrr.exceptions import TableError
-    from hkrr.tables import hold_out, learn_encoder, read_table
+    from hkrr.tables import hold_out, read_table
     from hkrr.tables.encoding import suggest_names
 
     frame = read_table(data)
@@ -151,24 +193,27 @@ def prepare(
     frame = frame.drop(columns=drop)
     if frame.shape[1] == 0:
         raise TableError("--drop removes all columns; drop fewer columns")
-    split = hold_out(frame, frame.columns[-1] if target is None else target, test_share, seed)
-    encoded = learn_encoder(split.train, model.missing).transform(split.test)
-    model.regressor.check_parameters(encoded.shape[1])
-    return split
+    return hold_out(frame, frame.columns[-1] if target is None else target, test_share, seed, task)
 
 
-def _make_view(console: Console, model: TableRegressor, split: Split) -> View:
+def _make_view(console: Console, model: TableRegressor | TableClassifier, split: Split) -> View:
     """Create the live display of the fit, add it to the callbacks of the model, and return it."""
     from hkrr.cli._live_view import View
 
-    options = model.regressor.get_params(deep=False)
+    inner = _inner(model)
+    options = inner.get_params(deep=False)
     resume_message = _resume_message(options["checkpoint"])
     any_kernel = options.get("kernel", "auto") == "auto"
     view = View(console, model, split, any_kernel, options["time_limit"], resume_message)
     # The estimator and its callbacks are copied before the fit. A view contains a console, which cannot be copied, so
     # the callback is a function that calls the view.
-    model.regressor.set_params(callbacks=[lambda state: view(state)])
+    inner.set_params(callbacks=[lambda state: view(state)])
     return view
+
+
+def _inner(model: TableRegressor | TableClassifier) -> BaseEstimator:
+    """Return the unfitted estimator that is a parameter of the model."""
+    return model.regressor if hasattr(model, "regressor") else model.classifier
 
 
 def _resume_message(checkpoint: Path | None) -> str:
@@ -183,7 +228,9 @@ def _resume_message(checkpoint: Path | None) -> str:
     return f"Resuming from {checkpoint}: {'the fit is finished' if is_finished else f'the file contains {steps}'}"
 
 
-def _fit_and_save(model: TableRegressor, view: View | None, split: Split, out: Path, start: float) -> list[str]:
+def _fit_and_save(
+    model: TableRegressor | TableClassifier, view: View | None, split: Split, out: Path, start: float
+) -> list[str]:
     """Fit, evaluate and save the model, and return the warnings.
 
     After Ctrl-C, save the best model found so far, if there is one, and raise a KeyboardInterrupt. Its message tells
@@ -201,21 +248,23 @@ def _fit_and_save(model: TableRegressor, view: View | None, split: Split, out: P
         try:
             with nullcontext() if view is None else view.shown():
                 if view is not None and len(split.y_test):
-                    view.start_stage("baselines for the comparison: kernel ridge and a linear model")
+                    names = "logistic regression" if split.task.of_classes else "kernel ridge and a linear model"
+                    view.start_stage(f"baselines for the comparison: {names}")
                 baselines = _baseline_predictions(model, split)
-                limit = model.regressor.time_limit
+                inner = _inner(model)
+                limit = inner.time_limit
                 if limit is not None:
                     left = round(limit - (time.perf_counter() - start), 1)
-                    model.regressor.set_params(time_limit=max(left, limit / 2))
+                    inner.set_params(time_limit=max(left, limit / 2))
                 try:
                     model.fit(split.train, pd.Series(split.y_train, name=split.target))
                 finally:  # the saved model has the time limit of the user, not the remaining time
-                    for each in (model.regressor, vars(model).get("model_")):
+                    for each in (inner, vars(model).get("model_")):
                         if each is not None:
                             each.set_params(time_limit=limit)
         except KeyboardInterrupt as stop:
             if best_model_so_far(stop) is not model:
-                raise KeyboardInterrupt(_nothing_saved_message(model.regressor.checkpoint)) from None
+                raise KeyboardInterrupt(_nothing_saved_message(_inner(model).checkpoint)) from None
             hkrr.save(model, out)
             message = f"Stopped. The best model so far was saved to {out}. Run the same command again to resume."
             raise KeyboardInterrupt(message) from None
@@ -231,19 +280,21 @@ def _fit_and_save(model: TableRegressor, view: View | None, split: Split, out: P
     return list(dict.fromkeys(" ".join(str(each.message).split()) for each in caught))
 
 
-def _baseline_predictions(model: TableRegressor, split: Split) -> dict[str, Array] | None:
+def _baseline_predictions(model: TableRegressor | TableClassifier, split: Split) -> dict[str, Array] | None:
     """Return the predictions of the baselines for the held-out rows, or None if there are no held-out rows.
 
     The baselines are fitted before the model, so that the model can use the rest of the time limit.
     """
     from hkrr.tables import learn_encoder
-    from hkrr.tables.held_out_comparison import baseline_predictions
+    from hkrr.tables.held_out_comparison import baseline_predictions, class_baselines
 
     if not len(split.y_test):
         return None
     encoder = learn_encoder(split.train, model.missing)
     X, X_test = encoder.transform(split.train), encoder.transform(split.test)
     try:
+        if split.task.of_classes:
+            return class_baselines(X, split.y_train, X_test)
         return baseline_predictions(X, split.y_train, X_test, split.seed)
     except (ValueError, ArithmeticError):  # `compare` fits the baselines again and reports the error
         return None
@@ -256,16 +307,23 @@ def _nothing_saved_message(checkpoint: Path | None) -> str:
 
 
 def _print_task(console: Console, data: str, split: Split, is_default_target: bool) -> None:
+    from hkrr.tables.task import are_numbers
+
     name = "standard input" if data == "-" else Path(data).name
     note = " (the last column; use --target for another)" if is_default_target else ""
     print_line(console, f"{name}: predicting {split.target!r}{note} from {split.train.shape[1]} columns")
     n, n_test = len(split.y_train), len(split.y_test)
+    if split.task.of_classes:
+        n_classes = len(set(split.y_train) | set(split.y_test))
+        reason = f"{split.task.reason}, so its values are" if split.task.reason else "The values of the target are"
+        advice = " (use --task regression to predict numbers)" if are_numbers(split.y_train) else ""
+        print_line(console, f"{reason} {n_classes} classes{advice}")
     dropped = f"; {split.about}" if split.about else ""
     print_line(console, f"{n:,} training rows, {f'{n_test:,}' if n_test else 'no'} held-out rows{dropped}")
 
 
 def _print_summary(
-    console: Console, model: TableRegressor, messages: list[str], seconds: float, out: Path, data: str
+    console: Console, model: TableRegressor | TableClassifier, messages: list[str], seconds: float, out: Path, data: str
 ) -> None:
     from hkrr.cli._model_summary import show_columns, show_facts, show_map, show_outliers, show_scores, show_warnings
     from hkrr.tables import describe
@@ -279,5 +337,6 @@ def _print_summary(
     show_warnings(console, messages)
     file, table = shlex.quote(str(out)), "DATA.csv" if data == "-" else shlex.quote(data)
     print_line(console, f"\nFinished in {format_duration(seconds)}. The model was saved to {out}. Next steps:")
-    print_line(console, f"  hkrr report {file} {table} -o report.html")
+    if not hasattr(model, "predict_proba"):
+        print_line(console, f"  hkrr report {file} {table} -o report.html")
     print_line(console, f"  hkrr predict {file} NEW.csv -o predictions.csv")

@@ -32,7 +32,8 @@ def info(
         if as_json:
             print_json(content)
             return
-        inner = f" with a {content['regressor']}" if "regressor" in content else ""
+        kind = content.get("regressor", content.get("classifier"))
+        inner = "" if kind is None else f" with a {kind}"
         print_line(console, f"{model}: a {content['class']}{inner}, saved by hkrr {content['library']}")
         if content["parameters"]:
             print_line(
@@ -50,9 +51,6 @@ def info(
         if diagnostics is not None:
             if "outliers" in content:  # `show_outliers` has already printed the outliers
                 diagnostics = replace(diagnostics, n_outliers=0)
-            heading = (
-                "Diagnostics of the regression with the class codes as targets (regressor_):\n"
-                if "classes" in content
-                else ""
-            )
+            heading = "Diagnostics of the first model, a regression on the indicators of the classes:\n"
+            heading = heading if "classes" in content else ""
             print_line(console, f"\n{heading}{diagnostics}")

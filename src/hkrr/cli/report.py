@@ -71,8 +71,8 @@ def _write_report(
     fitted = load_model(model)
     if hasattr(fitted, "predict_proba"):
         raise ValueError(
-            f"reports support only regressors, but {model} contains a {type(fitted).__name__}; use "
-            f"hkrr.load({str(model)!r}).summary() or hkrr.plotting.LinkDisplay in Python"
+            f"reports support only regressors, but {model} contains a {type(fitted).__name__}; use hkrr info {model}, "
+            "or the plots of hkrr.plotting in Python"
         )
     name = target if target is not None else target_name(fitted)
     if name is None:
@@ -80,7 +80,7 @@ def _write_report(
     table = read_table(data)
     if name not in table.columns and target is None:
         raise ValueError(f"{data} has no column {name!r}, the target of the model; a report needs rows with the target")
-    rows, values, _ = separate_target(table, name)
+    rows, values, *_ = separate_target(table, name)
     X = rows if isinstance(fitted, hkrr.tables.TableRegressor) else as_columns(fitted, rows)
     y = pd.Series(values, name=name)
     facts = gather(fitted, X, y, title=title, coverage=coverage, compare=compare)

@@ -23,6 +23,7 @@ from hkrr.estimators.search.robust_noise import find_outliers, shows_outliers
 from hkrr.estimators.search.search_and_refit import Ready, Selection, robust_rows
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.estimators.search.search_stages import SAMPLE_ROWS
+from hkrr.estimators.search.stacking import Stacking
 from hkrr.estimators.search.time_budget import TimeBudget
 from hkrr.kernels import KERNELS, Kernel
 from hkrr.rows import Rows
@@ -69,6 +70,8 @@ class SearchInputMixin(Regressor):
     truncate: bool = True
     # Maximum number of final fits for which time is reserved. Only ensembles make several final fits.
     _most_fits = 1
+    # How the weights of the members of an ensemble are computed.
+    _stacking: Stacking | None = None
     n_init: int
     refit: Literal["full"] | int
     time_limit: float | None
@@ -161,7 +164,7 @@ class SearchInputMixin(Regressor):
             deadline=budget.search_deadline(likely_kernel, n_centers, self._most_fits),
             progress=Progress(callbacks, began, fit_candidate, self.verbose),
             place=rows.to_device,
-            weighs_finalists=self._most_fits > 1,
+            stacking=self._stacking,
         )
         return Ready(rows, scaling, problem, budget, n_centers)
 

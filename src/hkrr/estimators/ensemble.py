@@ -25,7 +25,8 @@ from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.estimators.search.candidates import Candidate, path_table
 from hkrr.estimators.search.final_fit import FinalFit
 from hkrr.estimators.search.progress import SearchCallback
-from hkrr.estimators.search.search_and_refit import Selection, select_members
+from hkrr.estimators.search.search_and_refit import Members, select_members
+from hkrr.estimators.search.stacking import LEAST_SQUARES
 from hkrr.rows import Rows
 from hkrr.rows.standardize import Moments
 
@@ -89,6 +90,7 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
     """
 
     _most_fits = 3
+    _stacking = LEAST_SQUARES
 
     def __init__(
         self,
@@ -139,9 +141,9 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
             loaded = self._load(X, y, sample_weight)
             with checkpointing(self, loaded.rows) as rng:
                 ready = self._prepare(loaded, None, rng, began)
-                selected, weights = select_members(ready, keep_best=self.checkpoint is not None)
-                self._store_members(selected, weights, ready.scaling, loaded.one_target)
-                first = selected[0]
+                members = select_members(ready, keep_best=self.checkpoint is not None)
+                self._store_members(members, ready.scaling, loaded.one_target)
+                first = members.fits[0]
                 self.path_ = path_table(first.candidates, ready.rows.total_weight)
                 self.__dict__.pop("diagnostics_", None)
                 if first.interrupted_by is not None:
@@ -162,25 +164,25 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
     def _selects_kernel(self) -> bool:
         return True
 
-    def _store_members(self, selected: list[Selection], weights: Array, scaling: Moments, one_target: bool) -> None:
+    def _store_members(self, members: Members, scaling: Moments, one_target: bool) -> None:
         """Set the members, their weights and the uncertainty of their sum."""
         self.members_ = []
-        for one in selected:
+        for one in members.fits:
             member = self._member(one.winner)
             member._store_selected(one.winner, one.fit, scaling, one.y_offset, one_target)
             self.members_.append(member)
-        self.weights_ = weights
+        self.weights_ = members.weights
         self.intercept_ = self.members_[0].intercept_
         for name in ("noise_variance_", "prior_variance_", "interval_scores_"):
             self.__dict__.pop(name, None)
-        found = [one.fit.uncertainty for one in selected]
+        found = [one.fit.uncertainty for one in members.fits]
         if any(one is None for one in found):
             return
         shares = self.shares
         for name in ("noise_variance_", "prior_variance_"):
             setattr(self, name, sum(share * getattr(m, name) for share, m in zip(shares, self.members_, strict=True)))
         parts = [one.left_out for one in found if one is not None]
-        scores = _combined(parts, weights, shares).scores
+        scores = _combined(parts, self.weights_, shares).scores
         self.interval_scores_ = scores[:, 0] if one_target else scores
 
     def _member(self, candidate: Candidate) -> HyperKernelRidgeCV:

@@ -15,7 +15,8 @@ from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.rows.open_inputs import is_external
 from hkrr.tables.encoding import HeldOutScores
 from hkrr.tables.inner_models import AnyRegressor, OneMapRegressor, unwrap_model
-from hkrr.tables.regressor import TableRegressor, as_frame
+from hkrr.tables.regressor import TableRegressor
+from hkrr.tables.table_model import as_frame
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from hkrr.estimators.fitted.posterior import packed_length
 from hkrr.kernels import Kernel
 from hkrr.rows.standardize import Moments
 from hkrr.solvers import Result
-from hkrr.tables import TableRegressor
-from hkrr.tables.encoding import DAY_FIRST, MONTH_FIRST, Column, Encoder, HeldOutScores, Kind
+from hkrr.tables import TableClassifier, TableRegressor
+from hkrr.tables.encoding import DAY_FIRST, MONTH_FIRST, Column, Encoder, HeldOutClassScores, HeldOutScores, Kind
 
 Sizes = dict[str, tuple[int, ...]]
 Check = Callable[[str, Any, Sizes], None]
@@ -150,20 +150,36 @@ def number(*, positive: bool = False) -> Check:
     return check
 
 
-def positive_or_none(name: str, value: Any, sizes: Sizes) -> None:
-    """Raise Refusal if the value is neither a positive finite number nor None."""
-    if value is not None:
-        number(positive=True)(name, value, sizes)
+def number_between(low: float, high: float) -> Check:
+    """Return a check for a finite number that is at least `low` and at most `high`."""
+
+    def check(name: str, value: Any, sizes: Sizes) -> None:
+        finite_number(name, value, sizes)
+        if not low <= float(value) <= high:
+            raise Refusal(f"{name} is not between {low:g} and {high:g}")
+
+    return check
+
+
+def or_none(check: Check) -> Check:
+    """Return a check for a value that is None or passes the given check."""
+
+    def check_unless_none(name: str, value: Any, sizes: Sizes) -> None:
+        if value is not None:
+            check(name, value, sizes)
+
+    return check_unless_none
 
 
 def classes(name: str, value: Any, sizes: Sizes) -> None:
-    """Check class labels. There must be at least two labels, and they must be distinct and sorted."""
+    """Check class labels. There must be at least two labels, distinct and sorted. Their number has the letter K."""
     if not isinstance(value, np.ndarray) or value.ndim != 1 or value.dtype.kind not in "biufU":
         raise Refusal(f"{name} is not an array of labels")
     if value.dtype.kind == "f":
         _finite(name, value)
     if len(value) < 2 or not np.array_equal(np.unique(value), value):
         raise Refusal(f"{name} must contain at least two distinct labels in sorted order")
+    _bind(name, value.shape, ("K",), sizes)
 
 
 def finite_number(name: str, value: Any, sizes: Sizes) -> None:
@@ -294,7 +310,9 @@ def output_config(name: str, value: Any, sizes: Sizes) -> None:
     one_of("default", "pandas", "polars", None)(name, value["transform"], sizes)
 
 
-_column, _encoder, _scores = (record(cls) for cls in (Column, Encoder, HeldOutScores))
+_column, _encoder, _scores, _class_scores = (
+    record(cls) for cls in (Column, Encoder, HeldOutScores, HeldOutClassScores)
+)
 
 
 def encoder(name: str, value: Any, sizes: Sizes) -> None:
@@ -342,12 +360,24 @@ def held_out(name: str, value: Any, sizes: Sizes) -> None:
         )
 
 
-def table_regressor(model: TableRegressor) -> None:
-    """Check the parameters of a TableRegressor, and that its model was fitted to the columns that its encoder gives."""
+def held_out_classes(name: str, value: Any, sizes: Sizes) -> None:
+    """Check `HeldOutClassScores`, whose lists must have one entry for each method or for each class."""
+    _class_scores(name, value, sizes)
+    scores = [getattr(value, score + end) for score in ("accuracy", "log_loss") for end in ("", "_low", "_high")]
+    if any(len(each) != len(value.methods) for each in scores):
+        raise Refusal(f"the scores of {name} must have one entry for each of its {len(value.methods)} methods")
+    if any(len(each) != len(value.classes) for each in (value.confusion, *value.confusion)):
+        raise Refusal(f"the confusion table of {name} must have one row and column for each class")
+
+
+def table_model(model: TableRegressor | TableClassifier) -> None:
+    """Check the parameters of a table model, and that its model was fitted to the columns that its encoder gives."""
     check_choice("missing", model.missing, ("impute", "refuse"))
     check_choice("missing", model.encoder_.missing, ("impute", "refuse"))
-    if not isinstance(model.regressor, bool | None) and not hasattr(model.regressor, "get_params"):
-        raise Refusal("regressor is not an estimator")
+    name = "regressor" if isinstance(model, TableRegressor) else "classifier"
+    inner = getattr(model, name)
+    if not isinstance(inner, bool | None) and not hasattr(inner, "get_params"):
+        raise Refusal(f"{name} is not an estimator")
     names = [column.name for column in model.encoder_.columns]
     if names != list(getattr(model, "feature_names_in_", ())):
         raise Refusal("the columns of encoder_ must have the names in feature_names_in_, in the same order")

@@ -45,6 +45,8 @@ MISSING_CATEGORY = "(missing)"
 Kind = Literal["number", "date", "truth", "text", "left out"]
 # Maximum number of columns for which the error message about an unknown column name lists all column names.
 _MAX_LISTED_NAMES = 8
+# Maximum number of classes for which the confusion table is printed, and maximum length of a label in this table.
+_MAX_LISTED_CLASSES, _MAX_LABEL = 10, 12
 _MONTHS_PER_YEAR = 12
 # Orders of the day and the month in dates such as 25/03/2024, 25.3.2024 and 25-03-2024. For dates in the ISO format,
 # such as 2024-03-25, the order is the empty string.
@@ -225,14 +227,80 @@ class HeldOutScores:
         return "\n".join(lines)
 
 
+@storable
+@dataclass(frozen=True)
+class HeldOutClassScores:
+    """Accuracy and log loss of a classifier and of baselines on held-out rows. ``str`` returns them as a text table.
+
+    Attributes
+    ----------
+    target : str
+        Name of the target column.
+    methods : tuple of str
+        Names of the methods. The first method is the model itself, named "hkrr". The other methods are the baselines.
+    accuracy, accuracy_low, accuracy_high : tuple of float
+        Accuracy of each method, and the lower and upper ends of its confidence interval.
+    log_loss, log_loss_low, log_loss_high : tuple of float
+        Log loss of each method, and the lower and upper ends of its confidence interval.
+    classes : tuple of str
+        Labels of the classes.
+    confusion : tuple of tuples of int
+        Number of held-out rows of each class (rows) for which the model predicts each class (columns).
+    n_train, n_test, seed : int
+        Number of training rows, number of held-out rows, and seed of the split.
+    level : float
+        Confidence level of the intervals.
+    """
+
+    target: str
+    methods: tuple[str, ...]
+    accuracy: tuple[float, ...]
+    accuracy_low: tuple[float, ...]
+    accuracy_high: tuple[float, ...]
+    log_loss: tuple[float, ...]
+    log_loss_low: tuple[float, ...]
+    log_loss_high: tuple[float, ...]
+    classes: tuple[str, ...]
+    confusion: tuple[tuple[int, ...], ...]
+    n_train: int
+    n_test: int
+    seed: int
+    level: float
+
+    def __str__(self) -> str:
+        lines = [
+            f"Scores on {self.n_test:,} held-out rows, with {100 * self.level:g}% confidence intervals",
+            f"  {'':20} {'accuracy':24} log loss",
+        ]
+        accuracies = zip(self.accuracy, self.accuracy_low, self.accuracy_high, strict=True)
+        losses = zip(self.log_loss, self.log_loss_low, self.log_loss_high, strict=True)
+        for name, accuracy, loss in zip(self.methods, accuracies, losses, strict=True):
+            lines.append("  {:20} {:.3f} ({:.3f} to {:.3f})   {:.3f} ({:.3f} to {:.3f})".format(name, *accuracy, *loss))
+        return "\n".join([*lines, *self._confusion_lines()])
+
+    def _confusion_lines(self) -> list[str]:
+        """Return the confusion table as text, if there are at most ten classes."""
+        if len(self.classes) > _MAX_LISTED_CLASSES:
+            return []
+        names = [label if len(label) <= _MAX_LABEL else f"{label[: _MAX_LABEL - 2]}.." for label in self.classes]
+        width = max(6, *map(len, names))
+        head = " ".join(f"{name:>{width}}" for name in names)
+        rows = (
+            f"  {name:{width}} " + " ".join(f"{count:>{width},}" for count in counts)
+            for name, counts in zip(names, self.confusion, strict=True)
+        )
+        heading = "Number of held-out rows of each class (one line each), by predicted class:"
+        return ["", heading, f"  {'':{width}} {head}", *rows]
+
+
 def check_none_missing(name: str, series: pd.Series, is_missing: Array) -> None:
     """Raise a TableError if a value is missing. The message names the column and the row of the first missing value."""
     if np.any(is_missing):
         n, row = int(is_missing.sum()), series.index[int(np.argmax(is_missing))]
         raise TableError(
             f"column {quoted(name)} has {n:,} missing value{'s' if n > 1 else ''}, the first in row {row} (counting "
-            "from 0), but this model accepts no missing values; fill them in, drop the column, or fit a TableRegressor "
-            "with missing='impute'"
+            "from 0), but this model accepts no missing values; fill them in, drop the column, or fit a model with "
+            "missing='impute'"
         )
 
 
@@ -259,6 +327,13 @@ def is_numeric(series: pd.Series) -> bool:
     from pandas.api import types
 
     return bool(types.is_numeric_dtype(series.dtype) and not types.is_bool_dtype(series.dtype))
+
+
+def is_boolean(series: pd.Series) -> bool:
+    """Return whether the dtype of a series is boolean, with or without missing values."""
+    from pandas.api import types
+
+    return bool(types.is_bool_dtype(series.dtype) and not hasattr(series, "cat"))
 
 
 def missing_mask(series: pd.Series, words: tuple[str, ...] = ()) -> Array:

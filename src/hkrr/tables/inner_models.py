@@ -1,4 +1,4 @@
-"""Access to the models inside a `TableRegressor` and a `HyperKernelEnsemble`."""
+"""Access to the models inside a model for data frames, an ensemble and a classifier."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hkrr.estimators.fitted.importance import column_names
 from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.tables.regressor import TableRegressor
+from hkrr.tables.table_model import TableModel
 
 # A regressor with a single map.
 OneMapRegressor: TypeAlias = HyperKernelRidge | HyperKernelRidgeCV
@@ -25,10 +26,10 @@ AnyRegressor: TypeAlias = OneMapRegressor | HyperKernelEnsemble | TableRegressor
 class InnerModels(NamedTuple):
     """The models inside a fitted estimator."""
 
-    table: TableRegressor | None  # the estimator itself if it is a table regressor
+    table: TableModel | None  # the estimator itself if it is a model for data frames
     # `whole` and `first` can also be models of `hkrr.baselines`, as in a description of a saved model.
-    whole: BaseEstimator  # the model that predicts, from encoded columns if there is a table regressor
-    first: BaseEstimator  # the first member of `whole` if it is an ensemble, or else `whole`
+    whole: BaseEstimator  # the model that predicts, from encoded columns if there is such a model
+    first: BaseEstimator  # the first member of `whole` if it has members, or else `whole`
 
     @property
     def column_names(self) -> list[str]:
@@ -37,9 +38,10 @@ class InnerModels(NamedTuple):
 
 
 def unwrap_model(model: BaseEstimator) -> InnerModels:
-    """Return the models inside an estimator. Raise NotFittedError if the estimator is an unfitted table regressor."""
+    """Return the models inside an estimator. Raise NotFittedError if it is unfitted."""
     table, whole = None, model
-    if isinstance(model, TableRegressor):
+    if isinstance(model, TableModel):
         check_is_fitted(model, "model_")
         table, whole = model, model.model_
-    return InnerModels(table, whole, whole.members_[0] if isinstance(whole, HyperKernelEnsemble) else whole)
+    has_members = isinstance(whole, HyperKernelEnsemble | HyperKernelClassifier)
+    return InnerModels(table, whole, whole.members_[0] if has_members else whole)

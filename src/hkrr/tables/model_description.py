@@ -8,8 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 
+from hkrr.estimators.classification import HyperKernelClassifier
 from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.fitted_attributes import KernelAndMap
 from hkrr.estimators.fitted.importance import FeatureImportancesMixin
@@ -21,8 +22,7 @@ _CLASSIFIER_ATTRIBUTES = (
     "classes_",
     "class_count_",
     "class_prior_",
-    "nu_",
-    "softness_",
+    "refined_",
     "held_out_log_loss_",
     "held_out_accuracy_",
 )
@@ -42,17 +42,17 @@ def describe(model: BaseEstimator) -> dict[str, Any]:
         The keys depend on the model. A key is absent if the model does not have the corresponding attribute.
 
         - All models have "class", "parameters" (the parameters that differ from their defaults) and "n_features". For a
-          `TableRegressor`, "parameters" and "n_features" describe its ``model_``.
-        - A `TableRegressor` also has "regressor" (the class of its ``model_``), "missing" and "columns" (the encoding
-          of each column). It has "target" and "held_out" if the name of the target and the scores on held-out rows are
-          known, and "outliers" (the index labels of the outliers) if there are outliers. For other models that were
-          fitted with column names, "columns" contains the names.
+          model for data frames, "parameters" and "n_features" describe its ``model_``.
+        - A model for data frames also has "regressor" or "classifier" (the class of its ``model_``), "missing" and
+          "columns" (the encoding of each column). It has "target" and "held_out" if the name of the target and the
+          scores on held-out rows are known, and "outliers" (the index labels of the outliers) if there are outliers.
+          For other models that were fitted with column names, "columns" contains the names.
         - A model with a map also has "n_components", "map_shape", "kernel", "reg_lambda", "n_centers", "directions",
           "importances" (of the columns, in decreasing order), "stopped" (why the solver or the search stopped),
           "diagnostics" and "findings" (the warnings that follow from the diagnostics).
         - An ensemble also has "members", with the keys "weight", "kernel", "shape" and "n_components" for each member,
           largest weight first. The keys that describe a map are those of the first member.
-        - A classifier also has "classes", "class_count", "class_prior", "nu", "softness", "held_out_log_loss" and
+        - A classifier also has "members", "classes", "class_count", "class_prior", "refined", "held_out_log_loss" and
           "held_out_accuracy".
 
     Examples
@@ -69,7 +69,7 @@ def describe(model: BaseEstimator) -> dict[str, Any]:
     table, inner, first = models
     content: dict[str, Any] = {"class": type(model).__name__, "parameters": _changed_parameters(inner)}
     if table is not None:
-        content["regressor"] = type(inner).__name__
+        content["classifier" if is_classifier(table) else "regressor"] = type(inner).__name__
         content["missing"] = table.missing
         if target_name(table) is not None:
             content["target"] = target_name(table)
@@ -82,7 +82,7 @@ def describe(model: BaseEstimator) -> dict[str, Any]:
     elif hasattr(model, "feature_names_in_"):
         content["columns"] = [{"name": str(name)} for name in model.feature_names_in_]
     content["n_features"] = int(inner.n_features_in_)
-    if isinstance(inner, HyperKernelEnsemble):
+    if isinstance(inner, HyperKernelEnsemble | HyperKernelClassifier):
         content["members"] = [
             {"weight": weight, **KernelAndMap.of(member)._asdict()}
             for weight, member in zip(inner.weights_, inner.members_, strict=True)

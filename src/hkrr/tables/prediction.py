@@ -14,7 +14,7 @@ from hkrr._base.linear_algebra import Array
 from hkrr.exceptions import TableError
 from hkrr.tables.encoding import Column, Encoder, suggest_names
 from hkrr.tables.inner_models import unwrap_model
-from hkrr.tables.regressor import TableRegressor, as_frame
+from hkrr.tables.table_model import TableModel, as_frame
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,8 +33,9 @@ def predict_frame(
     Parameters
     ----------
     model : estimator with ``predict``
-        A fitted `TableRegressor`, or a model that was fitted to numeric columns. The columns of the frame are matched
-        by name. If the model was fitted without column names, all columns of the frame are used in their order.
+        A fitted `TableRegressor` or `TableClassifier`, or a model that was fitted to numeric columns. The columns of
+        the frame are matched by name. If the model was fitted without column names, all columns of the frame are used
+        in their order.
     frame : pandas or polars data frame
         The rows to predict.
     coverage : float or None, default=None
@@ -75,7 +76,7 @@ def predict_frame(
         result[name] = frame.iloc[:, names.index(name)]
     if not hasattr(model, "predict"):
         raise TableError(f"a {type(model).__name__} cannot predict; it only transforms its inputs")
-    X: Any = frame if isinstance(model, TableRegressor) else as_columns(model, frame)
+    X: Any = frame if isinstance(model, TableModel) else as_columns(model, frame)
     inner = unwrap_model(model).whole
     if std and "return_std" not in inspect.signature(inner.predict).parameters:
         raise ValueError(f"a {type(inner).__name__} has no predictive standard deviations; predict without them")

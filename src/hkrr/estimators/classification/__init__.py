@@ -1,15 +1,13 @@
-"""Classification: a map is learned by regression, scores are fitted by minimizing a loss, and then calibrated.
-
-The targets of the regression are class codes: the classes encoded as numbers.
+"""Classification: an ensemble of regressions on the indicators of the classes, and a link to probabilities.
 
 Each module uses only the modules before it:
 
 - `labels` encodes labels as numbers.
+- `class_link` maps the scores of several models to probabilities, and computes the weights of the models.
+- `class_scores` is the ensemble of regressions.
 - `logistic_solver` and `logistic_objective` implement kernel logistic regression at a fixed map.
-- `logistic_path` learns the map by the logistic loss.
-- `score_function` is the function from inputs to scores.
-- `probability_calibration` turns scores into probabilities.
-- `losses` fits and calibrates the scores, for the logistic and for the squared loss.
+- `logistic_path` learns a map with few directions by the logistic loss.
+- `logistic_refinement` replaces the best regression by such a map.
 - `summary` is the summary of a fitted classifier.
 - `classifier` is the estimator.
 """

@@ -5,100 +5,62 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from hkrr._base.checks import check_choice
+from hkrr._base.checks import require_finite
 from hkrr._base.linear_algebra import Array, project
-from hkrr._base.threads import count_threads
+from hkrr._maps import ShapeName
 from hkrr._storage.checkpoint import FitInterrupted, best_model_so_far, restored_on_failure
-from hkrr.estimators.classification.labels import check_labels, class_codes, class_weights, merge_copies_within_classes
-from hkrr.estimators.classification.losses import LOSSES, Task
-from hkrr.estimators.classification.probability_calibration import (
-    expand_scores,
-    probabilities,
-    probability_jacobian,
-)
+from hkrr.estimators.classification.class_link import ClassLink, fit_link
+from hkrr.estimators.classification.class_scores import ClassScores
+from hkrr.estimators.classification.labels import check_labels, class_weights, one_hot
+from hkrr.estimators.classification.logistic_refinement import Task, refine
 from hkrr.estimators.classification.summary import summarize_classifier
-from hkrr.estimators.fitted.diagnostics import Diagnostics
-from hkrr.estimators.fitted.importance import FeatureImportancesMixin
+from hkrr.estimators.fitted.diagnostics import Diagnostics, fit_warnings_silenced
 from hkrr.estimators.fitted.summary import Summary, SummaryMixin
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
-from hkrr.kernels import Kernel
-from hkrr.rows.open_inputs import array_rows, is_external
-from hkrr.rows.weights import check_lengths, check_numbers, check_weights
+from hkrr.estimators.search.progress import SearchCallback
+from hkrr.estimators.search.search_and_refit import LeftOutPredictions
+from hkrr.rows.open_inputs import is_external
+from hkrr.rows.weights import check_lengths, check_numbers, check_weights, normalize_weights
+
+# A map with few directions is refined by the logistic loss if there are at most this many rows. With more rows, the
+# refinement takes long and gains little.
+_MOST_REFINED_ROWS = 2_000
+# The refinement starts from a member whose share of the weights is at least this number, if there is one.
+_LEAST_SHARE = 0.05
+# Share of the time limit for the ensemble, if a map may be refined afterwards.
+_SHARE_OF_SCORES = 0.7
 
 
 class HyperKernelClassifier(
-    FeatureImportancesMixin,
-    SummaryMixin,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    ClassifierMixin,
-    BaseEstimator,
+    SummaryMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClassifierMixin, BaseEstimator
 ):
-    """Classification on a learned linear map of the inputs, with calibrated probabilities.
+    """Classification by an ensemble of kernel expansions on learned maps, with calibrated probabilities.
 
-    First, a `HyperKernelRidgeCV` is fitted, with class codes as targets. Class codes are the classes encoded as
-    numbers: -1 and 1 for two classes, and otherwise a column of 0 and 1 for each class. This regression,
-    ``regressor_``, finds a map, a kernel and the number of directions. Then the scores of the classes are fitted,
-    depending on the loss:
+    The models of the ensemble are regressions on the indicators of the classes (1 in the rows of a class, 0 elsewhere).
+    They differ in their kernels and maps, and are selected and fitted as in `HyperKernelEnsemble`. All classes share
+    one kernel matrix, so that the evidence and the leave-one-out predictions of a model have closed forms. A link
+    function maps the scores of the models to probabilities. Its weights and offsets minimize the log loss of the
+    leave-one-out predictions, plus a price for the parameters of the maps.
 
-    - ``loss="logistic"``: the map is refined and the scores f(x) = g(Bx) are fitted by minimizing the penalized log
-      loss ``sum_i w_i loss(y_i, f(x_i)) + (nu / 2) |f|^2``. The minimization is repeated for decreasing values of the
-      penalty nu; see `hkrr.estimators.classification.logistic_objective`. The probabilities are ``softmax(f)``.
-    - ``loss="squared"``: the scores are the outputs of ``regressor_``. A link function maps the scores to
-      probabilities.
-
-    The penalty nu and the parameters of the link (slope, offsets and softness) are chosen on held-out rows; see
-    `hkrr.estimators.classification.probability_calibration`. The scores of the held-out rows are computed by models
-    fitted without these rows. However, these models take their map (with "logistic", their initial map) from
-    ``regressor_``, which was fitted to all rows. The regression is repeated without the held-out rows only if its map
-    is full (any d x D matrix) and there are at least 40 rows, but fewer than 30 rows per entry of the map. With
-    ``loss="squared"`` and more than 20,000 rows, training rows are used instead of held-out rows.
+    With at most 2,000 rows, a map with few directions is also refined by the logistic loss. If the log loss of held-out
+    rows is then smaller, the refined model is the only member.
 
     Parameters
     ----------
-    n_components : "auto", int or list of int, default="auto"
-        Numbers of directions to choose from, as in `HyperKernelRidgeCV`. A fit with a single number takes slightly more
-        than half as long as a fit with "auto".
-    loss : {"logistic", "squared"}, default="logistic"
-        Loss function of the scores and, with "logistic", of the map. "squared" is faster: for 300 to 1,000 rows it
-        takes 6 to 13 seconds on one core, and "logistic" takes 7 to 20 seconds. But "squared" is less accurate if the
-        map has many parameters relative to the number of rows.
     class_weight : "balanced", dict or None, default=None
         Weights of the classes, by which `sample_weight` is multiplied. None means that all classes have the weight 1.
         The predicted probabilities refer to the weighted data.
-    kernel : str or Kernel, default="gaussian"
-        Kernel, as in `HyperKernelRidgeCV`.
-    n_init : int, default=4
-        Number of random starting maps, as in `HyperKernelRidgeCV`.
-    refit : "full" or int, default="full"
-        Number of centers of ``regressor_``, as in `HyperKernelRidgeCV`. With ``loss="logistic"``, the scores have at
-        most 2,000 centers.
-    time_limit : float or None, default=None
-        Approximate time limit of the fit in seconds. None means no limit. ``regressor_`` gets half of this time.
-    scale_features : bool, default=True
-        Whether to standardize the columns, as in `HyperKernelRidgeCV`.
-    block_size : "auto" or int, default="auto"
-        Number of rows in a block, as in `HyperKernelRidgeCV`.
-    device : str, torch.device or None, default=None
-        Device of ``regressor_``, as in `HyperKernelRidgeCV`. The logistic loss is always computed on the CPU.
-    n_jobs : int or None, default=None
-        Number of parallel jobs, as in `HyperKernelRidgeCV`.
-    verbose : int, default=0
-        If above 0, the progress of the fit is shown.
-    random_state : int, RandomState or None, default=None
-        Seed, as in `HyperKernelRidgeCV`.
-    checkpoint : path or None, default=None
-        Checkpoint file of ``regressor_``, as in `HyperKernelRidgeCV`. The fit of the scores is not stored, so a resumed
-        fit repeats it.
-    checkpoint_every : float, default=60.0
-        Seconds between two writes of the checkpoint.
+    n_init, refit, time_limit, scale_features, block_size, device, n_jobs, verbose, random_state
+        As in `HyperKernelEnsemble`.
+    checkpoint, checkpoint_every, callbacks
+        As in `HyperKernelEnsemble`. The refinement by the logistic loss is not stored, so a resumed fit repeats it.
 
     Attributes
     ----------
@@ -107,49 +69,41 @@ class HyperKernelClassifier(
     class_count_, class_prior_ : arrays (n_classes,)
         Number of rows with positive weight in each class, and the fraction of the total weight that belongs to each
         class. The weights include `class_weight`.
-    components_, map_, singular_values_, gamma_, kernel_, x_offset_, centers_
-        Map, kernel and centers, as in `HyperKernelRidge`.
-    dual_coef_ : array (n_centers,) or (n_centers, n_classes)
-        Coefficients of the decision function.
-    intercept_ : float or array (n_classes,)
-        Intercept of the decision function. The decision function is ``kernel_((X - x_offset_) @ components_.T,
-        (centers_ - x_offset_) @ components_.T) @ dual_coef_ + intercept_``.
-    softness_ : float or None
-        Softness of the link with ``loss="squared"``, otherwise None.
-    nu_ : float or None
-        Penalty chosen with ``loss="logistic"``, otherwise None.
+    members_ : list of HyperKernelRidgeCV
+        The fitted models, largest weight first. Their targets are the indicators of the classes.
+    weights_ : array (n_members,)
+        The weights of the members in the link function.
+    offsets_ : array (n_classes,)
+        The offsets of the classes in the link function.
+    refined_ : bool
+        Whether the map was refined by the logistic loss. If True, the scores of the only member are logarithms of
+        probabilities. If False, the logarithms of the scores are taken.
     held_out_log_loss_, held_out_accuracy_ : float
-        Log loss and accuracy of the calibrated probabilities on the held-out rows that were used to choose nu and the
-        link. With ``loss="squared"`` and more than 20,000 rows, these are training rows.
-    map_shape_ : {"full", "diagonal", "identity"}
-        Shape of the map, as in `HyperKernelRidgeCV`.
+        Log loss and accuracy of the leave-one-out predictions from which the link was computed. The maps were learned
+        from all rows, so the values are optimistic. If `refined_` is True, they are computed from held-out rows.
+    scores_ : HyperKernelEnsemble
+        The ensemble of the members.
+    components_, map_shape_, n_components_
+        Map of the first member, its shape and its number of directions, as in `HyperKernelRidgeCV`.
     feature_importances_ : array (n_features,)
-        Effect of each column on the probabilities; see `hkrr.estimators.fitted.importance`.
-    regressor_ : HyperKernelRidgeCV
-        The regression with the class codes as targets. With ``loss="squared"``, its map is the map of the classifier.
-        With ``loss="logistic"``, its map is only the initial map.
-    n_components_ : int
-        Number of directions.
+        Importances of the columns for the scores, averaged over the members with their weights.
     path_, diagnostics_
-        Table of the optimization runs and diagnostics of ``regressor_``, as in `HyperKernelRidgeCV`.
+        Table of the optimization runs, and diagnostics of the first member, as in `HyperKernelEnsemble`.
 
     Examples
     --------
     >>> from hkrr import HyperKernelClassifier
     >>> from hkrr.datasets import make_mim_classes
     >>> data = make_mim_classes(500, n_features=5, n_components=1, random_state=0)
-    >>> model = HyperKernelClassifier(1, n_init=1, random_state=0).fit(data.X[:200], data.y[:200])
+    >>> model = HyperKernelClassifier(random_state=0).fit(data.X[:200], data.y[:200])
     >>> model.predict_proba(data.X[200:]).shape, model.score(data.X[200:], data.y[200:]) > 0.8
     ((300, 2), True)
     """
 
     def __init__(
         self,
-        n_components: Literal["auto"] | int | Sequence[int] | np.ndarray = "auto",
         *,
-        loss: Literal["logistic", "squared"] = "logistic",
         class_weight: Literal["balanced"] | dict[Any, float] | None = None,
-        kernel: str | Kernel = "gaussian",
         n_init: int = 4,
         refit: Literal["full"] | int = "full",
         time_limit: float | None = None,
@@ -161,11 +115,9 @@ class HyperKernelClassifier(
         random_state: Any = None,
         checkpoint: str | os.PathLike[str] | None = None,
         checkpoint_every: float = 60.0,
+        callbacks: Iterable[SearchCallback] | None = None,
     ) -> None:
-        self.n_components = n_components
-        self.loss = loss
         self.class_weight = class_weight
-        self.kernel = kernel
         self.n_init = n_init
         self.refit = refit
         self.time_limit = time_limit
@@ -177,9 +129,10 @@ class HyperKernelClassifier(
         self.random_state = random_state
         self.checkpoint = checkpoint
         self.checkpoint_every = checkpoint_every
+        self.callbacks = callbacks
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit the map, the scores and the probabilities.
+        """Fit the members and the link function.
 
         Parameters
         ----------
@@ -195,7 +148,6 @@ class HyperKernelClassifier(
         -------
         self
         """
-        check_choice("loss", self.loss, tuple(LOSSES))
         if is_external(X):
             raise ValueError(
                 "X must be an array or a data frame in memory: a classifier does not accept tensors, files, functions "
@@ -205,6 +157,14 @@ class HyperKernelClassifier(
         with restored_on_failure(self), np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             return self._fit(X, y, sample_weight)
 
+    def check_parameters(self, n_features: int) -> None:
+        """Raise ValueError if a parameter is invalid."""
+        self._unfitted_scores().check_parameters(n_features)
+
+    def _unfitted_scores(self) -> ClassScores:
+        settings = {name: value for name, value in self.get_params(deep=False).items() if name != "class_weight"}
+        return ClassScores(**settings)
+
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> Self:
         began = time.perf_counter()
         check_lengths(X, y, sample_weight)
@@ -213,65 +173,117 @@ class HyperKernelClassifier(
         y, weight = check_labels(y), check_weights(sample_weight, X)
         if weight is not None and np.any(weight == 0):
             X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
-        classes, index = np.unique(y, return_inverse=True)
-        if len(classes) < 2:
-            only = repr(classes.tolist()[0])
+        self.classes_, index = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            only = repr(self.classes_.tolist()[0])
             raise ValueError(f"y has 1 class, {only}, among the rows of positive weight; at least 2 classes are needed")
         weight = class_weights(self.class_weight, y, weight)
         self.class_count_, totals = np.bincount(index), np.bincount(index, weight)
         self.class_prior_ = totals / np.sum(totals)
-        X, index, weight = merge_copies_within_classes(X, index, weight)
-        regressor = self._regressor()
-        deadline = math.inf if self.time_limit is None else began + self.time_limit
+        scores, limit = self._unfitted_scores(), self.time_limit
+        scores.check_parameters(X.shape[1])
+        deadline = math.inf if limit is None else began + limit
+        if limit is not None and len(X) <= _MOST_REFINED_ROWS:
+            scores.time_limit = _SHARE_OF_SCORES * limit
+        stopped: KeyboardInterrupt | None = None
         try:
-            regressor.fit(X, class_codes(index, len(classes)), weight)
+            scores.fit(X, one_hot(index, len(self.classes_)), weight)
         except KeyboardInterrupt as stop:
-            if best_model_so_far(stop) is not regressor:
+            if best_model_so_far(stop) is not scores:
                 raise
-            self._finish(Task(regressor, X, index, weight, len(classes), deadline=0.0), classes)
-            raise FitInterrupted(self, stop) from None
-        return self._finish(Task(regressor, X, index, weight, len(classes), deadline), classes)
-
-    def _regressor(self) -> HyperKernelRidgeCV:
-        settings = {k: v for k, v in self.get_params(deep=False).items() if k not in ("loss", "class_weight")}
-        if self.time_limit is not None and isinstance(self.time_limit, int | float):
-            settings["time_limit"] = self.time_limit / 2
-        return HyperKernelRidgeCV(**settings, truncate=False)
-
-    def _finish(self, task: Task, classes: Any) -> Self:
-        """Fit and calibrate the scores, and set the fitted attributes."""
-        found = LOSSES[self.loss](task)
-        self.regressor_, self.classes_ = task.regressor, classes
-        function, one = found.function, len(classes) == 2
-        self.map_, self.singular_values_ = function.B, found.singular_values
-        self.kernel_, self.gamma_ = function.kernel, function.kernel.scale
-        self.x_offset_, self.centers_ = function.x_offset, function.centers
-        self.dual_coef_ = function.alpha[:, 0] if one else function.alpha
-        self.intercept_ = float(np.asarray(function.intercept)[0]) if one else function.intercept
-        self.softness_, self.nu_, self.map_shape_ = found.softness, found.nu, found.shape.value
-        self.held_out_log_loss_, self.held_out_accuracy_ = found.held_out.log_loss, found.held_out.accuracy
+            stopped = stop
+        found, self.refined_ = fit_link(_left_out(scores, X, index, weight, len(self.classes_))), False
+        if stopped is None and len(X) <= _MOST_REFINED_ROWS and time.perf_counter() < deadline:
+            start = _few_directions(scores, found.link) or self._regression(X, index, weight, deadline)
+            task = Task(start, X, index, normalize_weights(weight), len(self.classes_), deadline, self.verbose)
+            refined = refine(task) if _has_few_directions(start) else None
+            if refined is not None and refined[1].expected_log_loss < found.expected_log_loss:
+                model, found = refined
+                scores.members_, self.refined_ = [model], True
+        scores.time_limit = limit
+        scores.weights_, self.offsets_ = found.link.weights, found.link.offsets
+        self.scores_ = scores
+        self.held_out_log_loss_, self.held_out_accuracy_ = found.log_loss, found.accuracy
+        if stopped is not None:
+            raise FitInterrupted(self, stopped) from None
         return self
+
+    def _regression(self, X: Array, index: Array, weight: Array | None, deadline: float) -> HyperKernelRidgeCV:
+        """Return a regression on the indicators of the classes, whose map has few directions if they suffice."""
+        left = deadline - time.perf_counter()
+        model = HyperKernelRidgeCV(
+            n_init=self.n_init,
+            time_limit=None if math.isinf(deadline) else max(left / 3.0, 0.1),
+            scale_features=self.scale_features,
+            n_jobs=self.n_jobs,
+            random_state=self.random_state,
+        )
+        with fit_warnings_silenced():
+            return model.fit(X, one_hot(index, len(self.classes_)), weight)
+
+    @property
+    def members_(self) -> list[HyperKernelRidgeCV]:
+        """The fitted models, largest weight first."""
+        return self.scores_.members_
+
+    @property
+    def weights_(self) -> Array:
+        """The weights of the members in the link function."""
+        return self.scores_.weights_
+
+    @property
+    def components_(self) -> Array:
+        """The map of the first member."""
+        return self.members_[0].components_
+
+    @property
+    def map_shape_(self) -> str:
+        """The shape of the map of the first member."""
+        return self.members_[0].map_shape_
 
     @property
     def n_components_(self) -> int:
-        """Number of directions."""
-        return len(self.map_)
+        """The number of directions of the first member."""
+        return len(self.members_[0].map_)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    @property
+    def feature_importances_(self) -> Array:
+        """Importances of the columns for the scores, averaged over the members with their weights."""
+        check_is_fitted(self)
+        return self.scores_.feature_importances_
 
     @property
     def path_(self) -> dict[str, list[Any]]:
-        """Table of the optimization runs of ``regressor_``, the regression with the class codes as targets."""
-        path: dict[str, list[Any]] = self.regressor_.path_
+        """Table of the optimization runs of the search."""
+        path: dict[str, list[Any]] = self.scores_.path_
         return path
 
     @property
     def diagnostics_(self) -> Diagnostics:
-        """Diagnostics of ``regressor_``, the regression with the class codes as targets."""
-        return self.regressor_.diagnostics_
+        """Diagnostics of the regression of the first member on the indicators of the classes."""
+        return self.scores_.diagnostics_
+
+    @property
+    def _link(self) -> ClassLink:
+        # Only classifiers that were saved by version 0.1 have the attribute softness_.
+        softness = getattr(self, "softness_", None)
+        return ClassLink(self.weights_, self.offsets_, of_logarithms=not self.refined_, softness=softness)
+
+    def _scores(self, X: Any) -> list[Array]:
+        """Return the scores of each member."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        return [member.predict(X) for member in self.members_]
 
     def decision_function(self, X: Any) -> Array:
-        """Return the scores of the classes.
+        """Return the logarithms of the probabilities of the classes, up to a constant in each row.
 
-        Two classes have a single score, which is positive if the second class is predicted.
+        Two classes have a single value, the logarithm of the ratio of their probabilities. It is positive if the second
+        class is predicted.
 
         Parameters
         ----------
@@ -282,19 +294,13 @@ class HyperKernelClassifier(
         -------
         array (n_samples,) or (n_samples, n_classes)
         """
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        no_targets, fitted = np.empty((len(X), 0)), self.regressor_
-        threads = count_threads(fitted.n_jobs)
-        rows = array_rows(X, no_targets, None, device=self.device, block_size=fitted.block_size, n_threads=threads)
-        with np.errstate(over="ignore", invalid="ignore"):
-            scores = self._expansion.of_rows(rows)
-        if not np.all(np.isfinite(scores)):
-            raise ValueError(
-                "the scores contain NaN or infinity: check that X has the same units as the training rows, and that "
-                "the model file is not damaged"
-            )
-        return scores
+        scores, link = self._scores(X), self._link
+
+        def values() -> Array:
+            found = link.log_probabilities(scores)
+            return found[:, 1] - found[:, 0] if len(self.classes_) == 2 else found
+
+        return require_finite("scores", values)
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each class, in the order of ``classes_``.
@@ -308,15 +314,8 @@ class HyperKernelClassifier(
         -------
         array (n_samples, n_classes)
         """
-        scores = self.decision_function(X)
-        return self._apply_link(scores.reshape(len(scores), -1))
-
-    def _apply_link(self, outputs: Array) -> Array:
-        return probabilities(expand_scores(outputs, self.softness_ is not None), self.softness_)
-
-    def _link_jacobian(self, outputs: Array) -> Array:
-        jacobian = probability_jacobian(expand_scores(outputs, self.softness_ is not None), self.softness_)
-        return jacobian if outputs.shape[1] > 1 else jacobian @ np.array([[-0.5], [0.5]])
+        scores, link = self._scores(X), self._link
+        return require_finite("probabilities", lambda: link.probabilities(scores))
 
     def _make_summary(self, columns: list[str] | None = None) -> Summary:
         return summarize_classifier(self, columns)
@@ -350,4 +349,30 @@ class HyperKernelClassifier(
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        return project(X, self.map_.astype(X.dtype, copy=False))
+        return project(X, self.members_[0].map_.astype(X.dtype, copy=False))
+
+
+def _few_directions(scores: ClassScores, link: ClassLink) -> HyperKernelRidgeCV | None:
+    """Return the member with the largest weight among those with few directions, or None if their weights are small."""
+    for member, weight in zip(scores.members_, link.weights, strict=True):
+        if _has_few_directions(member) and weight >= _LEAST_SHARE * np.sum(link.weights):
+            return member
+    return None
+
+
+def _has_few_directions(model: HyperKernelRidgeCV) -> bool:
+    """Return whether the map of a model is full, but has fewer directions than columns."""
+    return model.map_shape_ == ShapeName.FULL and model.n_components_ < model.n_features_in_
+
+
+def _left_out(scores: ClassScores, X: Array, index: Array, weight: Array | None, n_classes: int) -> LeftOutPredictions:
+    """Return the leave-one-out predictions of the members, or predictions of the training rows if there are none."""
+    left_out = scores.left_out_
+    del scores.left_out_
+    if left_out is not None:
+        return left_out
+    row_weight = np.ones(len(X)) if weight is None else weight
+    labels = one_hot(index, n_classes)
+    frequencies = np.average(labels, axis=0, weights=row_weight)
+    predictions = [member.predict(X) - frequencies for member in scores.members_]
+    return LeftOutPredictions(predictions, labels - frequencies, row_weight, np.zeros(len(predictions)), 0.0)

@@ -1,10 +1,4 @@
-"""Class codes (the classes encoded as numbers), class weights, and stratified folds.
-
-The class codes are the targets of the regression. Two classes are coded as one column of -1 and 1. K > 2 classes are
-coded as K columns: 1 in the column of the row's own class, 0 elsewhere. Coding the classes as the corners of a simplex
-would need only K - 1 columns. But the evidence has a separate scale for each column, so the evidence for such codes
-would depend on the order of the classes.
-"""
+"""Labels of the classes: checks, indicators, class weights, and stratified folds."""
 
 from __future__ import annotations
 
@@ -16,7 +10,6 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from hkrr._base.checks import check_choice
 from hkrr._base.linear_algebra import Array
-from hkrr.rows.weights import MERGED_ROWS, any_copies, merge_copies, normalize_weights
 
 # Number of folds into which the rows are divided. Not all folds are held out (see `_FOLDS_USED`).
 _N_FOLDS = 5
@@ -63,26 +56,6 @@ def class_weights(class_weight: Any, y: Array, sample_weight: Array | None) -> A
 def one_hot(index: Array, n_classes: int) -> Array:
     """Return an array with 1 in the column of each row's class and 0 elsewhere."""
     return np.eye(n_classes)[index]
-
-
-def class_codes(index: Array, n_classes: int) -> Array:
-    """Return the class codes: -1 and 1 for two classes, otherwise a column of 0 and 1 for each class."""
-    return 2.0 * index - 1.0 if n_classes == 2 else one_hot(index, n_classes)
-
-
-def merge_copies_within_classes(X: Array, index: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
-    """Merge copies of rows of the same class, scale the weights to mean 1, and return the new arrays.
-
-    The weight of a merged row is the sum of the weights of its copies.
-    """
-    if weight is not None and np.all(weight == weight[0]):
-        # Equal weights must give the same model as no weights. They are dropped, because rows with weights are merged
-        # below, which sorts the rows and so changes the folds.
-        weight = None
-    if len(X) <= MERGED_ROWS and (weight is not None or any_copies(X, index, weight)):
-        X, index, weight = merge_copies(X, index, weight)
-        return X, index.astype(int), weight
-    return X, index, normalize_weights(weight)
 
 
 def held_out_folds(index: Array) -> list[Array]:

@@ -1,10 +1,10 @@
 """Learning the map by minimizing the logistic loss for decreasing penalties nu.
 
-The initial map is the map of a regression whose targets are class codes (the classes encoded as numbers). With such
-targets, a flexible map tends to interpolate the training rows. For example, on 300 rows with 20 columns, where the best
-possible accuracy is 87%, the regression classifies all training rows correctly, but only 75% of new rows. The logistic
-loss with a large nu undoes this overfitting: the scores are small and smooth, and the map is refined for such scores.
-Then nu is lowered. The refinement at each nu starts from the map of the previous nu.
+The initial map is the map of a regression on the indicators of the classes. With such targets, a flexible map tends to
+interpolate the training rows. For example, on 300 rows with 20 columns, where the best possible accuracy is 87%, the
+regression classifies all training rows correctly, but only 75% of new rows. The logistic loss with a large nu undoes
+this overfitting: the scores are small and smooth, and the map is refined for such scores. Then nu is lowered. The
+refinement at each nu starts from the map of the previous nu.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from scipy.linalg.lapack import dpstrf
 from scipy.optimize import minimize
 
 from hkrr._base.linear_algebra import Array
-from hkrr._maps import Diagonal, Full, Scaled, Shape, ShapeName
 from hkrr.estimators.classification.logistic_objective import Coefficients, LogisticObjective
 from hkrr.kernels import Kernel
 from hkrr.rows import InMemoryRows, Rows
@@ -41,31 +40,19 @@ _DEPENDENCE_TOL = 1e-6
 
 @dataclass(frozen=True)
 class Map:
-    """A map for standardized rows, with its kernel and its shape. The map includes the scale, so gamma is 1."""
+    """A full map for standardized rows, with its kernel. The map includes the scale, so gamma is 1."""
 
     B: Array
     kernel: Kernel
-    shape: Shape
 
     @classmethod
-    def of(cls, components: Array, kernel: Kernel, x_scale: Array, shape: ShapeName) -> Map:
+    def of(cls, components: Array, kernel: Kernel, x_scale: Array) -> Map:
         """Return the map of a fitted model.
 
         `components` is the map in the original units of X, and `x_scale` contains the numbers by which standardization
         divides the columns.
         """
-        B = np.sqrt(kernel.scale) * components * x_scale
-        if shape == ShapeName.DIAGONAL:
-            scales = np.linalg.norm(B, axis=0)
-            # The scale of a constant column is arbitrary.
-            B = np.diag(np.where(scales > 0, scales, 1.0))
-        return cls(B, kernel.with_gamma(1.0), _shape(shape, B))
-
-
-def _shape(name: ShapeName, B: Array) -> Shape:
-    if name == ShapeName.IDENTITY:
-        return Scaled(B)
-    return Diagonal() if name == ShapeName.DIAGONAL else Full()
+        return cls(np.sqrt(kernel.scale) * components * x_scale, kernel.with_gamma(1.0))
 
 
 def refined_maps(
@@ -107,16 +94,11 @@ def _refine(
 
     J is the objective of `hkrr.estimators.classification.logistic_objective`.
     """
-    shape, last, diagonal = start.shape, scores, isinstance(start.shape, Diagonal)
-    first = shape.parameters(start.B.diagonal() if diagonal else start.B)
-
-    def matrix(theta: Array) -> Array:
-        B = shape.map(theta.reshape(first.shape))
-        return np.diag(B) if diagonal else B
+    last = scores
 
     def value_and_gradient(theta: Array) -> tuple[float, Array]:
         nonlocal last
-        B = matrix(theta)
+        B = theta.reshape(start.B.shape)
         try:
             found = objective.solve(B, nu, last, _COEFFICIENT_TOL)
         except (ArithmeticError, np.linalg.LinAlgError):
@@ -124,15 +106,15 @@ def _refine(
             return _FAILED_VALUE, np.zeros_like(theta)
         last = found.scores
         value, grad = objective.value_and_gradient_in_map(B, found, nu)
-        return value, shape.gradient(theta.reshape(first.shape), grad.diagonal() if diagonal else grad).ravel()
+        return value, grad.ravel()
 
     def stop_at_deadline(theta: Array) -> None:
         if time.perf_counter() > deadline:
             raise StopIteration
 
     steps = {"method": "L-BFGS-B", "options": {"maxiter": _MAX_STEPS}, "callback": stop_at_deadline}
-    found = minimize(value_and_gradient, first.ravel(), jac=True, **steps)
-    return replace(start, B=matrix(found.x)), last
+    found = minimize(value_and_gradient, start.B.ravel(), jac=True, **steps)
+    return replace(start, B=found.x.reshape(start.B.shape)), last
 
 
 def subsample_rows(rows: Rows, n: int) -> InMemoryRows:

@@ -1,15 +1,15 @@
-"""The summary of a fitted classifier: classes, loss, and performance on held-out rows."""
+"""The summary of a fitted classifier: classes, members, and performance on rows that were left out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hkrr.estimators.classification.losses import MAX_ROWS
-from hkrr.estimators.fitted.diagnostics import Diagnostics
-from hkrr.estimators.fitted.summary import Summary, fit_notes, make_summary, map_facts
+from hkrr.estimators.fitted.importance import column_names
+from hkrr.estimators.fitted.summary import Summary, summarize_ensemble
 
 if TYPE_CHECKING:
     from hkrr.estimators.classification.classifier import HyperKernelClassifier
@@ -22,14 +22,16 @@ _MAX_LABEL_LENGTH = 24
 
 def summarize_classifier(model: HyperKernelClassifier, columns: list[str] | None = None) -> Summary:
     """Return the summary of a fitted classifier. If `columns` is None, the names of the training data are used."""
-    # A fit that was interrupted by Ctrl-C has no diagnostics.
-    found: Diagnostics | None = getattr(model.regressor_, "diagnostics_", None)
-    # Models saved by earlier versions of hkrr have no class counts.
-    counts = getattr(model, "class_count_", None)
-    n_rows = None if counts is None else int(np.sum(counts))
-    class_facts = {f"Classes, {len(model.classes_)}": _describe_classes(model)}
-    facts = (*map_facts(model, n_rows, class_facts), *_loss_facts(model))
-    return make_summary(model, "p(y | x) = p(y | Bx)", facts, _notes(model, found), columns)
+    summary = summarize_ensemble(model.scores_, column_names(model) if columns is None else columns)
+    facts = (*_size_facts(model), *_class_facts(model))
+    return replace(summary, title=f"{type(model).__name__}: p(y | x)", facts=facts)
+
+
+def _size_facts(model: HyperKernelClassifier) -> Iterator[tuple[str, str]]:
+    # Models saved by version 0.1 may lack the numbers of rows of the classes.
+    if hasattr(model, "class_count_"):
+        yield "Rows", f"{int(np.sum(model.class_count_)):,}"
+    yield "Columns", f"{model.n_features_in_:,}"
 
 
 def _describe_classes(model: HyperKernelClassifier) -> str:
@@ -45,26 +47,19 @@ def _describe_classes(model: HyperKernelClassifier) -> str:
     return ", ".join(labels[k] for k in order[:_MAX_CLASSES]) + more
 
 
-def _loss_facts(model: HyperKernelClassifier) -> Iterator[tuple[str, str]]:
-    n_rows = np.sum(getattr(model, "class_count_", 0))
-    rows = "training" if model.loss == "squared" and n_rows > MAX_ROWS else "held out"
-    if model.loss == "logistic":
-        yield "Loss", f"logistic; nu {model.nu_:.4g}, chosen on held-out rows"
-    else:
-        source = f"from {rows.replace(' ', '-')} rows"
-        yield "Loss", f"squared, on class codes; softness of the link {model.softness_:.3g}, {source}"
-        yield "lambda", f"{model.regressor_.reg_lambda_:.4g}, learned"
+def _class_facts(model: HyperKernelClassifier) -> Iterator[tuple[str, str]]:
+    yield f"Classes, {len(model.classes_)}", _describe_classes(model)
     if model.class_weight is not None:
         yield "Class weights", "balanced" if isinstance(model.class_weight, str) else "given"
-    if hasattr(model, "held_out_log_loss_"):
-        priors = model.class_prior_
-        baseline, largest = -float(priors @ np.log(priors)), float(np.max(priors))
-        log_loss, accuracy = model.held_out_log_loss_, model.held_out_accuracy_
-        yield f"Log loss, {rows}", f"{log_loss:.4f} ({baseline:.4f} if the class frequencies are predicted)"
-        yield f"Accuracy, {rows}", f"{accuracy:.4f} ({largest:.4f} if the largest class is predicted)"
-
-
-def _notes(model: HyperKernelClassifier, found: Diagnostics | None) -> Iterator[str]:
-    first, *others = fit_notes(model.regressor_, found)
-    yield f"The regression with class codes as targets, which provided the initial map, {first[0].lower()}{first[1:]}"
-    yield from others
+    if hasattr(model, "softness_"):
+        yield "Loss", f"squared, of version 0.1; softness of the link {model.softness_:.3g}"
+    elif model.refined_:
+        yield "Loss", "logistic; the map of the best regression on the classes was refined"
+    if not hasattr(model, "held_out_log_loss_"):
+        return
+    priors = model.class_prior_
+    baseline, largest = -float(priors @ np.log(priors)), float(np.max(priors))
+    rows = "held out" if model.refined_ else "left out"
+    log_loss, accuracy = model.held_out_log_loss_, model.held_out_accuracy_
+    yield f"Log loss, {rows}", f"{log_loss:.4f} ({baseline:.4f} if the class frequencies are predicted)"
+    yield f"Accuracy, {rows}", f"{accuracy:.4f} ({largest:.4f} if the largest class is predicted)"

@@ -6,9 +6,10 @@ candidates from which an ensemble can be made, and its members are the finalists
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,7 +23,7 @@ from hkrr.estimators.search.progress import Phase, SearchStopped
 from hkrr.estimators.search.robust_noise import Errors, shows_outliers, student_weights
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.estimators.search.search_stages import Tuned, subset, tune
-from hkrr.estimators.search.stacking import CROSS_FIT_PRICE, PRICE, stacking_weights
+from hkrr.estimators.search.stacking import LEAST_SQUARES, Stacking
 from hkrr.estimators.search.time_budget import TimeBudget
 from hkrr.kernels import Kernel
 from hkrr.kernels.expansion_values import expand
@@ -36,6 +37,8 @@ from hkrr.solvers.driver import StopReason
 _WEIGHING_ROWS = 2_000
 # Maximum number of rows for cross-fitting (`hkrr.estimators.search.stacking`).
 _CROSS_FIT_ROWS = 1_000
+# The predictions of a classifier's candidate are cross-fitted if it has more parameters than this fraction of the rows.
+_FLEXIBLE_SHARE = 0.02
 # Candidates are cross-fitted only if their score is at most this number of nats per row and target above the best.
 _MOST_NATS = 0.5
 
@@ -110,41 +113,93 @@ def select_model(ready: Ready, kernel: Kernel | None, keep_best: bool) -> Select
         return _best_so_far(problem, stop, keep_best)
 
 
-def select_members(ready: Ready, keep_best: bool) -> tuple[list[Selection], Array]:
+class LeftOutPredictions(NamedTuple):
+    """Predictions of rows that were left out of a fit, or of the fit of its coefficients, for each member.
+
+    The predictions and targets are centered. `n_parameters` are the numbers of parameters of the members, for `price`.
+    """
+
+    predictions: list[Array]
+    targets: Array
+    row_weight: Array
+    n_parameters: Array
+    price: float
+
+
+class Members(NamedTuple):
+    """The members of an ensemble, their weights, and the predictions from which the weights were computed.
+
+    The predictions are None if there is a single candidate and its weight does not depend on them.
+    """
+
+    fits: list[Selection]
+    weights: Array
+    left_out: LeftOutPredictions | None
+
+
+@dataclass(frozen=True)
+class _Finalists:
+    """The candidates from which the members of an ensemble are selected."""
+
+    candidates: list[Candidate]
+    left_out: LeftOutPredictions | None = None
+    stacking: Stacking = field(default=LEAST_SQUARES)
+
+    def weights(self, some: Array) -> Array:
+        """Return the weights of all candidates, if only those with the indices `some` may be used."""
+        if self.left_out is None:
+            return np.ones(1)
+        weights, chosen = np.zeros(len(self.candidates)), self.among(some)
+        assert chosen is not None
+        weights[some] = self.stacking.weights(*chosen)
+        return weights
+
+    def among(self, some: Array) -> LeftOutPredictions | None:
+        """Return the predictions of the candidates with the indices `some`."""
+        if self.left_out is None:
+            return None
+        predictions = [self.left_out.predictions[k] for k in some]
+        return self.left_out._replace(predictions=predictions, n_parameters=self.left_out.n_parameters[some])
+
+
+def select_members(ready: Ready, keep_best: bool) -> Members:
     """Run the search, compute the weights of its best candidates, and fit the candidates with positive weights.
 
-    Return the fitted candidates (the members of the ensemble), largest weight first, and their weights. There is at
-    least one member, possibly with the weight 0. See `select_model` for `keep_best`.
+    The members are sorted, largest weight first. There is at least one member, possibly with the weight 0. See
+    `select_model` for `keep_best`.
     """
     problem, budget = ready.problem, ready.budget
     try:
         tuned = tune(problem, None)
         try:
-            finalists, weigh = _weights_of_finalists(problem, tuned)
+            finalists = _weigh(problem, tuned)
         except SearchStopped:
             tuned = replace(tuned, result=unchanged(tuned.winner, 0.0, StopReason.CALLBACK), finalists=())
-            finalists, weigh = _weights_of_finalists(problem, tuned)
-        weights = weigh(np.arange(len(finalists)))
+            finalists = _weigh(problem, tuned)
+        candidates = finalists.candidates
+        weights = finalists.weights(np.arange(len(candidates)))
         order = _largest_first(weights)
-        n_members = budget.affordable_fits([finalists[k] for k in order], ready.n_centers)
+        n_members = budget.affordable_fits([candidates[k] for k in order], ready.n_centers)
         if n_members < len(order):
-            weights = weigh(order[:n_members])
+            weights = finalists.weights(order[:n_members])
             order = _largest_first(weights)
         problem.progress.begin("final fit on all rows", Phase.FINAL_FIT)
         # All members are fitted with the same numbers of rows and of centers, because their leave-one-out errors are
         # added row by row.
-        sizes = [budget.affordable_size(finalists[k], ready.n_centers, len(order)) for k in order]
+        sizes = [budget.affordable_size(candidates[k], ready.n_centers, len(order)) for k in order]
         size = min(sizes, key=lambda one: one[1])
         members = []
         for k in order:
-            winner = finalists[k]
+            winner = candidates[k]
             result = tuned.result if winner is tuned.winner else unchanged(winner, 0.0, StopReason(tuned.result.reason))
             fit, y_offset = _final_fit(ready, winner, result, tuned.omega, *size)
             members.append(Selection(winner, tuned.candidates, fit, y_offset))
         problem.progress.print("the fit is complete")
-        return members, weights[order]
+        return Members(members, weights[order], finalists.among(order))
     except KeyboardInterrupt as stop:
-        return [_best_so_far(problem, stop, keep_best)], np.ones(1)
+        best = _best_so_far(problem, stop, keep_best)
+        left_out = _leave_one_out(problem, problem.rows, [best.winner])[1] if problem.of_classes else None
+        return Members([best], np.ones(1), left_out)
 
 
 def _largest_first(weights: Array) -> Array:
@@ -152,62 +207,94 @@ def _largest_first(weights: Array) -> Array:
     return np.argsort(-weights, kind="stable")[: max(1, np.count_nonzero(weights))]
 
 
-def _weights_of_finalists(problem: SearchProblem, tuned: Tuned) -> tuple[list[Candidate], Callable[[Array], Array]]:
-    """Return the finalists of a search (see `Tuned`), and a function that computes their weights in an ensemble.
-
-    The function takes the indices of the finalists that may be used, and returns the weights of all finalists.
-    """
-    finalists = list(tuned.finalists) or [tuned.winner]
-    if len(finalists) == 1 or not problem.in_time:
-        return [tuned.winner], lambda some: np.ones(1)
+def _weigh(problem: SearchProblem, tuned: Tuned) -> _Finalists:
+    """Return the finalists of a search (see `Tuned`), with the predictions from which their weights are computed."""
+    stacking = problem.stacking or LEAST_SQUARES
+    found = list(tuned.finalists) or [tuned.winner]
+    if not stacking.of_classes and (len(found) == 1 or not problem.in_time):
+        return _Finalists([tuned.winner])
     problem.progress.begin("weights of the ensemble", Phase.WEIGHTS)
     rows = problem.rows if tuned.omega is None else problem.rows.reweighted(tuned.omega)
-    if rows.n_rows <= _CROSS_FIT_ROWS and rows.n_rows == problem.rows.n_rows:
-        most = min(one.score for one in finalists) + _MOST_NATS * rows.total_weight * rows.n_targets
-        close = [one for one in finalists if one.score <= most]
+    cross_fits = stacking.cross_fit_price is not None and rows.n_rows <= _CROSS_FIT_ROWS
+    if cross_fits and rows.n_rows == problem.rows.n_rows:
+        most = min(one.score for one in found) + _MOST_NATS * rows.total_weight * rows.n_targets
+        close = [one for one in found if one.score <= most]
         crossed = HeldOutCheck(replace(problem, rows=rows)).out_of_fold(close)
         learned = [(one, predicted) for one, predicted in zip(close, crossed, strict=True) if predicted is not None]
         if learned:
             close, known = [one for one, _ in learned], [predicted for _, predicted in learned]
-            return close, _weigher(rows, known, _n_parameters(close), CROSS_FIT_PRICE)
-    n_rows = max(_WEIGHING_ROWS, *(one.n_rows or 0 for one in finalists))
-    criterion = problem.criterion(subset(rows, n_rows, problem.rng), None, tuned.winner.kernel)
+            counts = _n_parameters(close, stacking)
+            return _Finalists(close, _left_out(rows, known, counts, stacking.cross_fit_price), stacking)
+    weighed, left_out = _leave_one_out(problem, rows, found)
+    if left_out is not None and stacking.of_classes and rows.n_rows <= _CROSS_FIT_ROWS:
+        weighed, left_out = _cross_fit_flexible_maps(problem, weighed, left_out)
+    return _Finalists(weighed, left_out, stacking) if left_out is not None else _Finalists([tuned.winner])
+
+
+def _leave_one_out(
+    problem: SearchProblem, rows: InMemoryRows, candidates: Sequence[Candidate]
+) -> tuple[list[Candidate], LeftOutPredictions | None]:
+    """Return the candidates for which there is time, and their leave-one-out predictions.
+
+    The predictions of the first candidate are computed even after the deadline. If no predictions can be computed, the
+    second value is None.
+    """
+    n_rows = max(_WEIGHING_ROWS, *(one.n_rows or 0 for one in candidates))
+    criterion = problem.criterion(subset(rows, n_rows, problem.rng), None, candidates[0].kernel)
 
     def predict(k: int) -> Array | None:
         if k > 0 and not problem.in_time:
             return None
         with suppress(ArithmeticError, np.linalg.LinAlgError), single_threaded_blas():
-            at = criterion.at(finalists[k].nu / criterion.rows.total_weight, finalists[k].kernel)
-            return at.leave_one_out(finalists[k].B, intercept=rows.y_offset is not None)
+            at = criterion.at(candidates[k].nu / criterion.rows.total_weight, candidates[k].kernel)
+            return at.leave_one_out(candidates[k].B, intercept=rows.y_offset is not None)
         return None
 
-    found = in_threads(predict, range(len(finalists)), 1 if problem.on_gpu else problem.n_threads)
-    weighed = [one for one, predicted in zip(finalists, found, strict=True) if predicted is not None]
+    found = in_threads(predict, range(len(candidates)), 1 if problem.on_gpu else problem.n_threads)
+    weighed = [one for one, predicted in zip(candidates, found, strict=True) if predicted is not None]
     predictions = [predicted for predicted in found if predicted is not None]
     if not weighed:
-        return [tuned.winner], lambda some: np.ones(1)
+        return [], None
     # Reduce the numbers of parameters, so that the penalty per parameter is that of a fit to all rows. The rows of the
     # criterion may be only a sample.
     share = criterion.rows.total_weight / problem.total_weight
-    return weighed, _weigher(criterion.rows, predictions, share * _n_parameters(weighed), PRICE)
+    stacking = problem.stacking or LEAST_SQUARES
+    counts = share * _n_parameters(weighed, stacking)
+    return weighed, _left_out(criterion.rows, predictions, counts, stacking.price)
 
 
-def _n_parameters(candidates: Sequence[Candidate]) -> Array:
-    """Return the number of parameters of each candidate. The choice of columns counts too, with two units for a nat."""
-    return np.array([one.degrees_of_freedom + 2.0 * one.choice / PRICE for one in candidates])
+def _cross_fit_flexible_maps(
+    problem: SearchProblem, candidates: list[Candidate], left_out: LeftOutPredictions
+) -> tuple[list[Candidate], LeftOutPredictions]:
+    """Replace the leave-one-out predictions of maps with many parameters by cross-fitted predictions.
+
+    The leave-one-out predictions of such maps can be far too accurate. The cross-fitted predictions have no price. The
+    candidates for which there is no time are left out, unless no candidate would remain.
+    """
+    flexible = left_out.n_parameters > _FLEXIBLE_SHARE * problem.rows.total_weight
+    chosen = np.flatnonzero(flexible)
+    if len(chosen) == 0 or not problem.in_time:
+        return candidates, left_out
+    predictions: list[Array | None] = list(left_out.predictions)
+    for k, crossed in zip(chosen, HeldOutCheck(problem).out_of_fold([candidates[k] for k in chosen]), strict=True):
+        predictions[k] = crossed
+    kept = [k for k, one in enumerate(predictions) if one is not None]
+    if not kept:
+        return candidates, left_out
+    counts = np.where(flexible, 0.0, left_out.n_parameters)[kept]
+    known = [one for one in predictions if one is not None]
+    return [candidates[k] for k in kept], left_out._replace(predictions=known, n_parameters=counts)
 
 
-def _weigher(rows: Rows, predictions: Sequence[Array], n_parameters: Array, price: float) -> Callable[[Array], Array]:
-    """Return a function that computes the weights of all candidates, given the indices of those that may be used."""
+def _n_parameters(candidates: Sequence[Candidate], stacking: Stacking) -> Array:
+    """Return the number of parameters of each candidate. The choice of columns is converted to parameters."""
+    return np.array([one.degrees_of_freedom + one.choice / stacking.nats_per_parameter for one in candidates])
+
+
+def _left_out(rows: Rows, predictions: list[Array], n_parameters: Array, price: float | None) -> LeftOutPredictions:
     _, Y, w = rows.gather()
-    row_weight = np.ones(len(Y)) if w is None else w
-
-    def weigh(some: Array) -> Array:
-        weights = np.zeros(len(predictions))
-        weights[some] = stacking_weights([predictions[k] for k in some], Y, row_weight, n_parameters[some], price)
-        return weights
-
-    return weigh
+    assert price is not None
+    return LeftOutPredictions(predictions, Y, np.ones(len(Y)) if w is None else w, n_parameters, price)
 
 
 def _final_fit(
@@ -220,7 +307,8 @@ def _final_fit(
         # A new generator with a fixed seed is used, so that all members of an ensemble use the same rows.
         some = robust.draw(n_rows, np.random.RandomState(0))
         robust, given = robust.subset(some), None if given is None else given.subset(some)
-    return final_fit(robust, winner, result, n_centers, ready.problem.rng, given=given), y_offset
+    with_uncertainty = not ready.problem.of_classes
+    return final_fit(robust, winner, result, n_centers, ready.problem.rng, with_uncertainty, given), y_offset
 
 
 def _best_so_far(problem: SearchProblem, stop: KeyboardInterrupt, keep_best: bool) -> Selection:
@@ -230,7 +318,8 @@ def _best_so_far(problem: SearchProblem, stop: KeyboardInterrupt, keep_best: boo
     best = problem.progress.best[-1]
     try:
         robust, y_offset = robust_rows(problem.rows, problem.rows, best, problem.progress.omega_of_best)
-        return Selection(best, [best], quick_fit(robust.in_memory(), best), y_offset, stop)
+        fit = quick_fit(robust.in_memory(), best, with_uncertainty=not problem.of_classes)
+        return Selection(best, [best], fit, y_offset, stop)
     except (ArithmeticError, np.linalg.LinAlgError):
         # The best candidate cannot be fitted.
         raise stop from None

@@ -17,6 +17,7 @@ from hkrr._base.linear_algebra import Array
 from hkrr.criteria import Criterion, Grouped
 from hkrr.estimators.search.candidates import Candidate, improve_each
 from hkrr.estimators.search.progress import Progress
+from hkrr.estimators.search.stacking import Stacking
 from hkrr.kernels import Kernel
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.rows.in_memory import in_memory
@@ -51,8 +52,8 @@ class SearchProblem:
         Object whose methods are called for each stage and for each new best candidate.
     place : callable
         Function that moves rows to the device on which the criteria are evaluated.
-    weighs_finalists : bool
-        Whether the weights of an ensemble are computed after the search, so that the search must leave time for this.
+    stacking : Stacking or None
+        How the weights of an ensemble are computed after the search. None if the result is a single model.
     """
 
     rows: InMemoryRows
@@ -67,7 +68,7 @@ class SearchProblem:
     deadline: float = math.inf
     progress: Progress = field(default_factory=Progress)
     place: Callable[[InMemoryRows], Rows] = in_memory
-    weighs_finalists: bool = False
+    stacking: Stacking | None = None
 
     def improve_each(self, on: Criterion | Grouped, starts: Sequence[Candidate], max_iter: int) -> list[Candidate]:
         """Improve each candidate in `starts` by at most `max_iter` iterations on a criterion.
@@ -89,6 +90,11 @@ class SearchProblem:
     def with_share(self, share: float) -> SearchProblem:
         """Return the same problem with a new deadline, at which the fraction `share` of the time left has passed."""
         return replace(self, deadline=time.perf_counter() + share * self.seconds_left)
+
+    @property
+    def of_classes(self) -> bool:
+        """Whether the targets are indicators of classes."""
+        return self.stacking is not None and self.stacking.of_classes
 
     @property
     def on_gpu(self) -> bool:

@@ -89,7 +89,8 @@ _UNEXPLAINED = -0.05
 _FEW_PER_COLUMNS = 4
 # Fractions of the time if the kernel is selected too. The search for directions may take the first fraction of the time
 # until the deadline. For an ensemble, the comparison of kernels may take the second fraction of the remaining time.
-_SHARE_OF_DIRECTIONS, _SHARE_OF_RACE = 0.3, 0.95
+# The weights of a classifier take longer, because full maps are cross-fitted.
+_SHARE_OF_DIRECTIONS, _SHARE_OF_RACE, _SHARE_OF_RACE_FOR_CLASSES = 0.3, 0.95, 0.6
 
 NO_SIGNAL = "no model scores better than the mean of y, so every prediction is the mean of y"
 
@@ -141,7 +142,8 @@ def tune(problem: SearchProblem, kernel: Kernel | None) -> Tuned:
         return replace(found, omega=omega)
 
     try:
-        found = _choose_noise(problem, search) if can_have_outliers(problem.rows) else search(None)
+        has_tails = not problem.of_classes and can_have_outliers(problem.rows)
+        found = _choose_noise(problem, search) if has_tails else search(None)
         # Report the selected candidate again: if there were two searches, it can be the result of the first search.
         problem.progress.omega = found.omega
         problem.progress.found(found.winner)
@@ -548,17 +550,21 @@ def _search_all_kernels(problem: SearchProblem) -> Tuned:
         search.start()
         if not (problem.choose_dimension and search.best) or _is_worth_more(problem, search.ranked[0]):
             search.go_on()
-        if problem.choose_dimension and (not problem.in_time or _is_multi_index(problem, search.ranked[0])):
+        stop = not problem.in_time or (not problem.of_classes and _is_multi_index(problem, search.ranked[0]))
+        if problem.choose_dimension and stop:
             rough = [KERNELS[name].with_gamma(1.0) for name in RADIAL if name != "gaussian"]
             found = Tuned(*_finish_directions(problem, plain, *_found_by(search), rough))
             if isinstance(found.winner.shape, Full) or not problem.in_time:
                 return found
             # The directions fitted the noise, so the kernels and shapes have to be compared after all.
-    ends, race = search.ends, Race(problem.with_share(_SHARE_OF_RACE) if problem.weighs_finalists else problem)
+    share = _SHARE_OF_RACE_FOR_CLASSES if problem.of_classes else _SHARE_OF_RACE
+    ends, race = search.ends, Race(problem.with_share(share) if problem.stacking else problem)
     race.run(search.ranked[:_FEW_DIRECTIONS])
     winner, tried, message, survivors = race.best, race.tried, None, race.survivors
     others = [one for one in race.survivors if not isinstance(one.shape, Full) and one.n_rows == winner.n_rows]
-    if others and problem.choose_dimension and isinstance(winner.shape, Full):
+    # The weights of a classifier are computed from cross-fitted predictions of full maps, so no check is needed.
+    unsure = isinstance(winner.shape, Full) and not problem.of_classes
+    if others and problem.choose_dimension and unsure:
         keep, checked = _is_better(problem, winner, others[0])
         tried += checked
         if not keep:

@@ -20,7 +20,8 @@ zero, because the weights overfit too.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import nnls
@@ -71,6 +72,36 @@ def stacking_weights(
         if len(small) == 0 or len(small) == len(kept):
             return weights
         kept = np.setdiff1d(kept, small)
+
+
+@dataclass(frozen=True)
+class Stacking:
+    """How the weights of an ensemble are computed.
+
+    Attributes
+    ----------
+    weights : callable
+        A function with the parameters of `stacking_weights`, which returns the weights.
+    price, cross_fit_price : float
+        The price of a parameter for leave-one-out predictions and for cross-fitting. If `cross_fit_price` is None,
+        cross-fitting is not used.
+    nats_per_parameter : float
+        The price of a parameter in nats.
+    of_classes : bool
+        Whether the targets are indicators of classes. Their noise has no heavy tails. An ensemble is made even if a map
+        with few directions explains the indicators well.
+    """
+
+    weights: Callable[[Sequence[Array], Array, Array, Array, float], Array]
+    price: float
+    cross_fit_price: float | None
+    nats_per_parameter: float
+    of_classes: bool = False
+
+
+# The weights of a regression. If the squared error increases by the least squared error s^2, the log density of the
+# errors decreases by 1/2.
+LEAST_SQUARES = Stacking(stacking_weights, PRICE, CROSS_FIT_PRICE, PRICE / 2.0)
 
 
 def _priced_least_squares(F: Array, y: Array, price: Array) -> Array:
