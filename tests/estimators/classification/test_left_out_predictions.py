@@ -318,4 +318,5 @@ def test_a_rare_class_may_be_absent_from_the_rows_that_are_left_out(monkeypatch)
     assert_array_equal(model.classes_, [-1, 0])
     # All rows that are left out belong to the other class.
     assert model.held_out_accuracy_ == 1.0
+    assert model.held_out_log_loss_ < 0.1
     assert np.max(np.delete(model.predict_proba(X)[:, 0], 3)) < 0.2
