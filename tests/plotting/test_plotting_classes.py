@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from hkrr.estimators.classification.class_link import ClassLink
 from hkrr.plotting import (
     ImportanceDisplay,
     LinkDisplay,
@@ -69,13 +70,13 @@ def test_without_labels_and_with_rows_of_one_class(n_components):
     assert LinkDisplay.from_estimator(model, X).y is None
     display = LinkDisplay.from_estimator(model, X[y == "b"], pd.Series(y[y == "b"]))
     assert_array_equal(display.y, 1)
-    model.dual_coef_ = np.zeros_like(model.dual_coef_)  # constant probabilities
+    model.members_[0].dual_coef_ = np.zeros_like(model.members_[0].dual_coef_)  # constant probabilities
     LinkDisplay.from_estimator(model, X, y).figure_.canvas.draw()
 
 
 def test_column_with_a_negative_coefficient_is_not_mirrored():
     model = made_classifier(2, 2, 2, names=["age", "height"])
-    model.map_ = np.diag([-0.5, 1.0])
+    model.members_[0].map_ = np.diag([-0.5, 1.0])
     X, y = made_labels(model)
     display = LinkDisplay.from_estimator(model, X, y)
     assert_allclose(display.points, X)
@@ -88,14 +89,44 @@ def test_column_with_a_negative_coefficient_is_not_mirrored():
     assert np.corrcoef(orange, p)[0, 1] > 0.8
 
 
-def test_other_displays_use_the_classifiers_map_or_its_regressor():
-    model = made_classifier(2, 4, 3, names=pictures.NAMES)
-    model.regressor_ = pictures.searched()
+@pytest.mark.parametrize("n_members", [1, 2])
+def test_other_displays_use_the_map_of_the_first_member(n_members):
+    model = made_classifier(2, 4, 3, n_members=n_members, names=pictures.NAMES)
+    model.scores_.path_ = pictures.race()
     importance = ImportanceDisplay.from_estimator(model)
     assert [bar.get_width() for bar in importance.bars_] == sorted(model.feature_importances_, reverse=True)
-    assert len(SubspaceDisplay.from_estimator(model, B_true=np.eye(2, 4)).bars_) == 2
-    assert TrainingDisplay.from_estimator(model).history is model.regressor_.result_.history
-    assert PathDisplay.from_estimator(model).table is model.regressor_.path_
+    subspace = SubspaceDisplay.from_estimator(model, B_true=np.eye(2, 4))
+    assert len(subspace.bars_) == 2
+    assert subspace.said == ("" if n_members == 1 else "member 1 of 2, weight 0.75")
+    assert subspace.names == pictures.NAMES
+    assert TrainingDisplay.from_estimator(model).history is model.members_[0].result_.history
+    path = PathDisplay.from_estimator(model)
+    assert path.table is model.path_
+    expected = {("gaussian", "full", 2): 1.0} if n_members == 1 else {("gaussian", "full", 2): 0.75}
+    assert path.chosen == (expected if n_members == 1 else {**expected, ("anova", "diagonal", 4): 0.5})
+    assert not path.given
+
+
+def test_the_search_of_one_kernel_is_drawn_over_the_directions():
+    model = made_classifier(2, 4, 3)
+    found = pictures.searched()
+    model.scores_.path_, model.members_[0].spectrum_ = found.path_, found.spectrum_
+    assert len(PathDisplay.from_estimator(model).bars_) == 4
+
+
+@pytest.mark.parametrize("refined", [True, False])
+def test_the_link_of_the_first_of_two_members(refined):
+    """Test that the probabilities are those of the first member, with the weights of both members."""
+    model = made_classifier(2, 4, 3, n_members=2, refined=refined, names=pictures.NAMES)
+    X, y = made_labels(model)
+    display = LinkDisplay.from_estimator(model, X, y)
+    assert display.said == "member 1 of 2, weight 0.75"
+    i, j = 7, 31
+    x = np.linalg.lstsq(model.components_, [display.grid[0][i], display.grid[1][j]], rcond=None)[0]
+    scores = model.members_[0].predict(x[None])
+    expected = ClassLink(np.array([1.25]), np.zeros(3), of_logarithms=not refined).probabilities([scores])
+    assert_allclose(display.values[i, j], expected[0], rtol=1e-9)
+    assert len(model.members_) == 2
 
 
 def test_bad_arguments():

@@ -19,7 +19,7 @@ from support.models_to_save import rows, through_a_file
 from support.mutated_model_files import parts
 
 FOLDER = Path(__file__).parent / "fixtures"
-NAMES = ["uncertain", "calibrated", "ensemble", "logistic", "squared", "table"]
+NAMES = ["uncertain", "calibrated", "ensemble", "classifier", "logistic", "squared", "table"]
 MESSAGES = "contain NaN or infinity|hold NaN or infinity|cannot be computed"
 
 
@@ -28,6 +28,9 @@ def _answers(model, X):
     yield lambda: model.predict(X)
     if hasattr(model, "predict_proba"):
         yield lambda: model.predict_proba(X)
+        yield lambda: model.decision_function(X)
+        yield lambda: model.feature_importances_
+        yield lambda: [share for _, share in model.summary().importances]
         return
     inner = getattr(model, "model_", model)
     yield lambda: np.concatenate(model.predict(X, return_std=True))

@@ -61,7 +61,7 @@ def outputs_of(model, X):
     return {"predict": predicted, "std": std, "lower": lower, "upper": upper}
 
 
-@pytest.mark.parametrize("name", ["uncertain", "calibrated", "ensemble", "logistic", "squared", "table"])
+@pytest.mark.parametrize("name", ["uncertain", "calibrated", "ensemble", "classifier", "logistic", "squared", "table"])
 def test_files_of_models_with_uncertainty(name):
     """Test that models loaded from stored files have the outputs that were recorded when the files were written.
 
@@ -81,7 +81,10 @@ def test_files_of_models_with_uncertainty(name):
         else:
             assert_allclose(found[output], values, rtol=1e-6)  # the posterior factor is stored in single precision
     parameters = {key: repr(value) for key, value in model.get_params(deep=False).items()}
-    assert {key: parameters[key] for key in expected["parameters"]} == expected["parameters"]
+    # Classifiers of version 0.1 had more parameters.
+    gone = ("n_components", "loss", "kernel") if name in ("logistic", "squared") else ()
+    expected_parameters = {key: value for key, value in expected["parameters"].items() if key not in gone}
+    assert {key: parameters[key] for key in expected_parameters} == expected_parameters
 
 
 def test_the_page_on_saving_runs(tmp_path, monkeypatch, capsys):

@@ -1,6 +1,7 @@
 """Test that forged files with a correct checksum are refused, or give models that can predict."""
 
 import json
+from pathlib import Path
 from random import Random
 
 import numpy as np
@@ -218,6 +219,119 @@ def test_members_that_do_not_fit_together_are_refused(tmp_path):
         hkrr.save(model, tmp_path / "model")
 
 
+SCORES = ["attributes", "scores_", "model"]
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (
+            ["attributes", "classes_"],
+            {"texts": ["a", "b", "c"]},
+            r"offsets_ has the shape \(2,\), but must have .*\(3,\)",
+        ),
+        (["attributes", "classes_"], {"texts": ["b", "a"]}, "two distinct labels in sorted order"),
+        (["attributes", "refined_"], 1, "refined_ is neither True nor False"),
+        (["attributes", "refined_"], True, "refined_ is True, but scores_ has 2 members"),
+        (["attributes", "softness_"], 0.2, "it has the attribute softness_, but refined_ is False"),
+        (["attributes", "softness_"], 1e-300, "softness_ is not between"),
+        (["attributes", "held_out_accuracy_"], 1.5, "held_out_accuracy_ is not between 0 and 1"),
+        (["attributes", "held_out_log_loss_"], -0.1, "held_out_log_loss_ is not between 0 and inf"),
+        (["attributes", "held_out_log_loss_"], {"float": "inf"}, "held_out_log_loss_ contains NaN or infinity"),
+        (["attributes", "n_features_in_"], 4, "scores_ was fitted with 3 columns, but the model with 4"),
+        (["attributes", "regressor_"], 1, "is not one of the known parameters of HyperKernelClassifier"),
+        (["parameters", "device"], "cuda:0; rm", "not a PyTorch device"),
+        (["parameters", "loss"], "squared", "'loss' is not one of the known parameters"),
+        ([*SCORES, "class"], "HyperKernelEnsemble", "class 'HyperKernelEnsemble' is unknown"),
+        ([*SCORES, "attributes", "path_"], None, "path_ is not a table"),
+        ([*SCORES, "attributes", "n_features_in_"], 4, r"members_\[0\] was fitted with 3 columns"),
+        ([*SCORES, "parameters", "n_jobs"], 0, "n_jobs must be"),
+    ],
+)
+def test_invalid_classifiers_are_refused(place, value, message):
+    refused(with_value("HyperKernelClassifier", place, value), message)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("class_count_", [20, 0], "class_count_ contains numbers below 1"),
+        ("class_count_", [20, 5, 5], "class_count_ has the shape"),
+        ("class_count_", [20.0, 10.0], "class_count_ is not an array of numbers of a valid type"),
+        ("class_prior_", [0.0, 1.0], "class_prior_ is not positive"),
+        ("class_prior_", [0.5, 1.5], "class_prior_ contains numbers above 1"),
+        ("offsets_", [0.0, 0.0, 0.0], "offsets_ has the shape"),
+        ("offsets_", [0.0, np.nan], "offsets_ contains NaN or infinity"),
+        ("scores_.weights_", [], "weights_ has the shape"),
+        ("scores_.weights_", [1.0] * 99, "weights_ has 99 entries, but members_ has"),
+    ],
+)
+def test_classifiers_with_invalid_arrays_are_refused(name, value, message):
+    header, arrays = parts(data_of("HyperKernelClassifier"))
+    refused(pack(header, {**arrays, name: np.array(value)}), message)
+
+
+def test_classifiers_with_negative_weights_are_refused():
+    header, arrays = parts(data_of("HyperKernelClassifier"))
+    refused(pack(header, {**arrays, "scores_.weights_": -arrays["scores_.weights_"]}), "contains negative numbers")
+
+
+def test_scores_with_another_number_of_targets_are_refused(tmp_path):
+    X, y = rows()
+    model = copied("HyperKernelClassifier")
+    model.scores_ = unfitted("HyperKernelClassifier").fit(X, np.digitize(y, [-0.5, 0.5])).scores_
+    with pytest.raises(ValueError, match="scores_ must have 2 targets, because there are 2 classes"):
+        hkrr.save(model, tmp_path / "model")
+
+
+def test_the_scores_of_a_classifier_are_not_a_model_of_their_own(tmp_path):
+    scores = fitted("HyperKernelClassifier").scores_
+    with pytest.raises(TypeError, match=r"hkrr\.save supports .*; got a ClassScores"):
+        hkrr.save(scores, tmp_path / "model")
+    header, arrays = parts(data_of("HyperKernelClassifier"))
+    inner = header["attributes"]["scores_"]["model"]
+    own = {key.removeprefix("scores_."): array for key, array in arrays.items() if key.startswith("scores_.")}
+    refused(pack({**header, **inner}, own), "class 'ClassScores' is unknown")
+
+
+FORMER = Path(__file__).parent / "fixtures"
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "value", "message"),
+    [
+        ("logistic", ["attributes", "softness_"], 0.2, "softness_ must be None if loss is 'logistic'"),
+        ("squared", ["attributes", "softness_"], None, "softness_ must be None if loss is 'logistic'"),
+        ("squared", ["attributes", "softness_"], 1e-300, "softness_ is not between 0.01 and 20"),
+        ("squared", ["attributes", "held_out_accuracy_"], 0.5, "it has some of the attributes class_count_"),
+        ("squared", ["attributes", "refined_"], True, "'refined_' is not one of the known attributes"),
+        ("squared", ["parameters", "loss"], "hinge", "loss must be"),
+        ("squared", ["parameters", "callbacks"], None, "'callbacks' is not one of the known parameters"),
+        ("squared", ["parameters", "n_jobs"], 0, "n_jobs must be"),
+        ("squared", ["attributes", "classes_"], {"texts": ["a", "b", "c"]}, "dual_coef_ must have the shape"),
+        ("squared", ["attributes", "n_features_in_"], 4, "but must have the shape"),
+        ("squared", ["attributes", "regressor_"], None, "its content is not a model"),
+        ("squared", ["attributes", "regressor_", "model", "class"], "HyperKernelRidge", "is unknown"),
+        ("logistic", ["attributes", "nu_"], -1.0, "nu_ is not positive and finite"),
+    ],
+)
+def test_invalid_classifiers_of_version_0_1_are_refused(name, place, value, message):
+    header, arrays = parts((FORMER / f"format1-{name}.safetensors").read_bytes())
+    holder = header
+    for key in place[:-1]:
+        holder = holder[key]
+    holder[place[-1]] = value
+    refused(pack(header, arrays), message)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    name=st.sampled_from(["logistic", "squared"]), kind=st.sampled_from(["header", "array"]), seed=st.integers(0, 2**32)
+)
+def test_mutated_classifiers_of_version_0_1_are_refused_or_valid(name, kind, seed):
+    refused_or_valid(MUTATIONS[kind]((FORMER / f"format1-{name}.safetensors").read_bytes(), Random(seed)))
+
+
 def test_missing_parts_are_refused_and_missing_parameters_are_defaults():
     for name in MODELS:
         header, arrays = parts(data_of(name))
@@ -225,8 +339,9 @@ def test_missing_parts_are_refused_and_missing_parameters_are_defaults():
             less = {key: value for key, value in header["attributes"].items() if key != attribute}
             used = {key: array for key, array in arrays.items() if key.split(".")[0] != attribute}
             optional = attribute in SCHEMAS[header["class"]].optional
-            # A model must have both of the following attributes or neither.
+            # A model must have all attributes of one of these groups, or none.
             optional &= attribute not in ("prior_variance_", "noise_variance_")
+            optional &= attribute not in ("class_count_", "class_prior_", "held_out_log_loss_", "held_out_accuracy_")
             assert refused_or_valid(pack({**header, "attributes": less}, used)) == optional
     header, arrays = parts(data_of("HyperKernelRidge"))
     del header["parameters"]["n_init"]

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from hkrr import HyperKernelClassifier, HyperKernelEnsemble, HyperKernelRidge, HyperKernelRidgeCV
+from hkrr.estimators.classification.class_scores import ClassScores
 from hkrr.estimators.fitted.diagnostics import Diagnostics
 from hkrr.kernels import get_kernel
 from hkrr.solvers import Result
@@ -96,28 +97,51 @@ def made_ensemble(n_features=4, names=None, n_targets=1):
     return model
 
 
-def made_classifier(n_components=2, n_features=4, n_classes=2, *, loss="logistic", names=None):
-    """Return a classifier whose fitted attributes are set by hand. Its labels are "a", "b" and so on."""
-    like = made_model(n_components, n_features, names=names)
-    model = HyperKernelClassifier(n_components, loss=loss)
-    copied = ("map_", "singular_values_", "centers_", "x_offset_", "kernel_", "gamma_", "n_features_in_")
-    for name in (*copied, *(["feature_names_in_"] if names is not None else [])):
-        setattr(model, name, getattr(like, name))
-    model.regressor_ = made_model(n_components, n_features, cls=HyperKernelRidgeCV)
-    Z, K = model.centers_ @ model.components_.T, n_classes
+def made_classifier(n_components=2, n_features=4, n_classes=2, *, refined=True, n_members=1, names=None):
+    """Return a classifier whose fitted attributes are set by hand. Its labels are "a", "b" and so on.
+
+    The map of the first member is full. If there is a second member, its map is diagonal.
+    """
+    model, scores = HyperKernelClassifier(), ClassScores()
+    scores.members_ = [_made_scores(n_components, n_features, n_classes, "gaussian", refined)]
+    if n_members == 2:
+        diagonal = _made_scores(n_features, n_features, n_classes, "anova", refined)
+        diagonal.map_, diagonal.map_shape_ = np.linspace(1.0, 0.2, n_features), "diagonal"
+        scores.members_.append(diagonal)
+    scores.weights_ = np.array([1.0]) if n_members == 1 else np.array([0.75, 0.5])
+    first = scores.members_[0]
+    scores.n_features_in_ = model.n_features_in_ = n_features
+    scores.intercept_, scores.truncation_, scores.diagnostics_ = first.intercept_, first.truncation_, first.diagnostics_
+    for member in scores.members_:
+        del member.diagnostics_
+    scores.path_ = {"start": ["random"], "kernel": ["gaussian"], "shape": ["full"]}
+    scores.path_.update(n_components=[n_components], n_rows=[None], score=[-100.0])
+    if names is not None:
+        model.feature_names_in_ = np.array(names, dtype=object)
+    model.scores_, model.refined_, model.offsets_ = scores, refined, np.zeros(n_classes)
+    model.classes_ = np.array(list("abcdefghijkl")[:n_classes])
+    model.class_count_ = 20 + 10 * np.arange(n_classes)
+    model.class_prior_ = model.class_count_ / np.sum(model.class_count_)
+    model.held_out_log_loss_, model.held_out_accuracy_ = 0.4, 0.85
+    return model
+
+
+def _made_scores(n_components, n_features, n_classes, kernel, refined):
+    """Return a member of `made_classifier`: logarithms of probabilities if `refined`, and otherwise probabilities."""
+    member = made_model(n_components, n_features, kernel=kernel, n_targets=n_classes, cls=HyperKernelRidgeCV)
+    member.n_components = "auto"  # as in a member of a fitted ensemble
+    Z, K = member.centers_ @ member.components_.T, n_classes
     angles = 2.0 * np.pi * np.arange(K) / K
     scores = 3.0 * np.cos(3.0 * Z[:, :1] + angles) + 1.5 * Z[:, -1:] * np.sin(angles + 1.0)
-    scores = scores if loss == "logistic" else scores / 8.0
-    kernel = model.kernel_(Z, Z)
-    alpha = np.round(np.linalg.solve(kernel + 0.1 * np.eye(N_CENTERS), scores), 4)
-    model.dual_coef_ = alpha[:, 0] if K == 2 else alpha
-    model.intercept_ = 0.1 if K == 2 else np.full(K, 0.0 if loss == "logistic" else 1.0 / K)
-    model.softness_, model.nu_ = (None, 0.1) if loss == "logistic" else (0.2, None)
-    model.classes_ = np.array(list("abcdefghijkl")[:K])
-    model.class_count_ = 20 + 10 * np.arange(K)
-    model.class_prior_ = model.class_count_ / np.sum(model.class_count_)
-    model.held_out_log_loss_, model.held_out_accuracy_, model.map_shape_ = 0.4, 0.85, "full"
-    return model
+    alpha = np.round(np.linalg.solve(member.kernel_(Z, Z) + 0.1 * np.eye(N_CENTERS), scores), 4)
+    if K == 2:
+        alpha, member.intercept_ = alpha[:, :1] * np.array([-0.5, 0.5]), np.array([-0.05, 0.05])
+    else:
+        member.intercept_ = np.zeros(K)
+    if not refined:
+        alpha, member.intercept_ = alpha / 8.0, member.intercept_ + 1.0 / K
+    member.dual_coef_ = alpha
+    return member
 
 
 def made_labels(model, n=120):

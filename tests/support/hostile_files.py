@@ -17,6 +17,7 @@ MODELS = [
     "HyperKernelRidge",
     "HyperKernelRidgeCV",
     "HyperKernelEnsemble",
+    "HyperKernelClassifier",
     "grid",
     "RCLS",
     "polynomials",

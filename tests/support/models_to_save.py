@@ -47,7 +47,7 @@ def unfitted(name):
     if name == "HyperKernelEnsemble":
         return _quick(hkrr.HyperKernelEnsemble)
     if name == "HyperKernelClassifier":
-        return _quick(hkrr.HyperKernelClassifier, n_components=1, loss="squared")
+        return _quick(hkrr.HyperKernelClassifier)
     if name == "grid":
         return _quick(hkrr.HyperKernelRidgeCV, n_components=[1, 2], cv=2, criterion="training", reg_lambdas=[0.1, 0.01])
     if name == "learned grid":
@@ -66,6 +66,11 @@ def fitted(name):
         warnings.simplefilter("ignore")  # a network does not converge in three epochs
         X, y = rows()
         model = unfitted(name).fit(X, y > 0 if name == "HyperKernelClassifier" else y)
+        if name == "HyperKernelClassifier":
+            with_two_members(model.scores_, X, np.column_stack([y <= 0, y > 0]).astype(float))
+            for each in ("prior_variance_", "noise_variance_", "interval_scores_", "posterior_factor_"):
+                vars(model.members_[1]).pop(each, None)  # members of a classifier lack these attributes
+            model.refined_ = False  # a refined classifier has one member
         return with_two_members(model, X, y) if name == "HyperKernelEnsemble" else model
 
 

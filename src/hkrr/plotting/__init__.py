@@ -5,10 +5,10 @@
 - `ImportanceDisplay`: the importances of the columns.
 - `PredictionErrorDisplay`: predictions against observed targets.
 - `TrainingDisplay`: the objective over the iterations of the solver.
-- `PathDisplay`: the candidates that the search of a `HyperKernelRidgeCV` or a `HyperKernelEnsemble` compared.
+- `PathDisplay`: the candidates that a search compared.
 
-For a `HyperKernelEnsemble`, a plot of a single map or of a single run of the solver shows the first member of the
-ensemble, and a note above the plot says so.
+For a `HyperKernelEnsemble` or a `HyperKernelClassifier`, a plot of a single map or of a single run of the solver shows
+the first member, and a note above the plot says so.
 
 The class method ``from_estimator`` computes the data of a plot from a fitted model and draws the plot. The method
 ``plot`` draws the same data again, into any axes. The colours (Okabe and Ito's palette, and viridis) are safe for

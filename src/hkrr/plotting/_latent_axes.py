@@ -12,10 +12,10 @@ from hkrr._base.linear_algebra import Array
 from hkrr._maps import map_row
 from hkrr.estimators.fitted.importance import column_stds, direction_effects, loadings
 from hkrr.plotting._style import short
-from hkrr.tables.inner_models import OneMapModel
+from hkrr.tables.inner_models import OneMapRegressor
 
 
-def chosen_directions(model: OneMapModel, latent: Array, directions: tuple[int, ...] | None) -> list[int]:
+def chosen_directions(model: OneMapRegressor, latent: Array, directions: tuple[int, ...] | None) -> list[int]:
     """Return the indices of the directions to draw, counted from 0.
 
     If `directions` is None, return the two directions that change the predictions most, or all directions if there are
@@ -33,7 +33,7 @@ def chosen_directions(model: OneMapModel, latent: Array, directions: tuple[int, 
     return chosen
 
 
-def direction_axis(model: OneMapModel, names: list[str], k: int) -> tuple[float, str]:
+def direction_axis(model: OneMapRegressor, names: list[str], k: int) -> tuple[float, str]:
     """Return the divisor of the plotted coordinates along direction k, and the label of its axis.
 
     If the direction uses a single column, the divisor is the coefficient of this column, and the label is the name of
@@ -55,7 +55,7 @@ def grid_side(values: Array, n: int) -> Array:
     return np.linspace(low - margin, high + margin, n)
 
 
-def rows_at(model: OneMapModel, Z: Array) -> Array:
+def rows_at(model: OneMapRegressor, Z: Array) -> Array:
     """Return one row x with ``B x = z`` for each row z of Z.
 
     Many rows x have the same ``B x``. The one closest to the median of the centers, in standardized coordinates, is

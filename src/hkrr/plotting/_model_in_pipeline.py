@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from hkrr.estimators.classification import HyperKernelClassifier
 from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.importance import column_names
-from hkrr.tables.inner_models import OneMapModel, OneMapRegressor, unwrap_model
+from hkrr.tables.inner_models import OneMapRegressor
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class UnwrappedModel:
     The model may be inside an outer estimator, such as a pipeline.
     """
 
-    model: OneMapModel | HyperKernelEnsemble
+    model: OneMapRegressor | HyperKernelEnsemble | HyperKernelClassifier
     names: list[str]
     # Functions that convert the input of the outer estimator to the input of the model, in the order of application.
     steps: tuple[Callable[[Any], Any], ...]
@@ -34,26 +36,36 @@ class UnwrappedModel:
         return X
 
     @property
-    def with_map(self) -> OneMapModel:
-        """The model itself, or the first member of an ensemble, for plots of a single map."""
-        first: OneMapModel = unwrap_model(self.model).first
-        return first
+    def ensemble(self) -> HyperKernelEnsemble | None:
+        """The model if it is an ensemble, the ensemble of the scores of a classifier, or None."""
+        if isinstance(self.model, HyperKernelClassifier):
+            return self.model.scores_
+        return self.model if isinstance(self.model, HyperKernelEnsemble) else None
+
+    @property
+    def with_map(self) -> OneMapRegressor:
+        """The model itself, or the first member of an ensemble or of a classifier, for plots of a single map."""
+        return self.model if isinstance(self.model, OneMapRegressor) else self.model.members_[0]
+
+    @property
+    def with_link(self) -> OneMapRegressor | HyperKernelClassifier:
+        """The model that predicts from the map of `with_map`.
+
+        For a classifier, it is a classifier with the first member only, which gets the weights of all members.
+        """
+        if not isinstance(self.model, HyperKernelClassifier):
+            return self.with_map
+        model, scores = copy.copy(self.model), copy.copy(self.model.scores_)
+        scores.members_, scores.weights_ = scores.members_[:1], np.array([np.sum(scores.weights_)])
+        model.scores_ = scores
+        return model
 
     @property
     def member(self) -> str:
         """A note that says which member of an ensemble `with_map` is. Empty if the model has no other members."""
-        if not isinstance(self.model, HyperKernelEnsemble) or len(self.model.members_) == 1:
+        if isinstance(self.model, OneMapRegressor) or len(self.model.members_) == 1:
             return ""
         return f"member 1 of {len(self.model.members_)}, weight {self.model.weights_[0]:.2f}"
-
-    @property
-    def regression(self) -> OneMapRegressor:
-        """The regressor with a single map: `with_map`, or its attribute ``regressor_`` if it is a classifier.
-
-        ``regressor_`` is the regression with the class codes (the classes encoded as numbers) as targets.
-        """
-        model = self.with_map
-        return model.regressor_ if isinstance(model, HyperKernelClassifier) else model
 
 
 def unwrap(estimator: Any) -> UnwrappedModel:
@@ -66,7 +78,7 @@ def unwrap(estimator: Any) -> UnwrappedModel:
 
     model: Any = estimator
     names, steps = None, list[Callable[[Any], Any]]()
-    while not isinstance(model, OneMapModel | HyperKernelEnsemble):
+    while not isinstance(model, OneMapRegressor | HyperKernelEnsemble | HyperKernelClassifier):
         if isinstance(model, Pipeline) and len(model) > 0:
             if len(model) > 1:
                 before = model[:-1]

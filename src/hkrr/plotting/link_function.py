@@ -134,7 +134,8 @@ class LinkDisplay:
         ----------
         estimator : fitted HyperKernelRidge, HyperKernelRidgeCV, HyperKernelEnsemble or HyperKernelClassifier
             The model, or a `TableRegressor`, a Pipeline or a GridSearchCV that contains such a model. For an ensemble,
-            the function of its first member is drawn.
+            the function of its first member is drawn. For a classifier with several members, the probabilities are
+            those of a classifier whose only member is the first one, with the weights of all members.
         X : array or data frame (n_samples, n_features)
             Rows of data. At most 1,000 of them are drawn.
         y : array (n_samples,) or (n_samples, n_targets), or None, default=None
@@ -158,9 +159,9 @@ class LinkDisplay:
         LinkDisplay
         """
         found = unwrap(estimator)
-        model = found.with_map
-        latent = np.asarray(model.transform(found.transform_rows(X)), dtype=np.float64)
-        classes = getattr(model, "classes_", None)
+        model, predictor = found.with_map, found.with_link
+        latent = np.asarray(predictor.transform(found.transform_rows(X)), dtype=np.float64)
+        classes = getattr(predictor, "classes_", None)
         if classes is not None and (target != 0 or coverage not in ("auto", None) or kind != "contour"):
             raise ValueError("target, coverage and kind apply only to regressors; omit them for a classifier")
         if classes is not None and y is not None:
@@ -178,7 +179,7 @@ class LinkDisplay:
         rows = rows_at(model, Z)
         # The rows have no column names. scikit-learn warns about such rows if the model has column names, so a copy of
         # the model without column names is used.
-        nameless: Any = copy.copy(model)
+        nameless: Any = copy.copy(predictor)
         vars(nameless).pop("feature_names_in_", None)
         if classes is not None:
             values = nameless.predict_proba(rows)

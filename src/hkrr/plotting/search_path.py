@@ -1,4 +1,4 @@
-"""PathDisplay: the candidates (models) that the search of a HyperKernelRidgeCV or a HyperKernelEnsemble compared."""
+"""PathDisplay: the candidates (models) that a search compared."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 
 from hkrr._base.linear_algebra import Array
 from hkrr._maps import ShapeName
-from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.fitted_attributes import KernelAndMap
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.estimators.search.candidates import comparable_runs, race_rows
@@ -20,7 +19,9 @@ _MOST_LINES = 16
 
 
 class PathDisplay:
-    """The candidates of a `HyperKernelRidgeCV` or a `HyperKernelEnsemble`, with a star at each chosen candidate.
+    """The candidates of a search, with a star at each chosen candidate.
+
+    The model is a `HyperKernelRidgeCV`, a `HyperKernelEnsemble` or a `HyperKernelClassifier`.
 
     The plot depends on how the model was chosen:
 
@@ -30,11 +31,11 @@ class PathDisplay:
       superfluous directions were cut off. A singular value measures how much a direction matters. The directions to the
       right of the cut were removed. There are no bars if the chosen map was not cut from a larger one. For each number
       of directions d, the line shows the best score (BIC in nats) minus the lowest score over all d. Lower is better.
-    - For an ensemble, and with ``kernel="auto"``, the search compares combinations of a kernel and a map in several
-      rounds. Each round uses more rows than the round before, and eliminates the worst combinations. The plot shows one
-      score for each combination: its best score in the last round that it reached, minus the best score of all
-      combinations in that round. Scores of different rounds are not comparable. If a few directions are far better than
-      all other maps, there are no rounds, and the plot shows the directions.
+    - For an ensemble or a classifier, and with ``kernel="auto"``, the search compares combinations of a kernel and a
+      map in several rounds. Each round uses more rows than the round before, and eliminates the worst combinations. The
+      plot shows one score for each combination: its best score in the last round that it reached, minus the best score
+      of all combinations in that round. Scores of different rounds are not comparable. If a few directions are far
+      better than all other maps, there are no rounds, and the plot shows the directions.
 
     Parameters
     ----------
@@ -102,14 +103,12 @@ class PathDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None) -> Self:
-        """Draw the candidates of a fitted HyperKernelRidgeCV or HyperKernelEnsemble.
+        """Draw the candidates of the search of a fitted model.
 
         Parameters
         ----------
         estimator : fitted HyperKernelRidgeCV, HyperKernelEnsemble or HyperKernelClassifier
-            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV that contains such a model. For a classifier,
-            the candidates of its ``regressor_`` are drawn, the regression whose targets are the class codes (the
-            classes encoded as numbers).
+            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV that contains such a model.
         ax : matplotlib Axes or None, default=None
             Axes to draw into. If None, a new figure is created.
 
@@ -118,16 +117,16 @@ class PathDisplay:
         PathDisplay
         """
         found = unwrap(estimator)
-        first = found.regression
-        model = found.model if isinstance(found.model, HyperKernelEnsemble) else first
+        first, ensemble = found.with_map, found.ensemble
+        model = first if ensemble is None else ensemble
         table = getattr(model, "cv_results_", getattr(model, "path_", None))
         if table is None or not isinstance(first, HyperKernelRidgeCV):
             raise TypeError(
-                "estimator must be a HyperKernelRidgeCV or a HyperKernelEnsemble; "
+                "estimator must be a HyperKernelRidgeCV, a HyperKernelEnsemble or a HyperKernelClassifier; "
                 f"a {type(model).__name__} has no search to draw"
             )
         chosen: dict[KernelAndMap, float] = {}
-        members, weights = ([first], [1.0]) if model is first else (model.members_, model.weights_)
+        members, weights = ([first], [1.0]) if ensemble is None else (ensemble.members_, ensemble.weights_)
         for member, weight in zip(members, weights, strict=True):
             key = KernelAndMap.of(member)
             chosen[key] = chosen.get(key, 0.0) + float(weight)
@@ -137,7 +136,7 @@ class PathDisplay:
             reg_lambda=first.reg_lambda_,
             chosen=chosen,
             spectrum=getattr(first, "spectrum_", None),
-            given=model is first and not isinstance(first.n_components, str) and np.size(first.n_components) == 1,
+            given=not isinstance(first.n_components, str) and np.size(first.n_components) == 1,
         )
         return display.plot(ax=ax)
 

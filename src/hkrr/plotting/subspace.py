@@ -84,8 +84,8 @@ class SubspaceDisplay:
         Parameters
         ----------
         estimator : fitted HyperKernelRidge, HyperKernelRidgeCV, HyperKernelEnsemble or HyperKernelClassifier
-            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV that contains such a model. For an ensemble,
-            the directions of its first member are drawn.
+            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV that contains such a model. For an ensemble
+            or a classifier, the directions of its first member are drawn.
         B_true : array (d, n_features) or None, default=None
             The true map, if it is known, in the original units of the model's input. If given, the principal angles
             between the learned and the true subspace are written above the plot.

@@ -20,8 +20,8 @@ class TrainingDisplay:
 
     The objective is the criterion that B was optimized for: the training objective, the leave-one-out error, or the
     negative log evidence per row. The negative log evidence can be below zero. For a `HyperKernelRidgeCV`, the plot
-    shows the final run of the solver. For a classifier, it shows the fit of ``regressor_``, the regression whose
-    targets are the class codes (the classes encoded as numbers).
+    shows the final run of the solver. For a classifier, it shows the fit of the first member as a
+    regression on the indicators of the classes.
 
     Parameters
     ----------
@@ -67,8 +67,8 @@ class TrainingDisplay:
         Parameters
         ----------
         estimator : fitted HyperKernelRidge, HyperKernelRidgeCV, HyperKernelEnsemble or HyperKernelClassifier
-            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV that contains such a model. For an ensemble,
-            the history of its first member is drawn.
+            The model, or a `TableRegressor`, a Pipeline or a GridSearchCV that contains such a model. For an ensemble
+            or a classifier, the history of its first member is drawn.
         x : {"iteration", "time"}, default="iteration"
             Quantity on the horizontal axis.
         ax : matplotlib Axes or None, default=None
@@ -79,7 +79,7 @@ class TrainingDisplay:
         TrainingDisplay
         """
         found = unwrap(estimator)
-        result = found.regression.result_
+        result = found.with_map.result_
         return cls(history=result.history, reason=result.reason, said=found.member).plot(x=x, ax=ax)
 
     def plot(self, *, x: Literal["iteration", "time"] = "iteration", ax: Any = None) -> Self:

@@ -150,20 +150,36 @@ def number(*, positive: bool = False) -> Check:
     return check
 
 
-def positive_or_none(name: str, value: Any, sizes: Sizes) -> None:
-    """Raise Refusal if the value is neither a positive finite number nor None."""
-    if value is not None:
-        number(positive=True)(name, value, sizes)
+def number_between(low: float, high: float) -> Check:
+    """Return a check for a finite number that is at least `low` and at most `high`."""
+
+    def check(name: str, value: Any, sizes: Sizes) -> None:
+        finite_number(name, value, sizes)
+        if not low <= float(value) <= high:
+            raise Refusal(f"{name} is not between {low:g} and {high:g}")
+
+    return check
+
+
+def or_none(check: Check) -> Check:
+    """Return a check for a value that is None or passes the given check."""
+
+    def check_unless_none(name: str, value: Any, sizes: Sizes) -> None:
+        if value is not None:
+            check(name, value, sizes)
+
+    return check_unless_none
 
 
 def classes(name: str, value: Any, sizes: Sizes) -> None:
-    """Check class labels. There must be at least two labels, and they must be distinct and sorted."""
+    """Check class labels. There must be at least two labels, distinct and sorted. Their number has the letter K."""
     if not isinstance(value, np.ndarray) or value.ndim != 1 or value.dtype.kind not in "biufU":
         raise Refusal(f"{name} is not an array of labels")
     if value.dtype.kind == "f":
         _finite(name, value)
     if len(value) < 2 or not np.array_equal(np.unique(value), value):
         raise Refusal(f"{name} must contain at least two distinct labels in sorted order")
+    _bind(name, value.shape, ("K",), sizes)
 
 
 def finite_number(name: str, value: Any, sizes: Sizes) -> None:

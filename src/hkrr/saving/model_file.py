@@ -19,7 +19,7 @@ from hkrr._storage.atomic_write import replace_file
 from hkrr._storage.json_codec import Arrays, decode, encode
 from hkrr._storage.safetensors_format import FORMAT, Refusal, pack, unpack
 from hkrr.exceptions import ModelFileError
-from hkrr.saving.schemas import SCHEMAS, Schema, check_model
+from hkrr.saving.schemas import SCHEMAS, Schema, check_model, schema_of_file
 
 _DAMAGED = "it is damaged, or was not written by hkrr.save"
 # Parameters that are stored as None. Callbacks are functions, which cannot be stored. The path of a checkpoint is valid
@@ -100,7 +100,7 @@ def decode_model(
             f"its class {str(name)[:40]!r} is unknown; install the version of hkrr that wrote the file, or a newer one",
             remedied=True,
         )
-    schema = SCHEMAS[name]
+    schema = schema_of_file(name, attributes)
     attributes = _with_present_names(attributes, schema)
     _check_names(f"parameters of {name}", parameters, set(schema.parameter_names()))
     _check_names(f"attributes of {name}", attributes, {*schema.attributes, *schema.optional})
@@ -117,7 +117,10 @@ def decode_model(
         model.centers_ = centers
     if feature_names is not None:
         model.feature_names_in_ = _names(feature_names)
-    check_model(model)
+    check_model(model, schema)
+    if schema.convert is not None:
+        model = schema.convert(model)
+        check_model(model)
     for key, attribute in schema.copies.items():
         setattr(model, key, clone(getattr(model, attribute)) if getattr(model, key) else None)
     if "result_" in schema.attributes:
@@ -177,7 +180,7 @@ def _names(names: Any) -> Array:
     return np.array(names, dtype=object)
 
 
-_CLASSES = tuple(name for name, schema in SCHEMAS.items() if schema.is_own)
+_CLASSES = tuple(name for name, schema in SCHEMAS.items() if schema.is_own and not schema.is_part)
 _REMEDY = "use another copy of the file, or save the model again"
 _FIELDS = {"format", "library", "class", "parameters", "attributes", "feature_names", "summary", "left_out"}
 
@@ -221,7 +224,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     True
     """
     schema = SCHEMAS.get(type(model).__name__)
-    if schema is None or schema.cls is not type(model) or not schema.is_own:
+    if schema is None or schema.cls is not type(model) or type(model).__name__ not in _CLASSES:
         raise TypeError(
             f"hkrr.save supports {', '.join(_CLASSES)}; got a {type(model).__name__}. joblib.dump saves any estimator, "
             "but joblib.load can run any code in a file, so use joblib only for files that you trust"

@@ -1,9 +1,10 @@
 """The schemas of saved models: which classes can be saved, which attributes are stored, and how they are checked.
 
-``SCHEMAS``, at the end, contains the schemas of all classes. A schema lists fitted attributes. The parameters of the
-constructor are also stored, but need no entry. When an estimator gets a new fitted attribute, add the attribute and its
-check to the optional attributes of the schema, because files of earlier versions lack the attribute. If the value of
-the attribute is a dataclass, the dataclass also needs the decorator `hkrr._storage.json_codec.storable`.
+``SCHEMAS``, at the end, contains the schemas of all classes, and ``FORMER`` those of files of earlier versions. A
+schema lists fitted attributes. The parameters of the constructor are also stored, but need no entry. When an estimator
+gets a new fitted attribute, add the attribute and its check to the optional attributes of the schema, because files of
+earlier versions lack the attribute. If the value of the attribute is a dataclass, the dataclass also needs the
+decorator `hkrr._storage.json_codec.storable`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from hkrr._maps import ShapeName
 from hkrr._storage.safetensors_format import Refusal
 from hkrr.estimators._parameter_checks import check_shared_parameters
 from hkrr.estimators.classification import HyperKernelClassifier
+from hkrr.estimators.classification.class_scores import ClassScores
 from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.estimators.fitted.diagnostics import Diagnostics
 from hkrr.estimators.ridge import HyperKernelRidge
@@ -40,12 +42,15 @@ from hkrr.saving.attribute_checks import (
     held_out,
     non_negative_int,
     number,
+    number_between,
     numeric,
     one_of,
+    or_none,
     table_regressor,
     text,
     variances,
 )
+from hkrr.saving.former_classifier import PARAMETERS, FormerClassifier, convert
 from hkrr.tables import TableRegressor
 
 
@@ -63,6 +68,9 @@ class Schema:
     parameters: tuple[str, ...] | None = None
     # Parameters that are estimators, and the attributes with their fitted clones. Only the fitted clones are stored.
     copies: dict[str, str] = field(default_factory=dict)
+    is_part: bool = False  # whether models of the class are stored only as attributes of other models
+    # Converts a model of an earlier version to the present class. None if the class is the present one.
+    convert: Callable[[Any], BaseEstimator] | None = None
 
     @property
     def is_own(self) -> bool:
@@ -89,9 +97,19 @@ FUNCTION: Attributes = {**COLUMNS, "map_": checks.linear_map, **_EXPANSION}
 OUTPUT: dict[str, Check] = {"_sklearn_output_config": checks.output_config}
 
 
-def check_model(model: BaseEstimator) -> None:
-    """Raise Refusal if an attribute of a model is missing or invalid. A valid model can predict or transform."""
-    schema = SCHEMAS[type(model).__name__]
+def schema_of_file(name: str, attributes: Any) -> Schema:
+    """Return the schema of the class with this name, as the version that stored the attributes defined the class."""
+    if name in FORMER and isinstance(attributes, dict) and FORMER[name][0] in attributes:
+        return FORMER[name][1]
+    return SCHEMAS[name]
+
+
+def check_model(model: Any, schema: Schema | None = None) -> None:
+    """Raise Refusal if an attribute of a model is missing or invalid. A valid model can predict or transform.
+
+    `schema` is the schema of the model. If it is None, it is the present schema of the class.
+    """
+    schema = SCHEMAS[type(model).__name__] if schema is None else schema
     sizes: Sizes = {}
     for name, check in {**schema.attributes, **schema.optional, "feature_names_in_": checks.names}.items():
         if name not in vars(model):
@@ -136,7 +154,7 @@ def _map_model(model: HyperKernelRidge | HyperKernelRidgeCV) -> None:
         raise Refusal(f"map_ has the shape {model.map_.shape}, but result_.B has the shape {model.result_.B.shape}")
 
 
-def _check_device(model: HyperKernelRidge | HyperKernelRidgeCV | HyperKernelEnsemble | HyperKernelClassifier) -> None:
+def _check_device(model: Any) -> None:
     if model.device is not None and not _DEVICE.fullmatch(str(model.device)):
         raise Refusal(f"device={model.device!r} is not a PyTorch device")
 
@@ -167,6 +185,26 @@ def _ensemble(model: HyperKernelEnsemble) -> None:
 
 def _classifier(model: HyperKernelClassifier) -> None:
     _check_device(model)
+    _all_or_none(model, _CLASSES)
+    scores, n_classes = model.scores_, len(model.classes_)
+    if np.shape(scores.intercept_) != (n_classes,):
+        raise Refusal(f"scores_ must have {n_classes} targets, because there are {n_classes} classes")
+    if scores.n_features_in_ != model.n_features_in_:
+        raise Refusal(
+            f"scores_ was fitted with {scores.n_features_in_} columns, but the model with {model.n_features_in_}"
+        )
+    if np.min(getattr(model, "class_count_", 1)) < 1:
+        raise Refusal("class_count_ contains numbers below 1")
+    if np.max(getattr(model, "class_prior_", 1.0)) > 1.0:
+        raise Refusal("class_prior_ contains numbers above 1")
+    if model.refined_ and len(model.members_) > 1:
+        raise Refusal(f"refined_ is True, but scores_ has {len(model.members_)} members")
+    if hasattr(model, "softness_") and not model.refined_:
+        raise Refusal("it has the attribute softness_, but refined_ is False")
+
+
+def _former_classifier(model: Any) -> None:
+    _check_device(model)
     check_choice("loss", model.loss, ("logistic", "squared"))
     n_classes = len(model.classes_)
     if np.shape(model.dual_coef_)[1:] != (() if n_classes == 2 else (n_classes,)):
@@ -175,18 +213,22 @@ def _classifier(model: HyperKernelClassifier) -> None:
             f"dual_coef_ must have the shape {shape}, because there are {n_classes} classes; "
             f"it has the shape {np.shape(model.dual_coef_)}"
         )
-    known = [name in vars(model) for name in _CLASSES]
-    if any(known) and not all(known):
-        raise Refusal(f"it has some of the attributes {', '.join(_CLASSES)}, but not all of them")
-    if any(known) and len(model.class_count_) != n_classes:
-        raise Refusal(f"class_count_ has {len(model.class_count_)} entries, but classes_ has {n_classes}")
+    _all_or_none(model, _FORMER_CLASSES)
     if (model.softness_ is None) != (model.loss == "logistic"):
         raise Refusal("softness_ must be None if loss is 'logistic', and a number otherwise")
-    if model.regressor_.n_features_in_ != model.n_features_in_:
+    regressor = model.regressor_
+    if regressor.n_features_in_ != model.n_features_in_:
         raise Refusal(
-            f"regressor_ was fitted with {model.regressor_.n_features_in_} columns, but the model with "
-            f"{model.n_features_in_}"
+            f"regressor_ was fitted with {regressor.n_features_in_} columns, but the model with {model.n_features_in_}"
         )
+    if np.shape(regressor.intercept_) != np.shape(model.intercept_):
+        raise Refusal("regressor_ and the model have different numbers of targets")
+
+
+def _all_or_none(model: Any, names: Iterable[str]) -> None:
+    known = [name in vars(model) for name in names]
+    if any(known) and not all(known):
+        raise Refusal(f"it has some of the attributes {', '.join(names)}, but not all of them")
 
 
 _SHAPE = one_of(*(name.value for name in ShapeName))
@@ -204,21 +246,30 @@ _MAP_MODEL_CV: Attributes = {
     "n_components_": non_negative_int,
     "best_score_": number(),
 }
+_CLASSES: dict[str, Check] = {
+    "class_count_": numeric("K", kinds="i"),
+    "class_prior_": floats("K", positive=True),
+    "held_out_log_loss_": number_between(0.0, math.inf),
+    "held_out_accuracy_": number_between(0.0, 1.0),
+}
+# Bounds on the softness of classifiers of version 0.1, which was learned between 0.02 and 10.
+_softness = number_between(0.01, 20.0)
 _CLASSIFIER: Attributes = {
+    **COLUMNS,
+    "classes_": checks.classes,
+    "scores_": ("ClassScores",),
+    "offsets_": floats("K"),
+    "refined_": checks.flag,
+}
+_FORMER_CLASSES: dict[str, Check] = {**_CLASSES, "map_shape_": _SHAPE}
+_FORMER_CLASSIFIER: Attributes = {
     **FUNCTION,
     "gamma_": number(positive=True),
     "singular_values_": floats("d"),
     "classes_": checks.classes,
-    "softness_": checks.positive_or_none,
-    "nu_": checks.positive_or_none,
+    "softness_": or_none(_softness),
+    "nu_": or_none(number(positive=True)),
     "regressor_": ("HyperKernelRidgeCV",),
-}
-_CLASSES: dict[str, Check] = {
-    "class_count_": numeric("K", kinds="i"),
-    "class_prior_": floats("K", positive=True),
-    "held_out_log_loss_": checks.finite_number,
-    "held_out_accuracy_": checks.finite_number,
-    "map_shape_": _SHAPE,
 }
 _REGRESSOR: dict[str, Check] = {
     **dict.fromkeys(("prior_variance_", "noise_variance_"), float_per_target("*t", at_least=0.0)),
@@ -424,7 +475,8 @@ _ALL = (
     Schema(HyperKernelRidge, _MAP_MODEL, _MAP, _map_model),
     Schema(HyperKernelRidgeCV, _MAP_MODEL_CV, _SEARCHED, _map_model_cv),
     Schema(HyperKernelEnsemble, _ENSEMBLE, _REGRESSOR, _ensemble),
-    Schema(HyperKernelClassifier, _CLASSIFIER, {**OUTPUT, **_CLASSES}, _classifier),
+    Schema(ClassScores, _ENSEMBLE, {"diagnostics_": checks.record(Diagnostics)}, _ensemble, is_part=True),
+    Schema(HyperKernelClassifier, _CLASSIFIER, {**OUTPUT, **_CLASSES, "softness_": _softness}, _classifier),
     *BASELINES,
     Schema(
         TableRegressor,
@@ -444,3 +496,18 @@ _ALL = (
     ),
 )
 SCHEMAS: dict[str, Schema] = {schema.cls.__name__: schema for schema in _ALL}
+# For classes whose attributes have changed: an attribute that only files of earlier versions have, and the schema of
+# these files.
+FORMER: dict[str, tuple[str, Schema]] = {
+    "HyperKernelClassifier": (
+        "regressor_",
+        Schema(
+            FormerClassifier,
+            _FORMER_CLASSIFIER,
+            {**OUTPUT, **_FORMER_CLASSES},
+            _former_classifier,
+            parameters=PARAMETERS,
+            convert=convert,
+        ),
+    )
+}

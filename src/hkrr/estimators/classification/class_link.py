@@ -47,16 +47,22 @@ _MAX_ITER = 300
 
 @dataclass(frozen=True)
 class ClassLink:
-    """The weights of the models, the offsets of the classes, and whether the logarithm of the scores is taken."""
+    """The weights of the models, the offsets of the classes, and whether the logarithm of the scores is taken.
+
+    `softness` is the softness of the link of a classifier that was saved by version 0.1 with ``loss="squared"``, and
+    None for other classifiers.
+    """
 
     weights: Array
     offsets: Array
     of_logarithms: bool = True
+    softness: float | None = None
 
     def log_probabilities(self, scores: Sequence[Array]) -> Array:
         """Return the logarithms of the probabilities, up to a constant in each row, for the scores of each model."""
         each = [soft_log(one) if self.of_logarithms else one for one in scores]
-        return sum(weight * one for weight, one in zip(self.weights, each, strict=True)) + self.offsets
+        found = sum(weight * one for weight, one in zip(self.weights, each, strict=True)) + self.offsets
+        return found if self.softness is None else _log_soft_step(found, self.softness)
 
     def probabilities(self, scores: Sequence[Array]) -> Array:
         """Return the probabilities, for the scores (n, n_classes) of each model."""
@@ -69,6 +75,17 @@ def soft_log(scores: Array) -> Array:
     u = scores / SOFTNESS
     # For u far below zero, softplus(u) is exp(u), which may be zero in floating point.
     return np.where(u > -30.0, np.log(np.logaddexp(0.0, np.maximum(u, -30.0))), u)
+
+
+def _log_soft_step(u: Array, s: float) -> Array:
+    """Return the logarithm of the integral of sigmoid((u - t) / s) over t in [0, 1], the link of version 0.1.
+
+    The integral is ``psi(u) = s log((1 + e^(u/s)) / (1 + e^((u-1)/s)))``. For u > 1/2, it is computed as
+    ``1 - psi(1 - u)``, which avoids the cancellation of large numbers.
+    """
+    low = np.minimum(u, 1.0 - u)
+    part = s * (np.logaddexp(0.0, low / s) - np.logaddexp(0.0, (low - 1.0) / s))
+    return np.log(np.maximum(np.where(u > 0.5, 1.0 - part, part), _LEAST_PROBABILITY))
 
 
 @dataclass(frozen=True)

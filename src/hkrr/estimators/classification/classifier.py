@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from hkrr._base.checks import require_finite
 from hkrr._base.linear_algebra import Array, project
 from hkrr._maps import ShapeName
 from hkrr._storage.checkpoint import FitInterrupted, best_model_so_far, restored_on_failure
@@ -241,20 +242,15 @@ class HyperKernelClassifier(
 
     @property
     def _link(self) -> ClassLink:
-        return ClassLink(self.weights_, self.offsets_, of_logarithms=not self.refined_)
+        # Only classifiers that were saved by version 0.1 have the attribute softness_.
+        softness = getattr(self, "softness_", None)
+        return ClassLink(self.weights_, self.offsets_, of_logarithms=not self.refined_, softness=softness)
 
     def _scores(self, X: Any) -> list[Array]:
         """Return the scores of each member."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        with np.errstate(over="ignore", invalid="ignore"):
-            scores = [member.predict(X) for member in self.members_]
-        if not all(np.all(np.isfinite(one)) for one in scores):
-            raise ValueError(
-                "the scores contain NaN or infinity: check that X has the same units as the training rows, and that "
-                "the model file is not damaged"
-            )
-        return scores
+        return [member.predict(X) for member in self.members_]
 
     def decision_function(self, X: Any) -> Array:
         """Return the logarithms of the probabilities of the classes, up to a constant in each row.
@@ -271,8 +267,13 @@ class HyperKernelClassifier(
         -------
         array (n_samples,) or (n_samples, n_classes)
         """
-        found = self._link.log_probabilities(self._scores(X))
-        return found[:, 1] - found[:, 0] if len(self.classes_) == 2 else found
+        scores, link = self._scores(X), self._link
+
+        def values() -> Array:
+            found = link.log_probabilities(scores)
+            return found[:, 1] - found[:, 0] if len(self.classes_) == 2 else found
+
+        return require_finite("scores", values)
 
     def predict_proba(self, X: Any) -> Array:
         """Return the probability of each class, in the order of ``classes_``.
@@ -286,7 +287,8 @@ class HyperKernelClassifier(
         -------
         array (n_samples, n_classes)
         """
-        return self._link.probabilities(self._scores(X))
+        scores, link = self._scores(X), self._link
+        return require_finite("probabilities", lambda: link.probabilities(scores))
 
     def _make_summary(self, columns: list[str] | None = None) -> Summary:
         return summarize_classifier(self, columns)

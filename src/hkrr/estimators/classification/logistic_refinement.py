@@ -130,7 +130,7 @@ def refine(task: Task) -> tuple[HyperKernelRidgeCV, LinkFit] | None:
     labels = one_hot(sample.index[held_out], task.n_classes)
     targets = labels - np.average(labels, axis=0, weights=weight)
     link = fit_link(LeftOutPredictions([_both_classes(scores)], targets, weight, np.zeros(1), 0.0), of_logarithms=False)
-    return _as_model(task.regressor, *final.function(final.nu)), link
+    return with_scores(task.regressor, *final.function(final.nu)), link
 
 
 def _both_classes(scores: Array) -> Array:
@@ -138,8 +138,11 @@ def _both_classes(scores: Array) -> Array:
     return np.hstack([-scores, scores]) / 2.0 if scores.shape[1] == 1 else scores
 
 
-def _as_model(regressor: HyperKernelRidgeCV, function: KernelExpansion, singular_values: Array) -> HyperKernelRidgeCV:
-    """Return a copy of the regression with another function."""
+def with_scores(regressor: HyperKernelRidgeCV, function: KernelExpansion, singular_values: Array) -> HyperKernelRidgeCV:
+    """Return a copy of a regression on the classes with another map and with the scores `function`.
+
+    The function has a single score for two classes, and otherwise one score for each class.
+    """
     model = copy.copy(regressor)
     model.truncate = False
     model.map_, model.singular_values_ = function.B, singular_values

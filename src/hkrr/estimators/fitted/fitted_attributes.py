@@ -36,7 +36,7 @@ class FittedMap:
 
     @property
     def _expansion(self) -> KernelExpansion:
-        """The fitted function: the predictions before truncation, or the scores of a classifier."""
+        """The fitted function: the predictions before truncation."""
         return KernelExpansion(self.kernel_, self.map_, self.centers_, self.dual_coef_, self.intercept_, self.x_offset_)
 
     @property
@@ -47,20 +47,6 @@ class FittedMap:
         tags = super().__sklearn_tags__()  # type: ignore[misc]  # defined by scikit-learn's base classes
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
-
-    def _apply_link(self, outputs: Array) -> Array | None:
-        """Return the predictions (n, n_predicted) for outputs (n, n_outputs), or None for a regressor.
-
-        The outputs are the values of the fitted function. A classifier maps them to probabilities by a link function.
-        """
-        return None
-
-    def _link_jacobian(self, outputs: Array) -> Array | None:
-        """Return the derivatives of the predictions with respect to the outputs, or None for a regressor.
-
-        The shape is (n, n_predicted, n_outputs).
-        """
-        return None
 
 
 def map_shape(model: FittedMap) -> ShapeName:

@@ -9,10 +9,8 @@ the rows is
 
     ``G = mean_i grad f(x_i) grad f(x_i)' = B' M B,    M = mean_i grad g(B x_i) grad g(B x_i)'``
 
-where M is a d x d matrix. The effect of column j is ``sqrt(G_jj)`` times the standard deviation of the column. For a
-classifier, the predictions are the probabilities p_k of the classes, and G is the sum over the classes,
-``sum_k mean_i grad p_k(x_i) grad p_k(x_i)'``. A change of the scores therefore has no effect where the class is
-certain. A constant added to all scores has no effect either.
+where M is a d x d matrix. The effect of column j is ``sqrt(G_jj)`` times the standard deviation of the column. For
+several targets, G is the sum over the targets.
 
 From finite differences, for columns with few distinct values. Gradients describe small changes, but there are no data
 between two values of such a column. With a product kernel the function is often flat at both values and steep in
@@ -88,15 +86,14 @@ def average_gradient_outer_product(model: FittedMap, X: Any) -> Array:
     """Return ``G = mean_i grad f(x_i) grad f(x_i)'`` over the rows of X, in the original units of X.
 
     The eigenvectors of G with the largest eigenvalues are the directions along which the predictions change most.
-    ``sqrt(G_jj)`` is the root mean square slope along column j. For several targets, G is the sum over the targets. For
-    a classifier, G is the sum over the class probabilities. Some kernels, such as the Laplace kernel, are not
-    differentiable at their center. If a row of X coincides with a center of such a kernel, the gradient at this row
-    omits the term of that center.
+    ``sqrt(G_jj)`` is the root mean square slope along column j. For several targets, G is the sum over the targets.
+    Some kernels, such as the Laplace kernel, are not differentiable at their center. If a row of X coincides with a
+    center of such a kernel, the gradient at this row omits the term of that center.
 
     Parameters
     ----------
-    model : HyperKernelRidge, HyperKernelRidgeCV or HyperKernelClassifier
-        A fitted model.
+    model : HyperKernelRidge or HyperKernelRidgeCV
+        A fitted model, or a member of a `HyperKernelEnsemble` or `HyperKernelClassifier`.
     X : array or data frame (n_samples, n_features)
         Rows at which the gradients are computed.
 
@@ -207,7 +204,7 @@ def _latent_outer_product(model: FittedMap, X: Array, dual_coef: Array) -> Array
 
 
 def _latent_slopes(model: FittedMap, X: Array, dual_coef: Array) -> Iterator[Array]:
-    """Yield the slopes (n * n_predicted, n_components) of all targets or predicted probabilities, for blocks of X.
+    """Yield the slopes (n * n_targets, n_components) of all targets, for blocks of X.
 
     The slopes are derivatives with respect to the latent coordinates of `_in_kernel_units`.
     """
@@ -215,9 +212,8 @@ def _latent_slopes(model: FittedMap, X: Array, dual_coef: Array) -> Iterator[Arr
     kernel, alpha = model.kernel_.with_gamma(1.0), dual_coef.reshape(len(C), -1)
     n_rows = max(1, _BLOCK_ENTRIES // len(C))
     for start in range(0, len(P), n_rows):
-        K, slopes = kernel_and_slopes(kernel, P[start : start + n_rows], C, alpha)
-        jacobian = model._link_jacobian(_outputs(model, K))
-        yield (slopes if jacobian is None else jacobian @ slopes).reshape(-1, P.shape[1])
+        slopes = kernel_and_slopes(kernel, P[start : start + n_rows], C, alpha)[1]
+        yield slopes.reshape(-1, P.shape[1])
 
 
 def columns_with_few_values(X: Array) -> dict[int, tuple[Array, Array]]:
@@ -238,10 +234,7 @@ def finite_difference_effects(model: FittedMap, columns: dict[int, tuple[Array, 
     """Return the effect of each column in `columns`, averaged over the centers.
 
     `columns` is the result of `columns_with_few_values`, and `dual_coef` are the coefficients, divided by their largest
-    absolute value. The squared effects on several targets are added, and so are the squared effects on the
-    probabilities of several classes. For a classifier, `dual_coef` is not used: the probabilities are computed from the
-    coefficients of the model, and then divided by the largest absolute coefficient. The effects then have the same
-    scale as effects that are computed from gradients.
+    absolute value. The squared effects on several targets are added.
     """
     if not columns:
         return np.zeros(0)
@@ -253,7 +246,6 @@ def finite_difference_effects(model: FittedMap, columns: dict[int, tuple[Array, 
     squares = np.zeros(len(columns))
     for block in np.array_split(rows, math.ceil(len(rows) * len(C) / _BLOCK_ENTRIES)):
         P, K = C[block], kernel(C[block], C)
-        before = _linked_predictions(model, K)
         for place, (j, (values, shares)) in enumerate(columns.items()):
             column = map_row(model.map_.T, j)  # column j of the map
             for value, share in zip(values, shares, strict=True):
@@ -262,26 +254,9 @@ def finite_difference_effects(model: FittedMap, columns: dict[int, tuple[Array, 
                     continue
                 step = scale * np.outer(value - centers[block[moved], j], column)
                 K_after = _shifted_kernel(kernel, P[moved], C, K[moved], step)
-                if before is None:
-                    change = (K_after - K[moved]) @ alpha
-                else:
-                    change = _linked_predictions(model, K_after) - before[moved]
+                change = (K_after - K[moved]) @ alpha
                 squares[place] += share * float(np.sum(change**2))
     return np.sqrt(squares / (2.0 * len(rows)))
-
-
-def _linked_predictions(model: FittedMap, K: Array) -> Array | None:
-    """Return the predicted probabilities of a classifier, given the kernel matrix K between rows and centers.
-
-    The probabilities are divided by the largest absolute coefficient. None is returned for a regressor.
-    """
-    predictions = model._apply_link(_outputs(model, K))
-    return None if predictions is None else predictions / (float(np.max(np.abs(model.dual_coef_))) or 1.0)
-
-
-def _outputs(model: FittedMap, K: Array) -> Array:
-    """Return the values of the fitted function (n, n_outputs), given the kernel matrix K between rows and centers."""
-    return K @ model.dual_coef_.reshape(K.shape[1], -1) + model.intercept_
 
 
 def _shifted_kernel(kernel: Kernel, P: Array, C: Array, K: Array, step: Array) -> Array:
