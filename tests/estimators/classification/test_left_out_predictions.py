@@ -203,6 +203,16 @@ def test_candidates_whose_predictions_fail_are_left_out(monkeypatch):
     assert _leave_one_out(problem, problem.rows, [IDENTITY]) == ([], None)
 
 
+@pytest.mark.parametrize(("stacking", "nats"), [(LOG_LOSS, 1.0), (LEAST_SQUARES, 3.0)], ids=["classes", "regression"])
+def test_the_choice_of_columns_counts_as_parameters(stacking, nats):
+    """Test that two of four columns, which can be chosen in six ways, count as log(6) nats."""
+    sparse = replace(DIAGONAL, B=np.array([0.9, 0.0, 0.1, 0.0]), shape=Diagonal(np.array([1.0, 0.0, 1.0, 0.0])))
+    problem = _problem(40, stacking=stacking)
+    _, found = _leave_one_out(problem, problem.rows, [DIAGONAL, sparse])
+    assert_allclose(found.n_parameters, [4.0, sparse.degrees_of_freedom + math.log(6.0) / nats])
+    assert found.price == stacking.price
+
+
 @pytest.mark.parametrize(("n_used", "represented", "share"), [(40, None, 1.0), (10, None, 0.25), (10, 400.0, 0.025)])
 def test_the_parameters_are_divided_among_the_rows(monkeypatch, n_used, represented, share):
     """Test that the numbers of parameters are multiplied by the fraction of the rows that is predicted."""
