@@ -24,6 +24,7 @@ from hkrr.estimators.classification.labels import held_out_folds
 from hkrr.estimators.fitted import base
 from hkrr.estimators.search import search_and_refit
 from hkrr.estimators.search.progress import Phase
+from hkrr.estimators.search.search_and_refit import LeftOutPredictions
 from support.quick_search import make_quick
 from support.random_problems import SEEDS
 from support.stopped_fits import breaking
@@ -259,22 +260,48 @@ def test_refinements_of_maps_of_ten_columns(seed, monkeypatch):
     assert _log_loss(refined, X_test, y_test) < _log_loss(plain, X_test, y_test)
 
 
-def test_a_refinement_that_does_not_help_is_dropped(quick, monkeypatch):
-    X, y, X_test, *_ = _planted(3, 80)
-    calls = []
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(("loss", "price", "accepted"), [(0.29, 0.0, True), (0.2, 0.09, True), (0.2, 0.11, False)])
+def test_a_refinement_is_accepted_if_it_lowers_the_expected_log_loss(loss, price, accepted, monkeypatch):
+    """Test refinements of a model whose log loss is 0.2, and whose price is 0.1."""
+    X, y, *_ = _planted(3, 80)
+    w, tasks, fit_link = np.linspace(0.5, 1.0, 80), [], classifier.fit_link
 
-    def worse(task):
-        calls.append(task)
-        return task.regressor, replace(fits[-1], log_loss=fits[-1].expected_log_loss, price=1e-9)
+    def refine(task):
+        tasks.append(task)
+        return copy.copy(task.regressor), replace(fit_link(_none(task)), log_loss=loss, accuracy=0.7, price=price)
 
-    fits, fit_link = [], classifier.fit_link
-    monkeypatch.setattr(classifier, "fit_link", lambda *given: fits.append(fit_link(*given)) or fits[-1])
-    monkeypatch.setattr(classifier, "refine", worse)
-    model = _model().fit(X, y)
-    assert len(calls) == 1
-    assert calls[0].regressor in model.members_
-    assert not model.refined_
-    assert_array_equal(model.predict_proba(X_test), _fitted(3, False).predict_proba(X_test))
+    def _none(task):
+        targets = np.eye(3)[task.index] - np.bincount(task.index) / 80
+        return LeftOutPredictions([0.5 * targets], targets, np.ones(80), np.zeros(1), 0.0)
+
+    monkeypatch.setattr(classifier, "fit_link", lambda *given: replace(fit_link(*given), log_loss=0.2, price=0.1))
+    monkeypatch.setattr(classifier, "refine", refine)
+    model = _model().fit(X, y, w)
+    (task,) = tasks
+    assert_allclose(task.weight, w / np.mean(w))
+    assert_array_equal(task.index, y)
+    assert task.regressor.map_shape_ == "full"
+    assert task.regressor.n_components_ < 5
+    assert model.refined_ == accepted
+    assert model.held_out_log_loss_ == (loss if accepted else 0.2)
+    assert (task.regressor in model.members_) == (not accepted)
+    assert len(model.members_) == 1 or not accepted
+
+
+def test_only_a_map_with_few_directions_and_a_large_weight_is_refined():
+    scores = _fitted(3, False).scores_
+    few = [member.map_shape_ == "full" and member.n_components_ < 5 for member in scores.members_]
+    assert any(few)
+    first = few.index(True)
+
+    def chosen(share):
+        weights = np.where(np.arange(len(few)) == first, share, 0.0)
+        weights[first - 1] += 1.0 - share
+        return classifier._few_directions(scores, classifier.ClassLink(weights, np.zeros(3)))
+
+    assert chosen(0.06) is scores.members_[first]
+    assert chosen(0.04) is (scores.members_[first - 1] if few[first - 1] else None)
 
 
 # ------------------------------------------------------------------------------------ accuracy
@@ -305,8 +332,9 @@ def test_probabilities_of_whole_fits(K, m, D, seed):
     assert _log_loss(model, X_test, y_test) < 0.5 * (best + math.log(K))
 
 
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("seed", SEEDS)
-def test_labels_without_a_relation_to_the_inputs(seed, quick):
+def test_labels_without_a_relation_to_the_inputs(seed):
     rng = np.random.default_rng(seed)
     X, y = rng.normal(size=(1060, 3)), (rng.uniform(size=1060) < 0.3).astype(int)
     model = _model().fit(X[:60], y[:60])
@@ -422,7 +450,7 @@ def test_rows_far_from_the_training_rows():
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize("K", [2, pytest.param(3, marks=pytest.mark.thorough)])
 def test_integer_weights_equal_repeated_rows(K):
     X, y, X_test, *_ = _planted(K, 50)
     times = np.arange(50) % 3
@@ -627,15 +655,16 @@ def test_verbose_prints_the_stages(capfd):
 
 
 @pytest.mark.parametrize("time_limit", [1e-6, 0.5, pytest.param(3.0, marks=pytest.mark.thorough)])
-def test_a_time_limit_still_gives_a_model(time_limit):
+def test_a_time_limit_still_gives_a_model(time_limit, monkeypatch):
     X, y, X_test, *_ = _planted(3, 100)
+    if time_limit < 0.1:
+        monkeypatch.setattr(classifier, "_few_directions", lambda scores, link: scores.members_[0])
+        monkeypatch.setattr(classifier, "refine", breaking(None, AssertionError("a map is refined after the deadline")))
     model = _model(time_limit=time_limit).fit(X, y)
     p = model.predict_proba(X_test)
     assert_allclose(np.sum(p, axis=1), 1.0)
     assert np.min(p) > 0.0
     assert math.isfinite(model.held_out_log_loss_)
-    if time_limit < 1.0:
-        assert not model.refined_
 
 
 @pytest.mark.usefixtures("quick")
@@ -672,6 +701,8 @@ def test_ctrl_c_with_a_checkpoint_keeps_the_best_model_and_the_fit_can_be_resume
     model = _model(checkpoint=tmp_path / "fit")
     with monkeypatch.context() as patch:
         patch.setattr(search_and_refit, where, breaking(getattr(search_and_refit, where), KeyboardInterrupt()))
+        patch.setattr(classifier, "_few_directions", lambda scores, link: scores.members_[0])
+        patch.setattr(classifier, "refine", breaking(None, AssertionError("a map is refined after Ctrl-C")))
         with pytest.raises(KeyboardInterrupt, match="the estimator holds the best model so far") as stop:
             model.fit(X, y)
     assert stop.value.model is model
