@@ -351,9 +351,8 @@ LABELS = {
     "objects": np.array(["no", "yes"], dtype=object),
     "booleans": np.array([False, True]),
     "integers": np.array([-7, 30]),
-    "unsigned": np.array([3, 200], dtype=np.uint8),
-    "floats": np.array([1.0, 2.0]),
 }
+OTHER_LABELS = {"unsigned": np.array([3, 200], dtype=np.uint8), "floats": np.array([1.0, 2.0])}
 
 
 @pytest.fixture(scope="module")
@@ -367,14 +366,17 @@ def small():
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("kind", LABELS)
+@pytest.mark.parametrize(
+    "kind",
+    [*LABELS, *(pytest.param(k, marks=pytest.mark.thorough) for k in OTHER_LABELS)],
+)
 def test_labels_of_all_types(kind, small):
     X, y, X_test, *_ = _planted(2, 40)
-    expected = small.predict_proba(X_test)
-    model = _model().fit(X, LABELS[kind][y])
-    assert_array_equal(model.classes_, LABELS[kind])
+    expected, labels = small.predict_proba(X_test), (LABELS | OTHER_LABELS)[kind]
+    model = _model().fit(X, labels[y])
+    assert_array_equal(model.classes_, labels)
     assert_array_equal(model.predict_proba(X_test), expected)
-    assert_array_equal(model.predict(X_test), LABELS[kind][np.argmax(expected, axis=1)])
+    assert_array_equal(model.predict(X_test), labels[np.argmax(expected, axis=1)])
     assert model.predict(X_test).dtype == model.classes_.dtype
 
 
@@ -413,7 +415,7 @@ def test_a_class_with_one_row(K, monkeypatch):
     assert np.mean(p[:, -1]) < 0.2
 
 
-@pytest.mark.parametrize("n", [2, 3, 4, 5, 9])
+@pytest.mark.parametrize("n", [2, 3, *(pytest.param(n, marks=pytest.mark.thorough) for n in (4, 5, 9))])
 def test_a_few_rows(n, monkeypatch):
     make_quick(monkeypatch)
     X = np.random.default_rng(0).normal(size=(n, 2))
