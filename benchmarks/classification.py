@@ -39,8 +39,7 @@ PLANTED = [(300, 10, 1, 2, 3.0), (300, 20, 2, 2, 3.0), (400, 20, 2, 3, 3.0), (40
 # Names of tables, and the number of classes into which the target of each table is divided.
 TABLES = {"airfoil": 2, "concrete": 3, "kin40k": 2, "skillcraft": 3, "wine": 2}
 METHODS: dict[str, Any] = {
-    "ours, logistic": lambda: HyperKernelClassifier(random_state=0),
-    "ours, squared": lambda: HyperKernelClassifier(loss="squared", random_state=0),
+    "ours": lambda: HyperKernelClassifier(random_state=0),
     "logistic regression": lambda: make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000)),
     "SVC, calibrated": lambda: CalibratedClassifierCV(make_pipeline(StandardScaler(), SVC()), ensemble=False),
     "gradient boosting": lambda: HistGradientBoostingClassifier(early_stopping=True, random_state=0),

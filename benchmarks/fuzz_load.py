@@ -52,7 +52,7 @@ _BATCH = 200
 
 
 def seeds() -> list[bytes]:
-    """Return the original files: saved models of different classes, kernels and parameters."""
+    """Return the original files: saved models of different classes, kernels, parameters and versions."""
     warnings.simplefilter("ignore")  # networks do not converge in two iterations and warn
     rng = np.random.default_rng(0)
     X = rng.standard_normal((25, 3))
@@ -70,10 +70,8 @@ def seeds() -> list[bytes]:
         hkrr.HyperKernelRidgeCV(n_components=1, **quick).fit(X, y),
         hkrr.HyperKernelRidgeCV([1], cv=2, criterion="training", reg_lambdas=[0.1], **quick).fit(X, y),
         hkrr.HyperKernelEnsemble(**quick).fit(X, y),
-        hkrr.HyperKernelClassifier(1, loss="squared", class_weight={0: 1.0, 1: 2.0}, **quick).fit(
-            X, (y > 0).astype(int)
-        ),
-        hkrr.HyperKernelClassifier(1, **quick).fit(X, np.array(["a", "b", "c"])[np.digitize(y, [-0.5, 0.5])]),
+        hkrr.HyperKernelClassifier(class_weight={0: 1.0, 1: 2.0}, **quick).fit(X, (y > 0).astype(int)),
+        hkrr.HyperKernelClassifier(**quick).fit(X, np.array(["a", "b", "c"])[np.digitize(y, [-0.5, 0.5])]),
         TableRegressor(hkrr.HyperKernelRidgeCV([1], kernel="anova", **quick)).fit(frame, pd.Series(y, name="price")),
         TableRegressor(baselines.KernelRidgeCV(), missing="impute").fit(frame, y),
         hkrr.HyperKernelRidge(1, n_centers=9, max_iter=3, **quick).fit(X, y).calibrate(X, y + 0.1),
@@ -84,7 +82,9 @@ def seeds() -> list[bytes]:
         baselines.RBFNetwork(5, max_iter=2, random_state=np.random.RandomState(0)).fit(X, y),
         baselines.ReLUNetwork(4, max_iter=2, random_state=0).fit(X, y),
     ]
-    files = []
+    # Classifiers that were saved by version 0.1, which are converted when they are loaded.
+    fixtures = Path(__file__).parents[1] / "tests" / "saving" / "fixtures"
+    files = [(fixtures / f"format1-{name}.safetensors").read_bytes() for name in ("logistic", "squared")]
     with tempfile.TemporaryDirectory() as folder:
         for model in models:
             hkrr.save(model, f"{folder}/model")
@@ -135,11 +135,12 @@ def answers(model: Any, X: Any) -> Iterator[Callable[[], Any]]:
     inner = getattr(model, "model_", model)
     if hasattr(model, "predict_proba"):
         yield lambda: model.predict_proba(X)
+        yield lambda: model.decision_function(X)
     if hasattr(inner, "noise_variance_"):
         yield lambda: model.predict(X, return_std=True)[1]
     if hasattr(inner, "interval_scores_"):
         yield lambda: np.stack(model.predict_interval(X, coverage=0.5), axis=1)
-    if isinstance(inner, FeatureImportancesMixin | hkrr.HyperKernelEnsemble):
+    if isinstance(inner, FeatureImportancesMixin | hkrr.HyperKernelEnsemble | hkrr.HyperKernelClassifier):
         yield lambda: np.resize(inner.feature_importances_, _ROWS)
 
 

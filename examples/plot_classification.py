@@ -2,10 +2,9 @@
 Classification with calibrated probabilities
 ============================================
 
-`HyperKernelClassifier` learns the directions that determine the class of a row, and predicts calibrated probabilities.
+`HyperKernelClassifier` combines regressions on the indicators of the classes, and predicts calibrated probabilities.
 The data of this example have three classes. The probabilities of the classes depend on ten inputs through two
-directions. The example uses ``loss="squared"``. The default ``loss="logistic"`` takes longer, because it also refines
-the map by minimizing the log loss.
+directions. The classifier finds these directions and refines them by minimizing the log loss.
 """
 
 from itertools import pairwise
@@ -17,12 +16,13 @@ from hkrr import HyperKernelClassifier
 from hkrr.datasets import make_mim_classes
 from hkrr.plotting import LinkDisplay
 
-n_train = 300
+n_train = 500
 data = make_mim_classes(n_train + 1000, n_features=10, n_components=2, n_classes=3, random_state=0)
 X, y, X_test, y_test = data.X[:n_train], data.y[:n_train], data.X[n_train:], data.y[n_train:]
-model = HyperKernelClassifier(2, loss="squared", random_state=0).fit(X, y)
+model = HyperKernelClassifier(random_state=0).fit(X, y)
 best = np.mean(np.argmax(data.probabilities[n_train:], axis=1) == y_test)
 print(f"accuracy {model.score(X_test, y_test):.3f}; with the true probabilities {best:.3f}")
+print(f"{model.n_components_} directions, refined by the log loss: {model.refined_}")
 
 # %%
 # The left panel shows the predicted probabilities as a function of the learned coordinates, and test rows of each

@@ -152,6 +152,22 @@ def test_an_ensemble_in_a_table_regressor(tmp_path):
     assert_same(again.predict(frame, return_std=True), model.predict(frame, return_std=True))
 
 
+def test_a_classifier_whose_fit_was_interrupted(tmp_path):
+    def stop(state):
+        if state.score is not None:  # there is a best model so far
+            raise KeyboardInterrupt
+
+    X, y = rows()
+    model = unfitted("HyperKernelClassifier").set_params(checkpoint=tmp_path / "checkpoint", callbacks=[stop])
+    with pytest.raises(KeyboardInterrupt, match="holds the best model so far"):
+        model.fit(pd.DataFrame(X, columns=["a", "b", "c"]), np.where(y > 0, "high", "low"))
+    assert not hasattr(model, "diagnostics_")
+    again = through_a_file(model, tmp_path)
+    assert_same(again.members_, model.members_)
+    frame = pd.DataFrame(new_rows(), columns=["a", "b", "c"])
+    assert_array_equal(again.predict_proba(frame), model.predict_proba(frame), strict=True)
+
+
 def test_a_fit_of_tensors(tmp_path):
     torch = pytest.importorskip("torch")
     X, y = (torch.from_numpy(array) for array in rows())

@@ -1,10 +1,10 @@
 """Learning the map by minimizing the logistic loss for decreasing penalties nu.
 
-The initial map is the map of a regression whose targets are class codes (the classes encoded as numbers). With such
-targets, a flexible map tends to interpolate the training rows. For example, on 300 rows with 20 columns, where the best
-possible accuracy is 87%, the regression classifies all training rows correctly, but only 75% of new rows. The logistic
-loss with a large nu undoes this overfitting: the scores are small and smooth, and the map is refined for such scores.
-Then nu is lowered. The refinement at each nu starts from the map of the previous nu.
+The initial map is the map of a regression on the indicators of the classes. With such targets, a flexible map tends to
+interpolate the training rows. For example, on 300 rows with 20 columns, where the best possible accuracy is 87%, the
+regression classifies all training rows correctly, but only 75% of new rows. The logistic loss with a large nu undoes
+this overfitting: the scores are small and smooth, and the map is refined for such scores. Then nu is lowered. The
+refinement at each nu starts from the map of the previous nu.
 """
 
 from __future__ import annotations

@@ -16,7 +16,6 @@ from hkrr._maps import ShapeName
 from hkrr.estimators.fitted.diagnostics import STOP_REASONS, Diagnostics
 from hkrr.estimators.fitted.fitted_attributes import FittedMap, KernelAndMap, map_shape
 from hkrr.estimators.fitted.importance import (
-    FeatureImportancesMixin,
     column_names,
     direction_weights,
     largest_loadings,
@@ -159,8 +158,14 @@ def summarize(model: MapModel, columns: list[str] | None = None) -> Summary:
     n_rows = None if found is None else found.n_rows
     # If all rows are centers, identical rows were merged.
     distinct = found is not None and found.n_rows == found.n_centers
-    facts = (*map_facts(model, n_rows, _target_facts(model), distinct), *_fit_facts(model, found))
-    return make_summary(model, "f(x) = g(Bx)", facts, fit_notes(model, found), columns)
+    names = _shortened(column_names(model) if columns is None else columns)
+    return Summary(
+        f"{type(model).__name__}: f(x) = g(Bx)",
+        (*_map_facts(model, n_rows, distinct), *_fit_facts(model, found)),
+        tuple(_direction_lines(model, names)),
+        tuple(_largest_importances(model.feature_importances_, names)),
+        tuple(_fit_notes(model, found)),
+    )
 
 
 def summarize_ensemble(ensemble: HyperKernelEnsemble, columns: list[str] | None = None) -> Summary:
@@ -174,7 +179,7 @@ def summarize_ensemble(ensemble: HyperKernelEnsemble, columns: list[str] | None 
         tuple(_ensemble_facts(ensemble, found)),
         (*several, *_direction_lines(first, names)),
         tuple(_largest_importances(ensemble.feature_importances_, names)),
-        tuple(fit_notes(first, found)),
+        tuple(_fit_notes(first, found)),
         tuple(
             (
                 f"{weight:.3f}",
@@ -198,24 +203,6 @@ def _ensemble_facts(ensemble: HyperKernelEnsemble, found: Diagnostics | None) ->
         yield _explained(found)
 
 
-def make_summary(
-    model: FeatureImportancesMixin,
-    formula: str,
-    facts: Iterable[tuple[str, str]],
-    notes: Iterable[str],
-    columns: list[str] | None = None,
-) -> Summary:
-    """Return the summary of a fitted model with the given facts and notes. This function adds the other fields."""
-    names = _shortened(column_names(model) if columns is None else columns)
-    return Summary(
-        f"{type(model).__name__}: {formula}",
-        tuple(facts),
-        tuple(_direction_lines(model, names)),
-        tuple(_largest_importances(model.feature_importances_, names)),
-        tuple(notes),
-    )
-
-
 def _shortened(names: list[str]) -> list[str]:
     return [name if len(name) <= _MAX_NAME_LENGTH else name[: _MAX_NAME_LENGTH - 2] + ".." for name in names]
 
@@ -224,13 +211,10 @@ def _target_facts(model: MapModel) -> dict[str, str]:
     return {"Targets": f"{model.dual_coef_.shape[1]}"} if model.dual_coef_.ndim == 2 else {}
 
 
-def map_facts(
-    model: FittedMap, n_rows: int | None, target_facts: dict[str, str], distinct: bool = False
-) -> Iterator[tuple[str, str]]:
+def _map_facts(model: MapModel, n_rows: int | None, distinct: bool) -> Iterator[tuple[str, str]]:
     """Yield the facts about the size of a model, its targets, its map and its kernel.
 
     `n_rows` is None if the number of rows is not known. `distinct` tells whether `n_rows` counts identical rows once.
-    `target_facts` are the facts about the targets.
     """
     d, D = len(model.map_), model.map_.shape[-1]
     shape = map_shape(model)
@@ -238,7 +222,7 @@ def map_facts(
         yield "Rows", f"{n_rows:,}{' distinct' if distinct else ''}"
     yield "Columns", f"{D:,}"
     yield "Centers", f"{len(model.centers_):,}"
-    yield from target_facts.items()
+    yield from _target_facts(model).items()
     is_full = shape == ShapeName.FULL
     yield "Directions", f"{d}" if is_full else f"{d} (the columns)"
     yield "Map", shape.value if is_full else f"{shape}: {shape.describe(d)}, without combining them into directions"
@@ -304,7 +288,7 @@ def _largest_importances(importances: Array, names: list[str]) -> Iterator[tuple
         yield f"{len(rest)} other{'s' if len(rest) > 1 else ''}", float(np.sum(importances[rest]))
 
 
-def fit_notes(model: MapModel, found: Diagnostics | None) -> Iterator[str]:
+def _fit_notes(model: MapModel, found: Diagnostics | None) -> Iterator[str]:
     """Yield why a fit stopped, and the problems that its diagnostics found."""
     result = model.result_
     # The message is added only if it says more than the reason, as after a search.

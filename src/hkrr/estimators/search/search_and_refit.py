@@ -318,7 +318,8 @@ def _best_so_far(problem: SearchProblem, stop: KeyboardInterrupt, keep_best: boo
     best = problem.progress.best[-1]
     try:
         robust, y_offset = robust_rows(problem.rows, problem.rows, best, problem.progress.omega_of_best)
-        return Selection(best, [best], quick_fit(robust.in_memory(), best), y_offset, stop)
+        fit = quick_fit(robust.in_memory(), best, with_uncertainty=not problem.of_classes)
+        return Selection(best, [best], fit, y_offset, stop)
     except (ArithmeticError, np.linalg.LinAlgError):
         # The best candidate cannot be fitted.
         raise stop from None
