@@ -3,6 +3,7 @@
 import copy
 import itertools
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from hkrr import HyperKernelEnsemble, HyperKernelRidgeCV
 from hkrr.datasets import make_mim_sines
 from hkrr.estimators.search import search_and_refit
 from hkrr.estimators.search.progress import Phase
+from hkrr.estimators.search.stacking import LEAST_SQUARES
 from hkrr.estimators.search.time_budget import TimeBudget
 from support.quick_search import make_quick
 from support.random_problems import SEEDS
@@ -202,15 +204,19 @@ def test_members_are_sorted_again_if_some_are_left_out(monkeypatch):
     """
     first, second = np.array([0.1, 0.5, 0.4]), np.array([0.0, 0.3, 0.7])
     weights = iter([first, second])
-    calls = []
+    calls, original = [], search_and_refit._weigh
 
-    def weigh(some):
+    def weigh(*given):
+        found = original(*given)
+        return replace(found, candidates=found.candidates[:3], left_out=found.among(np.arange(3)))
+
+    def known(finalists, some):
         calls.append(list(some))
         return next(weights)
 
     monkeypatch.setattr(TimeBudget, "affordable_fits", lambda *_: 2)
-    original = search_and_refit._weights_of_finalists
-    monkeypatch.setattr(search_and_refit, "_weights_of_finalists", lambda *given: (original(*given)[0][:3], weigh))
+    monkeypatch.setattr(search_and_refit, "_weigh", weigh)
+    monkeypatch.setattr(search_and_refit._Finalists, "weights", known)
     X, y, _ = _data()
     model = _ensemble().fit(X, y)
     assert calls == [[0, 1, 2], [1, 2]]
@@ -388,9 +394,7 @@ def test_a_callback_stops_the_search(phase):
 def test_ctrl_c_without_a_checkpoint_leaves_the_estimator_unchanged(monkeypatch):
     X, y, _ = _data()
     model = _ensemble()
-    monkeypatch.setattr(
-        search_and_refit, "stacking_weights", breaking(search_and_refit.stacking_weights, KeyboardInterrupt())
-    )
+    monkeypatch.setattr(search_and_refit, "_weigh", breaking(search_and_refit._weigh, KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, y)
     assert not hasattr(model, "members_")
@@ -398,15 +402,16 @@ def test_ctrl_c_without_a_checkpoint_leaves_the_estimator_unchanged(monkeypatch)
 
 
 @pytest.mark.usefixtures("quick")
-@pytest.mark.parametrize("where", ["stacking_weights", "final_fit"])
+@pytest.mark.parametrize("where", ["_largest_first", "final_fit"])
 def test_ctrl_c_with_a_checkpoint_keeps_the_best_model_and_the_fit_can_be_resumed(
     by_arrays, monkeypatch, tmp_path, where
 ):
     X, y, expected = by_arrays
     model = _ensemble(checkpoint=tmp_path / "fit.checkpoint")
     with monkeypatch.context() as patch:
-        # For "final_fit", the second final fit is interrupted, so that the first one is in the checkpoint.
-        at = {"stacking_weights": 1, "final_fit": 2}[where]
+        # `_largest_first` is called when the weights are known. For "final_fit", the second final fit is interrupted,
+        # so that the first one is in the checkpoint.
+        at = {"_largest_first": 1, "final_fit": 2}[where]
         patch.setattr(search_and_refit, where, breaking(getattr(search_and_refit, where), KeyboardInterrupt(), at))
         with pytest.raises(KeyboardInterrupt, match="the estimator holds the best model so far"):
             model.fit(X, y)
@@ -516,7 +521,8 @@ def test_all_members_have_the_same_rows_if_time_is_short(monkeypatch):
     make_quick(monkeypatch)
     sizes = itertools.cycle([(80, 80), (60, 60)])
     monkeypatch.setattr(TimeBudget, "affordable_size", lambda *given: next(sizes))
-    monkeypatch.setattr(search_and_refit, "stacking_weights", lambda predictions, *_: np.full(len(predictions), 0.2))
+    equal = replace(LEAST_SQUARES, weights=lambda predictions, *_: np.full(len(predictions), 0.2))
+    monkeypatch.setattr(HyperKernelEnsemble, "_stacking", equal)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 3))
     model = HyperKernelEnsemble(n_init=1, random_state=0).fit(X, np.abs(X[:, 0]) + 0.3 * rng.normal(size=80))

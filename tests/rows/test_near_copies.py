@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from hkrr import HyperKernelRidge, HyperKernelRidgeCV
-from hkrr.estimators.classification.labels import merge_copies_within_classes
+from hkrr.estimators.classification.labels import one_hot
 from hkrr.rows.weights import any_copies, find_copies, find_near_copies, merge_copies, merge_identical
 
 # ------------------------------------------------------------------------------------------------ which rows are found
@@ -191,13 +191,26 @@ def test_rows_of_rounded_inputs_are_not_copies():
     _check_not_merged(np.round(rng.normal(size=(2000, 1)), 1), rng.normal(size=2000))
 
 
-def test_near_copies_of_the_same_class_are_merged():
-    table, _ = _planted()
-    X, index = np.vstack([table[:40], table[:40] + 1e-7]), np.tile(np.arange(40) % 2, 2)
-    alone = merge_copies_within_classes(table[:40], index[:40], None)
-    both = merge_copies_within_classes(X, index, None)
-    assert len(alone[0]) == len(both[0])
-    assert_array_equal(np.bincount(both[1]), np.bincount(alone[1]))
+@pytest.mark.parametrize("K", [2, 3])
+def test_near_copies_of_the_same_class_are_merged(K):
+    """Test that near copies of rows are merged if their targets are indicators of classes."""
+    table, index = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % K
+    X, Y, w = merge_copies(
+        np.vstack([table, table + 1e-7, table[:10]]), one_hot(np.r_[index, index, index[:10]], K), None
+    )
+    assert len(X) == 40
+    assert_array_equal(Y.sum(axis=0), np.bincount(index))
+    counts = np.bincount(index) * 2 + np.bincount(index[:10], minlength=K)
+    assert_allclose(w @ Y, counts * 40 / 90)
+
+
+def test_copies_of_different_classes_are_not_merged():
+    """Test that two copies of each row are kept if they belong to different classes."""
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    index = np.arange(30) % 3
+    X, Y, _ = merge_copies(np.vstack([X, X]), one_hot(np.append(index, (index + 1) % 3), 3), None)
+    assert len(X) == 60
+    assert_array_equal(Y.sum(axis=0), [20.0, 20.0, 20.0])
 
 
 # ------------------------------------------------------------------------------------------------ fits

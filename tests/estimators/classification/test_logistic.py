@@ -1,17 +1,29 @@
-"""Tests of kernel logistic regression against a naive implementation, finite differences and repeated rows."""
+"""Tests of kernel logistic regression against a naive implementation, finite differences and repeated rows.
+
+The refinement of a map by the logistic loss is tested too.
+"""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import check_grad, minimize
 
-from hkrr import kernels
-from hkrr.estimators.classification import logistic_objective, logistic_solver
+from hkrr import HyperKernelRidgeCV, kernels
+from hkrr.datasets import make_mim_classes
+from hkrr.estimators.classification import logistic_objective, logistic_refinement, logistic_solver
+from hkrr.estimators.classification.labels import held_out_folds
 from hkrr.estimators.classification.logistic_objective import Coefficients, LogisticObjective
 from hkrr.estimators.classification.logistic_path import NUS, Map, independent_points, refined_maps
+from hkrr.estimators.classification.logistic_refinement import Task, _Path, refine
 from hkrr.estimators.classification.logistic_solver import class_probabilities, losses
+from hkrr.estimators.fitted.diagnostics import fit_warnings_silenced
 from hkrr.rows import InMemoryRows
+from support.quick_search import make_quick
 
+# The regressions on noisy labels cause warnings.
+pytestmark = pytest.mark.filterwarnings("ignore::hkrr.HKRRWarning")
 classes = pytest.mark.parametrize("K", [2, 3])
 
 
@@ -127,7 +139,7 @@ def test_warm_starts_save_steps(K, monkeypatch):
 
 def test_independent_points_span_all_kernels():
     X = np.random.default_rng(0).normal(size=(200, 3))
-    at = Map.of(np.array([[0.3, 0.4, 0.0]]), kernels.Gaussian(gamma=1.0), np.ones(3), "full")
+    at = Map.of(np.array([[0.3, 0.4, 0.0]]), kernels.Gaussian(gamma=1.0), np.ones(3))
     chosen = independent_points(X, at)
     assert len(chosen) < 30
     P, C = X @ at.B.T, chosen @ at.B.T
@@ -135,7 +147,7 @@ def test_independent_points_span_all_kernels():
     assert_allclose(K @ np.linalg.solve(K_cc, K.T), at.kernel(P, P), atol=1e-5)
     assert np.linalg.cond(K_cc) < 1e9
     # With a narrow kernel, the kernel functions are nearly orthogonal, so almost all points are kept.
-    rough = Map.of(20.0 * np.eye(3), kernels.Gaussian(gamma=1.0), np.ones(3), "full")
+    rough = Map.of(20.0 * np.eye(3), kernels.Gaussian(gamma=1.0), np.ones(3))
     assert len(independent_points(X, rough)) > 190
 
 
@@ -152,13 +164,13 @@ def test_scores_of_separable_data_are_finite(K):
     assert np.min(class_probabilities(F)) > 0
 
 
-@pytest.mark.parametrize("shape", ["full", "diagonal", "identity"])
-def test_path_lowers_the_objective_and_keeps_the_shape(shape):
+def test_path_lowers_the_objective():
     X, Y, w, *_ = problem(2, n=60)
     rows = InMemoryRows(X, Y, w)
-    B = np.random.default_rng(0).normal(size=(2, 4)) if shape == "full" else np.eye(4)
-    begin = Map.of(B, kernels.Gaussian(gamma=0.3), np.ones(4), shape)
-    assert_allclose(begin.B, np.sqrt(0.3) * B)
+    scales = np.array([1.0, 2.0, 0.5, 1.0])
+    begin = Map.of(np.random.default_rng(0).normal(size=(2, 4)) / scales, kernels.Gaussian(gamma=0.3), scales)
+    assert_allclose(begin.B, np.sqrt(0.3) * np.random.default_rng(0).normal(size=(2, 4)))
+    assert begin.kernel.scale == 1.0
     found = list(refined_maps(rows, begin))
     assert [nu for nu, *_ in found] == list(NUS)
     before = begin.B
@@ -167,9 +179,185 @@ def test_path_lowers_the_objective_and_keeps_the_shape(shape):
         end = objective.value_and_gradient(at.B, coefficients, nu)[0]
         assert end <= start + 1e-8
         before = at.B
-    assert end < start + 1e-8
-    off_diagonal = before - np.diag(before.diagonal()) if shape != "full" else 0.0
-    assert_allclose(off_diagonal, 0.0)
-    if shape == "identity":
-        assert_allclose(before, before[0, 0] * np.eye(4))
     assert not np.allclose(before, begin.B, rtol=1e-3)
+
+
+def test_path_after_the_deadline():
+    """Test that at most one iteration is made for each nu after the deadline."""
+    X, Y, w, *_ = problem(2, n=60)
+    begin = Map.of(np.random.default_rng(0).normal(size=(1, 4)), kernels.Gaussian(gamma=0.3), np.ones(4))
+    late, whole = (next(refined_maps(InMemoryRows(X, Y, w), begin, deadline)) for deadline in (0.0, np.inf))
+    assert late[0] == whole[0] == NUS[0]
+    values = [objective.value_and_gradient(at.B, found, nu)[0] for nu, at, objective, found in (late, whole)]
+    assert values[1] < values[0]
+
+
+# ------------------------------------------------------------------------------------ refinement of a regression
+
+
+def planted(K, n=60, D=4, seed=0):
+    """Return X and the indices of K classes that depend on one direction, and a regression on their indicators."""
+    data = make_mim_classes(n, D, 1, K, random_state=seed)
+    with pytest.MonkeyPatch.context() as patch:
+        make_quick(patch)
+        model = HyperKernelRidgeCV(1, kernel="gaussian", n_init=1, n_jobs=1, random_state=0)
+        return data.X, data.y, model.fit(data.X, np.eye(K)[data.y])
+
+
+@pytest.fixture(scope="module", params=[2, 3], ids=["2 classes", "3 classes"])
+def refined(request):
+    """Return a task, the log loss of each nu on held-out rows, and the refined model with its link."""
+    K = request.param
+    X, y, model = planted(K)
+    task, seen = Task(model, X, y, np.linspace(0.5, 1.5, 60), K), []
+    with pytest.MonkeyPatch.context() as patch:
+        make_quick(patch)
+        advance = logistic_refinement._Path.advance
+
+        def recorded(path):
+            found = advance(path)
+            if found:
+                seen.append((path.nu, path.loss, path.weight))
+            return found
+
+        patch.setattr(logistic_refinement._Path, "advance", recorded)
+        return task, seen, refine(task)
+
+
+def test_a_refined_model_minimizes_the_penalized_log_loss(refined):
+    """Test that the scores of the model, at its own map, are those of the nu with the smallest held-out loss."""
+    task, seen, (model, _) = refined
+    held_out = [one for one in seen if one[2] > 0.0]
+    nus = sorted({nu for nu, *_ in held_out}, reverse=True)
+    losses_of_nus = [sum(loss for at, loss, _ in held_out if at == nu) for nu in nus]
+    nu = nus[int(np.argmin(losses_of_nus))]
+    assert nus == list(NUS[: len(nus)])
+    K = task.n_classes
+    mean = np.average(task.X, axis=0, weights=task.weight)
+    scale = np.sqrt(np.average((task.X - mean) ** 2, axis=0, weights=task.weight))
+    Z, Y = (task.X - mean) / scale, np.eye(K)[task.index]
+    B = np.sqrt(model.gamma_) * model.components_ * scale
+    objective = LogisticObjective(
+        InMemoryRows(Z, Y[:, 1:] if K == 2 else Y, task.weight), Z, model.kernel_.with_gamma(1.0)
+    )
+    found = objective.solve(B, nu)
+    expected = objective.kernel(Z @ B.T, Z @ B.T) @ found.alpha + found.intercept
+    scores = model.predict(task.X)
+    assert scores.shape == (60, K)
+    if K == 2:
+        assert_allclose(scores[:, 0], -scores[:, 1])
+        scores = scores[:, 1:] - scores[:, :1]
+    assert_allclose(scores, expected, atol=1e-3)
+
+
+def test_a_refined_model_is_a_copy_of_the_regression(refined):
+    task, _, (model, _) = refined
+    assert model is not task.regressor
+    assert (model.truncate, task.regressor.truncate) == (False, True)
+    assert model.n_components_ == 1
+    assert model.map_.shape == (1, 4)
+    assert_allclose(model.singular_values_, [1.0])
+    assert not np.allclose(model.map_, task.regressor.map_, rtol=1e-3)
+    assert_array_equal(model.transform(task.X), task.X @ model.map_.T)
+    assert model.result_.reason == task.regressor.result_.reason
+
+
+def test_the_link_of_a_refined_model(refined):
+    """Test that the link is fitted to the scores of held-out rows, so that its weight is near 1."""
+    task, seen, (model, found) = refined
+    assert not found.link.of_logarithms
+    assert found.price == 0.0
+    assert 0.3 < found.link.weights[0] < 3.0
+    # The log loss after the fit of the link is at most that of the scores themselves.
+    held_out = [one for one in seen if one[2] > 0.0]
+    best = min(sum(loss for at, loss, _ in held_out if at == nu) for nu, *_ in held_out)
+    assert found.log_loss <= best / np.sum(task.weight) + 5e-3
+    p = found.link.probabilities([model.predict(task.X)])
+    assert np.mean(np.argmax(p, axis=1) == task.index) > 0.8
+
+
+def test_the_scores_of_held_out_rows_do_not_use_their_labels():
+    X, y, model = planted(3)
+    (part, *_) = held_out_folds(y)
+    scores = []
+    for index in (y, np.where(part, (y + 1) % 3, y)):
+        task = Task(model, X, index, None, 3)
+        path = _Path(task, model, ~part, part)
+        assert path.advance()
+        scores.append(path.function(path.nu)[0].of_rows(path.held_out_rows))
+        loss = path.loss
+    assert_array_equal(scores[0], scores[1])
+    assert_allclose(loss, np.sum(losses(scores[1], np.eye(3)[(y[part] + 1) % 3])), rtol=1e-2)
+
+
+@pytest.mark.parametrize(("n", "rows_per_entry", "again"), [(60, 30, True), (60, 15, False), (39, 30, False)])
+def test_with_few_rows_the_regression_is_repeated_without_the_held_out_rows(n, rows_per_entry, again, monkeypatch):
+    """Test that it is repeated with 40 rows or more, but fewer than 30 rows for each of the 4 entries of the map."""
+    make_quick(monkeypatch)
+    monkeypatch.setattr(logistic_refinement, "_ROWS_PER_PARAMETER", rows_per_entry)
+    X, y, model = planted(2, n)
+    task, (part, *_) = Task(model, X, y, None, 2), held_out_folds(y)
+    found = task.regressor_without(part)
+    assert (found is not model) == again
+    assert replace(task, deadline=0.0).regressor_without(part) is model
+    if again:
+        assert len(found.centers_) == np.count_nonzero(~part)
+        assert found.map_.shape == model.map_.shape
+        assert found.kernel_.with_gamma(1.0) == model.kernel_.with_gamma(1.0)
+
+
+def test_a_refinement_that_fails_returns_none(monkeypatch):
+    make_quick(monkeypatch)
+    X, y, model = planted(2)
+    monkeypatch.setattr(logistic_refinement, "refined_maps", lambda *_: iter(()))
+    assert refine(Task(model, X, y, None, 2)) is None
+
+
+def test_a_refinement_after_the_deadline_makes_a_single_step(monkeypatch):
+    make_quick(monkeypatch)
+    X, y, model = planted(2)
+    found, link = refine(Task(model, X, y, None, 2, deadline=0.0))
+    assert np.all(np.isfinite(found.predict(X)))
+    assert np.isfinite(link.log_loss)
+
+
+def test_a_class_with_one_row_and_a_constant_column(monkeypatch):
+    make_quick(monkeypatch)
+    X, y, _ = planted(2)
+    X, y = np.column_stack([X, np.full(60, 7.0)]), np.minimum(y, 0)
+    y[3] = 1
+    model = HyperKernelRidgeCV(1, kernel="gaussian", n_init=1, n_jobs=1, random_state=0)
+    with fit_warnings_silenced():
+        model.fit(X, np.eye(2)[y])
+    found, link = refine(Task(model, X, y, None, 2))
+    assert_array_equal(found.map_[:, 4], 0.0)
+    p = link.link.probabilities([found.predict(X)])
+    assert np.all(np.isfinite(p))
+    assert np.mean(p[:, 1]) < 0.2
+
+
+def test_large_tasks_are_refined_on_a_sample(monkeypatch):
+    monkeypatch.setattr(logistic_refinement, "MAX_ROWS", 25)
+    X, y, model = planted(2)
+    w = np.linspace(0.5, 1.5, 60)
+    task = Task(model, X, y, w, 2)
+    sample = task.subsample()
+    rows = [int(np.flatnonzero(np.all(row == X, axis=1))[0]) for row in sample.X]
+    assert len(set(rows)) == 25
+    assert_array_equal(sample.index, y[rows])
+    assert_array_equal(sample.weight, w[rows])
+    assert replace(task, weight=None).subsample().weight is None
+    monkeypatch.setattr(logistic_refinement, "MAX_ROWS", 60)
+    assert task.subsample() is task
+
+
+def test_progress_bars(monkeypatch, capfd):
+    make_quick(monkeypatch)
+    X, y, model = planted(2)
+    task = Task(model, X, y, None, 2, deadline=0.0)
+    refine(task)
+    assert capfd.readouterr().err == ""
+    refine(replace(task, verbose=1))
+    err = capfd.readouterr().err
+    assert "held-out folds: 100%" in err
+    assert "held-out log loss" in err

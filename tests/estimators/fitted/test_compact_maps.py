@@ -30,6 +30,7 @@ from hkrr.tables import describe, directions
 from support.hostile_files import refused
 from support.models_to_save import assert_same, saved, through_a_file
 from support.mutated_model_files import parts
+from support.quick_search import make_quick
 
 N, D = 50, 5
 # Maps, given by the scales of the D columns in standardized coordinates. The last column of the data is constant.
@@ -276,18 +277,21 @@ def test_scores_of_many_scales_use_a_random_projection(monkeypatch):
     assert_allclose(np.median(found), np.median(expected), rtol=0.3)
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
-def test_a_classifier_on_an_identity_map(loss, tmp_path):
+def test_a_classifier_on_an_identity_map(tmp_path, monkeypatch):
+    make_quick(monkeypatch)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(40, 3))
     y = np.sum(X**2, axis=1) > 2.4
-    model = HyperKernelClassifier(loss=loss, n_init=1, random_state=0).fit(X, y)
-    assert model.regressor_.map_shape_ == "identity"
-    assert model.regressor_.map_.shape == (3,)
-    assert model.components_.shape == (model.n_components_, 3)
+    model = HyperKernelClassifier(n_init=1, n_jobs=1, random_state=0).fit(X, y)
+    assert model.map_shape_ == "identity"
+    assert model.members_[0].map_.shape == (3,)
+    assert model.components_.shape == (model.n_components_, 3) == (3, 3)
     assert model.score(X, y) > 0.9
     assert_allclose(model.transform(X), X @ model.components_.T)
-    assert_same(through_a_file(model, tmp_path), model)
+    again = through_a_file(model, tmp_path)
+    assert_same(again, model)
+    assert again.members_[0].map_.shape == (3,)
+    assert_array_equal(again.predict_proba(X), model.predict_proba(X))
 
 
 def test_many_columns_take_little_memory(tmp_path):

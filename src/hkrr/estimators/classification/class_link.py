@@ -110,9 +110,10 @@ def fit_link(left_out: LeftOutPredictions, of_logarithms: bool = True) -> LinkFi
     classes, as `hkrr.estimators.search.search_and_refit.select_members` returns them.
     """
     w = left_out.row_weight
-    # The targets are indicators minus frequencies, so the smallest target of a class is minus its frequency.
-    frequencies = -np.min(left_out.targets, axis=0)
-    labels = (left_out.targets + frequencies > 0.5).astype(np.float64)
+    # The targets are indicators minus frequencies, so the largest target of a row is that of its class.
+    index = np.argmax(left_out.targets, axis=1)
+    labels = np.eye(left_out.targets.shape[1])[index]
+    frequencies = labels[0] - left_out.targets[0]
     scores = [one + frequencies if of_logarithms else one for one in left_out.predictions]
     each = np.stack([soft_log(one) if of_logarithms else one for one in scores])
     prices = left_out.price * left_out.n_parameters / float(np.sum(w))
@@ -127,8 +128,7 @@ def fit_link(left_out: LeftOutPredictions, of_logarithms: bool = True) -> LinkFi
     weights[kept] = found
     link = ClassLink(weights, offsets, of_logarithms)
     p = link.probabilities(scores)
-    own = p[np.arange(len(p)), np.argmax(labels, axis=1)]
-    right = np.argmax(p, axis=1) == np.argmax(labels, axis=1)
+    own, right = p[np.arange(len(p)), index], np.argmax(p, axis=1) == index
     total = float(np.sum(weights))
     price = float(weights @ prices) / total if total > 0 else 0.0
     return LinkFit(link, -float(np.average(np.log(own), weights=w)), float(np.average(right, weights=w)), price)
@@ -141,7 +141,8 @@ def _minimize(each: Array, labels: Array, w: Array, prices: Array) -> tuple[Arra
     frequencies = (w @ labels) / W
     log_frequencies = np.log(np.maximum(frequencies, rare))
     target = (1.0 - rare) * labels + rare * frequencies
-    share, size = w[:, None] / W, np.maximum(np.sqrt(np.mean(each**2, axis=(1, 2))), np.finfo(float).tiny)
+    share, size = w[:, None] / W, np.sqrt(np.mean(each**2, axis=(1, 2)))
+    size = np.where(size > 0, size, 1.0)
     each = each / size[:, None, None]
 
     def objective(theta: Array) -> tuple[float, Array]:
