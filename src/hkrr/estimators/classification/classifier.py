@@ -19,7 +19,7 @@ from hkrr._storage.checkpoint import FitInterrupted, best_model_so_far, restored
 from hkrr.estimators.classification.class_link import ClassLink, fit_link
 from hkrr.estimators.classification.class_scores import ClassScores
 from hkrr.estimators.classification.labels import check_labels, class_weights, one_hot
-from hkrr.estimators.classification.logistic_refinement import Task, refine
+from hkrr.estimators.classification.logistic_refinement import RefinementProblem, refine
 from hkrr.estimators.classification.summary import summarize_classifier
 from hkrr.estimators.fitted.diagnostics import Diagnostics, fit_warnings_silenced
 from hkrr.estimators.fitted.summary import Summary, SummaryMixin
@@ -195,8 +195,10 @@ class HyperKernelClassifier(
         found, self.refined_ = fit_link(_left_out(scores, X, index, weight, len(self.classes_))), False
         if stopped is None and len(X) <= _MOST_REFINED_ROWS and time.perf_counter() < deadline:
             start = _few_directions(scores, found.link) or self._regression(X, index, weight, deadline)
-            task = Task(start, X, index, normalize_weights(weight), len(self.classes_), deadline, self.verbose)
-            refined = refine(task) if _has_few_directions(start) else None
+            refinable = RefinementProblem(
+                start, X, index, normalize_weights(weight), len(self.classes_), deadline, self.verbose
+            )
+            refined = refine(refinable) if _has_few_directions(start) else None
             if refined is not None and refined[1].expected_log_loss < found.expected_log_loss:
                 model, found = refined
                 scores.members_, self.refined_ = [model], True
@@ -215,6 +217,8 @@ class HyperKernelClassifier(
             n_init=self.n_init,
             time_limit=None if math.isinf(deadline) else max(left / 3.0, 0.1),
             scale_features=self.scale_features,
+            block_size=self.block_size,
+            device=self.device,
             n_jobs=self.n_jobs,
             random_state=self.random_state,
         )

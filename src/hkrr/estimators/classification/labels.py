@@ -13,9 +13,8 @@ from hkrr._base.linear_algebra import Array
 
 # Number of folds into which the rows are divided. Not all folds are held out (see `_FOLDS_USED`).
 _N_FOLDS = 5
-# Number of folds that are held out in turn: 5 for fewer than 300 rows, 3 for fewer than 1,000 rows, 2 for fewer than
-# 5,000 rows, and one fold for 5,000 rows or more.
-_FOLDS_USED = ((300, 5), (1_000, 3), (5_000, 2))
+# Number of folds that are held out in turn, if there are fewer than this number of rows. With more rows, it is 2.
+_FOLDS_USED = ((300, 5), (1_000, 3))
 
 
 def check_labels(y: Array) -> Array:
@@ -61,7 +60,7 @@ def one_hot(index: Array, n_classes: int) -> Array:
 def held_out_folds(index: Array) -> list[Array]:
     """Return boolean masks of the rows to hold out, one mask for each fold that is used.
 
-    Each mask holds out about a fifth of every class. With more rows, there are fewer masks: from 5 to 1.
+    Each mask holds out about a fifth of every class. With more rows, there are fewer masks: from 5 to 2.
     """
     fold = np.empty(len(index), dtype=int)
     rng, n_assigned = np.random.RandomState(0), 0
@@ -70,5 +69,5 @@ def held_out_folds(index: Array) -> list[Array]:
         (rows,) = np.nonzero(index == k)
         fold[rng.permutation(rows)] = (n_assigned + np.arange(len(rows))) % n_folds
         n_assigned += len(rows)
-    n_used = next((used for rows, used in _FOLDS_USED if len(index) < rows), 1)
+    n_used = next((used for rows, used in _FOLDS_USED if len(index) < rows), 2)
     return [fold == k for k in range(min(n_used, n_folds))]

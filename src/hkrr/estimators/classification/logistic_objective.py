@@ -10,9 +10,7 @@ the loss is log sum_k e^(f_k) - f_y. In terms of a Gaussian process, the scores 
 the intercepts have the prior variance 100.
 
 At a fixed map J is convex, and the penalty keeps the minimizer finite for separable data. The minimizer is computed by
-`hkrr.estimators.classification.logistic_solver` if K has at most 4,000,000 entries. Otherwise it is computed by L-BFGS,
-in coordinates gamma in which the Hessian of J is approximately the identity: ``a = T^-T L^-T gamma``, where T T' = K_cc
-and ``L L' = (T^-1 K' diag(w s) K T^-T + nu I) / W``. Here s is the second derivative of the losses at zero scores.
+`hkrr.estimators.classification.logistic_solver`.
 
 The gradient of ``min over a, b of J`` with respect to B equals the gradient of J with respect to B at the minimizing
 a and b. Let p be the predicted probabilities, X~ the centers, P = X B' and C = X~ B'. The gradient follows from
@@ -27,27 +25,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
 
-from hkrr._base.linear_algebra import Array, gram, jittered_cholesky, solve_triangular
-from hkrr.estimators.classification.logistic_solver import (
-    INTERCEPT_PRECISION,
-    MAX_ITER,
-    MEMORY,
-    curvatures,
-    minimize_coefficients,
-    value_and_error,
-)
+from hkrr._base.linear_algebra import Array, jittered_cholesky, solve_triangular
+from hkrr.estimators.classification.logistic_solver import INTERCEPT_PRECISION, minimize_coefficients, value_and_error
 from hkrr.kernels import Kernel
 from hkrr.rows import Rows
 
 # Ridge that is added to K_cc, relative to the largest diagonal entry of K_cc.
 _RIDGE = 1e-8
-# A kernel matrix with at most this many entries is stored. A larger matrix is computed in blocks in each evaluation.
-_MAX_STORED_ENTRIES = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -56,7 +43,7 @@ class Coefficients:
 
     alpha: Array  # (n_centers, n_targets), of the kernels
     intercept: Array  # (n_targets,)
-    scores: Array | None = None  # (n_rows, n_targets); None if the kernel matrix was too large to store
+    scores: Array  # (n_rows, n_targets)
 
 
 class LogisticObjective:
@@ -68,23 +55,6 @@ class LogisticObjective:
 
     def __init__(self, rows: Rows, centers: Array, kernel: Kernel) -> None:
         self.rows, self.centers, self.kernel = rows, centers, kernel
-
-    def value_and_gradient(self, B: Array, found: Coefficients, nu: float) -> tuple[float, Array, Array]:
-        """Return J, and its gradients with respect to alpha and the intercept."""
-        kernel, W, C = self.kernel, self.rows.total_weight, self.centers @ B.T
-
-        def block(
-            X: Array, Y: Array, w: Array | None, B: Array, C: Array, alpha: Array, b: Array
-        ) -> tuple[Array, Array, Array]:
-            K = kernel(X @ B.T, C)
-            value, error = value_and_error(K @ alpha + b, Y, w)
-            return value, K.T @ error, np.sum(error, axis=0)
-
-        value, by_alpha, by_b = self.rows.sum(block, len(C), B, C, found.alpha, found.intercept)
-        smooth = nu * (kernel(C, C) @ found.alpha + self._ridge(C) * found.alpha)
-        constant = INTERCEPT_PRECISION * found.intercept
-        value += 0.5 * (np.vdot(found.alpha, smooth) + found.intercept @ constant)
-        return float(value) / W, (by_alpha + smooth) / W, (by_b + constant) / W
 
     def value_and_gradient_in_map(self, B: Array, found: Coefficients, nu: float) -> tuple[float, Array]:
         """Return J, and its gradient with respect to B."""
@@ -109,22 +79,9 @@ class LogisticObjective:
         """Return the coefficients that minimize J at a fixed map.
 
         The solver starts from `initial_scores`, such as the scores at a similar map, or from zero scores if they are
-        None or the kernel matrix is too large to store. `tol` is the tolerance on the gradient, in coordinates in which
-        the curvature is approximately the identity.
+        None. `tol` is the tolerance on the gradient, in coordinates in which the curvature is approximately the
+        identity.
         """
-        if self.rows.n_rows * len(self.centers) <= _MAX_STORED_ENTRIES:
-            return self._solve_in_memory(B, nu, initial_scores, tol)
-        at = self._coordinates(B, nu)
-
-        def value_and_gradient(theta: Array) -> tuple[float, Array]:
-            value, by_alpha, by_b = self.value_and_gradient(B, at.unpack(theta), nu)
-            return value, at.pull(by_alpha, by_b)
-
-        start = np.zeros((len(self.centers) + 1) * self.rows.n_targets)
-        options: dict[str, Any] = {"maxiter": MAX_ITER, "maxcor": MEMORY, "ftol": 0.0, "gtol": tol}
-        return at.unpack(minimize(value_and_gradient, start, jac=True, method="L-BFGS-B", options=options).x)
-
-    def _solve_in_memory(self, B: Array, nu: float, initial_scores: Array | None, tol: float) -> Coefficients:
         T, (X, Y, w) = self._whitening(B), self._arrays
         V = solve_triangular(T, self.kernel(X @ B.T, self.centers @ B.T).T)
         theta, scores = minimize_coefficients(V, Y, w, nu, initial_scores, tol)
@@ -134,20 +91,6 @@ class LogisticObjective:
     def _arrays(self) -> tuple[Array, Array, Array | None]:
         return self.rows.gather()
 
-    def _coordinates(self, B: Array, nu: float) -> Coordinates:
-        """Return coordinates of (a, b) in which the Hessian of J at zero scores is approximately the identity."""
-        kernel, n_targets, C, T = self.kernel, self.rows.n_targets, self.centers @ B.T, self._whitening(B)
-
-        def block(X: Array, Y: Array, w: Array | None, B: Array, C: Array, T: Array) -> tuple[Array]:
-            K = kernel(X @ B.T, C)
-            curvature = curvatures(np.zeros_like(Y))
-            K *= np.sqrt(curvature if w is None else w * curvature)[:, None]
-            return (gram(solve_triangular(T, K.T).T),)
-
-        (VV,) = self.rows.sum(block, len(C), B, C, T)
-        W = self.rows.total_weight
-        return Coordinates(T, jittered_cholesky(VV / W, nu / W)[0], n_targets)
-
     def _whitening(self, B: Array) -> Array:
         """Return T, the lower Cholesky factor of K_cc plus its ridge."""
         C = self.centers @ B.T
@@ -156,26 +99,3 @@ class LogisticObjective:
     def _ridge(self, C: Array) -> float:
         """Return the ridge that is added to the diagonal of K_cc."""
         return _RIDGE * float(np.max(self.kernel.diagonal(C)))
-
-
-@dataclass(frozen=True)
-class Coordinates:
-    """Preconditioned coordinates: a vector that contains ``gamma = L' T' alpha``, followed by the intercepts."""
-
-    T: Array
-    L: Array
-    n_targets: int
-
-    def unpack(self, theta: Array) -> Coefficients:
-        """Return the coefficients at the point `theta` in these coordinates."""
-        gamma, intercept = theta[: -self.n_targets].reshape(-1, self.n_targets), theta[-self.n_targets :]
-        beta = solve_triangular(self.L, gamma.copy(), transpose=True)
-        return Coefficients(solve_triangular(self.T, beta, transpose=True), intercept)
-
-    def pull(self, by_alpha: Array, by_intercept: Array) -> Array:
-        """Return the gradient with respect to these coordinates.
-
-        The arguments are the gradients with respect to alpha and with respect to the intercepts.
-        """
-        by_gamma = solve_triangular(self.L, solve_triangular(self.T, by_alpha))
-        return np.concatenate([by_gamma.ravel(), by_intercept])

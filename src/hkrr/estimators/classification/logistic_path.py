@@ -9,7 +9,6 @@ refinement at each nu starts from the map of the previous nu.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,7 +21,7 @@ from scipy.optimize import minimize
 from hkrr._base.linear_algebra import Array
 from hkrr.estimators.classification.logistic_objective import Coefficients, LogisticObjective
 from hkrr.kernels import Kernel
-from hkrr.rows import InMemoryRows, Rows
+from hkrr.rows import Rows
 
 # The penalties nu, from 10 to 0.001.
 NUS = tuple(10.0 ** (1.0 - 0.5 * k) for k in range(9))
@@ -32,8 +31,8 @@ _MAX_STEPS = 20
 _COEFFICIENT_TOL = 1e-5
 # Value that replaces the objective at maps where the objective cannot be evaluated.
 _FAILED_VALUE = 1e10
-# Maximum numbers of rows and of centers that are used to refine the map.
-_MAX_ROWS, _MAX_CENTERS = 2_000, 300
+# Maximum number of centers that are used to refine the map.
+_MAX_CENTERS = 300
 # Tolerance of the pivoted Cholesky decomposition, relative to the largest diagonal entry.
 _DEPENDENCE_TOL = 1e-6
 
@@ -56,15 +55,14 @@ class Map:
 
 
 def refined_maps(
-    rows: Rows, start: Map, deadline: float = math.inf
+    rows: Rows, start: Map, deadline: float
 ) -> Iterator[tuple[float, Map, LogisticObjective, Coefficients]]:
     """Yield nu, the refined map, the objective and the coefficients for each nu, in decreasing order.
 
-    The objective uses at most 2,000 rows and 300 centers. The iteration ends early if the objective cannot be evaluated
+    The objective uses at most 300 centers. The iteration ends early if the objective cannot be evaluated
     at a map. After the deadline, the map is refined by a single L-BFGS iteration at each nu.
     """
-    rows = subsample_rows(rows, _MAX_ROWS)
-    points, found, scores = evenly_spaced(rows.gather()[0], _MAX_CENTERS), start, None
+    points, found, scores = _evenly_spaced(rows.gather()[0], _MAX_CENTERS), start, None
     with suppress(ArithmeticError, np.linalg.LinAlgError):
         for nu in NUS:
             objective = LogisticObjective(rows, independent_points(points, found), start.kernel)
@@ -117,13 +115,6 @@ def _refine(
     return replace(start, B=found.x.reshape(start.B.shape)), last
 
 
-def subsample_rows(rows: Rows, n: int) -> InMemoryRows:
-    """Return at most n of the rows, drawn with a fixed seed."""
-    few = rows.n_rows <= n
-    found: InMemoryRows = rows.in_memory() if few else rows.sample(n, np.random.RandomState(0))
-    return found
-
-
-def evenly_spaced(points: Array, n: int) -> Array:
+def _evenly_spaced(points: Array, n: int) -> Array:
     """Return at most n of the points, at evenly spaced indices."""
     return points[np.linspace(0, len(points) - 1, min(n, len(points))).round().astype(int)]

@@ -28,7 +28,7 @@ from hkrr._maps import KernelExpansion, canonical_map
 from hkrr.estimators.classification.class_link import LinkFit, fit_link
 from hkrr.estimators.classification.labels import held_out_folds, one_hot
 from hkrr.estimators.classification.logistic_objective import Coefficients, LogisticObjective
-from hkrr.estimators.classification.logistic_path import Map, evenly_spaced, refined_maps
+from hkrr.estimators.classification.logistic_path import Map, refined_maps
 from hkrr.estimators.classification.logistic_solver import losses
 from hkrr.estimators.fitted.diagnostics import fit_warnings_silenced
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
@@ -36,8 +36,6 @@ from hkrr.estimators.search.search_and_refit import LeftOutPredictions
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.rows.standardize import Moments, standardize
 
-# Maximum number of centers of the scores, and maximum number of rows that are used to choose nu.
-_MAX_CENTERS, MAX_ROWS = 2_000, 20_000
 # With fewer than this number of rows per entry of the map, the map is learned again without the held-out rows.
 _ROWS_PER_PARAMETER = 30
 # With fewer than this number of rows in total, the map is not learned again.
@@ -47,7 +45,7 @@ _PATIENCE = 2
 
 
 @dataclass(frozen=True)
-class Task:
+class RefinementProblem:
     """A regression on the indicators of the classes, and its training rows."""
 
     regressor: HyperKernelRidgeCV
@@ -69,19 +67,11 @@ class Task:
         codes = one_hot(self.index[selected], self.n_classes)
         return codes[:, 1:] if self.n_classes == 2 else codes
 
-    def subsample(self) -> Task:
-        """Return the task on a sample of 20,000 rows, or the task itself if it has at most 20,000 rows."""
-        if len(self.X) <= MAX_ROWS:
-            return self
-        selected = np.random.RandomState(0).choice(len(self.X), MAX_ROWS, replace=False)
-        weight = None if self.weight is None else self.weight[selected]
-        return replace(self, X=self.X[selected], index=self.index[selected], weight=weight)
-
     def regressor_without(self, held_out: Array) -> HyperKernelRidgeCV:
         """Return the regression whose map is the start for the scores of the held-out rows.
 
         The regression is fitted again without the held-out rows if there are fewer than 30 rows per entry of the map,
-        but at least 40 rows in total, and the deadline has not passed. Otherwise it is the regression of the task.
+        but at least 40 rows in total, and the deadline has not passed. Otherwise it is the regression of the problem.
         """
         model, learn = self.regressor, ~held_out
         few = _MIN_ROWS <= len(self.X) < _ROWS_PER_PARAMETER * model.map_.size
@@ -92,6 +82,8 @@ class Task:
             kernel=model.kernel_,
             n_init=1,
             scale_features=model.scale_features,
+            block_size=model.block_size,
+            device=model.device,
             time_limit=None if np.isinf(self.deadline) else max(self.deadline - time.perf_counter(), 0.1) / 10,
             n_jobs=model.n_jobs,
             random_state=0,
@@ -101,19 +93,18 @@ class Task:
             return other.fit(self.X[learn], targets, None if weight is None else weight[learn])
 
 
-def refine(task: Task) -> tuple[HyperKernelRidgeCV, LinkFit] | None:
+def refine(problem: RefinementProblem) -> tuple[HyperKernelRidgeCV, LinkFit] | None:
     """Return a model whose map and scores minimize the logistic loss, and its link. Return None if this fails.
 
-    The model is a copy of the regression of the task with another map and other coefficients.
+    The model is a copy of the regression of the problem with another map and other coefficients.
     """
-    sample = task.subsample()
-    folds = held_out_folds(sample.index)
-    paths = [_Path(sample, sample.regressor_without(fold), ~fold, fold) for fold in _with_progress(task, folds)]
+    folds = held_out_folds(problem.index)
+    paths = [_Path(problem, problem.regressor_without(fold), ~fold, fold) for fold in _with_progress(problem, folds)]
     best, nu, n_worse = np.inf, np.inf, 0
     # The final fit takes about as long as the fits without the held-out rows.
     began = time.perf_counter()
-    half = began + 0.5 * (task.deadline - began)
-    with progress_bar(shown=task.verbose, desc="held-out log loss", unit="nu") as bar:
+    half = began + 0.5 * (problem.deadline - began)
+    with progress_bar(shown=problem.verbose, desc="held-out log loss", unit="nu") as bar:
         while n_worse < _PATIENCE and (nu == np.inf or time.perf_counter() < half):
             advanced = [path.advance() for path in paths]
             if not all(advanced):
@@ -122,18 +113,18 @@ def refine(task: Task) -> tuple[HyperKernelRidgeCV, LinkFit] | None:
             best, nu, n_worse = (loss, paths[0].nu, 0) if loss < best else (best, nu, n_worse + 1)
             bar.update()
             bar.set_postfix(nu=f"{nu:.2g}", best=f"{best / sum(path.weight for path in paths):.4f}")
-    final = _Path(task, task.regressor, slice(None), slice(0))
+    final = _Path(problem, problem.regressor, slice(None), slice(0))
     while final.nu > nu and final.advance():
         pass
     if final.nu == np.inf:
         return None
     scores = np.concatenate([path.function(nu)[0].of_rows(path.held_out_rows) for path in paths])
     held_out = np.concatenate([np.flatnonzero(fold) for fold in folds])
-    weight = np.ones(len(held_out)) if sample.weight is None else sample.weight[held_out]
-    labels = one_hot(sample.index[held_out], task.n_classes)
+    weight = np.ones(len(held_out)) if problem.weight is None else problem.weight[held_out]
+    labels = one_hot(problem.index[held_out], problem.n_classes)
     targets = labels - np.average(labels, axis=0, weights=weight)
     link = fit_link(LeftOutPredictions([_both_classes(scores)], targets, weight, np.zeros(1), 0.0), of_logarithms=False)
-    return with_scores(task.regressor, *final.function(final.nu)), link
+    return with_scores(problem.regressor, *final.function(final.nu)), link
 
 
 def _both_classes(scores: Array) -> Array:
@@ -158,23 +149,23 @@ def with_scores(regressor: HyperKernelRidgeCV, function: KernelExpansion, singul
     return model
 
 
-def _with_progress(task: Task, folds: list[Array]) -> Iterable[Array]:
+def _with_progress(problem: RefinementProblem, folds: list[Array]) -> Iterable[Array]:
     """Return the folds, with a progress bar if `verbose` is set."""
-    bar: Iterable[Array] = progress_bar(folds, shown=task.verbose, desc="held-out folds", unit="fold")
+    bar: Iterable[Array] = progress_bar(folds, shown=problem.verbose, desc="held-out folds", unit="fold")
     return bar
 
 
 class _Path:
     """Maps and scores fitted to the training rows of a fold for decreasing nu, and their loss on the held-out rows."""
 
-    def __init__(self, task: Task, start: HyperKernelRidgeCV, learn: Any, held_out: Any) -> None:
-        self._rows, self._scaling = task.rows(learn)
-        self._labels = task.labels(held_out)
-        self._weights = np.ones(len(self._labels)) if task.weight is None else task.weight[held_out]
-        self.held_out_rows = InMemoryRows(task.X[held_out], self._labels)
+    def __init__(self, problem: RefinementProblem, start: HyperKernelRidgeCV, learn: Any, held_out: Any) -> None:
+        self._rows, self._scaling = problem.rows(learn)
+        self._labels = problem.labels(held_out)
+        self._weights = np.ones(len(self._labels)) if problem.weight is None else problem.weight[held_out]
+        self.held_out_rows = InMemoryRows(problem.X[held_out], self._labels)
         x_scale = np.where(self._scaling.constant, 0.0, self._scaling.x_scale)
         initial = Map.of(start.components_, start.kernel_, x_scale)
-        self._steps, self._maps = refined_maps(self._rows, initial, task.deadline), dict[float, Map]()
+        self._steps, self._maps = refined_maps(self._rows, initial, problem.deadline), dict[float, Map]()
         self.weight = float(np.sum(self._weights))
         self.nu, self.loss = np.inf, 0.0
 
@@ -192,12 +183,8 @@ class _Path:
         return True
 
     def function(self, nu: float) -> tuple[KernelExpansion, Array]:
-        """Return the score function for a nu that was already fitted, and the singular values of its map.
-
-        The function has at most 2,000 centers.
-        """
-        refined = self._maps[nu]
-        centers = evenly_spaced(self._rows.gather()[0], _MAX_CENTERS)
+        """Return the score function for a nu that was already fitted, and the singular values of its map."""
+        refined, centers = self._maps[nu], self._rows.gather()[0]
         with single_threaded_blas():
             coefficients = LogisticObjective(self._rows, centers, refined.kernel).solve(refined.B, nu)
         return self._function(refined, centers, coefficients)

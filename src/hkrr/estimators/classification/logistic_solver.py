@@ -25,7 +25,7 @@ from hkrr._base.linear_algebra import Array, add_to_diagonal, jittered_cholesky,
 # Prior precision of the intercepts.
 INTERCEPT_PRECISION = 0.01
 # Maximum number of iterations of L-BFGS, and number of past iterations that it uses.
-MAX_ITER, MEMORY = 500, 20
+_MAX_ITER, _MEMORY = 500, 20
 # Lower bound on the curvature of a loss. The coordinates in which L-BFGS works are defined by this curvature.
 _MIN_CURVATURE = 1e-3
 # Maximum number of unknowns for Newton's method. With more unknowns, L-BFGS is faster.
@@ -173,7 +173,7 @@ class _System:
             # Approximate Newton's step from the initial scores, with one average curvature for all classes.
             _, error = value_and_error(initial_scores, self.Y, self.w)
             begin = Z @ (curvature[:, None] * initial_scores - error) / self.W
-        options: dict[str, Any] = {"maxiter": MAX_ITER, "maxcor": MEMORY, "ftol": 0.0, "gtol": tol}
+        options: dict[str, Any] = {"maxiter": _MAX_ITER, "maxcor": _MEMORY, "ftol": 0.0, "gtol": tol}
         end = minimize(value_and_gradient, begin.ravel(), jac=True, method="L-BFGS-B", options=options)
         gamma = end.x.reshape(shape)
         return solve_triangular(L, gamma.copy(), transpose=True), Z.T @ gamma
