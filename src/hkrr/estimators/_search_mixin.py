@@ -30,7 +30,14 @@ from hkrr.rows import Rows
 from hkrr.rows.base import largest_target, targets, weights
 from hkrr.rows.open_inputs import is_external
 from hkrr.rows.standardize import Moments, standardize
-from hkrr.rows.weights import any_copies, check_weights, merge_copies, merge_copies_of_rows, normalize_weights
+from hkrr.rows.weights import (
+    any_copies,
+    check_weights,
+    merge_copies,
+    merge_copies_of_rows,
+    normalize_weights,
+    without_zero_weights,
+)
 
 # ``truncation_`` is this factor times the largest absolute target.
 _TRUNCATION_FACTOR = 2.0
@@ -120,8 +127,7 @@ class SearchInputMixin(Regressor):
         weight = check_weights(sample_weight, X)
         # Rows on a device are copies of the arrays. These rows are therefore created only if they are needed.
         given = partial(self._array_rows, X, y, weight, device)
-        if weight is not None and np.any(weight == 0):
-            X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
+        X, y, weight = without_zero_weights(X, y, weight)
         self.truncation_ = _TRUNCATION_FACTOR * largest_target(y)
         if self._count_final_centers(len(X)) == len(X) or (len(X) <= SAMPLE_ROWS and any_copies(X, y, weight)):
             X, y, weight = merge_copies(X, y, weight)

@@ -15,10 +15,10 @@ import numpy as np
 
 from hkrr._base.checks import check_int
 from hkrr._base.linear_algebra import Array
-from hkrr._storage.checkpoint import FitInterrupted, checkpointing, restored_on_failure
+from hkrr._storage.checkpoint import FitInterrupted, checkpointing
 from hkrr.estimators._parameter_checks import check_callbacks, check_shared_parameters
 from hkrr.estimators._search_mixin import SearchInputMixin
-from hkrr.estimators.fitted.base import MapModel
+from hkrr.estimators.fitted.base import MapModel, fitting
 from hkrr.estimators.fitted.conformal import LeftOut
 from hkrr.estimators.fitted.summary import Summary, SummaryMixin, summarize_ensemble
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
@@ -136,8 +136,7 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
         self
         """
         began = time.perf_counter()
-        # NumPy's floating-point warnings are silenced: numbers that overflow are reported as a FitError.
-        with restored_on_failure(self), np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        with fitting(self):
             loaded = self._load(X, y, sample_weight)
             with checkpointing(self, loaded.rows) as rng:
                 ready = self._prepare(loaded, None, rng, began)

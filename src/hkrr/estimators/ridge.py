@@ -19,11 +19,11 @@ from hkrr._base.linear_algebra import Array
 from hkrr._base.resume_journal import rounded, step
 from hkrr._base.threads import blas_for
 from hkrr._base.value_hashing import digest
-from hkrr._storage.checkpoint import FitInterrupted, checkpointing, restored_on_failure
+from hkrr._storage.checkpoint import FitInterrupted, checkpointing
 from hkrr.centers import auto_size, draw_centers
 from hkrr.criteria import CRITERIA, Criterion
 from hkrr.estimators._parameter_checks import check_ridge_parameters
-from hkrr.estimators.fitted.base import MapModel
+from hkrr.estimators.fitted.base import MapModel, fitting
 from hkrr.estimators.fitted.diagnostics import Starts, diagnose, repeat_solve
 from hkrr.exceptions import FitError
 from hkrr.kernels import Kernel, get_kernel
@@ -291,8 +291,7 @@ class HyperKernelRidge(MapModel):
             If the file `checkpoint` is damaged, in use by another process, or belongs to a different fit.
         """
         began = time.perf_counter()
-        # NumPy's floating-point warnings are silenced: numbers that overflow are reported as a FitError.
-        with restored_on_failure(self), np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        with fitting(self):
             data, one_target = self._load(X, y, sample_weight)
             with checkpointing(self, data) as rng:
                 self._fit_rows(data, one_target, rng, began)

@@ -17,11 +17,11 @@ import numpy as np
 from sklearn.base import clone
 
 from hkrr._base.linear_algebra import Array
-from hkrr._storage.checkpoint import FitInterrupted, checkpointing, restored_on_failure
+from hkrr._storage.checkpoint import FitInterrupted, checkpointing
 from hkrr.estimators._grid_search import Grid, lambda_grid, make_splits, search_grid
 from hkrr.estimators._parameter_checks import check_cv_parameters
 from hkrr.estimators._search_mixin import SearchInputMixin
-from hkrr.estimators.fitted.base import MapModel
+from hkrr.estimators.fitted.base import MapModel, fitting
 from hkrr.estimators.fitted.diagnostics import diagnose_grid
 from hkrr.estimators.ridge import HyperKernelRidge
 from hkrr.estimators.search.candidates import Candidate, path_table
@@ -224,8 +224,7 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
         self
         """
         began = time.perf_counter()
-        # NumPy's floating-point warnings are silenced: numbers that overflow are reported as a FitError.
-        with restored_on_failure(self), np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        with fitting(self):
             if self.cv is None:
                 self._fit_by_search(X, y, sample_weight, began)
             else:

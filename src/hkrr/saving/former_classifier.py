@@ -42,8 +42,6 @@ _COPIED = (
     "feature_names_in_",
     "_sklearn_output_config",
 )
-# Attributes of the regression that do not describe the scores.
-_OF_REGRESSION = ("prior_variance_", "noise_variance_", "interval_scores_", "posterior_factor_", "center_weight_")
 
 
 class FormerClassifier:
@@ -71,8 +69,7 @@ def convert(former: Any) -> HyperKernelClassifier:
     member = with_scores(regressor, function, former.singular_values_)
     member.map_shape_ = getattr(former, "map_shape_", getattr(regressor, "map_shape_", ShapeName.FULL.value))
     member.truncation_ = np.broadcast_to(regressor.truncation_, n_classes).copy()
-    for name in _OF_REGRESSION:
-        member.__dict__.pop(name, None)
+    member._store_uncertainty(None)  # that of the regression, which does not describe the scores
     if former.softness_ is not None:
         model.softness_ = former.softness_
         if n_classes == 2:

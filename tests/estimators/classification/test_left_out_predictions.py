@@ -297,22 +297,22 @@ def _stop_in(phase):
 def test_every_member_has_left_out_predictions(options):
     model = _fit(**options)
     _, Y, _ = _indicators(50)
-    assert len(model.members_) == len(model.weights_) == len(model.left_out_.predictions)
-    assert len(model.left_out_.n_parameters) == len(model.members_)
+    assert len(model.members_) == len(model.weights_) == len(model._left_out.predictions)
+    assert len(model._left_out.n_parameters) == len(model.members_)
     # The rows are sorted, because copies of rows are merged.
-    targets = model.left_out_.targets + np.mean(Y, axis=0)
+    targets = model._left_out.targets + np.mean(Y, axis=0)
     assert_allclose(np.sort(targets, axis=0), np.sort(Y, axis=0), atol=1e-9)
     assert len(model.members_) == 1 if options.keys() & {"time_limit", "callbacks"} else len(model.members_) > 1
-    assert all(np.all(np.isfinite(one)) for one in model.left_out_.predictions)
+    assert all(np.all(np.isfinite(one)) for one in model._left_out.predictions)
 
 
 @pytest.mark.usefixtures("quick")
 def test_an_interrupted_search_has_left_out_predictions(monkeypatch, tmp_path):
     monkeypatch.setattr(search_and_refit, "final_fit", breaking(search_and_refit.final_fit, KeyboardInterrupt()))
     model = _fit(checkpoint=tmp_path / "fit")
-    assert len(model.members_) == len(model.left_out_.predictions) == 1
-    truth = np.argmax(model.left_out_.targets, axis=1)
-    predicted = model.left_out_.predictions[0] + np.mean(_indicators(50)[1], axis=0)
+    assert len(model.members_) == len(model._left_out.predictions) == 1
+    truth = np.argmax(model._left_out.targets, axis=1)
+    predicted = model._left_out.predictions[0] + np.mean(_indicators(50)[1], axis=0)
     assert np.mean(np.argmax(predicted, axis=1) == truth) > 0.6
 
 

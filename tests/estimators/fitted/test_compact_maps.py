@@ -17,6 +17,7 @@ from hkrr._maps import Diagonal, Scaled, canonical_map
 from hkrr._storage.safetensors_format import pack
 from hkrr.estimators.fitted import conformal
 from hkrr.estimators.fitted.diagnostics import diagnose_search, fit_warnings_silenced
+from hkrr.estimators.fitted.fitted_attributes import kernel_expansion
 from hkrr.estimators.fitted.importance import average_gradient_outer_product, direction_effects
 from hkrr.estimators.search.candidates import Candidate, Origin, unchanged
 from hkrr.estimators.search.final_fit import final_fit
@@ -117,8 +118,8 @@ def test_the_predictions_are_those_of_the_matrix(case):
     same(model.predict(X), dense.predict(X))
     same(model.transform(X), X @ model.components_.T)
     P, C = ((Z - model.x_offset_) @ np.diag(model.map_) for Z in (X, model.centers_))
-    same(model._untruncated(model._array_rows(X, X[:, :0], None, None)), model._expansion.at(X))
-    same(model._expansion.at(X), model.kernel_(P, C) @ model.dual_coef_ + model.intercept_)
+    same(model._untruncated(model._array_rows(X, X[:, :0], None, None)), kernel_expansion(model).at(X))
+    same(kernel_expansion(model).at(X), model.kernel_(P, C) @ model.dual_coef_ + model.intercept_)
     assert model.transform(X.astype(np.float32)).dtype == np.float32
     assert list(model.get_feature_names_out()) == [f"hyperkernelridgecv{j}" for j in range(D)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hkrr._base.linear_algebra import Array
+from hkrr._storage.checkpoint import best_model_so_far
 from hkrr.estimators._search_mixin import Loaded
 from hkrr.estimators.classification.class_link import LOG_LOSS
 from hkrr.estimators.ensemble import HyperKernelEnsemble
@@ -19,18 +20,32 @@ class ClassScores(HyperKernelEnsemble):
     The weights of the members are those of the link (`hkrr.estimators.classification.class_link`). The sum of the
     members has no meaning.
 
-    Attributes
-    ----------
-    left_out_ : LeftOutPredictions or None
-        Leave-one-out predictions of the members.
     """
 
     _stacking = LOG_LOSS
-    left_out_: LeftOutPredictions | None
+    _left_out: LeftOutPredictions | None
+
+    def fit_members(
+        self, X: Array, Y: Array, weight: Array | None
+    ) -> tuple[LeftOutPredictions | None, KeyboardInterrupt | None]:
+        """Fit the members. Return their leave-one-out predictions, if there are any.
+
+        If Ctrl-C stopped the fit after a first model has been found, the exception is returned too.
+        """
+        stopped: KeyboardInterrupt | None = None
+        try:
+            self.fit(X, Y, weight)
+        except KeyboardInterrupt as stop:
+            if best_model_so_far(stop) is not self:
+                raise
+            stopped = stop
+        left_out = self._left_out
+        del self._left_out  # fitted models neither keep nor save it
+        return left_out, stopped
 
     def _store_members(self, members: Members, scaling: Moments, one_target: bool) -> None:
         super()._store_members(members, scaling, one_target)
-        self.left_out_ = members.left_out
+        self._left_out = members.left_out
 
     def _diagnose(self, selected: Selection, loaded: Loaded, predict: Callable[[Rows], Array]) -> None:
         # The diagnostics refer to the regression of the first member.

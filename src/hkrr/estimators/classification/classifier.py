@@ -15,19 +15,20 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hkrr._base.checks import require_finite
 from hkrr._base.linear_algebra import Array, project
 from hkrr._maps import ShapeName
-from hkrr._storage.checkpoint import FitInterrupted, best_model_so_far, restored_on_failure
+from hkrr._storage.checkpoint import FitInterrupted
 from hkrr.estimators.classification.class_link import ClassLink, fit_link
 from hkrr.estimators.classification.class_scores import ClassScores
 from hkrr.estimators.classification.labels import check_labels, class_weights, one_hot
 from hkrr.estimators.classification.logistic_refinement import RefinementProblem, refine
 from hkrr.estimators.classification.summary import summarize_classifier
+from hkrr.estimators.fitted.base import fitting
 from hkrr.estimators.fitted.diagnostics import Diagnostics, fit_warnings_silenced
 from hkrr.estimators.fitted.summary import Summary, SummaryMixin
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.estimators.search.progress import SearchCallback
 from hkrr.estimators.search.search_and_refit import LeftOutPredictions
 from hkrr.rows.open_inputs import is_external
-from hkrr.rows.weights import check_lengths, check_numbers, check_weights, normalize_weights
+from hkrr.rows.weights import check_lengths, check_numbers, check_weights, normalize_weights, without_zero_weights
 
 # A map with few directions is refined by the logistic loss if there are at most this many rows. With more rows, the
 # refinement takes long and gains little.
@@ -153,8 +154,7 @@ class HyperKernelClassifier(
                 "X must be an array or a data frame in memory: a classifier does not accept tensors, files, functions "
                 "or Dask collections"
             )
-        # NumPy's warnings are suppressed, because values that are not finite raise a FitError or a ValueError.
-        with restored_on_failure(self), np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        with fitting(self):
             return self._fit(X, y, sample_weight)
 
     def check_parameters(self, n_features: int) -> None:
@@ -171,8 +171,7 @@ class HyperKernelClassifier(
         check_numbers(X, None)
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], ensure_min_samples=2)
         y, weight = check_labels(y), check_weights(sample_weight, X)
-        if weight is not None and np.any(weight == 0):
-            X, y, weight = X[weight > 0], y[weight > 0], weight[weight > 0]
+        X, y, weight = without_zero_weights(X, y, weight)
         self.classes_, index = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             only = repr(self.classes_.tolist()[0])
@@ -180,21 +179,17 @@ class HyperKernelClassifier(
         weight = class_weights(self.class_weight, y, weight)
         self.class_count_, totals = np.bincount(index), np.bincount(index, weight)
         self.class_prior_ = totals / np.sum(totals)
-        scores, limit = self._unfitted_scores(), self.time_limit
-        scores.check_parameters(X.shape[1])
+        self.check_parameters(X.shape[1])
+        scores, limit, labels = self._unfitted_scores(), self.time_limit, one_hot(index, len(self.classes_))
         deadline = math.inf if limit is None else began + limit
         if limit is not None and len(X) <= _MOST_REFINED_ROWS:
             scores.time_limit = _SHARE_OF_SCORES * limit
-        stopped: KeyboardInterrupt | None = None
-        try:
-            scores.fit(X, one_hot(index, len(self.classes_)), weight)
-        except KeyboardInterrupt as stop:
-            if best_model_so_far(stop) is not scores:
-                raise
-            stopped = stop
-        found, self.refined_ = fit_link(_left_out(scores, X, index, weight, len(self.classes_))), False
+        left_out, stopped = scores.fit_members(X, labels, weight)
+        scores.time_limit = limit
+        found = fit_link(_training_predictions(scores.members_, X, labels, weight) if left_out is None else left_out)
+        self.refined_ = False
         if stopped is None and len(X) <= _MOST_REFINED_ROWS and time.perf_counter() < deadline:
-            start = _few_directions(scores, found.link) or self._regression(X, index, weight, deadline)
+            start = _few_directions(scores, found.link) or self._regression(X, labels, weight, deadline)
             refinable = RefinementProblem(
                 start, X, index, normalize_weights(weight), len(self.classes_), deadline, self.verbose
             )
@@ -202,7 +197,6 @@ class HyperKernelClassifier(
             if refined is not None and refined[1].expected_log_loss < found.expected_log_loss:
                 model, found = refined
                 scores.members_, self.refined_ = [model], True
-        scores.time_limit = limit
         scores.weights_, self.offsets_ = found.link.weights, found.link.offsets
         self.scores_ = scores
         self.held_out_log_loss_, self.held_out_accuracy_ = found.log_loss, found.accuracy
@@ -210,7 +204,7 @@ class HyperKernelClassifier(
             raise FitInterrupted(self, stopped) from None
         return self
 
-    def _regression(self, X: Array, index: Array, weight: Array | None, deadline: float) -> HyperKernelRidgeCV:
+    def _regression(self, X: Array, labels: Array, weight: Array | None, deadline: float) -> HyperKernelRidgeCV:
         """Return a regression on the indicators of the classes, whose map has few directions if they suffice."""
         left = deadline - time.perf_counter()
         model = HyperKernelRidgeCV(
@@ -223,7 +217,7 @@ class HyperKernelClassifier(
             random_state=self.random_state,
         )
         with fit_warnings_silenced():
-            return model.fit(X, one_hot(index, len(self.classes_)), weight)
+            return model.fit(X, labels, weight)
 
     @property
     def members_(self) -> list[HyperKernelRidgeCV]:
@@ -369,14 +363,11 @@ def _has_few_directions(model: HyperKernelRidgeCV) -> bool:
     return model.map_shape_ == ShapeName.FULL and model.n_components_ < model.n_features_in_
 
 
-def _left_out(scores: ClassScores, X: Array, index: Array, weight: Array | None, n_classes: int) -> LeftOutPredictions:
-    """Return the leave-one-out predictions of the members, or predictions of the training rows if there are none."""
-    left_out = scores.left_out_
-    del scores.left_out_
-    if left_out is not None:
-        return left_out
+def _training_predictions(
+    members: list[HyperKernelRidgeCV], X: Array, labels: Array, weight: Array | None
+) -> LeftOutPredictions:
+    """Return the predictions of the training rows, which are used if there are no leave-one-out predictions."""
     row_weight = np.ones(len(X)) if weight is None else weight
-    labels = one_hot(index, n_classes)
     frequencies = np.average(labels, axis=0, weights=row_weight)
-    predictions = [member.predict(X) - frequencies for member in scores.members_]
+    predictions = [member.predict(X) - frequencies for member in members]
     return LeftOutPredictions(predictions, labels - frequencies, row_weight, np.zeros(len(predictions)), 0.0)

@@ -13,7 +13,6 @@ repeated without the held-out rows too.
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -31,6 +30,7 @@ from hkrr.estimators.classification.logistic_objective import Coefficients, Logi
 from hkrr.estimators.classification.logistic_path import Map, refined_maps
 from hkrr.estimators.classification.logistic_solver import losses
 from hkrr.estimators.fitted.diagnostics import fit_warnings_silenced
+from hkrr.estimators.fitted.fitted_attributes import with_expansion
 from hkrr.estimators.ridge_cv import HyperKernelRidgeCV
 from hkrr.estimators.search.search_and_refit import LeftOutPredictions
 from hkrr.rows import InMemoryRows, Rows
@@ -137,15 +137,11 @@ def with_scores(regressor: HyperKernelRidgeCV, function: KernelExpansion, singul
 
     The function has a single score for two classes, and otherwise one score for each class.
     """
-    model = copy.copy(regressor)
-    model.truncate = False
-    model.map_, model.singular_values_ = function.B, singular_values
-    model.kernel_, model.gamma_ = function.kernel, function.kernel.scale
-    model.x_offset_, model.centers_ = function.x_offset, function.centers
-    model.dual_coef_ = _both_classes(function.alpha)
-    model.intercept_ = _both_classes(np.reshape(function.intercept, (1, -1)))[0]
-    model.n_components_ = len(function.B)
-    model.result_ = replace(model.result_, B=function.B, alpha=model.dual_coef_)
+    intercept = _both_classes(np.reshape(function.intercept, (1, -1)))[0]
+    function = replace(function, alpha=_both_classes(function.alpha), intercept=intercept)
+    model = with_expansion(regressor, function, singular_values)
+    model.truncate, model.n_components_ = False, len(function.B)
+    model.result_ = replace(model.result_, B=function.B, alpha=function.alpha)
     return model
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -22,8 +23,10 @@ from hkrr._base.checks import require_finite
 from hkrr._base.linear_algebra import Array, project
 from hkrr._base.threads import count_threads
 from hkrr._maps import canonical_map
+from hkrr._storage.checkpoint import restored_on_failure
 from hkrr.estimators.fitted.conformal import Uncertainty
 from hkrr.estimators.fitted.diagnostics import Diagnostics, issue_warnings
+from hkrr.estimators.fitted.fitted_attributes import kernel_expansion
 from hkrr.estimators.fitted.importance import FeatureImportancesMixin
 from hkrr.estimators.fitted.posterior import mean_and_variance
 from hkrr.estimators.fitted.summary import SummaryMixin
@@ -55,6 +58,16 @@ _FITTED_ATTRIBUTES = (
     "diagnostics_",
     *_UNCERTAINTY,
 )
+
+
+@contextmanager
+def fitting(model: object) -> Iterator[None]:
+    """Restore the attributes of an estimator if its fit fails (see `restored_on_failure`). Silence NumPy.
+
+    The warnings are not needed, because numbers that overflow raise a FitError.
+    """
+    with restored_on_failure(model), np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        yield
 
 
 class Regressor(UncertaintyMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):
@@ -216,11 +229,11 @@ class MapModel(
         return self._truncate(self._untruncated(rows))
 
     def _untruncated(self, rows: Rows) -> Array:
-        return self._expansion.of_rows(rows)
+        return kernel_expansion(self).of_rows(rows)
 
     def predict_latent(self, Z: Array) -> Array:
         """Return the predictions g(z) at the rows z of Z, in the coordinates of `transform`."""
-        return self._truncate(self._expansion.at_latent(Z - project(self.x_offset_, self.map_)))
+        return self._truncate(kernel_expansion(self).at_latent(Z - project(self.x_offset_, self.map_)))
 
     def _truncate(self, predicted: Array) -> Array:
         """Return the predictions unchanged. `HyperKernelRidgeCV` overrides this method."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Self
+import copy
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -35,11 +36,6 @@ class FittedMap:
         return np.diag(self.map_) if self.map_.ndim == 1 else self.map_
 
     @property
-    def _expansion(self) -> KernelExpansion:
-        """The fitted function: the predictions before truncation."""
-        return KernelExpansion(self.kernel_, self.map_, self.centers_, self.dual_coef_, self.intercept_, self.x_offset_)
-
-    @property
     def _n_features_out(self) -> int:
         return len(self.map_)
 
@@ -47,6 +43,26 @@ class FittedMap:
         tags = super().__sklearn_tags__()  # type: ignore[misc]  # defined by scikit-learn's base classes
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+Fitted = TypeVar("Fitted", bound=FittedMap)
+
+
+def kernel_expansion(model: FittedMap) -> KernelExpansion:
+    """Return the fitted function: the predictions before truncation."""
+    return KernelExpansion(
+        model.kernel_, model.map_, model.centers_, model.dual_coef_, model.intercept_, model.x_offset_
+    )
+
+
+def with_expansion(model: Fitted, function: KernelExpansion, singular_values: Array) -> Fitted:
+    """Return a copy of a fitted model with another function, and the singular values of its map."""
+    other = copy.copy(model)
+    other.map_, other.singular_values_ = function.B, singular_values
+    other.kernel_, other.gamma_ = function.kernel, function.kernel.scale
+    other.centers_, other.x_offset_ = function.centers, function.x_offset
+    other.dual_coef_, other.intercept_ = function.alpha, function.intercept
+    return other
 
 
 def map_shape(model: FittedMap) -> ShapeName:

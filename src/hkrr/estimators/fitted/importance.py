@@ -39,7 +39,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from hkrr._base.checks import require_finite
 from hkrr._base.linear_algebra import Array, project
 from hkrr._maps import map_row
-from hkrr.estimators.fitted.fitted_attributes import FittedMap
+from hkrr.estimators.fitted.fitted_attributes import FittedMap, kernel_expansion
 from hkrr.kernels import Coordinatewise, Kernel
 from hkrr.kernels.expansion_values import kernel_and_slopes
 
@@ -174,7 +174,7 @@ def _normalized_coefficients(model: FittedMap, target: int | None = None) -> Arr
 
 def _in_kernel_units(model: FittedMap, X: Array) -> Array:
     """Return the latent coordinates ``sqrt(gamma) B x``. In these units gamma is 1, and slopes do not overflow."""
-    return math.sqrt(model.kernel_.scale) * model._expansion.latent(X)
+    return math.sqrt(model.kernel_.scale) * kernel_expansion(model).latent(X)
 
 
 def _sample_rows(n_rows: int, entries_per_row: int) -> Array:

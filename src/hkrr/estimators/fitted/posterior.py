@@ -35,7 +35,7 @@ from hkrr._base.linear_algebra import (
     solve_triangular,
 )
 from hkrr._base.threads import blas_for
-from hkrr.estimators.fitted.fitted_attributes import FittedMap
+from hkrr.estimators.fitted.fitted_attributes import FittedMap, kernel_expansion
 from hkrr.kernels import Kernel
 from hkrr.rows import Rows
 
@@ -97,7 +97,7 @@ def posterior_factors(model: FittedMap) -> PosteriorFactors:
 
 
 def _compute_factors(model: FittedMap) -> PosteriorFactors:
-    kernel, C = model.kernel_, model._expansion.latent_centers
+    kernel, C = model.kernel_, kernel_expansion(model).latent_centers
     packed = getattr(model, "posterior_factor_", None)
     if packed is not None:
         return PosteriorFactors(center_factor(kernel, C), unpack_lower(packed, len(C)), np.ones((len(C), 1)))
@@ -115,7 +115,7 @@ def mean_and_variance(model: FittedMap, rows: Rows) -> Array:
     This quotient is the same for all targets.
     """
     rows = rows.with_coordinates(model.x_offset_, None, None)
-    kernel, C = model.kernel_, model._expansion.latent_centers
+    kernel, C = model.kernel_, kernel_expansion(model).latent_centers
     lower, G, root = posterior_factors(model)
     arrays = [model.map_, C, model.dual_coef_.reshape(len(C), -1), np.atleast_1d(model.intercept_), lower, root]
 
