@@ -36,7 +36,7 @@ from hkrr.rows.base import largest_target
 from hkrr.rows.weights import find_copies
 from hkrr.solvers.driver import MESSAGES, StopReason
 
-# Values of lambda that are compared with criterion="training" and reg_lambdas="auto".
+# Values of lambda to compare if criterion="training" and reg_lambdas="auto".
 _LAMBDAS = tuple(10.0**-k for k in range(1, 7))
 # Minimum number of distinct rows for which all copies of a row are kept in the same part of a split. With fewer
 # distinct rows, the training part of the split could have fewer than two distinct rows.

@@ -33,7 +33,8 @@ _BUFFER_BYTES = 1 << 20
 # Maximum number of column names in an error message, and maximum number of characters of the list of names.
 _MAX_NAMES, _MAX_NAMES_LENGTH = 50, 500
 _NOT_REPEATABLE = (
-    "the function X returned {} when called again: it must return a new iterable of the same blocks on every call"
+    "the function passed as X returned {} when called again; it must return a new iterable of the same blocks on every "
+    "call"
 )
 
 
@@ -84,7 +85,7 @@ class Source(ABC):
 
 
 class BlockSource(Source):
-    """Reader of blocks (X, y) from a function, which must return the same blocks on every call."""
+    """Reader of the blocks that a function returns. Every call of the function must return the same blocks."""
 
     def __init__(self, factory: Callable[[], Iterable[Any]]) -> None:
         super().__init__()
@@ -93,7 +94,10 @@ class BlockSource(Source):
         self._previous: Any = None  # the iterable that the previous call returned
         first = next(self._arrays(), None)
         if first is None:
-            raise ValueError("the function X returned no blocks: it must return an iterable of pairs (X, y)")
+            raise ValueError(
+                "the function passed as X returned no blocks; it must return an iterable of blocks, each a pair of "
+                "arrays (inputs, targets), or an array of inputs for predictions"
+            )
         self.n_features, self.n_targets = first[0].shape[1], first[1].shape[1]
         self._first = _first_rows(first)
 
@@ -101,7 +105,7 @@ class BlockSource(Source):
         blocks = self._factory()
         if blocks is self._previous and isinstance(blocks, Iterator):
             raise ValueError(
-                "the function X returned the same iterator again: it must return a new iterable on every call"
+                "the function passed as X returned the same iterator again; it must return a new iterable on every call"
             )
         self._previous = blocks
         for k, block in enumerate(blocks):
@@ -398,8 +402,8 @@ def open_source(X: Any, target: Target | None, names: list[str] | None = None) -
     """Return the reader of a path, a list of paths with the same extension, or a function that returns blocks.
 
     `target` is the name or index of the target column. It is None if there is no target, or if X is a function, whose
-    blocks (X, y) contain the target. `names` are the feature columns, in the order in which they are read. None selects
-    all columns except the target.
+    blocks contain the targets. `names` are the feature columns, in the order in which they are read. None selects all
+    columns except the target.
     """
     if callable(X):
         return BlockSource(X)

@@ -142,7 +142,7 @@ def _both_classes(scores: Array) -> Array:
 
 
 def with_scores(regressor: HyperKernelRidgeCV, function: KernelExpansion, singular_values: Array) -> HyperKernelRidgeCV:
-    """Return a copy of a regression on the classes with another map and with the scores `function`.
+    """Return a copy of a regression on the classes that computes its map and scores from the given score function.
 
     The function has a single score for two classes, and otherwise one score for each class.
     """
