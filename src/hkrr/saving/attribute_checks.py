@@ -172,7 +172,7 @@ def or_none(check: Check) -> Check:
 
 
 def classes(name: str, value: Any, sizes: Sizes) -> None:
-    """Check class labels. There must be at least two labels, distinct and sorted. Their number has the letter K."""
+    """Check class labels. There must be at least two, distinct and sorted. Their number is the size K."""
     if not isinstance(value, np.ndarray) or value.ndim != 1 or value.dtype.kind not in "biufU":
         raise Refusal(f"{name} is not an array of labels")
     if value.dtype.kind == "f":
