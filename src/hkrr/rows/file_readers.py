@@ -115,10 +115,14 @@ class BlockSource(Source):
             Y = np.empty((len(X), 0)) if y is None else np.array(y)
             Y = Y[:, None] if Y.ndim == 1 else Y
             if X.ndim != 2 or X.dtype.kind not in "fiub" or Y.ndim != 2 or Y.dtype.kind not in "fiub":
-                got = f"X of shape {X.shape}, dtype {X.dtype}, and y of shape {Y.shape}, dtype {Y.dtype}"
-                raise ValueError(f"block {k}: X must be a 2D array and y a 1D or 2D array of numbers; got {got}")
+                got = f"inputs of shape {X.shape}, dtype {X.dtype}, and targets of shape {Y.shape}, dtype {Y.dtype}"
+                raise ValueError(
+                    f"block {k}: the inputs must be a 2D array, and the targets a 1D or 2D array, of numbers; got {got}"
+                )
             if len(X) != len(Y):
-                raise ValueError(f"block {k}: X has {len(X)} rows, but y has {len(Y)} entries; pass one entry per row")
+                raise ValueError(
+                    f"block {k}: the inputs have {len(X)} rows, but there are {len(Y)} targets; pass one target per row"
+                )
             yield X, Y
 
     def _read(self) -> Iterator[tuple[str, int, Array, Array]]:

@@ -367,7 +367,7 @@ def held_out_classes(name: str, value: Any, sizes: Sizes) -> None:
     if any(len(each) != len(value.methods) for each in scores):
         raise Refusal(f"the scores of {name} must have one entry for each of its {len(value.methods)} methods")
     if any(len(each) != len(value.classes) for each in (value.confusion, *value.confusion)):
-        raise Refusal(f"the confusion table of {name} must have one row and column for each class")
+        raise Refusal(f"the confusion matrix of {name} must have one row and column for each class")
 
 
 def table_model(model: TableRegressor | TableClassifier) -> None:

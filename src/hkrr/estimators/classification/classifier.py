@@ -353,7 +353,7 @@ class HyperKernelClassifier(
 
 
 def _few_directions(scores: ClassScores, link: ClassLink) -> HyperKernelRidgeCV | None:
-    """Return the member with the largest weight among those with few directions, or None if their weights are small."""
+    """Return the member of largest weight among those with few directions, or None if its weight is too small."""
     for member, weight in zip(scores.members_, link.weights, strict=True):
         if _has_few_directions(member) and weight >= _LEAST_SHARE * np.sum(link.weights):
             return member
@@ -366,7 +366,7 @@ def _has_few_directions(model: HyperKernelRidgeCV) -> bool:
 
 
 def _left_out(scores: ClassScores, X: Array, index: Array, weight: Array | None, n_classes: int) -> LeftOutPredictions:
-    """Return the leave-one-out predictions of the members, or predictions of the training rows if there are none."""
+    """Return the leave-one-out predictions of the members. If there are none, use predictions of the training rows."""
     left_out = scores.left_out_
     del scores.left_out_
     if left_out is not None:

@@ -78,7 +78,7 @@ class Task:
         return replace(self, X=self.X[selected], index=self.index[selected], weight=weight)
 
     def regressor_without(self, held_out: Array) -> HyperKernelRidgeCV:
-        """Return the regression whose map is the start for the scores of the held-out rows.
+        """Return the regression whose map is the starting map when the held-out rows are scored.
 
         The regression is fitted again without the held-out rows if there are fewer than 30 rows per entry of the map,
         but at least 40 rows in total, and the deadline has not passed. Otherwise it is the regression of the task.

@@ -324,7 +324,7 @@ def _finish_directions(
 
 
 def _best_kernel(problem: SearchProblem, candidate: Candidate, kernels: Sequence[Kernel]) -> list[Candidate]:
-    """Fit the polished directions with other kernels. Return the candidates, with the one to select at the end.
+    """Fit the polished directions with other kernels. Return the candidates. The last one is the one to select.
 
     The kernels are compared on at most 500 rows, at fixed directions. The kernel is changed if the score of another
     kernel is clearly lower. The scales of the directions and the noise are then refitted.
@@ -496,10 +496,10 @@ def compare_with_plain(
 ) -> tuple[Candidate, Candidate, Result]:
     """Return the map and plain kernel ridge regression as candidates that were scored on the same rows.
 
-    If the mean of y scores better than plain kernel ridge regression, it takes the place of the latter. The third value
-    is the result of the run of plain kernel ridge regression. The scale and the noise of the two candidates are
-    refitted on at most `n_rows` rows, with all of these rows as centers. The scores are extrapolated to the total
-    weight of the problem, including the penalty for the parameters (BIC).
+    If predicting the mean of y has a better score than plain kernel ridge regression, it replaces plain kernel ridge
+    regression. The third value is the result of the run of plain kernel ridge regression. The scale and the noise of
+    the two candidates are refitted on at most `n_rows` rows, with all of these rows as centers. The scores are
+    extrapolated to the total weight of the problem, including the penalty for the parameters (BIC).
     """
     some = subset(problem.rows, n_rows, problem.rng)
     exact = problem.criterion(some, None, polished.kernel)
