@@ -3,10 +3,10 @@
     python benchmarks/ablation.py [--variants NAME ...] [--problems NAME ...] [--seeds N] [--append] [--out NAME]
 
 The problems and groups of problems are those of search.py. A case is one problem with one seed. Each variant runs in a
-process of its own, which changes constants or functions of hkrr before the first fit. Each case is fitted by all
-variants in turn, so that other load on the machine affects all variants. With `--append`, cases that are in the CSV
-file already are skipped. The results are written to NAME.csv and NAME.md in benchmarks/results. The default NAME is
-`ablation`.
+process of its own, which changes constants or functions of hkrr before the first fit. All variants fit a case one after
+another before the next case starts, so that other load on the machine affects all variants. With `--append`, cases that
+are in the CSV file already are skipped. The results are written to NAME.csv and NAME.md in benchmarks/results. The
+default NAME is `ablation`.
 
 A variant is a function in `VARIANTS`. If the search no longer has the constant or function that a variant changes, the
 variant stops with an error.
@@ -88,7 +88,7 @@ def run(workers: dict[str, Worker], cases: Sequence[Row], table: Table) -> None:
 
 
 def summary(rows: Sequence[Row], problems: Sequence[str]) -> Iterator[Row]:
-    """Yield a row for each variant, over the cases of the given problems.
+    """Yield a row of statistics for each variant, computed over the cases of the given problems.
 
     "time / default" is the median over the cases of the time of the variant divided by the time of the default search.
     """

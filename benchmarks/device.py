@@ -106,7 +106,7 @@ def streamed(m):
 
 
 def little_memory(m):
-    """Yield the block sizes and the error of one evaluation with so little GPU memory that blocks must be halved."""
+    """Yield the block sizes and the error of an evaluation for which the GPU memory is too small for full blocks."""
     X, y = torch.randn(m, D), torch.randn(m)
     rows = TorchRows(X, y, device="cuda")
     objective = Objective(rows, rows.take(np.arange(1000)), Gaussian(gamma=0.05), 1e-3)

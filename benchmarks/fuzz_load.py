@@ -82,7 +82,7 @@ def seeds() -> list[bytes]:
         baselines.RBFNetwork(5, max_iter=2, random_state=np.random.RandomState(0)).fit(X, y),
         baselines.ReLUNetwork(4, max_iter=2, random_state=0).fit(X, y),
     ]
-    # Classifiers that were saved by version 0.1, which are converted when they are loaded.
+    # Files of classifiers that were saved by version 0.1. Loading converts them to the current format.
     fixtures = Path(__file__).parents[1] / "tests" / "saving" / "fixtures"
     files = [(fixtures / f"format1-{name}.safetensors").read_bytes() for name in ("logistic", "squared")]
     with tempfile.TemporaryDirectory() as folder:

@@ -29,7 +29,7 @@ _IMPORT = "import time; began = time.perf_counter(); import {module}; print(time
 
 
 def seconds_of_imports() -> tuple[float, float]:
-    """Return the shortest import times of sklearn.kernel_ridge and of hkrr, which are imported in turn."""
+    """Return the shortest import times of sklearn.kernel_ridge and of hkrr, which are imported alternately."""
     times: dict[str, list[float]] = {"sklearn.kernel_ridge": [], "hkrr": []}
     for _ in range(2 * _REPEATS):
         for module, found in times.items():

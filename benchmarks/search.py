@@ -3,11 +3,12 @@
     python benchmarks/search.py [--old FOLDER] [--problems NAME ...] [--seeds N] [--states N] [--append] [--out NAME]
 
 FOLDER is a checkout of another version; without it, only the version in this repository is run. A case is one data set
-of a problem, with one value of `random_state`. Each case is fitted by both versions in turn, each in a process of its
-own, so that other load on the machine affects both. `--problems` takes names of problems and of groups (paper, planted,
-hard). `--seeds` is the number of data sets of each problem. `--states` is the number of values of `random_state` for
-the first data set. With `--append`, cases that are in the CSV file already are skipped, so that a run can be resumed or
-extended. The results are written to NAME.csv and NAME.md in benchmarks/results. The default NAME is `search`.
+of a problem, with one value of `random_state`. The two versions run in separate processes, and fit each case one after
+the other, so that other load on the machine affects both. `--problems` takes names of problems and of groups (paper,
+planted, hard). `--seeds` is the number of data sets of each problem. `--states` is the number of values of
+`random_state` for the first data set. With `--append`, cases that are in the CSV file already are skipped, so that a
+run can be resumed or extended. The results are written to NAME.csv and NAME.md in benchmarks/results. The default NAME
+is `search`.
 
 Each R2 is compared with the R2 of kernel ridge regression on the true coordinates Bx (`tuned_krr` of adaptive.py). The
 R2 on the true coordinates is computed once for each data set, before the fits, and kept in true_map.csv.

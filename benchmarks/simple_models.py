@@ -4,8 +4,9 @@
 
 The other methods are ridge regression (`RidgeCV`), the lasso (`LassoCV`), tuned kernel ridge regression on all inputs
 (`hkrr.baselines.KernelRidgeCV`) and boosted trees (`HistGradientBoostingRegressor`). R2 is computed on 2,000 new rows,
-against the function without noise. The results are written to NAME.csv and NAME.md in benchmarks/results. The default
-NAME is `simple_models`. With `--append`, results that are in the CSV file already are kept and not computed again.
+whose targets are the function without noise. The results are written to NAME.csv and NAME.md in benchmarks/results. The
+default NAME is `simple_models`. With `--append`, results that are in the CSV file already are kept and not computed
+again.
 """
 
 from __future__ import annotations

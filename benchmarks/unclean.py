@@ -6,8 +6,8 @@
 version of hkrr; without it, only the version in this repository is run. Each case is fitted by each version and by
 other methods (rivals) on the same rows. The rivals are the mean of y, ridge regression (`RidgeCV`), robust linear
 regression (`HuberRegressor`) and tuned kernel ridge regression on all inputs (`hkrr.baselines.KernelRidgeCV`, at most
-2,000 centers). R2 is computed on 2,000 new rows, against the function without noise. With `--append`, results that are
-in the CSV file already are kept and not computed again. The results are written to NAME.csv and NAME.md in
+2,000 centers). R2 is computed on 2,000 new rows, whose targets are the function without noise. With `--append`, results
+that are in the CSV file already are kept and not computed again. The results are written to NAME.csv and NAME.md in
 benchmarks/results. The default NAME is `unclean`.
 
 - outliers: 400 rows, 10 columns, ``f(x) = sin(2 w'x) + x_0`` with a random unit vector w, noise of standard deviation

@@ -33,7 +33,7 @@ in_memory = HyperKernelRidge(random_state=0, **settings).fit(data.X, data.y)
 
 
 def blocks():
-    """Return an iterator over two blocks of 1,000 rows, each a pair (X, y)."""
+    """Return an iterator over two blocks of 1,000 rows. A block is a pair of arrays (inputs, targets)."""
     return ((data.X[k : k + 1000], data.y[k : k + 1000]) for k in range(0, 2000, 1000))
 
 

@@ -22,8 +22,8 @@ from hkrr.rows import Rows
 # Maximum memory, in bytes, for the four c x c matrices of a fit with c centers. It limits the default number of
 # centers.
 _AUTO_BYTES = 256 * 2**20
-# Number of randomly drawn rows to which k-means is fitted, if at most this many centers are wanted. The number is large
-# enough for the drawn rows to represent all rows.
+# k-means is fitted to this number of randomly drawn rows, which is large enough to represent all rows. If more centers
+# are wanted, as many rows as centers are drawn.
 _KMEANS_ROWS = 20_000
 # Maximum number of rows in the pilot sample, from which leverage scores are computed.
 _PILOT_ROWS = 2_000

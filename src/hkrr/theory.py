@@ -7,10 +7,10 @@ Let K be the kernel matrix of m rows at a map B, and t > 0. Then
     ``N_inf(t) = m max_i l_i(t)``              is the maximal dimension.
 
 In the paper, N and N_inf are the mean and the supremum over all inputs x of ``N_x(t) = <k_x, (Sigma + t)^-1 k_x>``.
-Here Sigma is the covariance operator of the kernel features k_x, for the distribution of the inputs. This module uses
-the empirical distribution of the rows, for which N_x(t) at row i is m l_i(t). The numbers of centers computed here are
-therefore estimates. Throughout, kappa is the maximum of k(x, x). `hkrr.centers` computes approximate leverage scores
-for data sets that are too large to form K.
+Here Sigma is the covariance operator of the kernel features k_x of random inputs x. This module uses the empirical
+distribution of the rows, for which N_x(t) at row i is m l_i(t). The numbers of centers computed here are therefore
+estimates. Throughout, kappa is the maximum of k(x, x). `hkrr.centers` computes approximate leverage scores for data
+sets that are too large to form K.
 """
 
 from __future__ import annotations

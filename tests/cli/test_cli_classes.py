@@ -131,7 +131,7 @@ def unfitted(monkeypatch):
 
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory):
-    """Return the result of ``hkrr fit`` on a table with text as the target, the table and the file of the model."""
+    """Fit a table whose target is text. Return the result of ``hkrr fit``, the table, and the file of the model."""
     made = tmp_path_factory.mktemp("fitted")
     data = write(made, kind=[*kinds(80)[KIND][:-2], None, "NA"])
     result = run("fit", data, "-o", made / "kinds.hkrr", *QUICK)

@@ -89,7 +89,7 @@ def test_nystrom(odd, few, uniform, leverage, holds, number):
     """Test the outcome of the claims about the rate with few centers and about the numbers of centers that are needed.
 
     ``few`` is the slope of the risk with few centers. This risk has the constant factor 7, which does not change the
-    rate. ``uniform`` and ``leverage`` have, for the two ways of sampling, the risks with 5, 10, 20 and 40 centers,
+    rate. ``uniform`` and ``leverage`` contain the risks with 5, 10, 20 and 40 centers that are drawn in these two ways,
     divided by the risk with all rows as centers. One of the two kinds of inputs (cube and clustered) has these ratios,
     and the other kind agrees with the paper.
     """

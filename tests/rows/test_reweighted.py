@@ -71,7 +71,7 @@ def make(request):
 
 
 def _factors(X, Y, direction, scale):
-    """Return the weights of robust noise, 5 / (4 + |r|^2 / scale), for the residuals r = y - x'direction of the rows.
+    """Return the weights of robust noise, 5 / (4 + |r|^2 / scale), where r = y - x'direction is the residual of a row.
 
     The arguments are NumPy arrays or tensors. If there are several targets, r is a vector.
     """

@@ -1,4 +1,4 @@
-"""Random mutations of checkpoints, for the tests and for benchmarks/fuzz_checkpoints.py.
+"""Random mutations of checkpoints, used by the tests and by benchmarks/fuzz_checkpoints.py.
 
 The mutations in `FORGED` change the content of a checkpoint and correct the checksum. A fit may use such a file and end
 with a different model or an error. Files with any other mutation must be refused, or be equivalent to the original.

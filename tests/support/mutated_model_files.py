@@ -1,4 +1,4 @@
-"""Random mutations of model files, for the tests and for benchmarks/fuzz_load.py."""
+"""Random mutations of model files, used by the tests and by benchmarks/fuzz_load.py."""
 
 import copy
 import json

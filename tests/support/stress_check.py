@@ -35,7 +35,7 @@ class Outcome:
     seconds : float
         Duration of the fit.
     explained_on_fresh : float or None
-        R2 on new rows, against the target without noise. None if the fit raised an error or if there are no such rows.
+        R2 on new rows whose targets have no noise. None if the fit raised an error or if there are no such rows.
     """
 
     explained: float | None
@@ -107,7 +107,7 @@ def share_of_error(predicted: Any, y: Any, weight: Any) -> float:
 
 
 def explained_without_noise(predicted: Any, f: Any, y: Any) -> float:
-    """Return R2 against the target without noise, f.
+    """Return the R2 of the predictions for new rows. f is their target without noise.
 
     If f is constant but the training target y is not, y is noise. R2 is then the expected R2 against new targets with
     the variance of y, which is at most 0.

@@ -1,4 +1,4 @@
-"""Two user-defined kernels with their oracles, for the tests of everything that accepts a kernel."""
+"""Two user-defined kernels with their oracles, used to test all functions that accept a kernel."""
 
 from dataclasses import dataclass
 

@@ -1,1 +1,1 @@
-"""Modules of the lowest layer, for example linear algebra, threads, argument checks and the journal of checkpoints."""
+"""Low-level modules: linear algebra, threads, argument checks, the journal of checkpoints, and others."""

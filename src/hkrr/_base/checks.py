@@ -44,8 +44,8 @@ def check_positive(name: str, value: Any, *, zero: bool = False) -> float:
 def check_choice(name: str, value: Any, choices: tuple[str, ...], also: str = "") -> None:
     """Raise a ValueError if the value is not one of the choices.
 
-    The message lists the choices, followed by `also`, which describes further accepted values: ", or a number", for
-    example.
+    The message lists the choices, followed by `also`, a text such as ", or a number" that describes further accepted
+    values.
     """
     if not (isinstance(value, str) and value in choices):
         known = ", ".join(repr(choice) for choice in choices)

@@ -1,4 +1,4 @@
-"""Hashes of values regardless of their types, for the fingerprints of checkpoints and the keys of checkpoint entries.
+"""Type-independent hashes of values, used in the fingerprints of checkpoints and the keys of checkpoint entries.
 
 Equal values of different types have the same hash: an integer, a float and a NumPy scalar; a list, a tuple, a range and
 an array of the same numbers; a path and its string; a PyTorch device and its name. Two dataclass instances of the
@@ -25,7 +25,8 @@ _EXACT = 2**53
 def digest(*parts: Any, other: Callable[[Any], str] = repr) -> str:
     """Return a hash of the given values, in this order, as a short string.
 
-    `other` converts all values to text except None, booleans, and values of the types that the module docstring lists.
+    `other` converts to text every value that is neither None nor a boolean nor of a type listed in the module
+    docstring.
     """
     found = hashlib.blake2b(digest_size=16)
 

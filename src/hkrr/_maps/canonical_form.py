@@ -22,7 +22,7 @@ _LARGEST = 1e150
 
 
 def principal_form(B: Array) -> tuple[Array, Array]:
-    """Return ``diag(s) V'`` and s, for the singular value decomposition ``B = U diag(s) V'``.
+    """Return ``diag(s) V'`` and s, where ``B = U diag(s) V'`` is the singular value decomposition of B.
 
     The first array is a rotation of B: ``U' B``. Its rows are orthogonal and sorted by decreasing norm.
     """

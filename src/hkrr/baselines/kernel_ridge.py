@@ -60,7 +60,7 @@ class _Path(NamedTuple):
         return np.array(errors)
 
     def alpha(self, Y: Array, reg_lambda: float) -> Array:
-        """Return the coefficients of the kernels at the centers, for the targets Y and a value of lambda."""
+        """Return the coefficients of the kernels at the centers for given targets Y and a given lambda."""
         return self.to_alpha @ ((self.F.T @ Y) / (self.s[:, None] + len(Y) * reg_lambda))
 
 

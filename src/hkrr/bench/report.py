@@ -188,7 +188,8 @@ def _overruns(rows: Sequence[Row]) -> list[str]:
     named = ", ".join(f"{name} {most:.0f} s" for name, most in sorted(longest.items(), key=lambda item: -item[1]))
     return [
         f"{count} of {len(rows)} runs exceeded their time budget by more than a fifth, because a fit that has started "
-        f"is only interrupted at the time limit of its process. The longest runs of these methods took: {named}.",
+        "is interrupted only at the time limit of its process, which is longer than the budget. For each method with "
+        f"such a run, the longest run took: {named}.",
         "",
     ]
 

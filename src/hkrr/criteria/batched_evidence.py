@@ -1,4 +1,4 @@
-"""Evaluation of the evidence at several maps in one batch, for the model search on a GPU.
+"""Evaluation of the evidence at several maps in one batch. The model search uses it on a GPU.
 
 A GPU finishes a small evaluation before the host can launch the next evaluation, so a batch of evaluations costs little
 more than a single evaluation. The formulas are those of `hkrr.criteria.evidence` with Nystrom centers, minimized over

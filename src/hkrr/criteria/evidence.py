@@ -31,7 +31,7 @@ _GRID = 36
 
 
 def signal_variance(residual: Array, squares: Array, nu_W: Array | float) -> tuple[Array, Array]:
-    """Return the signal variance q of each target (see `Evidence`), and 1 / q, or 0 where `MIN_NOISE` determines q.
+    """Return the signal variance q of each target (see `Evidence`), and 1 / q, set to 0 where `MIN_NOISE` limits q.
 
     Without the bound `MIN_NOISE` on the noise variance q nu, q is ``residual / nu_W``. Here `nu_W` is nu times the
     total weight of the rows, and `residual` is the sum of squared residuals plus nu times the squared norm of the

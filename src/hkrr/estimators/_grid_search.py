@@ -36,12 +36,12 @@ from hkrr.rows.base import largest_target
 from hkrr.rows.weights import find_copies
 from hkrr.solvers.driver import MESSAGES, StopReason
 
-# Values of lambda that are compared with criterion="training" and reg_lambdas="auto".
+# Values of lambda to compare if criterion="training" and reg_lambdas="auto".
 _LAMBDAS = tuple(10.0**-k for k in range(1, 7))
 # Minimum number of distinct rows for which all copies of a row are kept in the same part of a split. With fewer
 # distinct rows, the training part of the split could have fewer than two distinct rows.
 _LEAST_DISTINCT = 4
-# The type of a score, the result of one fit on one split: held-out error, map, gamma and lambda.
+# The type of a score: the tuple (held-out error, map, gamma, lambda) of one fit on one split.
 _Score = tuple[float, Array | None, float, float]
 # Score of a fit that raised a FitError.
 _FAILED: _Score = (math.inf, None, math.nan, math.nan)

@@ -179,7 +179,7 @@ class SearchInputMixin(Regressor):
         return full_size(n_rows, not self._selects_kernel) if self.refit == "full" else min(self.refit, n_rows)
 
     def _diagnose(self, selected: Selection, loaded: Loaded, predict: Callable[[Rows], Array]) -> None:
-        """Set ``truncation_`` to a level without outliers, and ``diagnostics_``. Issue the warnings of the diagnostics.
+        """Set ``diagnostics_``, and set ``truncation_`` to a level that ignores outliers. Issue the warnings.
 
         `predict` returns the predictions for rows in the original units. The predictions of a single model must not be
         clipped. In the sum of an ensemble, the predictions of the members are clipped.

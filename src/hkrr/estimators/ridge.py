@@ -267,8 +267,8 @@ class HyperKernelRidge(MapModel):
         ----------
         X : array or data frame (n_samples, n_features)
             The inputs. X can also be a tensor, a path or list of paths of Parquet, CSV or .npy files, or a Dask array
-            or data frame. X can also be a function that returns an iterator over blocks ``(X, y)``. The function must
-            return the same blocks on every call.
+            or data frame. X can also be a function that returns an iterable of blocks, each a pair of arrays (inputs,
+            targets). The function must return the same blocks on every call.
         y : array (n_samples,) or (n_samples, n_targets)
             The targets. Several targets share one map. The objective sums their squared errors, so targets with a large
             variance dominate. Standardize the targets to give them equal weight. For files, y is the name or the index

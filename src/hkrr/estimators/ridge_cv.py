@@ -63,8 +63,8 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
         out one random quarter of the rows. An int is a number of folds. With "holdout" or an int, all copies of a row
         are held out together.
     reg_lambdas : "auto" or list of float, default="auto"
-        Values of lambda to compare with `cv`. For ``criterion="training"``, "auto" means 1e-1, 1e-2, ..., 1e-6. For the
-        criteria "evidence" and "loo", "auto" means that lambda is learned.
+        With `cv`, the values of lambda to compare. For ``criterion="training"``, "auto" means 1e-1, 1e-2, ..., 1e-6.
+        For the criteria "evidence" and "loo", "auto" means that lambda is learned.
     warm_start : bool, default=False
         With `cv`, whether the fit for each lambda starts from the map learned for the next larger lambda.
     solver : {"lbfgs", "varpro", "agd"} or Solver, default="lbfgs"

@@ -57,7 +57,7 @@ def _median(table: Table, **where: Any) -> float:
 
 
 def claims(table: Table) -> list[Claim]:
-    """Check the two claims about the effect of d at a fixed time budget, for the larger half of the values of m."""
+    """Check the two claims about the effect of d at a fixed time budget. Only the larger half of the m is used."""
     dimensions, sizes = (sorted(set(column(table, name))) for name in ("d", "m"))
     if len(dimensions) < 3:
         tried = ", ".join(map(str, dimensions))

@@ -112,7 +112,7 @@ class Kernel(ABC):
 
 
 def with_median_gamma(kernel: Kernel, X: Array, B: Array | None = None, factor: float = 1.0) -> Kernel:
-    """Return the kernel with the gamma of the median heuristic at the first 1,000 rows of X or X B', times `factor`."""
+    """Return the kernel with `factor` times the median-heuristic gamma of the first 1,000 rows of X, or of X B'."""
     P = X[:MEDIAN_ROWS] if B is None else X[:MEDIAN_ROWS] @ B.T
     return kernel.with_gamma(factor * kernel.median_gamma(P))
 

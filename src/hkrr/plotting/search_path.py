@@ -177,7 +177,7 @@ class PathDisplay:
         return ax
 
     def _draw_errors(self, ax: Any) -> Any:
-        """Draw the held-out errors over d, for a grid with a single value of lambda or with a learned lambda."""
+        """Draw the held-out errors over d. This plot is used if lambda has a single value or is learned."""
         d = np.asarray(self.table["n_components"])
         mean, spread = (np.asarray(self.table[name], dtype=np.float64) for name in ("mean_error", "std_error"))
         ax = axes(ax)

@@ -33,7 +33,8 @@ _BUFFER_BYTES = 1 << 20
 # Maximum number of column names in an error message, and maximum number of characters of the list of names.
 _MAX_NAMES, _MAX_NAMES_LENGTH = 50, 500
 _NOT_REPEATABLE = (
-    "the function X returned {} when called again: it must return a new iterable of the same blocks on every call"
+    "the function passed as X returned {} when called again; it must return a new iterable of the same blocks on every "
+    "call"
 )
 
 
@@ -84,7 +85,7 @@ class Source(ABC):
 
 
 class BlockSource(Source):
-    """Reader of blocks (X, y) from a function, which must return the same blocks on every call."""
+    """Reader of the blocks that a function returns. Every call of the function must return the same blocks."""
 
     def __init__(self, factory: Callable[[], Iterable[Any]]) -> None:
         super().__init__()
@@ -93,7 +94,10 @@ class BlockSource(Source):
         self._previous: Any = None  # the iterable that the previous call returned
         first = next(self._arrays(), None)
         if first is None:
-            raise ValueError("the function X returned no blocks: it must return an iterable of pairs (X, y)")
+            raise ValueError(
+                "the function passed as X returned no blocks; it must return an iterable of blocks, each a pair of "
+                "arrays (inputs, targets), or an array of inputs for predictions"
+            )
         self.n_features, self.n_targets = first[0].shape[1], first[1].shape[1]
         self._first = _first_rows(first)
 
@@ -101,7 +105,7 @@ class BlockSource(Source):
         blocks = self._factory()
         if blocks is self._previous and isinstance(blocks, Iterator):
             raise ValueError(
-                "the function X returned the same iterator again: it must return a new iterable on every call"
+                "the function passed as X returned the same iterator again; it must return a new iterable on every call"
             )
         self._previous = blocks
         for k, block in enumerate(blocks):
@@ -111,10 +115,14 @@ class BlockSource(Source):
             Y = np.empty((len(X), 0)) if y is None else np.array(y)
             Y = Y[:, None] if Y.ndim == 1 else Y
             if X.ndim != 2 or X.dtype.kind not in "fiub" or Y.ndim != 2 or Y.dtype.kind not in "fiub":
-                got = f"X of shape {X.shape}, dtype {X.dtype}, and y of shape {Y.shape}, dtype {Y.dtype}"
-                raise ValueError(f"block {k}: X must be a 2D array and y a 1D or 2D array of numbers; got {got}")
+                got = f"inputs of shape {X.shape}, dtype {X.dtype}, and targets of shape {Y.shape}, dtype {Y.dtype}"
+                raise ValueError(
+                    f"block {k}: the inputs must be a 2D array, and the targets a 1D or 2D array, of numbers; got {got}"
+                )
             if len(X) != len(Y):
-                raise ValueError(f"block {k}: X has {len(X)} rows, but y has {len(Y)} entries; pass one entry per row")
+                raise ValueError(
+                    f"block {k}: the inputs have {len(X)} rows, but there are {len(Y)} targets; pass one target per row"
+                )
             yield X, Y
 
     def _read(self) -> Iterator[tuple[str, int, Array, Array]]:
@@ -398,8 +406,8 @@ def open_source(X: Any, target: Target | None, names: list[str] | None = None) -
     """Return the reader of a path, a list of paths with the same extension, or a function that returns blocks.
 
     `target` is the name or index of the target column. It is None if there is no target, or if X is a function, whose
-    blocks (X, y) contain the target. `names` are the feature columns, in the order in which they are read. None selects
-    all columns except the target.
+    blocks contain the targets. `names` are the feature columns, in the order in which they are read. None selects all
+    columns except the target.
     """
     if callable(X):
         return BlockSource(X)

@@ -42,7 +42,7 @@ def is_dask(X: Any) -> bool:
 
 
 def is_external(X: Any) -> bool:
-    """Return whether X is a tensor, a Dask collection, a file or a function, and not an in-memory array or table."""
+    """Return whether X is a tensor, a Dask collection, a file or a function, not an array or a data frame in memory."""
     return is_torch_array(X) or is_dask(X) or is_file(X)
 
 
@@ -91,11 +91,12 @@ def open_rows(
     if not callable(X) and not isinstance(y, str) and not is_index(y):
         raise ValueError(f"for files, y must be the name or the index of the target column, got {type(y).__name__}")
     if callable(X) and y is not None:
-        raise ValueError("y must be None if X is a function, because the blocks it returns are pairs (X, y)")
+        raise ValueError("y must be None if X is a function, because the function returns blocks (inputs, targets)")
     source = open_source(X, y, names)
     if source.n_targets == 0:
         raise ValueError(
-            "the function X returned blocks without targets; for fit and score, its blocks must be pairs (X, y)"
+            "the function passed as X returned blocks without targets; for fit and score, each block must be a pair of "
+            "arrays (inputs, targets)"
         )
     rows = FileRows(source, block_size=block_size, n_threads=n_threads)
     return InputRows(rows, source.n_targets == 1, source.names)

@@ -172,7 +172,7 @@ def or_none(check: Check) -> Check:
 
 
 def classes(name: str, value: Any, sizes: Sizes) -> None:
-    """Check class labels. There must be at least two labels, distinct and sorted. Their number has the letter K."""
+    """Check class labels. There must be at least two, distinct and sorted. Their number is the size K."""
     if not isinstance(value, np.ndarray) or value.ndim != 1 or value.dtype.kind not in "biufU":
         raise Refusal(f"{name} is not an array of labels")
     if value.dtype.kind == "f":
@@ -367,7 +367,7 @@ def held_out_classes(name: str, value: Any, sizes: Sizes) -> None:
     if any(len(each) != len(value.methods) for each in scores):
         raise Refusal(f"the scores of {name} must have one entry for each of its {len(value.methods)} methods")
     if any(len(each) != len(value.classes) for each in (value.confusion, *value.confusion)):
-        raise Refusal(f"the confusion table of {name} must have one row and column for each class")
+        raise Refusal(f"the confusion matrix of {name} must have one row and column for each class")
 
 
 def table_model(model: TableRegressor | TableClassifier) -> None:

@@ -44,7 +44,7 @@ class ProjectedGradient:
         return float(np.linalg.norm(B)) / length if length > 0 else 1.0
 
     def mapping_norm(self, B: Array, grad: Array, size: float) -> float:
-        """Return the norm of the gradient mapping, ``|B - proj(B - s grad)| / s``, for the step size s (`size`).
+        """Return the norm of the gradient mapping, ``|B - proj(B - s grad)| / s``, where s is the step size (`size`).
 
         This norm is zero exactly at the critical points of the problem with the norm bound. If the gradient step is
         shorter than 1e-6 times the norm of B, the step size is increased, because a shorter step would be lost in the

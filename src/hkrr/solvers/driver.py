@@ -306,7 +306,7 @@ class Solver(Protocol):
     """
 
     def minimize(self, objective: ReducedObjective, B0: Array, monitor: Monitor) -> None:
-        """Minimize the objective from the map B0, and call the monitor with B0 and with every iterate."""
+        """Minimize the objective, starting from the map B0. Call the monitor with B0 and with every iterate."""
 
 
 class ReplayedObjective:

@@ -77,7 +77,7 @@ def sample_map(n_components: int, n_features: int, rng: np.random.RandomState) -
 
 
 def median_sample(rows: Rows, rng: np.random.RandomState, n_rows: int = _SCALE_ROWS) -> Array:
-    """Return the inputs of at most `n_rows` randomly drawn rows, for the median heuristic."""
+    """Return the inputs of at most `n_rows` randomly drawn rows. The median heuristic uses them."""
     return rows.take(rows.draw(n_rows, rng))
 
 

@@ -45,7 +45,7 @@ MISSING_CATEGORY = "(missing)"
 Kind = Literal["number", "date", "truth", "text", "left out"]
 # Maximum number of columns for which the error message about an unknown column name lists all column names.
 _MAX_LISTED_NAMES = 8
-# Maximum number of classes for which the confusion table is printed, and maximum length of a label in this table.
+# Maximum number of classes for which the confusion matrix is printed, and maximum length of a label in it.
 _MAX_LISTED_CLASSES, _MAX_LABEL = 10, 12
 _MONTHS_PER_YEAR = 12
 # Orders of the day and the month in dates such as 25/03/2024, 25.3.2024 and 25-03-2024. For dates in the ISO format,
@@ -245,7 +245,7 @@ class HeldOutClassScores:
     classes : tuple of str
         Labels of the classes.
     confusion : tuple of tuples of int
-        Number of held-out rows of each class (rows) for which the model predicts each class (columns).
+        Confusion matrix: ``confusion[i][j]`` is the number of held-out rows of class i for which class j is predicted.
     n_train, n_test, seed : int
         Number of training rows, number of held-out rows, and seed of the split.
     level : float
@@ -279,7 +279,7 @@ class HeldOutClassScores:
         return "\n".join([*lines, *self._confusion_lines()])
 
     def _confusion_lines(self) -> list[str]:
-        """Return the confusion table as text, if there are at most ten classes."""
+        """Return the confusion matrix as text, if there are at most ten classes."""
         if len(self.classes) > _MAX_LISTED_CLASSES:
             return []
         names = [label if len(label) <= _MAX_LABEL else f"{label[: _MAX_LABEL - 2]}.." for label in self.classes]

@@ -140,7 +140,7 @@ def hold_out(
 
 
 def _stratified(labels: Array, order: Array, n_test: int) -> Array:
-    """Return the rows in an order in which the first `n_test` rows have the classes in the same shares as all rows.
+    """Reorder the rows such that the classes are about as frequent among the first `n_test` rows as among all rows.
 
     The share of a class is rounded down. The remaining rows come from the classes with the largest remainders. The last
     row of a class is only taken if there is no other row.

@@ -166,7 +166,7 @@ def _open(source: str | os.PathLike[str]) -> Iterator[tuple[IO[bytes], bool]]:
 
 @contextmanager
 def _open_seekable(source: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a file that supports seeking. Standard input is first copied to a temporary file."""
+    """Open the source as a seekable file. Standard input is first copied to a temporary file."""
     if os.fspath(source) == "-":
         with tempfile.TemporaryFile() as spool:
             shutil.copyfileobj(sys.stdin.buffer, spool)

@@ -14,8 +14,8 @@ from hkrr.tables.encoding import as_numbers, as_texts, is_boolean, missing_mask
 if TYPE_CHECKING:
     import pandas as pd
 
-# Whole numbers are taken as classes if there are at most _MAX_INTEGER_CLASSES of them, with at least
-# _ROWS_PER_INTEGER rows each on average.
+# A column of whole numbers is taken as classes if it has at most _MAX_INTEGER_CLASSES distinct values, with at least
+# _ROWS_PER_INTEGER rows per value on average.
 _MAX_INTEGER_CLASSES, _ROWS_PER_INTEGER = 10, 10
 # Maximum number of classes, and minimum number of rows per class on average.
 _MAX_CLASSES, _ROWS_PER_CLASS = 500, 2
@@ -56,9 +56,9 @@ REGRESSION = Task("regression")
 def infer_task(name: str, column: pd.Series) -> Task:
     """Infer the task from the target column.
 
-    Text, categories and booleans are labels, and so are numbers with two distinct values. A few whole numbers can be
-    labels or numbers. They are taken as labels if there are at most ten of them, with at least ten rows each on
-    average. All other numbers are targets of a regression.
+    Text, categories and booleans are labels, and so are numbers with two distinct values. Whole numbers are taken as
+    labels if they have at most ten distinct values, with at least ten rows per value on average. All other numbers are
+    targets of a regression.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def _problem(K, M, seed=0, n=16, price=1.0, weighted=True, of_logarithms=True):
 
 
 def _g(left_out, of_logarithms):
-    """Return the numbers g of the module docstring, by model, row and class, and the class of each row, as lists."""
+    """Return g(f), as defined in `class_link`, by model, row and class, and the class of each row, as lists."""
     classes = [int(np.argmax(row)) for row in left_out.targets]
     frequencies = [float(classes[0] == j) - left_out.targets[0, j] for j in range(left_out.targets.shape[1])]
     g = []
@@ -174,7 +174,7 @@ def _planted(weights, offsets, n=40, of_logarithms=True, seed=0):
     """Return left-out predictions whose best link has the given weights and offsets, and their scores.
 
     Each point is repeated as one row for each class. The weight of a row is the probability of its class, times 1e7.
-    With so large weights, the smoothing has no influence.
+    With such large weights, the smoothing has no influence.
     """
     rng, K = np.random.default_rng([seed, len(weights), len(offsets)]), len(offsets)
     scores = [rng.uniform(-0.2, 1.0, (n, K)) if of_logarithms else rng.normal(size=(n, K)) for _ in weights]

@@ -61,7 +61,7 @@ def _explained(y, predicted, w):
     ("kind", "n_centers", "reg_lambda"), [("all", "all", 1e-3), ("normal", 40, 1e-2), ("whitened", 40, 1e-5)]
 )
 def test_solve_diagnostics(kind, n_centers, reg_lambda, weighted):
-    """Test that the diagnostics of a fit agree with their definitions, for the three kinds of linear systems.
+    """Test that the diagnostics agree with their definitions in fits with each of the three linear systems.
 
     The Laplace kernel is used, because its matrix is well conditioned. LAPACK's estimate of the condition number is a
     lower bound.

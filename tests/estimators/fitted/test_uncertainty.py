@@ -194,7 +194,7 @@ def explicit_scores(model, X, y, w, shape="full"):
 
 
 def dense_variance_without(model, X, w, i):
-    """Return the variance of f at row i divided by s, for the dense process without row i but with the same nu."""
+    """Return the variance of f at row i divided by s, in the dense process without row i. nu stays the same."""
     k, C = model.kernel_, latent(model, model.centers_)
     nu = model.reg_lambda_ * np.sum(w)
     kept = np.arange(len(X)) != i

@@ -93,7 +93,7 @@ def test_labels_of_earlier_versions():
 
 
 def test_rounds_of_earlier_versions():
-    """Test that `race_rows` returns the rounds of version 0.1, including its truncated square maps."""
+    """Test that `race_rows` returns the number of the round for models saved by version 0.1."""
     path = {"start": ["random", "plain, half", "square, cut", "square, cut, finalist", "rescaled", "from the future"]}
     assert_array_equal(race_rows(path), [0, 1, 2, 3, 0, 0])
 

@@ -185,7 +185,7 @@ def test_maps_have_the_shape_that_is_reported(race, race_with_batches):
 
 
 def test_all_kernels_and_shapes_are_tried(race, race_with_batches):
-    """Test that plain and diagonal maps are tried with all kernels, and maps with directions with all radial kernels.
+    """Test that plain and diagonal maps are tried with all kernels, and few directions with all radial kernels.
 
     Square maps are only tried with radial kernels. With batches, only the best three square maps are tried. Sparse maps
     are only tried with four kernels.

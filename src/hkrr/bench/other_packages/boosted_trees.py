@@ -11,7 +11,7 @@ import numpy as np
 from hkrr._base.linear_algebra import Array
 from hkrr.bench.method_interface import Method, Setting, Task, log_uniform, tuned
 
-# Maximum number of trees, and number of consecutive trees without a lower validation error after which a fit stops.
+# Maximum number of trees. A fit stops earlier if the validation error has not decreased for _PATIENCE trees.
 _MOST_TREES, _PATIENCE = 5000, 100
 # Fraction of the time budget that one fit with early stopping may use.
 _SHARE = 0.4

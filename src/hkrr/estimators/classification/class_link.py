@@ -6,19 +6,22 @@ probability of class j, given the scores of several models m, is
 
     p_j(x) = softmax over j of ( sum_m w_m g(f_mj(x)) + b_j ),    g(f) = log(softplus(f / s)),  s = 0.2.
 
-For f well above s, g is the logarithm of f. Without the logarithm, a rare class could not have a probability that is
-several times its frequency. If f is not above zero, g is linear. The scores that are learned by the logistic loss are
-logarithms of probabilities already. For these scores g is the identity.
+For f well above s, g is the logarithm of f up to a constant. For f well below zero, g is nearly linear. The logarithm
+matters for rare classes, whose scores are all small. For example, if a score rises from 0 to 0.3, the probability of
+its class, relative to the other classes, grows by the factor 2.5 for w_m = 1. With g(f) = f, the factor would be only
+1.35. Scores that were learned by the logistic loss are already logarithms of probabilities. For such scores, g is the
+identity.
 
-The weights w_m >= 0 and the offsets b_j minimize the log loss of rows that were left out of the fits, plus a price:
+The weights w_m >= 0, which are not constrained to sum to 1, and the offsets b_j minimize the log loss of rows that were
+left out of the fits, plus a price for the parameters of the maps:
 
     ``sum_i w_i loss_i / W  +  price * sum_m w_m p_m / (W sum_m w_m)``
 
 Here w_i are the weights of the rows, W is their sum, and p_m is the number of parameters of the map of model m. The
 maps were learned from all rows, so the log loss of a model is too small, by about one nat for each parameter (Akaike,
 1974). The labels are smoothed, in the spirit of Platt (1999): the target of a row is its indicator, mixed with the
-frequencies of the classes. The frequencies have the weight 1 / (W + 2). Without this, the weights would be infinite if
-the classes can be separated, and some probabilities would be zero.
+frequencies of the classes. The frequencies have the weight 1 / (W + 2). Without this smoothing, the weights would be
+infinite for separable classes, and some probabilities would be zero.
 """
 
 from __future__ import annotations
@@ -36,8 +39,8 @@ from hkrr.estimators.search.stacking import Stacking
 
 # The constant s of the module docstring, and the price of a parameter in nats.
 SOFTNESS, PRICE = 0.2, 1.0
-# Lower bound on probabilities. A score far from those of all training rows means that the row is unlike all of them,
-# and not that its class is certain.
+# Lower bound on probabilities. A score far outside the range of the training scores shows that the row differs from all
+# training rows. It does not show that the class of the row is certain.
 _LEAST_PROBABILITY = 1e-9
 # Models whose share of the sum of the weights is below this number are left out.
 _LEAST_SHARE = 0.01
@@ -49,8 +52,8 @@ _MAX_ITER = 300
 class ClassLink:
     """The weights of the models, the offsets of the classes, and whether the logarithm of the scores is taken.
 
-    `softness` is the softness of the link of a classifier that was saved by version 0.1 with ``loss="squared"``, and
-    None for other classifiers.
+    `softness` is a parameter of the link that version 0.1 used with ``loss="squared"``. It is None for other
+    classifiers.
     """
 
     weights: Array
@@ -59,13 +62,16 @@ class ClassLink:
     softness: float | None = None
 
     def log_probabilities(self, scores: Sequence[Array]) -> Array:
-        """Return the logarithms of the probabilities, up to a constant in each row, for the scores of each model."""
+        """Return the logarithms of the probabilities, up to a constant in each row. `scores`: see `probabilities`."""
         each = [soft_log(one) if self.of_logarithms else one for one in scores]
         found = sum(weight * one for weight, one in zip(self.weights, each, strict=True)) + self.offsets
         return found if self.softness is None else _log_soft_step(found, self.softness)
 
     def probabilities(self, scores: Sequence[Array]) -> Array:
-        """Return the probabilities, for the scores (n, n_classes) of each model."""
+        """Return the class probabilities (n, n_classes).
+
+        `scores` contains one array of shape (n, n_classes) for each model.
+        """
         p = np.maximum(np.exp(log_softmax(self.log_probabilities(scores), axis=1)), _LEAST_PROBABILITY)
         return p / np.sum(p, axis=1, keepdims=True)
 
@@ -135,7 +141,7 @@ def fit_link(left_out: LeftOutPredictions, of_logarithms: bool = True) -> LinkFi
 
 
 def _minimize(each: Array, labels: Array, w: Array, prices: Array) -> tuple[Array, Array]:
-    """Return the weights of the models and the offsets of the classes, from g(f) of each model."""
+    """Return the weights of the models and the offsets of the classes. `each` holds the values g(f) of each model."""
     n_models, W = len(each), float(np.sum(w))
     rare = 1.0 / (W + 2.0)
     frequencies = (w @ labels) / W

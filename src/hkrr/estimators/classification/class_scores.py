@@ -17,8 +17,8 @@ from hkrr.rows.standardize import Moments
 class ClassScores(HyperKernelEnsemble):
     """Ensemble of regressions on the indicators of the classes, which `HyperKernelClassifier` fits.
 
-    The weights of the members are those of the link (`hkrr.estimators.classification.class_link`). The sum of the
-    members has no meaning.
+    The weights of the members are those of the link (`hkrr.estimators.classification.class_link`). Unlike in
+    `HyperKernelEnsemble`, the weighted sum of the members has no meaning.
 
     """
 

@@ -351,7 +351,7 @@ class HyperKernelClassifier(
 
 
 def _few_directions(scores: ClassScores, link: ClassLink) -> HyperKernelRidgeCV | None:
-    """Return the member with the largest weight among those with few directions, or None if their weights are small."""
+    """Return the member of largest weight among those with few directions, or None if its weight is too small."""
     for member, weight in zip(scores.members_, link.weights, strict=True):
         if _has_few_directions(member) and weight >= _LEAST_SHARE * np.sum(link.weights):
             return member

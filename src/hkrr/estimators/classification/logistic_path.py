@@ -57,7 +57,7 @@ class Map:
 def refined_maps(
     rows: Rows, start: Map, deadline: float
 ) -> Iterator[tuple[float, Map, LogisticObjective, Coefficients]]:
-    """Yield nu, the refined map, the objective and the coefficients for each nu, in decreasing order.
+    """Yield nu, the refined map, the objective and the coefficients, for decreasing values of nu.
 
     The objective uses at most 300 centers. The iteration ends early if the objective cannot be evaluated
     at a map. After the deadline, the map is refined by a single L-BFGS iteration at each nu.

@@ -68,7 +68,7 @@ class RefinementProblem:
         return codes[:, 1:] if self.n_classes == 2 else codes
 
     def regressor_without(self, held_out: Array) -> HyperKernelRidgeCV:
-        """Return the regression whose map is the start for the scores of the held-out rows.
+        """Return the regression whose map is the starting map when the held-out rows are scored.
 
         The regression is fitted again without the held-out rows if there are fewer than 30 rows per entry of the map,
         but at least 40 rows in total, and the deadline has not passed. Otherwise it is the regression of the problem.
@@ -133,7 +133,7 @@ def _both_classes(scores: Array) -> Array:
 
 
 def with_scores(regressor: HyperKernelRidgeCV, function: KernelExpansion, singular_values: Array) -> HyperKernelRidgeCV:
-    """Return a copy of a regression on the classes with another map and with the scores `function`.
+    """Return a copy of a regression on the classes that computes its map and scores from the given score function.
 
     The function has a single score for two classes, and otherwise one score for each class.
     """

@@ -586,7 +586,7 @@ def _count_parameters(rows: Rows, B: Array, kernel: Kernel) -> float:
 
 
 class SearchCandidate(Protocol):
-    """The attributes that `diagnose_search` uses of a candidate, one of the models that a search compares."""
+    """The attributes of a candidate (one of the models that a search compares) that `diagnose_search` uses."""
 
     @property
     def dropped(self) -> bool: ...

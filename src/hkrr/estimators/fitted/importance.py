@@ -56,9 +56,10 @@ _MIN_ROWS, _MAX_ROWS = 200, 1_000
 # Maximum number of kernel entries that are computed for a sample of the centers, which takes one or two seconds. If
 # this maximum would allow fewer than 200 centers in the sample, 200 centers are used.
 _MAX_ENTRIES = 100_000_000
-# If some coordinates of a product kernel change, the kernel is divided by the old factors of these coordinates and
-# multiplied by the new factors. This is only done if all values of the old factors exceed this number, because smaller
-# values may have underflowed. Otherwise the whole kernel is computed again.
+# A product kernel has one factor for each coordinate. If some coordinates of the points change, the kernel matrix is
+# divided by the old factors of these coordinates and multiplied by the new factors. This is only done if all products
+# of the old factors exceed this number, because smaller numbers may have underflowed. Otherwise the matrix is computed
+# again from all coordinates.
 _MIN_FACTOR = 1e-200
 
 
@@ -158,7 +159,7 @@ def has_single_columns(model: FittedMap) -> bool:
 
 
 def single_column_effects(model: FittedMap, by_column: Array) -> Array:
-    """Return the effect of each direction, for a map whose directions have at most one nonzero entry.
+    """Return the effect of each direction of a map whose directions have at most one nonzero entry.
 
     The effect of a direction is the effect of its only column. `by_column` contains the effects of the columns.
     """

@@ -1,4 +1,4 @@
-"""The search of `HyperKernelRidgeCV` and `HyperKernelEnsemble` for lambda, the number of directions, map and kernel.
+"""The search of `HyperKernelRidgeCV` and `HyperKernelEnsemble`, which selects lambda, the map and the kernel.
 
 - `search_and_refit` runs a search and the final fits.
 - `search_stages` combines the stages of the search. `directions` finds directions, `kernel_race` compares kernels and

@@ -15,7 +15,7 @@ criterion is minimized, superfluous directions shrink. The search has three stag
    directions are added to the best map, and the result is optimized and truncated. This is repeated until no new
    direction is found.
 
-If there are more than five directions, the search starts wide once more, on the larger sample.
+If more than five directions are found, the search also starts again from random wide maps, on the larger sample.
 
 The more directions a function depends on, the more centers and rows are needed: with too few centers, the criterion is
 flat around the solution. The search begins with 2,000 rows and 100 centers. It continues with up to 4,000 rows and 400

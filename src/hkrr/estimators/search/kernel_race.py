@@ -51,7 +51,8 @@ PRODUCT = ("product_matern32", "product_laplace", "anova")
 # The time to compute a product kernel is proportional to the number of columns. With more than _WIDE columns, only the
 # cheapest product kernel is tried.
 _WIDE, _CHEAPEST = 50, ("product_laplace",)
-# The linear kernel has no full maps, because they would be equivalent to other scales of the columns.
+# The linear kernel is not tried with full maps. With any map, the function is linear in the columns, and a full map
+# would only change its penalty.
 LINEAR = "linear"
 # Kernels of sparse maps.
 _SPARSE = (LINEAR, "gaussian", "matern32", "product_laplace")

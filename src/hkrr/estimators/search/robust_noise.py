@@ -4,8 +4,8 @@ The criteria assume normal noise. A single gross error in y can then determine t
 at the row with the error has the best criterion. The remedy is a Student-t distribution with 4 degrees of freedom. This
 distribution is a scale mixture of normal distributions: row i has the noise variance ``nu / omega_i``, where omega_i is
 small for an outlier. In all criteria, a row with weight w has the noise variance nu / w. A fit with heavy-tailed noise
-is therefore a fit with the weights omega. The weights and the fit are computed in turn (iteratively reweighted least
-squares).
+is therefore a fit with the weights omega. The weights and the fit are computed alternately (iteratively reweighted
+least squares).
 
 The weights are computed from leave-one-out errors. Let e_it be the error of target t at row i, v_i the variance of the
 function at row i given all other rows, in units of the signal variance, and T the number of targets. Then
@@ -249,7 +249,7 @@ def plain_weights(
 def _iterate(
     rows: InMemoryRows, omega: Array, kernel: Kernel, B: Array, nu: float, rng: np.random.RandomState
 ) -> tuple[Array, Errors]:
-    """Compute errors and weights in turn, until the weights hardly change. Return the weights and the errors."""
+    """Compute errors and weights alternately, until the weights hardly change. Return the weights and the errors."""
     for _ in range(_ROUNDS):
         errors = leave_one_out_errors(rows, omega, kernel, B, nu, rng)
         before, omega = omega, errors.weights

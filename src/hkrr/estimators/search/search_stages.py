@@ -69,12 +69,13 @@ _FEW_ROWS = 300
 _POLISH_RATIO, _POLISH_CENTERS, _POLISH_ITERATIONS = 2, 400, 20
 # Maximum numbers of iterations for refitting one common scale of the map, and for refitting one scale per direction.
 _RESCALE_ITERATIONS, _SCALES_ITERATIONS = 8, 30
-# Maximum number of rows on which kernels are compared with the directions held fixed, and number of nats by which the
-# score of another kernel has to be lower.
+# Maximum number of rows for comparing kernels at fixed directions. The kernel is changed only if the score of another
+# kernel is lower by at least the second number, in nats.
 _KERNEL_ROWS, _CLEARLY_LOWER = 500, 3.0
-# Number of maps, found with the Gaussian kernel, from which the search over kernels starts.
-_FEW_DIRECTIONS = 2
-# Maximum number of times that the weights of the heavy-tailed noise and the map are refined in turn.
+# The comparison of kernels starts from this number of maps: the best maps found with the Gaussian kernel.
+_N_MAPS = 2
+# Maximum number of rounds that fit the heavy-tailed noise. Each round refines the map with the current weights of the
+# rows, and then computes new weights from the errors of the refined map.
 _REWEIGHTINGS = 3
 # A map with few directions leads clearly if its criterion is lower than the lowest criterion of the models without
 # directions by this number of nats per row and target. The noise variance is then at most a quarter of theirs.
@@ -253,7 +254,7 @@ def _refined(problem: SearchProblem, found: Tuned, omega: Array | None) -> Tuned
 
 
 def _refine_with_weights(problem: SearchProblem, found: Tuned, errors: Errors | None) -> tuple[Tuned, Errors | None]:
-    """Refine the weights of the heavy-tailed noise and the map in turn. Return the last result and its errors.
+    """Alternately refine the map and the weights of the heavy-tailed noise. Return the last result and its errors.
 
     `errors` are the errors of `found`. If they are None, both arguments are returned unchanged. The refinement ends if
     the errors of a new result cannot be computed.
@@ -323,10 +324,10 @@ def _finish_directions(
 
 
 def _best_kernel(problem: SearchProblem, candidate: Candidate, kernels: Sequence[Kernel]) -> list[Candidate]:
-    """Fit the polished directions with other kernels. Return the candidates, with the one to select at the end.
+    """Fit the polished directions with other kernels. Return the candidates. The last one is the one to select.
 
-    The kernels are compared on at most 500 rows, with the directions held fixed. The kernel is changed if the score of
-    another kernel is clearly lower. The scales of the directions and the noise are then refitted.
+    The kernels are compared on at most 500 rows, at fixed directions. The kernel is changed if the score of another
+    kernel is clearly lower. The scales of the directions and the noise are then refitted.
     """
     exact = problem.criterion(subset(problem.rows, _KERNEL_ROWS, problem.rng), None, candidate.kernel)
     starts = [
@@ -495,10 +496,10 @@ def compare_with_plain(
 ) -> tuple[Candidate, Candidate, Result]:
     """Return the map and plain kernel ridge regression as candidates that were scored on the same rows.
 
-    If the mean of y scores better than plain kernel ridge regression, it takes the place of the latter. The third value
-    is the result of the run of plain kernel ridge regression. The scale and the noise of the two candidates are
-    refitted on at most `n_rows` rows, with all of these rows as centers. The scores are extrapolated to the total
-    weight of the problem, including the penalty for the parameters (BIC).
+    If predicting the mean of y has a better score than plain kernel ridge regression, it replaces plain kernel ridge
+    regression. The third value is the result of the run of plain kernel ridge regression. The scale and the noise of
+    the two candidates are refitted on at most `n_rows` rows, with all of these rows as centers. The scores are
+    extrapolated to the total weight of the problem, including the penalty for the parameters (BIC).
     """
     some = subset(problem.rows, n_rows, problem.rng)
     exact = problem.criterion(some, None, polished.kernel)
@@ -559,7 +560,7 @@ def _search_all_kernels(problem: SearchProblem) -> Tuned:
             # The directions fitted the noise, so the kernels and shapes have to be compared after all.
     share = _SHARE_OF_RACE_FOR_CLASSES if problem.of_classes else _SHARE_OF_RACE
     ends, race = search.ends, Race(problem.with_share(share) if problem.stacking else problem)
-    race.run(search.ranked[:_FEW_DIRECTIONS])
+    race.run(search.ranked[:_N_MAPS])
     winner, tried, message, survivors = race.best, race.tried, None, race.survivors
     others = [one for one in race.survivors if not isinstance(one.shape, Full) and one.n_rows == winner.n_rows]
     # The weights of a classifier are computed from cross-fitted predictions of full maps, so no check is needed.

@@ -25,8 +25,9 @@ _FACTOR_SAMPLE, _PRODUCT_SAMPLE, _KERNEL_SAMPLE = 1000, 500, 400
 _KERNEL_VALUES = 150_000
 # Maximum number of rows from which the interval scores and the diagnostics are computed.
 _EXAMINED_ROWS = 20_000
-# The reserve is this fraction of the time limit plus this number of seconds, but at most _MOST_RESERVED of the limit.
-# The predicted duration of the final fit is not exact, and the diagnostics of a small fit take about 0.1 seconds.
+# Time that is kept in reserve, because the predicted duration of the final fit is not exact, and the diagnostics of a
+# small fit take about 0.1 seconds. The reserve is this fraction of the time limit plus this number of seconds, but at
+# most _MOST_RESERVED of the limit.
 _RESERVE, _RESERVE_SECONDS, _MOST_RESERVED = 0.03, 0.1, 0.08
 # Maximum fraction of the time limit that is reserved for the final fits, apart from the reserve.
 _SHARE_OF_FIT = 0.4
