@@ -61,7 +61,12 @@ def outputs_of(model, X):
     return {"predict": predicted, "std": std, "lower": lower, "upper": upper}
 
 
-@pytest.mark.parametrize("name", ["uncertain", "calibrated", "ensemble", "classifier", "logistic", "squared", "table"])
+OF_TABLES = ["table", "table-ensemble", "table-classifier"]
+
+
+@pytest.mark.parametrize(
+    "name", ["uncertain", "calibrated", "ensemble", "classifier", "logistic", "squared", *OF_TABLES]
+)
 def test_files_of_models_with_uncertainty(name):
     """Test that models loaded from stored files have the outputs that were recorded when the files were written.
 
