@@ -11,11 +11,11 @@ _ROUNDS |= {"_RESCALE_ROWS": 80, "_RESCALE_ITERATIONS": 2}
 # For each module of the search, the constants to replace and their values in the tests: fewer iterations, rows, kernels
 # and repetitions.
 _FEW = {
-    candidates: {"LONG": 4},
-    directions: {"SHORT": 2, "LONG": 4, "AFTER_CUT": 2, "_WIDENINGS": 0},
-    held_out_check: {"LONG": 4, "_FOLDS": 2},
-    kernel_race: {"SHORT": 2, "RADIAL": ("gaussian", "laplace"), "PRODUCT": ("anova",)} | _ROUNDS,
-    search_stages: {"SHORT": 2, "_POLISH_ITERATIONS": 2, "_SCALES_ITERATIONS": 4, "_RESCALE_ITERATIONS": 2}
+    candidates: {"LONG_RUN": 4},
+    directions: {"TRIAL_RUN": 2, "FULL_RUN": 4, "RUN_AFTER_CUT": 2, "_WIDENINGS": 0},
+    held_out_check: {"LONG_RUN": 4, "_FOLDS": 2},
+    kernel_race: {"SHORT_RUN": 2, "RADIAL": ("gaussian", "laplace"), "PRODUCT": ("anova",)} | _ROUNDS,
+    search_stages: {"SHORT_RUN": 2, "_POLISH_ITERATIONS": 2, "_SCALES_ITERATIONS": 4, "_RESCALE_ITERATIONS": 2}
     | {"_REWEIGHTINGS": 1, "_FEW_ROWS": 60},
 }
 

@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from hkrr._maps import Diagonal, Full, Scaled
 from hkrr.criteria import Evidence, Grouped, LeaveOneOut
 from hkrr.estimators.search.candidates import (
-    LONG,
+    LONG_RUN,
     RUN_KINDS,
     Candidate,
     Origin,
@@ -319,7 +319,7 @@ def test_plain_kernel_ridge_is_the_best_of_runs_from_each_noise(noises):
     best, result = plain_kernel_ridge(criterion, KERNEL, noises, np.random.RandomState(0))
     typical = math.sqrt(KERNEL.median_gamma(criterion.rows.gather()[0]))  # all rows: there are fewer than 1,000
     starts = [Candidate(Origin.PLAIN, KERNEL, np.full(3, typical), nu, shape=Scaled(np.ones(3))) for nu in noises]
-    lowest = min(descend(criterion, start, LONG)[0].value for start in starts)
+    lowest = min(descend(criterion, start, LONG_RUN)[0].value for start in starts)
     assert best.value == result.objective == pytest.approx(lowest, rel=1e-9)
     assert (best.kind.label, best.shape.name, best.n_components) == ("plain", "identity", 3)
     assert_allclose(best.B, best.B[0], rtol=1e-14)

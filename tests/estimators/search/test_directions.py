@@ -23,9 +23,9 @@ from hkrr.datasets import make_mim_mixed, make_mim_sines, make_planted
 from hkrr.estimators.search import directions
 from hkrr.estimators.search.candidates import FIRST_LAMBDA, Candidate, Origin, score
 from hkrr.estimators.search.directions import (
-    AFTER_CUT,
-    LONG,
-    SHORT,
+    FULL_RUN,
+    RUN_AFTER_CUT,
+    TRIAL_RUN,
     DirectionSearch,
     moment_starts,
     random_starts,
@@ -70,7 +70,7 @@ def _few_centers(monkeypatch):
 @pytest.fixture
 def _short_runs(monkeypatch):
     """Make every run short, for tests that do not depend on the result of the runs."""
-    for name, n in (("SHORT", 4), ("LONG", 10), ("AFTER_CUT", 6)):
+    for name, n in (("TRIAL_RUN", 4), ("FULL_RUN", 10), ("RUN_AFTER_CUT", 6)):
         monkeypatch.setattr(directions, name, n)
 
 
@@ -886,14 +886,16 @@ def clock(monkeypatch):
 def test_a_decided_search_needs_few_evaluations(problem, seed):
     """Test that the number of evaluations is at most 2.5 times the largest possible number of iterations.
 
-    SHORT, LONG and AFTER_CUT are the largest numbers of iterations of the runs of all starts, of the further runs of
+    TRIAL_RUN, FULL_RUN and RUN_AFTER_CUT are the largest numbers of iterations of the runs of all starts, of the further runs of
     the survivors, and of the runs after a cut.
     """
     search, _, n_evaluations = _counted(problem, seed, Evidence, "gaussian")
     assert Origin.WIDENED not in {end.origin for end in search.ends}
     n_cuts = sum(end.origin is Origin.CUT for end in search.ends)
     assert n_cuts <= 3 * SURVIVORS
-    assert n_evaluations <= 2.5 * ((search.problem.n_starts + 1) * SHORT + SURVIVORS * LONG + n_cuts * AFTER_CUT)
+    assert n_evaluations <= 2.5 * (
+        (search.problem.n_starts + 1) * TRIAL_RUN + SURVIVORS * FULL_RUN + n_cuts * RUN_AFTER_CUT
+    )
 
 
 @short_runs

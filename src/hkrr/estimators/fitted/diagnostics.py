@@ -627,7 +627,7 @@ def diagnose_search(
     starts = Starts(len(candidates), dropped + failed, 0) if time_limited else Starts(len(candidates), dropped, failed)
     edges: tuple[str, ...] = ()
     if given is not None and isinstance(winner.shape, Full):
-        edges = _range_edge("n_components", winner.n_components, set(given), rows.n_features)
+        edges = _range_edge("n_components", winner.n_components, set(given), 1, rows.n_features)
     if winner.lambda_at_bound:
         edges = (*edges, "reg_lambda")
     found = diagnose(
@@ -659,9 +659,9 @@ def diagnose_grid(
     hold the values that were tried. X contains the rows of positive weight.
     """
     lambdas, dimensions = (set(grid[name].tolist()) for name in ("reg_lambda", "n_components"))
-    edges = _range_edge("n_components", n_components, dimensions, X.shape[1])
+    edges = _range_edge("n_components", n_components, dimensions, 1, X.shape[1])
     if len(lambdas) > 1:
-        edges += _range_edge("reg_lambdas", reg_lambda, lambdas, math.inf)
+        edges += _range_edge("reg_lambdas", reg_lambda, lambdas, 0.0, math.inf)
     truncated = overshooting = None
     if truncation is not None:
         sample = X if len(X) <= _SAMPLE_ROWS else X[_fixed_rng().permutation(len(X))[:_SAMPLE_ROWS]]
@@ -671,7 +671,7 @@ def diagnose_grid(
     return replace(found, at_edge=edges, truncated_share=truncated, overshooting_share=overshooting)
 
 
-def _range_edge(name: str, value: float, tried: set[Any], largest: float) -> tuple[str, ...]:
+def _range_edge(name: str, value: float, tried: set[Any], smallest: float, largest: float) -> tuple[str, ...]:
     """Return ``(name,)`` if the value is the smallest or the largest value in `tried`, and ``()`` otherwise.
 
     ``()`` is also returned if no smaller or larger value is possible: "n_components" is at least 1, and no value can
@@ -679,8 +679,7 @@ def _range_edge(name: str, value: float, tried: set[Any], largest: float) -> tup
     """
     if len(tried) < 2:
         return ()
-    smallest = name == "n_components" and value == 1
-    return (name,) if (value == min(tried) and not smallest) or (value == max(tried) and value < largest) else ()
+    return (name,) if smallest < value == min(tried) or largest > value == max(tried) else ()
 
 
 def adjusted_share(explained: float | None, effective_dimension: float, map_parameters: float, n: int) -> float | None:

@@ -34,7 +34,7 @@ from hkrr._maps import Full, Scaled, Shape, ShapedCriterion
 from hkrr.criteria import Criterion, Grouped
 from hkrr.criteria.batched_evidence import InLockstep, answer, can_be_batched
 from hkrr.exceptions import FitError
-from hkrr.kernels import Kernel, kernel_name
+from hkrr.kernels import KERNELS, Kernel, kernel_name
 from hkrr.objective import LAMBDA_BOUNDS
 from hkrr.solvers import LBFGS, Result, at_bound, run
 from hkrr.solvers.driver import MESSAGES, StopReason, check_stored, empty_history, run_key
@@ -42,13 +42,20 @@ from hkrr.solvers.initialization import median_sample, median_scale
 
 # Initial value of lambda of a run.
 FIRST_LAMBDA = 0.03
+# Initial noise level nu (see `Candidate`) of a run that does not start from a learned map.
+FIRST_NOISE = 0.1
 # Maximum numbers of iterations of a short run and of a long run. Only the best candidates get a long run.
-SHORT, LONG = 12, 60
+SHORT_RUN, LONG_RUN = 12, 60
 # Message of a run that reached its maximum number of iterations.
 AT_LIMIT = "the iteration limit of the search was reached; this is usual, as the last iterations change little"
 # A run stops when the norm of the gradient is below the first number, or when the criterion decreases by less than the
 # second number per iteration. Both numbers are relative to the attribute `loss_at_zero` of the criterion.
 _TOL, _PLATEAU = 1e-5, 1e-6
+
+
+def unit_kernel(name: str) -> Kernel:
+    """Return the kernel with the given name and gamma 1. The map of a candidate includes the scale."""
+    return KERNELS[name].with_gamma(1.0)
 
 
 class Origin(StrEnum):
@@ -357,7 +364,7 @@ def plain_kernel_ridge(
     start = Candidate(
         Origin.PLAIN, kernel, scale * identity, 1.0, shape=Scaled(identity), n_free_columns=rows.n_free_columns
     )
-    ends = [descend(criterion, replace(start, nu=nu), LONG, deadline) for nu in noises]
+    ends = [descend(criterion, replace(start, nu=nu), LONG_RUN, deadline) for nu in noises]
     best, result = min(ends, key=lambda end: end[0].value)
     return replace(best, seconds=sum(end.seconds for end, _ in ends)), result
 

@@ -60,8 +60,9 @@ _CLOSE = 0.2
 # Minimum and maximum number of directions of a starting map. Between these limits, the number is chosen such that there
 # are at least _ROWS_PER_ENTRY rows for each entry of the map.
 _LEAST_WIDTH, _MOST_WIDTH, _ROWS_PER_ENTRY = 3, 8, 2
-# Maximum numbers of iterations of a short run, of a long run, and of a run that starts from a truncated map.
-SHORT, LONG, AFTER_CUT = 20, 60, 30
+# Maximum numbers of iterations of the first run from a starting map, of a run that continues it, and of a run that
+# starts from a truncated map.
+TRIAL_RUN, FULL_RUN, RUN_AFTER_CUT = 20, 60, 30
 # Number of starting maps whose short runs are followed by long runs.
 _SURVIVORS = 2
 # Number of directions that are added to widen a map, and their lengths in two attempts, relative to the largest
@@ -324,7 +325,7 @@ class DirectionSearch:
         # to the map would then vanish, and the map would never change.
         self.criterion.most_lambda = FIRST_LAMBDA
         self.best = {}
-        self._keep(self._improve([replace(one, seconds=0.0) for one in again], SHORT))
+        self._keep(self._improve([replace(one, seconds=0.0) for one in again], TRIAL_RUN))
         if before is not None and not self.best:
             (self.criterion, self._sample), self.best = before, found
             return False
@@ -375,10 +376,10 @@ class DirectionSearch:
         width = starting_width(rows, at_least if self.problem.choose_dimension else self.problem.dimensions[-1])
         self._begin(f"{width} directions at the start" if width > 1 else "one direction", Phase.STARTS)
         starts = random_starts(rows, self.kernel, width, self.problem.n_starts, self.problem.rng)
-        ended = self._improve([*starts, *moment_starts(rows, self.kernel, width)], SHORT)
+        ended = self._improve([*starts, *moment_starts(rows, self.kernel, width)], TRIAL_RUN)
         ended = sorted(ended, key=lambda end: end.value)
         self.ends += [replace(end, dropped=True) for end in ended[_SURVIVORS:]]
-        survivors = self._improve([end for end in ended[:_SURVIVORS] if math.isfinite(end.value)], LONG)
+        survivors = self._improve([end for end in ended[:_SURVIVORS] if math.isfinite(end.value)], FULL_RUN)
         self._keep(survivors)
         return [end for end in survivors if math.isfinite(end.value)]
 
@@ -389,9 +390,9 @@ class DirectionSearch:
         """
         rows = self._sample
         starts = random_starts(rows, self.kernel, self.problem.dimensions[-1], self.problem.n_starts, self.problem.rng)
-        ended = sorted(self._improve(starts, SHORT), key=lambda end: end.value)
+        ended = sorted(self._improve(starts, TRIAL_RUN), key=lambda end: end.value)
         self.ends += [replace(end, dropped=True) for end in ended[1:]]
-        self._keep(self._improve(ended[:1], LONG))
+        self._keep(self._improve(ended[:1], FULL_RUN))
 
     def _agree(self, candidates: Sequence[Candidate]) -> bool:
         """Return whether there are two candidates, and both have the same directions.
@@ -413,7 +414,7 @@ class DirectionSearch:
             chosen = [(i, d) for i, some in enumerate(cuts) for d in self._next(some, found[i])]
             if not chosen:
                 break
-            ends = self._improve([cuts[i][d] for i, d in chosen], AFTER_CUT)
+            ends = self._improve([cuts[i][d] for i, d in chosen], RUN_AFTER_CUT)
             self._keep(ends)
             for (i, d), end in zip(chosen, ends, strict=True):
                 found[i][d] = end
@@ -469,7 +470,7 @@ class DirectionSearch:
         if before.n_components < self.problem.rows.n_features:
             self._begin(f"directions in addition to the {before.n_components} found", Phase.WIDENING)
             wide = self._improve(
-                [widen(before, length, self._sample, self.problem.rng) for length in _ADDED_LENGTHS], LONG
+                [widen(before, length, self._sample, self.problem.rng) for length in _ADDED_LENGTHS], FULL_RUN
             )
             self._keep(wide)
         elif before.origin is Origin.CUT:

@@ -24,7 +24,7 @@ from hkrr._base.linear_algebra import Array
 from hkrr._base.threads import in_threads, single_threaded_blas
 from hkrr._maps import Diagonal, Full, KernelExpansion, principal_form, square_map_is_affordable
 from hkrr.criteria import Grouped
-from hkrr.estimators.search.candidates import FIRST_LAMBDA, LONG, Candidate, Origin, improve
+from hkrr.estimators.search.candidates import FIRST_LAMBDA, FIRST_NOISE, LONG_RUN, Candidate, Origin, improve
 from hkrr.estimators.search.directions import DirectionSearch
 from hkrr.estimators.search.lasso_columns import selected_columns
 from hkrr.estimators.search.progress import Progress
@@ -45,8 +45,6 @@ _FOLDS, _ROWS, _GROUP_ROWS = 4, 6_000, 500
 # One fold is held out if there are at least _FEW_ROWS rows. With fewer rows, two folds are held out in turn. With fewer
 # than _VERY_FEW_ROWS rows, all four folds are held out in turn.
 _FEW_ROWS, _VERY_FEW_ROWS = 2_000, 1_000
-# Initial noise level nu (see `Candidate`) of an optimization that does not start from a learned map.
-_FIRST_NOISE = 0.1
 
 
 def needs_check(chosen: Candidate, rival: Candidate) -> bool:
@@ -151,7 +149,7 @@ class HeldOutCheck:
         starts = []
         if square_map_is_affordable(training.n_rows, training.n_free_columns, chosen.kernel):
             identity = self._typical_scale(training, chosen.kernel) * self.problem.rows.varying_columns()
-            square = improve(groups, replace(fresh, B=identity, nu=_FIRST_NOISE), LONG, self.problem.deadline)
+            square = improve(groups, replace(fresh, B=identity, nu=FIRST_NOISE), LONG_RUN, self.problem.deadline)
             if math.isfinite(square.value):
                 with single_threaded_blas():
                     starts.append(replace(square, B=principal_form(square.B)[0][:d]))
@@ -160,7 +158,7 @@ class HeldOutCheck:
             search = replace(search, represented_weight=None, progress=Progress(), place=in_memory, rng=rng)
             with suppress(FitError):
                 starts.append(DirectionSearch(search, chosen.kernel).run()[d])
-        ends = [improve(groups, start, LONG, self.problem.deadline) for start in starts]
+        ends = [improve(groups, start, LONG_RUN, self.problem.deadline) for start in starts]
         return min(ends, key=lambda end: end.value, default=fresh)
 
     def _relearn_scales(self, groups: Grouped, rival: Candidate) -> Candidate:
@@ -177,9 +175,9 @@ class HeldOutCheck:
             columns = min(found, key=lambda one: abs(np.sum(one) - size))
             rival = replace(rival, shape=Diagonal(columns))
         B = self._typical_scale(groups.rows, rival.kernel, columns) * columns
-        noises = (_FIRST_NOISE, FIRST_LAMBDA * groups.rows.total_weight / groups.n_groups)
+        noises = (FIRST_NOISE, FIRST_LAMBDA * groups.rows.total_weight / groups.n_groups)
         starts = [replace(rival, B=B, nu=nu, value=math.inf, score=math.inf) for nu in noises]
-        ends = [improve(groups, start, LONG, self.problem.deadline) for start in starts]
+        ends = [improve(groups, start, LONG_RUN, self.problem.deadline) for start in starts]
         return min(ends, key=lambda end: end.value)
 
     def _typical_scale(self, rows: InMemoryRows, kernel: Kernel, columns: Array | float = 1.0) -> float:

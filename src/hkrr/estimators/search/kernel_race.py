@@ -36,12 +36,12 @@ from hkrr._base.threads import in_threads
 from hkrr._maps import Diagonal, Full, Scaled, square_map_is_affordable
 from hkrr.criteria import Criterion
 from hkrr.estimators.search.adam_on_batches import learn_on_batches
-from hkrr.estimators.search.candidates import SHORT, Candidate, Origin, optimism, score
+from hkrr.estimators.search.candidates import FIRST_NOISE, SHORT_RUN, Candidate, Origin, optimism, score, unit_kernel
 from hkrr.estimators.search.lasso_columns import LASSO_ROWS, selected_columns
 from hkrr.estimators.search.progress import Phase
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.exceptions import FitError
-from hkrr.kernels import KERNELS, Kernel, kernel_name
+from hkrr.kernels import Kernel, kernel_name
 from hkrr.solvers.initialization import median_sample, median_scale
 
 # Radial kernels are tried with all shapes. Product kernels are not tried with full maps, because they are not rotation
@@ -56,8 +56,6 @@ _WIDE, _CHEAPEST = 50, ("product_laplace",)
 LINEAR = "linear"
 # Kernels of sparse maps.
 _SPARSE = (LINEAR, "gaussian", "matern32", "product_laplace")
-# Initial noise level nu (see `Candidate`) of a run whose scales are set by the median heuristic.
-_FIRST_NOISE = 0.1
 # Limits for the start of a run that continues from the result of another run: smallest nu, largest nu, and largest
 # factor by which a scale may be above or below the scale of the median heuristic. Outside these limits, gradients
 # almost vanish, and the run would hardly change the map.
@@ -138,7 +136,7 @@ class Race:
     def __post_init__(self) -> None:
         rows, rng = self.problem.rows, self.problem.rng
         product = PRODUCT if rows.n_features <= _WIDE else _CHEAPEST
-        kernels = [KERNELS[name].with_gamma(1.0) for name in (*RADIAL, *product, LINEAR)]
+        kernels = [unit_kernel(name) for name in (*RADIAL, *product, LINEAR)]
         sample = median_sample(rows, rng)
         # The scale of the median heuristic, for each kernel.
         self._typical = {kernel: median_scale(kernel, sample) for kernel in kernels}
@@ -155,7 +153,7 @@ class Race:
         n_rows = self.problem.rows.n_rows
         self._begin(f"kernels and maps on {min(n_rows, _FIRST_ROWS):,} rows", Phase.KERNELS)
         first = self.criterion(min(n_rows, _FIRST_ROWS))
-        ends = self._improve(first, self._first_starts(few_directions), SHORT)
+        ends = self._improve(first, self._first_starts(few_directions), SHORT_RUN)
         ends += self._diagonal_maps(first, ends, _FIRST_ITERATIONS)
         ends += self._improve(first, self._sparse_starts(), _FIRST_ITERATIONS)
         if n_rows <= _ALL_ROWS:
@@ -253,7 +251,7 @@ class Race:
         The order is the same in all rounds.
         """
         some = self.problem.rows.subset(self._order[:n_rows])
-        return self.problem.criterion(some, None, KERNELS["gaussian"].with_gamma(1.0))
+        return self.problem.criterion(some, None, unit_kernel("gaussian"))
 
     def _improve(self, criterion: Criterion, starts: Sequence[Candidate], max_iter: int) -> list[Candidate]:
         """Optimize each candidate on the criterion, and return the candidates whose score is finite.
@@ -281,14 +279,14 @@ class Race:
     def _first_starts(self, few_directions: Sequence[Candidate]) -> list[Candidate]:
         """Return the starts of the first round: plain kernel ridge regression, and maps with few directions."""
         rows = self.problem.rows
-        radial = [KERNELS[name].with_gamma(1.0) for name in RADIAL]
+        radial = [unit_kernel(name) for name in RADIAL]
         starts = [
             self._warm(one, origin=Origin.DIRECTIONS, kernel=kernel) for one in few_directions for kernel in radial
         ]
         if self.problem.choose_dimension:
             ones, free = np.ones(rows.n_features), rows.n_free_columns
             starts += [
-                Candidate(Origin.PLAIN, kernel, scale * ones, _FIRST_NOISE, shape=Scaled(ones), n_free_columns=free)
+                Candidate(Origin.PLAIN, kernel, scale * ones, FIRST_NOISE, shape=Scaled(ones), n_free_columns=free)
                 for kernel, scale in self._typical.items()
             ]
         return starts
@@ -302,13 +300,13 @@ class Race:
         plain = [end for end in ends if isinstance(end.shape, Scaled) and len(end.B) > 1]
         starts = []
         for end in plain:
-            median = replace(end, B=np.full_like(end.B, self._typical[end.kernel]), nu=_FIRST_NOISE)
+            median = replace(end, B=np.full_like(end.B, self._typical[end.kernel]), nu=FIRST_NOISE)
             starts += [self._warm(one, origin=Origin.DIAGONAL, shape=Diagonal()) for one in (end, median)]
         best: dict[Kernel, Candidate] = {}
-        for end in self._improve(criterion, starts, SHORT):
+        for end in self._improve(criterion, starts, SHORT_RUN):
             if end.kernel not in best or end.score < best[end.kernel].score:
                 best[end.kernel] = end
-        return self._improve(criterion, list(best.values()), max_iter - SHORT)
+        return self._improve(criterion, list(best.values()), max_iter - SHORT_RUN)
 
     def _sparse_starts(self) -> list[Candidate]:
         """Return diagonal maps of the columns that the lasso selects, by its two rules and for several kernels."""
@@ -322,7 +320,7 @@ class Race:
                 if kernel_name(kernel) in _SPARSE:
                     B = median_scale(kernel, sample) * columns
                     shape = Diagonal(columns)
-                    starts.append(Candidate(Origin.SPARSE, kernel, B, _FIRST_NOISE, shape=shape))
+                    starts.append(Candidate(Origin.SPARSE, kernel, B, FIRST_NOISE, shape=shape))
         return starts
 
     def _square_starts(self, ends: Sequence[Candidate], total_weight: float) -> list[Candidate]:

@@ -126,11 +126,11 @@ class Progress:
         self.omega_of_best: Array | None = None  # the value of `omega` when the best candidate was found
         self._predict: Callable[[Any], Array] | None = None
 
-    def begin(self, stage: str, phase: Phase | None) -> None:
+    def begin(self, stage: str, phase: Phase) -> None:
         """Start a stage and call the callbacks. In the phase FINAL_FIT, callbacks can no longer stop the search."""
         if phase in _LATE_PHASES:
             self._on_hold = False
-        if stage != self._current.stage:
+        if (stage, phase) != (self._current.stage, self._current.phase):
             self._current = SearchState(stage, 0.0, phase=phase)
             self.print(stage)
             self._notify()

@@ -171,6 +171,11 @@ def target_errors(rows: InMemoryRows) -> Errors:
     return Errors((Y - np.median(Y, axis=0)) ** 2 / variance[:, None], np.log(variance))
 
 
+def weighted_rows(rows: InMemoryRows, omega: Array | None) -> InMemoryRows:
+    """Return the rows with the weights `omega` of the heavy-tailed noise, or unchanged if `omega` is None."""
+    return rows if omega is None else rows.reweighted(omega)
+
+
 def leave_one_out_errors(
     rows: InMemoryRows, omega: Array | None, kernel: Kernel, B: Array, nu: float, rng: np.random.RandomState
 ) -> Errors:
@@ -180,8 +185,7 @@ def leave_one_out_errors(
     `rows` do not include them. All rows are centers if there are at most 1,000, and otherwise 1,000 random rows. The
     errors of the centers are leave-one-out errors. The errors of all other rows are prediction errors.
     """
-    weighted = rows if omega is None else rows.reweighted(omega)
-    X, Y, w = weighted.gather()
+    X, Y, w = weighted_rows(rows, omega).gather()
     Y = Y[:, shows_outliers(Y)]
     w = np.ones(len(Y)) if w is None else w
     # The noise variances without the weights of the heavy-tailed noise.

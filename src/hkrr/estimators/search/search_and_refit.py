@@ -20,7 +20,7 @@ from hkrr.estimators.search.candidates import Candidate, unchanged
 from hkrr.estimators.search.final_fit import FinalFit, final_fit, quick_fit
 from hkrr.estimators.search.held_out_check import HeldOutCheck
 from hkrr.estimators.search.progress import Phase, SearchStopped
-from hkrr.estimators.search.robust_noise import Errors, shows_outliers, student_weights
+from hkrr.estimators.search.robust_noise import Errors, shows_outliers, student_weights, weighted_rows
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.estimators.search.search_stages import Tuned, subset, tune
 from hkrr.estimators.search.stacking import LEAST_SQUARES, Stacking
@@ -214,9 +214,8 @@ def _weigh(problem: SearchProblem, tuned: Tuned) -> _Finalists:
     if not stacking.of_classes and (len(found) == 1 or not problem.in_time):
         return _Finalists([tuned.winner])
     problem.progress.begin("weights of the ensemble", Phase.WEIGHTS)
-    rows = problem.rows if tuned.omega is None else problem.rows.reweighted(tuned.omega)
-    cross_fits = stacking.cross_fit_price is not None and rows.n_rows <= _CROSS_FIT_ROWS
-    if cross_fits and rows.n_rows == problem.rows.n_rows:
+    rows = weighted_rows(problem.rows, tuned.omega)
+    if stacking.cross_fit_price is not None and rows.n_rows <= _CROSS_FIT_ROWS:
         most = min(one.score for one in found) + _MOST_NATS * rows.total_weight * rows.n_targets
         close = [one for one in found if one.score <= most]
         crossed = HeldOutCheck(replace(problem, rows=rows)).out_of_fold(close)

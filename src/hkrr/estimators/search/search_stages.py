@@ -26,7 +26,8 @@ from hkrr.criteria import Criterion
 from hkrr.estimators.search.candidates import (
     AT_LIMIT,
     FIRST_LAMBDA,
-    SHORT,
+    FIRST_NOISE,
+    SHORT_RUN,
     Candidate,
     Origin,
     Stage,
@@ -36,6 +37,7 @@ from hkrr.estimators.search.candidates import (
     score,
     score_on_all_rows,
     unchanged,
+    unit_kernel,
 )
 from hkrr.estimators.search.directions import DirectionSearch
 from hkrr.estimators.search.held_out_check import HeldOutCheck, needs_check
@@ -47,10 +49,11 @@ from hkrr.estimators.search.robust_noise import (
     leave_one_out_errors,
     plain_weights,
     target_errors,
+    weighted_rows,
 )
 from hkrr.estimators.search.search_problem import SearchProblem
 from hkrr.exceptions import FitError
-from hkrr.kernels import KERNELS, Kernel, kernel_name
+from hkrr.kernels import Kernel, kernel_name
 from hkrr.rows import InMemoryRows
 from hkrr.solvers import Result
 from hkrr.solvers.driver import StopReason
@@ -134,7 +137,7 @@ def tune(problem: SearchProblem, kernel: Kernel | None) -> Tuned:
     problem = replace(problem, rows=problem.rows.count_free_columns())
 
     def search(omega: Array | None) -> Tuned:
-        weighted = replace(problem, rows=problem.rows if omega is None else problem.rows.reweighted(omega))
+        weighted = replace(problem, rows=weighted_rows(problem.rows, omega))
         problem.progress.omega = omega
         problem.progress.hold()
         if omega is not None:
@@ -165,7 +168,7 @@ def _choose_noise(problem: SearchProblem, search: Callable[[Array | None], Tuned
     map with fewer directions, have heavy tails, the search is made again with heavy-tailed noise, and the better of the
     two results is returned.
     """
-    gaussian = KERNELS["gaussian"].with_gamma(1.0)
+    gaussian = unit_kernel("gaussian")
     if target_errors(problem.rows).heavy_tailed:
         found = search(plain_weights(problem.rows, gaussian, problem.rng, problem.deadline)[0])
         errors = _errors(problem, found.winner, found.omega)
@@ -244,7 +247,7 @@ def _quality(problem: SearchProblem, candidate: Candidate, errors: Errors) -> fl
 def _refined(problem: SearchProblem, found: Tuned, omega: Array | None) -> Tuned:
     """Refine the selected candidate on rows with the weights `omega`. If this fails, return `found` unchanged."""
     problem.progress.omega = omega
-    weighted = replace(problem, rows=problem.rows if omega is None else problem.rows.reweighted(omega))
+    weighted = replace(problem, rows=weighted_rows(problem.rows, omega))
     with suppress(FitError):
         winner, result = refine(weighted, found.winner)
         others = tuple(one for one in found.finalists if one is not found.winner)
@@ -393,7 +396,7 @@ def fit_plain(problem: SearchProblem, kernel: Kernel, n_rows: int) -> tuple[Crit
     The deadline is ignored, so that there is a reasonable model after any time limit.
     """
     some = subset(problem.rows, n_rows, problem.rng)
-    exact, noises = problem.criterion(some, None, kernel), (0.1, FIRST_LAMBDA * some.total_weight)
+    exact, noises = problem.criterion(some, None, kernel), (FIRST_NOISE, FIRST_LAMBDA * some.total_weight)
     with single_threaded_blas():
         return exact, plain_kernel_ridge(exact, kernel, noises, problem.rng)[0]
 
@@ -503,7 +506,7 @@ def compare_with_plain(
     """
     some = subset(problem.rows, n_rows, problem.rng)
     exact = problem.criterion(some, None, polished.kernel)
-    noises = (polished.nu, 0.1, FIRST_LAMBDA * some.total_weight)
+    noises = (polished.nu, FIRST_NOISE, FIRST_LAMBDA * some.total_weight)
     compared = replace(polished, origin=Origin.COMPARED, shape=Scaled(polished.B), seconds=0.0)
     with single_threaded_blas():
         rival, result = plain_kernel_ridge(exact, polished.kernel, noises, problem.rng, problem.deadline)
@@ -543,7 +546,7 @@ def _is_better(problem: SearchProblem, chosen: Candidate, rival: Candidate) -> t
 
 def _search_all_kernels(problem: SearchProblem) -> Tuned:
     """Find directions with the Gaussian kernel, then compare all kernels and shapes of the map."""
-    gaussian = KERNELS["gaussian"].with_gamma(1.0)
+    gaussian = unit_kernel("gaussian")
     plain = _begin_with_plain(problem, gaussian)
     search = DirectionSearch(problem.with_share(_SHARE_OF_DIRECTIONS), gaussian)
     # If the Gaussian kernel fails, a different kernel may still work.
@@ -553,7 +556,7 @@ def _search_all_kernels(problem: SearchProblem) -> Tuned:
             search.go_on()
         stop = not problem.in_time or (not problem.of_classes and _is_multi_index(problem, search.ranked[0]))
         if problem.choose_dimension and stop:
-            rough = [KERNELS[name].with_gamma(1.0) for name in RADIAL if name != "gaussian"]
+            rough = [unit_kernel(name) for name in RADIAL if name != "gaussian"]
             found = Tuned(*_finish_directions(problem, plain, *_found_by(search), rough))
             if isinstance(found.winner.shape, Full) or not problem.in_time:
                 return found
@@ -605,11 +608,11 @@ def _lead(problem: SearchProblem, directions: Candidate) -> tuple[float, float]:
     exact, ones = problem.criterion(some, None, directions.kernel), np.ones(some.n_features)
     starts = [replace(directions, shape=Scaled(directions.B))]
     for name in ("gaussian", "laplace"):
-        kernel = KERNELS[name].with_gamma(1.0)
+        kernel = unit_kernel(name)
         B = median_scale(kernel, median_sample(some, problem.rng)) * ones
-        starts += [Candidate(Origin.PLAIN, kernel, B, 0.1, shape=shape) for shape in (Scaled(ones), Diagonal())]
+        starts += [Candidate(Origin.PLAIN, kernel, B, FIRST_NOISE, shape=shape) for shape in (Scaled(ones), Diagonal())]
     zero = exact.nats(mean_only(exact, directions, some.total_weight).value)
-    own, *others = (exact.nats(end.value) for end in problem.improve_each(exact, starts, SHORT))
+    own, *others = (exact.nats(end.value) for end in problem.improve_each(exact, starts, SHORT_RUN))
     return own - zero, min(others) - zero
 
 
