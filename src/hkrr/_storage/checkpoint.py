@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from hkrr._base.resume_journal import Journal, Run
+from hkrr._base.resume_journal import REMEDY, Journal, Run
 from hkrr._storage.atomic_write import explain_write_error, remove_unfinished, replace_file, stem
 from hkrr._storage.checkpoint_format import Packed, as_bytes, packed, read
 from hkrr._storage.fingerprint import CheckpointedModel, difference, fingerprint
@@ -27,7 +27,8 @@ from hkrr._version import __version__
 from hkrr.exceptions import CheckpointError, HKRRWarning
 from hkrr.rows import Rows
 
-_REMEDY, _START_OVER = "use another path for checkpoint", ", or delete the file to start over"
+# Remedy if the checkpoint belongs to another fit, so that the file must not be deleted.
+_ANOTHER_PATH = "use another path for checkpoint"
 
 
 class FitInterrupted(KeyboardInterrupt):
@@ -119,9 +120,7 @@ def checkpointing(model: CheckpointedModel, rows: Rows) -> Iterator[np.random.Ra
                     if not isinstance(error, OSError):  # an OSError probably reports the same failure
                         error.add_note(f"The checkpoint could not be updated: {failure}")
                 if resumed and isinstance(error, Exception):
-                    error.add_note(
-                        f"This fit was resumed from checkpoint={path}. If it cannot be resumed, {_REMEDY}{_START_OVER}."
-                    )
+                    error.add_note(f"This fit was resumed from checkpoint={path}. If it cannot be resumed, {REMEDY}.")
                 raise
         try:
             journal.finish()
@@ -186,7 +185,7 @@ class _File:
             try:
                 self._read_into(journal)
             except Refusal as refusal:
-                remedy = _REMEDY if refusal.foreign else _REMEDY + _START_OVER
+                remedy = _ANOTHER_PATH if refusal.foreign else REMEDY
                 raise CheckpointError(f"checkpoint={self._path} cannot be used: {refusal}; {remedy}.") from None
         return journal, self._seed
 

@@ -375,6 +375,12 @@ class HyperKernelRidge(MapModel):
         """The value of reg_lambda, or the initial value of lambda if lambda is learned."""
         return _FIRST_LAMBDA if isinstance(self.reg_lambda, str) else self.reg_lambda
 
+    def _describe_lambda(self) -> str:
+        return ", learned" if isinstance(self.reg_lambda, str) else ", given"
+
+    def _describe_score(self) -> str:
+        return f", final value {self.result_.objective:.5g}"
+
     def _count_centers(self, n_rows: int) -> int:
         if self.n_centers == "auto":
             return auto_size(n_rows, self._first_lambda)

@@ -316,6 +316,17 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
         """Raise ValueError if a parameter is invalid. Return the numbers of directions to try."""
         return check_cv_parameters(self, n_features)
 
+    def _describe_lambda(self) -> str:
+        """Return how lambda was chosen. If `cv` was used with a single lambda, return ""."""
+        if not hasattr(self, "cv_results_"):
+            return ", learned"
+        return ", chosen on held-out rows" if len(set(self.cv_results_["reg_lambda"].tolist())) > 1 else ""
+
+    def _describe_score(self) -> str:
+        """Return the score of the selected model as text."""
+        name = "held-out mean squared error" if hasattr(self, "cv_results_") else "score (BIC, in nats)"
+        return f"; {name} {self.best_score_:.4g}"
+
     def _delete_selection(self) -> None:
         """Delete the results of an earlier fit that exist only with `cv`, or only without `cv`."""
         for name in ("cv_results_", "path_", "map_shape_", "spectrum_"):

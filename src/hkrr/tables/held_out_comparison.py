@@ -16,6 +16,7 @@ from hkrr._base.checks import check_choice
 from hkrr._base.error_text import quoted
 from hkrr._base.linear_algebra import Array
 from hkrr.baselines import KernelRidgeCV
+from hkrr.estimators.classification.class_link import LEAST_PROBABILITY
 from hkrr.exceptions import TableError
 from hkrr.tables.classifier import TableClassifier
 from hkrr.tables.encoding import (
@@ -33,8 +34,6 @@ from hkrr.tables.task import REGRESSION, Task, as_labels, infer_task
 if TYPE_CHECKING:
     import pandas as pd
 
-# Lower bound on probabilities in the log loss.
-_LEAST_PROBABILITY = 1e-9
 # Minimum number of training rows. If rows are held out, also the minimum number of held-out rows.
 _MIN_ROWS = 2
 # Number of bootstrap samples, and confidence level of the intervals.
@@ -264,7 +263,7 @@ def _compare_classes(model: TableClassifier, split: Split, others: dict[str, Arr
     # A class that is not in the training rows has the probability 0 in all methods. Its log loss is limited.
     right = np.column_stack([known & (np.argmax(p, axis=1) == index) for p in parts])
     own = np.column_stack([np.where(known, p[rows, np.minimum(index, len(classes) - 1)], 0.0) for p in parts])
-    losses = -np.log(np.maximum(own, _LEAST_PROBABILITY))
+    losses = -np.log(np.maximum(own, LEAST_PROBABILITY))
     rng = np.random.RandomState(split.seed)
     samples = [rng.randint(n, size=n) for _ in range(_N_RESAMPLES)]
     tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]

@@ -284,7 +284,7 @@ def test_sums_over_a_sample_of_the_rows(monkeypatch):
     options = {"n_centers": 30, "n_init": 1, "max_iter": 20, "random_state": 0, "reg_lambda": 1e-3}
     whole = HyperKernelRidge(2, **options).fit(X, y)
     monkeypatch.setattr(conformal, "SCORED_ROWS", 150)
-    monkeypatch.setattr(conformal, "_MAX_SUMMED_ROWS", 300)
+    monkeypatch.setattr(conformal, "MAX_SUMMED_ROWS", 300)
     part = HyperKernelRidge(2, **options).fit(X, y)
     assert part.interval_scores_.shape == (150,)
     np.testing.assert_array_equal(part.posterior_factor_, whole.posterior_factor_)

@@ -41,7 +41,7 @@ from hkrr.estimators.search.stacking import Stacking
 SOFTNESS, PRICE = 0.2, 1.0
 # Lower bound on probabilities. A score far outside the range of the training scores shows that the row differs from all
 # training rows. It does not show that the class of the row is certain.
-_LEAST_PROBABILITY = 1e-9
+LEAST_PROBABILITY = 1e-9
 # Models whose share of the sum of the weights is below this number are left out.
 _LEAST_SHARE = 0.01
 # Maximum number of iterations of L-BFGS.
@@ -72,7 +72,7 @@ class ClassLink:
 
         `scores` contains one array of shape (n, n_classes) for each model.
         """
-        p = np.maximum(np.exp(log_softmax(self.log_probabilities(scores), axis=1)), _LEAST_PROBABILITY)
+        p = np.maximum(np.exp(log_softmax(self.log_probabilities(scores), axis=1)), LEAST_PROBABILITY)
         return p / np.sum(p, axis=1, keepdims=True)
 
 
@@ -91,7 +91,7 @@ def _log_soft_step(u: Array, s: float) -> Array:
     """
     low = np.minimum(u, 1.0 - u)
     part = s * (np.logaddexp(0.0, low / s) - np.logaddexp(0.0, (low - 1.0) / s))
-    return np.log(np.maximum(np.where(u > 0.5, 1.0 - part, part), _LEAST_PROBABILITY))
+    return np.log(np.maximum(np.where(u > 0.5, 1.0 - part, part), LEAST_PROBABILITY))
 
 
 @dataclass(frozen=True)

@@ -249,6 +249,14 @@ class MapModel(
         std = np.sqrt(found[:, -1:] * prior + noise)
         return np.hstack([self._truncate(found[:, :-1]), np.where(prior > 0, std, 1.0)])
 
+    @abstractmethod
+    def _describe_lambda(self) -> str:
+        """Return how lambda was chosen: ", learned", for example. If this is not known, return ""."""
+
+    @abstractmethod
+    def _describe_score(self) -> str:
+        """Return the value of the criterion, or the score of the model, as text."""
+
     def transform(self, X: Any) -> Any:
         """Return the latent coordinates ``X @ components_.T``.
 

@@ -59,7 +59,7 @@ from hkrr.rows.base import weights
 SCORED_ROWS = 1_000
 # Maximum numbers of rows in the sums over rows: for rows in memory, and for rows that must be fetched from files or a
 # device. If there are more rows, a random sample of this size is used.
-_MAX_SUMMED_ROWS, _MAX_FETCHED_ROWS = 20_000, 4_000
+MAX_SUMMED_ROWS, _MAX_FETCHED_ROWS = 20_000, 4_000
 # Maximum number of derivatives with respect to the map. If there are more, a random projection reduces their number
 # and approximately preserves inner products.
 _MAX_TANGENTS = 1_000
@@ -265,9 +265,9 @@ def _estimate_with_centers(
 
 def _draw_sample(rows: Rows) -> Array | None:
     """Return the indices of the rows over which the sums are computed, or None if all rows are used."""
-    if isinstance(rows, InMemoryRows) and rows.n_rows <= _MAX_SUMMED_ROWS:
+    if isinstance(rows, InMemoryRows) and rows.n_rows <= MAX_SUMMED_ROWS:
         return None
-    size = _MAX_SUMMED_ROWS if isinstance(rows, InMemoryRows) else _MAX_FETCHED_ROWS
+    size = MAX_SUMMED_ROWS if isinstance(rows, InMemoryRows) else _MAX_FETCHED_ROWS
     return rows.draw(size, np.random.RandomState(0))
 
 

@@ -674,8 +674,7 @@ def diagnose_grid(
 def _range_edge(name: str, value: float, tried: set[Any], smallest: float, largest: float) -> tuple[str, ...]:
     """Return ``(name,)`` if the value is the smallest or the largest value in `tried`, and ``()`` otherwise.
 
-    ``()`` is also returned if no smaller or larger value is possible: "n_components" is at least 1, and no value can
-    exceed `largest`.
+    ``()`` is also returned if no smaller or larger value is possible: all values are between `smallest` and `largest`.
     """
     if len(tried) < 2:
         return ()

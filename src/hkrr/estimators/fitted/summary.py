@@ -230,8 +230,8 @@ def _map_facts(model: MapModel, n_rows: int | None, distinct: bool) -> Iterator[
 
 
 def _fit_facts(model: MapModel, found: Diagnostics | None) -> Iterator[tuple[str, str]]:
-    yield "lambda", f"{model.reg_lambda_:.4g}{_lambda_origin(model)}"
-    yield "Criterion", _criterion(model)
+    yield "lambda", f"{model.reg_lambda_:.4g}{model._describe_lambda()}"
+    yield "Criterion", f"{model.criterion}{model._describe_score()}"
     if found is None:
         return
     yield _explained(found)
@@ -243,24 +243,6 @@ def _explained(found: Diagnostics) -> tuple[str, str]:
     if share is None:
         return name, "undefined: y is constant"
     return name, f"{share:.4f} ({100 * (1 - share):.3g}% of the variance unexplained)"
-
-
-def _lambda_origin(model: MapModel) -> str:
-    if hasattr(model, "cv_results_"):
-        return ", chosen on held-out rows" if len(set(model.cv_results_["reg_lambda"].tolist())) > 1 else ""
-    return (
-        ", learned"
-        if hasattr(model, "best_score_") or isinstance(getattr(model, "reg_lambda", None), str)
-        else ", given"
-    )
-
-
-def _criterion(model: MapModel) -> str:
-    if not hasattr(model, "best_score_"):
-        return f"{model.criterion}, final value {model.result_.objective:.5g}"
-    if hasattr(model, "cv_results_"):
-        return f"{model.criterion}; held-out mean squared error {model.best_score_:.4g}"
-    return f"{model.criterion}; score (BIC, in nats) {model.best_score_:.4g}"
 
 
 def _direction_lines(model: FittedMap, names: list[str]) -> Iterator[str]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from hkrr._base.lapack import cholesky_in_place
 from hkrr._base.threads import in_threads
-from hkrr.estimators.fitted.conformal import SCORED_ROWS
+from hkrr.estimators.fitted.conformal import MAX_SUMMED_ROWS, SCORED_ROWS
 from hkrr.estimators.search.candidates import Candidate
 from hkrr.kernels import Kernel
 from hkrr.rows import Rows, threads_for_sums
@@ -23,8 +23,6 @@ _LEAST_CENTERS = 500
 # are very many columns.
 _FACTOR_SAMPLE, _PRODUCT_SAMPLE, _KERNEL_SAMPLE = 1000, 500, 400
 _KERNEL_VALUES = 150_000
-# Maximum number of rows from which the interval scores and the diagnostics are computed.
-_EXAMINED_ROWS = 20_000
 # Time that is kept in reserve, because the predicted duration of the final fit is not exact, and the diagnostics of a
 # small fit take about 0.1 seconds. The reserve is this fraction of the time limit plus this number of seconds, but at
 # most _MOST_RESERVED of the limit.
@@ -93,7 +91,7 @@ class DurationModel:
         factorization in float32 fails and is repeated in float64.
         """
         products = self._product * min(n_centers, n_rows) ** 2 * min(SCORED_ROWS, n_rows)
-        scores = 4.0 * self._entry * min(n_rows, _EXAMINED_ROWS) * n_centers / self._n_threads
+        scores = 4.0 * self._entry * min(n_rows, MAX_SUMMED_ROWS) * n_centers / self._n_threads
         if n_centers >= n_rows:
             factor = self._factor_single
             if nu is not None and n_rows > _ILL_CONDITIONED * nu:
