@@ -1,4 +1,4 @@
-"""Functions that shorten names, values and other errors for error messages."""
+"""Functions that shorten names, values and errors for messages and tables."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ from typing import Any
 # Maximum number of characters of a name or a value in an error message. A line of another error's message may be twice
 # as long.
 _MAX_REPR = 100
+
+
+def truncated(text: str, length: int, mark: str = "..") -> str:
+    """Return the text, or its beginning and `mark` if it has more than `length` characters."""
+    return text if len(text) <= length else text[: length - len(mark)] + mark
 
 
 def quoted(text: Any) -> str:

@@ -12,12 +12,17 @@ from typing import Any, Protocol, Self
 
 
 class ProgressBar(Protocol):
-    """The attributes of a tqdm bar that hkrr uses within a loop."""
+    """The attributes of a tqdm bar that hkrr uses."""
 
     n: int
+    total: Any  # a number, or None if it is not known
 
+    def __iter__(self) -> Iterator[Any]: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exception: Any) -> None: ...
     def update(self, n: int = 1) -> Any: ...
     def set_postfix(self, *, refresh: bool = True, **values: Any) -> None: ...
+    def refresh(self) -> Any: ...
 
 
 class NoBar:
@@ -26,7 +31,7 @@ class NoBar:
     def __init__(self, iterable: Iterable[Any] = ()) -> None:
         self._iterable = iterable
         self.n = 0
-        self.total: int | None = None
+        self.total: Any = None
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._iterable)
@@ -47,10 +52,11 @@ class NoBar:
         """Do nothing."""
 
 
-def progress_bar(iterable: Iterable[Any] | None = None, *, shown: Any, **options: Any) -> Any:
+def progress_bar(iterable: Iterable[Any] | None = None, *, shown: Any, **options: Any) -> ProgressBar:
     """Return a tqdm bar over the iterable if `shown` is true, else a `NoBar`. The options are passed to tqdm."""
     if not shown:
         return NoBar(() if iterable is None else iterable)
     from tqdm.auto import tqdm
 
-    return tqdm(iterable, **options)
+    bar: ProgressBar = tqdm(iterable, **options)
+    return bar

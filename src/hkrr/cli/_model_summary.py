@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from sklearn.base import BaseEstimator
 
+from hkrr._base.error_text import truncated
 from hkrr._maps import ShapeName
 from hkrr.cli._console import print_line
 from hkrr.estimators.fitted.summary import MEMBER_COLUMNS, Summary, SummaryMixin
@@ -155,16 +156,12 @@ def _show_rows(console: Console, rows: Sequence[tuple[str, ...]], max_rows: int 
     widths = [min(_MAX_NAME_WIDTH, max(len(cell) for cell in column)) for column in columns[:-1]]
     indent = 2 + sum(widths) + 2 * len(widths)
     for row in listed:
-        start = "".join(f"{_truncate(cell, width):{width}}  " for cell, width in zip(row, widths, strict=False))
+        start = "".join(f"{truncated(cell, width, '...'):{width}}  " for cell, width in zip(row, widths, strict=False))
         lines = textwrap.wrap(row[-1], max(20, console.width - indent)) or [""]
         for k, line in enumerate(lines):
             print_line(console, f"  {start if k == 0 else ' ' * (indent - 2)}{line}".rstrip())
     if len(rows) > max_rows:
         print_line(console, f"  and {len(rows) - max_rows} more")
-
-
-def _truncate(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
 def show_warnings(console: Console, messages: list[str]) -> None:

@@ -100,16 +100,21 @@ def check_ridge_parameters(model: HyperKernelRidge, n_rows: int, n_features: int
         raise ValueError(f"n_centers={model.n_centers} exceeds n_samples={n_rows}; use at most {n_rows}, or 'all'")
 
 
+def check_search_parameters(model: HyperKernelRidgeCV | HyperKernelEnsemble) -> None:
+    """Raise ValueError if a parameter that the search of an estimator uses is invalid."""
+    check_int("n_init", model.n_init, 1)
+    if model.refit != "full":
+        check_int("refit (if not 'full')", model.refit, 1)
+    check_shared_parameters(model)
+    check_callbacks(model.callbacks)
+
+
 def check_cv_parameters(model: HyperKernelRidgeCV, n_features: int) -> list[int]:
     """Raise ValueError if a parameter of a HyperKernelRidgeCV is invalid. Return the numbers of directions to try."""
     check_choice("criterion", model.criterion, ("evidence", "loo", "training"))
-    check_int("n_init", model.n_init, 1)
-    check_shared_parameters(model)
+    check_search_parameters(model)
     check_bool("truncate", model.truncate)
     check_bool("warm_start", model.warm_start)
-    if model.refit != "full":
-        check_int("refit (if not 'full')", model.refit, 1)
-    check_callbacks(model.callbacks)
     if isinstance(model.reg_lambdas, str):
         check_choice("reg_lambdas", model.reg_lambdas, ("auto",), " or a list of positive numbers")
     elif np.ndim(model.reg_lambdas) != 1 or len(model.reg_lambdas) == 0:

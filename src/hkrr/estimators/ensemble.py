@@ -13,10 +13,9 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from hkrr._base.checks import check_int
 from hkrr._base.linear_algebra import Array
 from hkrr._storage.checkpoint import FitInterrupted, checkpointing
-from hkrr.estimators._parameter_checks import check_callbacks, check_shared_parameters
+from hkrr.estimators._parameter_checks import check_search_parameters
 from hkrr.estimators._search_mixin import SearchInputMixin
 from hkrr.estimators.fitted.base import MapModel, fitting
 from hkrr.estimators.fitted.conformal import LeftOut
@@ -152,11 +151,7 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
 
     def check_parameters(self, n_features: int) -> list[int]:
         """Raise ValueError if a parameter is invalid. Return the numbers of directions to try."""
-        check_int("n_init", self.n_init, 1)
-        if self.refit != "full":
-            check_int("refit (if not 'full')", self.refit, 1)
-        check_shared_parameters(self)
-        check_callbacks(self.callbacks)
+        check_search_parameters(self)
         return list(range(1, n_features + 1))
 
     @property

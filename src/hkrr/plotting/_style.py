@@ -6,6 +6,7 @@ import textwrap
 from typing import Any
 
 from hkrr._base.checks import check_installed
+from hkrr._base.error_text import truncated
 
 # Six colours of Okabe and Ito's palette, which is safe for colour-blind readers. Black is left out, because it is
 # invisible on a dark background.
@@ -53,4 +54,4 @@ def legend(ax: Any, **options: Any) -> None:
 
 def short(name: str) -> str:
     """Return the name, truncated to the length that fits on an axis."""
-    return name if len(name) <= _LONGEST_NAME else name[: _LONGEST_NAME - 1] + "…"
+    return truncated(name, _LONGEST_NAME, "…")

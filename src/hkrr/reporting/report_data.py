@@ -11,6 +11,7 @@ import numpy
 import scipy
 import sklearn
 
+from hkrr._base.error_text import truncated
 from hkrr._version import __version__
 from hkrr.estimators.ensemble import HyperKernelEnsemble
 from hkrr.reporting.baseline_comparison import Comparison, describe_comparison
@@ -129,7 +130,7 @@ def _provenance(data: ReportInput) -> Provenance:
     whole, model = data.whole, data.model
     defaults = type(whole)().get_params(deep=False)
     parameters = {
-        name: _shortened_repr(value)
+        name: truncated(repr(value), _LONGEST_VALUE, "…")
         for name, value in whole.get_params(deep=False).items()
         if not (
             value is defaults[name] or (type(value) is type(defaults[name]) and repr(value) == repr(defaults[name]))
@@ -153,8 +154,3 @@ def _provenance(data: ReportInput) -> Provenance:
         "scikit-learn": sklearn.__version__,
     }
     return Provenance(type(whole).__name__, parameters, results, versions, f"{datetime.now(UTC):%d %B %Y}")
-
-
-def _shortened_repr(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"

@@ -14,8 +14,8 @@ _MOST_NAMED = 3
 _NAMED_SHARE = 0.6
 # Minimum importance of a column in the headline.
 _LEAST_SHARE = 0.08
-# Minimum absolute loading of a column in the formula of a direction.
-_LEAST_TERM = 0.05
+# Maximum number of columns in the formula of a direction, and minimum absolute loading of these columns.
+_MOST_TERMS, _LEAST_TERM = 4, 0.05
 # Maximum number of characters in a name. Longer names are shortened.
 _LONGEST_NAME = 100
 
@@ -109,11 +109,12 @@ def headline(facts: Facts) -> str:
     return result
 
 
-def formula(direction: ReportedDirection, most: int = 4) -> str:
+def formula(direction: ReportedDirection) -> str:
     """Return a direction as a weighted sum of the columns with the largest loadings."""
     if not direction.loadings:
         return "no column"
-    shown = [each for each in direction.loadings[:most] if abs(each.weight) >= _LEAST_TERM] or direction.loadings[:1]
+    largest = direction.loadings[:_MOST_TERMS]
+    shown = [each for each in largest if abs(each.weight) >= _LEAST_TERM] or largest[:1]
     terms = []
     for i, each in enumerate(shown):
         sign = "−" if each.weight < 0 else "" if i == 0 else "+"

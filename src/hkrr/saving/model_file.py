@@ -192,7 +192,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     ----------
     model : estimator
         A fitted HyperKernelRidge, HyperKernelRidgeCV, HyperKernelEnsemble, HyperKernelClassifier,
-        `hkrr.tables.TableRegressor` or estimator of `hkrr.baselines`.
+        `hkrr.tables.TableRegressor`, `hkrr.tables.TableClassifier` or estimator of `hkrr.baselines`.
     path : str or path-like
         The file to write. An existing file is replaced only if saving succeeds.
 

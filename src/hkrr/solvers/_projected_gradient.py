@@ -38,6 +38,13 @@ class ProjectedGradient:
         """Return the projection of B onto the maps with spectral norm at most `norm_bound`."""
         return B if self.norm_bound is None else spectral_ball(B, self.norm_bound)
 
+    def start(self, objective: JointObjective, B0: Array) -> tuple[Array, Array, float, Array, float]:
+        """Return the first map and coefficients, the objective and its gradient at both, and the first step size."""
+        B = self.project(B0)
+        alpha = objective.solve_alpha(B)
+        value, grad = objective.value_and_grad_B(B, alpha)
+        return B, alpha, value, grad, self.first_step or self.own_length_step(B, grad)
+
     def own_length_step(self, B: Array, grad: Array) -> float:
         """Return the step size for which a gradient step moves B by a distance equal to the norm of B."""
         length = float(np.linalg.norm(grad))

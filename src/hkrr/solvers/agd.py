@@ -73,12 +73,8 @@ class AGD(ProjectedGradient):
         objective = cast(JointObjective, objective)  # `run` has checked that all attributes exist
         saved = monitor.resume()
         if saved is None:
-            B = self.project(B0)
-            inner = objective.inner(B)
-            alpha = objective.solve_alpha(B)
-            value, grad = objective.value_and_grad_B(B, alpha)
-            size_B = self.first_step or self.own_length_step(B, grad)
-            size_alpha = self.first_alpha_step or _inverse(inner.lipschitz())
+            B, alpha, value, grad, size_B = self.start(objective, B0)
+            size_alpha = self.first_alpha_step or _inverse(objective.inner(B).lipschitz())
             memory = {"B": B, "alpha": alpha, "value": value, "grad": grad, "size_B": size_B, "size_alpha": size_alpha}
             monitor(B, alpha, value, self.mapping_norm(B, grad, size_B), size_B, memory=memory)
         else:

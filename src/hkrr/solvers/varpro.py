@@ -50,10 +50,7 @@ class VarPro(ProjectedGradient):
         objective = cast(JointObjective, objective)  # `run` has checked that all attributes exist
         saved = monitor.resume()
         if saved is None:
-            B = self.project(B0)
-            alpha = objective.solve_alpha(B)
-            value, grad = objective.value_and_grad_B(B, alpha)
-            size = self.first_step or self.own_length_step(B, grad)
+            B, alpha, value, grad, size = self.start(objective, B0)
             self._report(monitor, B, alpha, value, grad, size)
         else:
             B, alpha, value, grad, size = (saved[name] for name in ("B", "alpha", "value", "grad", "size"))

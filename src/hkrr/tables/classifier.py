@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted
@@ -61,25 +61,6 @@ class TableClassifier(ClassifierMixin, TableModel):
     def unfitted(self) -> BaseEstimator:
         """The classifier to fit to the encoded columns, before the fit."""
         return HyperKernelClassifier() if self.classifier is None else clone(self.classifier)
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Infer the type of each column, encode the columns, and fit the classifier.
-
-        Parameters
-        ----------
-        X : pandas or polars data frame
-            Training rows, without the target.
-        y : array (n_samples,) or pandas.Series
-            Labels: strings, integers or booleans. The name of a series is stored as `target_`.
-        sample_weight : array (n_samples,) or None, default=None
-            Weights of the rows.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, y, sample_weight)
-        return self
 
     @property
     def classes_(self) -> Array:

@@ -54,8 +54,9 @@ def directions(
 
     Parameters
     ----------
-    model : TableRegressor, HyperKernelEnsemble, HyperKernelRidge or HyperKernelRidgeCV
-        A fitted model. For an ensemble, the directions of its first member are returned.
+    model : estimator
+        A fitted HyperKernelRidge, HyperKernelRidgeCV, HyperKernelEnsemble, HyperKernelClassifier, TableRegressor or
+        TableClassifier. For an ensemble or a classifier, the directions of its first member are returned.
     names : sequence of str or None, default=None
         Names of the columns. None uses the column names of the fit, or x0, x1, ... if the model was fitted without
         names.

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from hkrr._base.error_text import quoted
+from hkrr._base.error_text import quoted, truncated
 from hkrr._base.linear_algebra import Array
 from hkrr._storage.json_codec import storable
 from hkrr.exceptions import TableError
@@ -282,7 +282,7 @@ class HeldOutClassScores:
         """Return the confusion matrix as text, if there are at most ten classes."""
         if len(self.classes) > _MAX_LISTED_CLASSES:
             return []
-        names = [label if len(label) <= _MAX_LABEL else f"{label[: _MAX_LABEL - 2]}.." for label in self.classes]
+        names = [truncated(label, _MAX_LABEL) for label in self.classes]
         width = max(6, *map(len, names))
         head = " ".join(f"{name:>{width}}" for name in names)
         rows = (

@@ -17,8 +17,6 @@ from hkrr.tables.table_model import TableModel
 
 # A regressor with a single map.
 OneMapRegressor: TypeAlias = HyperKernelRidge | HyperKernelRidgeCV
-# A model with a single map.
-OneMapModel: TypeAlias = OneMapRegressor | HyperKernelClassifier
 # A regressor that learns one or more maps, also from a table.
 AnyRegressor: TypeAlias = OneMapRegressor | HyperKernelEnsemble | TableRegressor
 

@@ -101,26 +101,6 @@ class TableRegressor(RegressorMixin, TableModel):
         """The regressor to fit to the encoded columns, before the fit."""
         return HyperKernelEnsemble() if self.regressor is None else clone(self.regressor)
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Infer the type of each column, encode the columns, and fit the regressor.
-
-        Parameters
-        ----------
-        X : pandas or polars data frame
-            Training rows, without the target.
-        y : array (n_samples,) or pandas.Series
-            Targets. The name of a series is stored as `target_`.
-        sample_weight : array (n_samples,) or None, default=None
-            Weights of the rows. If the regressor supports weights, the weights of rows with missing values are reduced;
-            see `hkrr.tables.missing`.
-
-        Returns
-        -------
-        self
-        """
-        self._fit(X, y, sample_weight)
-        return self
-
     def _missing_value_weights(self, frame: pd.DataFrame, encoded: Array, y: Array) -> Array | None:
         is_missing = missing_matrix(self.encoder_, frame)
         base, added = missing_variances(is_missing, encoded, y)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, is_classifier
@@ -39,8 +39,24 @@ class TableModel(BaseEstimator):
     def unfitted(self) -> BaseEstimator:
         """The estimator to fit to the encoded columns, before the fit."""
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
-        """Infer the type of each column, encode the columns, and fit the model to them."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Infer the type of each column, encode the columns, and fit the regressor or classifier to them.
+
+        Parameters
+        ----------
+        X : pandas or polars data frame
+            Training rows, without the target.
+        y : array (n_samples,) or pandas.Series
+            Targets of a regressor, or labels of a classifier: strings, integers or booleans. The name of a series is
+            stored as `target_`.
+        sample_weight : array (n_samples,) or None, default=None
+            Weights of the rows. If a regressor supports weights, the weights of rows with missing values are reduced;
+            see `hkrr.tables.missing`.
+
+        Returns
+        -------
+        self
+        """
         check_choice("missing", self.missing, ("impute", "refuse"))
         frame = as_frame(X)
         with restored_on_failure(self):
@@ -70,6 +86,7 @@ class TableModel(BaseEstimator):
             outliers = getattr(getattr(self.model_, "diagnostics_", None), "outliers", ())
             if outliers and frame.index.dtype.kind in "iu":
                 self.outliers_ = np.asarray(frame.index[list(outliers)], dtype=np.int64)
+        return self
 
     def _missing_value_weights(self, frame: pd.DataFrame, encoded: Array, y: Array) -> Array | None:
         """Return weights of the rows according to their missing values, or None if all rows have the weight 1."""

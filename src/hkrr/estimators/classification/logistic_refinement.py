@@ -14,7 +14,6 @@ repeated without the held-out rows too.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -99,7 +98,8 @@ def refine(problem: RefinementProblem) -> tuple[HyperKernelRidgeCV, LinkFit] | N
     The model is a copy of the regression of the problem with another map and other coefficients.
     """
     folds = held_out_folds(problem.index)
-    paths = [_Path(problem, problem.regressor_without(fold), ~fold, fold) for fold in _with_progress(problem, folds)]
+    bar = progress_bar(folds, shown=problem.verbose, desc="held-out folds", unit="fold")
+    paths = [_Path(problem, problem.regressor_without(fold), ~fold, fold) for fold in bar]
     best, nu, n_worse = np.inf, np.inf, 0
     # The final fit takes about as long as the fits without the held-out rows.
     began = time.perf_counter()
@@ -143,12 +143,6 @@ def with_scores(regressor: HyperKernelRidgeCV, function: KernelExpansion, singul
     model.truncate, model.n_components_ = False, len(function.B)
     model.result_ = replace(model.result_, B=function.B, alpha=function.alpha)
     return model
-
-
-def _with_progress(problem: RefinementProblem, folds: list[Array]) -> Iterable[Array]:
-    """Return the folds, with a progress bar if `verbose` is set."""
-    bar: Iterable[Array] = progress_bar(folds, shown=problem.verbose, desc="held-out folds", unit="fold")
-    return bar
 
 
 class _Path:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hkrr._base.error_text import truncated
 from hkrr.estimators.fitted.importance import column_names
 from hkrr.estimators.fitted.summary import Summary, summarize_ensemble
 
@@ -37,7 +38,7 @@ def _size_facts(model: HyperKernelClassifier) -> Iterator[tuple[str, str]]:
 def _describe_classes(model: HyperKernelClassifier) -> str:
     """Return the labels in order of frequency, each with its number of rows and its percentage of the total weight."""
     labels = [repr(label) if isinstance(label, str) else f"{label}" for label in model.classes_.tolist()]
-    labels = [label if len(label) <= _MAX_LABEL_LENGTH else label[: _MAX_LABEL_LENGTH - 2] + ".." for label in labels]
+    labels = [truncated(label, _MAX_LABEL_LENGTH) for label in labels]
     order = np.arange(len(labels))
     if hasattr(model, "class_count_"):
         order = np.argsort(-model.class_count_, kind="stable")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from hkrr._base.error_text import truncated
 from hkrr._base.linear_algebra import Array
 from hkrr._maps import ShapeName
 from hkrr.estimators.fitted.diagnostics import STOP_REASONS, Diagnostics
@@ -204,7 +205,7 @@ def _ensemble_facts(ensemble: HyperKernelEnsemble, found: Diagnostics | None) ->
 
 
 def _shortened(names: list[str]) -> list[str]:
-    return [name if len(name) <= _MAX_NAME_LENGTH else name[: _MAX_NAME_LENGTH - 2] + ".." for name in names]
+    return [truncated(name, _MAX_NAME_LENGTH) for name in names]
 
 
 def _target_facts(model: MapModel) -> dict[str, str]:
