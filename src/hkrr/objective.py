@@ -227,7 +227,7 @@ class Objective:
             info.condition_bound = (kappa / self.reg_lambda + 1.0) ** 2
         return solve_positive_definite(A, b, self._ridge(kappa), info=info)
 
-    def _solve_whitened(self, B: Array, C: Array, kappa: float, info: SolveInfo | None = None) -> tuple[Array, float]:
+    def _solve_whitened(self, B: Array, C: Array, kappa: float, info: SolveInfo | None) -> tuple[Array, float]:
         """Return the minimizing coefficients alpha and the ridge that corresponds to the jitter of the Cholesky factor.
 
         Let T be the lower Cholesky factor of K_cc, and V = T^-1 K'. Then alpha = T^-T beta, where beta solves

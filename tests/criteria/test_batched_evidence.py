@@ -425,7 +425,7 @@ def test_runs_in_lockstep_end_like_single_runs(kernel, T, weighted, batches):
     assert batches[0] == 3
     assert batches == sorted(batches, reverse=True)  # a batch contains a request of each run that has not ended
     n_batches = len(batches)
-    _assert_same_ends(ends, [improve(criterion, start, 8) for start in starts])
+    _assert_same_ends(ends, [improve(criterion, start, 8, np.inf) for start in starts])
     assert len(batches) == n_batches
     X, Y, w = _data(T, weighted)
     for end, start in zip(ends, starts, strict=True):
@@ -450,7 +450,7 @@ def test_the_kernel_of_each_start_is_used():
     criterion, starts = _criterion(*_data()), [*_starts((2,)), *_starts((2,), "matern32")]
     ends = improve_each(criterion, starts, 3)
     assert abs(ends[0].value - ends[1].value) > 1e-4
-    _assert_same_ends(ends, [improve(criterion, start, 3) for start in starts])
+    _assert_same_ends(ends, [improve(criterion, start, 3, np.inf) for start in starts])
 
 
 def test_a_start_that_cannot_be_evaluated_keeps_its_place():
@@ -458,7 +458,7 @@ def test_a_start_that_cannot_be_evaluated_keeps_its_place():
     starts[1] = replace(starts[1], B=np.full((2, D), np.nan), value=-1.0, score=-1.0)
     ends = improve_each(criterion, starts, 3)
     assert (ends[1].value, ends[1].score) == (math.inf, math.inf)
-    _assert_same_ends([ends[0], ends[2]], [improve(criterion, starts[k], 3) for k in (0, 2)])
+    _assert_same_ends([ends[0], ends[2]], [improve(criterion, starts[k], 3, np.inf) for k in (0, 2)])
 
 
 def test_after_the_deadline_only_the_first_start_is_evaluated(batches):

@@ -56,9 +56,10 @@ def test_maps_have_norm_one(entries, d, D):
 
 @pytest.mark.parametrize("entries", paper.STARTS)
 @pytest.mark.parametrize("n_maps", [1, 10])
-def test_the_start_is_the_sampled_map_with_the_lowest_validation_error(entries, n_maps):
+def test_the_start_is_the_sampled_map_with_the_lowest_validation_error(entries, n_maps, monkeypatch):
+    monkeypatch.setattr(paper, "_N_MAPS", n_maps)
     split, d, c, reg_lambda, seed = paper.draw(1, 80, 60, 10, 6, 2, seed=5), 2, 7, 1e-3, 11
-    start = paper.best_start(split, d, c, reg_lambda, entries, seed, n_maps)
+    start = paper.best_start(split, d, c, reg_lambda, entries, seed)
     # Draw the maps again in the same order, and solve the normal equations.
     rng, tried = np.random.RandomState(seed), []
     C = uniform(InMemoryRows(split.X, split.y), c, rng)

@@ -15,7 +15,7 @@ import numpy as np
 from hkrr._base.linear_algebra import EPS, Array, array_namespace
 from hkrr._base.threads import Lockstep, value_or_error
 from hkrr.criteria.evidence import Evidence, signal_variance
-from hkrr.kernels.batched import pull_back, squared_distances
+from hkrr.kernels.batched import latent_centers, pull_back, squared_distances
 from hkrr.kernels.radial import Radial
 from hkrr.objective import Reduced
 
@@ -75,12 +75,7 @@ def profiled_batch(criterion: Evidence, maps: Sequence[Array]) -> list[Reduced] 
         B[k, : len(one)] = one
     B = rows.place(B)
     xp = array_namespace(B)
-    C = centers @ B.mT
-    # Subtract the mean of the centers, as `hkrr.kernels.radial` does: far from zero, distances have fewer correct
-    # digits.
-    origin = xp.mean(C, axis=-2, keepdims=True)
-    C = C - origin
-    K_cc, decay_cc = kernel.value_and_decay(squared_distances(C, C))
+    C, origin, K_cc, decay_cc = latent_centers(kernel, centers, B)
     kappa = float(kernel.diagonal(centers[:1])[0])
     identity = xp.eye(c, dtype=B.dtype, device=B.device)
     T, failed = xp.linalg.cholesky_ex(K_cc + 10.0 * EPS * c * kappa * identity)

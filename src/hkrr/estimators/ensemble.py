@@ -215,7 +215,7 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
         }
         return {name for name in self.get_params(deep=False) if not could_help.get(name, False)}
 
-    def _make_summary(self, columns: list[str] | None = None) -> Summary:
+    def _make_summary(self, columns: list[str] | None) -> Summary:
         return summarize_ensemble(self, columns)
 
     @property

@@ -36,6 +36,8 @@ METHODS = ("VarPro", "AGD", "L-BFGS")
 STARTS = ("uniform", "normal")
 # Functions that generate the paper's data sets 1 and 2.
 _MAKE = {1: make_mim_sines, 2: make_mim_mixed}
+# Number of sampled maps from which the starting map is chosen.
+_N_MAPS = 10
 # Maximum number of iterations. It is never reached, because the time budget ends a run.
 _UNLIMITED = 10**9
 # Maximum number of centers in the fits that choose gamma and lambda for the refit.
@@ -108,10 +110,8 @@ class Start(NamedTuple):
     B: Array
 
 
-def best_start(
-    split: Split, d: int, n_centers: int, reg_lambda: float, entries: str, seed: int, n_maps: int = 10
-) -> Start:
-    """Return the map with the lowest validation error among `n_maps` sampled maps, and its objective.
+def best_start(split: Split, d: int, n_centers: int, reg_lambda: float, entries: str, seed: int) -> Start:
+    """Return the map with the lowest validation error among ten sampled maps, and its objective.
 
     This is the rule in section 5 of the paper. `entries` is the distribution of the entries of the maps, one of
     `STARTS`.
@@ -120,7 +120,7 @@ def best_start(
     rows = InMemoryRows(split.X, split.y)
     centers = uniform(rows, n_centers, rng)
     starts = []
-    for _ in range(n_maps):
+    for _ in range(_N_MAPS):
         B = draw_map(d, split.X.shape[1], entries, rng)
         kernel = with_median_gamma(Gaussian(), split.X, B)
         objective = Objective(rows, centers, kernel, reg_lambda)

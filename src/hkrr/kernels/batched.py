@@ -6,6 +6,20 @@ The first axis of each array is the index of the map.
 from __future__ import annotations
 
 from hkrr._base.linear_algebra import Array, array_namespace
+from hkrr.kernels.radial import Radial
+
+
+def latent_centers(kernel: Radial, centers: Array, B: Array) -> tuple[Array, Array, Array, Array]:
+    """Return the latent centers of each map, minus their mean, the mean, and the kernel matrix of the centers.
+
+    The last value contains ``-phi'(u)`` for each entry phi(u) of the matrix. The mean is subtracted as in
+    `hkrr.kernels.radial`: far from zero, distances have fewer correct digits.
+    """
+    xp = array_namespace(B)
+    C = centers @ B.mT
+    origin = xp.mean(C, axis=-2, keepdims=True)
+    C = C - origin
+    return C, origin, *kernel.value_and_decay(squared_distances(C, C))
 
 
 def squared_distances(P: Array, C: Array) -> Array:

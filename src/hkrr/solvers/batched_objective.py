@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from hkrr._base.linear_algebra import EPS, Array, array_namespace
-from hkrr.kernels.batched import pull_back, squared_distances
+from hkrr.kernels.batched import latent_centers, pull_back, squared_distances
 from hkrr.kernels.radial import Radial
 from hkrr.objective import WHITEN_BELOW, Objective, Reduced
 
@@ -50,12 +50,7 @@ def reduced_batch(objectives: Sequence[Objective], maps: Sequence[Array]) -> lis
     )
     B = roots * B
     xp = array_namespace(B)
-    C = centers @ B.mT
-    # Subtract the mean of the centers, as `hkrr.kernels.radial` does: far from zero, distances have fewer correct
-    # digits.
-    origin = xp.mean(C, axis=-2, keepdims=True)
-    C = C - origin
-    K_cc, decay_cc = kernel.value_and_decay(squared_distances(C, C))
+    C, origin, K_cc, decay_cc = latent_centers(kernel, centers, B)
 
     def normal_equations(X: Array, Y: Array, w: Array | None, B: Array, C: Array, origin: Array) -> tuple[Array, Array]:
         K = kernel.value(squared_distances(X @ B.mT - origin, C))

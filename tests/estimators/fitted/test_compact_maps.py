@@ -71,7 +71,9 @@ def fit(case, *, dense, **parameters):
     B = np.diag(SHAPES[shape]) if dense else SHAPES[shape]
     fixed = Diagonal() if shape == "diagonal" else Scaled(np.ones(D))
     winner = Candidate(Origin.PLAIN, get_kernel(kernel).with_gamma(1.0), B, 0.5, 0.0, shape=fixed)
-    found = final_fit(rows, winner, unchanged(winner, 0.01, StopReason.STALLED), n_centers, np.random.RandomState(0))
+    found = final_fit(
+        rows, winner, unchanged(winner, 0.01, StopReason.STALLED), n_centers, np.random.RandomState(0), True
+    )
     model._store(found.result, winner.kernel, found.objective.centers, scaling, one_target=loaded.one_target)
     model._store_uncertainty(found.uncertainty)
     model.n_components_, model.best_score_, model.map_shape_ = D, 0.0, shape

@@ -261,7 +261,7 @@ def test_threads_and_workers_give_the_same_candidates_in_the_same_order(given, g
     )
     for n in (0, 3):
         starts = _starts(n)
-        one_by_one = [improve(criterion, start, 5) for start in starts]
+        one_by_one = [improve(criterion, start, 5, np.inf) for start in starts]
         ends = improve_each(criterion, starts, 5, **given)
         assert _comparable(ends) == _comparable(one_by_one)
         assert len({end.value for end in ends}) == n
@@ -335,6 +335,6 @@ def test_lambda_at_its_bound_is_reported(reg_lambda, expected):
     rows = _rows()
     criterion = Evidence(rows, None, KERNEL, 1.0)
     start = replace(_starts(1)[0], nu=reg_lambda * rows.total_weight, lambda_at_bound=not expected)
-    ends = [descend(criterion, start, 0)[0], improve(criterion, start, 0)]
+    ends = [descend(criterion, start, 0)[0], improve(criterion, start, 0, np.inf)]
     ends += improve_each(criterion, [start], 0, n_jobs=2)
     assert [end.lambda_at_bound for end in ends] == [expected] * 3

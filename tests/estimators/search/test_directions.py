@@ -306,8 +306,8 @@ def test_starting_width(n_rows, n_features, at_least, width):
 def test_only_linearly_independent_columns_limit_the_starting_width():
     X = np.random.default_rng(0).normal(size=(60, 5))
     rows = InMemoryRows(np.hstack([X, X @ np.ones((5, 15))]), np.zeros(60))
-    assert starting_width(rows) == 3
-    assert starting_width(rows.count_free_columns()) == 6
+    assert starting_width(rows, 1) == 3
+    assert starting_width(rows.count_free_columns(), 1) == 6
 
 
 # --------------------------------------------------------------------------------------- sorted rows of a map
@@ -588,7 +588,7 @@ def test_the_spectrum_of_the_winner(problem, seed, make, kernel):
     widths = {end.n_components for end in search.ends if end.origin is not Origin.CUT}
     assert len(winner.spectrum) in widths
     if not any(end.origin is Origin.WIDENED for end in search.ends):
-        assert len(winner.spectrum) == starting_width(search.criterion.rows)
+        assert len(winner.spectrum) == starting_width(search.criterion.rows, 1)
     assert winner.spectrum[0] == 1.0
     assert list(winner.spectrum) == sorted(winner.spectrum, reverse=True)
     assert winner.spectrum[-1] >= 0.0
@@ -611,7 +611,7 @@ def test_two_starts_survive_and_the_others_are_dropped():
     In the list of candidates, the starts that were dropped come first, then the two survivors.
     """
     search = _search(_rows(PROBLEMS["single"](0)), n_starts=4)
-    width = starting_width(search.problem.rows)
+    width = starting_width(search.problem.rows, 1)
     starts, others = search.ends[:5], search.ends[5:]
     assert {start.n_components for start in starts} == {width}
     assert [start.dropped for start in starts] == [True] * (5 - SURVIVORS) + [False] * SURVIVORS
@@ -811,7 +811,7 @@ def test_the_widest_map_is_not_the_best_before_a_wider_map_was_tried():
     X = rng.normal(size=(120, 20))
     y = X[:, 0] + 0.6 * X[:, 1] ** 2 + X[:, 0] * X[:, 2] + 0.2 * X[:, 3] ** 2 + 0.02 * rng.normal(size=120)
     search = _search(InMemoryRows(X, y - y.mean()))
-    assert starting_width(search.problem.rows) == 3
+    assert starting_width(search.problem.rows, 1) == 3
     assert _winner(search).n_components + 1 in search.best
 
 

@@ -271,7 +271,7 @@ def test_plain_weights_are_small_for_outliers(n):
     bad = rng.choice(n, 6, replace=False)
     y[bad] += [1e6, -300.0, 40.0, -30.0, 20.0, 20.0]
     rows = InMemoryRows(X, y, y_offset=np.array([y.mean()]))
-    omega, density = plain_weights(rows, Gaussian(gamma=1.0), np.random.RandomState(0))
+    omega, density = plain_weights(rows, Gaussian(gamma=1.0), np.random.RandomState(0), np.inf)
     assert np.isfinite(density)
     assert np.all(omega[bad] < OUTLIER_WEIGHT)
     good = np.setdiff1d(np.arange(n), bad)

@@ -315,7 +315,7 @@ class HyperKernelClassifier(
         scores, link = self._scores(X), self._link
         return require_finite("probabilities", lambda: link.probabilities(scores))
 
-    def _make_summary(self, columns: list[str] | None = None) -> Summary:
+    def _make_summary(self, columns: list[str] | None) -> Summary:
         return summarize_classifier(self, columns)
 
     def predict(self, X: Any) -> Array:

@@ -21,7 +21,7 @@ _MAX_CLASSES = 8
 _MAX_LABEL_LENGTH = 24
 
 
-def summarize_classifier(model: HyperKernelClassifier, columns: list[str] | None = None) -> Summary:
+def summarize_classifier(model: HyperKernelClassifier, columns: list[str] | None) -> Summary:
     """Return the summary of a fitted classifier. If `columns` is None, the names of the training data are used."""
     summary = summarize_ensemble(model.scores_, column_names(model) if columns is None else columns)
     facts = (*_size_facts(model), *_class_facts(model))

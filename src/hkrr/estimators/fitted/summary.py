@@ -148,11 +148,11 @@ class SummaryMixin:
         check_is_fitted(self)
         return self._make_summary(columns)
 
-    def _make_summary(self, columns: list[str] | None = None) -> Summary:
+    def _make_summary(self, columns: list[str] | None) -> Summary:
         return summarize(cast("MapModel", self), columns)
 
 
-def summarize(model: MapModel, columns: list[str] | None = None) -> Summary:
+def summarize(model: MapModel, columns: list[str] | None) -> Summary:
     """Return the summary of a fitted regressor. `columns` defaults to the column names of the training data."""
     # A fit that was interrupted by Ctrl-C has no diagnostics.
     found: Diagnostics | None = getattr(model, "diagnostics_", None)
@@ -169,7 +169,7 @@ def summarize(model: MapModel, columns: list[str] | None = None) -> Summary:
     )
 
 
-def summarize_ensemble(ensemble: HyperKernelEnsemble, columns: list[str] | None = None) -> Summary:
+def summarize_ensemble(ensemble: HyperKernelEnsemble, columns: list[str] | None) -> Summary:
     """Return the summary of a fitted ensemble, with the directions of its first member. See `summarize`."""
     found: Diagnostics | None = getattr(ensemble, "diagnostics_", None)
     members, first = ensemble.members_, ensemble.members_[0]

@@ -279,7 +279,7 @@ def _ended(criterion: Criterion | Grouped, start: Candidate, result: Result | No
     )
 
 
-def improve(criterion: Criterion | Grouped, start: Candidate, max_iter: int, deadline: float = math.inf) -> Candidate:
+def improve(criterion: Criterion | Grouped, start: Candidate, max_iter: int, deadline: float) -> Candidate:
     """Return the candidate after a run of `descend`. If the run fails, the value and the score are infinite."""
     with single_threaded_blas():
         try:

@@ -77,7 +77,7 @@ _SAME_DIRECTIONS = 0.5
 _FEW_COLUMNS = 300
 
 
-def starting_width(rows: InMemoryRows, at_least: int = 1) -> int:
+def starting_width(rows: InMemoryRows, at_least: int) -> int:
     """Return the number of directions of the starting maps: 8, or fewer to have at least two rows per entry of a map.
 
     The number is at least 3 and at least `at_least`, but at most the number of columns.

@@ -59,7 +59,7 @@ def final_fit(
     result: Result,
     n_centers: int,
     rng: np.random.RandomState,
-    with_uncertainty: bool = True,
+    with_uncertainty: bool,
     given: Rows | None = None,
 ) -> FinalFit:
     """Return the fit of the coefficients on all rows, at the map of `winner`, the selected candidate.
@@ -93,7 +93,7 @@ def final_fit(
     return FinalFit(objective, result, solve, uncertainty)
 
 
-def quick_fit(sample: InMemoryRows, candidate: Candidate, with_uncertainty: bool = True) -> FinalFit:
+def quick_fit(sample: InMemoryRows, candidate: Candidate, with_uncertainty: bool) -> FinalFit:
     """Return a fast fit of a candidate, with at most 500 centers, to `sample`, the rows of the search.
 
     The fit uses a random number generator of its own, so that it does not change the random numbers of the search.

@@ -223,7 +223,7 @@ def _standardized(kernel: Kernel, P: Array, Y: Array, weighted_noise: Array, noi
 
 
 def plain_weights(
-    rows: InMemoryRows, kernel: Kernel, rng: np.random.RandomState, deadline: float = math.inf
+    rows: InMemoryRows, kernel: Kernel, rng: np.random.RandomState, deadline: float
 ) -> tuple[Array, float]:
     """Return the weights omega for plain kernel ridge regression, and the mean log density of its errors.
 

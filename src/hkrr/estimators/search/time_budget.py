@@ -147,7 +147,7 @@ class TimeBudget:
         self._rows, self._limit, self._began = rows, limit, began
         self._reading, self._n_threads = reading, n_threads
 
-    def search_deadline(self, kernel: Kernel, n_centers: int, n_fits: int = 1) -> float:
+    def search_deadline(self, kernel: Kernel, n_centers: int, n_fits: int) -> float:
         """Return the time (of ``time.perf_counter``) at which the search has to stop.
 
         Time for the final fit is reserved: the predicted duration of the fit, the time for reading the rows, and
