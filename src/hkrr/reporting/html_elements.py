@@ -60,7 +60,7 @@ def figure(content: str, caption: str, extra: str = "") -> str:
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[Any]], caption: str, sortable: bool = False) -> str:
-    """Return a table in a scrollable box. The exact value of each number is stored in an attribute, for sorting."""
+    """Return a table in a scrollable box. An attribute stores the exact value of each number. Sorting uses it."""
 
     def cell(value: Any) -> str:
         if isinstance(value, float):

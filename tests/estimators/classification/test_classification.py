@@ -483,7 +483,7 @@ def test_classes_without_positive_weight_are_removed():
 
 @pytest.mark.usefixtures("quick")
 def test_balanced_class_weights():
-    """Test that class_weight="balanced" gives the same model as the same weights, as a dict or as sample weights."""
+    """Test that class_weight="balanced" gives the same model as its weights, passed as a dict or as sample weights."""
     X, y, X_test, *_ = _planted(2, 40)
     y[:15] = 0
     counts = np.bincount(y)

@@ -266,7 +266,7 @@ def test_the_weights_of_some_finalists_are_those_without_the_others():
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Reduce the numbers of iterations, for tests in which the accuracy does not matter."""
+    """Reduce the numbers of iterations. The accuracy does not matter in tests with this fixture."""
     make_quick(monkeypatch)
 
 

@@ -72,7 +72,7 @@ _NORMAL_QUARTILE = 0.6745
 
 @storable
 class LeftOut(NamedTuple):
-    """Leave-one-out errors of the rows that get a score, for t targets."""
+    """Leave-one-out errors of the rows that get a score. There are t targets."""
 
     targets: Array  # (n_scores, t)
     errors: Array  # (n_scores, t): targets minus their leave-one-out predictions
@@ -97,7 +97,7 @@ class Uncertainty(NamedTuple):
 
 
 class _ScoredRows(NamedTuple):
-    """Quantities of the n rows that get a score, for t targets and p derivatives with respect to B.
+    """Quantities of the n rows that get a score. There are t targets, and p derivatives with respect to B.
 
     The docstring of this module defines the symbols.
     """
