@@ -97,7 +97,7 @@ def _log_loss(model, X, y):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Reduce the numbers of iterations, and make no refinement, for tests in which the accuracy does not matter."""
+    """Use few iterations and no refinement. The accuracy does not matter in tests with this fixture."""
     make_quick(monkeypatch)
     monkeypatch.setattr(classifier, "refine", _no_refinement)
 

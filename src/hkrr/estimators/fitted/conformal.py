@@ -122,10 +122,10 @@ def estimate_uncertainty(
     """Return the uncertainty of a fit, or None if a factorization fails or memory runs out.
 
     `alpha` are the coefficients of the model. `solution` are the coefficients that solve the linear system at B, and
-    `info` has the details of this solve, such as the Cholesky factor. The two differ if the solver stopped before it
-    had solved the system. `shape` determines what was learned: all entries of B, one scale per column, or one scale.
-    With heavy-tailed noise, the weights of the objective are small for outliers, and `given` are the rows with the
-    weights that the user gave. Otherwise `given` is None.
+    `info` has the details of this solve, such as the Cholesky factor. `alpha` and `solution` differ if the solver
+    stopped before it had solved the system. `shape` determines what was learned: all entries of B, one scale per
+    column, or one scale. With heavy-tailed noise, the weights of the objective are small for outliers, and `given` are
+    the rows with the weights that the user gave. Otherwise `given` is None.
     """
     if info.factor is None:
         return None

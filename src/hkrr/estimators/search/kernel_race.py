@@ -60,9 +60,9 @@ LINEAR = "linear"
 _SPARSE = (LINEAR, "gaussian", "matern32", "product_laplace")
 # Initial noise level nu (see `Candidate`) of a run whose scales are set by the median heuristic.
 _FIRST_NOISE = 0.1
-# Limits for the start of a run that continues from the result of another run: smallest nu, largest nu, and largest
-# factor by which a scale may be above or below the scale of the median heuristic. Outside these limits, gradients
-# almost vanish, and the run would hardly change the map.
+# Limits on the start of a run that continues from the result of another run: the smallest nu, the largest nu, and the
+# largest ratio between a scale and the scale of the median heuristic, in either direction. Outside these limits,
+# gradients almost vanish, and the run would hardly change the map.
 _LEAST_NOISE, _MOST_NOISE, _FARTHEST_SCALE = 0.003, 1.0, 100.0
 # The time of one iteration is proportional to this power of the number of rows.
 _COST_EXPONENT = 2.3
@@ -393,7 +393,7 @@ def _configuration(candidate: Candidate) -> tuple[Kernel, _Kind, type, int]:
 
 
 def _best_of_each(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the candidate with the lowest score for each kernel, kind, shape and number of directions."""
+    """For each kernel, kind, shape and number of directions, return the candidate with the lowest score."""
     best: dict[tuple[Kernel, _Kind, type, int], Candidate] = {}
     for one in sorted(candidates, key=lambda one: one.score):
         best.setdefault(_configuration(one), one)

@@ -116,7 +116,8 @@ def select_model(ready: Ready, kernel: Kernel | None, keep_best: bool) -> Select
 class LeftOutPredictions(NamedTuple):
     """Predictions of each member for rows that were left out of its fit, or of the fit of its coefficients.
 
-    The predictions and targets are centered. `n_parameters` are the numbers of parameters of the members, for `price`.
+    The predictions and targets are centered. `n_parameters` are the numbers of parameters of the members, and `price`
+    is the price of a parameter.
     """
 
     predictions: list[Array]
