@@ -65,7 +65,7 @@ class Schema:
     attributes: dict[str, Check | tuple[str, ...] | list[str]]
     optional: dict[str, Check] = field(default_factory=dict)  # checks of attributes that can be absent
     check_together: Callable[[Any], None] = lambda model: None  # checks conditions on several attributes or parameters
-    # Names of the stored parameters. None means all parameters. All classes of this library have None.
+    # Names of the stored parameters. None means all parameters. The schemas of this library's classes have None.
     parameters: tuple[str, ...] | None = None
     # Parameters that are estimators, and the attributes with their fitted clones. Only the fitted clones are stored.
     copies: dict[str, str] = field(default_factory=dict)

@@ -292,7 +292,7 @@ def _compare_classes(model: TableClassifier, split: Split, others: dict[str, Arr
 
 
 def class_baselines(X: Array, y: Array, X_test: Array) -> dict[str, Array]:
-    """Return the probabilities of logistic regression and the class frequencies for the rows of X_test, by name."""
+    """Return, by name, the probabilities of logistic regression and of the class frequencies for the rows of X_test."""
     # These modules are imported here because importing them is slow.
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression

@@ -11,8 +11,8 @@ These are d D numbers. A diagonal map (one scale per column) has D derivatives, 
 derivatives are used as features in addition to the kernels, with a Gaussian prior on the change of B. The prior
 variance of an entry of B is the mean square of the entries of B. The prior variance of the logarithm of a scale is 1.
 Let w_i be the sample weights, W their sum, and nu = lambda W. Let H be the hat matrix at a fixed map, with the diagonal
-entries h_i. Let J be the matrix with the rows J_i. Each row of the data and of J is multiplied by the square root of
-its weight. The leverages of the linear model with the additional features are then
+entries h_i. Let J be the matrix whose row i contains the entries of J_i. Each row of the data and of J is multiplied by
+the square root of its weight. The leverages of the linear model with the additional features are then
 
     h'_i = h_i + R_i Q^-1 R_i',   R = (I - H) J,   Q = J'(I - H) J + rho I
 
