@@ -156,8 +156,8 @@ class Criterion(ABC):
             setattr(other, name, xp.astype(getattr(other, name), xp.float32))
         return other
 
-    # Upper bound on lambda in `profiled`. The model search lowers it for its criterion: with a very large lambda, the
-    # gradient with respect to the map vanishes.
+    # Upper bound on lambda in `profiled`. The model search sets a smaller value, because the gradient with respect to
+    # the map vanishes if lambda is very large.
     most_lambda = LAMBDA_BOUNDS[1]
 
     @property

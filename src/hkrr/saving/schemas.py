@@ -99,7 +99,7 @@ OUTPUT: dict[str, Check] = {"_sklearn_output_config": checks.output_config}
 
 
 def schema_of_file(name: str, attributes: Any) -> Schema:
-    """Return the schema of the class with this name, as the version that stored the attributes defined the class."""
+    """Return the schema that the class with this name had in the version that stored the attributes."""
     if name in FORMER and isinstance(attributes, dict) and FORMER[name][0] in attributes:
         return FORMER[name][1]
     return SCHEMAS[name]
