@@ -45,14 +45,14 @@ def change(module: str, name: str, value: Any) -> None:
 
 
 def one_size() -> None:
-    """Use the smallest numbers of rows and centers in `directions.SIZES`, for any number of directions of the map."""
+    """Use the smallest numbers of rows and centers in `directions.SIZES` for any number of directions of the map."""
     directions = importlib.import_module(f"{SEARCH}.directions")
     _, n_rows, n_centers = directions.SIZES[0]
     change(f"{SEARCH}.directions", "SIZES", ((math.inf, n_rows, n_centers),))
 
 
 def many_centers() -> None:
-    """Use the largest numbers of rows and centers in `directions.SIZES`, for any number of directions of the map."""
+    """Use the largest numbers of rows and centers in `directions.SIZES` for any number of directions of the map."""
     directions = importlib.import_module(f"{SEARCH}.directions")
     change(f"{SEARCH}.directions", "SIZES", directions.SIZES[-1:])
 

@@ -38,8 +38,8 @@ DRAWN = [
 TABLE_ROWS = 1000
 # Tables for additional fits with kernel="auto" (first split only), and the maximum number of their training rows.
 WITH_ANY_KERNEL, ANY_KERNEL_ROWS = ("airfoil", "concrete", "energy", "wine"), 500
-# Tables for additional fits to more training rows (first split only), of which only some are centers, and the maximum
-# number of these rows.
+# Tables that are also fitted with more training rows (first split only), and the maximum number of these rows. Only
+# some of these rows are centers.
 LARGE, LARGE_ROWS = ("kin40k",), 6000
 # Columns that identify a fit in the CSV file.
 KEY = ["problem", "m", "D", "noise", "model", "seed"]

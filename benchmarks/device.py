@@ -68,7 +68,7 @@ def planted(m, seed=0):
 def evaluations(m, peak):
     """Yield the times of one evaluation of the reduced function and its gradient, with m rows of data on the GPU.
 
-    ``peak`` is the speed of a matrix product in TFLOP/s, to which the speed of the evaluation is compared.
+    ``peak`` is the speed of a matrix product in TFLOP/s, for comparison.
     """
     X = torch.randn(m, D, device="cuda")
     y = torch.randn(m, device="cuda")

@@ -168,7 +168,7 @@ def blocks() -> list[Row]:
 
 
 def starts() -> list[Row]:
-    """Compute the test R2 of fits that start from one random map and of default fits, for ten seeds.
+    """Compute, for ten seeds, the test R2 of fits that start from one random map and of default fits.
 
     The fits use 100 centers and lambda = 1e-3.
     """

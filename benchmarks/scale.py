@@ -33,7 +33,7 @@ RESULTS = Path(__file__).parent / "results"
 D, CENTERS = 50, 200
 # Number of rows in a generated block, and in a row group of the Parquet file.
 CHUNK, GROUP = 100_000, 1_000_000
-# The map with five directions that generates the targets, and at which the objective is evaluated.
+# A map with five directions. It generates the targets, and the objective is evaluated at this map.
 MAP = np.random.RandomState(0).standard_normal((5, D)) / np.sqrt(D)
 
 

@@ -1,4 +1,4 @@
-"""`HyperKernelEnsemble` on thirty problems, many of which a simple model solves well.
+"""Accuracy of `HyperKernelEnsemble` on thirty problems. For many of them, a simple model is accurate.
 
     python benchmarks/simple_models.py [--problems NAME ...] [--seeds N] [--append] [--out NAME] [--list]
 

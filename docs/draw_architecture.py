@@ -91,7 +91,7 @@ def arrange(layers: list[list[str]], imports: set[tuple[str, str]]) -> list[list
 
 
 def describe_picture(layers: list[list[str]], imports: set[tuple[str, str]]) -> str:
-    """Return the layers, the captions and the arrows as text, for the metadata of the picture."""
+    """Return the layers, the captions and the arrows as text, which is stored in the metadata of the picture."""
     captions = [f"{package}: {describe(package)}" for layer in layers for package in sorted(layer)]
     arrows = [f"{importer} -> {imported}" for importer, imported in sorted(imports)]
     return "\n".join([*(" | ".join(sorted(layer)) for layer in layers), *captions, *arrows])

@@ -118,7 +118,7 @@ def is_smallest_integer_from(number, bound):
 
 
 def rounding(K, t):
-    """Return a bound on the rounding error of the scores, for a backward stable solve with A = K + t m I.
+    """Return a bound on the rounding error of scores that a backward stable solve with A = K + t m I computes.
 
     Let |.| be the spectral norm. The error is c eps cond(A) |A^-1 K| with c of order m, cond(A) <= (|K| + t m) / (t m)
     and |A^-1 K| = |K| / (|K| + t m). With c = 10 m, this gives 10 eps |K| / t. For large t, the bound decreases with t
@@ -449,7 +449,7 @@ def test_defaults_of_the_numbers_of_centers():
 
 
 def test_centers_worked_out_by_hand():
-    """Test that the numbers of centers equal values computed by hand, for arguments with which the logarithms equal 6.
+    """Test that the numbers of centers equal values computed by hand, for arguments that make the logarithms equal 6.
 
     `plain_centers` contains log(4 kappa / (lambda delta)), which is 6 if kappa = lambda = 1 and delta = 4 / e^6. The
     number of centers is then max(67, 5 N_inf) * 6. `als_centers` contains log(8 m / delta), which is 6 if m = 1 and

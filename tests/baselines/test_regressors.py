@@ -41,7 +41,7 @@ def gram(kernel, P, C, gamma=GAMMA):
 @targets
 @pytest.mark.parametrize("reg_lambda", [0.3, 1e-4])
 def test_exact_ridge_agrees_with_scikit_learn(case, T, reg_lambda):
-    """The predictions agree with `KernelRidge` of scikit-learn, for every kernel.
+    """With every kernel, the predictions agree with `KernelRidge` of scikit-learn.
 
     The model of scikit-learn has the penalty alpha = lambda m for m rows, standardized inputs and a centred target.
     """

@@ -216,7 +216,7 @@ def test_squared_distances_of_equal_points_are_not_negative():
 def test_a_batch_agrees_with_the_oracle(kernel, T, weighted, constant, block_size):
     """Test that a batch of maps with 2, 1 and 3 directions agrees with the oracle.
 
-    The 60 rows are computed in one block, or in blocks of 7 or 13 rows, of which the last block is smaller.
+    The 60 rows are computed in one block, or in blocks of 7 or 13 rows. The last block is then smaller.
     """
     _check(kernel, _data(T, weighted, constant), _maps(), block_size=block_size)
 

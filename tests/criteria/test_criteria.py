@@ -161,7 +161,8 @@ def test_directional_derivatives(criterion, exact, kernel):
 def test_agrees_with_autograd(criterion, exact, case):
     """Test that the value and the derivatives agree with autograd of a different formula.
 
-    This formula uses m x m matrices for m rows, and for the leave-one-out error one explicit refit without each row.
+    This formula uses m x m matrices for m rows. For the leave-one-out error, it contains one explicit refit for each
+    row that is left out.
     """
     torch = pytest.importorskip("torch")
     p, given = _problem(case.kernel, exact, m=14, T=3)

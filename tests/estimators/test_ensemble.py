@@ -62,7 +62,7 @@ def _data(n=60, T=1, noise=0.1, seed=0):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Reduce the numbers of iterations, for tests in which the accuracy does not matter."""
+    """Reduce the numbers of iterations. The accuracy does not matter in tests with this fixture."""
     make_quick(monkeypatch)
 
 

@@ -214,7 +214,7 @@ def test_float32_stays_float32(solver):
 @pytest.mark.parametrize("scale_features", [True, False])
 @pytest.mark.parametrize("case", ONE_GAMMA[::2], ids=case_id)
 def test_public_attributes_are_the_model(case, scale_features, solver):
-    """Test that predict(x) = sum_j dual_coef_j k(B x, B c_j) + intercept for the public attributes, and |B| = 1.
+    """Test that the public attributes satisfy predict(x) = sum_j dual_coef_j k(B x, B c_j) + intercept and |B| = 1.
 
     The kernel k is computed by the independent formula of the oracle.
     """

@@ -9,7 +9,7 @@ import pytest
 from support import experiment_tables as tables
 from support.experiment_tables import LINKS, STEPS, check_claims_and_figure, claims_of, without
 
-# Arguments of the functions in `tables`, with which all claims of the tables in WHOLE hold.
+# Arguments of the functions in `tables`. With these arguments, all claims about the tables in WHOLE hold.
 SAME, ESCAPES = ([(1, 1)], [(9, 1)]), ([(1, 2)], [(9, 1)])
 _WELL = (lambda n: n**-2.0, lambda n: n**-2.0, lambda n: 1.0 - 1.0 / n, lambda n: 1.0 - 1.0 / n, 0.5, 1.0, 0.1)
 _LATENT = (0.0, 0.4, 0.8, 0.84, 0.82, 0.81, 0.81, 0.0)
@@ -43,7 +43,7 @@ ONE = {
     "adaptivity": {"m": 400, "repeat": 1},
     "stationarity": {"start": 1, "method": "AGD"},
 }
-# The settings of which all cases are missing in `test_without_a_setting`.
+# The settings whose cases are all missing in `test_without_a_setting`.
 SETTINGS = [
     ("convergence", {"method": "AGD"}),
     ("convergence", {"method": "L-BFGS"}),

@@ -218,7 +218,7 @@ def test_rows_of_weight_zero_are_ignored():
 
 @pytest.mark.thorough
 def test_weights_decide_between_contradictory_rows():
-    """Test that, for two crossing lines, the line with a hundred times the weight is predicted."""
+    """Test two crossing lines: the line whose rows have a hundred times the weight is predicted."""
     X = np.tile(np.linspace(-1.0, 1.0, 20), 2)[:, None]
     sign = np.repeat([1.0, -1.0], 20)
     for heavy in (1.0, -1.0):

@@ -51,7 +51,7 @@ def _everything(objective, B, alpha):
 @every_kernel
 @layouts
 def test_matches_the_oracle(case, T, weighted):
-    """Test that the value and the gradients match the oracle, for 17 rows in blocks of 7, of which the last is shorter.
+    """Test that the value and the gradients match the oracle. The 17 rows are in blocks of 7, 7 and 3 rows.
 
     The order of the sums changes the last digits, so the tolerance is 1e-10.
     """

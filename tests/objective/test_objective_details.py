@@ -159,7 +159,7 @@ def test_details_of_a_solve_describe_its_linear_system(weighted, path):
 
 
 def test_the_bound_limits_the_effect_of_rounding_errors_on_the_fitted_values():
-    """Test that `condition_bound` limits the effect of rounding errors, for a kernel matrix of low rank.
+    """Test that `condition_bound` limits the effect of rounding errors on a fit with a kernel matrix of low rank.
 
     The target has no noise. The condition number of the system is above 1e10, and the bound is more than a thousand
     times smaller. Random errors in the matrix, of the relative size 1e-13, change the fitted values by no more than the

@@ -311,14 +311,15 @@ def test_constant_predictions_and_constant_targets(fitted):
     assert "R² is not defined" in render(facts)
 
 
-def test_texts(fitted):
+def test_texts(fitted, monkeypatch):
     model, X, y = fitted
     facts = gather(model, X, y, compare=False)
     text = headline(facts)
     assert text.startswith("Price depends on 5 columns through 2 directions (weighted sums of the columns). The most ")
     assert facts.directions.importances[0].column in text
     assert "noise" not in text
-    assert formula(facts.directions.directions[0], most=2).endswith("+ 3 smaller terms")
+    monkeypatch.setattr("hkrr.reporting.text_formatting._MOST_TERMS", 2)
+    assert formula(facts.directions.directions[0]).endswith("+ 3 smaller terms")
     diagonal = dataclasses.replace(facts, directions=dataclasses.replace(facts.directions, shape="diagonal"))
     assert "5 columns, each with its own weight" in headline(diagonal)
     assert [score(0.9996), score(-0.5), score(1.0)] == ["above 0.999", "−0.500", "1.000"]

@@ -189,7 +189,7 @@ def test_partitions_of_unknown_lengths_are_computed_once_if_x_and_y_match(client
 
 
 def test_a_lost_scheduler_is_an_error_after_two_checks(client, monkeypatch):
-    """Test that the error is raised without a request to the scheduler. The client would wait 30 s for an answer."""
+    """Test that the error is raised without a request to the scheduler. A request would wait 30 s for an answer."""
     monkeypatch.setattr(dask_rows, "_POLL", 0.05)
     rows = DaskRows(*_arrays(), client=client)
     rows._client = _Lost()

@@ -224,7 +224,7 @@ def _blocks(n_blocks, size, made=lambda k, X: None):
 
 def test_errors_name_the_invalid_block():
     X, y = np.ones((9, 3)), np.ones(9)
-    _check_error(lambda: [X], None, "pairs")
+    _check_error(lambda: [X], None, "blocks without targets")
     _check_error(list, None, "no blocks")
     _check_error(lambda: [(X, y), (X[:, :2], y)], None, "block 1")
     _check_error(lambda: [(X, y), (np.full((9, 3), "a"), y)], None, "block 1")

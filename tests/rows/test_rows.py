@@ -36,7 +36,7 @@ def test_sum_and_map_process_every_row_once_in_order(block_size, n_threads):
 
 @pytest.mark.parametrize("width", [1, 3000, 50_000])
 def test_sums_and_maps_are_bitwise_equal_for_any_number_of_threads(width):
-    """Test that sums and maps do not depend on the number of threads, for small and large values of ``width``.
+    """Test that, with small and large values of ``width``, sums and maps do not depend on the number of threads.
 
     ``width`` is the number of columns of the largest array that the function of a block computes. If it is very large,
     fewer threads compute the sums.

@@ -36,7 +36,7 @@ def test_distinct_samples_stay_without_weights(T, seed):
 @pytest.mark.parametrize("T", [1, 2])
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_copies_are_merged_to_weights_of_mean_one(T, seed):
-    """Test that weights are proportional to counts and samples keep their targets, for any order of the rows."""
+    """Test that, in any order of the rows, weights are proportional to counts and samples keep their targets."""
     X, y = _distinct(20, seed, T=T)
     counts = np.random.default_rng(seed).integers(1, 5, size=20)
     order = np.random.default_rng(seed).permutation(np.repeat(np.arange(20), counts))

@@ -135,8 +135,8 @@ def nystrom(few, uniform, leverage, clustered=None, scale=1e-3, sizes=(100, 400)
     """Return a table of risks.
 
     ``few`` is the slope of the risk with few centers. The slope with all rows as centers is -1. ``uniform`` and
-    ``leverage`` have the risks for 5, 10, 20, ... centers, divided by the risk with all rows as centers, for these two
-    ways of sampling the centers. ``clustered`` has these two lists for the clustered inputs.
+    ``leverage`` contain the risks with 5, 10, 20, ... centers that are sampled in these two ways, divided by the risk
+    with all rows as centers. ``clustered`` has these two lists for the clustered inputs.
     """
     ratios = {"cube": (uniform, leverage), "clustered": clustered or (uniform, leverage)}
     theorem = {"n_eff": 12.1, "n_inf": 34.2, "theorem_uniform": 200, "theorem_leverage": 300}

@@ -1,4 +1,4 @@
-"""A small table of house prices with numbers, text, booleans, dates, missing values and identifiers, for tests."""
+"""A small table of house prices for tests. It has numbers, text, booleans, dates, missing values and identifiers."""
 
 import numpy as np
 import pandas as pd

@@ -135,7 +135,7 @@ def product_laplace_slope(p, c, gamma):
 
 
 def matern_factor(t, nu):
-    """Return the Matern function of t >= 0, a distance divided by the length scale, for nu = 1/2, 3/2 or 5/2."""
+    """Return the Matern function of t >= 0, a distance divided by the length scale. nu is 1/2, 3/2 or 5/2."""
     if nu == 0.5:
         return math.exp(-t)
     if nu == 1.5:
@@ -332,7 +332,7 @@ def reduced(k, X, Y, w, centers, reg_lambda, B):
 
 
 def hessian_alpha(k, X, w, centers, reg_lambda, B):
-    """Return the Hessian of L with respect to alpha, for one target.
+    """Return the Hessian of L with respect to the coefficients alpha of one target.
 
     The entry (j, l) is (2/W) sum_i w_i K_ij K_il + 2 lambda k(B c_j, B c_l), where K_ij = k(B x_i, B c_j) and W is the
     sum of the weights w_i.

@@ -87,7 +87,7 @@ def leave_one_out(k, X, Y, w, centers, reg_lambda, B):
 
 
 def torch_evidence(torch, K, left_out, Y, w, s):
-    """Return the same value as `evidence`, for a given prior covariance K, in a form that autograd can differentiate.
+    """Return the same value as `evidence`, computed from the prior covariance K so that autograd can differentiate it.
 
     ``torch`` is the module PyTorch, the arrays are tensors, and s = lambda W. ``left_out`` is the second array
     that `prior` returns.
@@ -100,7 +100,7 @@ def torch_evidence(torch, K, left_out, Y, w, s):
 
 
 def torch_leave_one_out(torch, K, left_out, Y, w, s):
-    """Return the same value as `leave_one_out`, for a given prior covariance K.
+    """Return the same value as `leave_one_out`, computed from the prior covariance K.
 
     Each row is predicted by the posterior mean of the Gaussian process given all other rows.
     """

@@ -67,7 +67,7 @@ def student_log_density(squares, scale, log_variance):
 
 
 def normal_log_density(squares, scale, log_variance):
-    """Return the same mean for independent normal errors with the variances q_t v_i (see `student_log_density`)."""
+    """Return the same mean as `student_log_density`, but for independent normal errors with the variances q_t v_i."""
     deviation = np.exp(0.5 * log_variance)[:, None]
     return np.mean(np.sum(stats.norm.logpdf(np.sqrt(squares) * deviation, scale=np.sqrt(scale) * deviation), axis=1))
 

@@ -1,4 +1,4 @@
-"""A search with few iterations, for tests of the interface, in which the accuracy of the fits does not matter."""
+"""A search with few iterations. Tests of the interface use it, because the accuracy of their fits does not matter."""
 
 from hkrr.estimators.search import candidates, directions, held_out_check, kernel_race, search_stages
 

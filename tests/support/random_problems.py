@@ -138,7 +138,7 @@ ONE_GAMMA = kernel_cases(0.3)
 
 
 def torch_gram(torch, case, P, C):
-    """Return the kernel matrix computed by PyTorch, for autograd.
+    """Return the kernel matrix, computed by PyTorch so that autograd can differentiate it.
 
     The constant 1e-300 under the square root makes the derivative at distance zero 0 instead of NaN.
     """

@@ -61,7 +61,7 @@ def corners(seed=0, m=20, T=1, start=(0.6, 0.6)):
 
 
 class Watched:
-    """An objective whose method calls are replaced by ``hook(call, method, arguments)``. `call` counts the calls."""
+    """An objective that calls ``hook(call, method, arguments)`` instead of each method. `call` counts the calls."""
 
     def __init__(self, objective, hook):
         self._objective, self._hook, self.calls = objective, hook, 0

@@ -1,4 +1,4 @@
-"""Data and settings at the limits of floating point, for tests/estimators/test_stress.py and docs/robustness.md."""
+"""Data and settings at the limits of floating point, used in tests/estimators/test_stress.py and docs/robustness.md."""
 
 from __future__ import annotations
 

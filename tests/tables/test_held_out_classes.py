@@ -1,4 +1,4 @@
-"""Test hold_out and compare of hkrr.tables for classes, against the metrics of scikit-learn."""
+"""Test hold_out and compare of hkrr.tables with classes. The scores are compared with those of scikit-learn."""
 
 import dataclasses
 

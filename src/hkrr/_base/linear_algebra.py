@@ -128,7 +128,7 @@ def _set_diagonal(A: Array, values: Array) -> None:
 
 
 def solve_triangular(T: Array, M: Array, *, transpose: bool = False) -> Array:
-    """Return ``T^-1 M``, or ``(T')^-1 M`` if `transpose` is true, for a lower triangular T. M may be overwritten."""
+    """Return ``T^-1 M``, or ``(T')^-1 M`` if `transpose` is true. T is lower triangular. M may be overwritten."""
     if is_torch_array(T):
         from torch.linalg import solve_triangular as torch_solve_triangular
 

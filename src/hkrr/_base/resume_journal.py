@@ -197,7 +197,7 @@ def _journal_and_prefix() -> tuple[Journal, str] | None:
 
 
 def rounded(*sums: Any) -> tuple[str, ...]:
-    """Return sums as strings with ten significant digits, for use in keys.
+    """Return sums as strings with ten significant digits. The strings are parts of keys.
 
     Further digits are dropped, because they depend on the order of summation.
     """

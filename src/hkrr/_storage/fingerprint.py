@@ -29,7 +29,7 @@ from hkrr.kernels import get_kernel
 from hkrr.rows import InMemoryRows, Rows
 from hkrr.solvers import get_solver
 
-# Parameters that are not part of the fingerprint, for the reasons given in the docstring of this module.
+# Parameters that are not part of the fingerprint. The docstring of this module gives the reasons.
 _LEFT_OUT = (
     "n_jobs",
     "block_size",

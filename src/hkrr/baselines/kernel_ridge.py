@@ -48,7 +48,7 @@ class _Path(NamedTuple):
     to_alpha: Array
 
     def errors(self, Y: Array, lambdas: Sequence[float]) -> Array:
-        """Return the mean squared leave-one-out error of the targets Y, for each lambda."""
+        """Return the mean squared leave-one-out error of the targets Y for each value in `lambdas`."""
         shrunk = 1.0 / (self.s[:, None] + len(Y) * np.asarray(lambdas))  # one row per s_j, one column per lambda
         leverages = (self.F * self.F) @ shrunk
         targets = self.F.T @ Y

@@ -252,7 +252,7 @@ def _wins_against(results: Results, method: str) -> str:
 
 
 def _grid(results: Results, column: str, digits: int) -> list[Row]:
-    """Return the values of a result column, such as "R2", for every problem and method as a table.
+    """Return a table with the values of a result column, such as "R2", for every problem and method.
 
     If there are more problems than methods, the table has one line for each problem. Otherwise it has one line for each
     method.

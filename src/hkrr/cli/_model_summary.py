@@ -31,7 +31,7 @@ _MAX_IMPORTANCES, _MIN_SHARE = 8, 0.005
 _MAX_NAME_WIDTH = 30
 # A baseline is recommended if its score (R2, or minus the log loss) exceeds that of the model by more than this number.
 _MIN_GAIN = 0.01
-# The class that a user can fit in Python, for each baseline.
+# For each baseline, the name of the class that a user can fit in Python.
 _BASELINE_CLASSES = {
     "kernel ridge": "hkrr.baselines.KernelRidgeCV",
     "linear": "sklearn.linear_model.RidgeCV",

@@ -156,8 +156,8 @@ class Criterion(ABC):
             setattr(other, name, xp.astype(getattr(other, name), xp.float32))
         return other
 
-    # Upper bound on lambda in `profiled`. The model search lowers it for its criterion: with a very large lambda, the
-    # gradient with respect to the map vanishes.
+    # Upper bound on lambda in `profiled`. The model search sets a smaller value, because the gradient with respect to
+    # the map vanishes if lambda is very large.
     most_lambda = LAMBDA_BOUNDS[1]
 
     @property
@@ -247,7 +247,7 @@ class Criterion(ABC):
         """Return the criterion l, dl/dB, the coefficients and dl/d(log lambda), with Nystrom centers."""
 
     def _whiten(self, B: Array, reg_lambda: float | None) -> Whitened:
-        """Return the sums over the rows for V V', V sqrt(w) y and the kernel's diagonal, and the solution beta.
+        """Return V V', V sqrt(w) y and the sum of the kernel's diagonal, which are sums over the rows, and beta.
 
         The sums take one pass over the rows. If lambda is None, the best lambda for B is used.
         """

@@ -24,7 +24,8 @@ _MIN_FREEDOM = 1e-10
 
 
 class LeaveOneOut(Criterion):
-    """Leave-one-out error ``(1/W) sum_i w_i (r_i / (1 - h_i))^2`` with residuals r_i and the hat matrix diagonal h_i.
+    """Leave-one-out error ``(1/W) sum_i w_i (r_i / (1 - h_i))^2`` with residuals r_i and diagonal entries h_i of the
+    hat matrix.
 
     Here w_i are the sample weights and W is their sum. The target of each row is predicted with the coefficients fitted
     to all other rows. The formula is exact for fixed centers. A row with weight w is left out as a whole, and not as w

@@ -38,8 +38,8 @@ from hkrr.solvers.driver import MESSAGES, StopReason
 
 # Values of lambda to compare if criterion="training" and reg_lambdas="auto".
 _LAMBDAS = tuple(10.0**-k for k in range(1, 7))
-# Minimum number of distinct rows for which all copies of a row are kept in the same part of a split. With fewer
-# distinct rows, the training part of the split could have fewer than two distinct rows.
+# With at least this many distinct rows, all copies of a row are kept in the same part of a split. With fewer distinct
+# rows, the training part could then have fewer than two distinct rows.
 _LEAST_DISTINCT = 4
 # The type of a score: the tuple (held-out error, map, gamma, lambda) of one fit on one split.
 _Score = tuple[float, Array | None, float, float]

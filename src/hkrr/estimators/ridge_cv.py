@@ -152,7 +152,7 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
 
     See Also
     --------
-    HyperKernelRidge : The same model, for a given number of directions and a given lambda.
+    HyperKernelRidge : The same model with a given number of directions and a given lambda.
 
     Examples
     --------

@@ -40,7 +40,7 @@ class Claim:
     """A claim of the paper, and whether the results of an experiment confirm the claim."""
 
     text: str
-    # Whether the claim holds, or None if the results do not decide this.
+    # Whether the claim holds, or None if the results are inconclusive.
     holds: bool | None
     # The measured numbers that decide the claim, as text.
     number: str

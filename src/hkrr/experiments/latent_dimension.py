@@ -56,7 +56,7 @@ def run_case(config: Config, case: Case) -> Table:
 
 
 def medians(table: Table, data_set: int, method: str) -> dict[int, float]:
-    """Return the median R2 of a method on a data set over the repeats, for each number of directions."""
+    """For each number of directions, return the median over the repeats of the R2 of a method on a data set."""
     where = {"data_set": data_set, "method": method}
     dimensions = sorted(set(column(table, "d", **where)))
     return {d: float(np.median(column(table, "R2", d=d, **where))) for d in dimensions}

@@ -159,7 +159,7 @@ def _rate(config: Config, case: Case, data_seed: int, seed: int) -> dict[str, An
 
 
 def ratios(table: Table, inputs: str, how: str) -> dict[int, float]:
-    """Return the ratio of the risk to the risk with all rows as centers, for each number of centers.
+    """For each number of centers, return the ratio of the risk to the risk with all rows as centers.
 
     The ratio is the median over the repeats.
     """

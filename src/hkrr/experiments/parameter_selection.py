@@ -91,7 +91,7 @@ def run_case(config: Config, case: Case) -> Table:
 
 
 def prices(table: Table, rule: str) -> dict[int, float]:
-    """Return the median risk ratio of a rule over the repeats, for each number of rows."""
+    """For each number of rows, return the median over the repeats of the risk ratio of a rule."""
     medians = {}
     for m in sorted(set(column(table, "m"))):
         rows = [row for row in table if row["rule"] == rule and row["m"] == m]

@@ -1,4 +1,4 @@
-"""Basins of attraction of the global minimum of the paper's toy functions, for each method (appendix D.2).
+"""For each method, the basins of attraction of the global minimum of the paper's toy functions (appendix D.2).
 
 Each method runs from a grid of starting points (x0, y0). The results depend on the initial step size of the line
 searches. The paper does not state this step size, so three values are tried. For each of the two functions, the figure

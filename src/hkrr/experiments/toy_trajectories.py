@@ -51,7 +51,7 @@ def run_case(config: Config, case: Case) -> Table:
 
 
 def claims(table: Table) -> list[Claim]:
-    """Check the paper's claims about its three starting points, for every initial step size."""
+    """Check the paper's claims about its three starting points. They must hold for every initial step size."""
     found = []
     for link, y0 in (("square", -1.5), ("sigmoid", -1.75)):
         ends = _ends(table, link, y0)

@@ -57,7 +57,7 @@ def _median(table: Table, **where: Any) -> float:
 
 
 def claims(table: Table) -> list[Claim]:
-    """Check the two claims about the effect of d at a fixed time budget. Only the larger half of the m is used."""
+    """Check the two claims about the effect of d at a fixed time budget. They use the larger half of the sizes m."""
     dimensions, sizes = (sorted(set(column(table, name))) for name in ("d", "m"))
     if len(dimensions) < 3:
         tried = ", ".join(map(str, dimensions))

@@ -46,7 +46,7 @@ def matern_log_slope(nu: float, t: Array) -> Array:
 
 
 def matern_log_slope_over_t(nu: float, t: Array) -> Array:
-    """Return the derivative of log matern_nu(t), divided by t, for nu = 3/2 or 5/2."""
+    """Return the derivative of log matern_nu(t), divided by t. nu must be 3/2 or 5/2."""
     z = math.sqrt(2.0 * nu) * t
     if nu == 1.5:
         z += 1.0

@@ -50,7 +50,7 @@ def bars(loadings: Sequence[Loading], signed: bool, n_left_out: int = 0, left_ou
 
 
 def panel(name: str, html: str) -> str:
-    """Return a panel with a heading. The script of the page shows panels as tabs. Without it, they are stacked."""
+    """Return a panel with a heading. A script shows the panels as tabs. Without JavaScript, they are stacked."""
     return f'<section class="panel" data-tab="{escape(name)}"><h3>{escape(name)}</h3>{html}</section>'
 
 
@@ -60,7 +60,7 @@ def figure(content: str, caption: str, extra: str = "") -> str:
 
 
 def table(names: Sequence[str], rows: Sequence[Sequence[Any]], caption: str, sortable: bool = False) -> str:
-    """Return a table in a scrollable box. The exact value of each number is stored in an attribute, for sorting."""
+    """Return a table in a scrollable box. An attribute stores the exact value of each number. Sorting uses it."""
 
     def cell(value: Any) -> str:
         if isinstance(value, float):

@@ -117,7 +117,7 @@ def sample_indices(n_rows: int, most: int) -> Array:
 def _from_matrix(
     model: OneMapRegressor | HyperKernelEnsemble, X: Any
 ) -> tuple[Array, list[str], list[str], list[str], Callable[[int, str], Any]]:
-    """Return the fields of `ReportInput` that describe X, for an array or numeric data frame.
+    """Return the fields of `ReportInput` that describe X, which is an array or a numeric data frame.
 
     These fields are `X`, `columns`, `origins`, `table_columns` and `cell`. The table columns are the columns of the
     model.
@@ -134,7 +134,7 @@ def _from_matrix(
 def _from_table(
     model: TableRegressor, X: Any
 ) -> tuple[Array, list[str], list[str], list[str], Callable[[int, str], Any]]:
-    """Return the same fields as `_from_matrix`, for a data frame that a table regressor encodes."""
+    """Return the same fields as `_from_matrix`. X is a data frame that a table regressor encodes."""
     X = as_frame(X)
     encoded = [column for column in model.encoder_.columns for _ in column.names_out]
     position = {str(name): X.columns.get_loc(name) for name in model.feature_names_in_}

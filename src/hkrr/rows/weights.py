@@ -130,16 +130,16 @@ def any_copies(X: Array, y: Array, weight: Array | None) -> bool:
 def merge_identical(X: Array, y: Array, weight: Array | None) -> tuple[Array, Array, Array | None]:
     """Return each distinct row of positive weight once, sorted, and the weights of these rows.
 
-    The weight of a distinct row is the sum of the weights of its copies. The weights are then normalized to a mean
-    of one, except for frequencies (see below). They are None if all of them are one. Merging does not change the
-    training objective. If all rows are centers, a repeated row would only enlarge the linear system. After merging, w
-    copies of a row give bitwise the same fit as a single row with the weight w.
+    The weight of a distinct row is the sum of the weights of its copies. The weights are then normalized to a mean of
+    one, except for frequencies (see below). If all resulting weights are one, None is returned instead of the weights.
+    Merging does not change the training objective. If all rows are centers, a repeated row would only enlarge the
+    linear system. After merging, w copies of a row give bitwise the same fit as a single row with the weight w.
 
     The weights are normalized because copies that come from a bootstrap or a join carry no information about the noise
     variance. Rows can also repeat because inputs and targets take few distinct values. Such repetitions are called
     frequencies. They do carry information about the noise, so the weights are not normalized. Repetitions are treated
     as frequencies if two conditions hold: all weights are integers, and most repetitions belong to inputs that also
-    occur with other targets. A row whose weights sum to w counts as w - 1 repetitions.
+    occur with other targets. A distinct row with the total weight w counts as w - 1 repetitions.
     """
     X, y, weight = without_zero_weights(X, y, weight)
     samples, index, inverse = np.unique(np.column_stack([X, y]), axis=0, return_index=True, return_inverse=True)

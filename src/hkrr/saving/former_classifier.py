@@ -1,9 +1,10 @@
 """Conversion of classifiers that were saved by version 0.1.
 
-Such a classifier consists of one kernel expansion, whose values are the scores of the classes, and of a regression on
-class codes, ``regressor_``, which provided the initial map. For two classes, there is a single score. The conversion
-gives an ensemble with one member, the regression with the map and the coefficients of the scores. The slope and the
-offsets of the link become part of the coefficients. With ``loss="squared"``, the link also has a softness.
+Such a classifier consists of two parts. The first is a kernel expansion, whose values are the scores of the classes.
+The second is ``regressor_``, a regression on class codes, which provided the initial map. For two classes, there is a
+single score. The conversion gives an ensemble with one member: the regression, with the map and the coefficients of the
+kernel expansion. The slope and the offsets of the link become part of the coefficients. With ``loss="squared"``, the
+link has an additional parameter, the softness.
 """
 
 from __future__ import annotations

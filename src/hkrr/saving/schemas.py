@@ -65,7 +65,7 @@ class Schema:
     attributes: dict[str, Check | tuple[str, ...] | list[str]]
     optional: dict[str, Check] = field(default_factory=dict)  # checks of attributes that can be absent
     check_together: Callable[[Any], None] = lambda model: None  # checks conditions on several attributes or parameters
-    # Names of the stored parameters. None means all parameters. All classes of this library have None.
+    # Names of the stored parameters. None means all parameters. The schemas of this library's classes have None.
     parameters: tuple[str, ...] | None = None
     # Parameters that are estimators, and the attributes with their fitted clones. Only the fitted clones are stored.
     copies: dict[str, str] = field(default_factory=dict)
@@ -99,7 +99,7 @@ OUTPUT: dict[str, Check] = {"_sklearn_output_config": checks.output_config}
 
 
 def schema_of_file(name: str, attributes: Any) -> Schema:
-    """Return the schema of the class with this name, as the version that stored the attributes defined the class."""
+    """Return the schema that the class with this name had in the version that stored the attributes."""
     if name in FORMER and isinstance(attributes, dict) and FORMER[name][0] in attributes:
         return FORMER[name][1]
     return SCHEMAS[name]

@@ -1,4 +1,4 @@
-"""Evaluation of the reduced function H of `hkrr.objective` at several maps in one batch, for small problems on a GPU.
+"""Evaluation of the reduced function H of `hkrr.objective` at several maps in one batch. This is faster on a GPU.
 
 A GPU finishes a small evaluation before the host can launch the next evaluation, so a batch of evaluations costs little
 more than a single evaluation. The formulas are the same as in `hkrr.objective` for radial kernels. The first axis of

@@ -260,7 +260,8 @@ def _compare_classes(model: TableClassifier, split: Split, others: dict[str, Arr
     known = np.isin(split.y_test, classes)
     parts = [model.predict_proba(split.test), *others.values()]
     n, rows = len(index), np.arange(len(index))
-    # A class that is not in the training rows has the probability 0 in all methods. Its log loss is limited.
+    # All methods give the probability 0 to a class that is not in the training rows. The lower bound on probabilities
+    # limits its log loss.
     right = np.column_stack([known & (np.argmax(p, axis=1) == index) for p in parts])
     own = np.column_stack([np.where(known, p[rows, np.minimum(index, len(classes) - 1)], 0.0) for p in parts])
     losses = -np.log(np.maximum(own, LEAST_PROBABILITY))
@@ -290,7 +291,7 @@ def _compare_classes(model: TableClassifier, split: Split, others: dict[str, Arr
 
 
 def class_baselines(X: Array, y: Array, X_test: Array) -> dict[str, Array]:
-    """Return the probabilities of logistic regression and the class frequencies for the rows of X_test, by name."""
+    """Return, by name, the probabilities of logistic regression and of the class frequencies for the rows of X_test."""
     # These modules are imported here because importing them is slow.
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression

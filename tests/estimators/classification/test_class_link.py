@@ -305,7 +305,7 @@ def test_the_order_of_models_and_classes_does_not_matter(K):
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
 @pytest.mark.parametrize("n_present", [1, 2])
 def test_classes_without_a_row_in_the_sample(n_classes, n_present, of_logarithms):
-    """Test that classes of which no row was left out get a small probability, and the other classes are fitted.
+    """Test that classes without a left-out row get a small probability, and the other classes are fitted.
 
     If two classes are present, their log loss is that of a link of these two classes. The present classes are the last
     ones.

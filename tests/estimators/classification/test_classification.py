@@ -97,7 +97,7 @@ def _log_loss(model, X, y):
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Reduce the numbers of iterations, and make no refinement, for tests in which the accuracy does not matter."""
+    """Use few iterations and no refinement. The accuracy does not matter in tests with this fixture."""
     make_quick(monkeypatch)
     monkeypatch.setattr(classifier, "refine", _no_refinement)
 
@@ -483,7 +483,7 @@ def test_classes_without_positive_weight_are_removed():
 
 @pytest.mark.usefixtures("quick")
 def test_balanced_class_weights():
-    """Test that class_weight="balanced" gives the same model as the same weights, as a dict or as sample weights."""
+    """Test that class_weight="balanced" gives the same model as its weights, passed as a dict or as sample weights."""
     X, y, X_test, *_ = _planted(2, 40)
     y[:15] = 0
     counts = np.bincount(y)

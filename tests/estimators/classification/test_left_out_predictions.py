@@ -229,7 +229,7 @@ def test_the_parameters_are_divided_among_the_rows(monkeypatch, n_used, represen
 @pytest.mark.parametrize("deadline", [math.inf, 0.0])
 @pytest.mark.parametrize("finalists", [(), (IDENTITY,), (DIAGONAL, IDENTITY)], ids=len)
 def test_finalists_of_classes_always_have_left_out_predictions(finalists, deadline):
-    """Test that a regression computes predictions only for several finalists in time, but classes always do."""
+    """Test that predictions for a regression need several finalists and time, and that those for classes do not."""
     tuned = SimpleNamespace(finalists=finalists, winner=IDENTITY, omega=None)
     found = _weigh(_problem(40, deadline=deadline), tuned)
     n_expected = 1 if deadline == 0.0 else max(1, len(finalists))
@@ -266,7 +266,7 @@ def test_the_weights_of_some_finalists_are_those_without_the_others():
 
 @pytest.fixture
 def quick(monkeypatch):
-    """Reduce the numbers of iterations, for tests in which the accuracy does not matter."""
+    """Reduce the numbers of iterations. The accuracy does not matter in tests with this fixture."""
     make_quick(monkeypatch)
 
 

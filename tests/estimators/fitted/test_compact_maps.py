@@ -225,7 +225,7 @@ def test_saving_and_onnx(shape, tmp_path):
 
 
 def test_files_with_the_former_name_of_the_map(tmp_path):
-    """Test that files in which the map is a matrix with the name ``components_`` load, but not files with both."""
+    """Test that files in which the map is a matrix named ``components_`` load, unless they also contain ``map_``."""
     dense = fit(("diagonal", "gaussian", 20, 1), dense=True)
     header, arrays = parts(saved(dense, tmp_path))
     arrays["components_"] = arrays.pop("map_")

@@ -142,7 +142,7 @@ def test_steps_match_adam_by_hand(make, T, weighted, diagonal, n_steps):
 
 
 def test_nu_stays_within_its_range():
-    """Test that nu stays between 1e-6 and 10, for targets of pure noise and for targets without noise.
+    """Test that nu stays between 1e-6 and 10 if the targets are pure noise, and if they have no noise.
 
     The runs start from nu = 10 and nu = 1e-6.
     """

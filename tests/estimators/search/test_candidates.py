@@ -164,7 +164,7 @@ def test_the_penalty_uses_at_least_two_rows():
 
 @pytest.mark.parametrize("dof", [0.0, 1.0, 7.0])
 def test_optimism(dof):
-    """Test the optimism of a score that is extrapolated from n rows to W rows, for a map with dof parameters.
+    """Test the optimism of the score of a map with dof parameters that is extrapolated from n rows to W rows.
 
     It is (dof / 2) (W / n - 1) nats, and zero if W is at most n. On average, the maximum of the log likelihood of n
     rows exceeds its value at the true parameters by dof / 2. On n new rows, the log likelihood at the fitted parameters

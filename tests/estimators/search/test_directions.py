@@ -69,7 +69,7 @@ def _few_centers(monkeypatch):
 
 @pytest.fixture
 def _short_runs(monkeypatch):
-    """Make every run short, for tests that do not depend on the result of the runs."""
+    """Make every run short. The tests that call this function do not depend on the result of the runs."""
     for name, n in (("TRIAL_RUN", 4), ("FULL_RUN", 10), ("RUN_AFTER_CUT", 6)):
         monkeypatch.setattr(directions, name, n)
 

@@ -321,7 +321,7 @@ def test_rounds_use_nested_samples():
     ("m", "expected"), [(15, [15]), (16, [15, 16]), (30, [15, 30]), (31, [15, 31]), (45, [15, 40])]
 )
 def test_the_rounds_depend_on_the_number_of_rows(monkeypatch, m, expected):
-    """Test the numbers of rows on which the candidates are compared in each round, for a table of m rows.
+    """Test the numbers of rows on which the candidates of a table of m rows are compared in each round.
 
     The first round uses 15 rows. If m is at most 30, the second round uses all rows. If m is larger, the second round
     learns from batches, and then compares the candidates on at most 40 rows.

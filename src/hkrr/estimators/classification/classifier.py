@@ -56,8 +56,8 @@ class HyperKernelClassifier(
     Parameters
     ----------
     class_weight : "balanced", dict or None, default=None
-        Weights of the classes, by which `sample_weight` is multiplied. None means that all classes have the weight 1.
-        The predicted probabilities refer to the weighted data.
+        Weights of the classes. `sample_weight` is multiplied by these weights. None means that all classes have the
+        weight 1. The predicted probabilities refer to the weighted data.
     n_init, refit, time_limit, scale_features, block_size, device, n_jobs, verbose, random_state
         As in `HyperKernelEnsemble`.
     checkpoint, checkpoint_every, callbacks

@@ -47,7 +47,7 @@ class Coefficients:
 
 
 class LogisticObjective:
-    """The objective J of the module docstring, for given rows, centers and kernel.
+    """The objective J of the module docstring with given rows, centers and kernel.
 
     The targets of the rows are 0 or 1, with one column for two classes and K columns for K > 2 classes. The centers
     have the same units as the rows.

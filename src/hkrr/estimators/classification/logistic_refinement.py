@@ -5,10 +5,10 @@ The map of the best regression on the indicators of the classes is refined by mi
     ``sum_i w_i loss(y_i, f(x_i)) + (nu / 2) |f|^2``
 
 for decreasing values of the penalty nu (`hkrr.estimators.classification.logistic_path`). The scores f are then
-logarithms of probabilities. If a target depends on a few directions and there are few rows, this map is more accurate
-than that of the regression. The penalty nu and the offsets of the classes are chosen on held-out rows, whose scores are
-computed by models fitted without these rows. If there are few rows for each entry of the map, the regression is
-repeated without the held-out rows too.
+logarithms of probabilities. If a target depends on a few directions and there are few rows, the refined map is more
+accurate than the map of the regression. The penalty nu and the offsets of the classes are chosen on held-out rows,
+whose scores are computed by models fitted without these rows. If there are few rows for each entry of the map, the
+regression is repeated without the held-out rows too.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ def fitting(model: object) -> Iterator[None]:
 class Regressor(UncertaintyMixin, MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Base class of regressors that accept arrays, data frames, tensors, files and Dask collections.
 
-    A subclass implements `fit`, the methods `_predict_rows` and `_mean_and_std_of_rows`, whose argument is a
-    `hkrr.rows.Rows`, and `_exhausted_parameters`.
+    A subclass implements `fit` and `_exhausted_parameters`. It also implements `_predict_rows` and
+    `_mean_and_std_of_rows`, whose argument is a `hkrr.rows.Rows`.
     """
 
     block_size: Literal["auto"] | int
@@ -208,7 +208,8 @@ class MapModel(
     """Base class of regressors ``f(x) = g(Bx)``.
 
     A subclass implements `fit`. Its `fit` calls `_store` with the result of a solver, then `_store_uncertainty` and
-    `_set_diagnostics`. This class adds `predict`, `transform` and `score`, for every kind of input. Its bases add:
+    `_set_diagnostics`. This class adds `predict`, `transform` and `score`, which accept every kind of input. Its bases
+    add:
 
     - `UncertaintyMixin`: `predict_interval`, `calibrate`, and the standard deviations of ``predict(return_std=True)``;
     - `FeatureImportancesMixin`: ``feature_importances_``;

@@ -11,8 +11,8 @@ These are d D numbers. A diagonal map (one scale per column) has D derivatives, 
 derivatives are used as features in addition to the kernels, with a Gaussian prior on the change of B. The prior
 variance of an entry of B is the mean square of the entries of B. The prior variance of the logarithm of a scale is 1.
 Let w_i be the sample weights, W their sum, and nu = lambda W. Let H be the hat matrix at a fixed map, with the diagonal
-entries h_i. Let J be the matrix with the rows J_i. Each row of the data and of J is multiplied by the square root of
-its weight. The leverages of the linear model with the additional features are then
+entries h_i. Let J be the matrix whose row i contains the entries of J_i. Each row of the data and of J is multiplied by
+the square root of its weight. The leverages of the linear model with the additional features are then
 
     h'_i = h_i + R_i Q^-1 R_i',   R = (I - H) J,   Q = J'(I - H) J + rho I
 
@@ -72,7 +72,7 @@ _NORMAL_QUARTILE = 0.6745
 
 @storable
 class LeftOut(NamedTuple):
-    """Leave-one-out errors of the rows that get a score, for t targets."""
+    """Leave-one-out errors of the rows that get a score. There are t targets."""
 
     targets: Array  # (n_scores, t)
     errors: Array  # (n_scores, t): targets minus their leave-one-out predictions
@@ -97,7 +97,7 @@ class Uncertainty(NamedTuple):
 
 
 class _ScoredRows(NamedTuple):
-    """Quantities of the n rows that get a score, for t targets and p derivatives with respect to B.
+    """Quantities of the n rows that get a score. There are t targets, and p derivatives with respect to B.
 
     The docstring of this module defines the symbols.
     """
@@ -122,10 +122,10 @@ def estimate_uncertainty(
     """Return the uncertainty of a fit, or None if a factorization fails or memory runs out.
 
     `alpha` are the coefficients of the model. `solution` are the coefficients that solve the linear system at B, and
-    `info` has the details of this solve, such as the Cholesky factor. The two differ if the solver stopped before it
-    had solved the system. `shape` determines what was learned: all entries of B, one scale per column, or one scale.
-    With heavy-tailed noise, the weights of the objective are small for outliers, and `given` are the rows with the
-    weights that the user gave. Otherwise `given` is None.
+    `info` has the details of this solve, such as the Cholesky factor. `alpha` and `solution` differ if the solver
+    stopped before it had solved the system. `shape` determines what was learned: all entries of B, one scale per
+    column, or one scale. With heavy-tailed noise, the weights of the objective are small for outliers, and `given` are
+    the rows with the weights that the user gave. Otherwise `given` is None.
     """
     if info.factor is None:
         return None

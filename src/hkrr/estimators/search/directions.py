@@ -422,7 +422,8 @@ class DirectionSearch:
         return sorted((end for end in best if math.isfinite(end.score)), key=lambda end: end.score)
 
     def _next(self, cuts: dict[int, Candidate], found: dict[int, Candidate]) -> list[int]:
-        """Return the numbers of directions for which truncations of one wide map are optimized next.
+        """Return the numbers of directions to which one wide map is truncated next. The truncated maps are then
+        optimized.
 
         Both arguments map numbers of directions to candidates. `cuts` holds all truncations of the wide map, and
         `found` holds those that have already been optimized.

@@ -201,7 +201,7 @@ def predict_held_out(training: InMemoryRows, test: InMemoryRows, candidate: Cand
     """Return predictions for the test rows, with coefficients fitted on the training rows.
 
     If the candidate could not be evaluated, its predictions are the mean of the targets of the training rows. The
-    predictions are relative to the offset of the targets of the test rows.
+    predictions have the same offset as the targets of the test rows.
     """
     X, Y, _ = test.gather()
     shift = np.zeros(Y.shape[1])

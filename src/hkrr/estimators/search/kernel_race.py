@@ -4,11 +4,12 @@ Real tables rarely follow a multi-index model. A kernel that is not smooth (such
 or with a full D x D map, often fits them better than a few directions. A candidate is a kernel with a map, and a run is
 one optimization of a candidate. The candidates are:
 
-- maps with few directions, found with the Gaussian kernel, for each radial kernel;
-- multiples of the identity (plain kernel ridge regression), for each kernel and for the linear kernel;
-- diagonal maps, for each kernel, started from plain kernel ridge regression and from the median heuristic;
-- sparse maps: diagonal maps of the columns that the lasso selects, if it selects at most half of the columns;
-- square maps (full D x D maps), for each radial kernel, started from the diagonal map of the kernel.
+- each radial kernel with maps of few directions, which were found with the Gaussian kernel;
+- each kernel, including the linear kernel, with a multiple of the identity (plain kernel ridge regression);
+- each kernel with a diagonal map, started from plain kernel ridge regression and from the median heuristic;
+- some kernels with sparse maps: diagonal maps of the columns that the lasso selects, if these are at most half of the
+  columns;
+- each radial kernel with a square map (a full D x D map), started from the diagonal map of the kernel.
 
 The candidates compete in rounds, and each round drops the worst. In the first round, they are optimized on at most 500
 rows, with all of these rows as centers. With at most 1,000 rows, a second round uses all of them. With more rows, the
@@ -17,9 +18,10 @@ map needs thousands of rows. After such a round, the scale and the noise of each
 rows, and the candidates are compared on these rows.
 
 The worst candidates are dropped within each kind of candidate, not among all candidates: with few rows, the score of a
-square map says little about its score with many rows. The kinds are the five above, except that all other candidates
-with a product kernel form a kind, and so do those with the linear kernel. Scores (`hkrr.estimators.search.candidates`)
-are extrapolated from the rows of a round to all rows.
+square map says little about its score with many rows. There are seven kinds. Five are those of the list above, where
+multiples of the identity and diagonal maps count only with radial kernels. The other two are the multiples of the
+identity and the diagonal maps with a product kernel, and those with the linear kernel. Scores
+(`hkrr.estimators.search.candidates`) are extrapolated from the rows of a round to all rows.
 """
 
 from __future__ import annotations
@@ -56,9 +58,9 @@ _WIDE, _CHEAPEST = 50, ("product_laplace",)
 LINEAR = "linear"
 # Kernels of sparse maps.
 _SPARSE = (LINEAR, "gaussian", "matern32", "product_laplace")
-# Limits for the start of a run that continues from the result of another run: smallest nu, largest nu, and largest
-# factor by which a scale may be above or below the scale of the median heuristic. Outside these limits, gradients
-# almost vanish, and the run would hardly change the map.
+# Limits on the start of a run that continues from the result of another run: the smallest nu, the largest nu, and the
+# largest ratio between a scale and the scale of the median heuristic, in either direction. Outside these limits,
+# gradients almost vanish, and the run would hardly change the map.
 _LEAST_NOISE, _MOST_NOISE, _FARTHEST_SCALE = 0.003, 1.0, 100.0
 # The time of one iteration is proportional to this power of the number of rows.
 _COST_EXPONENT = 2.3
@@ -138,7 +140,7 @@ class Race:
         product = PRODUCT if rows.n_features <= _WIDE else _CHEAPEST
         kernels = [unit_kernel(name) for name in (*RADIAL, *product, LINEAR)]
         sample = median_sample(rows, rng)
-        # The scale of the median heuristic, for each kernel.
+        # For each kernel, the scale of the median heuristic.
         self._typical = {kernel: median_scale(kernel, sample) for kernel in kernels}
         self._order = rows.draw(max(_ALL_ROWS + 1, self.rescale_rows), rng)
 
@@ -148,7 +150,7 @@ class Race:
         return self.survivors[0]
 
     def run(self, few_directions: Sequence[Candidate]) -> None:
-        """Run all rounds for which there is time. `few_directions` are candidates with few directions, best first."""
+        """Run as many rounds as the time allows. `few_directions` are candidates with few directions, best first."""
         # The first round is run even after the deadline, because it gives a model.
         n_rows = self.problem.rows.n_rows
         self._begin(f"kernels and maps on {min(n_rows, _FIRST_ROWS):,} rows", Phase.KERNELS)
@@ -337,7 +339,7 @@ class Race:
     def _in_time(
         self, candidates: Sequence[Candidate], rows_for: Callable[[Candidate], int], n_iter: int
     ) -> list[Candidate]:
-        """Return the candidates for whose runs there is time, lowest score first, with the best square map second.
+        """Return the candidates whose runs fit in the time left: lowest score first, but the best square map second.
 
         The time of a run, and of refitting its scale and noise, is predicted from earlier runs. The best square map
         comes second, because more rows improve the score of a square map most.
@@ -389,7 +391,7 @@ def _configuration(candidate: Candidate) -> tuple[Kernel, _Kind, type, int]:
 
 
 def _best_of_each(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the candidate with the lowest score for each kernel, kind, shape and number of directions."""
+    """For each kernel, kind, shape and number of directions, return the candidate with the lowest score."""
     best: dict[tuple[Kernel, _Kind, type, int], Candidate] = {}
     for one in sorted(candidates, key=lambda one: one.score):
         best.setdefault(_configuration(one), one)

@@ -164,7 +164,7 @@ class Progress:
         if not self._callbacks:
             return
         state = self._state()
-        # If a callback fits a model, this must not be recorded in the checkpoint of the current fit
+        # If a callback fits a model, its fit must not be recorded in the checkpoint of the current fit
         # (`hkrr._base.resume_journal`).
         with journal.paused():
             answers = [callback(state) for callback in self._callbacks]

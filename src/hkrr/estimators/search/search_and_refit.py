@@ -77,7 +77,7 @@ class Ready:
     Attributes
     ----------
     rows : Rows
-        All rows, standardized, for the final fits.
+        All rows, standardized. The final fits use them.
     scaling : Moments
         The moments with which the rows were standardized.
     problem : SearchProblem
@@ -114,9 +114,10 @@ def select_model(ready: Ready, kernel: Kernel | None, keep_best: bool) -> Select
 
 
 class LeftOutPredictions(NamedTuple):
-    """Predictions of rows that were left out of a fit, or of the fit of its coefficients, for each member.
+    """Predictions of each member for rows that were left out of its fit, or of the fit of its coefficients.
 
-    The predictions and targets are centered. `n_parameters` are the numbers of parameters of the members, for `price`.
+    The predictions and targets are centered. `n_parameters` are the numbers of parameters of the members, and `price`
+    is the price of a parameter.
     """
 
     predictions: list[Array]
@@ -233,7 +234,7 @@ def _weigh(problem: SearchProblem, tuned: Tuned) -> _Finalists:
 def _leave_one_out(
     problem: SearchProblem, rows: InMemoryRows, candidates: Sequence[Candidate]
 ) -> tuple[list[Candidate], LeftOutPredictions | None]:
-    """Return the candidates for which there is time, and their leave-one-out predictions.
+    """Return the candidates that can be evaluated in time, and their leave-one-out predictions.
 
     The predictions of the first candidate are computed even after the deadline. If no predictions can be computed, the
     second value is None.
@@ -267,8 +268,8 @@ def _cross_fit_flexible_maps(
 ) -> tuple[list[Candidate], LeftOutPredictions]:
     """Replace the leave-one-out predictions of maps with many parameters by cross-fitted predictions.
 
-    The leave-one-out predictions of such maps can be far too accurate. The cross-fitted predictions have no price. The
-    candidates for which there is no time are left out, unless no candidate would remain.
+    The leave-one-out predictions of such maps can be far too accurate. The cross-fitted predictions have no price.
+    Candidates that cannot be cross-fitted in time are left out, unless no candidate would remain.
     """
     flexible = left_out.n_parameters > _FLEXIBLE_SHARE * problem.rows.total_weight
     chosen = np.flatnonzero(flexible)
@@ -299,7 +300,7 @@ def _left_out(rows: Rows, predictions: list[Array], n_parameters: Array, price: 
 def _final_fit(
     ready: Ready, winner: Candidate, result: Result, omega: Array | None, n_rows: int, n_centers: int
 ) -> tuple[FinalFit, Array | None]:
-    """Return the final fit of a candidate, and the offset of the targets with heavy-tailed noise."""
+    """Return the final fit of a candidate, and with heavy-tailed noise the offset of the targets."""
     robust, y_offset = robust_rows(ready.rows, ready.problem.rows, winner, omega)
     given = None if y_offset is None else ready.rows
     if n_rows < robust.n_rows:

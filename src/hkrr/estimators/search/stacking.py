@@ -5,12 +5,12 @@ the number of parameters of the map of candidate k. The weights w_k minimize
 
     ``|y - sum_k w_k f_k|^2 / n  +  c s^2 sum_k w_k p_k / n  +  s^2 (1 - sum_k w_k)^2 / (n t^2)``    over w >= 0,
 
-where s^2 is the smallest mean squared error of a single candidate, and at most that of predicting zero. The
-leave-one-out predictions are computed at a fixed map, which was learned from all rows. They are therefore too accurate,
-above all for maps with many parameters. The second term corrects for this, as in Mallows' criterion. In Mallows'
-criterion for a linear model, c is 2. The last term is the prior that the sum of the weights is close to 1, with the
-standard deviation t = 0.2. It matters only if the signal is weak: the data then hardly determine the sum of the
-weights, and without the prior the sum would often be far too small.
+where s^2 is the smallest mean squared error of a single candidate, or the error of predicting zero if it is smaller.
+The leave-one-out predictions are computed at a fixed map, which was learned from all rows. They are therefore too
+accurate, above all for maps with many parameters. The second term corrects for this, as in Mallows' criterion. In
+Mallows' criterion for a linear model, c is 2. The last term is the prior that the sum of the weights is close to 1,
+with the standard deviation t = 0.2. It matters only if the signal is weak: the data then hardly determine the sum of
+the weights, and without the prior the sum would often be far too small.
 
 If there are few rows, the second term is not an accurate correction. The f_k are then predictions of models that were
 learned on other rows (cross-fitting), which are not too accurate. The constant c is smaller in this case. It is not
@@ -28,7 +28,7 @@ from scipy.optimize import nnls
 
 from hkrr._base.linear_algebra import Array, jittered_cholesky
 
-# The constant c of the module docstring, for leave-one-out predictions and for cross-fitting.
+# Two values of the constant c of the module docstring: with leave-one-out predictions, and with cross-fitting.
 PRICE, CROSS_FIT_PRICE = 6.0, 1.0
 # The standard deviation t of the module docstring.
 _SPREAD_OF_SUM = 0.2
