@@ -78,16 +78,16 @@ def test_another_kernel_and_lambda(make):
     p = make_problem(T=2)
     case = next(case for case in ONE_GAMMA if case.name == "product_laplace")
     criterion = make(InMemoryRows(p.X, p.y, p.w), None, Gaussian(gamma=1.0), LAMBDA)
-    before = criterion.leave_one_out(p.B, False)
-    found = criterion.at(0.4, case.kernel).leave_one_out(p.B, False)
+    before = criterion.leave_one_out(p.B)
+    found = criterion.at(0.4, case.kernel).leave_one_out(p.B)
     assert_allclose(found, _refitted(case.value, p.X, p.Y, p.weights, p.B, 0.4), rtol=0, atol=1e-12)
-    assert_allclose(criterion.leave_one_out(p.B, False), before, rtol=0, atol=0)
+    assert_allclose(criterion.leave_one_out(p.B), before, rtol=0, atol=0)
 
 
 def test_the_mean_squared_error_is_the_leave_one_out_criterion():
     p = make_problem(T=3)
     criterion = CRITERIA["loo"](InMemoryRows(p.X, p.y, p.w), None, Gaussian(gamma=0.3), LAMBDA)
-    error = np.sum(p.w[:, None] * (p.Y - criterion.leave_one_out(p.B, False)) ** 2) / np.sum(p.w)
+    error = np.sum(p.w[:, None] * (p.Y - criterion.leave_one_out(p.B)) ** 2) / np.sum(p.w)
     assert error == pytest.approx(criterion.reduced(p.B).value, rel=1e-12)
 
 

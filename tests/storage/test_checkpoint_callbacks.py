@@ -122,7 +122,7 @@ def test_replayed_times_never_decrease(monkeypatch):
     """
     now = [100.0]
     monkeypatch.setattr("hkrr.solvers.driver.time.perf_counter", lambda: now[0])
-    monitor = Monitor(1.0, 1e-3, 10, 0.0, None, (), NoBar(), None, 0.0)
+    monitor = Monitor(1.0, 1e-3, 10, 0.0, None, (), NoBar(), None)
     for seconds, later in ((1.0, 5.0), (1.5, 0.0)):
         monitor.skip_to(seconds)
         now[0] += later

@@ -215,7 +215,7 @@ class Criterion(ABC):
         value, grad, alpha, slope = self.rows.fetch(*self._nystrom(white))
         return Reduced(float(value), grad, alpha, float(slope), white.nu / self.rows.total_weight)
 
-    def leave_one_out(self, B: Array, intercept: bool) -> Array:
+    def leave_one_out(self, B: Array, intercept: bool = False) -> Array:
         """Return, for each row, the prediction of the model fitted to all other rows, as an array (n, n_targets).
 
         The model has the given map, and the kernel and lambda of the criterion. All rows must be centers. If

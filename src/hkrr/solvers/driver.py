@@ -185,8 +185,8 @@ class Monitor:
         time_limit: float | None,
         callbacks: Iterable[Callback],
         bar: ProgressBar,
-        journal_run: journal.Run | None,
-        plateau: float,
+        journal_run: journal.Run | None = None,
+        plateau: float = 0.0,
     ) -> None:
         self._loss_scale, self._max_iter, self._tol, self._plateau = loss_scale, max_iter, tol, plateau
         self._reg_lambda = reg_lambda
