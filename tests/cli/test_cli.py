@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from importlib.metadata import entry_points, version
+from importlib.metadata import entry_points
 from itertools import product
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from hkrr import cli
 from hkrr.__main__ import main
+from hkrr._version import __version__
 from hkrr.experiments import NAMES, get_experiment, toy_basins, toy_trajectories
 from hkrr.experiments.experiment_runner import Claim, Outcome
 from support.platforms import posix_only
@@ -204,7 +205,7 @@ def test_an_output_folder_that_cannot_be_created(tmp_path, command):
 
 def test_version():
     result = CliRunner().invoke(cli.app, ["--version"])
-    assert (result.exit_code, result.output) == (0, f"hkrr {version('hkrr')}\n")
+    assert (result.exit_code, result.output) == (0, f"hkrr {__version__}\n")
 
 
 def test_options_reach_the_experiments(monkeypatch, tmp_path):

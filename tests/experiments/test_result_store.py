@@ -6,11 +6,11 @@ import math
 import os
 import platform
 from dataclasses import dataclass
-from importlib.metadata import version
 
 import matplotlib.pyplot as plt
 import pytest
 
+from hkrr._version import __version__
 from hkrr.experiments import get_experiment, nystrom, result_store, stationarity, toy_basins, toy_trajectories
 from hkrr.experiments.experiment_runner import Claim, reproduce, run
 from hkrr.experiments.result_store import Store, column, provenance, write_csv
@@ -74,7 +74,7 @@ def test_a_run_writes_its_table_its_figure_and_its_claims(tmp_path):
 
 def test_provenance_has_the_version_the_machine_and_the_config():
     text = provenance(Config(seed=7))
-    assert text.startswith(f"hkrr {version('hkrr')}, {os.cpu_count()} cores (")
+    assert text.startswith(f"hkrr {__version__}, {os.cpu_count()} cores (")
     assert f"Python {platform.python_version()}" in text
     assert text.endswith("; scale=3.0, repeats=2, seed=7")
     assert "\n" not in text
@@ -158,7 +158,7 @@ def test_another_config_starts_again(tmp_path, other):
 def test_another_version_starts_again(tmp_path, monkeypatch):
     first, _ = _run(tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(result_store, "version", lambda name: "99.0")
+        patch.setattr(result_store, "__version__", "99.0")
         outcome, ran = _run(tmp_path)
         assert len(ran) == 4
         assert outcome.csv.with_suffix(".txt").read_text().splitlines()[-1].startswith("hkrr 99.0, ")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from typer.core import TyperCommand, TyperGroup
 
+from hkrr._version import __version__
 from hkrr.cli import bench, demo, fit, info, predict, report, reproduce
 from hkrr.cli._console import print_json, print_line
 
@@ -61,7 +61,7 @@ app = typer.Typer(no_args_is_help=True, cls=_Group)
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"hkrr {version('hkrr')}")
+        typer.echo(f"hkrr {__version__}")
         raise typer.Exit
 
 

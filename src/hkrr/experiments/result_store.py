@@ -8,9 +8,10 @@ import json
 import os
 import platform
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from hkrr._version import __version__
 
 Row = dict[str, Any]
 Table = list[Row]
@@ -28,7 +29,7 @@ class Store:
 
     def __init__(self, path: Path, config: Any) -> None:
         settings = {name: value for name, value in asdict(config).items() if name not in _IGNORED_FIELDS}
-        settings["hkrr"] = version("hkrr")
+        settings["hkrr"] = __version__
         self._path = path
         self._digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
         self._done: dict[str, Row] = {}
@@ -77,7 +78,7 @@ def provenance(config: Any) -> str:
     """Return the library's version, the machine and the config as one line of text."""
     settings = ", ".join(f"{name}={value}" for name, value in asdict(config).items())
     cpu = platform.processor() or platform.machine()
-    return f"hkrr {version('hkrr')}, {os.cpu_count()} cores ({cpu}), Python {platform.python_version()}; {settings}"
+    return f"hkrr {__version__}, {os.cpu_count()} cores ({cpu}), Python {platform.python_version()}; {settings}"
 
 
 def _key(case: Case) -> str:
