@@ -10,6 +10,7 @@ import io
 import pkgutil
 import re
 import textwrap
+import tomllib
 import warnings
 from pathlib import Path
 
@@ -129,3 +130,11 @@ def test_demo(tmp_path, capsys):
     assert picture.shape[0] > 500
     assert picture.std() > 0.05
     assert capsys.readouterr().out == ""
+
+
+def test_the_version_is_the_same_everywhere():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == hkrr.__version__
+    assert f"\nversion: {hkrr.__version__}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    headings = re.findall(r"^## ([\d.]+)", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert hkrr.__version__.split(".dev")[0] == headings[0]
