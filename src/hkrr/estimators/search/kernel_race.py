@@ -110,8 +110,8 @@ _BATCHES = (_Batches(1_000, 500, 100, 100), _Batches(2_000, 1_000, 60, 2))
 _BATCHES_ON_GPU = (_Batches(2_000, 2_000, 150, 100), _Batches(4_000, 4_000, 60, 3))
 # Maximum number of rows on which the scale and the noise are refitted, and maximum number of iterations of this fit.
 _RESCALE_ROWS, _RESCALE_ROWS_ON_GPU, _RESCALE_ITERATIONS = 2_000, 10_000, 5
-# With more than _ALL_ROWS rows, product kernels take part only if their first round takes at most this share of the time
-# left. It takes about _COST_OF_PRODUCTS times as long as the first round of all other kernels.
+# With more than _ALL_ROWS rows, product kernels take part only if their first round takes at most this share of the
+# time left. It takes about _COST_OF_PRODUCTS times as long as the first round of all other kernels.
 _SHARE_OF_PRODUCTS, _COST_OF_PRODUCTS = 0.25, 2.0
 # Share of the time left that a round with batches may take. The rest is for the comparison after the round.
 _SHARE_OF_BATCHES = 0.75
