@@ -274,7 +274,7 @@ def test_scores_of_many_scales_use_a_random_projection(monkeypatch):
     """
     case = ("diagonal", "gaussian", N, 1)
     expected = fit(case, dense=False).interval_scores_
-    monkeypatch.setattr(conformal, "_MAX_TANGENTS", 4)
+    monkeypatch.setattr(conformal, "MAX_TANGENTS", 4)
     found = fit(case, dense=False).interval_scores_
     assert not np.array_equal(found, expected)
     assert_allclose(np.median(found), np.median(expected), rtol=0.3)

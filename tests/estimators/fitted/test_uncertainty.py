@@ -266,11 +266,25 @@ def test_scores_without_tangents_against_fits_without_the_row(monkeypatch):
     np.testing.assert_allclose(model.interval_scores_, np.sort(scores), rtol=1e-6)
 
 
+@pytest.mark.parametrize("n_centers", ["all", 60])
+def test_the_effect_of_a_row_on_a_map_with_few_parameters_is_negligible(n_centers, monkeypatch):
+    """Test that the scores hardly change if the effect of each row on a map with 4 parameters is not computed."""
+    X, y = data(n=1000, noise=0.3)
+    options = {"init": np.array([[0.6, 0.6, 0.0, 0.1]]), "n_centers": n_centers, "max_iter": 0, "reg_lambda": 1e-3}
+    scores = []
+    for least in (0.0, 0.005):
+        monkeypatch.setattr(conformal, "_NEGLIGIBLE", least)
+        scores.append(HyperKernelRidge(1, random_state=0, **options).fit(X, y).interval_scores_)
+    assert np.all(scores[0] >= scores[1] - 1e-9)
+    assert not np.array_equal(*scores)
+    np.testing.assert_allclose(scores[1], scores[0], rtol=0.03, atol=0.01)
+
+
 def test_projected_tangents_keep_their_inner_products(monkeypatch):
     rng = np.random.RandomState(0)
     X, slopes, B = rng.standard_normal((40, 60)), rng.standard_normal((40, 1, 3)), np.ones((3, 60))
     all_of_them = conformal._tangents(X, B, slopes, Full())[:, 0]
-    monkeypatch.setattr(conformal, "_MAX_TANGENTS", 170)
+    monkeypatch.setattr(conformal, "MAX_TANGENTS", 170)
     mixed = conformal._tangents(X, B, slopes, Full())[:, 0]
     assert mixed.shape == (40, 170)
     exact, about = all_of_them @ all_of_them.T, mixed @ mixed.T

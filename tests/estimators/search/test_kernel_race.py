@@ -718,3 +718,17 @@ def test_a_fit_whose_batches_all_fail_gives_a_model(monkeypatch):
     race = _race()
     assert {one.n_rows for one in race.survivors} == {30}
     assert all(math.isfinite(one.score) for one in race.survivors)
+
+
+@pytest.mark.parametrize("cost", [0.0, 1e9])
+def test_product_kernels_take_part_only_if_there_is_time(cost, monkeypatch):
+    """Test that slow product kernels are left out of a race with a deadline, if there are many rows."""
+    monkeypatch.setattr(kernel_race, "_COST_OF_PRODUCTS", cost)
+    monkeypatch.setattr(kernel_race, "_FIRST_ROWS", 20)
+    deadline = time.perf_counter() + 60.0
+    few = _race(m=40, deadline=deadline)
+    assert {kernel_name(one.kernel) for one in few.tried} >= set(PRODUCT)
+    monkeypatch.setattr(kernel_race, "_ALL_ROWS", 30)
+    many = _race(m=40, deadline=deadline)
+    assert set(PRODUCT).isdisjoint({kernel_name(one.kernel) for one in many.tried}) == (cost > 0.0)
+    assert {kernel_name(one.kernel) for one in many.tried} >= {*RADIAL, LINEAR}

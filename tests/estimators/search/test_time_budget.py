@@ -68,13 +68,13 @@ def test_rows_are_left_out_if_there_is_no_time_for_all_of_them_as_centers(settin
 def test_a_factorization_that_fails_in_float32_takes_longer(settings):
     """Test that a tiny nu adds a factorization in float64 if all rows are centers, so fewer rows are affordable."""
     duration = DurationModel(*settings)
-    assert duration.seconds(4_000, 4_000) == duration.seconds(4_000, 4_000, 0.1)
-    tiny = duration.seconds(4_000, 4_000, 1e-6)
-    assert tiny > duration.seconds(4_000, 4_000, 0.1)
-    assert duration.seconds(4_000, 500, 1e-6) == duration.seconds(4_000, 500, 0.1)
-    budget = (tiny + duration.seconds(4_000, 4_000)) / 2.0
-    assert duration.affordable(4_000, 4_000, budget, 0.1) == (4_000, 4_000)
-    n_rows, n_centers = duration.affordable(4_000, 4_000, budget, 1e-6)
+    moderate, small = _candidates(0.1, 1e-6)
+    tiny = duration.seconds(4_000, 4_000, small)
+    assert tiny > duration.seconds(4_000, 4_000, moderate)
+    assert duration.seconds(4_000, 500, small) == duration.seconds(4_000, 500, moderate)
+    budget = (tiny + duration.seconds(4_000, 4_000, moderate)) / 2.0
+    assert duration.affordable(4_000, 4_000, budget, moderate) == (4_000, 4_000)
+    n_rows, n_centers = duration.affordable(4_000, 4_000, budget, small)
     assert 2_000 <= n_rows == n_centers < 4_000
 
 
@@ -85,7 +85,7 @@ def _budget(monkeypatch, limit, left):
     proportional to the number of rows.
     """
     monkeypatch.setattr(DurationModel, "__init__", lambda *_: None)
-    monkeypatch.setattr(DurationModel, "seconds", lambda self, n_rows, n_centers, nu=None: 10.0 * nu * n_rows / 1_000)
+    monkeypatch.setattr(DurationModel, "seconds", lambda _, n_rows, n_centers, one: 10.0 * one.nu * n_rows / 1_000)
     rows = InMemoryRows(np.random.default_rng(0).normal(size=(1_000, 2)), np.zeros(1_000))
     began = 0.0 if limit is None else time.perf_counter() - 0.97 * limit + left
     return TimeBudget(rows, limit, began, 0.0, 1)
@@ -93,6 +93,15 @@ def _budget(monkeypatch, limit, left):
 
 def _candidates(*noises):
     return [Candidate(Origin.PLAIN, Gaussian(gamma=1.0), np.ones(2), nu) for nu in noises]
+
+
+@duration_models
+def test_maps_with_few_parameters_need_no_gradients(settings):
+    """Test that interval scores take less time if the map has few parameters compared with the number of rows."""
+    duration = DurationModel(*settings)
+    few, many = _candidates(0.1)[0], Candidate(Origin.PLAIN, Gaussian(gamma=1.0), np.ones(100), 0.1)
+    for n_centers in (500, 4_000):
+        assert duration.seconds(4_000, n_centers, few) < duration.seconds(4_000, n_centers, many)
 
 
 @pytest.mark.parametrize(

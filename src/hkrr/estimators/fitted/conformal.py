@@ -26,6 +26,9 @@ the variance that the centers cannot represent. If all rows are centers, the sla
 Several targets share the map. A row is then left out with all its targets, and 1 - h'_i is a matrix. Each target has
 its own scale s, and is divided by sqrt(s).
 
+The increases h'_i - h_i of the leverages add up to at most the number p of derivatives. If p is less than a five
+hundredth of the number of rows, the increases are negligible and are not computed.
+
 At most 1,000 rows get a score. If there are fewer centers than rows (Nystrom), the sums over rows use a sample of at
 most 20,000 rows. If the rows are not in memory, the sample has at most 4,000 rows.
 """
@@ -62,7 +65,9 @@ SCORED_ROWS = 1_000
 MAX_SUMMED_ROWS, _MAX_FETCHED_ROWS = 20_000, 4_000
 # Maximum number of derivatives with respect to the map. If there are more, a random projection reduces their number
 # and approximately preserves inner products.
-_MAX_TANGENTS = 1_000
+MAX_TANGENTS = 1_000
+# Minimum number of derivatives per row for which the effect of a row on the map is computed.
+_NEGLIGIBLE = 0.002
 # Lower bound on (1 - h') / (1 - h), with h and h' as in the module docstring. If there are fewer centers than rows, it
 # is also a lower bound on 1 - h.
 _MIN_FREEDOM = 1e-6
@@ -99,7 +104,7 @@ class Uncertainty(NamedTuple):
 class _ScoredRows(NamedTuple):
     """Quantities of the n rows that get a score. There are t targets, and p derivatives with respect to B.
 
-    The docstring of this module defines the symbols.
+    The docstring of this module defines the symbols. If the effect of a row on the map is negligible, p is zero.
     """
 
     freedom: Array  # (n,): ``1 - h``
@@ -171,25 +176,29 @@ def _estimate_exact(
     nu = objective.reg_lambda * W
     scale = np.sum(Y * solution, axis=0) / W
     unit = _unit(scale)
-    fitted, slopes = _values_and_slopes(rows, objective.kernel, B, objective.centers, alpha / unit)
-    J = root[:, :, None] * _tangents(X, B, slopes, shape)
-    n, t, p = J.shape
     # The factor stays on the device. The system is solved by two triangular solves instead of an inverse matrix, which
     # would need a copy of the factor. The right-hand sides have the dtype of the factor, because LAPACK would otherwise
     # convert a factor in float32 to float64, which is also a copy.
     dtype = np.float32 if info.factor.dtype == np.float32 else np.float64
-    half = solve_triangular(info.factor, rows.place(J.reshape(n, t * p).astype(dtype)))
-    R = nu * rows.fetch(solve_triangular(info.factor, half, transpose=True))[0].reshape(n, t, p)
     scored = _choose_scored_rows(weight)
-    columns = np.zeros((n, len(scored)), dtype=dtype)
+    if map_matters(B, shape, len(X)):
+        fitted, slopes = _values_and_slopes(rows, objective.kernel, B, objective.centers, alpha / unit)
+        J = root[:, :, None] * _tangents(X, B, slopes, shape)
+        half = solve_triangular(info.factor, rows.place(J.reshape(len(J), -1).astype(dtype)))
+        R = nu * rows.fetch(solve_triangular(info.factor, half, transpose=True))[0].reshape(J.shape)
+        fitted, R, Q = fitted[scored], R[scored], np.tensordot(J, R, ((0, 1), (0, 1)))
+    else:
+        fitted = KernelExpansion(objective.kernel, B, objective.centers, alpha / unit).at(X[scored])
+        R, Q = _no_derivatives(fitted)
+    columns = np.zeros((len(X), len(scored)), dtype=dtype)
     columns[scored, np.arange(len(scored))] = 1.0
     columns = solve_triangular(info.factor, rows.place(columns))
     scored_rows = _ScoredRows(
         freedom=nu * rows.fetch((columns * columns).sum(axis=0))[0],
         slack=np.zeros(len(scored)),
-        R=R[scored],
-        Q=np.tensordot(J, R, ((0, 1), (0, 1))),
-        residual=(Y / unit - fitted)[scored],
+        R=R,
+        Q=Q,
+        residual=Y[scored] / unit - fitted,
         weight=weight[scored],
     )
     counts = weight if given is None else given.map(weights)[:, 0]
@@ -208,7 +217,7 @@ def _estimate_with_centers(
     ``S = V V' + nu I``, and therefore ``S^-1 = G'G / nu``. Then ``h_i = |G v_i|^2 / nu``, ``(I - H) J = J - K Z`` and
     ``J'(I - H) J = (J - K Z)'(J - K Z) + nu Z' T T' Z``.
     """
-    kernel, centers, t = objective.kernel, objective.centers, alpha.shape[1]
+    kernel, centers = objective.kernel, objective.centers
     nu, C = objective.reg_lambda * objective.rows.total_weight, project(centers, B)
     drawn = _draw_sample(objective.rows)
     sample = objective.rows.in_memory() if drawn is None else objective.rows.subset(drawn)
@@ -217,13 +226,53 @@ def _estimate_with_centers(
     counts = weight
     if given is not None:
         counts = (given if drawn is None else given.subset(drawn)).map(weights)[:, 0]
-    sample_factor = objective.rows.total_weight / sample.total_weight
     T = center_factor(kernel, C)
     G = shrinkage_factor(info, T, objective.reg_lambda, objective.rows)
     residual = Y - KernelExpansion(kernel, B, centers, solution).of_rows(sample)
     scale = np.maximum(weight @ (Y * residual), 0.0) / (sample.total_weight * nu)
     unit = _unit(scale)
-    fitted, slopes = _values_and_slopes(sample, kernel, B, centers, alpha / unit)
+    scored = _choose_scored_rows(weight)
+    root, P = np.sqrt(weight[scored])[:, None], project(X[scored], B)
+    V = solve_triangular(T, kernel(P, C).T)
+    GV = G @ (V * root.T)
+    expansion = KernelExpansion(kernel, B, centers, alpha / unit)
+    if map_matters(B, shape, len(X)):
+        # Q is a sum over all rows, of which the sample has a part.
+        share = sample.total_weight / objective.rows.total_weight
+        fitted, R, Q = _derivatives_with_centers(sample, scored, expansion, shape, T, G, nu, share)
+        R *= root[:, :, None]
+    else:
+        fitted = expansion.at(X[scored])
+        R, Q = _no_derivatives(fitted)
+    scored_rows = _ScoredRows(
+        freedom=np.maximum(1.0 - np.sum(GV * GV, axis=0) / nu, _MIN_FREEDOM),
+        slack=np.maximum(kernel.diagonal(P) - np.sum(V * V, axis=0), 0.0),
+        R=R,
+        Q=Q,
+        residual=Y[scored] / unit - fitted,
+        weight=weight[scored],
+    )
+    left_out = _left_out(scored_rows, nu, _prior_precision(B, shape), unit, Y[scored], counts[scored])
+    return Uncertainty(scale, nu * scale, left_out, pack_lower(G), None)
+
+
+def _derivatives_with_centers(
+    sample: InMemoryRows,
+    scored: Array,
+    expansion: KernelExpansion,
+    shape: Shape,
+    T: Array,
+    G: Array,
+    nu: float,
+    share: float,
+) -> tuple[Array, Array, Array]:
+    """Return f(x) and ``(I - H) J`` at the scored rows, and ``J'(I - H) J``, for a fit with fewer centers than rows.
+
+    The symbols are those of `_estimate_with_centers`. `share` is the weight of the sample divided by that of all rows.
+    """
+    B, C, t = expansion.B, expansion.latent_centers, expansion.alpha.shape[1]
+    kernel, (X, _, w) = expansion.kernel, sample.gather()
+    fitted, slopes = _values_and_slopes(sample, kernel, B, expansion.centers, expansion.alpha)
 
     def smoothing_residual(X: Array, S: Array, B: Array, C: Array, Z: Array) -> Array:
         """Return ``J - K Z``."""
@@ -241,26 +290,25 @@ def _estimate_with_centers(
         return (np.tensordot(R, R if w is None else w[:, None, None] * R, ((0, 1), (0, 1))),)
 
     slope_rows = InMemoryRows(X, slopes.reshape(len(X), -1), w, n_threads=sample.n_threads)
-    width = max(len(C), t * min(B.size, _MAX_TANGENTS))
+    width = max(len(C), t * min(B.size, MAX_TANGENTS))
     (KJ,) = slope_rows.sum(kernel_products, width, B, C)
-    white = G.T @ (G @ solve_triangular(T, sample_factor * KJ)) / nu
+    white = G.T @ (G @ solve_triangular(T, KJ / share)) / nu
     Z = solve_triangular(T, white.copy(), transpose=True)
     (RR,) = slope_rows.sum(residual_products, width, B, C, Z)
     by_target = white.reshape(len(C), t, -1)
-    scored = _choose_scored_rows(weight)
-    root, P = np.sqrt(weight[scored])[:, None], project(X[scored], B)
-    V = solve_triangular(T, kernel(P, C).T)
-    GV = G @ (V * root.T)
-    scored_rows = _ScoredRows(
-        freedom=np.maximum(1.0 - np.sum(GV * GV, axis=0) / nu, _MIN_FREEDOM),
-        slack=np.maximum(kernel.diagonal(P) - np.sum(V * V, axis=0), 0.0),
-        R=root[:, :, None] * smoothing_residual(X[scored], slopes[scored], B, C, Z),
-        Q=sample_factor * RR + nu * np.tensordot(by_target, by_target, ((0, 1), (0, 1))),
-        residual=(Y / unit - fitted)[scored],
-        weight=weight[scored],
-    )
-    left_out = _left_out(scored_rows, nu, _prior_precision(B, shape), unit, Y[scored], counts[scored])
-    return Uncertainty(scale, nu * scale, left_out, pack_lower(G), None)
+    Q = RR / share + nu * np.tensordot(by_target, by_target, ((0, 1), (0, 1)))
+    return fitted[scored], smoothing_residual(X[scored], slopes[scored], B, C, Z), Q
+
+
+def map_matters(B: Array, shape: Shape, n_rows: int) -> bool:
+    """Return whether the effect of a row on the map is computed (see the docstring of this module)."""
+    n_parameters = 1 if isinstance(shape, Scaled) else B.size
+    return n_parameters >= _NEGLIGIBLE * n_rows
+
+
+def _no_derivatives(fitted: Array) -> tuple[Array, Array]:
+    """Return R and Q of `_ScoredRows` for a map on which the effect of a row is negligible."""
+    return np.zeros((*fitted.shape, 0)), np.zeros((0, 0))
 
 
 def _draw_sample(rows: Rows) -> Array | None:
@@ -302,17 +350,17 @@ def _tangents(X: Array, B: Array, slopes: Array, shape: Shape) -> Array:
     D, rng = X.shape[1], np.random.RandomState(0)
 
     def random_projection() -> Array:
-        return rng.standard_normal((D, _MAX_TANGENTS)) / math.sqrt(_MAX_TANGENTS)
+        return rng.standard_normal((D, MAX_TANGENTS)) / math.sqrt(MAX_TANGENTS)
 
     if not isinstance(shape, Full):
         by_scale = slopes * project(X, B)[:, None, :]
         if isinstance(shape, Scaled):
             return np.sum(by_scale, axis=2, keepdims=True)
-        return by_scale if D <= _MAX_TANGENTS else by_scale @ random_projection()
+        return by_scale if D <= MAX_TANGENTS else by_scale @ random_projection()
     n, t, d = slopes.shape
-    if d * D <= _MAX_TANGENTS:
+    if d * D <= MAX_TANGENTS:
         return (slopes[:, :, :, None] * X[:, None, None, :]).reshape(n, t, d * D)
-    J = np.zeros((n, t, _MAX_TANGENTS))
+    J = np.zeros((n, t, MAX_TANGENTS))
     for k in range(d):
         J += slopes[:, :, k, None] * (X @ random_projection())[:, None, :]
     return J
@@ -344,10 +392,12 @@ def _leave_one_out_residuals(rows: _ScoredRows, rho: float) -> Array:
     The docstring of this module defines h'_i and `rho`. r_i is the residual of the row.
     """
     n, t, p = rows.R.shape
-    Q = rows.Q.copy()
-    Q.flat[:: p + 1] += rho
-    half = solve_triangular(jittered_cholesky(Q, 0.0)[0], rows.R.reshape(n * t, p).T).T.reshape(n, t, p)
-    freedom = rows.freedom[:, None, None] * np.eye(t) - half @ half.transpose(0, 2, 1)
+    freedom = rows.freedom[:, None, None] * np.eye(t)
+    if p > 0:
+        Q = rows.Q.copy()
+        Q.flat[:: p + 1] += rho
+        half = solve_triangular(jittered_cholesky(Q, 0.0)[0], rows.R.reshape(n * t, p).T).T.reshape(n, t, p)
+        freedom = freedom - half @ half.transpose(0, 2, 1)
     values, vectors = np.linalg.eigh(freedom)
     values = np.maximum(values, _MIN_FREEDOM * rows.freedom[:, None])
     rotated = np.sum(vectors * rows.residual[:, :, None], axis=1) / values

@@ -27,6 +27,7 @@ identity and the diagonal maps with a product kernel, and those with the linear 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -110,6 +111,9 @@ _BATCHES = (_Batches(1_000, 500, 100, 100), _Batches(2_000, 1_000, 60, 2))
 _BATCHES_ON_GPU = (_Batches(2_000, 2_000, 150, 100), _Batches(4_000, 4_000, 60, 3))
 # Maximum number of rows on which the scale and the noise are refitted, and maximum number of iterations of this fit.
 _RESCALE_ROWS, _RESCALE_ROWS_ON_GPU, _RESCALE_ITERATIONS = 2_000, 10_000, 5
+# With more than _ALL_ROWS rows, product kernels take part only if their first round takes at most this share of the
+# time left. It takes about _COST_OF_PRODUCTS times as long as the first round of all other kernels.
+_SHARE_OF_PRODUCTS, _COST_OF_PRODUCTS = 0.25, 2.0
 # Share of the time left that a round with batches may take. The rest is for the comparison after the round.
 _SHARE_OF_BATCHES = 0.75
 # How many candidates of each kind remain after a round.
@@ -154,9 +158,12 @@ class Race:
         # The first round is run even after the deadline, because it gives a model.
         n_rows = self.problem.rows.n_rows
         self._begin(f"kernels and maps on {min(n_rows, _FIRST_ROWS):,} rows", Phase.KERNELS)
-        first = self.criterion(min(n_rows, _FIRST_ROWS))
-        ends = self._improve(first, self._first_starts(few_directions), SHORT_RUN)
-        ends += self._diagonal_maps(first, ends, _FIRST_ITERATIONS)
+        first, began = self.criterion(min(n_rows, _FIRST_ROWS)), time.perf_counter()
+        starts = self._first_starts(few_directions)
+        ends = self._first_runs(first, [one for one in starts if not _is_product(one)])
+        seconds = _COST_OF_PRODUCTS * (time.perf_counter() - began)
+        if n_rows <= _ALL_ROWS or seconds <= _SHARE_OF_PRODUCTS * self.problem.seconds_left:
+            ends += self._first_runs(first, [one for one in starts if _is_product(one)])
         ends += self._improve(first, self._sparse_starts(), _FIRST_ITERATIONS)
         if n_rows <= _ALL_ROWS:
             ends += self._improve(first, self._square_starts(ends, first.rows.total_weight), _FIRST_ITERATIONS)
@@ -293,6 +300,11 @@ class Race:
             ]
         return starts
 
+    def _first_runs(self, criterion: Criterion, starts: Sequence[Candidate]) -> list[Candidate]:
+        """Optimize the starts of the first round, then diagonal maps of their kernels. Return all results."""
+        ends = self._improve(criterion, starts, SHORT_RUN)
+        return ends + self._diagonal_maps(criterion, ends, _FIRST_ITERATIONS)
+
     def _diagonal_maps(self, criterion: Criterion, ends: Sequence[Candidate], max_iter: int) -> list[Candidate]:
         """Return the better of two diagonal maps for each kernel, after a long run.
 
@@ -372,6 +384,10 @@ class Race:
         return replace(replace(candidate, B=B, nu=nu), **changes)
 
 
+def _is_product(candidate: Candidate) -> bool:
+    return not candidate.kernel.rotation_invariant
+
+
 def _kind(candidate: Candidate) -> _Kind:
     if isinstance(candidate.shape, Full):
         return _Kind.SQUARE if candidate.origin is Origin.SQUARE else _Kind.DIRECTIONS
@@ -379,7 +395,7 @@ def _kind(candidate: Candidate) -> _Kind:
         return _Kind.SPARSE
     if kernel_name(candidate.kernel) == LINEAR:
         return _Kind.LINEAR
-    if not candidate.kernel.rotation_invariant:
+    if _is_product(candidate):
         return _Kind.PRODUCT
     return _Kind.DIAGONAL if isinstance(candidate.shape, Diagonal) else _Kind.PLAIN
 

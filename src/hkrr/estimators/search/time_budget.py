@@ -10,9 +10,10 @@ import numpy as np
 
 from hkrr._base.lapack import cholesky_in_place
 from hkrr._base.threads import in_threads
-from hkrr.estimators.fitted.conformal import MAX_SUMMED_ROWS, SCORED_ROWS
+from hkrr.estimators.fitted.conformal import MAX_SUMMED_ROWS, MAX_TANGENTS, SCORED_ROWS, map_matters
 from hkrr.estimators.search.candidates import Candidate
 from hkrr.kernels import Kernel
+from hkrr.kernels.expansion_values import kernel_and_slopes
 from hkrr.rows import Rows, threads_for_sums
 
 # A time limit does not reduce the number of centers of the final fit below this number.
@@ -27,13 +28,15 @@ _KERNEL_VALUES = 150_000
 # small fit take about 0.1 seconds. The reserve is this fraction of the time limit plus this number of seconds, but at
 # most _MOST_RESERVED of the limit.
 _RESERVE, _RESERVE_SECONDS, _MOST_RESERVED = 0.03, 0.1, 0.08
+# Predicted durations are multiplied by this number, because other processes can slow a fit down.
+_CAUTION = 1.3
 # Maximum fraction of the time limit that is reserved for the final fits, apart from the reserve.
 _SHARE_OF_FIT = 0.4
 # Fractions of the rows that are tried if there is no time for a fit with all rows as centers.
 _SUBSETS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
 # Number of passes over the square matrix of a system in which all rows are centers: conversions between float32 and
-# float64, products of iterative refinement, norms and mirrored triangles. This number was measured.
-_PASSES = 20
+# float64, products of iterative refinement, norms and mirrored triangles. The number was measured with 9,000 rows.
+_PASSES = 40
 # If the ratio of the number of rows to nu is above this number, the matrix is assumed to be too ill-conditioned for
 # float32.
 _ILL_CONDITIONED = 1e6
@@ -69,8 +72,9 @@ class DurationModel:
                 times.append(time.perf_counter() - began)
             return float(np.median(times[1:]))
 
-        # Seconds per entry of a kernel matrix.
+        # Seconds per entry of a kernel matrix, without and with the gradients of the fitted function.
         self._entry = seconds(lambda: kernel(P, P)) / n**2
+        self._slopes = seconds(lambda: kernel_and_slopes(kernel, P, P, P[:, :1])) / n**2
         # Seconds per c^3 for the factorization of a c x c matrix in float64 and in float32.
         self._factor = seconds(lambda: cholesky_in_place(definite.copy())) / _FACTOR_SAMPLE**3
         self._factor_single = seconds(lambda: cholesky_in_place(single.copy())) / _FACTOR_SAMPLE**3
@@ -83,27 +87,38 @@ class DurationModel:
         self._sum = 3.0 * self._product
         self._n_threads = n_threads
 
-    def seconds(self, n_rows: int, n_centers: int, nu: float | None = None) -> float:
-        """Return the approximate duration of a fit in seconds.
+    def seconds(self, n_rows: int, n_centers: int, candidate: Candidate | None = None) -> float:
+        """Return the approximate duration of a fit in seconds, if other processes slow it down by 30 percent.
 
         It is the sum of the times for the kernel matrices, the matrix products, the factorizations, the interval scores
-        and the diagnostics. If `nu`, the ratio of the noise variance to the signal variance, is very small, a
-        factorization in float32 fails and is repeated in float64.
+        and the diagnostics. If `nu` of the candidate, the ratio of the noise variance to the signal variance, is very
+        small, a factorization in float32 fails and is repeated in float64. If the map of the candidate has few
+        parameters, the interval scores need no gradients of the fitted function. Without a candidate, nu is assumed to
+        be moderate, and the gradients to be needed.
         """
-        products = self._product * min(n_centers, n_rows) ** 2 * min(SCORED_ROWS, n_rows)
-        scores = 4.0 * self._entry * min(n_rows, MAX_SUMMED_ROWS) * n_centers / self._n_threads
+        entries = min(n_rows, MAX_SUMMED_ROWS) * n_centers / self._n_threads
+        scores, n_columns = self._entry * entries, min(SCORED_ROWS, n_rows)
+        with_slopes = candidate is None or map_matters(candidate.B, candidate.shape, n_rows)
+        if with_slopes:
+            scores += self._slopes * entries
+            n_columns += 2 * min(MAX_TANGENTS, 0 if candidate is None else candidate.B.size)
+        products = self._product * min(n_centers, n_rows) ** 2 * n_columns
         if n_centers >= n_rows:
             factor = self._factor_single
-            if nu is not None and n_rows > _ILL_CONDITIONED * nu:
+            if candidate is not None and n_rows > _ILL_CONDITIONED * candidate.nu:
                 factor += self._factor
             solve = self._entry * n_rows**2 + factor * n_rows**3
-            return solve / self._n_threads + _PASSES * self._pass * n_rows**2 + products + scores
-        scores += 3.0 * products
+            solve = solve / self._n_threads + _PASSES * self._pass * n_rows**2
+            return _CAUTION * (solve + products + scores)
+        scores += 3.0 * products + (2.0 if with_slopes else 0.0) * self._entry * entries
         n_threads = min(self._n_threads, threads_for_sums(n_centers))
         sums = self._entry * n_rows * n_centers + self._sum * n_rows * n_centers**2
-        return sums / n_threads + self._entry * n_centers**2 + 4.0 * self._factor * n_centers**3 + scores
+        solve = sums / n_threads + self._entry * n_centers**2 + 4.0 * self._factor * n_centers**3
+        return _CAUTION * (solve + scores)
 
-    def affordable(self, n_rows: int, n_centers: int, seconds: float, nu: float | None = None) -> tuple[int, int]:
+    def affordable(
+        self, n_rows: int, n_centers: int, seconds: float, candidate: Candidate | None = None
+    ) -> tuple[int, int]:
         """Return the numbers of rows and of centers, at most `n_centers`, that can be fitted in the given time.
 
         If all rows should be centers, but there is no time for this, up to half of the rows are left out. In the same
@@ -113,10 +128,10 @@ class DurationModel:
         """
         if n_centers >= n_rows > _LEAST_CENTERS:
             for share in _SUBSETS:
-                if self.seconds(int(share * n_rows), int(share * n_rows), nu) <= seconds:
+                if self.seconds(int(share * n_rows), int(share * n_rows), candidate) <= seconds:
                     return int(share * n_rows), int(share * n_rows)
         n_centers = min(n_centers, n_rows)
-        while n_centers > _LEAST_CENTERS and self.seconds(n_rows, n_centers) > seconds:
+        while n_centers > _LEAST_CENTERS and self.seconds(n_rows, n_centers, candidate) > seconds:
             n_centers = max(_LEAST_CENTERS, int(0.8 * n_centers))
         return n_rows, n_centers
 
@@ -171,7 +186,7 @@ class TimeBudget:
         if self._limit is None:
             return self._rows.n_rows, n_centers
         duration = DurationModel(candidate.kernel, self._rows.n_features, self._n_threads)
-        return duration.affordable(self._rows.n_rows, n_centers, self._left / n_fits, candidate.nu)
+        return duration.affordable(self._rows.n_rows, n_centers, self._left / n_fits, candidate)
 
     def affordable_fits(self, candidates: Sequence[Candidate], n_centers: int) -> int:
         """Return how many of these candidates can be fitted, one after the other, in the time left: at least one."""
@@ -180,7 +195,7 @@ class TimeBudget:
         left, n_rows = self._left, self._rows.n_rows
         for n_fits, candidate in enumerate(candidates):
             duration = DurationModel(candidate.kernel, self._rows.n_features, self._n_threads)
-            left -= duration.seconds(n_rows, n_centers, candidate.nu) + self._reading
+            left -= duration.seconds(n_rows, n_centers, candidate) + self._reading
             if left < 0.0:
                 return max(n_fits, 1)
         return len(candidates)
