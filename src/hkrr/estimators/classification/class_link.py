@@ -181,4 +181,4 @@ def _weights(
 
 
 # The weights of an ensemble whose targets are indicators of classes.
-LOG_LOSS = Stacking(_weights, PRICE, None, PRICE, of_classes=True)
+LOG_LOSS = Stacking(_weights, PRICE, 0.0, PRICE, of_classes=True)

@@ -24,7 +24,14 @@ from hkrr._base.linear_algebra import Array
 from hkrr._base.threads import in_threads, single_threaded_blas
 from hkrr._maps import Diagonal, Full, KernelExpansion, principal_form, square_map_is_affordable
 from hkrr.criteria import Grouped
-from hkrr.estimators.search.candidates import FIRST_LAMBDA, FIRST_NOISE, LONG_RUN, Candidate, Origin, improve
+from hkrr.estimators.search.candidates import (
+    FIRST_LAMBDA,
+    FIRST_NOISE,
+    LONG_RUN,
+    Candidate,
+    Origin,
+    improve,
+)
 from hkrr.estimators.search.directions import DirectionSearch
 from hkrr.estimators.search.lasso_columns import selected_columns
 from hkrr.estimators.search.progress import Progress
@@ -141,8 +148,8 @@ class HeldOutCheck:
         """Learn a full map with as many directions as the chosen map, and return the best candidate.
 
         If there are enough rows for a square map (D x D, for D columns), one run starts from the leading directions of
-        a learned square map. If the chosen map is not a square map of the comparison of kernels, another run starts
-        from the best map of `DirectionSearch`.
+        a learned square map. If the chosen map is not from the comparison of kernels, or if there are not enough rows
+        for a square map, another run starts from the best map of `DirectionSearch`.
         """
         training, d = groups.rows, chosen.n_components
         fresh = replace(chosen, value=math.inf, score=math.inf)
@@ -153,7 +160,7 @@ class HeldOutCheck:
             if math.isfinite(square.value):
                 with single_threaded_blas():
                     starts.append(replace(square, B=principal_form(square.B)[0][:d]))
-        if chosen.origin is not Origin.SQUARE:
+        if chosen.origin is not Origin.SQUARE and not (chosen.origin is Origin.DIRECTIONS and starts):
             search = replace(self.problem, rows=training, dimensions=[d], choose_dimension=False)
             search = replace(search, represented_weight=None, progress=Progress(), place=in_memory, rng=rng)
             with suppress(FitError):

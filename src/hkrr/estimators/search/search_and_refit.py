@@ -37,7 +37,7 @@ from hkrr.solvers.driver import StopReason
 _WEIGHING_ROWS = 2_000
 # Maximum number of rows for cross-fitting (`hkrr.estimators.search.stacking`).
 _CROSS_FIT_ROWS = 1_000
-# The predictions of a classifier's candidate are cross-fitted if it has more parameters than this fraction of the rows.
+# The predictions of a candidate are cross-fitted if its map has more parameters than this fraction of the rows.
 _FLEXIBLE_SHARE = 0.02
 # Candidates are cross-fitted only if their score is at most this number of nats per row and target above the best.
 _MOST_NATS = 0.5
@@ -216,18 +216,9 @@ def _weigh(problem: SearchProblem, tuned: Tuned) -> _Finalists:
         return _Finalists([tuned.winner])
     problem.progress.begin("weights of the ensemble", Phase.WEIGHTS)
     rows = weighted_rows(problem.rows, tuned.omega)
-    if stacking.cross_fit_price is not None and rows.n_rows <= _CROSS_FIT_ROWS:
-        most = min(one.score for one in found) + _MOST_NATS * rows.total_weight * rows.n_targets
-        close = [one for one in found if one.score <= most]
-        crossed = HeldOutCheck(replace(problem, rows=rows)).out_of_fold(close)
-        learned = [(one, predicted) for one, predicted in zip(close, crossed, strict=True) if predicted is not None]
-        if learned:
-            close, known = [one for one, _ in learned], [predicted for _, predicted in learned]
-            counts = _n_parameters(close, stacking)
-            return _Finalists(close, _left_out(rows, known, counts, stacking.cross_fit_price), stacking)
     weighed, left_out = _leave_one_out(problem, rows, found)
-    if left_out is not None and stacking.of_classes and rows.n_rows <= _CROSS_FIT_ROWS:
-        weighed, left_out = _cross_fit_flexible_maps(problem, weighed, left_out)
+    if left_out is not None and rows.n_rows <= _CROSS_FIT_ROWS:
+        weighed, left_out = _cross_fit_flexible_maps(replace(problem, rows=rows), weighed, left_out)
     return _Finalists(weighed, left_out, stacking) if left_out is not None else _Finalists([tuned.winner])
 
 
@@ -268,20 +259,29 @@ def _cross_fit_flexible_maps(
 ) -> tuple[list[Candidate], LeftOutPredictions]:
     """Replace the leave-one-out predictions of maps with many parameters by cross-fitted predictions.
 
-    The leave-one-out predictions of such maps can be far too accurate. The cross-fitted predictions have no price.
-    Candidates that cannot be cross-fitted in time are left out, unless no candidate would remain.
+    The leave-one-out predictions of such maps can be far too accurate. The price of a parameter is lower for
+    cross-fitted predictions. Candidates that cannot be cross-fitted in time are left out, and in a regression also
+    those whose score is far above the best, unless no candidate would remain.
     """
+    stacking = problem.stacking or LEAST_SQUARES
     flexible = left_out.n_parameters > _FLEXIBLE_SHARE * problem.rows.total_weight
-    chosen = np.flatnonzero(flexible)
-    if len(chosen) == 0 or not problem.in_time:
+    close = np.ones(len(candidates), dtype=bool)
+    if not stacking.of_classes:
+        most = min(one.score for one in candidates) + _MOST_NATS * problem.rows.total_weight * problem.rows.n_targets
+        close = np.array([one.score <= most for one in candidates])
+    chosen = np.flatnonzero(flexible & close)
+    if not np.any(flexible) or not problem.in_time:
         return candidates, left_out
     predictions: list[Array | None] = list(left_out.predictions)
+    for k in np.flatnonzero(flexible & ~close):
+        predictions[k] = None
     for k, crossed in zip(chosen, HeldOutCheck(problem).out_of_fold([candidates[k] for k in chosen]), strict=True):
         predictions[k] = crossed
     kept = [k for k, one in enumerate(predictions) if one is not None]
     if not kept:
         return candidates, left_out
-    counts = np.where(flexible, 0.0, left_out.n_parameters)[kept]
+    share = np.where(flexible, stacking.cross_fit_price / left_out.price, 1.0)
+    counts = (share * left_out.n_parameters)[kept]
     known = [one for one in predictions if one is not None]
     return [candidates[k] for k in kept], left_out._replace(predictions=known, n_parameters=counts)
 

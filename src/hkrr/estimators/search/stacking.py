@@ -12,9 +12,9 @@ Mallows' criterion for a linear model, c is 2. The last term is the prior that t
 with the standard deviation t = 0.2. It matters only if the signal is weak: the data then hardly determine the sum of
 the weights, and without the prior the sum would often be far too small.
 
-If there are few rows, the second term is not an accurate correction. The f_k are then predictions of models that were
-learned on other rows (cross-fitting), which are not too accurate. The constant c is smaller in this case. It is not
-zero, because the weights overfit too.
+If there are few rows, the second term is not an accurate correction for maps with many parameters. Their f_k are then
+predictions of models that were learned on other rows (cross-fitting), which are not too accurate. The constant c is
+smaller for these candidates. It is not zero, because the weights overfit too.
 """
 
 from __future__ import annotations
@@ -83,8 +83,7 @@ class Stacking:
     weights : callable
         A function with the parameters of `stacking_weights`, which returns the weights.
     price, cross_fit_price : float
-        The price of a parameter for leave-one-out predictions and for cross-fitting. If `cross_fit_price` is None,
-        cross-fitting is not used.
+        The price of a parameter for leave-one-out predictions and for cross-fitting.
     nats_per_parameter : float
         The price of a parameter in nats.
     of_classes : bool
@@ -94,7 +93,7 @@ class Stacking:
 
     weights: Callable[[Sequence[Array], Array, Array, Array, float], Array]
     price: float
-    cross_fit_price: float | None
+    cross_fit_price: float
     nats_per_parameter: float
     of_classes: bool = False
 
