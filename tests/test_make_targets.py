@@ -17,7 +17,7 @@ def _jobs(path):
 
 
 def _steps(path, kind):
-    """Return the values of the steps of a workflow that have the key "run" or "uses"."""
+    """Return the values of the key `kind` ("run" or "uses") in the steps of a workflow."""
     return [step[kind] for job in _jobs(path).values() for step in job["steps"] if kind in step]
 
 

@@ -55,7 +55,7 @@ def _kernel(name):
 
 
 def _maps(numbers=(2, 1, 3), seed=0):
-    """Return maps with the given numbers of directions.
+    """Return one map for each entry of `numbers`, which is the number of directions of the map.
 
     The first direction of each map is close to DIRECTION, on which the targets depend.
     """

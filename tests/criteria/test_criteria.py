@@ -268,8 +268,8 @@ def _data(m=80, D=4, T=1, seed=0):
     return X, y[:, 0] if T == 1 else y
 
 
-# Fits with the leave-one-out error whose lambda may tend to 0: the parameters name, T, weighted, n_centers and seed of
-# the next test.
+# Cases of the next test in which lambda may tend to 0, all with the leave-one-out error. Each case is a tuple (name, T,
+# weighted, n_centers, seed).
 LOO_SLIDES = [("loo", 1, 0, "all", 0), ("loo", 1, 0, "all", 1), ("loo", 3, 1, "all", 2)]
 
 

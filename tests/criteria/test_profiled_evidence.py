@@ -154,7 +154,7 @@ def test_matches_a_dense_search_over_lambda(case, T, weighted, seed):
 @each_layout
 @each_seed
 def test_equals_the_criterion_at_the_found_lambda(case, T, weighted, seed):
-    """Test that the result of `profiled` is that of `reduced` at the lambda that `profiled` finds.
+    """Test that `profiled` returns the same result as `reduced` at the lambda that `profiled` has found.
 
     The result does not depend on the lambda of the constructor.
     """

@@ -1,4 +1,4 @@
-"""Tests of criteria of many rows, whose systems are solved in float32, and of criteria that use only float32.
+"""Tests of criteria with so many rows that systems are solved in float32, and of criteria that use only float32.
 
 They are compared with the naive oracles. The relative error of a result in float32 is about the epsilon of float32
 times the condition number of the matrix that is inverted. The tolerances are ten times this estimate.

@@ -119,8 +119,8 @@ def test_with_a_given_kernel_no_run_continues_after_the_limit(monkeypatch, limit
 def test_with_given_directions_no_run_continues_after_the_limit(monkeypatch, limit, n_components):
     """Test that there is a model after any time limit, although the first maps have four directions.
 
-    The first start, the first survivor and the first truncated map are evaluated once each, and the two wide maps are
-    truncated to each of the given numbers of directions.
+    The first start, the first survivor and the first truncated map are evaluated once each. Each of the two wide maps
+    is truncated to each value in `n_components`.
     """
     in_runs, elsewhere = _late(monkeypatch, limit, 1, n_components=n_components)
     assert in_runs <= 3

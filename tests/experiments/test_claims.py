@@ -168,8 +168,8 @@ def test_toy_map_colours():
 
 # The pairs (data set, method) that the claims are about.
 SETTINGS = tuple(product((1, 2), ("VarPro", "AGD")))
-# R2 at five numbers of directions above d*, the true number of directions. In the scores of a table, the third number
-# is R2 at d*.
+# R2 at five values of d above d*, where d is the number of directions and d* the true number. In the scores of a table,
+# the third score is R2 at d*.
 MORE = (0.84, 0.82, 0.81, 0.81, 0.0)
 
 
@@ -253,7 +253,7 @@ def test_latent_dimension_with_d_star_at_the_ends(true_d, R2, holds):
 def test_training_size(odd, varpro, agd, holds):
     """Test that a counterexample at one of the two largest sizes refutes a claim, which is about VarPro and AGD.
 
-    At the size ``odd``, ``varpro`` and ``agd`` are the scores for the three numbers of directions. At the other large
+    At the size ``odd``, ``varpro`` and ``agd`` each contain the scores for the three values of d. At the other large
     size the scores agree with the paper. Neither the smaller sizes nor L-BFGS affect the claims.
     """
     at = {"VarPro": varpro, "AGD": agd, "L-BFGS": (0.9, 0.1, 0.9)}

@@ -100,10 +100,11 @@ def test_the_reduced_value_includes_the_ridge():
 def test_whitening_depends_on_lambda_over_kappa(scale):
     """Test that the accuracy stays the same if the kernel and lambda are scaled by the same factor.
 
-    The system must be whitened if lambda is below 1e-4 kappa, where kappa is the maximum of k(c, c) over the centers.
-    For the scale 1e4, lambda is 1e-3, but lambda / kappa is still below 1e-4. Without whitening, the normal equations
-    would keep only three digits of the minimum. A polynomial kernel of degree 1 without a constant gives ridge
-    regression on the columns, so the expected minimum is computed by a singular value decomposition.
+    The system must be whitened if lambda / kappa is below 1e-4, where kappa is the maximum of k(c, c) over the centers.
+    Both scales have the same lambda / kappa, below this limit. For the scale 1e4, lambda itself (1e-3) is above the
+    limit, so a test of lambda alone would not whiten the system. Without whitening, the normal equations would keep
+    only three digits of the minimum. A polynomial kernel of degree 1 without a constant gives ridge regression on the
+    columns, so the expected minimum is computed by a singular value decomposition.
     """
     rng, reg_lambda = np.random.default_rng(5), 1e-7
     X = rng.normal(size=(200, 6)) * np.logspace(0, -2, 6)

@@ -68,7 +68,7 @@ def test_a_cluster_without_workers_raises_a_clear_error_for_frames_too(monkeypat
 
 
 def test_sizeof_counts_the_arrays(client):
-    """Test that `sizeof` of a part of the rows is at least the number of bytes of its arrays.
+    """Test that `sizeof`, applied to a part of the rows, is at least the total size of the arrays of this part.
 
     Dask uses these sizes to decide which data to move between workers.
     """

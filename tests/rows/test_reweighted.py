@@ -242,7 +242,7 @@ def small_samples(monkeypatch):
 
 
 def _large(seed=0, T=1):
-    """Return 900 rows of which 27 have gross errors, new rows with noise-free targets, and the indices of the errors.
+    """Return 900 rows (27 with gross errors), new rows with noise-free targets, and the indices of the 27 rows.
 
     With so many errors, a sample of 300 rows contains several of them.
     """

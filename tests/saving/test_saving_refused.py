@@ -339,7 +339,7 @@ def test_missing_parts_are_refused_and_missing_parameters_are_defaults():
             less = {key: value for key, value in header["attributes"].items() if key != attribute}
             used = {key: array for key, array in arrays.items() if key.split(".")[0] != attribute}
             optional = attribute in SCHEMAS[header["class"]].optional
-            # A model must have all attributes of one of these groups, or none.
+            # For each of the following two groups, a model must have either all attributes or none.
             optional &= attribute not in ("prior_variance_", "noise_variance_")
             optional &= attribute not in ("class_count_", "class_prior_", "held_out_log_loss_", "held_out_accuracy_")
             assert refused_or_valid(pack({**header, "attributes": less}, used)) == optional

@@ -163,7 +163,7 @@ def gram(P, gamma):
 
 
 def median_gamma(P):
-    """Return 1 / (2 median^2), where the median is taken over the distances between different rows."""
+    """Return 1 / (2 median^2), where median is the median distance over all pairs of rows i < j of P."""
     pairs = itertools.combinations(range(len(P)), 2)
     return 1.0 / (2.0 * np.median([math.dist(P[i], P[j]) for i, j in pairs]) ** 2)
 

@@ -41,7 +41,7 @@ class Corners(NamedTuple):
 
     @property
     def arguments(self):
-        """The arguments of the functions in `oracles` that follow the kernel."""
+        """Arguments for the functions in `oracles`: those between the kernel and the map B."""
         return self.X, self.Y, self.w, self.centers, LAMBDA
 
     @property

@@ -62,7 +62,7 @@ def remove_unfinished(path: Path) -> None:
 
 
 def stem(target: Path) -> str:
-    """Return the prefix of the names of the temporary files and of the lock file that belong to the file `target`.
+    """Return the common prefix of the names of the temporary files and the lock file that belong to `target`.
 
     The prefix contains the first 40 characters of the name of the file, and a hash of the full name. Files with
     different names therefore have different prefixes, and no process removes the temporary files of another file.

@@ -58,7 +58,10 @@ def packed(value: Any) -> Packed:
 
 
 def unpacked(text: bytes, data: bytes) -> Any:
-    """Return the value that `packed` has converted to JSON text and bytes, or raise Refusal if these are invalid."""
+    """Rebuild a value from its JSON text and the bytes of its arrays. This is the inverse of `packed`.
+
+    Raise Refusal if the text or the bytes are invalid.
+    """
     try:
         content = parsed(text.decode())
         arrays, at = {}, 0

@@ -67,8 +67,8 @@ class SubspaceEstimator(Projection, BaseEstimator):
         M = self._matrix((X - mean) @ whitener.T, np.asarray(y, dtype=np.float64))
         if not np.any(M) or np.all(y == y[0]):
             warnings.warn(
-                f"{type(self).__name__} found no dependence of y on X, so the directions are arbitrary; try another "
-                "method, or a target that varies",
+                f"{type(self).__name__} found no dependence of y on X, so the directions are arbitrary; check that "
+                "y is not constant, or try another method",
                 PoorFitWarning,
                 stacklevel=2,
             )

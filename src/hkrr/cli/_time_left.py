@@ -64,8 +64,8 @@ class TimeLeft:
         # Fractions of the total time that have passed at the start and at the end of the current phase, and the seconds
         # that have passed at the start of the phase.
         self._share, self._end_share, self._stage_start = 0.0, self._plan[1][1], 0.0
-        # Fraction of the total time and seconds that have passed at the start of the first phase that is computed, not
-        # read from a checkpoint. None until this phase starts.
+        # Start of the first phase that is computed, not read from a checkpoint: the fraction of the total time, and the
+        # seconds, that have passed until then. None until this phase starts.
         self._origin = None if resumed else (0.0, 0.0)
         # Seconds from `_origin` to the end of the fit, as estimated at the start of the current phase.
         self._total: float | None = None

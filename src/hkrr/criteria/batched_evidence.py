@@ -64,8 +64,8 @@ def answer(criterion: Evidence, maps: list[Array]) -> list[Reduced | Exception]:
 def profiled_batch(criterion: Evidence, maps: Sequence[Array]) -> list[Reduced] | None:
     """Return ``criterion.profiled(B)`` for each map B, or None if a factorization fails or a sum is not finite.
 
-    The maps may have different numbers of directions. Smaller maps are padded with rows of zeros, which do not change
-    the kernel.
+    The number of directions may differ between the maps. Smaller maps are padded with rows of zeros, which do not
+    change the kernel.
     """
     rows, kernel, W, c = criterion.rows, criterion.kernel, criterion.rows.total_weight, criterion.n_centers
     assert isinstance(kernel, Radial)

@@ -60,7 +60,7 @@ class Grid:
     y: Array
     weight: Array | None
     splits: list[tuple[Array, Array]]  # indices of the training rows and of the held-out rows
-    dimensions: Sequence[int]  # numbers of directions
+    dimensions: Sequence[int]  # values of `n_components`
     lambdas: Lambdas  # values of `reg_lambda` in decreasing order, or ``("auto",)`` if lambda is learned
     warm_start: bool  # whether each fit starts from the map learned for the next larger lambda
 
@@ -151,7 +151,7 @@ def _score_pairs(found: list[list[_Score] | None], grid: Grid, n_jobs: int | Non
         joblib.delayed(_recorded_scores)(keys[k], shared, *jobs[k]) for k in missing
     )
     sizes = (len(grid.dimensions), len(grid.splits), len(grid.lambdas))
-    description = "{} numbers of directions x {} splits, {} lambdas each".format(*sizes)
+    description = "{} values of n_components x {} splits, {} lambdas each".format(*sizes)
     bar = progress_bar(scored, shown=verbose, desc=description, total=len(jobs), initial=len(jobs) - len(missing))
     for k, scores in zip(missing, bar, strict=True):
         found[k] = scores

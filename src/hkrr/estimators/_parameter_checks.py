@@ -110,7 +110,7 @@ def check_search_parameters(model: HyperKernelRidgeCV | HyperKernelEnsemble) -> 
 
 
 def check_cv_parameters(model: HyperKernelRidgeCV, n_features: int) -> list[int]:
-    """Raise ValueError if a parameter of a HyperKernelRidgeCV is invalid. Return the numbers of directions to try."""
+    """Raise ValueError if a parameter of the model is invalid. Return the values of `n_components` to try."""
     check_choice("criterion", model.criterion, ("evidence", "loo", "training"))
     check_search_parameters(model)
     check_bool("truncate", model.truncate)

@@ -59,7 +59,7 @@ class Loaded:
     one_target : bool
         Whether there is a single target.
     dimensions : list of int
-        The numbers of directions to try.
+        The values of `n_components` to try.
     """
 
     rows: Rows
@@ -90,7 +90,7 @@ class SearchInputMixin(Regressor):
 
     @abstractmethod
     def check_parameters(self, n_features: int) -> list[int]:
-        """Raise ValueError if a parameter is invalid. Return the numbers of directions to try."""
+        """Raise ValueError if a parameter is invalid. Return the values of `n_components` to try."""
 
     @abstractmethod
     def _quick_model(self, candidate: Candidate, fit: FinalFit, scaling: Moments, one_target: bool) -> MapModel:

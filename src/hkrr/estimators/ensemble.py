@@ -150,7 +150,7 @@ class HyperKernelEnsemble(SummaryMixin, SearchInputMixin):
         return self
 
     def check_parameters(self, n_features: int) -> list[int]:
-        """Raise ValueError if a parameter is invalid. Return the numbers of directions to try."""
+        """Raise ValueError if a parameter is invalid. Return the values of `n_components` to try."""
         check_search_parameters(self)
         return list(range(1, n_features + 1))
 

@@ -313,7 +313,7 @@ class HyperKernelRidgeCV(SearchInputMixin, MapModel):
             self.spectrum_ = np.array(winner.spectrum)
 
     def check_parameters(self, n_features: int) -> list[int]:
-        """Raise ValueError if a parameter is invalid. Return the numbers of directions to try."""
+        """Raise ValueError if a parameter is invalid. Return the values of `n_components` to try."""
         return check_cv_parameters(self, n_features)
 
     def _describe_lambda(self) -> str:

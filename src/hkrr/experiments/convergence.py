@@ -24,7 +24,8 @@ from hkrr.solvers import run as run_solver
 
 # Two losses are considered equal if their relative difference is at most this number.
 _SAME = 0.05
-# A run is considered converged if its loss falls by at most this fraction in the second half of the time.
+# A run is considered converged if its loss at half the time limit exceeds its final loss by at most this fraction of
+# the final loss.
 _SETTLED = 0.02
 # Maximum number of points stored for each loss curve, besides the first and the last point.
 _POINTS = 200
@@ -88,7 +89,7 @@ class _Curve:
         half = column(table, "time_limit", **where)[-1] / 2
         pairs = zip(self.seconds, self.loss, strict=True)
         at_half = [self.loss[0], *(loss for second, loss in pairs if second <= half)][-1]
-        # A run that stopped in the first half of the time is considered converged too.
+        # A run that stopped before half the time limit is considered converged too.
         self.settled = at_half - self.end <= _SETTLED * self.end
 
     def seconds_to(self, loss: float) -> float:

@@ -21,7 +21,8 @@ _USEFUL = 0.1
 class Config(Figure2Config):
     """The setting of figure 2 (top) in the paper.
 
-    The paper does not state which numbers of directions were tried, so the values of ``dimensions`` may differ.
+    The paper does not state which values of d, the number of directions, were tried, so the values of ``dimensions``
+    may differ.
     """
 
     dimensions: tuple[int, ...] = (1, 2, 3, 4, 6, 10, 20, 50)

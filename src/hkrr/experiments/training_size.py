@@ -1,4 +1,4 @@
-"""Test R2 against the number of training rows, for three numbers of directions (figure 2, bottom)."""
+"""Test R2 against the number of training rows, for three values of d, the number of directions (figure 2, bottom)."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ class PathDisplay:
         return (self.table["kernel"][0], ShapeName.FULL, self.n_components) in self.chosen
 
     def _note_on_directions(self, d: Array) -> str:
-        """Return a note on the chosen map, given the numbers of directions with a score."""
+        """Return a note on the chosen map. `d` holds the tried numbers of directions for which there is a score."""
         name = KernelAndMap(*next(iter(self.chosen)))
         if len(d) == 0:
             text = f"chosen: {name}; no scores to compare"
@@ -255,7 +255,7 @@ class PathDisplay:
         return text
 
     def _best_scores(self) -> tuple[Array, Array]:
-        """Return the numbers of directions that the search tried, and the best score for each number.
+        """Return each number of directions d that the search tried, and the best score for each d.
 
         Only scores of runs with the same number of centers are comparable, so only the runs with the most centers are
         used.

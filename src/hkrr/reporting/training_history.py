@@ -18,7 +18,7 @@ _MOST_RUNS = 120
 
 @dataclass(frozen=True)
 class SearchScores:
-    """Scores of the runs of the search, and their numbers of directions. Lower scores are better."""
+    """The score and the number of directions of each run of the search. Lower scores are better."""
 
     score_name: str
     n_components: list[int]  # number of directions of each run
@@ -65,7 +65,10 @@ def describe_training(data: ReportInput) -> Training:
 
 
 def _search_scores(data: ReportInput) -> SearchScores | None:
-    """Return the scores of the runs of the search, or None if fewer than two numbers of directions were tried."""
+    """Return the scores of the runs of the search.
+
+    Return None if there was no search, or if all runs with a score have the same number of directions.
+    """
     model = data.model
     if hasattr(data.whole, "path_"):
         table, name = data.whole.path_, "score (BIC)"

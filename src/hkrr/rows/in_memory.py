@@ -171,8 +171,8 @@ class InMemoryRows(Rows):
     def in_row_space(self, B: Array) -> Array:
         """Return the map without the part that gives all rows the same value.
 
-        This part consists of the components of B along constant columns, and along linear combinations of columns that
-        are constant. It does not affect the fit on these rows. The row space is known after `count_free_columns`.
+        This part consists of the components of B along constant columns, and along constant linear combinations of
+        columns. It does not affect the fit on these rows. The row space is known after `count_free_columns`.
         """
         if self._row_space is None:
             return B

@@ -11,17 +11,18 @@ from hkrr._base.linear_algebra import Array
 from hkrr.rows.base import BlockFunction, Rows
 from hkrr.rows.in_memory import InMemoryRows
 
-# Function of X, Y and small arrays that returns the factors (n,) of the weights of a block.
+# Function of X, Y and small arrays. For a block of n rows, it returns an array (n,) of factors, which multiply the
+# weights of the rows.
 Factors = Callable[..., Array]
 
 
 class ReweightedRows(Rows):
     """Rows of any source, with their weights multiplied by given factors and rescaled to the same total weight.
 
-    ``factors(X, Y, *small)`` returns the factors (n,) of a block. The small arrays are sent to the device, as in
-    `Rows.sum`. `width` is the number of columns of the largest array that `factors` computes. The offsets and scales of
-    the rows must already be set, because the factors depend on them. If `center` is True, the targets are centered at
-    their new weighted mean `y_mean`. Otherwise `y_mean` is zero.
+    ``factors(X, Y, *small)`` returns an array (n,) with the factors for a block of n rows. The small arrays are sent to
+    the device, as in `Rows.sum`. `width` is the number of columns of the largest array that `factors` computes. The
+    offsets and scales of the rows must already be set, because the factors depend on them. If `center` is True, the
+    targets are centered at their new weighted mean `y_mean`. Otherwise `y_mean` is zero.
     """
 
     def __init__(self, rows: Rows, factors: Factors, width: int, small: tuple[Array, ...], *, center: bool) -> None:

@@ -77,7 +77,7 @@ def _encode_parameter(name: str, value: Any, arrays: Arrays, prefix: str) -> Any
     try:
         return encode(value, f"{prefix}parameters.{name}", arrays)
     except Refusal as error:
-        raise Refusal(f"{error}; replace it with model.set_params({name}=...) before saving") from None
+        raise Refusal(f"{error}; before saving, set another value with model.set_params({name}=...)") from None
 
 
 def decode_model(

@@ -5,8 +5,8 @@ A run is one minimization by a solver, from a starting map. A solver is an objec
 monitor records the iterate and raises `StopRun` when the run should end, so a solver does not check time limits,
 tolerances or callbacks itself. If the solver cannot improve the objective any further, ``minimize`` returns.
 
-The attribute ``required_attributes`` of a solver lists the attributes of the objective that the solver uses. `run`
-raises a TypeError if the objective lacks one of these attributes.
+The attribute ``required_attributes`` of a solver lists which attributes of the objective the solver uses. `run` raises
+a TypeError if the objective lacks one of these attributes.
 """
 
 from __future__ import annotations
@@ -301,8 +301,8 @@ class Monitor:
 class Solver(Protocol):
     """An algorithm that minimizes an objective over the map B.
 
-    A solver can have an attribute ``required_attributes``. This is a tuple with the names of the attributes of the
-    objective that the solver uses.
+    A solver can have an attribute ``required_attributes``. This tuple names those attributes of the objective that the
+    solver uses.
     """
 
     def minimize(self, objective: ReducedObjective, B0: Array, monitor: Monitor) -> None:

@@ -171,7 +171,7 @@ def test_the_gradient_against_finite_differences(K, M, of_logarithms, monkeypatc
 
 
 def _planted(weights, offsets, n=40, of_logarithms=True, seed=0):
-    """Return left-out predictions whose best link has the given weights and offsets, and their scores.
+    """Return left-out predictions for which the best link has the given weights and offsets.
 
     Each point is repeated as one row for each class. The weight of a row is the probability of its class, times 1e7.
     With such large weights, the smoothing has no influence.
@@ -196,7 +196,7 @@ def test_planted_weights_are_recovered(weights, K, of_logarithms):
 
 
 def test_models_with_a_small_share_are_removed():
-    """Test that a model whose share of the weights is 0.5% gets no weight, and one with a share of 2% keeps it.
+    """Test that a model with 0.5% of the sum of the weights gets no weight, and that a model with 2% keeps its weight.
 
     The weights of the other models are computed again without the removed model.
     """
@@ -212,7 +212,8 @@ def test_models_with_a_small_share_are_removed():
 def test_separable_classes_have_the_smoothed_probabilities(K, of_logarithms):
     """Test that the weights are finite if the scores are the indicators of the classes.
 
-    With n rows of each of K classes, the probability of the own class is its target ``1 - (1 - 1 / K) / (n K + 2)``.
+    With n rows in each of K classes, the predicted probability of the class of a row is its smoothed target,
+    ``1 - (1 - 1 / K) / (n K + 2)``.
     """
     Y = np.eye(K)[np.arange(20 * K) % K]
     scores = Y if of_logarithms else 3.0 * Y
@@ -401,7 +402,7 @@ def test_scores_of_any_size_give_a_finite_link(factor, of_logarithms):
 
 
 def test_scores_of_zero_give_a_moderate_weight():
-    """Test logarithms of probabilities that are all zero, so that the weight of the model has no influence."""
+    """Test scores (logarithms of probabilities) that are all zero, so that the weight of the model has no influence."""
     scores = [np.zeros((16, 2))]
     found = fit_link(_problem(2, 1)._replace(predictions=scores), of_logarithms=False)
     assert 0.0 <= found.link.weights[0] <= 10.0

@@ -55,7 +55,7 @@ def _hat_trace(K, K_cc, w, reg_lambda):
 @pytest.mark.parametrize("reg_lambda", [1e-2, 1e-6])
 @pytest.mark.parametrize("n_centers", [None, 20])
 def test_effective_dimension_and_condition(n_centers, reg_lambda, weighted):
-    """Test that the effective dimension is the trace of the hat matrix, and that the condition number is that of NumPy.
+    """Test that the effective dimension is the trace of the hat matrix, and that the condition number equals NumPy's.
 
     The parameters cover all three linear systems: the system with all rows as centers, the normal equations, and the
     whitened normal equations.

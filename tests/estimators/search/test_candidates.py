@@ -164,11 +164,11 @@ def test_the_penalty_uses_at_least_two_rows():
 
 @pytest.mark.parametrize("dof", [0.0, 1.0, 7.0])
 def test_optimism(dof):
-    """Test the optimism of the score of a map with dof parameters that is extrapolated from n rows to W rows.
+    """Test the optimism of a score that was minimized on n rows and is extrapolated to W rows.
 
-    It is (dof / 2) (W / n - 1) nats, and zero if W is at most n. On average, the maximum of the log likelihood of n
-    rows exceeds its value at the true parameters by dof / 2. On n new rows, the log likelihood at the fitted parameters
-    is lower than at the true parameters by the same amount.
+    If the map has dof parameters, the optimism is (dof / 2) (W / n - 1) nats, and zero if W is at most n. On average,
+    the maximum of the log likelihood of n rows exceeds its value at the true parameters by dof / 2. On n new rows, the
+    log likelihood at the fitted parameters is lower than at the true parameters by the same amount.
     """
     assert optimism(dof, 100.0, 100.0) == 0.0
     assert optimism(dof, 100.0, 300.0) == pytest.approx(dof)
@@ -205,10 +205,11 @@ RANKED = [case for case in kernel_cases(0.3) if case.shape.get("degree") != 1]
 @pytest.mark.parametrize("case", RANKED, ids=lambda case: case.id)
 @pytest.mark.parametrize(("d", "D"), [(1, 3), (2, 3), (3, 3)])
 def test_degrees_of_freedom_equal_the_rank_of_the_jacobian(case, d, D):
-    """Test that the degrees of freedom equal the rank of the Jacobian of the kernel matrix of twelve points.
+    """Test that the degrees of freedom equal the rank of a Jacobian, the derivative of a kernel matrix.
 
-    The Jacobian with respect to the parameters of the map is computed by finite differences. A parameter without effect
-    gives a singular value of about 1e-9. Polynomial kernels of degree one are left out.
+    The kernel matrix of twelve points is differentiated with respect to the parameters of the map, by finite
+    differences. A parameter without effect gives a singular value of about 1e-9. Polynomial kernels of degree one are
+    left out.
     """
     rng = np.random.default_rng([d, D])
     X, B, scales = rng.normal(size=(12, D)), rng.normal(size=(d, D)), rng.uniform(0.5, 1.5, size=D)

@@ -886,8 +886,8 @@ def clock(monkeypatch):
 def test_a_decided_search_needs_few_evaluations(problem, seed):
     """Test that the number of evaluations is at most 2.5 times the largest possible number of iterations.
 
-    TRIAL_RUN, FULL_RUN and RUN_AFTER_CUT are the largest numbers of iterations of the runs of all starts, of the
-    further runs of the survivors, and of the runs after a cut.
+    The largest numbers of iterations are TRIAL_RUN for the first run from each start, FULL_RUN for the further run of
+    each survivor, and RUN_AFTER_CUT for each run after a cut.
     """
     search, _, n_evaluations = _counted(problem, seed, Evidence, "gaussian")
     assert Origin.WIDENED not in {end.origin for end in search.ends}

@@ -18,7 +18,7 @@ def test_full_size(n_rows, smooth, rough):
     assert (full_size(n_rows, smooth=True), full_size(n_rows, smooth=False)) == (smooth, rough)
 
 
-@pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # there are only two numbers of directions to choose from
+@pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")  # there are only two values of n_components to choose from
 @pytest.mark.parametrize("refit", ["full", 30])
 def test_a_finished_checkpoint_needs_no_further_solve(tmp_path, monkeypatch, refit):
     """Test that a repeated fit with a finished checkpoint gives the same diagnostics without solving again.

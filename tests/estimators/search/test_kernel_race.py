@@ -161,7 +161,7 @@ def test_values_and_scores_match_the_oracle(monkeypatch, make, T, weighted, batc
 
 
 def test_scores_are_extrapolated_to_the_rows_that_the_sample_represents(monkeypatch):
-    """Test that the scores are those of 1,000 rows if the 40 rows of the search are a sample of 1,000 rows.
+    """Test that the scores refer to 1,000 rows if the 40 rows of the search are a sample of 1,000 rows.
 
     Each parameter adds a penalty of log(1000) / 2 nats, and an optimism of (1000 / 40 - 1) / 2 = 24 / 2 nats.
     """

@@ -93,7 +93,7 @@ def test_a_target_of_all_columns_selects_nothing():
 
 
 def test_two_targets_give_the_union():
-    """Test that, for each of the two penalties, two targets select the union of the columns that they select alone."""
+    """Test that two targets together select the union of the columns that each selects alone, for both penalties."""
     X, y = _planted(0)
     z = X[:, 5] + 0.5 * np.random.default_rng(5).normal(size=len(X))
     alone = [_select(X, target) for target in (y, z)]

@@ -124,7 +124,7 @@ def test_errors_of_a_constant_function():
 
 
 def _errors(T, n=200, seed=0):
-    """Return n errors with heavy tails of each of T targets, which have different scales."""
+    """Return n errors with heavy tails for each of T targets. The targets have different scales."""
     rng = np.random.default_rng([seed, T, n])
     squares = (rng.standard_t(3, size=(n, T)) * np.logspace(0, 2, T)) ** 2
     return Errors(squares, rng.normal(size=n))
@@ -169,7 +169,7 @@ def test_weights(T):
     ]
     assert_allclose(errors.weights, expected, rtol=1e-12)
     assert_allclose(student_weights(errors.squares, errors.scale), expected, rtol=1e-12)
-    # At the best scale, the weighted mean of the squares is the scale.
+    # The best scale is a fixed point: the mean of the weighted squares is equal to it.
     assert_allclose(np.mean(errors.weights[:, None] * errors.squares, axis=0), errors.scale, rtol=1e-6)
 
 
@@ -374,8 +374,8 @@ def test_scattered_outliers():
 def test_outliers_of_several_problems(seed):
     """Test that all outliers are found, except at rows that are the outermost in a latent coordinate.
 
-    There, no other row shows that the function does not pass through the outlier. With seed 1, such a row has an error
-    of -8.4. It is not found, but R2 is still above 0.99.
+    There, no other row shows that the function does not pass through the outlier. With seed 1, the target of such a row
+    has an error of -8.4. This outlier is not found. Nevertheless, R2 is above 0.99.
     """
     X, y, X_new, f = _problem(seed=seed)
     clean = _r2(_model().fit(X, y).predict(X_new), f)

@@ -79,7 +79,7 @@ def test_the_best_candidates_on_the_sample_and_on_all_rows_are_polished(n_rows, 
     Extrapolated to all n_rows rows, p additional parameters pay off if their gain exceeds the sum of a penalty of
     (p / 2) log(n_rows) nats and an optimism of (p / 2) (n_rows / 2000 - 1) nats. With ten columns, a second direction
     adds 9 parameters and a third direction adds 8. `losses` contains the losses per row with 1, 2 and 3 directions, in
-    nats, and `expected` the numbers of directions of the polished candidates.
+    nats. `expected` contains the number of directions of each polished candidate.
     """
     problem, n_searched = _task(np.zeros((n_rows, 10)), np.zeros(n_rows)), min(n_rows, 2000)
     chosen = search_stages.select_for_polishing(problem, _found(losses, n_searched), n_searched)

@@ -279,8 +279,8 @@ def test_the_price_vanishes_with_many_rows():
 def test_collinear_predictions():
     """Test that the weighted sum of collinear predictions is the best one, although its weights are not unique.
 
-    The third and the fourth prediction are combinations of the first two, with factors of sum 1, so they do not change
-    the prior of the sum of the weights. They are no better than the first two.
+    The third and the fourth prediction are combinations of the first two, with factors that sum to 1, so they do not
+    change the prior of the sum of the weights. They are no better than the first two.
     """
     (F, G), Y, w, _ = _problem(K=2)
     predictions = [F, G, F, 1.5 * F - 0.5 * G]

@@ -26,7 +26,7 @@ def _data(n=1300, D=10, noise=0.1, seed=0):
 
 @pytest.mark.filterwarnings("ignore::hkrr.EdgeWarning")
 def test_truncations_are_kept_if_the_deadline_passes_before_they_are_optimized(monkeypatch):
-    """Test that a search among given numbers of directions scores all truncations of a wide map.
+    """Test that a search with given values of `n_components` scores all truncations of a wide map.
 
     In this test, the deadline passes when the wide map is found, so that at most one truncation is optimized. The
     search must still not select the smallest number of directions.

@@ -135,7 +135,7 @@ class _System:
         return theta, F
 
     def _apply_curvature(self, F: Array) -> Array:
-        """Return S F, the curvature of the losses applied to the scores."""
+        """Return S F, where S is the curvature (the second derivative) of the losses at the scores F."""
         p = class_probabilities(F)
         curved = p * (1.0 - p) * F if F.shape[1] == 1 else p * (F - np.sum(p * F, axis=1, keepdims=True))
         return curved if self.w is None else self.w[:, None] * curved

@@ -237,7 +237,7 @@ def _estimate_with_centers(
     GV = G @ (V * root.T)
     expansion = KernelExpansion(kernel, B, centers, alpha / unit)
     if map_matters(B, shape, len(X)):
-        # Q is a sum over all rows, of which the sample has a part.
+        # Q is a sum over all rows, but the sample contains only some of the rows.
         share = sample.total_weight / objective.rows.total_weight
         fitted, R, Q = _derivatives_with_centers(sample, scored, expansion, shape, T, G, nu, share)
         R *= root[:, :, None]

@@ -110,11 +110,12 @@ class Diagnostics:
         Fraction of the variance of y that the model explains on the training rows. With more than 20,000 training rows,
         a sample of 20,000 rows is used. None if y is constant.
     truncated_share : float or None
-        Fraction of the rows of `explained_share` whose prediction is truncated at ``truncation_``. None if predictions
-        are not truncated.
+        Among the rows used for `explained_share`, the fraction whose prediction is truncated at ``truncation_``. None
+        if predictions are not truncated.
     overshooting_share : float or None
-        Fraction of the rows of `explained_share` whose prediction before truncation exceeds 1.5 ``truncation_`` in
-        absolute value. A smaller excess is common if the target is bounded. None if predictions are not truncated.
+        Among the rows used for `explained_share`, the fraction whose prediction before truncation exceeds 1.5
+        ``truncation_`` in absolute value. A smaller excess is common if the target is bounded. None if predictions are
+        not truncated.
     starts_tried, starts_dropped, starts_failed : int
         Numbers of starting maps: all maps that were tried, maps that were dropped early because other maps were better,
         and maps at which the objective could not be evaluated. Dropped maps are not a problem. For a search with a time
@@ -618,9 +619,9 @@ def diagnose_search(
 ) -> Diagnostics:
     """Return the diagnostics of the model that a search has chosen from several candidates. See `diagnose`.
 
-    `given` has the numbers of directions from which the search had to choose. None means any number. If the search had
-    a time limit, candidates without a value are reported as dropped instead of failed, because there may have been no
-    time to evaluate them. The outliers are row indices, the largest residual first.
+    `given` holds the values from which the search had to choose the number of directions. None means any number. If the
+    search had a time limit, candidates without a value are reported as dropped instead of failed, because there may
+    have been no time to evaluate them. The outliers are row indices, the largest residual first.
     """
     failed = sum(not math.isfinite(candidate.value) for candidate in candidates)
     dropped = sum(candidate.dropped and math.isfinite(candidate.value) for candidate in candidates)

@@ -53,8 +53,8 @@ _MAX_VALUES = 20
 # If there are many centers, gradients are averaged over a random sample of the centers. These are the minimum and the
 # maximum size of the sample. The averages are accurate to about two digits.
 _MIN_ROWS, _MAX_ROWS = 200, 1_000
-# Maximum number of kernel entries that are computed for a sample of the centers, which takes one or two seconds. If
-# this maximum would allow fewer than 200 centers in the sample, 200 centers are used.
+# Maximum number of kernel entries that are computed for a sample of the centers. Computing this many entries takes one
+# or two seconds. If this maximum would allow fewer than 200 centers in the sample, 200 centers are used.
 _MAX_ENTRIES = 100_000_000
 # A product kernel has one factor for each coordinate. If some coordinates of the points change, the kernel matrix is
 # divided by the old factors of these coordinates and multiplied by the new factors. This is only done if all products

@@ -54,8 +54,8 @@ class Summary:
     directions: tuple[str, ...]
     importances: tuple[tuple[str, float], ...]  # the most important columns and their ``feature_importances_``
     notes: tuple[str, ...]  # why the fit stopped, and the problems that the diagnostics found
-    # For each member of an ensemble: the weight, the kernel, the shape of the map, and the numbers of directions and of
-    # centers. Empty for a single model. For an ensemble, the field `directions` describes the first member.
+    # For each member of an ensemble: the weight, the kernel, the shape of the map, the number of directions, and the
+    # number of centers. Empty for a single model. For an ensemble, the field `directions` describes the first member.
     members: tuple[tuple[str, ...], ...] = ()
 
     def __str__(self) -> str:

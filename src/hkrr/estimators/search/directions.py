@@ -60,8 +60,8 @@ _CLOSE = 0.2
 # Minimum and maximum number of directions of a starting map. Between these limits, the number is chosen such that there
 # are at least _ROWS_PER_ENTRY rows for each entry of the map.
 _LEAST_WIDTH, _MOST_WIDTH, _ROWS_PER_ENTRY = 3, 8, 2
-# Maximum numbers of iterations of the first run from a starting map, of a run that continues it, and of a run that
-# starts from a truncated map.
+# Maximum number of iterations: for the first run from a starting map, for a run that continues the first run, and for a
+# run that starts from a truncated map.
 TRIAL_RUN, FULL_RUN, RUN_AFTER_CUT = 20, 60, 30
 # Number of starting maps whose short runs are followed by long runs.
 _SURVIVORS = 2
@@ -200,8 +200,8 @@ def _lowest(candidates: dict[int, Candidate]) -> Candidate:
 class DirectionSearch:
     """The search for directions, in two parts: `start` and `go_on`.
 
-    The search uses a sample of at most 4,000 rows of the problem. If the numbers of directions are given by the user,
-    there is a candidate for each of these numbers.
+    The search uses a sample of at most 4,000 rows of the problem. If the user has given values for the number of
+    directions, there is a candidate for each of these values.
     """
 
     problem: SearchProblem
@@ -335,7 +335,8 @@ class DirectionSearch:
         """Return the candidates that may win on a larger sample. The current best candidate comes first.
 
         These are the best candidate, the candidates with one direction more and one less, and the candidate with the
-        lowest score extrapolated to all rows. If the numbers of directions are given, all candidates are returned.
+        lowest score extrapolated to all rows. If the user has given values for the number of directions, all candidates
+        are returned.
         """
         # The best candidate comes first, because only the first candidate is evaluated if the time runs out.
         ordered, winner = sorted(self.best.values(), key=lambda one: one.score), self._winner.n_components
@@ -422,11 +423,10 @@ class DirectionSearch:
         return sorted((end for end in best if math.isfinite(end.score)), key=lambda end: end.score)
 
     def _next(self, cuts: dict[int, Candidate], found: dict[int, Candidate]) -> list[int]:
-        """Return the numbers of directions to which one wide map is truncated next. The truncated maps are then
-        optimized.
+        """Return every d for which the truncation of one wide map to d directions is optimized next.
 
-        Both arguments map numbers of directions to candidates. `cuts` holds all truncations of the wide map, and
-        `found` holds those that have already been optimized.
+        The keys of both arguments are the numbers of directions d of the candidates. `cuts` holds all truncations of
+        the wide map, and `found` holds those that have already been optimized.
         """
         if not self.problem.choose_dimension:
             return [d for d in cuts if d not in found]

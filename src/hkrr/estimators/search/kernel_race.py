@@ -127,7 +127,8 @@ class Race:
     Attributes
     ----------
     problem : SearchProblem
-        The input of the search. If the numbers of directions are given, only maps with one of these numbers compete.
+        The input of the search. If the user has given values for the number of directions, only full maps with one of
+        these values compete.
     survivors : list of Candidate
         The candidates that were not dropped, lowest score first. If time ran out in a round, some scores are from the
         round before.

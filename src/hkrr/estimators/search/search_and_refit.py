@@ -246,8 +246,8 @@ def _leave_one_out(
     predictions = [predicted for predicted in found if predicted is not None]
     if not weighed:
         return [], None
-    # Reduce the numbers of parameters, so that the penalty per parameter is that of a fit to all rows. The rows of the
-    # criterion may be only a sample.
+    # The rows of the criterion may be only a sample. Reduce the parameter counts by the size of this sample relative to
+    # all rows, so that the penalty for each parameter is the same as in a fit to all rows.
     share = criterion.rows.total_weight / problem.total_weight
     stacking = problem.stacking or LEAST_SQUARES
     counts = share * _n_parameters(weighed, stacking)

@@ -25,7 +25,7 @@ from hkrr.rows.in_memory import in_memory
 
 @dataclass(frozen=True)
 class SearchProblem:
-    """The input of a search: rows, criterion, numbers of directions to try, and resources.
+    """The input of a search: rows, criterion, dimensions to try, and resources.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class SearchProblem:
     make : type of Criterion
         Class of the criterion.
     dimensions : sequence of int
-        Numbers of directions to try, in increasing order.
+        Dimensions to try, that is, values for the number of directions, in increasing order.
     choose_dimension : bool
         Whether the number of directions is selected automatically (``n_components="auto"``). If True, the search
         need not try all `dimensions`, and plain kernel ridge regression or a diagonal map may be selected.
