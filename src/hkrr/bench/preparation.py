@@ -71,10 +71,11 @@ def _as_floats(series: pd.Series, is_missing: Array) -> tuple[Array, Array]:
 
 
 def texts_of_categories(X: pd.DataFrame, X_test: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the result of `typed`, with categories as strings. A missing category is the string "nan"."""
+    """Return the result of `typed`, with categories as strings. A missing category is the string "-1"."""
     frames = typed(X, X_test)
     names = categorical_columns(frames[0])
-    return frames[0].astype(dict.fromkeys(names, str)), frames[1].astype(dict.fromkeys(names, str))
+    train, test = (frame.assign(**{name: frame[name].cat.codes.astype(str) for name in names}) for frame in frames)
+    return train, test
 
 
 def categorical_columns(X: Any) -> list[str]:
