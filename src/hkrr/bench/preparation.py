@@ -93,15 +93,12 @@ def imputed(X: pd.DataFrame, X_test: pd.DataFrame) -> tuple[pd.DataFrame, pd.Dat
 
     frames = typed(X, X_test)
     names = categorical_columns(frames[0])
-    numbers = _imputer().set_output(transform="pandas").fit(frames[0].drop(columns=names))
-    filled = [
-        pd.concat(
-            [numbers.transform(frame.drop(columns=names)), frame[names].apply(lambda one: one.cat.add_categories(-1))],
-            axis=1,
-        )
-        for frame in frames
-    ]
-    return filled[0].fillna(dict.fromkeys(names, -1)), filled[1].fillna(dict.fromkeys(names, -1))
+    parts = [frame[names].apply(lambda one: one.cat.add_categories(-1).fillna(-1)) for frame in frames]
+    if len(names) < X.shape[1]:
+        numbers = [frame.drop(columns=names) for frame in frames]
+        imputer = _imputer().set_output(transform="pandas").fit(numbers[0])
+        parts = [pd.concat([imputer.transform(one), part], axis=1) for one, part in zip(numbers, parts, strict=True)]
+    return parts[0], parts[1]
 
 
 def numeric(X: pd.DataFrame, X_test: pd.DataFrame) -> tuple[Array, Array]:

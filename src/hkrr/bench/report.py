@@ -90,7 +90,7 @@ def write(
     """Write the page to ``out/README.md`` and return its path.
 
     The rows are those of `run_cells`, and `pictures` has the file names and captions of figures. The page quotes
-    `command`, which produced the results, and `budget`, a sentence about the time budget and the number of threads of
+    `command`, which produced the results, and `budget`, a sentence about the time limit and the number of threads of
     each method. The sentence is passed without its final period. The page lists the methods, the descriptions `about`
     of the problems that are tables, and the methods that are `missing` because a package is not installed.
     """

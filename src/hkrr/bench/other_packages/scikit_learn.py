@@ -14,7 +14,7 @@ from hkrr._base.linear_algebra import Array
 from hkrr.bench.method_interface import CLASSIFICATION, REGRESSION, Answer, Method, Setting, Task, log_uniform, tuned
 
 # The Gaussian process learns its length scales on at most _GP_ROWS rows, during the fraction _GP_SHARE of the time
-# budget. The final fit uses at most _GP_EXACT_ROWS rows, and the test rows are predicted in blocks of about _BLOCK
+# limit. The final fit uses at most _GP_EXACT_ROWS rows, and the test rows are predicted in blocks of about _BLOCK
 # rows.
 _GP_ROWS, _GP_SHARE, _GP_EXACT_ROWS, _BLOCK = 1000, 0.7, 5000, 2000
 _BOTH = (REGRESSION, CLASSIFICATION)
