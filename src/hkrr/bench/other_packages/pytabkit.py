@@ -25,7 +25,7 @@ def _model(name: str, about: str, package: str, **options: Any) -> Method:
         began = time.perf_counter()
         limited = {key: _SHARE * task.seconds if value is None else value for key, value in options.items()}
         settings = {"device": "cpu", "random_state": task.seed, "n_threads": task.threads, **limited}
-        fitting = {"time_to_fit_in_seconds": int(_SHARE * task.seconds)} if name == "RealMLP_TD" else {}
+        fitting = {"time_to_fit_in_seconds": _SHARE * task.seconds} if name == "RealMLP_TD" else {}
         if task.n_classes:
             # By default, the models stop early by the classification error, but the ranks are based on the log loss.
             # The other options are those that the package recommends for the log loss.
