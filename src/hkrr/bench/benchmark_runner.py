@@ -68,6 +68,9 @@ COLUMNS = (
 OVER_LIMIT = "over the limit"
 # Environment variables that limit the number of threads.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "LOKY_MAX_CPU_COUNT")
+# Threads that wait for each other sleep. By default, they would keep a core busy, which makes some packages many times
+# slower if other programs are running.
+_WAITING = "OMP_WAIT_POLICY"
 # Maximum number of seconds to wait for a process to exit after it has sent its result.
 _GRACE = 5.0
 # Maximum number of seconds for loading the problem and importing packages, before the time measurement starts.
@@ -200,8 +203,9 @@ def _start(problem: str, method: str, rules: Rules) -> tuple[Connection, Any]:
     # The type is Any, because the class of the connections depends on the platform.
     pipe: tuple[Any, Any] = context.Pipe(duplex=False)
     receiver, sender = pipe
-    # The number of threads must be set before the process imports NumPy.
-    with _environment(dict.fromkeys(_THREADS, str(rules.threads))):
+    # The variables must be set before the process imports NumPy.
+    waiting = {_WAITING: os.environ.get(_WAITING, "PASSIVE")}
+    with _environment(dict.fromkeys(_THREADS, str(rules.threads)) | waiting):
         process = context.Process(target=_run, args=(problem, method, rules, sender), daemon=True)
         process.start()
     sender.close()

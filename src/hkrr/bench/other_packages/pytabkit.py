@@ -13,7 +13,7 @@ from hkrr.bench.method_interface import CLASSIFICATION, REGRESSION, Answer, Meth
 from hkrr.bench.preparation import imputed
 
 # Fraction of the time limit that is passed to the models that have a time limit. Predictions need the rest.
-_SHARE = 0.9
+_SHARE = 0.85
 
 
 def _model(name: str, about: str, package: str, **options: Any) -> Method:

@@ -16,7 +16,7 @@ from hkrr.bench.method_interface import Answer, Method, Setting, Task, describe,
 # Number of rows of the subsample on which random settings are first compared. The subsample is used if there are more
 # than twice as many training rows, not counting the validation rows: a fit to all training rows can then take minutes.
 _SCREENING_ROWS = 1000
-# Fraction of the time limit that the fit with default parameters may use. xRFM exceeds its limit by one iteration.
+# Fraction of the time left that is passed to a fit as its time limit. xRFM exceeds its limit by up to one iteration.
 _SHARE = 0.8
 
 
@@ -111,7 +111,7 @@ def _tuned(task: Task) -> Answer:
         screened: list[tuple[float, int, Setting]] = []
         while not screened or left() > until:
             setting = _draw(rng)
-            small = _try(data, training[:_SCREENING_ROWS], validation[:_SCREENING_ROWS], setting, None)
+            small = _try(data, training[:_SCREENING_ROWS], validation[:_SCREENING_ROWS], setting, _SHARE * left())
             n_failed += small.model is None
             screened.append((small.loss, len(screened), setting))
         candidates, most = [min(screened)[2]], 1
@@ -123,7 +123,7 @@ def _tuned(task: Task) -> Answer:
             break
         setting = candidates[k] if candidates else _draw(rng)
         started = time.perf_counter()
-        other = _try(data, training, validation, setting, left())
+        other = _try(data, training, validation, setting, _SHARE * left())
         n_failed += other.model is None
         seconds = time.perf_counter() - started
         longest, tried = max(longest, seconds), tried + (not candidates)
