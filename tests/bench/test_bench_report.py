@@ -171,8 +171,8 @@ def test_the_page_and_its_figures(tmp_path):
     ).read_text()
     names = [name for name, _ in drawn]
     assert names == [
-        *("error-time-planted.png", "ranks-planted.png", "error-time-tables.png"),
-        *("error-time-classes.png", "ranks-classes.png", "risk-m.png"),
+        *("accuracy-time-planted.png", "ranks-planted.png", "accuracy-time-tables.png"),
+        *("accuracy-time-classes.png", "ranks-classes.png", "risk-m.png"),
     ]
     assert {path.name for path in tmp_path.iterdir()} == {*names, "README.md"}
     for name in names:

@@ -37,7 +37,11 @@ def draw(rows: Sequence[Row], out: Path) -> list[tuple[str, str]]:
     import matplotlib.pyplot as plt
 
     drawn: list[tuple[str, str]] = []
-    for name in (*(f"{kind}-{s}" for s in _SUFFIXES.values() for kind in ("error-time", "ranks")), "risk-m", "risk-D"):
+    for name in (
+        *(f"{kind}-{s}" for s in _SUFFIXES.values() for kind in ("accuracy-time", "ranks")),
+        "risk-m",
+        "risk-D",
+    ):
         (out / f"{name}.png").unlink(missing_ok=True)
 
     def save(figure: Any, name: str, caption: str) -> None:
@@ -48,7 +52,7 @@ def draw(rows: Sequence[Row], out: Path) -> list[tuple[str, str]]:
     results_of = groups(rows)
     for group, results in results_of.items():
         if len(results.methods) > 1:
-            save(error_and_time(results), f"error-time-{_SUFFIXES[group]}", f"Error against time: {group.lower()}")
+            save(error_and_time(results), f"accuracy-time-{_SUFFIXES[group]}", f"Error against time: {group.lower()}")
             if len(results.problems) > 1:
                 save(critical_difference(results), f"ranks-{_SUFFIXES[group]}", f"Mean ranks: {group.lower()}")
     for option, meaning in _SERIES.items() if PLANTED in results_of else ():
